@@ -27,12 +27,14 @@ test-wide: setup ## every test, and in full what a sample stands for otherwise
 test-pythons: ## a sample of the tests on Python 3.12 and 3.13, where they are installed
 	@scripts/test_pythons.sh
 
-check: setup ## style, types, allowed imports, stale notebooks
+check: setup ## style, types, allowed imports, stale notebooks, the container files
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/python -m pytest -q tests/test_architecture.py
 	@$(BIN)/autograder release --check labs
+	@$(BIN)/hadolint deploy/Dockerfile
+	@$(BIN)/check-jsonschema --quiet --builtin-schema vendor.compose-spec deploy/compose.yaml
 
 fix: setup ## apply the style and make the notebooks anew
 	@$(BIN)/ruff check --fix .

@@ -28,7 +28,7 @@ from autograder.printable import printable
 from autograder.records import MIB, CheckResult, Limits, Outcome
 from autograder.student.comparing import close
 from autograder.student.protocol import Student
-from autograder.student.timing import not_slower
+from autograder.student.timing import Ratio, not_slower
 
 __all__ = [
     "Check",
@@ -87,7 +87,7 @@ Lab = LabSettings  # the name that checks were written with before
 class Check:
     """One check of one question. `title` is its docstring: the property in words.
 
-    `requires` names the check of the same question without which this one earns nothing.
+    `requires` names the checks of the same question without which this one earns nothing.
     """
 
     function: CheckFunction
@@ -95,7 +95,7 @@ class Check:
     weight: float
     hidden: bool
     timeout_s: float | None
-    requires: str = ""
+    requires: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -131,21 +131,23 @@ def check(
     weight: float = 1.0,
     hidden: bool = False,
     timeout_s: float | None = None,
-    requires: str = "",
+    requires: str | Sequence[str] = (),
 ) -> Callable[[CheckFunction], Check]:
     """Return a decorator that makes a function of (student, rng) a check of `question`.
 
     `weight` is its share of the question's points among the question's checks. A hidden check
     runs in grading only, and is not in what learners are given. `timeout_s` is the wall time of
     all that it asks of the learner's code together. `requires` names another check of the same
-    question: while that one is not correct, this one earns nothing.
+    question, or several: while one of them is not correct, this one earns nothing.
     """
     if weight < 0:
         raise LabError(f"check of {question}: weight: got {weight}, expected 0 or more.")
-    if not isinstance(requires, str):
-        expected = f"the name of a check as text, {getattr(requires, 'name', 'name')!r}"
+    names = (requires,) if isinstance(requires, str) else requires
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
+        expected = f"the name of a check as text, {getattr(requires, 'name', 'name')!r}, or several"
         raise LabError(f"check of {question}: requires: got {requires!r}, expected {expected}.")
-    return lambda function: Check(function, question, float(weight), hidden, timeout_s, requires)
+    named = tuple(filter(None, names))
+    return lambda function: Check(function, question, float(weight), hidden, timeout_s, named)
 
 
 def load_checks(path: Path) -> Checks:
@@ -210,6 +212,7 @@ def run_check(
     """Return what `check` finds; it raises nothing but KeyboardInterrupt.
 
     `within_s` is for the check's own code; one that does not end in that time is broken.
+    What `not_slower` measured is in the result if the check returns it.
     A check that breaks is marked `broken` and has its full score: whether the check is at fault
     or an answer provoked it, `autograder.grading.grade` finds out by asking the solution.
     """
@@ -226,7 +229,7 @@ def run_check(
     rng = generator(seed, check.name)
     try:
         with deadline(within_s):
-            check.function(student, rng)
+            measured = check.function(student, rng)
     except Feedback as error:
         return _told(found, str(error), f"The hidden check failed. {error.hint}")
     except NotAttempted as error:
@@ -244,7 +247,8 @@ def run_check(
         return _broken(found, str(error))
     except (Exception, SystemExit):
         return _broken(found, traceback.format_exc())
-    return replace(found, outcome=Outcome.CORRECT, score=max_score)
+    ratio = measured.median if isinstance(measured, Ratio) else None
+    return replace(found, outcome=Outcome.CORRECT, score=max_score, ratio=ratio)
 
 
 def _known_name(type_name: str) -> str:

@@ -63,6 +63,7 @@ class Lab:
     directory: Path
     cells: tuple[Cell, ...]
     questions: tuple[Question, ...]
+    audience: str = "cpu"  # whom it is for, as its first cell says: see `authoring.landing`
 
     @property
     def short_name(self) -> str:
@@ -160,6 +161,7 @@ class CheckResult:
 
     `output` is fit for the learner: for a hidden check it holds no value and no input. `detail`
     is for staff. `broken` says that the check itself failed and the learner lost nothing by it.
+    `ratio` is how many times the reference's time the answer took, where the judge measured it.
     """
 
     name: str
@@ -172,6 +174,7 @@ class CheckResult:
     broken: bool = False
     title: str = ""
     detail: str = ""
+    ratio: float | None = None
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,13 @@ import math
 import mmap
 import threading
 import weakref
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from .arrays import Array
 
 ALIGNMENT = 512
 """Bytes to which sizes are rounded: blocks stay aligned for vectors, and few sizes repeat often."""
@@ -186,7 +190,7 @@ cpu = CachingAllocator()
 """The allocator behind large results on the CPU."""
 
 
-def result_of(ufunc: Any, *arrays: object) -> Any:
+def result_of(ufunc: Callable[..., "Array"], *arrays: object) -> "Array":
     """Return `ufunc` of NumPy arrays, of one floating dtype, with a large result in cached memory.
 
     That is where the result has the shape of the largest input, in rows; else NumPy decides.
@@ -216,17 +220,18 @@ def _fits(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
     return lead >= 0 and all(n in (1, m) for n, m in zip(shape, to[lead:], strict=True))
 
 
-def matrix_product(a: Any, b: Any) -> Any:
+def matrix_product(a: "Array", b: "Array") -> "Array":
     """Return the matrix product of NumPy arrays, a large one in cached memory."""
-    if a.ndim != 2 or b.ndim != 2 or a.dtype is not b.dtype:
-        return a @ b
-    shape = (a.shape[0], b.shape[1])
-    if shape[0] * shape[1] * a.itemsize <= LARGE or a.shape[1] != b.shape[0]:
-        return a @ b
-    return np.matmul(a, b, out=cpu.empty(shape, a.dtype))
+    out = None
+    if a.ndim == 2 == b.ndim and a.dtype is b.dtype and a.shape[1] == b.shape[0]:
+        shape = (a.shape[0], b.shape[1])
+        if shape[0] * shape[1] * a.itemsize > LARGE:
+            out = cpu.empty(shape, a.dtype)
+    product: Array = a @ b if out is None else np.matmul(a, b, out=out)
+    return product
 
 
-def rows_of(view: Any, shape: tuple[int, ...]) -> Any:
+def rows_of(view: "Array", shape: tuple[int, ...]) -> "Array":
     """Return a copy of a strided view of NumPy memory under another shape."""
     if view.nbytes <= LARGE:
         return view.reshape(shape)

@@ -11,10 +11,11 @@ a GPU. torch and CuPy are imported only when a device asks for them.
 import importlib
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from types import ModuleType, SimpleNamespace
-from typing import Any, TypeAlias
+from types import EllipsisType, SimpleNamespace
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import cast as typed
 
 import numpy as np
 
@@ -23,16 +24,35 @@ from .brain_float import bfloat16 as bfloat16
 from .brain_float import narrowed, widened
 from .errors import ArgumentError, DeviceError, DTypeError
 
-Array: TypeAlias = Any
-"""An array of some library: numpy.ndarray (or a NumPy scalar, which is 0-d), torch.Tensor, ..."""
-DType: TypeAlias = np.dtype[Any]
+if TYPE_CHECKING:
+    import torch
+
+Array: TypeAlias = np.ndarray[tuple[int, ...]]
+"""An array of some library, described to the checker as what it is unless on a device: NumPy's.
+
+NumPy's scalars, which are 0-d arrays, pass for it too; torch's and CuPy's arrays enter through
+`Namespace`, whose functions give `Array`s, and show what is theirs alone in `_torch`."""
+Index: TypeAlias = int | slice | EllipsisType | Array | None
+"""What may stand between the brackets of an array, alone or in a tuple."""
+DType: TypeAlias = np.dtype
 Scalar: TypeAlias = bool | int | float
-Namespace: TypeAlias = ModuleType
-"""The array API of an array's library: NumPy itself, or array-api-compat's view of another."""
 DTypeLike: TypeAlias = DType | type | str | None
 """What `as_dtype` makes a dtype of; None where a function has a dtype of its own."""
 DeviceLike: TypeAlias = "Device | str | None"
 """What `device` makes a device of; None where a function has a device of its own."""
+
+
+class Functions(Protocol):
+    """Functions of arrays, by name."""
+
+    def __getattr__(self, name: str, /) -> Callable[..., Array]: ...
+
+
+class Namespace(Functions, Protocol):
+    """The array API of an array's library: NumPy itself, or array-api-compat's view of another."""
+
+    linalg: Functions
+
 
 bool_ = np.dtype(np.bool_)
 uint8 = np.dtype(np.uint8)
@@ -264,14 +284,14 @@ def device_of(array: Array) -> Device:
     return Device("cuda", place.id if index is None else index)
 
 
-def namespace(array: Array) -> Any:
+def namespace(array: object) -> Namespace:
     """Return the array API namespace of `array`'s library; NumPy's for Python numbers."""
     if isinstance(array, np.ndarray | np.generic | bool | int | float):
         return np
     return _namespace_of(type(array).__module__.partition(".")[0])
 
 
-def _namespace_of(library: str) -> Any:
+def _namespace_of(library: str) -> Namespace:
     if library == "numpy":
         return np
     if library not in ("torch", "cupy"):
@@ -280,15 +300,16 @@ def _namespace_of(library: str) -> Any:
             "Convert it with numpy.asarray."
         )
     name = f"array_api_compat.{library}"
-    return sys.modules.get(name) or importlib.import_module(name)
+    found: Namespace = sys.modules.get(name) or importlib.import_module(name)
+    return found
 
 
-def namespace_on(place: Device) -> Any:
+def namespace_on(place: Device) -> Namespace:
     """Return the namespace that makes arrays on `place`."""
     return _namespace_of(_LIBRARIES[place.type])
 
 
-def native_device(place: Device) -> Any:
+def native_device(place: Device) -> object:
     """Return `place` in the words of its own library, for `device=` of creation functions."""
     library = _LIBRARIES[place.type]
     if library == "cupy":
@@ -310,7 +331,7 @@ def host_dtype(dtype: DType) -> DType:
     return float32 if dtype is bfloat16 else dtype
 
 
-def native_dtype(xp: Namespace, dtype: DType) -> Any:
+def native_dtype(xp: Namespace, dtype: DType) -> object:
     """Return `dtype` in the words of `xp`."""
     return dtype if xp is np else getattr(xp, "bool" if dtype is bool_ else dtype.name)
 
@@ -347,11 +368,13 @@ def asarray(
     return xp.asarray(data, dtype=wanted, device=native_device(place), copy=copy or None)
 
 
-def to_numpy(array: Array) -> np.ndarray[Any, Any]:
+def to_numpy(array: object) -> Array:
     """Return `array` as a NumPy array; shares memory when it is on the CPU and no bfloat16."""
     if isinstance(array, np.ndarray):
-        return widened(array)  # type: ignore[no-any-return]
+        host: Array = widened(array)
+        return host
     if hasattr(array, "detach"):
+        array = _torch(array)
         if str(array.dtype) == "torch.bfloat16":
             array = array.float()
         return np.asarray(array.detach().cpu().numpy())
@@ -378,11 +401,11 @@ _OWNERS = (np.ndarray, Halves)
 def owner(array: Array) -> Array:
     """Return the object that owns the memory which `array` looks into."""
     if isinstance(array, np.ndarray):
-        while type(array.base) in _OWNERS:  # a block of the allocator is no array's own
-            array = array.base
+        while isinstance(base := array.base, np.ndarray) and type(base) in _OWNERS:
+            array = base  # a block of the allocator is no array's own
         return array
-    base = getattr(array, "_base", None)
-    return array if base is None else base
+    whole: Array | None = getattr(array, "_base", None)
+    return array if whole is None else whole
 
 
 def is_view(array: Array) -> bool:
@@ -390,7 +413,7 @@ def is_view(array: Array) -> bool:
     return owner(array) is not array
 
 
-def native_device_of(array: Array) -> dict[str, Any]:
+def native_device_of(array: Array) -> dict[str, object]:
     """Return `device=` for a creation function that is to make an array beside `array`."""
     if isinstance(array, np.ndarray | np.generic):
         return {}
@@ -422,7 +445,7 @@ def copied(array: Array) -> Array:
     """Return a new array with the same numbers; a NumPy scalar, which never changes, itself."""
     if isinstance(array, np.generic):
         return array
-    return array.copy() if hasattr(array, "copy") else array.clone()
+    return array.copy() if hasattr(array, "copy") else namespace(array).clone(array)
 
 
 def windows(
@@ -443,7 +466,7 @@ def windows(
     """
     host = isinstance(x, np.ndarray)
     unit = x.itemsize if host else 1
-    strides = [s // unit for s in x.strides] if host else list(x.stride())
+    strides = [s // unit for s in x.strides] if host else list(_torch(x).stride())
     shape, jumps = list(x.shape), list(strides)
     for d, size, step, gap in zip(dims, sizes, steps, spread, strict=True):
         shape[d] = (x.shape[d] - gap * (size - 1) - 1) // step + 1
@@ -453,4 +476,9 @@ def windows(
     if host:
         view = np.lib.stride_tricks.as_strided
         return view(x, shape, [j * unit for j in jumps], writeable=False)
-    return x.as_strided(tuple(shape), tuple(jumps), x.storage_offset())
+    return namespace(x).as_strided(x, shape, jumps, _torch(x).storage_offset())
+
+
+def _torch(array: object) -> "torch.Tensor":
+    """Return `array`, which is no NumPy array, as what it is."""
+    return typed("torch.Tensor", array)

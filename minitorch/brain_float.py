@@ -11,7 +11,7 @@ Cloud TPUs, 2019; the rounding is IEEE 754's.
 
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -32,14 +32,14 @@ class BFloat16:
         return "bfloat16"
 
 
-bfloat16: Any = BFloat16()
+bfloat16 = cast("np.dtype", BFloat16())
 
 
-class Halves(np.ndarray[Any, Any]):
+class Halves(np.ndarray[tuple[int, ...]]):
     """An array of bfloat16 numbers."""
 
     @property
-    def dtype(self) -> Any:
+    def dtype(self) -> np.dtype:
         """`bfloat16`, though NumPy sees 16-bit integers."""
         return bfloat16
 
@@ -49,7 +49,7 @@ class Halves(np.ndarray[Any, Any]):
             return found
         return np.asarray(found, np.uint16).view(Halves)
 
-    def __setitem__(self, index: object, value: object) -> None:
+    def __setitem__(self, index: Any, value: object) -> None:
         bits(self)[index] = bits(narrowed(value))
 
     def astype(self, dtype: Any, *args: Any, **options: Any) -> Any:
@@ -71,7 +71,7 @@ class Halves(np.ndarray[Any, Any]):
         return func(*widen(args), **wide)
 
 
-def bits(array: Halves) -> Any:
+def bits(array: Halves) -> np.ndarray[tuple[int, ...]]:
     """Return the 16-bit patterns of `array`, in its memory."""
     return array.view(np.ndarray)
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from types import ModuleType
 
-OURS = {"TYPE_CHECKING", "Any", "import_module", "public_names"}
+OURS = {"FUNCTIONS", "TYPE_CHECKING", "TYPE_NAMES", "Any", "import_module", "public_names"}
 """What an `__init__` imports for itself."""
 
 
@@ -15,3 +15,16 @@ def public_names(namespace: Mapping[str, object], more: Iterable[str] = ()) -> l
         if not name.startswith("_") and name not in OURS and not isinstance(value, ModuleType)
     }
     return sorted({*found, *more})
+
+
+def own_names(namespace: Mapping[str, object]) -> list[str]:
+    """Return the public names of the functions that a module itself defines.
+
+    A type checker finds them by itself, and is to see no `__all__` that it cannot read.
+    """
+    here = namespace["__name__"]
+    return sorted(
+        name
+        for name, value in namespace.items()
+        if not name.startswith("_") and callable(value) and value.__module__ == here
+    )

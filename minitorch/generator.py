@@ -81,9 +81,10 @@ class Generator:
     def _torch(self, name: str, shape: tuple[int, ...], dtype: DType) -> Array:
         torch = importlib.import_module("torch")
         place = native_device(self.device)
-        return getattr(torch, name)(
+        drawn: Array = getattr(torch, name)(
             shape, generator=self._native, dtype=getattr(torch, dtype.name), device=place
         )
+        return drawn
 
     def _placed(self, numbers: Array) -> Array:
         if self._native is None:

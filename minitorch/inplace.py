@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import HOST_TYPES, DTypeLike, asarray, cast
+from .arrays import HOST_TYPES, Array, DTypeLike, asarray, cast
 from .clock import clock
 from .eager import quiet
 from .errors import DTypeError, GradientError, ShapeError
+from .op import Op
 from .ops import binary, logic, pointwise
 from .ops.assigning import assigned, replaced
 from .ops.indexing import put, split_index
@@ -37,9 +38,9 @@ class InPlace(Methods):
 
     __slots__ = ()
 
-    array: Any
+    array: Array
     requires_grad: bool
-    op: Any
+    op: Op | None
     device: Any
     to: Any
     item: Any
@@ -211,7 +212,7 @@ class InPlace(Methods):
         own = self._written(_ASSIGN)
         pattern, arrays = split_index(index)
         indices = tuple(a.array if isinstance(a, InPlace) else a for a in arrays)
-        array = value.array if isinstance(value, InPlace) else value
+        array: Any = value.array if isinstance(value, InPlace) else value
         try:
             if hasattr(array, "dtype"):
                 values = cast(array, self.dtype)

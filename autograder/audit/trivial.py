@@ -3,7 +3,8 @@
 Whoever writes no line of the answer can write one of these, so none of them may earn a point. A
 trivial answer keeps the signature of the solution and replaces the body of each function, and the
 value of each variable, that learners have to write. A thief gives back what it finds in the frames
-of the probe that calls it, or among the globals that it shares with that probe.
+of the probe that calls it, or among the globals that it shares with that probe; one more asks the
+garbage collector.
 """
 
 import ast
@@ -31,8 +32,11 @@ THEFTS = {  # the thief takes the n-th of what it finds; a probe holds less than
     f"theft {n}": f"__import__('autograder.audit.trivial', fromlist=['loot']).loot({n})"
     for n in range(40)
 }
+BY_COLLECTOR = "theft by the garbage collector"
+COLLECTED = "__import__('autograder.audit.collected', fromlist=['found']).found(lambda: {call})"
 CODE = (ModuleType, FunctionType, BuiltinFunctionType, type)  # no answer to a question
 THEFT_SAMPLE = frozenset(list(THEFTS)[:8])
+Function = ast.FunctionDef | ast.AsyncFunctionDef
 VALUES = ("None", "float('nan')", "0", "1", "-1", "True", "False", "''", "[]")
 
 
@@ -65,15 +69,50 @@ def trivial_answers(text: str, lines: frozenset[int]) -> Iterator[TrivialAnswer]
         if answer not in seen:
             seen.add(answer)
             yield TrivialAnswer(kind, answer)
+    if _collected(tree, lines):
+        yield TrivialAnswer(BY_COLLECTOR, ast.unparse(ast.fix_missing_locations(tree)))
 
 
 def _functions(tree: ast.Module, value: str, lines: frozenset[int]) -> None:
     """Give the functions and methods on `lines` a body that returns `value`."""
+    for node, method in _written(tree, lines):
+        node.body = _body(node, value, method=method)
+
+
+def _written(tree: ast.Module, lines: frozenset[int]) -> Iterator[tuple[Function, bool]]:
+    """Yield the functions on `lines`, and whether each is a method."""
     for node in tree.body:
         method = isinstance(node, ast.ClassDef)
         for inner in node.body if isinstance(node, ast.ClassDef) else [node]:
             if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef) and _on(inner, lines):
-                inner.body = _body(inner, value, method=method)
+                yield inner, method
+
+
+def _collected(tree: ast.Module, lines: frozenset[int]) -> bool:
+    """Put the functions on `lines` into thieves of the same name; return whether there are any.
+
+    A thief has the solution inside, under its own name, so that it may call itself.
+    """
+    found = list(_written(tree, lines))
+    for node, _ in found:
+        node.body = [ast.Pass()] if node.name == "__init__" else _thief(node)
+    return any(node.name != "__init__" for node, _ in found)
+
+
+def _thief(function: Function) -> list[ast.stmt]:
+    """Return a body that asks the collector for what the body of `function` would return."""
+    solution = copy.deepcopy(function)
+    solution.decorator_list, solution.args.defaults = [], []
+    solution.args.kw_defaults = [None] * len(function.args.kwonlyargs)
+    given = function.args
+    passed = [a.arg for a in (*given.posonlyargs, *given.args)]
+    passed += [f"*{given.vararg.arg}"] if given.vararg else []
+    passed += [f"{a.arg}={a.arg}" for a in given.kwonlyargs]
+    passed += [f"**{given.kwarg.arg}"] if given.kwarg else []
+    call = f"{function.name}({', '.join(passed)})"
+    yields = any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))
+    text = COLLECTED.format(call=f"list({call})" if yields else call)
+    return [solution, *ast.parse(f"{'yield from' if yields else 'return'} {text}").body]
 
 
 def _variables(tree: ast.Module, value: str, lines: frozenset[int]) -> None:
@@ -87,9 +126,7 @@ def _on(node: ast.stmt, lines: frozenset[int]) -> bool:
     return any(line in lines for line in range(node.lineno, (node.end_lineno or node.lineno) + 1))
 
 
-def _body(
-    function: ast.FunctionDef | ast.AsyncFunctionDef, value: str, *, method: bool
-) -> list[ast.stmt]:
+def _body(function: Function, value: str, *, method: bool) -> list[ast.stmt]:
     given = function.args
     names = [a.arg for a in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
     if method and names and not _is_static(function):
@@ -103,7 +140,7 @@ def _body(
     return ast.parse(f"yield {text}" if yields else f"return {text}", mode="exec").body
 
 
-def _is_static(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+def _is_static(function: Function) -> bool:
     return any(ast.unparse(d) == "staticmethod" for d in function.decorator_list)
 
 

@@ -10,6 +10,7 @@ hangs, exits or eats memory costs nothing but itself. Reads a JSON line
 
 import contextlib
 import functools
+import gc
 import importlib
 import json
 import os
@@ -108,6 +109,7 @@ def _child(
         quiet = os.open(os.devnull, os.O_RDWR)
         for descriptor in (0, 1, 2):
             os.dup2(quiet, descriptor)
+        gc.freeze()  # what was there before any answer is no thief's find
         text = json.dumps(_results(grader, statements, request)).encode()
         while text:
             text = text[os.write(writer, text) :]

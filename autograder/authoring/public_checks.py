@@ -2,7 +2,7 @@
 
 import ast
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from autograder.errors import LabError
 from autograder.grading.slicing import free_names
@@ -15,7 +15,7 @@ def public_checks(text: str, hidden: Iterable[str]) -> str:
 
     Kept are the other checks, the lab's settings, imports that are used, and what these need;
     comments go with the statement that they stand before. A check that requires a hidden one
-    requires what that one does instead, if this is not hidden.
+    requires what that one does instead, where this is not hidden.
 
     Raises:
         LabError: the name of a hidden check is still in what is left.
@@ -63,17 +63,17 @@ def _with_open_requirements(text: str, hidden: set[str]) -> str:
     """Return `text` with no `requires=` of a check that is not hidden naming a hidden one."""
     nodes = [node for node in ast.parse(text).body if _is_check(node)]
     asked = {_named(node): found for node in nodes if (found := _requirement(node))}
+    required = {name: _required(keyword) for name, (_, keyword) in asked.items()}
     lines = text.encode().splitlines(keepends=True)
     starts = [0, *itertools.accumulate(map(len, lines))]
     encoded = b"".join(lines)
     for name, (call, keyword) in reversed(asked.items()):
-        if name in hidden or _required(keyword) not in hidden:
+        if name in hidden or not hidden.intersection(required[name]):
             continue
-        required = _required(keyword)
-        while required in hidden:
-            required = _required(asked[required][1]) if required in asked else ""
-        keyword.value = ast.Constant(required)
-        call.keywords = [k for k in call.keywords if k is not keyword or required]
+        named = _open(required[name], required, hidden)
+        texts: list[ast.expr] = [ast.Constant(other) for other in named]
+        keyword.value = texts[0] if len(texts) == 1 else ast.Tuple(texts)
+        call.keywords = [k for k in call.keywords if k is not keyword or named]
         begin = starts[call.lineno - 1] + call.col_offset
         end = starts[(call.end_lineno or call.lineno) - 1] + (call.end_col_offset or 0)
         encoded = encoded[:begin] + ast.unparse(call).encode() + encoded[end:]
@@ -87,9 +87,21 @@ def _requirement(node: ast.stmt) -> tuple[ast.Call, ast.keyword] | None:
     return found[0] if found else None
 
 
-def _required(keyword: ast.keyword) -> str:
+def _required(keyword: ast.keyword) -> tuple[str, ...]:
     value = keyword.value
-    return value.value if isinstance(value, ast.Constant) and isinstance(value.value, str) else ""
+    nodes = value.elts if isinstance(value, ast.Tuple | ast.List) else [value]
+    return tuple(n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str))
+
+
+def _open(
+    names: tuple[str, ...], required: Mapping[str, tuple[str, ...]], hidden: set[str]
+) -> list[str]:
+    """Return `names`, and for a hidden one what it requires itself."""
+    found: dict[str, None] = {}
+    for name in names:
+        inner = _open(required.get(name, ()), required, hidden) if name in hidden else [name]
+        found.update(dict.fromkeys(inner))
+    return list(found)
 
 
 def _reached(nodes: list[ast.stmt], hidden: set[str]) -> set[int]:

@@ -37,8 +37,8 @@ class Requiring(Protocol):
         ...
 
     @property
-    def requires(self) -> str:
-        """The name of the check that it requires, or nothing."""
+    def requires(self) -> tuple[str, ...]:
+        """The names of the checks that it requires."""
         ...
 
 
@@ -48,11 +48,9 @@ def verify_requirements(checks: Sequence[Requiring]) -> None:
     No such check, one of another question, or a chain that comes back to where it began.
     """
     known = {check.name: check for check in checks}
-    for check in checks:
-        if not check.requires:
-            continue
-        problem = f"check {check.name}: requires {check.requires!r}"
-        other = known.get(check.requires)
+    for check, name in ((c, name) for c in checks for name in c.requires):
+        problem = f"check {check.name}: requires {name!r}"
+        other = known.get(name)
         own = [c.name for c in checks if c.question == check.question and c is not check]
         if other is None:
             expected = ", ".join(own) or "none: the question has no other check"
@@ -62,25 +60,31 @@ def verify_requirements(checks: Sequence[Requiring]) -> None:
                 f"{problem}, a check of {other.question!r}, "
                 f"expected one of the same question, {check.question!r}."
             )
-        chain = _chain(check, known)
-        if chain[-1] == check.name:
-            raise LabError(f"{problem}, which comes back to it: {' -> '.join(chain)}. Cut it.")
+        back = _way(name, check.name, known)
+        if back:
+            chain = " -> ".join([check.name, *back])
+            raise LabError(f"{problem}, which comes back to it: {chain}. Cut it.")
 
 
-def _chain(check: Requiring, known: Mapping[str, Requiring]) -> list[str]:
-    """Return the names from `check` on, to the end or to the first that comes up again."""
-    chain = [check.name]
-    while (name := known[chain[-1]].requires) and name in known:
-        chain.append(name)
-        if name in chain[:-1]:
-            break
-    return chain
+def _way(start: str, end: str, known: Mapping[str, Requiring]) -> list[str]:
+    """Return the names from `start` to `end`, each required by the one before; none: no way."""
+    ways, seen = [[start]], {start}
+    for way in ways:
+        if way[-1] == end:
+            return way
+        new = [n for n in known[way[-1]].requires if n in known and n not in seen]
+        seen.update(new)
+        ways += [[*way, name] for name in new]
+    return []
 
 
 def required(checks: Sequence[Requiring], name: str) -> list[str]:
-    """Return the names of what `name` requires, and what that requires, nearest first."""
+    """Return the names of what `name` requires, and what these require, nearest first."""
     known = {check.name: check for check in checks}
-    return _chain(known[name], known)[1:]
+    found = list(dict.fromkeys(known[name].requires))
+    for other in found:
+        found += [n for n in known[other].requires if n not in found]
+    return found
 
 
 def settled(
@@ -96,9 +100,10 @@ def settled(
 
     def settle(name: str) -> CheckResult:
         if name not in found:
-            result, other = results[name], known[name].requires
-            gate = settle(other) if other in results else None
-            found[name] = _waiting(result, known[other], gate) if gate else result
+            found[name] = results[name]
+            for other in known[name].requires:
+                if other in results:
+                    found[name] = _waiting(found[name], known[other], settle(other))
         return found[name]
 
     for name in results:

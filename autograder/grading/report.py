@@ -24,7 +24,8 @@ def to_gradescope(report: Report, *, staff: bool = False) -> dict[str, Any]:
 
     Its keys are `score`, `max_score`, `output` and `tests`; a test has `name`, `score`,
     `max_score`, `status`, `output`, `visibility`, and of ours `outcome`, `question`, `title`,
-    `hidden`, `broken`. With `staff=True` also each test's `detail` and the seed.
+    `hidden`, `broken`, and `ratio` where a timed check measured one. With `staff=True` also each
+    test's `detail` and the seed.
     """
     found: dict[str, Any] = {
         "score": report.score,
@@ -120,6 +121,8 @@ def _test(result: CheckResult, staff: bool) -> dict[str, Any]:
         "hidden": result.hidden,
         "broken": result.broken,
     }
+    if result.ratio is not None:
+        found["ratio"] = result.ratio
     return {**found, "detail": result.detail} if staff else found
 
 

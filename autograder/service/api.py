@@ -1,10 +1,8 @@
 """The HTTP interface for programs: JSON in and out, `Authorization: Bearer`."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import Response, StreamingResponse
 from python_multipart.multipart import parse_options_header
@@ -15,13 +13,14 @@ from autograder.errors import SubmissionError
 from autograder.grading.report import to_gradescope
 from autograder.grading.submission import read
 from autograder.records import Report
-from autograder.service import auth, exports, openapi, platforms, views
+from autograder.service import exports, openapi, platforms, views
+from autograder.service.auth import Caller, Here, Staff
 from autograder.service.course import Course
 from autograder.service.errors import OutOfRoom, Refused
-from autograder.service.forms import once
-from autograder.service.limits import Turns, too_large
+from autograder.service.forms import AnyLab, Body, Lab, once
+from autograder.service.limits import too_large
 from autograder.service.roster import Person
-from autograder.service.schema import PARKED
+from autograder.service.schema import PARKED, STORED
 from autograder.service.settings import MIB
 from autograder.service.submissions import Entry, Receipt
 
@@ -30,99 +29,91 @@ Fields = dict[str, UploadFile | str]
 _KEY_CHARS = 200
 
 
+def _entry(number: int, course: Here, person: Caller) -> Entry:
+    return views.entry_for(person, course.ledger, number)
+
+
+Seen = Annotated[Entry, Depends(_entry)]
+
+
 def router(course: Course) -> APIRouter:
     """Return the routes under `/api`."""
     api = APIRouter(prefix="/api")
-    take = submitter(course)
 
     @api.get("/health")
     def health() -> dict[str, Any]:
         return {"status": "ok", "labs": course.shelf.names}
 
     @api.post("/submissions", status_code=201, openapi_extra=openapi.SUBMISSION)
-    async def submit(request: Request, response: Response) -> dict[str, Any]:
-        person = await run_in_threadpool(auth.bearer, request, course)
-        receipt = await take(request, person)
+    async def submit(request: Request, response: Response, person: Caller) -> dict[str, Any]:
+        receipt = await take_in(request, course, person)
         response.status_code = 201 if receipt.is_new else 200
         checks = await run_in_threadpool(course.shelf.checks, receipt.lab)
         return views.receipt(receipt, course.url, checks)
 
     @api.get("/submissions")
-    def submissions(request: Request) -> list[dict[str, Any]]:
-        auth.staff_bearer(request, course)
+    def submissions(_by: Staff) -> list[dict[str, Any]]:
         return [views.summary(entry) for entry in course.ledger.all()]
 
     @api.get("/submissions/{number}")
-    def submission(request: Request, number: int) -> dict[str, Any]:
-        person = auth.bearer(request, course)
-        return _submission(course, person, number)
+    def submission(person: Caller, entry: Seen) -> dict[str, Any]:
+        report = views.report_for(person, course.ledger, entry)
+        found = views.summary(entry)
+        found["report"] = report and to_gradescope(report, staff=person.is_staff)
+        found["reason"] = entry.reason if person.is_staff else _told(entry, report)
+        return found
 
     @api.get("/submissions/{number}/notebook", response_class=Response, responses=openapi.NOTEBOOK)
-    def notebook(request: Request, number: int) -> Response:
-        person = auth.bearer(request, course)
-        entry = views.entry_for(person, course.ledger, number)
+    def notebook(entry: Seen) -> Response:
         return Response(course.ledger.notebook(entry.id), media_type="application/x-ipynb+json")
 
     @api.get("/labs/{lab}/solutions/{question}")
-    def solution(request: Request, lab: str, question: str) -> dict[str, Any]:
-        person = auth.bearer(request, course)
-        return views.solution(person, course, course.shelf.resolve(lab), question)
+    def solution(person: Caller, lab: Lab, question: str) -> dict[str, Any]:
+        return views.solution(person, course, lab, question)
 
     @api.post("/submissions/{number}/regrade", status_code=202)
-    def regrade(request: Request, number: int) -> dict[str, Any]:
-        by = auth.staff_bearer(request, course)
-        return {"id": number, "state": _regrade(course, number, by)}
+    def regrade(by: Staff, number: int) -> dict[str, Any]:
+        if not course.regrade(number, by):
+            raise Refused(409, f"regrade: submission {number} is not there, or not finished yet.")
+        return {"id": number, "state": STORED}
 
-    _people_routes(api, course)
+    @api.post("/login-codes", status_code=201)
+    def login_code(person: Caller) -> dict[str, str]:
+        return {"code": course.roster.give_token(person, "code", lives_s=course.settings.code_s)}
+
+    _export_routes(api, course)
     return api
 
 
-def submitter(course: Course) -> Callable[[Request, Person], Awaitable[Receipt]]:
-    """Return how a request's notebook is taken in."""
-    # A notebook of 16 MiB may need a hundred times as much while it is read: one at a time, and
-    # those that wait for it hold no thread that others' requests need.
-    turns, reading = Turns(), asyncio.Lock()
+def _export_routes(api: APIRouter, course: Course) -> None:
+    described: dict[str, Any] = {"response_class": Response, "responses": openapi.EXPORT}
 
-    async def submit(request: Request, person: Person) -> Receipt:
-        course.rate.spend(person.id)
-        key = _retry_key(request)
-        async with turns.of(person.id):
-            lab, notebook = await _upload(request, course.settings.upload_bytes)
-            full = course.shelf.resolve(lab)
-            async with reading:
-                await run_in_threadpool(_readable, notebook)
-            return await run_in_threadpool(_store, course, person, full, notebook, key)
+    @api.get("/export", **described)
+    def export(_by: Staff, lab: AnyLab, format: str = "csv") -> Response:
+        kind, pieces = exports.export(format, course.roster, course.ledger, lab=lab)
+        return StreamingResponse(exports.chunks(pieces), media_type=kind)
 
-    return submit
-
-
-def _people_routes(api: APIRouter, course: Course) -> None:
-    @api.post("/login-codes", status_code=201)
-    def login_code(request: Request) -> dict[str, str]:
-        person = auth.bearer(request, course)
-        lives_s = course.settings.code_s
-        return {"code": course.roster.give_token(person, "code", lives_s=lives_s)}
-
-    @api.get("/export", response_class=Response, responses=openapi.EXPORT)
-    def export(request: Request, format: str = "csv", lab: str = "") -> Response:
-        auth.staff_bearer(request, course)
-        full = course.shelf.resolve(lab) if lab else ""
-        pieces = exports.export(format, course.roster, course.ledger, lab=full)
-        return StreamingResponse(exports.chunks(pieces), media_type=exports.media_type(format))
-
-    @api.post(
-        "/export",
-        response_class=Response,
-        responses=openapi.EXPORT,
-        openapi_extra=openapi.CSV,
-    )
-    async def fill(request: Request, format: str = "canvas", lab: str = "") -> Response:
-        await run_in_threadpool(auth.staff_bearer, request, course)
-        full = course.shelf.resolve(lab) if lab else ""
-        template = await request.body()
-        book = await run_in_threadpool(exports.book_of, course.roster, course.ledger, full)
-        pieces = await run_in_threadpool(platforms.filled, format, template, book)
+    @api.post("/export", **described, openapi_extra=openapi.CSV)
+    def fill(_by: Staff, lab: AnyLab, template: Body, format: str = "canvas") -> Response:
+        book = exports.book_of(course.roster, course.ledger, lab)
+        pieces = platforms.filled(format, template, book)
         return StreamingResponse(exports.chunks(pieces), media_type="text/csv")
+
+
+async def take_in(request: Request, course: Course, person: Person) -> Receipt:
+    """Return the receipt for the notebook that a request brings; it is on the disk then.
+
+    A notebook of 16 MiB may need a hundred times as much while it is read: one at a time, and those
+    that wait for it hold no thread that others' requests need.
+    """
+    course.rate.spend(person.id)
+    key = _retry_key(request)
+    async with course.turns[person.id]:
+        lab, notebook = await _upload(request, course.settings.upload_bytes)
+        full = course.shelf.resolve(lab)
+        async with course.reading:
+            await run_in_threadpool(_readable, notebook)
+        return await run_in_threadpool(_store, course, person, full, notebook, key)
 
 
 def _retry_key(request: Request) -> str | None:
@@ -219,24 +210,8 @@ def _store(
     return receipt
 
 
-def _submission(course: Course, person: Person, number: int) -> dict[str, Any]:
-    entry = views.entry_for(person, course.ledger, number)
-    report = views.report_for(person, course.ledger, entry)
-    found = views.summary(entry)
-    found["report"] = report and to_gradescope(report, staff=person.is_staff)
-    found["reason"] = entry.reason if person.is_staff else _told(entry, report)
-    return found
-
-
 def _told(entry: Entry, report: Report | None) -> str | None:
     """Return what a learner is told of why there is no grade, or not the one that they expect."""
     if entry.state == PARKED:
         return views.PARKED_MESSAGE
     return (report.error or None) if report else None
-
-
-def _regrade(course: Course, number: int, by: Person) -> str:
-    if not course.claims.regrade(number, by=by.login):
-        raise Refused(409, f"regrade: submission {number} is not there, or not finished yet.")
-    course.queue.wake()
-    return "stored"

@@ -15,11 +15,20 @@ from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from autograder.service import api, lti_pages, operations, pages, staff_api
+from autograder.service import (
+    api,
+    auth,
+    leaderboard_routes,
+    lti_pages,
+    operations,
+    pages,
+    staff_api,
+)
 from autograder.service.course import Course
 from autograder.service.errors import Refused
 from autograder.service.limits import BodyLimit
 from autograder.service.logs import RequestLog
+from autograder.service.page import HERE, page
 from autograder.service.settings import Settings
 
 if TYPE_CHECKING:
@@ -57,13 +66,10 @@ def create_app(course: Course) -> "ASGIApp":
         openapi_url=None,
         redirect_slashes=False,  # it would lead to whatever host the client named
     )
-    app.include_router(api.router(course))
-    app.include_router(staff_api.router(course))
-    app.include_router(operations.router(course))
-    app.include_router(staff_api.schema_route(course))
-    app.include_router(pages.router(course))
-    app.include_router(lti_pages.router(course))
-    app.mount("/static", _Static(directory=pages.HERE / "static"))
+    app.state.course = course
+    for routes in (api, staff_api, operations, pages, leaderboard_routes, lti_pages):
+        app.include_router(routes.router(course))
+    app.mount("/static", _Static(directory=HERE / "static"))
     for kind, answer in _ANSWERS.items():
         app.add_exception_handler(kind, answer)
     settings = course.settings
@@ -148,7 +154,7 @@ def _say(
     """Return an error as JSON to a program, as a page to a person."""
     if request.url.path.startswith(("/api/", "/openapi.json", "/healthz", "/metrics")):
         return JSONResponse({"detail": message}, status, headers)
-    answer = pages.page("message", status, title=HTTPStatus(status).phrase, message=message)
+    answer = page("message", status, title=HTTPStatus(status).phrase, message=message)
     answer.headers.update(headers or {})
     return answer
 
@@ -173,7 +179,7 @@ async def _invalid(request: Request, error: Exception) -> Response:
 
 
 async def _login(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, pages.LoginNeeded)
+    assert isinstance(error, auth.LoginNeeded)
     return RedirectResponse(f"/login?next={quote(error.next)}", 303)
 
 
@@ -183,21 +189,21 @@ async def _gone(request: Request, _error: Exception) -> Response:
 
 async def _no_database(request: Request, error: Exception) -> Response:
     """A database that is away or full: what was asked has not been done, and may be asked again."""
-    log.error("database: %s", error)
-    full = "full" in str(error)
-    message = "there is no room to store this" if full else "the database cannot be used now"
-    headers = {"Retry-After": "30"}
-    return _say(request, 507 if full else 503, f"{message}. Try again in 30 s.", headers)
+    if "full" in str(error):
+        return _later(request, error, 507, "there is no room to store this")
+    return _later(request, error, 503, "the database cannot be used now")
 
 
 async def _no_room(request: Request, error: Exception) -> Response:
     """A folder is full, such as the one for temporary files where large uploads are spooled."""
-    assert isinstance(error, OSError)
-    if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+    if getattr(error, "errno", None) not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         raise error
-    log.error("disk: %s", error)
-    headers = {"Retry-After": "30"}
-    return _say(request, 507, "there is no room to store this. Try again in 30 s.", headers)
+    return _later(request, error, 507, "there is no room to store this")
+
+
+def _later(request: Request, error: Exception, status: int, message: str) -> Response:
+    log.error("%s: %s", message, error)
+    return _say(request, status, f"{message}. Try again in 30 s.", {"Retry-After": "30"})
 
 
 async def _broken(request: Request, _error: Exception) -> Response:
@@ -208,7 +214,7 @@ _ANSWERS: dict[type[Exception], Callable[[Request, Exception], Awaitable[Respons
     Refused: _refused,
     HTTPException: _http_error,
     RequestValidationError: _invalid,
-    pages.LoginNeeded: _login,
+    auth.LoginNeeded: _login,
     ClientDisconnect: _gone,
     OperationalError: _no_database,
     OSError: _no_room,

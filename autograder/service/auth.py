@@ -1,29 +1,50 @@
-"""Who is asking: a program by bearer token, a person by the cookie of a login."""
+"""Who is asking: a program by bearer token, a person by the cookie of a login.
+
+A route says whom it lets in by the types of its parameters: `Staff`, `Visitor`, `StaffSender`, ...
+"""
 
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
-from typing import Any
+from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
 
+from fastapi import Depends
 from starlette.requests import Request
 from starlette.responses import Response
 
 from autograder.service.course import Course
 from autograder.service.errors import Refused
-from autograder.service.names import as_given, login_of
-from autograder.service.roster import LEARNER, Person, Roster
+from autograder.service.roster import INSTRUCTOR, LEARNER, STAFF, Person, Roster, as_given, login_of
 from autograder.service.times import date, moment
 
 COOKIE = "course_session"
 
+R = TypeVar("R", bound=Response)
+
 _BEARER = re.compile(r"bearer +([0-9a-zA-Z._~+/=-]{1,200}) *", re.IGNORECASE)
 
 
-def bearer(request: Request, course: Course) -> Person:
+class LoginNeeded(Exception):
+    """Nobody is logged in: show the login page, then go on to `next`."""
+
+    def __init__(self, request: Request) -> None:
+        super().__init__("log in")
+        self.next = request.url.path
+
+
+async def _here(request: Request) -> Course:
+    found: Course = request.app.state.course
+    return found
+
+
+Here = Annotated[Course, Depends(_here)]
+
+
+def bearer(request: Request, course: Here) -> Person:
     """Return whom the `Authorization: Bearer` header speaks for.
 
     Raises:
@@ -40,6 +61,68 @@ def bearer(request: Request, course: Course) -> Person:
             headers={"WWW-Authenticate": "Bearer"},
         )
     return person
+
+
+def visitor(request: Request, course: Here) -> Person:
+    """Return who is logged in with this browser.
+
+    Raises:
+        LoginNeeded: nobody is.
+    """
+    person = logged_in(request, course)
+    if person is None:
+        raise LoginNeeded(request)
+    return person
+
+
+def logged_in(request: Request, course: Course) -> Person | None:
+    """Return who is logged in with this browser, or None."""
+    cookie = request.cookies.get(COOKIE, "")
+    return course.roster.owner(cookie, "session") if cookie else None
+
+
+async def same_origin(request: Request, course: Here) -> None:
+    """Let a form through only if it came from a page of ours.
+
+    Raises:
+        Refused: 403, another site sent it.
+    """
+    origin = request.headers.get("origin")
+    site = request.headers.get("sec-fetch-site", "same-origin")
+    ours = (request.headers.get("host"), urlsplit(course.url).netloc)
+    foreign = origin is not None and _host(origin) not in ours
+    if foreign or site not in ("same-origin", "none"):
+        raise Refused(403, "this form was sent from another site. Open the page here and repeat.")
+
+
+OwnForm = Annotated[None, Depends(same_origin)]
+
+
+async def _sender(_ours: OwnForm, person: Annotated[Person, Depends(visitor)]) -> Person:
+    return person
+
+
+def _only(whom: Callable[..., Any], *roles: str) -> Any:
+    """Return the dependency that is whom `whom` finds, and refuses (403) who has another role."""
+
+    async def checked(person: Annotated[Person, Depends(whom)]) -> Person:
+        if person.role not in roles:
+            known = "instructors" if roles == (INSTRUCTOR,) else "staff"
+            raise Refused(403, f"this is for {known}: {person.login} is {person.role} here.")
+        return person
+
+    return Depends(checked)
+
+
+# Who asks: by bearer token; by a page that they look at; by a form of a page of ours.
+Caller = Annotated[Person, Depends(bearer)]
+Staff = Annotated[Person, _only(bearer, *STAFF)]
+Instructor = Annotated[Person, _only(bearer, INSTRUCTOR)]
+Visitor = Annotated[Person, Depends(visitor)]
+StaffVisitor = Annotated[Person, _only(visitor, *STAFF)]
+Sender = Annotated[Person, Depends(_sender)]
+StaffSender = Annotated[Person, _only(_sender, *STAFF)]
+InstructorSender = Annotated[Person, _only(_sender, INSTRUCTOR)]
 
 
 def wrong(request: Request, course: Course) -> None:
@@ -75,54 +158,8 @@ def _network(host: str) -> str:
     return host if address.version == 4 else str(ip_network((host, 64), strict=False))
 
 
-def staff_bearer(request: Request, course: Course) -> Person:
-    """Return the member of staff who asks.
-
-    Raises:
-        Refused: 401, or 403 where it is a learner.
-    """
-    return staff_only(bearer(request, course))
-
-
-def staff_only(person: Person) -> Person:
-    """Return `person`.
-
-    Raises:
-        Refused: 403, it is a learner.
-    """
-    if not person.is_staff:
-        raise Refused(403, "this is for staff: got a learner's token, expected the instructor's.")
-    return person
-
-
-def instructor_bearer(request: Request, course: Course) -> Person:
-    """Return the instructor who asks.
-
-    Raises:
-        Refused: 401, or 403 where it is somebody else.
-    """
-    return instructor_only(staff_bearer(request, course))
-
-
-def instructor_only(person: Person) -> Person:
-    """Return `person`.
-
-    Raises:
-        Refused: 403, they are no instructor.
-    """
-    if not person.is_instructor:
-        raise Refused(403, f"this is for instructors: {person.login} is {person.role} here.")
-    return person
-
-
-def visitor(request: Request, roster: Roster) -> Person | None:
-    """Return who is logged in with this browser, or None."""
-    cookie = request.cookies.get(COOKIE, "")
-    return roster.owner(cookie, "session") if cookie else None
-
-
-def log_in(request: Request, response: Response, person: Person, course: Course) -> None:
-    """Let `response` log the browser that sent `request` in as `person`."""
+def log_in(request: Request, response: R, person: Person, course: Course) -> R:
+    """Return `response`, which logs the browser that sent `request` in as `person`."""
     roster, lives_s = course.roster, course.settings.session_s
     secure = course.url.startswith("https://")
     response.set_cookie(
@@ -133,6 +170,7 @@ def log_in(request: Request, response: Response, person: Person, course: Course)
         httponly=True,
         samesite="strict",
     )
+    return response
 
 
 def _agent(request: Request) -> str:
@@ -140,24 +178,10 @@ def _agent(request: Request) -> str:
     return "".join(sign for sign in text if sign.isprintable())[:200]
 
 
-def log_out(request: Request, response: Response, roster: Roster) -> None:
+def log_out(request: Request, response: Response, course: Course) -> None:
     """End this browser's session, here and there."""
-    roster.spend(request.cookies.get(COOKIE, ""), "session")
+    course.roster.spend(request.cookies.get(COOKIE, ""), "session")
     response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
-
-
-def same_origin(request: Request, course: Course) -> None:
-    """Let a form through only if it came from a page of ours.
-
-    Raises:
-        Refused: 403, another site sent it.
-    """
-    origin = request.headers.get("origin")
-    site = request.headers.get("sec-fetch-site", "same-origin")
-    ours = (request.headers.get("host"), urlsplit(course.url).netloc)
-    foreign = origin is not None and _host(origin) not in ours
-    if foreign or site not in ("same-origin", "none"):
-        raise Refused(403, "this form was sent from another site. Open the page here and repeat.")
 
 
 def from_this_machine(request: Request) -> bool:

@@ -1,18 +1,22 @@
 """What the routes work with: one object that holds the parts of a running course server."""
 
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from autograder.service.claims import Claims
 from autograder.service.database import Database
 from autograder.service.dates import Dates
+from autograder.service.errors import Refused
 from autograder.service.lab_catalog import Shelf
-from autograder.service.limits import RateLimit
+from autograder.service.limits import RateLimit, Turns
+from autograder.service.live import Live
 from autograder.service.queue import Queue
 from autograder.service.regrades import Regrades
 from autograder.service.roster import Person, Roster
-from autograder.service.roster_import import Result, take
+from autograder.service.roster_import import take
 from autograder.service.settings import Settings
 from autograder.service.similarity import Similarity
 from autograder.service.submissions import Ledger
@@ -41,12 +45,64 @@ class Course:
     cookie_key: str
     sign_in: "SignIn | None" = None
     lti: "LtiTool | None" = None
+    turns: Turns = field(default_factory=Turns)  # to hand in
+    reading: asyncio.Lock = field(default_factory=asyncio.Lock)  # a notebook that came
 
     @cached_property
     def similarity(self) -> Similarity:
         """What compares the answers of a lab."""
         return Similarity(self.ledger, self.shelf)
 
-    def take_roster(self, data: bytes, by: Person, *, dry_run: bool) -> Result:
+    @cached_property
+    def live(self) -> Live:
+        """Pages that wait for a submission to change."""
+        return Live(self.ledger.states)
+
+    def person(self, login: str) -> Person:
+        """Return the person of that login.
+
+        Raises:
+            Refused: 404, there is none.
+        """
+        found = self.roster.find(login)
+        if found is None:
+            raise Refused(404, f"nobody here has the login {login[:100]!r}.")
+        return found
+
+    def mark(self, number: int, given: Mapping[str, Any], by: Person) -> None:
+        """Add marks for answers of a submission; see `Ledger.mark`.
+
+        Raises:
+            Refused: 409, it is not graded yet.
+        """
+        if not self.ledger.mark(number, given, by):
+            raise Refused(409, f"submission {number}: it is not graded yet.")
+
+    def regrade(self, number: int, by: Person) -> bool:
+        """Send a finished submission through the queue again; False if it is not finished."""
+        sent = self.claims.regrade(number, by=by.login)
+        self.queue.wake()
+        return sent
+
+    def regrade_lab(self, lab: str, question: str | None, by: Person) -> int:
+        """Begin a batch and wake the graders; return its number.
+
+        Raises:
+            Refused: 404, there is no such question in the lab; 422, the lab cannot be read.
+        """
+        if question is not None and question not in (known := self.shelf.questions(lab)):
+            expected = f"one of {', '.join(known)}"
+            raise Refused(404, f"regrade: got question {question[:60]!r}, expected {expected}.")
+        batch = self.regrades.start(lab, question, by)
+        self.queue.wake()
+        return batch
+
+    def retry_parked(self) -> int:
+        """Send everything that is parked through the queue again; return how many there were."""
+        retried = self.claims.retry_parked()
+        self.queue.wake()
+        return retried
+
+    def take_roster(self, data: bytes, by: Person, *, dry_run: bool) -> dict[str, Any]:
         """Bring people up to date with a roster; see `roster_import.take`."""
-        return take(self.database, self.roster.now, data, by, dry_run=dry_run)
+        return take(self.database, self.roster.clock, data, by, dry_run=dry_run)

@@ -1,4 +1,4 @@
-"""What a request says, in a form or in JSON: each key once.
+"""What a request says, as the types of a route's parameters; in a form or in JSON each key once.
 
 Of two that are the same, one would be dropped without a word, and a proxy in front may have read
 the other.
@@ -8,8 +8,10 @@ import json
 from collections.abc import Iterable
 from typing import Annotated, Any, TypeVar
 
-from fastapi import Depends, Request
+from fastapi import Depends, Query, Request
 
+from autograder.service import gradebook
+from autograder.service.auth import Here
 from autograder.service.errors import Refused
 
 T = TypeVar("T")
@@ -51,5 +53,26 @@ async def _fields(request: Request) -> dict[str, str]:
         return once((key, str(value)) for key, value in form.multi_items())
 
 
-# For a route: the fields of the form that a page sent.
-Fields = Annotated[dict[str, str], Depends(_fields)]
+async def _body(request: Request) -> bytes:
+    return await request.body()
+
+
+async def _lab(lab: str, course: Here) -> str:
+    return course.shelf.resolve(lab)
+
+
+async def _any_lab(course: Here, lab: str = "") -> str:
+    return course.shelf.resolve(lab) if lab else ""
+
+
+Json = Annotated[dict[str, Any], Depends(json_object)]
+Fields = Annotated[dict[str, str], Depends(_fields)]  # of the form that a page sent
+Body = Annotated[bytes, Depends(_body)]
+Asked = Annotated[gradebook.Asked, Depends()]  # of the gradebook
+
+# The full name of the lab that the address says; empty where a query names none.
+Lab = Annotated[str, Depends(_lab)]
+AnyLab = Annotated[str, Depends(_any_lab)]
+
+# A later page would be the offset of a row that no table has.
+PageNumber = Annotated[int, Query(alias="page", ge=1, le=gradebook.MOST_PAGES)]

@@ -7,10 +7,12 @@ from fastapi import APIRouter, Request
 from fastapi.responses import RedirectResponse, Response
 
 from autograder.service import auth
+from autograder.service.auth import StaffSender
 from autograder.service.course import Course
 from autograder.service.forms import Fields
 from autograder.service.lti import COOKIE, HINTS
-from autograder.service.page import page, visitor
+from autograder.service.lti_tool import LtiTool
+from autograder.service.page import onward, page
 
 # Platforms show tools inside their own pages, where browsers keep cookies from us; any may.
 _FRAMED = {
@@ -32,11 +34,11 @@ def router(course: Course) -> APIRouter:
 
     @pages.get("/login")
     def login(request: Request) -> Response:
-        return _away(request, course, dict(request.query_params))
+        return _away(request, course, tool, dict(request.query_params))
 
     @pages.post("/login")
     def posted_login(request: Request, form: Fields) -> Response:
-        return _away(request, course, form)
+        return _away(request, course, tool, form)
 
     @pages.post("/launch")
     def launch(request: Request, form: Fields) -> Response:
@@ -47,26 +49,22 @@ def router(course: Course) -> APIRouter:
             person = tool.people.take(found, lab)
         staff = f"/gradebook?lab={quote(lab)}" if lab else "/gradebook"
         target = staff if person.is_staff else "/labs"
-        answer = page("onward", next=target, message="You are logged in.")
-        auth.log_in(request, answer, person, course)
+        answer = auth.log_in(request, onward(target), person, course)
         answer.delete_cookie(COOKIE, path="/lti", secure=True, httponly=True, samesite="none")
         return answer
 
     @pages.post("/again")
-    def again(request: Request) -> Response:
-        auth.same_origin(request, course)
-        auth.staff_only(visitor(request, course))
+    def again(_by: StaffSender) -> Response:
         tool.passback.outbox.again()
         return RedirectResponse("/queue", 303)
 
     return pages
 
 
-def _away(request: Request, course: Course, said: dict[str, str]) -> Response:
+def _away(request: Request, course: Course, tool: LtiTool, said: dict[str, str]) -> Response:
     """Send a browser back to its platform; from inside a page of that, by a window of its own."""
-    assert course.lti is not None
     with auth.counted(request, course):
-        url, cookie = course.lti.launches.away(said)
+        url, cookie = tool.launches.away(said)
     if request.headers.get("sec-fetch-dest") in ("iframe", "frame"):
         again = urlencode({name: said[name] for name in HINTS if name in said})
         answer = page("window", target=f"/lti/login?{again}")

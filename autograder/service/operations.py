@@ -1,11 +1,15 @@
 """How the server is doing: for staff, for a monitor that asks `/healthz`, and for Prometheus."""
 
+from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from fastapi import APIRouter, Request
+from fastapi.openapi.utils import get_openapi
 from fastapi.responses import PlainTextResponse, Response
 
-from autograder.service import auth, openapi
+from autograder.service import openapi
+from autograder.service.auth import Staff
 from autograder.service.course import Course
 
 
@@ -23,20 +27,22 @@ def router(course: Course) -> APIRouter:
         return PlainTextResponse(prometheus(course), media_type="text/plain; version=0.0.4")
 
     @routes.get("/api/queue")
-    def queue(request: Request) -> dict[str, Any]:
-        auth.staff_bearer(request, course)
+    def queue(_by: Staff) -> dict[str, Any]:
         return state(course)
 
     @routes.post("/api/queue/resume")
-    def resume(request: Request) -> dict[str, Any]:
-        auth.staff_bearer(request, course)
+    def resume(_by: Staff) -> dict[str, Any]:
         course.queue.resume()
         return state(course)
 
     @routes.post("/api/parked/retry")
-    def retry(request: Request) -> dict[str, Any]:
-        auth.staff_bearer(request, course)
-        return {"retried": retry_parked(course)}
+    def retry(_by: Staff) -> dict[str, Any]:
+        return {"retried": course.retry_parked()}
+
+    @routes.get("/openapi.json", include_in_schema=False)
+    def described(request: Request, _by: Staff) -> dict[str, Any]:
+        found = get_openapi(title="Course", version="1", routes=request.app.routes)
+        return openapi.completed(found)
 
     return routes
 
@@ -47,8 +53,7 @@ def state(course: Course) -> dict[str, Any]:
     waiting = course.claims.waiting()
     reason = "; ".join(f"{lab}: {why}" for lab, why in reasons.items())
     return {
-        "waiting": waiting.waiting,
-        "grading": waiting.grading,
+        **asdict(waiting),
         "oldest_s": round(waiting.oldest_s, 3),
         "paused": bool(reasons),
         "reason": reason or None,
@@ -61,13 +66,6 @@ def state(course: Course) -> dict[str, Any]:
     }
 
 
-def retry_parked(course: Course) -> int:
-    """Send everything that is parked through the queue again; return how many there were."""
-    retried = course.claims.retry_parked()
-    course.queue.wake()
-    return retried
-
-
 def prometheus(course: Course) -> str:
     """Return the state of the queue in Prometheus's text format.
 
@@ -75,33 +73,27 @@ def prometheus(course: Course) -> str:
     """
     tally, reasons = course.queue.tally, course.queue.reasons()
     waiting = course.claims.waiting()
+    paused = {f'{{lab="{_label(lab)}",reason="{_label(why)}"}}': 1 for lab, why in reasons.items()}
+    ended = {f'{{outcome="{outcome}"}}': count for outcome, count in tally.outcomes.items()}
     lines = [
-        *_metric("submissions_waiting", "gauge", "Submissions that wait.", waiting.waiting),
-        *_metric("submissions_grading", "gauge", "Submissions being graded.", waiting.grading),
-        *_metric("submissions_parked", "gauge", "Submissions put aside.", waiting.parked),
-        *_metric("oldest_seconds", "gauge", "How long the first has waited.", waiting.oldest_s),
-        *_metric("queue_paused", "gauge", "Labs that cannot be graded now.", len(reasons)),
-    ]
-    lines += ["# HELP course_lab_paused Why a lab is paused.", "# TYPE course_lab_paused gauge"]
-    lines += [
-        f'course_lab_paused{{lab="{_label(lab)}",reason="{_label(why)}"}} 1'
-        for lab, why in reasons.items()
-    ]
-    lines += _metric("grading_seconds_total", "counter", "Time of gradings.", tally.graded_s)
-    lines += [
-        "# HELP course_gradings_total How gradings ended.",
-        "# TYPE course_gradings_total counter",
-    ]
-    lines += [
-        f'course_gradings_total{{outcome="{outcome}"}} {count}'
-        for outcome, count in tally.outcomes.items()
+        *_metric("submissions_waiting", "Submissions that wait.", waiting.waiting),
+        *_metric("submissions_grading", "Submissions being graded.", waiting.grading),
+        *_metric("submissions_parked", "Submissions put aside.", waiting.parked),
+        *_metric("oldest_seconds", "How long the first has waited.", waiting.oldest_s),
+        *_metric("queue_paused", "Labs that cannot be graded now.", len(reasons)),
+        *_metric("lab_paused", "Why a lab is paused.", paused),
+        *_metric("grading_seconds_total", "Time of gradings.", tally.graded_s),
+        *_metric("gradings_total", "How gradings ended.", ended),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _metric(name: str, kind: str, says: str, value: float) -> list[str]:
-    name = f"course_{name}"
-    return [f"# HELP {name} {says}", f"# TYPE {name} {kind}", f"{name} {value:g}"]
+def _metric(name: str, says: str, values: float | Mapping[str, float]) -> list[str]:
+    """Return the lines of a metric: one value, or one for each set of labels."""
+    name, kind = f"course_{name}", "counter" if name.endswith("_total") else "gauge"
+    found = values if isinstance(values, Mapping) else {"": values}
+    lines = [f"{name}{labels} {value}" for labels, value in found.items()]
+    return [f"# HELP {name} {says}", f"# TYPE {name} {kind}", *lines]
 
 
 def _label(text: str) -> str:

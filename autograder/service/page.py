@@ -1,4 +1,4 @@
-"""A page made of a template, and who looks at it."""
+"""A page made of a template."""
 
 import json
 from dataclasses import dataclass, field
@@ -8,12 +8,8 @@ from typing import Any
 from urllib.parse import urlencode
 
 import jinja2
-from fastapi import Request
 from fastapi.responses import HTMLResponse
 
-from autograder.service import auth
-from autograder.service.course import Course
-from autograder.service.roster import Person
 from autograder.service.times import zoned
 
 HERE = Path(__file__).parent
@@ -49,6 +45,11 @@ def page(name: str, status: int = 200, **values: Any) -> HTMLResponse:
     return HTMLResponse(_templates.get_template(f"{name}.html").render(values), status)
 
 
+def onward(target: str) -> HTMLResponse:
+    """Return the page that leads a browser on which is logged in now."""
+    return page("onward", next=target, message="You are logged in.")
+
+
 @dataclass(frozen=True)
 class Paging:
     """Where a page stands among those of a list; `query` is what else its address says."""
@@ -62,23 +63,3 @@ class Paging:
         """Return the address of another page of the list."""
         said = {name: text for name, text in self.query.items() if text}
         return f"{self.path}?{urlencode({**said, 'page': number})}"
-
-
-class LoginNeeded(Exception):
-    """Nobody is logged in: show the login page, then go on to `next`."""
-
-    def __init__(self, request: Request) -> None:
-        super().__init__("log in")
-        self.next = request.url.path
-
-
-def visitor(request: Request, course: Course) -> Person:
-    """Return who is logged in with this browser.
-
-    Raises:
-        LoginNeeded: nobody is.
-    """
-    person = auth.visitor(request, course.roster)
-    if person is None:
-        raise LoginNeeded(request)
-    return person

@@ -14,32 +14,38 @@ from itertools import groupby
 from typing import Annotated, Any
 from urllib.parse import quote
 
-from fastapi import APIRouter, Query, Request
-from fastapi.concurrency import run_in_threadpool
+from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
 from autograder.grading.report import to_html
 from autograder.records import CheckResult
-from autograder.service import api, auth, staff_pages, views
+from autograder.service import auth, staff_pages, views
+from autograder.service.api import take_in
+from autograder.service.auth import Here, OwnForm, Sender, Visitor
 from autograder.service.course import Course
 from autograder.service.errors import Refused
-from autograder.service.forms import Fields
+from autograder.service.forms import Fields, PageNumber
 from autograder.service.gradebook import PAGE_ROWS
-from autograder.service.live import Live
-from autograder.service.page import HERE, LoginNeeded, Paging, page, visitor
+from autograder.service.page import Paging, onward, page
 from autograder.service.roster import INSTRUCTOR, LEARNER, Person
-from autograder.service.sign_in import COOKIE, Asked
-from autograder.service.staff_api import PageNumber
+from autograder.service.sign_in import COOKIE, Asked, SignIn, sealed, unsealed
 from autograder.service.submissions import Entry
 
-__all__ = ["HERE", "LoginNeeded", "page", "router"]
+
+def _entry(number: int, course: Here, person: Visitor) -> Entry:
+    return views.entry_for(person, course.ledger, number)
+
+
+Seen = Annotated[Entry, Depends(_entry)]
 
 
 def router(course: Course) -> APIRouter:
     """Return the routes of the pages."""
     pages = APIRouter(include_in_schema=False)
     _login_routes(pages, course)
-    _sign_in_routes(pages, course)
+    _link_routes(pages, course)
+    if course.sign_in is not None:
+        _sign_in_routes(pages, course, course.sign_in)
     _session_routes(pages, course)
     _submission_routes(pages, course)
     _lab_routes(pages, course)
@@ -49,8 +55,7 @@ def router(course: Course) -> APIRouter:
 
 def _login_routes(pages: APIRouter, course: Course) -> None:
     @pages.get("/")
-    def home(request: Request) -> Response:
-        person = visitor(request, course)
+    def home(person: Visitor) -> Response:
         return RedirectResponse("/gradebook" if person.is_staff else "/submissions", 303)
 
     elsewhere = course.sign_in.title if course.sign_in else ""
@@ -60,115 +65,91 @@ def _login_routes(pages: APIRouter, course: Course) -> None:
         return page("login", next=auth.own_path(next), problem="", elsewhere=elsewhere)
 
     @pages.post("/login")
-    def login(request: Request, form: Fields) -> Response:
-        auth.same_origin(request, course)
-        next = form.get("next", "/")
+    def login(request: Request, _ours: OwnForm, form: Fields) -> Response:
+        target = auth.own_path(form.get("next", "/"))
         person = course.roster.owner(form.get("token", "").strip(), "bearer")
         if person is None:
             auth.wrong(request, course)
             problem = "This token is not known here. Copy the whole of it."
-            target = auth.own_path(next)
             return page("login", 401, next=target, problem=problem, elsewhere=elsewhere)
-        answer = RedirectResponse(auth.own_path(next), 303)
-        auth.log_in(request, answer, person, course)
+        return auth.log_in(request, RedirectResponse(target, 303), person, course)
+
+    @pages.post("/logout")
+    def logout(request: Request, _ours: OwnForm) -> Response:
+        answer = RedirectResponse("/login", 303)
+        auth.log_out(request, answer, course)
         return answer
 
+
+def _link_routes(pages: APIRouter, course: Course) -> None:
     @pages.get("/enter")
     def asked(request: Request, code: str = "", next: str = "/") -> Response:
-        person, here = course.roster.owner(code, "code"), auth.visitor(request, course.roster)
+        person, here = course.roster.owner(code, "code"), auth.logged_in(request, course)
         target = auth.own_path(next)
         if person is None or (here is not None and here.id == person.id):
             message = "You are logged in." if here else "This link has been used already."
             return page("onward", next=target, message=message)
         if auth.from_this_machine(request) and course.roster.spend(code, "code"):
-            answer = page("onward", next=target, message="You are logged in.")
-            auth.log_in(request, answer, person, course)
-            return answer
+            return auth.log_in(request, onward(target), person, course)
         return page("enter", next=target, code=code, whom=person.name, here=here)
 
     @pages.post("/enter")
-    def enter(request: Request, form: Fields) -> Response:
-        auth.same_origin(request, course)
+    def enter(request: Request, _ours: OwnForm, form: Fields) -> Response:
         person = course.roster.spend(form.get("code", ""), "code")
         target = auth.own_path(form.get("next", "/"))
         if person is None:
             auth.wrong(request, course)
             message = "This link has been used already."
             return page("onward", 401, next=target, message=message)
-        answer = RedirectResponse(target, 303)
-        auth.log_in(request, answer, person, course)
-        return answer
-
-    @pages.post("/logout")
-    def logout(request: Request) -> Response:
-        auth.same_origin(request, course)
-        answer = RedirectResponse("/login", 303)
-        auth.log_out(request, answer, course.roster)
-        return answer
+        return auth.log_in(request, RedirectResponse(target, 303), person, course)
 
 
 def _submission_routes(pages: APIRouter, course: Course) -> None:
     @pages.get("/submissions")
-    def submissions(request: Request, page_number: PageNumber = 1) -> Response:
-        person = visitor(request, course)
+    def submissions(person: Visitor, number: PageNumber = 1) -> Response:
         whose = None if person.is_staff else person.id
-        entries, count = course.ledger.page(page_number, PAGE_ROWS, person_id=whose)
-        paging = Paging("/submissions", page_number, count)
+        entries, count = course.ledger.page(number, PAGE_ROWS, person_id=whose)
+        paging = Paging("/submissions", number, count)
         return page("submissions", person=person, entries=entries, paging=paging)
 
-    live = Live(course.ledger.states)
-
     @pages.get("/submissions/{number}/state")
-    async def state(request: Request, number: int, seen: str = "") -> dict[str, Any]:
-        await run_in_threadpool(_entry, request, course, number)
-        return {"state": await live.changed(number, seen)}
+    async def state(entry: Seen, seen: str = "") -> dict[str, Any]:
+        return {"state": await course.live.changed(entry.id, seen)}
 
     @pages.get("/submissions/{number}")
     def submission(
-        request: Request, number: int, viewed_as: Annotated[str, Query(alias="as")] = ""
+        person: Visitor, entry: Seen, viewed_as: Annotated[str, Query(alias="as")] = ""
     ) -> Response:
-        person, entry = _entry(request, course, number)
         as_learner = person.is_staff and viewed_as == "learner"
         if as_learner:
             person = replace(person, role=LEARNER)
-        report = course.ledger.report(entry.id)
-        if report is not None and not person.is_staff:
-            report = views.for_learner(report)
-        questions = by_question(report.results) if report else []
+        report = views.report_for(person, course.ledger, entry)
         return page(
             "submission",
             person=person,
             entry=entry,
             report=report,
-            questions=questions,
+            questions=by_question(report.results) if report else [],
             parked_message=views.PARKED_MESSAGE,
             viewed_as=as_learner,
             others=course.ledger.of_people([entry.person_id], lab=entry.lab),
         )
 
     @pages.get("/submissions/{number}/report")
-    def report(request: Request, number: int) -> Response:
-        person, entry = _entry(request, course, number)
+    def report(person: Visitor, entry: Seen) -> Response:
         found = views.report_for(person, course.ledger, entry)
         if found is None:
-            raise Refused(404, f"submission {number}: it is not graded yet.")
+            raise Refused(404, f"submission {entry.id}: it is not graded yet.")
         return HTMLResponse(to_html(found), headers=STANDALONE)
 
     @pages.get("/submissions/{number}/notebook")
-    def notebook(request: Request, number: int) -> Response:
-        _, entry = _entry(request, course, number)
+    def notebook(entry: Seen) -> Response:
         name = f'attachment; filename="{quote(entry.lab)}-{entry.id}.ipynb"'
-        data = course.ledger.notebook(entry.id)
-        return Response(
-            data, media_type="application/x-ipynb+json", headers={"Content-Disposition": name}
-        )
+        data, kind = course.ledger.notebook(entry.id), "application/x-ipynb+json"
+        return Response(data, media_type=kind, headers={"Content-Disposition": name})
 
 
-def _sign_in_routes(pages: APIRouter, course: Course) -> None:
-    if course.sign_in is None:
-        return
-    sign_in, secure = course.sign_in, course.url.startswith("https://")
-
+def _sign_in_routes(pages: APIRouter, course: Course, sign_in: SignIn) -> None:
     @pages.get("/signin")
     def away(next: str = "/") -> Response:
         url, asked = sign_in.away(auth.own_path(next))
@@ -176,10 +157,10 @@ def _sign_in_routes(pages: APIRouter, course: Course) -> None:
         lives_s = course.settings.code_s
         answer.set_cookie(
             COOKIE,
-            asked.to_cookie(course.cookie_key, lives_s),
+            sealed(vars(asked), course.cookie_key, COOKIE, lives_s),
             max_age=int(lives_s),
             path="/signin",
-            secure=secure,
+            secure=course.url.startswith("https://"),
             httponly=True,
             samesite="lax",  # it has to come along when the other site leads back
         )
@@ -189,10 +170,9 @@ def _sign_in_routes(pages: APIRouter, course: Course) -> None:
     def back(request: Request, code: str = "", state: str = "") -> Response:
         with auth.counted(request, course):
             held = request.cookies.get(COOKIE, "")
-            asked = Asked.from_cookie(held, state, course.cookie_key)
+            asked = Asked(**unsealed(held, course.cookie_key, COOKIE, state))
             person = _on_roster(course, sign_in.back(code, asked))
-        answer = page("onward", next=auth.own_path(asked.next), message="You are logged in.")
-        auth.log_in(request, answer, person, course)
+        answer = auth.log_in(request, onward(auth.own_path(asked.next)), person, course)
         answer.delete_cookie(COOKIE, path="/signin")
         return answer
 
@@ -207,38 +187,27 @@ def _on_roster(course: Course, login: str) -> Person:
 
 def _session_routes(pages: APIRouter, course: Course) -> None:
     @pages.get("/sessions")
-    def sessions(request: Request) -> Response:
-        person = visitor(request, course)
+    def sessions(request: Request, person: Visitor) -> Response:
         here = request.cookies.get(auth.COOKIE, "").partition(".")[0]
         found = course.roster.sessions(person)
         return page("sessions", person=person, sessions=found, here=here)
 
     @pages.post("/sessions/{key}/end")
-    def end(request: Request, key: str) -> Response:
-        auth.same_origin(request, course)
-        course.roster.end_session(visitor(request, course), key)
+    def end(person: Sender, key: str) -> Response:
+        course.roster.end_session(person, key)
         return RedirectResponse("/sessions", 303)
 
 
 def _lab_routes(pages: APIRouter, course: Course) -> None:
     @pages.get("/labs")
-    def labs(request: Request) -> Response:
-        person = visitor(request, course)
-        return page(
-            "labs",
-            person=person,
-            labs=views.labs_for(person, course),
-            batches=course.regrades.all() if person.is_staff else [],
-            fields=FIELDS,
-        )
-
-    submit = api.submitter(course)
+    def labs(person: Visitor) -> Response:
+        found = views.labs_for(person, course)
+        batches = course.regrades.all() if person.is_staff else []
+        return page("labs", person=person, labs=found, batches=batches, fields=FIELDS)
 
     @pages.post("/submissions")
-    async def hand_in(request: Request) -> Response:
-        auth.same_origin(request, course)
-        person = await run_in_threadpool(visitor, request, course)
-        receipt = await submit(request, person)
+    async def hand_in(request: Request, person: Sender) -> Response:
+        receipt = await take_in(request, course, person)
         return RedirectResponse(f"/submissions/{receipt.id}", 303)
 
 
@@ -263,8 +232,3 @@ STANDALONE = {
 def by_question(results: Iterable[CheckResult]) -> list[tuple[str, list[CheckResult]]]:
     """Return the results gathered by question, in the order in which they come."""
     return [(name, list(group)) for name, group in groupby(results, key=lambda r: r.question)]
-
-
-def _entry(request: Request, course: Course, number: int) -> tuple[Person, Entry]:
-    person = visitor(request, course)
-    return person, views.entry_for(person, course.ledger, number)

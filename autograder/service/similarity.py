@@ -6,10 +6,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from autograder.errors import AutograderError
 from autograder.grading.line_process import LinePool, LineProcess, ProcessEnded
 from autograder.grading.similarity import Pair, Prints, pairs
-from autograder.service.errors import Refused
 from autograder.service.lab_catalog import Shelf
 from autograder.service.submissions import Ledger
 
@@ -71,12 +69,8 @@ class Similarity:
             return [self._read(reader, n)["texts"].get(question, "") for n in numbers]
 
     def _stamp(self, lab: str) -> int:
-        try:
-            self._shelf.questions(lab)  # for what it raises
-            return (self._shelf.path(lab) / "lab.py").stat().st_mtime_ns
-        except (AutograderError, OSError) as error:
-            problem = str(error).splitlines()[0][:200]
-            raise Refused(422, f"similarity: {lab} cannot be read: {problem}") from error
+        self._shelf.questions(lab)  # for what it raises
+        return (self._shelf.path(lab) / "lab.py").stat().st_mtime_ns
 
     def _reader(self, lab: str) -> LinePool:
         return LinePool(lambda: LineProcess(_WORKER, [str(self._shelf.path(lab))]), 1)

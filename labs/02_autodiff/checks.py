@@ -69,7 +69,14 @@ def slope_of_the_sum(grad, shape, weights):
     return mt.grad(loss, [leaf])[0]
 
 
-@check("sum_to_shape", requires="axes_in_front_are_summed_away")
+@check(
+    "sum_to_shape",
+    requires=(
+        "axes_in_front_are_summed_away",
+        "axes_of_size_one_are_kept",
+        "equal_shapes_pass_unchanged",
+    ),
+)
 def the_sum_has_a_gradient(student, rng):
     """the result is made of operators, so that it can be differentiated again"""
     for shape in ((2,), (3, 1)):

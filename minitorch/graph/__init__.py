@@ -33,11 +33,7 @@ from minitorch.graph.core.session import InteractiveSession as InteractiveSessio
 from minitorch.graph.core.session import Session as Session
 from minitorch.graph.core.session import compile as compile
 from minitorch.graph.core.session import get_default_session as get_default_session
-from minitorch.graph.core.variable_scope import AUTO_REUSE as AUTO_REUSE
-from minitorch.graph.core.variable_scope import VariableScope as VariableScope
-from minitorch.graph.core.variable_scope import get_variable as get_variable
-from minitorch.graph.core.variable_scope import get_variable_scope as get_variable_scope
-from minitorch.graph.core.variable_scope import variable_scope as variable_scope
+from minitorch.graph.core.variable_scope import *  # noqa: F403  (its __all__)
 from minitorch.graph.core.variables import *  # noqa: F403  (its __all__)
 from minitorch.graph.costs.explain import explain as explain
 from minitorch.graph.costs.profile import profile as profile

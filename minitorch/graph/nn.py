@@ -3,40 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-from ..arrays import as_dtype
+from ..arrays import DTypeLike, as_dtype
 from ..errors import GraphError
 from ..ops import activation, indexing, joining, logic, movement, reduction
 from ..ops import elementwise as rows
 from ..ops.casting import cast_to
 from .core.naming import lined, once_known, rename, rename_all
 from .core.node import Node, build, convert, convert_all
-from .models import rnn_cell as rnn_cell
-from .models.rnn import dynamic_rnn as dynamic_rnn
-from .models.rnn import static_rnn as static_rnn
+from .models import rnn_cell
+from .models.rnn import dynamic_rnn, static_rnn
 from .operators import elementwise, math, random
 from .operators.creation import range as counted
-from .operators.crossentropy import OneHot
-from .operators.crossentropy import log_softmax as log_softmax
 from .operators.crossentropy import (
-    sigmoid_cross_entropy_with_logits as sigmoid_cross_entropy_with_logits,
-)
-from .operators.crossentropy import softmax as softmax
-from .operators.crossentropy import (
-    softmax_cross_entropy_with_logits as softmax_cross_entropy_with_logits,
-)
-from .operators.crossentropy import (
-    sparse_softmax_cross_entropy_with_logits as sparse_softmax_cross_entropy_with_logits,
+    OneHot,
+    log_softmax,
+    sigmoid_cross_entropy_with_logits,
+    softmax,
+    softmax_cross_entropy_with_logits,
+    sparse_softmax_cross_entropy_with_logits,
 )
 from .operators.deferred_shapes import as_scalar, late, unknown
-from .operators.elementwise import log_sigmoid as log_sigmoid
-from .operators.elementwise import maximum, rsqrt
-from .operators.elementwise import sigmoid as sigmoid
-from .operators.elementwise import tanh as tanh
-from .operators.images import avg_pool as avg_pool
-from .operators.images import conv2d as conv2d
-from .operators.images import max_pool as max_pool
+from .operators.elementwise import log_sigmoid, maximum, rsqrt, sigmoid, tanh
+from .operators.images import avg_pool, conv2d, max_pool
 from .operators.math import reduce_mean, reduce_sum
 from .operators.shaping import shape
 
@@ -75,8 +64,8 @@ __all__ = [
 ]
 
 
-def _activation(function: Callable[..., Any], name: str, says: str) -> Callable[..., Node]:
-    def call(features: Any, name: str | None = None) -> Node:
+def _activation(function: Callable[..., Node], name: str, says: str) -> Callable[..., Node]:
+    def call(features: object, name: str | None = None) -> Node:
         return rename(function(convert(features)), name)
 
     call.__name__ = call.__qualname__ = name
@@ -112,10 +101,7 @@ def bias_add(
     """The value plus a bias along its channels: the last axis, or with "NCHW" the second."""
     x, b = convert_all(value, bias)
     if b.shape.ndims not in (None, 1):
-        raise GraphError(
-            f"bias_add: got a bias of shape {b.shape}, expected one axis (node {b.name!r} built at "
-            f"{b.location})."
-        )
+        raise b.error(f"bias_add: got a bias of shape {b.shape}, expected one axis.")
     if data_format in ("NCHW", "NCW") and len(x.shape) > 2:
         b = movement.reshape(b, (-1, *(1,) * (len(x.shape) - 2)))
     return rename(x + b, name)
@@ -152,22 +138,19 @@ def embedding_lookup(params: object, ids: object, name: str | None = None) -> No
 
 @lined
 def one_hot(
-    indices: Any,
+    indices: object,
     depth: int,
     on_value: float = 1.0,
     off_value: float = 0.0,
     axis: int = -1,
-    dtype: Any = "float32",
+    dtype: DTypeLike = "float32",
     name: str | None = None,
 ) -> Node:
     """A new axis of size `depth`, the last unless told: on_value at the index, else off_value."""
     node = convert(indices)
     size = int(depth)
     if node.dtype.kind not in "iu":
-        raise GraphError(
-            f"one_hot: got indices of {node.dtype}, expected integers (node {node.name!r} built at "
-            f"{node.location}). Cast them."
-        )
+        raise node.error(f"one_hot: got indices of {node.dtype}, expected integers. Cast them.")
     if unknown(node):
         found = late(
             lambda known: one_hot(known, size, on_value, off_value, axis, dtype),
@@ -184,7 +167,7 @@ def one_hot(
 
 
 @lined
-def in_top_k(predictions: Any, targets: Any, k: int, name: str | None = None) -> Node:
+def in_top_k(predictions: object, targets: object, k: int, name: str | None = None) -> Node:
     """For each row, whether its target is among the k largest; an equal one does no harm."""
     x, places = convert(predictions), convert(targets)
     rows = x.shape[0] if x.shape[0] is not None else shape(x)[0]
@@ -229,7 +212,7 @@ def batch_normalization(
 
 @once_known
 def l2_normalize(
-    x: object,
+    x: Node,
     axis: int | None = None,
     epsilon: float = 1e-12,
     name: str | None = None,

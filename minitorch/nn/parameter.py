@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minitorch.arrays import DeviceLike, DTypeLike, copied, on_host
+from minitorch.arrays import Array, DeviceLike, DTypeLike, copied, on_host
 from minitorch.creation import zeros
 from minitorch.tensor import Tensor, tensor
 
@@ -42,5 +42,5 @@ def empty_parameter(
     return Parameter(zeros(shape, dtype=dtype, device=device))
 
 
-def _restored(array: object, requires_grad: bool) -> Parameter:
+def _restored(array: Array, requires_grad: bool) -> Parameter:
     return Parameter(Tensor._new(array), requires_grad)

@@ -3,7 +3,7 @@
 Three operators are the three partial derivatives of one form, Σ x[window] · w · y, which is linear
 in image x, kernel w and result y alike. So the gradient of each is the other two:
 
-    Convolve        image, kernel -> result         (conv1d, conv2d, conv3d)
+    Convolve        image, kernel -> result         (conv1d, conv2d)
     ConvolveBack    result, kernel -> image         (conv_transpose)
     ConvolveKernel  image, result -> kernel
 
@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..allocator import matrix_product, rows_of
-from ..arrays import Array, Namespace, native_device_of, windows
-from ..op import Gradients, Op, Spec, Value, apply
+from ..arrays import Array, Index, Namespace, native_device_of, windows
+from ..op import Gradients, Op, Spec, apply
 
 if TYPE_CHECKING:
     from .methods import Methods
@@ -67,14 +67,16 @@ def _samples_last(xp: Namespace, n_samples: int) -> bool:
     return xp is np and n_samples >= MANY
 
 
-def _by_channel(xp: Namespace, y: Any) -> Any:
+def _by_channel(xp: Namespace, y: Array) -> Array:
     """Return a view of (N, C, places) as (C, places, N), or (C, N, places) of few samples."""
     axes = range(2, len(y.shape))
     last = _samples_last(xp, y.shape[0])
     return xp.permute_dims(y, (1, *axes, 0) if last else (1, 0, *axes))
 
 
-def _by_sample(xp: Namespace, y: Any, channels: int, n_samples: int, places: Any) -> Any:
+def _by_sample(
+    xp: Namespace, y: Array, channels: int, n_samples: int, places: Sequence[int]
+) -> Array:
     """Return the result that has these rows, one a channel, as (N, C, places)."""
     axes = range(1, len(places) + 1)
     if _samples_last(xp, n_samples):
@@ -84,7 +86,7 @@ def _by_sample(xp: Namespace, y: Any, channels: int, n_samples: int, places: Any
     return xp.permute_dims(y, (1, 0, *(d + 1 for d in axes)))
 
 
-def _padded(xp: Namespace, x: Any, padding: tuple[int, ...]) -> Any:
+def _padded(xp: Namespace, x: Array, padding: tuple[int, ...]) -> Array:
     """Return the image with its border, laid out as `_by_channel` has it."""
     last = _samples_last(xp, x.shape[0])
     if not any(padding) and (not last or x.strides[0] == x.itemsize):
@@ -100,8 +102,8 @@ def _padded(xp: Namespace, x: Any, padding: tuple[int, ...]) -> Any:
 
 
 def _columns(
-    xp: Namespace, x: Any, kernel: tuple[int, ...], how: Geometry, places: tuple[int, ...]
-) -> Any:
+    xp: Namespace, x: Array, kernel: tuple[int, ...], how: Geometry, places: tuple[int, ...]
+) -> Array:
     """Return the first `places` windows of `x` along each axis as (G, C/G·kernel, L·N)."""
     k = len(kernel)
     view = windows(
@@ -115,22 +117,27 @@ def _columns(
     return rows_of(turned, shape) if xp is np else turned.reshape(shape)
 
 
-def _rows(xp: Namespace, y: Any, groups: int) -> Any:
+def _rows(xp: Namespace, y: Array, groups: int) -> Array:
     """Return a result (N, O, places) as (G, O/G, L·N)."""
     return _by_channel(xp, y).reshape((groups, y.shape[1] // groups, -1))
 
 
-def _product(xp: Namespace, a: Any, b: Any) -> Any:
+def _product(xp: Namespace, a: Array, b: Array) -> Array:
     """Return the product of the matrices of each group."""
-    return matrix_product(a[0], b[0])[None] if xp is np and len(a) == 1 else a @ b
+    return matrix_product(a[0], b[0])[None] if xp is np and len(a) == 1 else xp.matmul(a, b)
 
 
-class Convolve(Op):
-    """The result for image (N, C, ...) and kernel (O, C/G, ...)."""
+class FormDerivative(Op):
+    """Base of the three partial derivatives of the form."""
 
     on_arrays = True
     promotes = "common"
     reads_output = False
+
+
+class Convolve(FormDerivative):
+    """The result for image (N, C, ...) and kernel (O, C/G, ...)."""
+
     name = "conv"
 
     def __init__(self, how: Geometry, places: tuple[int, ...] | None = None) -> None:
@@ -141,7 +148,8 @@ class Convolve(Op):
         places = self.places or self.how.result_size(x.shape[2:], w.shape[2:])
         tuned = self.tuned(x, w) if xp is np else None
         if tuned is not None:
-            return tuned(x, w)
+            y: Array = tuned(x, w)
+            return y
         kernels = w.reshape((self.how.groups, w.shape[0] // self.how.groups, -1))
         y = _product(xp, kernels, _columns(xp, x, tuple(w.shape[2:]), self.how, places))
         return _by_sample(xp, y, w.shape[0], x.shape[0], places)
@@ -161,7 +169,7 @@ class Convolve(Op):
         places = self.places or self.how.result_size(x[2:], w[2:])
         return Spec((x[0], w[0], *places), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return the other two derivatives of the form."""
         x, w = node.inputs
         image, kernel = tuple(x.shape[2:]), tuple(w.shape[2:])
@@ -171,12 +179,9 @@ class Convolve(Op):
         )
 
 
-class ConvolveBack(Op):
+class ConvolveBack(FormDerivative):
     """The image of size `image` for result (N, O, ...) and kernel (O, C/G, ...)."""
 
-    on_arrays = True
-    promotes = "common"
-    reads_output = False
     name = "conv_transpose"
 
     def __init__(self, how: Geometry, image: tuple[int, ...]) -> None:
@@ -198,7 +203,8 @@ class ConvolveBack(Op):
         for at in itertools.product(*map(range, kernel)):
             spots = zip(at, how.stride, how.dilation, places, strict=True)
             into = [slice(i * d, i * d + (n - 1) * s + 1, s) for i, s, d, n in spots]
-            out[(whole, whole, *into)] += columns[(whole, whole, *at)]
+            taken: tuple[Index, ...] = (whole, whole, *at)
+            out[(whole, whole, *into)] += columns[taken]
         inside = [slice(p, p + n) for p, n in zip(how.padding, self.image, strict=True)]
         return out[(whole, whole, *inside)]
 
@@ -212,7 +218,7 @@ class ConvolveBack(Op):
             and all(padding < size for size, padding in borders)
         )
 
-    def _convolved(self, y: Any, w: Any, kernel: tuple[int, ...]) -> Any:
+    def _convolved(self, y: Array, w: Array, kernel: tuple[int, ...]) -> Array:
         """Return the image as a convolution of the result with the kernels turned around."""
         axes = tuple(range(2, w.ndim))
         padding = tuple(size - 1 - p for size, p in zip(kernel, self.how.padding, strict=True))
@@ -227,7 +233,7 @@ class ConvolveBack(Op):
         channels = None if w[1] is None else w[1] * self.how.groups
         return Spec((y[0], channels, *self.image), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return the other two derivatives of the form."""
         y, w = node.inputs
         kernel = tuple(w.shape[2:])
@@ -237,12 +243,9 @@ class ConvolveBack(Op):
         )
 
 
-class ConvolveKernel(Op):
+class ConvolveKernel(FormDerivative):
     """The kernel of size `kernel` for image (N, C, ...) and result (N, O, ...)."""
 
-    on_arrays = True
-    promotes = "common"
-    reads_output = False
     name = "conv_kernel"
 
     def __init__(self, how: Geometry, kernel: tuple[int, ...]) -> None:
@@ -260,7 +263,7 @@ class ConvolveKernel(Op):
         channels = None if x[1] is None else x[1] // self.how.groups
         return Spec((y[1], channels, *self.kernel), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return the other two derivatives of the form."""
         x, y = node.inputs
         image = tuple(x.shape[2:])

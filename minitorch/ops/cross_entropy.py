@@ -11,11 +11,12 @@ import numpy as np
 
 from ..arrays import Array, Namespace, as_dtype, cast, dtype_of, native_device_of
 from ..errors import ArgumentError, AxisError, ShapeError
-from ..op import Gradients, KeepsSpec, Op, Spec, Value, apply
+from ..op import Flat, Gradients, KeepsSpec, Kind, Op, Spec, apply
 from .binary import where
 from .casting import cast_to
 from .elementwise import zeros_like
 from .gathering import gather
+from .logic import ne
 from .loss import reduced
 from .movement import insert_axes, remove_axes, reshape
 from .normalization import LogSoftmax, Softmax
@@ -50,16 +51,20 @@ def _rows(xp: Namespace, index: Any, classes: int, ignore: int) -> tuple[Any, An
     return safe, counts, xp.sum(cast(counts, np.dtype(np.int64)))
 
 
-class CrossEntropy(Op):
-    """Mean over rows of ln Σ exp x - x[class]: one pass, no table of probabilities."""
+class OfClasses(Op):
+    """Base of the operators of logits (n, classes) and classes (n,); one class does not count."""
 
     on_arrays = True
-    fixed = 0
     reads_output = False
-    name = "cross_entropy"
 
     def __init__(self, ignore_index: int) -> None:
         self.ignore_index = ignore_index
+
+
+class CrossEntropy(OfClasses):
+    """Mean over rows of ln Σ exp x - x[class]: one pass, no table of probabilities."""
+
+    name = "cross_entropy"
 
     def compute(self, xp: Namespace, x: Array, index: Array) -> Array:
         """Return the mean for logits (n, classes) and classes (n,)."""
@@ -69,7 +74,8 @@ class CrossEntropy(Op):
             away = x - np.maximum.reduce(x, axis=1, keepdims=True)
             picked = away[rows, safe]
             total = np.add.reduce(np.exp(away, out=away), axis=1)
-            return np.add.reduce(np.log(total, out=total) - picked) / x.dtype.type(n)
+            mean: Array = np.add.reduce(np.log(total, out=total) - picked) / x.dtype.type(n)
+            return mean
         away = x - xp.max(x, axis=1, keepdims=True)
         losses = xp.log(xp.sum(xp.exp(away), axis=1)) - away[rows, safe]
         if counts is not None:
@@ -89,20 +95,14 @@ class CrossEntropy(Op):
             )
         return Spec((), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return (softmax - one hot) / n, times the gradient."""
         x, index = node.inputs
         return apply(CrossEntropyGrad(self.ignore_index), x, index, out_grad), None
 
 
-class CrossEntropyGrad(KeepsSpec):
+class CrossEntropyGrad(KeepsSpec, OfClasses):
     """(softmax x - one hot) · g / n: the gradient of `CrossEntropy`, itself differentiable."""
-
-    on_arrays = True
-    reads_output = False
-
-    def __init__(self, ignore_index: int) -> None:
-        self.ignore_index = ignore_index
 
     def compute(self, xp: Namespace, x: Array, index: Array, g: Array) -> Array:
         """Return the gradient of the logits."""
@@ -114,7 +114,7 @@ class CrossEntropyGrad(KeepsSpec):
         y *= g / n if xp is not np else g / y.dtype.type(n)
         return y
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Softmax has the derivative y (v - Σ v y); the one hot part has none."""
         x, index, g = node.inputs
         weighted = apply(CrossEntropyWeights(self.ignore_index), x, index) * out_grad
@@ -124,14 +124,10 @@ class CrossEntropyGrad(KeepsSpec):
         return curved * g, None, sum(slope * out_grad)
 
 
-class CrossEntropyWeights(KeepsSpec):
+class CrossEntropyWeights(Flat, KeepsSpec, OfClasses):
     """1 / n in each row that counts, else 0: of the shape of the logits."""
 
-    on_arrays = True
-    reads_inputs = reads_output = False
-
-    def __init__(self, ignore_index: int) -> None:
-        self.ignore_index = ignore_index
+    reads_inputs = False
 
     def compute(self, xp: Namespace, x: Array, index: Array) -> Array:
         """Return the weights."""
@@ -139,21 +135,16 @@ class CrossEntropyWeights(KeepsSpec):
         weights = xp.ones_like(x) / n
         return weights if counts is None else xp.where(counts[:, None], weights, 0 * weights)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
-        """The weights do not depend on the logits."""
-        return None, None
-
 
 def cross_entropy(
-    input: Any,
-    target: Any,
-    weight: Any = None,
-    size_average: Any = None,
+    input: Kind,
+    target: Kind,
+    weight: Kind | None = None,
+    *,
     ignore_index: int = -100,
-    reduce: Any = None,
     reduction: str = "mean",
     label_smoothing: float = 0.0,
-) -> Any:
+) -> Kind:
     """Return ln Σ exp x - x[class] for logits `input` and classes, or probabilities, `target`.
 
     Args:
@@ -161,9 +152,7 @@ def cross_entropy(
         target: classes, of the shape without the classes' axis, or probabilities of the shape of
             `input`.
         weight: of each class, (classes,).
-        size_average: not used; here for the order of torch's arguments.
         ignore_index: a class whose rows do not count.
-        reduce: not used; as `size_average`.
         reduction: "mean" (over the weights of the rows), "sum" or "none".
         label_smoothing: the part of the target that is spread over all classes, 0 to 1.
 
@@ -186,7 +175,7 @@ def cross_entropy(
     if not by_class:
         return _soft(logs, target, weight, reduction, label_smoothing, d)
     hard = nll_loss(logs, target, weight, ignore_index=ignore_index, reduction="none")
-    counts = target != ignore_index
+    counts = ne(target, ignore_index)
     share = _class_weights(logs, target, weight, counts)
     if label_smoothing:
         classes = logs.shape[d]
@@ -196,13 +185,18 @@ def cross_entropy(
     return sum(hard) / sum(share) if reduction == "mean" else reduced(hard, reduction)
 
 
-def _along(weight: "Methods", rank: int, d: int) -> Any:
+def _along(weight: Kind, rank: int, d: int) -> Kind:
     return reshape(weight, [-1 if i == d else 1 for i in range(rank)])
 
 
 def _soft(
-    logs: "Methods", target: "Methods", weight: "Methods", reduction: str, smoothing: float, d: int
-) -> Any:
+    logs: Kind,
+    target: "Methods",
+    weight: "Methods | None",
+    reduction: str,
+    smoothing: float,
+    d: int,
+) -> Kind:
     if tuple(target.shape) != tuple(logs.shape):
         raise ShapeError(
             f"cross_entropy: got probabilities {tuple(target.shape)}, expected {tuple(logs.shape)}."
@@ -216,21 +210,20 @@ def _soft(
     return sum(losses) / float(max(math.prod(losses.shape), 1))
 
 
-def _class_weights(logs: "Methods", target: Any, weight: Any, counts: Any) -> Any:
+def _class_weights(logs: Kind, target: Kind, weight: Kind | None, counts: Kind) -> Kind:
     if weight is None:
         return cast_to(counts, logs.dtype)
     return where(counts, weight[where(counts, target, 0)], 0.0)
 
 
 def nll_loss(
-    input: Any,
-    target: Any,
-    weight: Any = None,
-    size_average: Any = None,
+    input: Kind,
+    target: Kind,
+    weight: Kind | None = None,
+    *,
     ignore_index: int = -100,
-    reduce: Any = None,
     reduction: str = "mean",
-) -> Any:
+) -> Kind:
     """Return -input[class] for log-probabilities; arguments as `cross_entropy`."""
     d = 0 if len(input.shape) == 1 else 1
     wanted = tuple(input.shape[:d]) + tuple(input.shape[d + 1 :])
@@ -239,7 +232,7 @@ def nll_loss(
             f"nll_loss: got target {tuple(target.shape)} for input {tuple(input.shape)}, expected "
             f"{wanted}."
         )
-    counts = target != ignore_index
+    counts = ne(target, ignore_index)
     safe = where(counts, target, zeros_like(target))
     picked = remove_axes(gather(input, d, insert_axes(safe, (d,))), (d,))
     share = _class_weights(input, target, weight, counts)

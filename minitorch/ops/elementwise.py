@@ -6,79 +6,90 @@ numbers of the input ("x"), of the result ("y"), of both or of neither.
 """
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..allocator import LARGE, result_of
-from ..arrays import Namespace, dtype_of
-from .rows import NUMBERS, binary, unary
-from .special import erf_array, erfc_array
+from ..arrays import Array, Namespace, dtype_of
+from ..op import Kind
+from .rows import NUMBERS, Compute, Partial, binary, unary
+from .special import erf_array
 
 if TYPE_CHECKING:
-    from .methods import Methods
+    pass
 
 
-def _cos(x: "Methods") -> Any:
+def _cos(x: Kind) -> Kind:
     return cos(x)
 
 
-def _cosh(x: "Methods") -> Any:
+def _cosh(x: Kind) -> Kind:
     return cosh(x)
 
 
-def _zero(g: "Methods", *_: object) -> Any:
+def zero(g: Kind, *_: object) -> Kind:
+    """Return the derivative of a step: none."""
     return zeros_like(g)
+
+
+def same(g: Kind, *_: object) -> Kind:
+    """Return the derivative of a value by itself, or by a term of a sum."""
+    return g
+
+
+def minus(g: Kind, *_: object) -> Kind:
+    """Return the derivative of a difference by what is taken away."""
+    return -g
+
+
+def _float_row(
+    name: str, compute: Compute, partial: Partial, says: str, reads: str = "x"
+) -> Callable[[Kind], Kind]:
+    return unary(name, compute, partial, says, promotes="float", reads=reads)
 
 
 # ── steps: no slope ─────────────────────────────────────────────────────────────────────────────
 
-zeros_like = unary("zeros_like", lambda xp, x: xp.zeros_like(x), _zero, "Zeros.", reads="")
-ones_like = unary("ones_like", lambda xp, x: xp.ones_like(x), _zero, "Ones.", reads="")
-sign = unary(
-    "sign",
-    lambda xp, x: x != 0 if dtype_of(x).kind == "b" else xp.sign(x),
-    _zero,
-    "-1, 0 or 1.",
-    reads="",
-)
-floor = unary("floor", lambda xp, x: xp.floor(x), _zero, "The integer below.", reads="")
-ceil = unary("ceil", lambda xp, x: xp.ceil(x), _zero, "The integer above.", reads="")
-trunc = unary("trunc", lambda xp, x: xp.trunc(x), _zero, "The integer towards 0.", reads="")
+zeros_like = unary("zeros_like", lambda xp, x: xp.zeros_like(x), zero, "Zeros.", reads="")
+ones_like = unary("ones_like", lambda xp, x: xp.ones_like(x), zero, "Ones.", reads="")
+
+
+def _sign(xp: Namespace, x: Array) -> Array:
+    return x != 0 if dtype_of(x).kind == "b" else xp.sign(x)
+
+
+sign = unary("sign", _sign, zero, "-1, 0 or 1.", reads="")
+floor = unary("floor", lambda xp, x: xp.floor(x), zero, "The integer below.", reads="")
+ceil = unary("ceil", lambda xp, x: xp.ceil(x), zero, "The integer above.", reads="")
+trunc = unary("trunc", lambda xp, x: xp.trunc(x), zero, "The integer towards 0.", reads="")
 rint = unary(
-    "rint", lambda xp, x: xp.round(x), _zero, "The nearest integer.", reads="", kinds=NUMBERS
+    "rint", lambda xp, x: xp.round(x), zero, "The nearest integer.", reads="", kinds=NUMBERS
 )
-fix, sgn = trunc, sign
+sgn = sign
 
 # ── polynomials and pieces ──────────────────────────────────────────────────────────────────────
 
-neg = unary("neg", lambda xp, x: -x, lambda g, x, y: -g, "-x.", reads="", kinds=NUMBERS)
-positive = unary(
-    "positive", lambda xp, x: +x, lambda g, x, y: g, "x itself.", reads="", kinds=NUMBERS
-)
+neg = unary("neg", lambda xp, x: -x, minus, "-x.", reads="", kinds=NUMBERS)
+positive = unary("positive", lambda xp, x: +x, same, "x itself.", reads="", kinds=NUMBERS)
 abs = unary("abs", lambda xp, x: xp.abs(x), lambda g, x, y: g * sign(x), "|x|.", reads="x")
 square = unary("square", lambda xp, x: x * x, lambda g, x, y: g * (x * 2.0), "x².", reads="x")
-frac = unary(
-    "frac",
-    lambda xp, x: x - xp.trunc(x),
-    lambda g, x, y: g,
-    "x - trunc(x).",
-    reads="",
-    kinds=NUMBERS,
-)
 
 
-def _masked(g: Any, y: Any, out: Any = None) -> Any:
-    return np.multiply(g, y > 0, out=out)
+def _masked(g: Array, y: Array, out: Array | None = None) -> Array:
+    product: Array = np.multiply(g, y > 0, out=out)
+    return product
 
 
-def _relu(x: Any) -> Any:
+def _relu(x: Array) -> Array:
     if type(x) is np.ndarray and x.nbytes > LARGE:
         return result_of(np.maximum, x, np.zeros((), x.dtype))
-    return np.maximum(x, 0)
+    positive: Array = np.maximum(x, 0)
+    return positive
 
 
-def _where_positive(xp: Namespace, g: Any, y: Any) -> Any:
+def _where_positive(xp: Namespace, g: Array, y: Array) -> Array:
     """Return g where y > 0, else 0: also where g is infinite or NaN."""
     if xp is not np:
         return xp.where(y > 0, g, xp.zeros_like(g))
@@ -89,7 +100,7 @@ def _where_positive(xp: Namespace, g: Any, y: Any) -> Any:
     return product if total - total == 0 else np.where(y > 0, g, g.dtype.type(0))
 
 
-def _through(g: "Methods", y: object) -> Any:
+def _through(g: Kind, y: object) -> Kind:
     return _open(g, y)
 
 
@@ -109,36 +120,17 @@ relu = unary(
     reads="y",
     kinds=NUMBERS,
 )
-reciprocal = unary(
-    "reciprocal",
-    lambda xp, x: 1 / x,
-    lambda g, x, y: -g * (y * y),
-    "1 / x.",
-    promotes="float",
-    reads="y",
+reciprocal = _float_row(
+    "reciprocal", lambda xp, x: 1 / x, lambda g, x, y: -g * (y * y), "1 / x.", "y"
 )
-sqrt = unary(
-    "sqrt",
-    lambda xp, x: xp.sqrt(x),
-    lambda g, x, y: g / (y * 2.0),
-    "The square root of x.",
-    promotes="float",
-    reads="y",
+sqrt = _float_row(
+    "sqrt", lambda xp, x: xp.sqrt(x), lambda g, x, y: g / (y * 2.0), "The square root of x.", "y"
 )
-rsqrt = unary(
-    "rsqrt",
-    lambda xp, x: 1 / xp.sqrt(x),
-    lambda g, x, y: g * (y * y * y) * -0.5,
-    "1 / √x.",
-    promotes="float",
-    reads="y",
+rsqrt = _float_row(
+    "rsqrt", lambda xp, x: 1 / xp.sqrt(x), lambda g, x, y: g * (y * y * y) * -0.5, "1 / √x.", "y"
 )
 
 # ── exponentials and logarithms ─────────────────────────────────────────────────────────────────
-
-
-def _float_row(name: str, compute: Any, partial: Any, says: str, reads: str = "x") -> Any:
-    return unary(name, compute, partial, says, promotes="float", reads=reads)
 
 
 LN2, LN10 = math.log(2.0), math.log(10.0)
@@ -203,20 +195,6 @@ acosh = _float_row(
 atanh = _float_row(
     "atanh", lambda xp, x: xp.atanh(x), lambda g, x, y: g / (1.0 - x * x), "artanh x."
 )
+
 _SLOPE = 2.0 / math.sqrt(math.pi)
 erf = _float_row("erf", erf_array, lambda g, x, y: g * exp(x * -x) * _SLOPE, "The error function.")
-erfc = _float_row("erfc", erfc_array, lambda g, x, y: g * exp(x * -x) * -_SLOPE, "1 - erf(x).")
-deg2rad = _float_row(
-    "deg2rad",
-    lambda xp, x: x * (math.pi / 180),
-    lambda g, x, y: g * (math.pi / 180),
-    "Radians.",
-    "",
-)
-rad2deg = _float_row(
-    "rad2deg",
-    lambda xp, x: x * (180 / math.pi),
-    lambda g, x, y: g * (180 / math.pi),
-    "Degrees.",
-    "",
-)

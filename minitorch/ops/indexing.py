@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays import Array, Namespace, add_at, dtype_of, native_device_of
+from ..arrays import Array, Index, Namespace, add_at, dtype_of, native_device_of
 from ..errors import AxisError, DTypeError
-from ..op import Gradients, Op, Spec, Value, apply, infer_by_trial
+from ..op import Gradients, Kind, Op, Spec, Value, apply, infer_by_trial
 from ..shapes import Shape, axis, known
 
 if TYPE_CHECKING:
@@ -30,19 +30,19 @@ class Slice(Op):
     reads_inputs = reads_output = False
     halves = "moved"
 
-    def __init__(self, index: tuple[object, ...]) -> None:
+    def __init__(self, index: tuple[Index, ...]) -> None:
         self.index = index
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return x[index]; a number of a NumPy array too is a view."""
-        found = x[self.index]
+        found: Array = x[self.index]
         return x[(*self.index, ...)] if isinstance(found, np.generic) else found
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the shape of the slice; a size that is not known stays so under `:`."""
         return Spec(sliced(specs[0].shape, self.index), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return zeros with the gradient in the slice."""
         x = node.inputs[0]
         if None in x.shape:
@@ -50,7 +50,7 @@ class Slice(Op):
         return (apply(Place(self.index, tuple(x.shape)), out_grad),)
 
 
-def sliced(shape: Shape, index: tuple[object, ...]) -> Shape:
+def sliced(shape: Shape, index: tuple[Index, ...]) -> Shape:
     """Return the shape of x[index] for a basic index."""
     full = _spelled_out(index, len(shape), "index")
     out: list[int | None] = []
@@ -94,7 +94,7 @@ class Place(Op):
     on_arrays = True
     reads_inputs = reads_output = False
 
-    def __init__(self, index: tuple[object, ...], shape: tuple[int, ...] | None) -> None:
+    def __init__(self, index: tuple[Index, ...], shape: tuple[int, ...] | None) -> None:
         self.index, self.shape = index, shape
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
@@ -109,7 +109,7 @@ class Place(Op):
         """Return the shape placed into."""
         return Spec(specs[-1].shape if self.shape is None else self.shape, specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return the slice of the gradient."""
         return (apply(Slice(self.index), out_grad), None)[: len(node.inputs)]
 
@@ -127,7 +127,8 @@ class Take(Op):
     def compute(self, xp: Namespace, x: Array, *indices: Array) -> Array:
         """Return what is picked: a new array, or a view where each index is one number."""
         view, index = located(x, self.pattern, indices)
-        return view[index] if index else view
+        picked: Array = view[index] if index else view
+        return picked
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the shape of what is picked; how many elements a mask picks is not known."""
@@ -140,7 +141,7 @@ class Take(Op):
         sizes = (a if a == b else None for a, b in zip(first, second, strict=True))
         return Spec(tuple(sizes), trial.dtype)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Add the gradient of each pick to the element picked."""
         x, *indices = node.inputs
         if known(tuple(x.shape)):
@@ -201,7 +202,7 @@ class PlaceAdd(Op):
         """Return the shape placed into."""
         return Spec(specs[-1].shape if self.shape is None else self.shape, specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return the picked elements of the gradient."""
         rest = node.inputs[1:]
         indices = rest[:-1] if self.shape is None else rest
@@ -265,7 +266,7 @@ def _axes_used(item: Any) -> int:
     return len(item.shape) if _is_mask(item) else 1
 
 
-def _is_mask(item: object) -> bool:
+def _is_mask(item: Any) -> bool:
     return hasattr(item, "dtype") and dtype_of(item).kind == "b"
 
 
@@ -309,7 +310,7 @@ def _index_array(item: object) -> Any:
     return item
 
 
-def getitem(x: Any, index: Any) -> Any:
+def getitem(x: Kind, index: Any) -> Kind:
     """Return x[index], basic or advanced, as NumPy and torch index."""
     pattern, arrays = split_index(index)
     if arrays:
@@ -317,7 +318,7 @@ def getitem(x: Any, index: Any) -> Any:
     return apply(Slice(pattern), x)
 
 
-def narrow(x: "Methods", dim: int, start: int, length: int) -> Any:
+def narrow(x: Kind, dim: int, start: int, length: int) -> Kind:
     """Return `length` elements along `dim`, from `start`; a view."""
     d = axis(dim, len(x.shape), "narrow")
     if not x.shape:
@@ -332,13 +333,13 @@ def narrow(x: "Methods", dim: int, start: int, length: int) -> Any:
     return apply(Slice((*(slice(None),) * d, slice(start, start + length))), x)
 
 
-def select(x: "Methods", dim: int, index: int) -> Any:
+def select(x: Kind, dim: int, index: int) -> Kind:
     """Return the slice `index` along `dim`, without that axis; a view."""
     d = axis(dim, len(x.shape), "select")
     return apply(Slice((*(slice(None),) * d, int(index))), x)
 
 
-def nonzero(x: Any, *, as_tuple: bool = False) -> Any:
+def nonzero(x: Kind, *, as_tuple: bool = False) -> Kind | tuple[Kind, ...]:
     """Return the indices of the elements that are not 0: rows of a matrix, or a tuple by axis."""
     if not as_tuple:
         return apply(NonZero(), x)

@@ -1,4 +1,4 @@
-"""Pooling: the largest, or the mean, of each window. And images made larger or rearranged."""
+"""Pooling: the largest, or the mean, of each window."""
 
 import builtins
 import itertools
@@ -8,18 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays import Array, Namespace, as_dtype, host_dtype
+from ..arrays import Array, Index, Namespace, as_dtype, host_dtype
 from ..errors import ArgumentError, ShapeError
-from ..op import Gradients, Op, Spec, Value, apply
+from ..op import Gradients, Kind, Op, Spec, apply
 from .casting import cast_to
 from .conv import documented, each
-from .elementwise import abs, sign
-from .indexing import getitem
+from .indexing import getitem, narrow
+from .joining import cat
 from .matrices import pad as padded
 from .matrices import unfold as windows_along
 from .ordering import ValuesAndIndices
-from .pointwise import pow
-from .reduction import sum
+from .reduction import mean, sum
 
 if TYPE_CHECKING:
     from .methods import Methods
@@ -48,33 +47,38 @@ class MaxWindows:
         sizes = zip(self.size, self.step, self.gap, strict=True)
         return all((size - 1) * gap < step for size, step, gap in sizes)
 
-    def slices(self) -> list[tuple[Any, ...]]:
+    def slices(self) -> list[tuple[Index, ...]]:
         """Return, for each element of a window, the index of that element of all windows."""
-        found: list[tuple[Any, ...]] = []
+        found: list[tuple[Index, ...]] = []
         for at in itertools.product(*map(range, self.size)):
             spots = zip(at, self.step, self.gap, self.places, strict=True)
             found.append((..., *(slice(i * g, i * g + (n - 1) * s + 1, s) for i, s, g, n in spots)))
         return found
 
 
-class MaxPool(Op):
-    """The largest element of each window; of equal ones the first has the gradient."""
+class OfWindows(Op):
+    """Base of the operators of the largest elements of windows."""
 
     on_arrays = True
-    name = "max_pool"
 
     def __init__(self, how: MaxWindows) -> None:
         self.how = how
+
+
+class MaxPool(OfWindows):
+    """The largest element of each window; of equal ones the first has the gradient."""
+
+    name = "max_pool"
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the largest elements."""
         first, *rest = self.how.slices()
         if xp is not np:
-            y = x[first]
+            y: Array = x[first]
             for at in rest:
                 y = xp.maximum(y, x[at])
             return y
-        y = x[first].copy("K")  # in the order of x, whose runs are longest
+        y = np.copy(x[first], "K")  # in the order of x, whose runs are longest
         for at in rest:
             np.maximum(y, x[at], out=y)
         return y
@@ -84,19 +88,15 @@ class MaxPool(Op):
         shape = specs[0].shape
         return Spec((*shape[: len(shape) - len(self.how.places)], *self.how.places), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """The largest element of a window gets its gradient."""
         return (apply(MaxPoolBack(self.how), out_grad, node.inputs[0], node.output),)
 
 
-class MaxPoolBack(Op):
+class MaxPoolBack(OfWindows):
     """Zeros like x, with the gradient of each window added at its largest element."""
 
-    on_arrays = True
     reads_output = False
-
-    def __init__(self, how: MaxWindows) -> None:
-        self.how = how
 
     def compute(self, xp: Namespace, g: Array, x: Array, y: Array) -> Array:
         """Return the gradient of x."""
@@ -121,20 +121,16 @@ class MaxPoolBack(Op):
         """Return the spec of x."""
         return specs[1]
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Each window gets what is at its largest element."""
         _, x, y = node.inputs
         return apply(MaxPoolPick(self.how), out_grad, x, y), None, None
 
 
-class MaxPoolPick(Op):
+class MaxPoolPick(OfWindows):
     """What another value has at the largest element of each window of x."""
 
-    on_arrays = True
     reads_output = False
-
-    def __init__(self, how: MaxWindows) -> None:
-        self.how = how
 
     def compute(self, xp: Namespace, v: Array, x: Array, y: Array) -> Array:
         """Return the picked elements."""
@@ -150,7 +146,7 @@ class MaxPoolPick(Op):
         """Return the spec of the pooled value."""
         return specs[2]
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """The picked elements get the gradient back."""
         _, x, y = node.inputs
         return apply(MaxPoolBack(self.how), out_grad, x, y), None, None
@@ -178,7 +174,7 @@ def _places(
     return tuple(places)
 
 
-def _bordered(x: "Methods", how: Any, border: Any, places: Any, value: float) -> Any:
+def _bordered(x: Kind, how: Any, border: Any, places: Any, value: float) -> Kind:
     """Return `x` with the border that the windows reach into."""
     kernel, stride, gap = how
     widths: list[int] = []
@@ -189,7 +185,9 @@ def _bordered(x: "Methods", how: Any, border: Any, places: Any, value: float) ->
     return padded(x, widths, value=value) if any(widths) else x
 
 
-def _pooling(name: str, x: "Methods", count: int, kernel: Any, stride: Any, padding: Any) -> Any:
+def _pooling(
+    name: str, x: "Methods", count: int, kernel: Any, stride: Any, padding: Any
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     if len(x.shape) not in (count + 1, count + 2):
         raise ShapeError(f"{name}: got shape {tuple(x.shape)}, expected {count + 2} axes.")
     size = each(name, kernel, count)
@@ -206,14 +204,14 @@ def _pooling(name: str, x: "Methods", count: int, kernel: Any, stride: Any, padd
 
 def _max_pool(
     count: int,
-    x: "Methods",
+    x: Kind,
     kernel: Any,
     stride: int | Sequence[int],
     padding: int | str | Sequence[int],
     dilation: Any,
     ceil_mode: bool,
     indices: bool,
-) -> Any:
+) -> Kind | ValuesAndIndices[Kind]:
     name = f"max_pool{count}d"
     size, step, border = _pooling(name, x, count, kernel, stride, padding)
     gap = each(name, dilation, count)
@@ -240,14 +238,14 @@ def _flat_positions(x: Any, y: Any, how: MaxWindows, border: Any) -> Any:
 
 def _max_pool_of(count: int, says: str) -> Callable[..., Any]:
     def max_pool(
-        input: "Methods",
+        input: Kind,
         kernel_size: Any,
         stride: Any = None,
         padding: Any = 0,
         dilation: Any = 1,
         ceil_mode: bool = False,
         return_indices: bool = False,
-    ) -> Any:
+    ) -> Kind | ValuesAndIndices[Kind]:
         how = (kernel_size, stride, padding, dilation, ceil_mode, return_indices)
         return _max_pool(count, input, *how)
 
@@ -255,6 +253,7 @@ def _max_pool_of(count: int, says: str) -> Callable[..., Any]:
 
 
 max_pool1d = _max_pool_of(1, "Return the largest element of each window of (N, C, length).")
+
 max_pool2d = _max_pool_of(
     2,
     """Return the largest element of each window of (N, C, height, width).
@@ -269,15 +268,12 @@ max_pool2d = _max_pool_of(
         return_indices: also return where in the image each element was.
     """,
 )
-max_pool3d = _max_pool_of(
-    3, "Return the largest element of each window of (N, C, depth, height, width)."
-)
 
 
 # ── the mean of each window ─────────────────────────────────────────────────────────────────────
 
 
-def _window_sums(x: "Methods", size: Any, step: Any) -> Any:
+def _window_sums(x: Kind, size: Any, step: Any) -> Kind:
     """Return the sum of each window over the last axes."""
     first = len(x.shape) - len(size)
     for i, (k, s) in enumerate(zip(size, step, strict=True)):
@@ -287,14 +283,14 @@ def _window_sums(x: "Methods", size: Any, step: Any) -> Any:
 
 def _avg_pool(
     count: int,
-    x: Any,
+    x: Kind,
     kernel: Any,
     stride: Any,
     padding: Any,
     ceil_mode: bool,
     include_pad: bool,
     divisor: int | None,
-) -> Any:
+) -> Kind:
     name = f"avg_pool{count}d"
     size, step, border = _pooling(name, x, count, kernel, stride, padding)
     if divisor == 0:
@@ -319,49 +315,57 @@ def _avg_pool(
 
 
 def avg_pool1d(
-    input: "Methods",
+    input: Kind,
     kernel_size: int | Sequence[int],
     stride: int | Sequence[int] | None = None,
     padding: int | str | Sequence[int] = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
-) -> Any:
+) -> Kind:
     """Return the mean of each window of (N, C, length)."""
     return _avg_pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
-def _avg_pool_of(count: int, says: str) -> Callable[..., Any]:
-    def avg_pool(
-        input: "Methods",
-        kernel_size: int | Sequence[int],
-        stride: int | Sequence[int] | None = None,
-        padding: int | str | Sequence[int] = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        divisor_override: int | None = None,
-    ) -> Any:
-        how = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
-        return _avg_pool(count, input, *how)
-
-    return documented(avg_pool, f"avg_pool{count}d", says)
-
-
-avg_pool2d = _avg_pool_of(2, "Return the mean of each window of (N, C, height, width).")
-avg_pool3d = _avg_pool_of(3, "Return the mean of each window of (N, C, depth, height, width).")
-
-
-def lp_pool2d(
-    input: "Methods",
-    norm_type: float,
+def avg_pool2d(
+    input: Kind,
     kernel_size: int | Sequence[int],
     stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
     ceil_mode: bool = False,
-) -> Any:
-    """Return (Σ xᵖ)^(1/p) over each window of (N, C, height, width), of the sum's absolute value.
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Kind:
+    """Return the mean of each window of (N, C, height, width)."""
+    how = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+    return _avg_pool(2, input, *how)
 
-    For an even p that is the window's p-norm. A sum below 0 keeps its sign, as in torch, whose
-    definition this is: then only an odd root of it is a number.
-    """
-    size, step, _ = _pooling("lp_pool2d", input, 2, kernel_size, stride, 0)
-    powers = avg_pool2d(pow(input, norm_type), size, step, 0, ceil_mode)
-    return pow(sign(powers) * abs(powers) * (size[0] * size[1]), 1.0 / norm_type)
+
+# ── a given number of windows of nearly equal size ──────────────────────────────────────────────
+
+
+def _adaptive(count: int, x: Kind, output_size: int | Sequence[int | None] | None) -> Kind:
+    """Return `x` with each last axis cut into as many windows as asked for, and their means."""
+    sizes = output_size if isinstance(output_size, Sequence) else (output_size,) * count
+    if len(x.shape) not in (count + 1, count + 2) or len(sizes) != count:
+        raise ShapeError(
+            f"adaptive_avg_pool{count}d: got shape {tuple(x.shape)} and {output_size}, expected "
+            f"{count + 2} axes and {count} sizes."
+        )
+    for i, wanted in enumerate(sizes):
+        d = len(x.shape) - count + i
+        n = x.shape[d]
+        if wanted is None or wanted == n:
+            continue
+        cuts = [(j * n // wanted, -(-(j + 1) * n // wanted)) for j in range(wanted)]
+        x = cat([mean(narrow(x, d, a, b - a), d, True) for a, b in cuts], d)
+    return x
+
+
+def adaptive_avg_pool1d(input: Kind, output_size: int | Sequence[int | None]) -> Kind:
+    """Return means of (N, C, length) over `output_size` windows of nearly equal size."""
+    return _adaptive(1, input, output_size)
+
+
+def adaptive_avg_pool2d(input: Kind, output_size: int | Sequence[int | None] | None) -> Kind:
+    """Return means of (N, C, height, width) over as many windows as `output_size` says."""
+    return _adaptive(2, input, output_size)

@@ -7,7 +7,6 @@ import numpy as np
 from ..arrays import (
     CPU,
     Array,
-    Device,
     DType,
     Namespace,
     as_dtype,
@@ -19,7 +18,7 @@ from ..arrays import (
 )
 from ..errors import ArgumentError
 from ..generator import Generator, default_generator
-from ..op import Flat, Gradients, KeepsSpec, Op, Spec, Value, apply
+from ..op import Flat, Gradients, KeepsSpec, Kind, Op, Spec, apply
 from .elementwise import zeros_like
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ class Drawn(Op):
         """Return the shape and dtype drawn."""
         return Spec(self.shape, self.dtype)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """There are no inputs."""
         return ()
 
@@ -103,7 +102,7 @@ class DropMask(Flat, KeepsSpec):
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the mask."""
         dtype = as_dtype(x.dtype)
-        source = self.generator or default_generator(_place(x))
+        source = self.generator or default_generator(device_of(x))
         kept = source.uniform(tuple(x.shape), dtype) >= self.p
         return cast(kept, dtype) * (1.0 / (1.0 - self.p))
 
@@ -132,7 +131,7 @@ class Multinomial(Flat):
             )
         draw = self._with_replacement if self.replacement else self._without
         picked = draw(weights, self.generator or default_generator(CPU))
-        return asarray(picked if len(x.shape) > 1 else picked[0], int64, _place(x))
+        return asarray(picked if len(x.shape) > 1 else picked[0], int64, device_of(x))
 
     def _with_replacement(self, weights: Any, source: Generator) -> Any:
         edges = np.cumsum(weights / weights.sum(-1, keepdims=True), axis=-1)
@@ -154,12 +153,12 @@ class Multinomial(Flat):
 
 
 def multinomial(
-    input: "Methods",
+    input: Kind,
     num_samples: int,
     replacement: bool = False,
     *,
     generator: Generator | None = None,
-) -> Any:
+) -> Kind:
     """Return positions drawn with the weights `input` (along the last axis).
 
     Raises:
@@ -169,18 +168,14 @@ def multinomial(
     return apply(Multinomial(num_samples, replacement, generator), input)
 
 
-def _place(x: "Methods") -> Device:
-    return device_of(x)
-
-
 def dropout(
-    x: "Methods",
+    x: Kind,
     p: float = 0.5,
     training: bool = True,
     inplace: bool = False,
     *,
     generator: Generator | None = None,
-) -> Any:
+) -> Kind:
     """Return `x` with each element 0 with probability `p`, the others scaled by 1 / (1 - p).
 
     Raises:

@@ -6,6 +6,7 @@ output of a hub.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,7 +56,7 @@ class Call(Op):
                 arriving[i] if i in arriving else Tensor._new(self._zeros(shape, dtype))
                 for i, (shape, dtype) in enumerate(zip(self.shapes, dtypes, strict=True))
             ]
-            found = iter(way.tensors(self, seeds))
+            found: Iterator[Tensor | Array] = iter(way.tensors(self, seeds))
         else:
             arrays = [
                 arriving[i] if i in arriving else self._zeros(shape, dtype)

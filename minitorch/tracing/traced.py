@@ -233,8 +233,7 @@ def _captured(tracer: Tracer) -> dict[Node, Tensor]:
         kept[node] = tensor
         if tracer.variables and isinstance(node, Placeholder):
             with tracer.graph.as_default(), at_the_start():
-                node.default = Constant(to_numpy(tensor.array))
-            node.inputs = (node.default,)
+                node.inputs = (Constant(to_numpy(tensor.array)),)
     return kept
 
 

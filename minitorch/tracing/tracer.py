@@ -11,12 +11,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from minitorch.arrays import (
     CPU,
+    Array,
     Device,
     DType,
     bfloat16,
@@ -174,7 +175,7 @@ class Tracer:
         if shadow is None:
             symbol = Symbol.of(self.node_of(tensor), self)
             shadow = self.shadows[id(tensor)] = Shadow(tensor, tensor.array, symbol)
-            tensor.array = Ghost(tensor.shape, tensor.dtype, tensor.device)
+            tensor.array = cast("Array", Ghost(tensor.shape, tensor.dtype, tensor.device))
         rest = [shadow.symbol if other is tensor else other for other in others]
         shadow.symbol._updated(name, function, *rest, **options)
         return tensor

@@ -1,6 +1,7 @@
 """`@check(..., requires=...)`: what a check is worth while another one does not hold."""
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -95,6 +96,18 @@ def test_a_chain_of_requirements_holds_back_all_of_it(lab_copy, notebook) -> Non
     assert [score for name, (_, score, _) in found.items() if "zeros" in name] == [0.0, 0.0]
 
 
+def test_a_property_waits_for_each_of_several(lab_copy, notebook) -> None:
+    names = '("rows_are_added", "no_number_is_negative_for_zeros")'
+    shape = f'@check("sum_rows", requires={names})\ndef a_sum_has_columns(student, rng):\n'
+    shape += '    assert student.call("sum_rows", np.ones((2, 3))).shape == (3,)\n\n\n'
+    directory = lab_copy(checks=(IMPORT, WITH_GATE, (WITH_GATE[0], shape + WITH_GATE[0])))
+    fails_the_second = "def sum_rows(x):\n    return x.sum(axis=0) - (x == 0).all()"
+    found = by_check(in_process(directory).grade(notebook([("code", fails_the_second)])))
+    assert found["rows_are_added"][0] is Outcome.CORRECT
+    said = "This holds, and counts once this does too: zeros sum to nothing below zero."
+    assert found["a_sum_has_columns"] == (Outcome.INCORRECT, 0.0, said)
+
+
 def test_the_notebook_says_the_same(gated, tmp_path: Path) -> None:
     release(load_lab(gated), tmp_path / "out")
     released = tmp_path / "out" / "copied_lab"
@@ -149,10 +162,12 @@ def test_a_public_check_behind_a_hidden_one_requires_what_that_requires() -> Non
             ("two", True, ', requires="one"'),
             ("three", True, ', requires="two"'),
             ("four", False, ', requires="three", weight=2'),
+            ("five", False, ', requires=("three", "four", "one")'),
         ]
     )
     public = public_checks("from autograder.checks import check\n" + text, ["two", "three"])
     assert "requires='one', weight=2" in public
+    assert "requires=('one', 'four'))" in public
     assert json.dumps("é", ensure_ascii=False) in public
 
 
@@ -178,7 +193,9 @@ def test_checks_that_require_each_other_are_an_error_that_names_both(lab_copy) -
         load_checks(lab_copy(checks=(IMPORT, gate)) / "checks.py")
 
 
-def test_a_requirement_that_is_no_text_is_an_error(lab_copy) -> None:
-    gate = ('@check("scale", weight=1)', '@check("scale", requires=3)')
-    with pytest.raises(LabError, match="requires: got 3, expected the name of a check"):
+@pytest.mark.parametrize("wrong", ["3", "('a', 3)"])
+def test_a_requirement_that_is_no_text_is_an_error(lab_copy, wrong) -> None:
+    gate = ('@check("scale", weight=1)', f'@check("scale", requires={wrong})')
+    said = re.escape(f"requires: got {wrong}, expected the name of a check")
+    with pytest.raises(LabError, match=said):
         load_checks(lab_copy(checks=(gate,)) / "checks.py")

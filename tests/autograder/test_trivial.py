@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from autograder.audit.audit import audit, paid_for_nothing
-from autograder.audit.trivial import THEFT_SAMPLE, THEFTS, trivial_answers
+from autograder.audit.trivial import BY_COLLECTOR, THEFT_SAMPLE, THEFTS, trivial_answers
 from autograder.audit.variants import Trials
 from autograder.authoring.source import load_lab
 
@@ -20,6 +20,8 @@ def answers(text: str, lines: frozenset[int] = EVERY) -> dict[str, str]:
 def returned(text: str, *arguments: object) -> dict[str, object]:
     found = {}
     for kind, answer in answers(text).items():
+        if kind == BY_COLLECTOR:
+            continue  # it raises where it finds nothing
         names: dict[str, object] = {}
         exec(answer, names)
         found[kind] = names["f"](*arguments)  # type: ignore[operator]
@@ -122,11 +124,46 @@ def test_a_probe_that_holds_what_it_asks_for_pays_a_thief(lab_copy, held: str) -
     assert {found["check"] for found in paid} == {"sums_are_right"}
 
 
+@pytest.mark.parametrize(
+    ("held", "paid"),
+    [
+        ("lambda due=x.sum(axis=0): lambda: due", {"sums_are_right"}),  # in a cell of a closure
+        ("lambda: [x.sum(axis=0), [x]]", {"sums_are_right"}),
+        ("lambda: [x.sum(axis=0) + 1, [x]]", set()),
+    ],
+)
+def test_what_only_the_garbage_collector_knows_pays_a_thief(lab_copy, held, paid) -> None:
+    careless = (
+        '@check("sum_rows")\n',
+        "def beside(x):\n    def hold():\n        kept = []\n        kept.append(kept)\n"
+        f"        kept.append(({held})())\n\n    hold()\n    return sum_rows(x)\n\n\n"
+        '@check("sum_rows")\ndef sums_are_right(student, rng):\n    """sums are right"""\n'
+        "    x = rng.normal(size=(4, 3))\n    right = [x.sum(axis=0)]\n"
+        '    close(student.probe(beside, x=x), right[0], called="sum_rows(x)")\n\n\n'
+        '@check("sum_rows")\n',
+    )
+    lab = load_lab(lab_copy(checks=(careless,)))
+    with Trials(lab, jobs=1) as trials:
+        found = paid_for_nothing(lab, trials, kinds=[BY_COLLECTOR])
+        assert paid_for_nothing(lab, trials, kinds=THEFT_SAMPLE) == []
+    assert {each["check"] for each in found} == paid
+
+
 def test_a_thief_finds_nothing_of_the_judge(sample_directory: Path) -> None:
     """Checks hold what they expect, but in frames behind the probe, where no answer can look."""
     lab = load_lab(sample_directory)
     with Trials(lab, jobs=1) as trials:
-        assert paid_for_nothing(lab, trials, kinds=THEFT_SAMPLE) == []
+        assert paid_for_nothing(lab, trials, kinds=[*THEFT_SAMPLE, BY_COLLECTOR]) == []
+
+
+def test_the_thief_with_the_solution_inside_passes_on_whatever_it_is_given() -> None:
+    text = "class A:\n    def f(self, a, /, b=2, *more, c, **rest):\n        yield a\n"
+    thief = answers(text)[BY_COLLECTOR]
+    names: dict[str, Any] = {}
+    exec(thief, names)
+    assert "list(f(self, a, b, *more, c=c, **rest))" in thief
+    with pytest.raises(LookupError, match="nothing in the process equals it"):
+        list(names["A"]().f(1.5, c=3))
 
 
 def test_loot_is_locals_then_reversed_then_parts_then_globals() -> None:

@@ -2,31 +2,65 @@
 
 import json
 import threading
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 
 from autograder.records import CheckResult, ManualAnswer, Outcome, Report
+from autograder.service import schema
+from autograder.service.course import Course
+from autograder.service.errors import GraderUnable
 from autograder.service.policy import Rules
+from autograder.service.roster import Person
 from autograder.service.server import Server, opened
 from autograder.service.settings import Settings
 
-ROOT = Path(__file__).parents[2]
+FIRST, SECOND = "01_first", "02_a_lab_with_a_long_name"
 LONG = "got " + "0123456789" * 30 + ", expected something else"
+
+LAB = """# %% [markdown]
+# # Scale and sum
+# %% question="scale" points="4"
+def scale(values, factor):
+    ### BEGIN SOLUTION
+    return [factor * value for value in values]
+    ### END SOLUTION
+"""
+ANSWER = """def scale(values, factor):
+    made = []
+    for index, value in enumerate(values):
+        if factor < 0 and index > 3:
+            made.append(0)
+        elif value is not None:
+            made.append(value * factor + index - index)
+    return tuple(made)
+"""
+PLATFORM = """[canvas]
+issuer = "https://canvas.example"
+client_id = "1"
+deployments = ["1"]
+authorization_url = "http://127.0.0.1:9/authorize"
+token_url = "http://127.0.0.1:9/token"
+jwks_url = "http://127.0.0.1:9/keys"
+"""
 
 pytestmark = pytest.mark.browser
 
 
 class Bench:
-    """A grader that finds everything right, once its gate is open."""
+    """A grader that finds everything right, once its gate is open; it cannot grade SECOND."""
 
     def __init__(self) -> None:
         self.gate = threading.Event()
 
     def grade(self, lab: str, notebook: bytes) -> Report:
+        if lab == SECOND:
+            raise GraderUnable("bubblewrap is not installed: sudo apt-get install bubblewrap")
         self.gate.wait()
         return report(lab, right=True)
 
@@ -34,32 +68,14 @@ class Bench:
         self.gate.set()
 
 
-def report(lab: str, *, right: bool) -> Report:
+def report(lab: str, *, right: bool, ratio: float | None = None) -> Report:
     outcome = Outcome.CORRECT if right else Outcome.INCORRECT
     result = CheckResult(
         "twice", "scale", outcome, 4.0 * right, 4.0, "" if right else LONG, title="it is doubled"
     )
     answer = ManualAnswer("why", 2.0, "Names the unit; gives a reason", "Because " * 40)
-    return Report(lab, (result,), manual=(answer,), title="Scale and sum").with_totals()
-
-
-@contextmanager
-def serving(folder: Path, bench: Bench) -> Iterator[Server]:
-    labs = folder / "labs"
-    for name in ("01_first", "02_a_lab_with_a_long_name"):
-        (labs / name).mkdir(parents=True)
-        (labs / name / "lab.py").write_text("")
-        (labs / name / "checks.py").write_text("")
-    with opened(Settings(data=folder / "data", labs=labs, port=0), lambda: bench) as server:
-        ready = threading.Event()
-        thread = threading.Thread(target=server.run, args=(ready.set,))
-        thread.start()
-        try:
-            assert ready.wait(60)
-            yield server
-        finally:
-            server.stop()
-            thread.join()
+    results = (replace(result, ratio=ratio),)
+    return Report(lab, results, manual=(answer,), title="Scale and sum").with_totals()
 
 
 @pytest.fixture(scope="module")
@@ -69,46 +85,92 @@ def bench() -> Bench:
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory, bench: Bench) -> Iterator[Server]:
-    """Return a course of sixty learners, three of whom have submitted; nothing is graded yet."""
-    with serving(tmp_path_factory.mktemp("course"), bench) as found:
-        course = found.course
-        staff = course.roster.find("instructor")
-        assert staff
-        lines = "".join(f"learner{n:02d},Learner Number {n},{'AB'[n % 2]}\n" for n in range(60))
-        course.take_roster(f"login,name,section\n{lines}".encode(), staff, dry_run=False)
-        rules = Rules(due="2031-02-28T23:59:00+01:00", penalty_per_day=0.1, attempts=5)
-        course.dates.set_rules("01_first", rules, staff)
-        yield found
+    """Return a course with one of everything that a page can show (`fill`)."""
+    folder = tmp_path_factory.mktemp("course")
+    labs = folder / "labs"
+    for name in (FIRST, SECOND):
+        (labs / name).mkdir(parents=True)
+        (labs / name / "lab.py").write_text(LAB)
+        (labs / name / "checks.py").write_text("")
+    (folder / "lti.toml").write_text(PLATFORM)
+    settings = Settings(
+        data=folder / "data",
+        labs=labs,
+        port=0,
+        jupyterhub="http://127.0.0.1:9",
+        client_id="service-course",
+        client_secret="secret",
+        lti=folder / "lti.toml",
+    )
+    with opened(settings, lambda: bench) as server:
+        fill(server.course)  # before anybody grades
+        ready = threading.Event()
+        thread = threading.Thread(target=server.run, args=(ready.set,))
+        thread.start()
+        try:
+            assert ready.wait(60)
+            paused = threading.Event()
+            while not server.course.queue.reasons():  # the grader finds that it cannot grade SECOND
+                paused.wait(0.01)
+            yield server
+        finally:
+            server.stop()
+            thread.join()
 
 
-@pytest.fixture(scope="module")
-def marked(server: Server, bench: Bench) -> Server:
-    """Let three learners have submissions that are graded, and a batch that is ready."""
-    course = server.course
-    store = course.ledger
-    for person in course.roster.learners()[:3]:
-        number = store.add(person, "01_first", json.dumps({"of": person.login}).encode()).id
-        claim = course.claims.claim("test", 600)
-        assert claim and claim.id == number
-        course.claims.finish(number, "test", report("01_first", right=False))
+def fill(course: Course) -> None:
+    """Sixty learners, graded answers of three, a batch, a place each, what is parked and held."""
     staff = course.roster.find("instructor")
     assert staff
-    course.regrades.start("01_first", None, staff)
+    lines = "".join(f"learner{n:02d},Learner Number {n},{'AB'[n % 2]}\n" for n in range(60))
+    course.take_roster(f"login,name,section\n{lines}".encode(), staff, dry_run=False)
+    rules = Rules(due="2031-02-28T23:59:00+01:00", penalty_per_day=0.1, attempts=5)
+    course.dates.set_rules(FIRST, replace(rules, leaderboard=True), staff)
+    first, *others = course.roster.learners()
+    course.dates.extend(FIRST, first, "2031-03-07T23:59:00+01:00", staff)
+    for person in (first, *others[:2]):
+        hand_in(course, person, FIRST)
+        claim = course.claims.claim("test", 600)
+        assert claim
+        course.claims.finish(claim.id, "test", report(FIRST, right=False))
+    course.regrades.start(FIRST, None, staff)
     while claim := course.claims.claim("test", 600):
-        course.claims.finish(claim.id, "test", report("01_first", right=True))
-    return server
+        course.claims.finish(claim.id, "test", report(FIRST, right=True))
+    for ratio, person in zip((0.75, 0.75, 12.5), others[3:6], strict=True):
+        hand_in(course, person, FIRST)
+        claim = course.claims.claim("test", 600)
+        assert claim
+        course.claims.finish(claim.id, "test", report(FIRST, right=True, ratio=ratio))
+    hand_in(course, others[7], FIRST)
+    claim = course.claims.claim("test", 600)
+    assert claim
+    course.claims.park(claim.id, "test", "grading ended 2 times without a result: " + LONG)
+    hand_in(course, others[8], SECOND)
+    with course.database.write() as connection:
+        row = {"platform": "canvas", "person_id": first.id, "lab": FIRST, "tries": 3}
+        late = {"not_before": time.time() + 3600, "problem": "the platform answers 503: " + LONG}
+        connection.execute(schema.lti_outbox.insert().values(**row, **late))
+
+
+def hand_in(course: Course, person: Person, lab: str) -> None:
+    cell = {"cell_type": "code", "source": ANSWER.replace("made", f"made_{person.login}")}
+    course.ledger.add(person, lab, json.dumps({"cells": [cell]}).encode())
 
 
 # What a widget owes to the page around it, and a page to nobody.
 OF_WIDGETS = ("name of the whole", "what it says now")
 
 STAFF_PAGES = (
+    *(f"/labs/{FIRST}/leaderboard", "/submissions/7", "/submissions/8", "/nowhere"),
     *("/gradebook", "/gradebook?search=09", "/learners/learner01", "/queue", "/labs"),
     *("/labs/01_first/numbers", "/regrades/1", "/grading", "/grading/01_first/why", "/audit"),
     *("/labs/01_first/similarity", "/labs/01_first/similarity/scale?left=1&right=2"),
     *("/submissions", "/submissions/1", "/submissions/1?as=learner", "/sessions"),
 )
-LEARNERS_PAGES = ("/submissions", "/submissions/1", "/labs", "/sessions")
+LEARNERS_PAGES = (
+    *("/submissions", "/submissions/1", "/labs", "/sessions", f"/labs/{FIRST}/leaderboard"),
+    "/login",
+)
 
 
 def logged_in(visit: Any, server: Server, login: str, **options: Any) -> Any:
@@ -122,6 +184,12 @@ def logged_in(visit: Any, server: Server, login: str, **options: Any) -> Any:
         button.click()
     page.wait_for_selector("h1")
     return page
+
+
+def axe(page: Any) -> list[str]:
+    """Return what axe-core finds wrong with a page or a frame, however slight."""
+    found = Axe().run(page).response["violations"]
+    return [f"{v['id']}: {node['html'][:80]}" for v in found for node in v["nodes"]]
 
 
 ALSO = pytest.mark.wide  # contrast is the colours', fit the width's: each is seen once without it
@@ -138,22 +206,43 @@ ALSO = pytest.mark.wide  # contrast is the colours', fit the width's: each is se
     ("login", "paths"), [("instructor", STAFF_PAGES), ("learner00", LEARNERS_PAGES)]
 )
 def test_every_page_holds_the_rules_and_fits(
-    marked: Server, visit: Any, audit: Any, login: str, paths: Any, width: int, scheme: str
+    server: Server, visit: Any, audit: Any, login: str, paths: Any, width: int, scheme: str
 ) -> None:
-    page = logged_in(visit, marked, login, color_scheme=scheme)
+    page = logged_in(visit, server, login, color_scheme=scheme)
     page.set_viewport_size({"width": width, "height": 900})
     problems = []
     for path in paths:
-        assert page.goto(marked.url + path).status == 200, path
+        assert page.goto(server.url + path).status == (404 if path == "/nowhere" else 200), path
         assert page.evaluate("document.documentElement.scrollWidth") <= width, path
-        problems += [f"{path}: {problem}" for problem in audit(page, "main")]
+        problems += [f"{path}: {problem}" for problem in (*audit(page, "main"), *axe(page))]
     problems = [p for p in problems if not any(rule in p for rule in OF_WIDGETS)]
     assert problems == []
 
 
-def test_the_gradebook_has_few_stops_and_names_that_stay(marked: Server, visit: Any) -> None:
-    page = logged_in(visit, marked, "instructor")
-    page.goto(f"{marked.url}/gradebook")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_pages_that_lead_here_hold_the_rules(
+    server: Server, visit: Any, audit: Any, scheme: str
+) -> None:
+    """A link that logs in, and a course that a platform has framed."""
+    page = logged_in(visit, server, "learner00", color_scheme=scheme)
+    page.set_viewport_size({"width": 390, "height": 900})
+    other = server.course.roster.find("learner01")
+    assert other
+    code = server.course.roster.give_token(other, "code", lives_s=600)
+    page.goto(f"{server.url}/enter?code={code}&next=/labs")
+    assert page.get_by_role("heading", name="Log in as").count() == 1
+    problems = [*audit(page, "main"), *axe(page)]
+    launch = f"{server.url}/lti/login?iss=https://canvas.example&login_hint=1"
+    page = page.context.new_page()  # the platform's
+    page.set_content(f'<iframe title="Course" src="{launch}" width="360" height="500"></iframe>')
+    page.frame_locator("iframe").get_by_role("link", name="Open the course").wait_for()
+    problems += axe(page.frames[1])
+    assert [p for p in problems if not any(rule in p for rule in OF_WIDGETS)] == []
+
+
+def test_the_gradebook_has_few_stops_and_names_that_stay(server: Server, visit: Any) -> None:
+    page = logged_in(visit, server, "instructor")
+    page.goto(f"{server.url}/gradebook")
     stops = "a[href]:not([tabindex='-1']), button, input, select, [tabindex='0']"
     assert page.locator(f"main {stops.replace(', ', ', main ')}").count() < 80
     box = page.locator(".tall")
@@ -165,20 +254,20 @@ def test_the_gradebook_has_few_stops_and_names_that_stay(marked: Server, visit: 
     assert name.bounding_box()["x"] == left
 
 
-def test_answers_are_marked_by_keyboard_alone_and_without_names(marked: Server, visit: Any) -> None:
-    page = logged_in(visit, marked, "instructor")
-    page.goto(f"{marked.url}/grading/01_first/why")
+def test_answers_are_marked_by_keyboard_alone_and_without_names(server: Server, visit: Any) -> None:
+    page = logged_in(visit, server, "instructor")
+    page.goto(f"{server.url}/grading/01_first/why")
     assert "learner0" not in page.locator("main").inner_text().lower()
-    for points in (2, 1.5, 0):  # the field has the focus
+    for points in (2, 1.5, 0, 1, 1, 1):  # the field has the focus
         page.wait_for_function("document.activeElement.id === 'points'")
         before = page.url
         page.keyboard.type(str(points))
         page.keyboard.press("Enter")
         page.wait_for_url(lambda url, before=before: url != before)
-    page.wait_for_url(f"{marked.url}/grading")
-    reports = [marked.course.ledger.report(number) for number in (1, 2, 3)]
+    page.wait_for_url(f"{server.url}/grading")
+    reports = [server.course.ledger.report(number) for number in (1, 2, 3)]
     assert [r.manual[0].score for r in reports if r] == [2, 1.5, 0]
-    page.goto(f"{marked.url}/grading/01_first/why?at=1")
+    page.goto(f"{server.url}/grading/01_first/why?at=1")
     page.locator("h1").click()
     page.keyboard.press("n")
     page.wait_for_url("**at=2")
@@ -187,13 +276,13 @@ def test_answers_are_marked_by_keyboard_alone_and_without_names(marked: Server, 
     page.wait_for_url("**at=1")
 
 
-def test_what_a_batch_changes_is_seen_before_it_is_published(marked: Server, visit: Any) -> None:
-    page = logged_in(visit, marked, "instructor")
-    page.goto(f"{marked.url}/regrades/1")
+def test_what_a_batch_changes_is_seen_before_it_is_published(server: Server, visit: Any) -> None:
+    page = logged_in(visit, server, "instructor")
+    page.goto(f"{server.url}/regrades/1")
     assert page.locator("tbody tr").count() == 3
     page.get_by_role("button", name="Publish").click()
     page.locator(".badge", has_text="published").wait_for()
-    entry = marked.course.ledger.get(1)
+    entry = server.course.ledger.get(1)
     assert entry and entry.raw_score and entry.raw_score >= 4
 
 

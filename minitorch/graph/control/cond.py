@@ -13,19 +13,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...arrays import Array, Namespace, as_dtype, int32
+from ...arrays import Namespace, as_dtype, int32
 from ...errors import GraphError
 from ...op import Flat, Gradients, KeepsSpec, Op, Spec
 from ...ops.elementwise import zeros_like
 from ...ops.logic import eq
 from ..core.gradients import Identity
-from ..core.graph import control_dependencies, get_default_graph
+from ..core.graph import control_dependencies, get_default_graph, in_branches
 from ..core.naming import lined, rename
 from ..core.node import Node, build, convert
 from ..core.variables import NoOp
 from ..operators.deferred_shapes import as_scalar
-from .dead_values import DEAD
-from .loop_stacks import Empty, Opaque, kind_of
+from .loop_stacks import DEAD, Opaque, empty, kind_of
 from .pytree import apart_from, outline
 
 
@@ -40,7 +39,7 @@ class Switch(KeepsSpec):
     def __init__(self, branch: bool) -> None:
         self.branch = branch
 
-    def compute(self, xp: Namespace, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Any) -> Any:
         """Return the value or DEAD."""
         data, pred = arrays
         return data if bool(pred) is self.branch else DEAD
@@ -48,7 +47,7 @@ class Switch(KeepsSpec):
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """The gradient from this branch, or zeros when the value went the other way."""
         data, pred = node.inputs
-        zeros = build(Empty(), (), kind=Opaque) if isinstance(data, Opaque) else zeros_like(data)
+        zeros = empty() if isinstance(data, Opaque) else zeros_like(data)
         other = build(Switch(not self.branch), (zeros, pred), kind=kind_of(data))
         return build(Merge(), (other, out_grad), kind=type(out_grad)), None
 
@@ -61,7 +60,7 @@ class Merge(Op):
     merges = True
     reads_inputs = reads_output = False
 
-    def compute(self, xp: Namespace, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Any) -> Any:
         """Return the first that is alive."""
         return next((a for a in arrays if a is not DEAD), DEAD)
 
@@ -94,7 +93,7 @@ class MergeIndex(Flat):
     merges = True
     reads_inputs = reads_output = False
 
-    def compute(self, xp: Namespace, *arrays: Array) -> Array:
+    def compute(self, xp: Namespace, *arrays: Any) -> Any:
         """Return the place of the first that is alive."""
         found = next((i for i, a in enumerate(arrays) if a is not DEAD), None)
         return DEAD if found is None else xp.asarray(found, dtype=xp.int32)
@@ -124,9 +123,9 @@ def as_predicate(where: str, pred: object) -> Node:
     node = as_scalar(convert(pred))
     shape = tuple(node.shape)
     if node.dtype != as_dtype(bool) or shape != ():
-        raise GraphError(
+        raise node.error(
             f"{where}: got a predicate {node.name!r} of {node.dtype} {shape}, expected one "
-            f"boolean. Compare, or reduce_all (built at {node.location})."
+            "boolean. Compare, or reduce_all."
         )
     return node  # type: ignore[no-any-return]
 
@@ -152,15 +151,9 @@ class Branch:
         return self.switched[node]
 
     def _send(self, node: Node) -> Node:
-        graph = get_default_graph()
-        held = graph.branches
-        around = held[: held.index(self)] if self in held else held
-        control = graph.control
-        graph.branches, graph.control = around, [()]
-        try:
+        held = get_default_graph().branches
+        with in_branches(held[: held.index(self)] if self in held else held):
             return build(Switch(self.side), (node, self.pred), kind=kind_of(node))
-        finally:
-            graph.branches, graph.control = held, control
 
 
 @lined

@@ -1,4 +1,4 @@
-"""What a value's life hangs on: the predicates, each with the side that it must take.
+"""Which values can be dead, and what a value's life hangs on: predicates, each with its side.
 
 Inside a branch every value that comes from outside passes a Switch, so a node there has its fate
 from its inputs. It need not wait for the branch's predicate besides, as it was told to when it was
@@ -7,13 +7,56 @@ built; without that wait it is only its value, and passes may rewrite it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from ..core.node import Node
 from ..core.variables import Read
 from .cond import Merge, MergeIndex, Switch
-from .dead_values import deadly, merges
+
+
+def may_kill(node: Node) -> bool:
+    """Tell whether `node` can be dead though nothing before it is."""
+    return getattr(node.op, "may_kill", False)
+
+
+def endangered(
+    order: Sequence[Node], fed: Collection[Node], kills: Callable[[Node], bool] = may_kill
+) -> set[Node]:
+    """Return the nodes that can be dead in some run: a Switch, and what comes after one."""
+    found: set[Node] = set()
+    for node in order:
+        if node in fed:
+            continue
+        before = node.inputs if merges(node) else deadly(node)
+        if kills(node) or any(source in found for source in before):
+            found.add(node)
+    return found
+
+
+def merges(node: Node) -> bool:
+    """Tell whether `node` lives as soon as one of its inputs does."""
+    return bool(getattr(node.op, "merges", False))
+
+
+def deadly(node: Node) -> tuple[Node, ...]:
+    """Return the nodes whose death is the death of `node`: all before it; none where it merges.
+
+    A read of a variable is given no value: what it has as an input is for gradients alone. What has
+    no operator, a constant say, is there whether or not what it waits for was sent.
+    """
+    if merges(node):
+        return ()
+    if node.op is None:
+        return tuple(node.inputs)
+    if isinstance(node.op, Read):
+        return tuple(node.control_inputs)
+    spared = getattr(node.op, "fires_on_dead", ())
+    inputs = tuple(source for i, source in enumerate(node.inputs) if i not in spared)
+    return (*inputs, *node.control_inputs)
+
+
+# ── fates ───────────────────────────────────────────────────────────────────────────────────────
 
 Death = tuple[Node, bool]
 """A predicate and a side: dead when it takes the other, or is dead itself."""
@@ -39,7 +82,7 @@ def fates(order: Sequence[Node], fed: Collection[Node]) -> dict[Node, Fate]:
         fate = _merged(node, found) if merges(node) else _of_all(deadly(node), found)
         if isinstance(node.op, Switch):
             fate = Fate(fate.deaths | {(node.inputs[1], node.op.branch)}, fate.exact)
-        elif getattr(node.op, "may_kill", False):
+        elif may_kill(node):
             fate = Fate(fate.deaths, False)
         if fate != IMMORTAL:
             found[node] = fate

@@ -18,7 +18,7 @@ from ..core.graph import outside
 from ..core.node import Node, Placeholder, StaticShape, UnknownShape, as_shape
 from .cond import as_predicate
 from .loop_stacks import loop_outputs, placeholder_like
-from .pytree import Rebuild, apart_from, leaves_like, same_structure
+from .pytree import apart_from, leaves_like, same_structure
 from .while_op import KEPT_APART, While
 
 
@@ -26,7 +26,7 @@ def while_loop(
     cond: Callable[..., object],
     body: Callable[..., object],
     loop_vars: Sequence[object],
-    shape_invariants: Sequence[Any] | None = None,
+    shape_invariants: Sequence[object] | None = None,
     parallel_iterations: int = KEPT_APART,
     name: str | None = None,
 ) -> Any:
@@ -46,15 +46,16 @@ def while_loop(
     """
     _refuse_nonsense(cond, body, loop_vars, parallel_iterations)
     loop_vars = loop_vars if isinstance(loop_vars, tuple) else list(loop_vars)
-    parts = [apart_from(value) for value in loop_vars]
-    first = [leaf for leaves, _ in parts for leaf in leaves]
+    first, rebuild = apart_from(loop_vars, listed=True)
     shapes = _listed_shapes(loop_vars, shape_invariants, first)
-    rebuild = _rebuilding(parts)
-    test, after = _on_leaves(cond, body, loop_vars, rebuild)
-    loop = _traced(test, after, first, shapes, parallel_iterations)
-    outputs = loop_outputs(loop, first, name)
-    values = rebuild(outputs)
-    return values[0] if len(values) == 1 else type(loop_vars)(values)
+    with outside():
+        now = [_variable(v, s) for v, s in zip(first, shapes, strict=True)]
+        test = as_predicate("while_loop", cond(*rebuild(now)))
+        found = body(*rebuild(now))
+        after = _next_values(loop_vars, found if isinstance(found, list | tuple) else [found])
+    _check(now, after)
+    values = rebuild(loop_outputs(While(test, after, now, parallel_iterations), first, name))
+    return values[0] if len(values) == 1 else values
 
 
 def _refuse_nonsense(
@@ -80,37 +81,9 @@ def _refuse_nonsense(
         )
 
 
-def _rebuilding(parts: Sequence[tuple[list[Node], Rebuild]]) -> Callable[..., list[Any]]:
-    """Return a function from all leaves in a row to the variables in their structures."""
-
-    def rebuild(leaves: Sequence[Node]) -> list[Any]:
-        at = iter(leaves)
-        return [put([next(at) for _ in nodes]) for nodes, put in parts]
-
-    return rebuild
-
-
-def _on_leaves(
-    cond: Callable[..., object],
-    body: Callable[..., object],
-    loop_vars: Sequence[object],
-    rebuild: Callable[..., list[Any]],
-) -> tuple[Callable[..., Node], Callable[..., list[Node]]]:
-    """Return the condition and the body as functions of all leaves in a row."""
-
-    def test(*now: Node) -> Node:
-        return as_predicate("while_loop", cond(*rebuild(now)))
-
-    def after(*now: Node) -> list[Node]:
-        found = body(*rebuild(now))
-        return _next_values(loop_vars, found if isinstance(found, list | tuple) else [found])
-
-    return test, after
-
-
 def _listed_shapes(
     loop_vars: Sequence[object], invariants: Sequence[object] | None, first: Sequence[Node]
-) -> list[Any]:
+) -> list[object]:
     """Return the shape that each leaf keeps: that of its first value, unless told."""
     if invariants is None:
         return [leaf.shape for leaf in first]
@@ -134,22 +107,7 @@ def _next_values(loop_vars: Sequence[object], found: Sequence[object]) -> list[N
     return [leaf for new, old in pairs for leaf in same_structure("while_loop", new, old)]
 
 
-def _traced(
-    test: Callable[..., Node],
-    after: Callable[..., list[Node]],
-    first: Sequence[Node],
-    shapes: Sequence[object],
-    parallel_iterations: int,
-) -> While:
-    """Return the loop whose condition and body the two functions build."""
-    with outside():
-        variables = [_variable(v, s) for v, s in zip(first, shapes, strict=True)]
-        condition, values = test(*variables), after(*variables)
-    _check(variables, values)
-    return While(condition, values, variables, parallel_iterations)
-
-
-def _variable(first: Node, shape: Any) -> Placeholder:
+def _variable(first: Node, shape: object) -> Placeholder:
     """Return the placeholder of a variable that starts from `first`, of the shape it keeps."""
     variable = placeholder_like(first, "loop_var")
     wanted = variable.shape if isinstance(shape, UnknownShape) else as_shape(shape)
@@ -157,9 +115,9 @@ def _variable(first: Node, shape: Any) -> Placeholder:
         variable.shape = wanted
         return variable
     if not _stays_within(first.shape, wanted):
-        raise GraphError(
+        raise first.error(
             f"while_loop: got a first value of shape {first.shape}, expected {wanted}, its "
-            f"shape_invariant (node {first.name!r} built at {first.location})."
+            "shape_invariant."
         )
     variable.shape = StaticShape(wanted)
     return variable
@@ -177,8 +135,7 @@ def _check(variables: Sequence[Node], after: Sequence[Node]) -> None:
         if same and not isinstance(old.shape, UnknownShape):
             same = not isinstance(new.shape, UnknownShape) and _stays_within(new.shape, old.shape)
         if not same:
-            raise GraphError(
+            raise new.error(
                 f"while_loop: variable {i} changes from {old.dtype} {old.shape} to {new.dtype} "
-                f"{new.shape} in the body (built at {new.location}). Keep it, or say in "
-                "shape_invariants which sizes vary."
+                f"{new.shape} in the body. Keep it, or say in shape_invariants which sizes vary."
             )

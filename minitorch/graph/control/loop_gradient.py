@@ -18,23 +18,23 @@ from typing import TYPE_CHECKING
 
 from ..core.copying import copied
 from ..core.gradients import gradients
-from ..core.graph import get_default_graph, outside
+from ..core.graph import get_default_graph, in_branches, outside
 from ..core.node import Constant, Node, Placeholder, build
 from ..core.order import needed
 from ..operators.creation import zeros_like
 from .loop_stacks import (
-    Empty,
-    Filled,
     History,
     Opaque,
     Output,
-    Rest,
     Slot,
+    empty,
+    has_more,
     kind_of,
     loop_outputs,
     placeholder_like,
     top,
     top_or_zeros,
+    without_top,
 )
 
 if TYPE_CHECKING:
@@ -143,14 +143,8 @@ def _out_of(node: Node, take: Output, kind: type[Node]) -> Node:
     A gradient may be built in a branch that the loop is not in. The value goes there then, not the
     loop's outcome, which holds no more than what is taken out of it at once.
     """
-    graph = get_default_graph()
-    held = graph.branches, graph.control
-    graph.branches = [branch for branch in graph.branches if node in branch.inside]
-    graph.control = [()]
-    try:
+    with in_branches([b for b in get_default_graph().branches if node in b.inside]):
         return build(take, (node,), kind=kind)
-    finally:
-        graph.branches, graph.control = held
 
 
 def _loop_back(loop: While, once: RoundBack, first: Sequence[Node], node: Node) -> While:
@@ -171,12 +165,12 @@ def _loop_back(loop: While, once: RoundBack, first: Sequence[Node], node: Node) 
         after = copied(results, new, anew=True)  # all of it inside
         flown, shares = after[: len(once.flown)], after[len(once.flown) :]
         body = [
-            *(_without_top(past) for past in lists),
+            *map(without_top, lists),
             *flown,
-            *(_without_top(past) for past in of_lists),
+            *map(without_top, of_lists),
             *(total + share for total, share in zip(at, shares, strict=True)),
         ]
-        test = build(Filled(), (lists[0],))
+        test = has_more(lists[0])
     return type(loop)(test, body, variables, loop.parallel_iterations)
 
 
@@ -185,13 +179,9 @@ def _waits(node: Node) -> bool:
     return isinstance(node, Constant) and bool(node.control_inputs)
 
 
-def _without_top(past: Node) -> Node:
-    return build(Rest(), (past,), kind=Opaque)
-
-
 def _flows(node: Node) -> bool:
     return bool(node.dtype.kind == "f")
 
 
 def _zeros(node: Node) -> Node:
-    return build(Empty(), (), kind=Opaque) if isinstance(node, Opaque) else zeros_like(node)
+    return empty() if isinstance(node, Opaque) else zeros_like(node)

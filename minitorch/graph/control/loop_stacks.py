@@ -14,15 +14,45 @@ Source: gradients of loops by lists that are values are TensorFlow's `while_v2`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...arrays import Array, DType, as_dtype, float32, namespace
+from ...arrays import Array, DType, Namespace, as_dtype, float32, namespace, namespace_on
 from ...op import Flat, Gradients, KeepsSpec, Spec
+from ...shapes import Shape
 from ..core.naming import label
 from ..core.node import Node, Placeholder, build
 from ..core.variables import State, StateOp
-from .dead_values import DEAD
+
+if TYPE_CHECKING:
+    from .while_op import While
+
+
+class Dead:
+    """A value that was not sent; there is one, `DEAD`."""
+
+    def __repr__(self) -> str:
+        return "DEAD"
+
+
+DEAD = Dead()
+
+
+V = TypeVar("V")
+
+
+def alive(value: V, node: Node) -> V:
+    """Return a fetched value.
+
+    Raises:
+        GraphError: it is dead: the run went the other way.
+    """
+    if value is DEAD:
+        raise node.error(
+            f"run: fetched {node.name!r} is dead: the run went the other way at a switch. Fetch "
+            "what merges both sides."
+        )
+    return value
 
 
 class Past:
@@ -79,7 +109,7 @@ class Opaque(Node):
 
     __slots__ = ()
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: Node) -> Node:  # type: ignore[override]  # of its own kind alone
         places = getattr(self.op, "places", NOWHERE) | getattr(other.op, "places", NOWHERE)
         return build(Join(places), (self, other), kind=Opaque)
 
@@ -140,7 +170,7 @@ class Keep(Opacity):
         """What lies below belongs to the list, the top to the value."""
         value = node.inputs[1]
         by_value = top_or_zeros(out_grad, value) if value.dtype.kind == "f" else None
-        return build(Rest(), (out_grad,), kind=Opaque), by_value
+        return without_top(out_grad), by_value
 
 
 class Top(Opacity):
@@ -148,7 +178,7 @@ class Top(Opacity):
 
     may_kill = True
 
-    def __init__(self, shape: Any, dtype: DType) -> None:
+    def __init__(self, shape: Shape, dtype: DType) -> None:
         self.shape, self.dtype = shape, dtype
 
     def run(self, state: State, *arrays: Any) -> Any:
@@ -164,9 +194,7 @@ class Top(Opacity):
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """A list with nothing but the gradient on top."""
-        empty = build(Empty(), (), kind=Opaque)
-        by_past = build(Keep(), (empty, out_grad), kind=Opaque)
-        return (by_past, None)[: len(node.inputs)]
+        return (pushed(empty(), out_grad), None)[: len(node.inputs)]
 
 
 class Rest(KeepsSpec, Opacity):
@@ -190,7 +218,7 @@ class Under(Opacity):
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """What lies below."""
-        return build(Rest(), (out_grad,), kind=Opaque)
+        return without_top(out_grad)
 
 
 class Join(Opacity):
@@ -218,10 +246,8 @@ class Filled(Flat, Opacity):
         return namespace_of(state).asarray(arrays[0] is not EMPTY)
 
 
-def namespace_of(state: State) -> Any:
+def namespace_of(state: State) -> Namespace:
     """Return the array namespace of a session's device."""
-    from ...arrays import namespace_on
-
     return namespace_on(state.device)
 
 
@@ -248,6 +274,26 @@ def top_or_zeros(past: Node, like: Node) -> Node:
     return build(Top(like.shape, like.dtype), (past, like), kind=kind_of(like))
 
 
+def empty(flows: bool = True) -> Node:
+    """Return the empty list; `flows` says whether gradients are to flow through its items."""
+    return build(Empty(flows), (), kind=Opaque)
+
+
+def pushed(past: Node, value: Node) -> Node:
+    """Return the list with a value on top."""
+    return build(Keep(), (past, value), kind=Opaque)
+
+
+def without_top(past: Node) -> Node:
+    """Return the list without its newest value."""
+    return build(Rest(), (past,), kind=Opaque)
+
+
+def has_more(past: Node) -> Node:
+    """Return whether the list has a value."""
+    return build(Filled(), (past,))
+
+
 class Outcome:
     """What a loop hands on, or the gradients that arrive there: values by slot."""
 
@@ -259,6 +305,18 @@ class Outcome:
         for slot, value in other.values.items():
             total[slot] = total[slot] + value if slot in total else value
         return Outcome(total)
+
+
+def outcome(values: Iterable[object], lists: Iterable[tuple[int, Past]]) -> Outcome:
+    """Return what a loop hands on: its variables' last values, and lists by number."""
+    last: dict[Slot, object] = {("out", i): value for i, value in enumerate(values)}
+    return Outcome({**last, **{("past", k): past for k, past in lists}})
+
+
+def longer(pasts: Iterable[Past], items: Iterable[object]) -> list[Past]:
+    """Return each list with an item more on top; what is dead leaves a hole."""
+    pairs = zip(pasts, items, strict=True)
+    return [Past(HOLE if item is DEAD else item, past) for past, item in pairs]
 
 
 class Output(Opacity):
@@ -305,7 +363,7 @@ class Pack(Opacity):
         return build(Output(self.slot, value), (out_grad,), kind=kind_of(value))
 
 
-def loop_outputs(loop: Any, first: Sequence[Node], name: str | None = None) -> list[Node]:
+def loop_outputs(loop: While, first: Sequence[Node], name: str | None = None) -> list[Node]:
     """Return the results of a loop that starts from `first`."""
     node = build(loop, (*first, *loop.captured), kind=Opaque)
     if name is not None:

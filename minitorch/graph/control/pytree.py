@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,18 +11,85 @@ import numpy as np
 from ...errors import GraphError
 from ..core.node import Node, convert
 
-Rebuild = Callable[[Sequence[Any]], Any]
+Leaf = Callable[[], Any]
+"""Gives the next of the leaves that are put into a structure."""
+Rebuild = Callable[[Leaf], Any]
 
 
-def apart_from(value: object, listed: bool = False) -> tuple[list[Node], Rebuild]:
+def walk(
+    value: object,
+    leaf: Callable[[object], Rebuild],
+    whole: Callable[[Sequence[object]], bool] = lambda _: False,
+) -> Rebuild:
+    """Call `leaf` with whatever in `value` is no structure; return what puts others in the places.
+
+    Args:
+        leaf: returns what takes that place: most often the next leaf that is given.
+        whole: tells which lists and tuples are leaves themselves.
+    """
+    if isinstance(value, Mapping):
+        named = {key: walk(item, leaf, whole) for key, item in value.items()}
+        into = OrderedDict if isinstance(value, OrderedDict) else dict
+        return lambda take: into((key, part(take)) for key, part in named.items())
+    if isinstance(value, list | tuple) and not whole(value):
+        parts = [walk(item, leaf, whole) for item in value]
+        if hasattr(value, "_fields"):
+            return lambda take: type(value)(*[part(take) for part in parts])
+        kind = list if isinstance(value, list) else tuple
+        return lambda take: kind([part(take) for part in parts])
+    return leaf(value)
+
+
+def following(take: Leaf) -> Any:
+    """Return the next leaf."""
+    return take()
+
+
+def mapped(function: Callable[[Any], object], tree: object) -> Any:
+    """Return a structure with `function` of each leaf."""
+    return walk(tree, lambda value: lambda _: function(value))(lambda: None)
+
+
+def apart_from(
+    value: object, listed: bool = False
+) -> tuple[list[Node], Callable[[Sequence[object]], Any]]:
     """Return the nodes in `value`, and what puts others in their places.
 
     Arrays, numbers and lists of numbers become constants; with `listed` a list of numbers is a
     list of nodes where it is the whole of `value`.
     """
     leaves: list[Node] = []
-    put = _take(value, leaves, listed)
-    return leaves, lambda new: put(iter(new))
+
+    def leaf(item: object) -> Rebuild:
+        leaves.append(convert(item))
+        return following
+
+    put = walk(value, leaf, lambda item: _is_array(item) and not (listed and item is value))
+    return leaves, lambda new: put(iter(new).__next__)
+
+
+def flatten(
+    fetches: object, leaves: list[Node], find: Callable[[object], Node] | None = None
+) -> Rebuild:
+    """Add the nodes in `fetches` to `leaves`; return how to rebuild the structure from others.
+
+    Args:
+        find: gives the node that something else stands for, such as a name.
+    Raises:
+        GraphError: something in it is neither a node nor a list, tuple or dict.
+    """
+
+    def leaf(item: object) -> Rebuild:
+        if not isinstance(item, Node):
+            if find is None:
+                raise GraphError(
+                    f"optimize: got {type(item).__name__}, expected nodes or lists of them."
+                )
+            item = find(item)
+        leaves.append(item)
+        return following
+
+    return walk(fetches, leaf)
 
 
 def same_structure(where: str, got: object, want: object) -> list[Node]:
@@ -53,22 +120,6 @@ def leaves_like(where: str, structure: Any, value: Any) -> list[Any]:
     return [leaf for part, item in pairs for leaf in leaves_like(where, part, item)]
 
 
-def _take(
-    value: object, leaves: list[Node], listed: bool = False
-) -> Callable[[Iterator[Any]], Any]:
-    if isinstance(value, dict):
-        parts = {key: _take(value[key], leaves) for key in value}
-        return lambda new: {key: part(new) for key, part in parts.items()}
-    if isinstance(value, list | tuple) and (listed or not _is_array(value)):
-        items = [_take(item, leaves) for item in value]
-        if hasattr(value, "_fields"):
-            return lambda new: type(value)(*[item(new) for item in items])
-        kind = list if isinstance(value, list) else tuple
-        return lambda new: kind([item(new) for item in items])
-    leaves.append(convert(value))
-    return next
-
-
 def _is_array(value: Sequence[object]) -> bool:
     """Tell whether a list is nothing but numbers, which is an array written out."""
     if not value or not isinstance(value, list):
@@ -87,31 +138,3 @@ def outline(value: object, listed: bool = False) -> str:
         inside = ", ".join(map(outline, value))
         return f"[{inside}]" if isinstance(value, list) else f"({inside})"
     return "*"
-
-
-def flatten(
-    fetches: object, leaves: list[Node], find: Callable[[Any], Node] | None = None
-) -> Callable[[Callable[[], Any]], Any]:
-    """Add the nodes in `fetches` to `leaves`; return how to rebuild the structure from others.
-
-    Args:
-        find: gives the node that something else stands for, such as a name.
-    Raises:
-        GraphError: something in it is neither a node nor a list, tuple or dict.
-    """
-    if isinstance(fetches, Node):
-        leaves.append(fetches)
-        return lambda take: take()
-    if isinstance(fetches, Mapping):
-        named = {key: flatten(item, leaves, find) for key, item in fetches.items()}
-        into = OrderedDict if isinstance(fetches, OrderedDict) else dict
-        return lambda take: into((key, part(take)) for key, part in named.items())
-    if isinstance(fetches, list | tuple):
-        parts = [flatten(item, leaves, find) for item in fetches]
-        if hasattr(fetches, "_fields"):
-            return lambda take: type(fetches)(*[part(take) for part in parts])
-        kind = list if isinstance(fetches, list) else tuple
-        return lambda take: kind([part(take) for part in parts])
-    if find is not None:
-        return flatten(find(fetches), leaves)
-    raise GraphError(f"optimize: got {type(fetches).__name__}, expected nodes or lists of them.")

@@ -13,7 +13,7 @@ from ...errors import ShapeError
 from ...op import Gradients, Op, Spec
 from ..core.node import Node, build
 from ..core.variables import State
-from .loop_stacks import EMPTY, HOLE, Opacity, Opaque, Past, flowing, namespace_of, rest
+from .loop_stacks import EMPTY, HOLE, Opacity, Opaque, Past, Top, flowing, namespace_of, rest
 
 
 class Spread(Opacity):
@@ -147,6 +147,16 @@ def rows(past: Past) -> list[Any]:
         found.append(past.top)
         past = rest(past)
     return found
+
+
+def spread(array: Node) -> Node:
+    """Return the rows of an array as a list, the first on top."""
+    return build(Spread(True), (array,), kind=Opaque)
+
+
+def next_row(rows: Node, array: Node) -> Node:
+    """Return the top of a list of rows of `array`."""
+    return build(Top(array.shape[1:], array.dtype), (rows,))
 
 
 def stacked(past: Node, like: Node, first_on_top: bool = False, count: int | None = None) -> Node:

@@ -13,14 +13,14 @@ from ...arrays import DTypeLike, as_dtype
 from ...errors import GraphError
 from ..core.node import Node, UnknownShape, build, convert
 from .loop import while_loop
-from .loop_stacks import Empty, Filled, Keep, Opaque, Rest, Top
-from .pytree import apart_from, same_structure
-from .row_lists import Spread, stacked
+from .loop_stacks import Opaque, empty, has_more, pushed, without_top
+from .pytree import apart_from, mapped, same_structure
+from .row_lists import Spread, next_row, stacked
 from .while_op import KEPT_APART
 
 
 def scan(
-    fn: Callable[[Any, Any], object],
+    fn: Callable[..., object],
     elems: object,
     initializer: object = None,
     parallel_iterations: int = KEPT_APART,
@@ -44,7 +44,7 @@ def scan(
 
     def body(now: list[Node], done: list[Node]) -> tuple[list[Node], list[Node]]:
         found = _kept(rows, accs, same_structure("scan", fn(rebuild(now), rows.taken()), start))
-        return found, [build(Keep(), pair, kind=Opaque) for pair in zip(done, found, strict=True)]
+        return found, list(map(pushed, done, found))
 
     _, done = _over(rows, accs, results, body, parallel_iterations)
     return rebuild([stacked(d, a, reverse, rows.count) for d, a in zip(done, accs, strict=True)])
@@ -52,13 +52,20 @@ def scan(
 
 def _folding(called: str, from_first: bool) -> Callable[..., Any]:
     def fold(
-        fn: Callable[[Any, Any], object],
+        fn: Callable[..., object],
         elems: object,
         initializer: object = None,
         parallel_iterations: int = KEPT_APART,
     ) -> Any:
         rows = Rows(called, fn, elems, first_on_top=from_first)
-        return _fold(fn, rows, initializer, parallel_iterations)
+        start, _ = _start(rows, initializer)
+        accs, rebuild = apart_from(start)
+
+        def body(now: list[Node], done: list[Node]) -> tuple[list[Node], list[Node]]:
+            found = same_structure(called, fn(rebuild(now), rows.taken()), start)
+            return _kept(rows, accs, found), []
+
+        return rebuild(_over(rows, accs, [], body, parallel_iterations)[0])
 
     ends = "from the first row to the last" if from_first else "from the last row to the first"
     fold.__name__ = fold.__qualname__ = called
@@ -70,7 +77,7 @@ foldl, foldr = _folding("foldl", True), _folding("foldr", False)
 
 
 def map_fn(
-    fn: Callable[[Any], object],
+    fn: Callable[..., object],
     elems: object,
     dtype: DTypeLike = None,
     parallel_iterations: int = KEPT_APART,
@@ -82,19 +89,18 @@ def map_fn(
     """
     rows = Rows("map_fn", fn, elems, first_on_top=True)
     wanted = rows.rebuild([n.dtype for n in rows.nodes]) if dtype is None else dtype
-    dtypes, rebuild = apart_from(_zeros_of(wanted))
-    results = [build(Empty(node.dtype.kind == "f"), (), kind=Opaque) for node in dtypes]
+    dtypes, rebuild = apart_from(mapped(lambda kind: convert(as_dtype(kind).type(0)), wanted))
+    results = [empty(node.dtype.kind == "f") for node in dtypes]
     made: list[Node] = []
 
     def body(now: list[Node], done: list[Node]) -> tuple[list[Node], list[Node]]:
         made.extend(same_structure("map_fn", fn(rows.taken()), rebuild(dtypes)))
         for node, want in zip(made, dtypes, strict=True):
             if node.dtype != want.dtype:
-                raise GraphError(
-                    f"map_fn: got {node.dtype} from fn, expected {want.dtype}. Say so in dtype= "
-                    f"(node {node.name!r} built at {node.location})."
+                raise node.error(
+                    f"map_fn: got {node.dtype} from fn, expected {want.dtype}. Say so in dtype=."
                 )
-        return [], [build(Keep(), pair, kind=Opaque) for pair in zip(done, made, strict=True)]
+        return [], list(map(pushed, done, made))
 
     _, done = _over(rows, [], results, body, parallel_iterations)
     return rebuild([stacked(d, m, False, rows.count) for d, m in zip(done, made, strict=True)])
@@ -108,7 +114,7 @@ class Rows:
         count: how many rows there are, if that is known before the run.
     """
 
-    def __init__(self, where: str, fn: object, elems: Any, first_on_top: bool) -> None:
+    def __init__(self, where: str, fn: object, elems: object, first_on_top: bool) -> None:
         if not callable(fn):
             raise TypeError(f"{where}: got {type(fn).__name__} as fn, expected a function.")
         self.where = where
@@ -124,27 +130,24 @@ class Rows:
 
     def _check(self, node: Node) -> None:
         if isinstance(node.shape, UnknownShape) or not node.shape:
-            raise GraphError(
-                f"{self.where}: got elems of shape {node.shape}, expected one axis or more "
-                f"(node {node.name!r} built at {node.location})."
+            raise node.error(
+                f"{self.where}: got elems of shape {node.shape}, expected one axis or more."
             )
         count = node.shape[0]
         if None not in (count, self.count) and count != self.count:
-            raise GraphError(
-                f"{self.where}: elems have {self.count} and {count} rows, expected equally many "
-                f"(node {node.name!r} built at {node.location})."
+            raise node.error(
+                f"{self.where}: elems have {self.count} and {count} rows, expected equally many."
             )
         self.count = count if self.count is None else self.count
 
     def taken(self) -> Any:
         """Return the next row of each, in their structure."""
         pairs = zip(self.lists, self.nodes, strict=True)
-        tops = [build(Top(n.shape[1:], n.dtype), (past,)) for past, n in pairs]
-        return self.rebuild(tops)
+        return self.rebuild([next_row(past, n) for past, n in pairs])
 
     def rest(self) -> list[Node]:
         """Return what is left after the next row."""
-        return [build(Rest(), (past,), kind=Opaque) for past in self.lists]
+        return list(map(without_top, self.lists))
 
 
 Body = Callable[[list[Node], list[Node]], tuple[list[Node], list[Node]]]
@@ -163,7 +166,7 @@ def _over(
         return [*rows.rest(), *after, *done]
 
     found = while_loop(
-        lambda *now: build(Filled(), (now[0],)),
+        lambda *now: has_more(now[0]),
         round_of,
         first,
         parallel_iterations=parallel_iterations,
@@ -172,7 +175,7 @@ def _over(
     return found[count : count + kept], found[count + kept :]
 
 
-def _start(rows: Rows, initializer: object) -> tuple[Any, bool]:
+def _start(rows: Rows, initializer: object) -> tuple[object, bool]:
     """Return what the accumulator starts from, and whether that is a result."""
     if initializer is not None:
         nodes, rebuild = apart_from(initializer)
@@ -184,22 +187,6 @@ def _start(rows: Rows, initializer: object) -> tuple[Any, bool]:
     return first, True
 
 
-def _fold(
-    fn: Callable[[Any, Any], object],
-    rows: Rows,
-    initializer: object,
-    parallel_iterations: int,
-) -> Any:
-    start, _ = _start(rows, initializer)
-    accs, rebuild = apart_from(start)
-
-    def body(now: list[Node], done: list[Node]) -> tuple[list[Node], list[Node]]:
-        found = same_structure(rows.where, fn(rebuild(now), rows.taken()), start)
-        return _kept(rows, accs, found), []
-
-    return rebuild(_over(rows, accs, [], body, parallel_iterations)[0])
-
-
 def _kept(rows: Rows, accs: Sequence[Node], found: list[Node]) -> list[Node]:
     """Return the next accumulators, which must be of the type of the first ones."""
     for old, new in zip(accs, found, strict=True):
@@ -207,22 +194,14 @@ def _kept(rows: Rows, accs: Sequence[Node], found: list[Node]) -> list[Node]:
         fits = known and len(new.shape) == len(old.shape)
         fits = fits and all(a in (None, b) for a, b in zip(old.shape, new.shape, strict=True))
         if new.dtype != old.dtype or not fits:
-            raise GraphError(
+            raise new.error(
                 f"{rows.where}: the accumulator changes from {old.dtype} {old.shape} to "
-                f"{new.dtype} {new.shape} (node {new.name!r} built at {new.location}). fn must "
-                "give what it is given."
+                f"{new.dtype} {new.shape}. fn must give what it is given."
             )
     return found
 
 
 def _begun(acc: Node, kept: bool) -> Node:
     """Return a list of results, with the accumulator's start in it or without."""
-    empty = build(Empty(acc.dtype.kind == "f"), (), kind=Opaque)
-    return build(Keep(), (empty, acc), kind=Opaque) if kept else empty
-
-
-def _zeros_of(dtypes: Any) -> Any:
-    """Return a structure of dtypes as one of constants of these dtypes."""
-    if isinstance(dtypes, list | tuple):
-        return type(dtypes)([_zeros_of(dtype) for dtype in dtypes])
-    return convert(as_dtype(dtypes).type(0))
+    begun = empty(acc.dtype.kind == "f")
+    return pushed(begun, acc) if kept else begun

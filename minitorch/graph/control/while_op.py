@@ -7,19 +7,29 @@ use from outside is captured as further inputs. The outcome is a bundle of array
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from ...arrays import Array
 from ...op import Gradients
 from ..core.copying import copied
 from ..core.graph import outside
 from ..core.node import Constant, Node, fresh_id
-from ..core.order import needed
+from ..core.order import is_ordered, needed, writes_of
 from ..core.variables import State, Variable
 from ..executors.compiled import Step
-from .dead_values import DEAD
 from .loop_gradient import backward
-from .loop_stacks import EMPTY, Empty, History, Opacity, Outcome, Output, Past, placeholder_like
+from .loop_stacks import (
+    EMPTY,
+    Empty,
+    History,
+    Opacity,
+    Outcome,
+    Output,
+    longer,
+    outcome,
+    placeholder_like,
+)
 
 KEPT_APART = 10
 """Rounds of one loop that may be under way at once, TensorFlow's number."""
@@ -32,6 +42,7 @@ class While(Opacity):
         variables: the placeholders of the loop's variables.
         captured: the outer nodes that condition and body use; unknown to a loop made by `over`.
         entrances: the placeholders that stand for these inside.
+        given: the placeholders of all inputs; as a set, `placeholders`.
         test, body: whether there is another round; the variables' next values. Both depend on
             nothing but the placeholders.
         saved: nodes of the body whose values in each round somebody may ask for.
@@ -87,10 +98,16 @@ class While(Opacity):
         self.parallel_iterations = parallel_iterations
         self.saved = list(saved)
         self._places = {node: k for k, node in enumerate(saved)}
-        inside = needed([test, *body], {*variables, *entrances})
-        self.writes = tuple({v: None for n in inside for v in getattr(n.op, "writes", ())})
-        self.ordered = any(is_ordered(node) for node in inside)
+        self.given = (*variables, *entrances)
+        self.placeholders = frozenset(self.given)
+        inside = self.nodes()
+        self.writes = tuple({v: None for node in inside for v in writes_of(node)})
+        self.ordered = any(isinstance(node, Variable) or is_ordered(node) for node in inside)
         self._steps: dict[tuple[int, ...], tuple[Step, Step]] = {}
+
+    def nodes(self) -> list[Node]:
+        """Return all that is inside."""
+        return needed([self.test, *self.body, *self.saved], self.placeholders)
 
     def place_of(self, node: Node) -> int:
         """Return the number under which `History` has the rounds of a node of the body."""
@@ -112,26 +129,24 @@ class While(Opacity):
         test, once = self.steps(tuple(places))
         count = len(self.variables)
 
-        def run(state: State, *arrays: object) -> Outcome:
+        def run(state: State, *arrays: Array) -> Outcome:
             values, captured = tuple(arrays[:count]), arrays[count:]
             pasts = [EMPTY] * len(places)
             while test(state, (*values, *captured))[0]:
                 found = once(state, (*values, *captured))
                 values = found[:count]
-                pasts = [Past(_kept(v), p) for v, p in zip(found[count:], pasts, strict=True)]
-            last = {("out", i): value for i, value in enumerate(values)}
-            return Outcome({**last, **{("past", k): p for k, p in zip(places, pasts, strict=True)}})
+                pasts = longer(pasts, found[count:])
+            return outcome(values, zip(places, pasts, strict=True))
 
         return run
 
     def steps(self, places: tuple[int, ...]) -> tuple[Step, Step]:
         """Return the condition and one round, which also gives these nodes of `saved`."""
         if places not in self._steps:
-            feeds = (*self.variables, *self.entrances)
             saved = [self.saved[k] for k in places]
             self._steps[places] = (
-                Step([self.test], feeds, inner=1),
-                Step([*self.body, *saved], feeds, inner=len(self.body)),
+                Step([self.test], self.given, inner=1),
+                Step([*self.body, *saved], self.given, inner=len(self.body)),
             )
         return self._steps[places]
 
@@ -140,15 +155,18 @@ class While(Opacity):
         return backward(self, out_grad, node)
 
 
-def _kept(value: object) -> Any:
-    return None if value is DEAD else value
-
-
-def is_ordered(node: Node) -> bool:
-    """Tell whether it matters when a node runs: it has an effect, or sees those of others."""
-    if isinstance(node, Variable):
-        return True
-    return node.op is not None and getattr(node.op, "ordered", not node.op.pure)
+def loops_used(
+    order: Sequence[Node], fed: Collection[Node]
+) -> dict[Node, tuple[list[Node], list[Node]]]:
+    """Return the loops of a run: what takes values or lists out of each, and what uses it whole."""
+    found: dict[Node, tuple[list[Node], list[Node]]] = {
+        node: ([], []) for node in order if isinstance(node.op, While) and node not in fed
+    }
+    for node in order if found else ():
+        for source in () if node in fed else node.inputs:
+            if source in found:
+                found[source][0 if isinstance(node.op, Output) else 1].append(node)
+    return found
 
 
 def outer_nodes(fetches: Sequence[Node], variables: Sequence[Node]) -> tuple[Node, ...]:
@@ -172,7 +190,7 @@ def outer_nodes(fetches: Sequence[Node], variables: Sequence[Node]) -> tuple[Nod
             continue
         inside[node] = None
         waiting += [*node.inputs, *node.control_inputs]
-    written = {v for node in inside for v in getattr(node.op, "writes", ())}
+    written = {v for node in inside for v in writes_of(node)}
     return tuple(node for node in found if not (isinstance(node, Variable) and node in written))
 
 

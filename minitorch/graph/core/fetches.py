@@ -1,19 +1,24 @@
-"""What may be fetched from a session: nodes of its graph that have one value a run."""
+"""What may be fetched from a session, and what it is fed: nodes of its graph, values for others.
+
+A node may be fetched that has one value a run; what is fed becomes an array of its node's dtype.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
+from ...arrays import Array, Device, DType, asarray, to_numpy
 from ...errors import GraphError, GraphTypeError
 from ..control.loop_stacks import Opaque
-from ..control.pytree import flatten
+from ..control.pytree import Rebuild, flatten
 from ..control.while_op import While
 from .graph import Graph
 from .node import Node, Placeholder
 from .order import needed
-
-Rebuild = Callable[[Callable[[], Any]], Any]
+from .static_shape import agree
 
 
 def check_asked(graph: Graph, fetches: Sequence[Node], feeds: Sequence[Node]) -> None:
@@ -26,9 +31,9 @@ def check_asked(graph: Graph, fetches: Sequence[Node], feeds: Sequence[Node]) ->
     for node in fetches:
         check_graph(graph, node, "fetch")
         if isinstance(node, Opaque):
-            raise GraphError(
-                f"run: cannot fetch {node.name!r}: it is a loop, not a value (built at "
-                f"{node.location}). Fetch what while_loop returned."
+            raise node.error(
+                f"run: cannot fetch {node.name!r}: it is a loop, not a value. Fetch what "
+                "while_loop returned."
             )
     check_outside_loops(fetches, set(feeds))
     for node in feeds:
@@ -75,10 +80,9 @@ def check_outside_loops(fetches: Sequence[Node], fed: Collection[Node]) -> None:
         return
     for node in fetches:
         if any(_is_inside(source, fed) for source in needed([node], fed)):
-            raise GraphError(
+            raise node.error(
                 f"run: cannot fetch {node.name!r}: it is in a while loop, where each round has a "
-                f"value of its own (built at {node.location}). Make it a loop variable and fetch "
-                "what while_loop returns."
+                "value of its own. Make it a loop variable and fetch what while_loop returns."
             )
 
 
@@ -113,12 +117,11 @@ def node_called(name: object, graph: Graph, verb: str) -> Node:
     """
     node = graph.find(name) if isinstance(name, str) else None
     if node is None:
-        raise no_node(verb, name)
+        raise _no_node(verb, name)
     return node
 
 
-def no_node(verb: str, what: object) -> GraphError:
-    """Return the error for something that cannot be fetched or fed."""
+def _no_node(verb: str, what: object) -> GraphError:
     if what is None:
         hint = "Is it the result of a function that returns nothing, or a gradient that is None?"
     elif isinstance(what, str):
@@ -133,3 +136,102 @@ def no_node(verb: str, what: object) -> GraphError:
     kind = type(what).__name__
     error = GraphError if isinstance(what, str) else GraphTypeError
     return error(f"run: cannot {verb} {what!r}: got {kind}, expected {wanted}. {hint}".rstrip())
+
+
+# ── what is fed ─────────────────────────────────────────────────────────────────────────────────
+
+
+def read_feeds(
+    feed_dict: Mapping[object, object], graph: Graph, place: Device
+) -> tuple[tuple[Node, ...], list[Array]]:
+    """Return the nodes that a `feed_dict` feeds, and their arrays on the device `place`.
+
+    Raises:
+        GraphError: it is no dict, or something in it is no node of `graph`, or does not fit one.
+    """
+    if not isinstance(feed_dict, Mapping):
+        raise GraphError(
+            f"run: got a feed_dict of {type(feed_dict).__name__}, expected a dict from "
+            "placeholders to values."
+        )
+    pairs = [pair for item in feed_dict.items() for pair in spread(*item)]
+    nodes = tuple([n if isinstance(n, Node) else node_called(n, graph, "feed") for n, _ in pairs])
+    return nodes, [as_feed(n, v, place) for n, (_, v) in zip(nodes, pairs, strict=True)]
+
+
+def spread(key: object, value: object) -> Iterator[tuple[object, object]]:
+    """Yield what a feed feeds and the values: a tuple of nodes goes with as many values.
+
+    Raises:
+        GraphError: there are more of the ones than of the others.
+    """
+    if not isinstance(key, tuple):
+        yield key, value
+        return
+    values = list(value) if isinstance(value, list | tuple | np.ndarray) else None
+    if values is None or len(values) != len(key):
+        got = type(value).__name__ if values is None else f"{len(values)} values"
+        raise GraphError(
+            f"run: feed for a tuple of {len(key)} does not fit: got {got}, expected {len(key)} "
+            "values, in the structure of the key."
+        )
+    for part, own in zip(key, values, strict=True):
+        yield from spread(part, own)
+
+
+Feeds = Mapping[Any, object]
+"""Values by what they are fed to: nodes, names of nodes, and tuples of them."""
+
+
+def as_feed(node: Node, value: object, place: Device, copy: bool = False) -> Array:
+    """Return the array for `node` on the device `place`, in the node's dtype.
+
+    An array that is as it should be is taken as it is, unless `copy`.
+
+    Raises:
+        GraphError: `value` is no array of numbers, has another shape, or would change its numbers.
+    """
+    dtype, shape = node.dtype, node.shape
+    if type(value) is np.ndarray and value.dtype == dtype and not copy:
+        array = value
+    else:
+        array = _converted(node, value)
+    got = array.shape
+    if got != shape and not agree(got, shape):
+        raise node.error(
+            f"run: feed for {node.name!r} does not fit: got shape {got}, expected {shape}."
+        )
+    return array if place == "cpu" else asarray(array, dtype, place)
+
+
+def _converted(node: Node, value: object) -> Array:
+    if isinstance(value, Node) or value is None:
+        what = "None" if value is None else "a node"
+        raise node.error(f"run: feed for {node.name!r} is {what}. Feed numbers or an array.")
+    try:
+        array = np.asarray(to_numpy(value) if hasattr(value, "__array__") else value)
+        return _cast(array, node.dtype)
+    except (TypeError, ValueError) as error:
+        raise node.error(
+            f"run: feed for {node.name!r} cannot be {node.dtype}: got {type(value).__name__} "
+            f"({error})."
+        ) from error
+
+
+def _cast(array: Array, dtype: DType) -> Array:
+    """Return `array` as `dtype`.
+
+    Raises:
+        TypeError, ValueError: it is no array of numbers, or a number would become another one.
+    """
+    if array.dtype.kind == "c":
+        raise TypeError(f"{array.dtype} would lose its imaginary part")
+    if array.dtype.kind in "USMm" or (array.dtype.kind == "O" and None in array.ravel().tolist()):
+        raise TypeError("that is no array of numbers")
+    with np.errstate(invalid="ignore"):
+        found = array.astype(dtype)
+    if dtype.kind in "iub" and array.dtype.kind == "f" and not np.array_equal(found, array):
+        raise TypeError(f"{array.dtype} would lose its fraction")
+    if dtype.kind in "iu" and array.dtype.kind in "iu" and not np.array_equal(found, array):
+        raise ValueError(f"a value is outside the range of {dtype}")
+    return found

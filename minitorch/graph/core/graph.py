@@ -17,7 +17,11 @@ from typing import TYPE_CHECKING, Any
 from ...errors import GraphError
 
 if TYPE_CHECKING:
-    from minitorch.graph.core.node import Node
+    from ..control.cond import Branch
+    from .node import Node
+    from .session import Session
+    from .variable_scope import VariableScope
+    from .variables import Variable
 
 __all__ = [
     "Graph",
@@ -34,7 +38,7 @@ PACKAGE = str(Path(__file__).parents[2])
 
 def call_site() -> tuple[str, int]:
     """Return (file, line) of the innermost caller outside this package."""
-    frame: Any = sys._getframe(1)
+    frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno
@@ -55,12 +59,13 @@ class Graph:
         self._counts: dict[str, int] = {}
         self._nodes: weakref.WeakValueDictionary[str, Node] = weakref.WeakValueDictionary()
         self._named: list[Node] = []
-        self._variables: dict[int, weakref.ref[Any]] = {}
+        self._variables: list[weakref.ref[Variable]] = []
         self.scopes: list[str] = []
         self.pivots: set[int] = set()  # ids of the nodes that say that a branch is taken
-        self.branches: list[Any] = []  # the sides of `cond` that are being built, outer first
+        self.branches: list[Branch] = []  # the sides of `cond` that are being built, outer first
         self.control: list[tuple[Node, ...]] = [()]
-        self.shelf: Any = None  # variables by name, see `variable_scope`
+        self.variables_by_name: dict[str, Variable] = {}  # those of `get_variable`
+        self.variable_scopes: list[VariableScope] = []  # that are open, outer first
         self.devices: list[str | None] = []  # the `device` blocks that are open, outer first
 
     def unique_name(self, base: str) -> str:
@@ -96,24 +101,24 @@ class Graph:
             branch.inside.add(node)
         self._nodes[node.name] = node
 
-    def add(self, node: Node) -> None:
-        """Take note of a node under its name."""
+    def call(self, node: Node, name: str) -> None:
+        """Give a node another name than that of its operator."""
+        node.name = self.unique_name(name)
         self._nodes[node.name] = node
 
     def keep(self, node: Node) -> None:
         """Hold a node that the user named: a run may fetch it by that name alone."""
         self._named.append(node)
-        self.add(node)
+        self._nodes[node.name] = node
 
-    def add_variable(self, variable: object) -> None:
+    def add_variable(self, variable: Variable) -> None:
         """Take note of a variable, for `initialize_all_variables`."""
-        key = len(self._variables)
-        self._variables[key] = weakref.ref(variable)
+        self._variables.append(weakref.ref(variable))
 
     @property
-    def variables(self) -> list[Any]:
+    def variables(self) -> list[Variable]:
         """The variables that are still alive, in the order of their creation."""
-        return [v for ref in self._variables.values() if (v := ref()) is not None]
+        return [v for ref in self._variables if (v := ref()) is not None]
 
     @property
     def nodes(self) -> list[Node]:
@@ -127,7 +132,7 @@ class Graph:
     @contextmanager
     def as_default(self) -> Iterator[Graph]:
         """Build nodes in this graph inside the `with` block."""
-        stack = _stack()
+        stack = _local.stack
         stack.append(self)
         try:
             yield self
@@ -138,15 +143,11 @@ class Graph:
 class _Local(threading.local):
     def __init__(self) -> None:
         self.stack: list[Graph] = []
-        self.sessions: list[Any] = []
+        self.sessions: list[Session] = []
 
 
 _local = _Local()
 _root: list[Graph] = [Graph()]
-
-
-def _stack() -> list[Graph]:
-    return _local.stack
 
 
 def get_default_graph() -> Graph:
@@ -155,17 +156,12 @@ def get_default_graph() -> Graph:
     return stack[-1] if stack else _root[0]
 
 
-def receive(node: Node, name: str) -> None:
-    """Give a new node its place in the graph in which nodes are being built."""
-    get_default_graph().receive(node, name)
-
-
-def open_sessions() -> list[Any]:
+def open_sessions() -> list[Session]:
     """Return the sessions that this thread has open, the innermost last."""
     return _local.sessions
 
 
-def innermost_session(what: str) -> Any:
+def innermost_session(what: str) -> Session:
     """Return the session of the innermost `with` block.
 
     Raises:
@@ -250,16 +246,23 @@ def control_dependencies(control_inputs: Sequence[Node] | None) -> Iterator[None
 @contextmanager
 def outside() -> Iterator[None]:
     """Build nodes outside every control dependency and branch that is open."""
+    with in_branches([]):
+        yield
+
+
+@contextmanager
+def in_branches(branches: list[Branch]) -> Iterator[None]:
+    """Build nodes in these of the branches that are open, and outside control dependencies."""
     graph = get_default_graph()
     held = graph.control, graph.branches
-    graph.control, graph.branches = [()], []
+    graph.control, graph.branches = [()], branches
     try:
         yield
     finally:
         graph.control, graph.branches = held
 
 
-def _checked(control_inputs: Sequence[Any]) -> list[Node]:
+def _checked(control_inputs: Any) -> list[Node]:
     if hasattr(control_inputs, "built_at"):
         control_inputs = [control_inputs]
     for value in control_inputs:

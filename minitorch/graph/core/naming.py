@@ -11,6 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from ...arrays import DType
 from ...errors import MinitorchError
+from ..control.pytree import Rebuild, following, walk
 from ..operators.deferred_shapes import late
 from .node import Node, UnknownShape, located, place_of_new
 
@@ -18,7 +19,8 @@ from .node import Node, UnknownShape, located, place_of_new
 def rename(node: Node, name: str | None) -> Node:
     """Give a node just built the name that the user asked for, if any."""
     if name is not None:
-        node.graph.keep(label(node, name))
+        node.graph.call(node, name)
+        node.graph.keep(node)
     return node
 
 
@@ -34,8 +36,7 @@ def rename_all(nodes: Sequence[Node], name: str | None) -> None:
 
 def label(node: Node, name: str) -> Node:
     """Give a node just built a better name than its operator's."""
-    node.name = node.graph.unique_name(name)
-    node.graph.add(node)
+    node.graph.call(node, name)
     return node
 
 
@@ -92,25 +93,17 @@ def _put_off(
 ) -> Node:
     name = kwargs.pop("name", None)
     nodes: list[Node] = []
-    fill = _without_nodes([list(args), kwargs], nodes)
+
+    def leaf(value: object) -> Rebuild:
+        if not isinstance(value, Node):
+            return lambda _: value
+        nodes.append(value)
+        return following
+
+    fill = walk([list(args), kwargs], leaf, lambda value: type(value) not in (list, tuple))
 
     def build(*known: Node) -> Node:
-        values, named = fill(known)
+        values, named = fill(iter(known).__next__)
         return function(*values, **named)
 
     return rename(late(build, nodes, gives or nodes[0].dtype), name)
-
-
-def _without_nodes(value: Any, nodes: list[Node]) -> Callable[[Sequence[Node]], Any]:
-    """Add the nodes in `value` to `nodes`; return what puts others in their places."""
-    if isinstance(value, Node):
-        at = len(nodes)
-        nodes.append(value)
-        return lambda known: known[at]
-    if type(value) in (list, tuple):
-        parts = [_without_nodes(item, nodes) for item in value]
-        return lambda known: type(value)([part(known) for part in parts])
-    if type(value) is dict:
-        named = {key: _without_nodes(item, nodes) for key, item in value.items()}
-        return lambda known: {key: part(known) for key, part in named.items()}
-    return lambda known: value

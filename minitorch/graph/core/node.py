@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 import numpy as np
 
@@ -21,16 +21,22 @@ from ...ops.casting import cast_to
 from ...ops.joining import stack
 from ...ops.logic import eq, ne
 from ...ops.methods import Methods
+from ...ops.rows import operator_of
 from ...shapes import Shape
 from ..operators.deferred_shapes import cut, deferred, is_cut
 from .constants import constant_array, filled_to
-from .graph import Graph, call_site, get_default_graph, innermost_session, receive
+from .graph import Graph, call_site, get_default_graph, innermost_session
 from .static_shape import UNKNOWN as UNKNOWN
 from .static_shape import StaticShape as StaticShape
 from .static_shape import UnknownShape as UnknownShape
 from .static_shape import as_static
 
+if TYPE_CHECKING:
+    from .fetches import Feeds
+    from .session import Session
+
 _ids = count()
+EQ, NE = operator_of(eq), operator_of(ne)
 
 
 def fresh_id() -> int:
@@ -73,6 +79,7 @@ class Node(Methods):
     )
 
     hooks = None  # the sweep asks every kind of value
+    kept: ClassVar[tuple[str, ...]] = ()  # what else a copy over other inputs has
 
     def __init__(
         self,
@@ -81,6 +88,7 @@ class Node(Methods):
         shape: Shape,
         dtype: DType,
         name: str,
+        graph: Graph | None = None,
     ) -> None:
         self.op = op
         self.inputs = inputs
@@ -88,7 +96,7 @@ class Node(Methods):
         self.dtype = dtype
         self.id = fresh_id()
         self.wants_of: tuple[bool, ...] | None = None
-        receive(self, name)
+        (graph or get_default_graph()).receive(self, name)
 
     __hash__ = object.__hash__  # `==` is elementwise, as the other comparisons are
 
@@ -100,6 +108,8 @@ class Node(Methods):
         copy.graph, copy.name, copy.built_at = self.graph, self.name, self.built_at
         copy.device = self.device
         copy.id, copy.wants_of = fresh_id(), None
+        for name in self.kept:
+            setattr(copy, name, getattr(self, name))
         return copy
 
     @property
@@ -124,7 +134,7 @@ class Node(Methods):
         """Return the static shape: `x.get_shape().as_list()`, `x.get_shape()[1].value`."""
         return self.shape  # type: ignore[no-any-return]
 
-    def set_shape(self, shape: Any) -> None:
+    def set_shape(self, shape: object) -> None:
         """Add to what is known of the shape before the run.
 
         Raises:
@@ -140,12 +150,16 @@ class Node(Methods):
         """`file:line` of the user's code that built this node."""
         return f"{self.built_at[0]}:{self.built_at[1]}"
 
-    def eval(self, feed_dict: dict[Node, Any] | None = None, session: Any = None) -> Any:
+    def error(self, message: str) -> GraphError:
+        """Return an error that also names this node, and the line that built it."""
+        return located(GraphError(message), self.built_at, self.name)
+
+    def eval(self, feed_dict: Feeds | None = None, session: Session | None = None) -> Any:
         """Return the value, run in `session` or in the innermost session of a `with` block."""
         by = session or innermost_session(f"eval of {self.name!r}")
         return by.run(self, feed_dict)
 
-    def run(self, feed_dict: dict[Node, Any] | None = None, session: Any = None) -> None:
+    def run(self, feed_dict: Feeds | None = None, session: Session | None = None) -> None:
         """Run this node, for its effect, in `session` or in the innermost session's."""
         self.eval(feed_dict=feed_dict, session=session)
 
@@ -171,12 +185,12 @@ class Node(Methods):
 
     def __bool__(self) -> bool:
         by_number = any(getattr(source, "follows", False) for source in self.inputs)
-        if by_number or (self.op is not eq.op and self.op is not ne.op):
+        if by_number or (self.op is not EQ and self.op is not NE):
             self._refuse("used as True or False", "Use graph.cond, or run it first.")
         # `variable in variables`: Python asks whether they are the same
-        return (self.inputs[0] is self.inputs[1]) is (self.op is eq.op)
+        return (self.inputs[0] is self.inputs[1]) is (self.op is EQ)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Node]:
         if isinstance(self.shape, UnknownShape) or not self.shape or self.shape[0] is None:
             self._refuse("iterated over", "Its first size is not known; use graph.while_loop.")
         return iter([self[i] for i in range(self.shape[0])])
@@ -199,24 +213,20 @@ class Placeholder(Node):
 
     Attributes:
         asked: the name that it was given, which another may have had before.
-        default: what stands in where nothing is fed.
         inside: whether it stands for a value that each round of a loop has anew.
     """
 
-    __slots__ = ("asked", "default", "inside")
+    __slots__ = kept = ("asked", "inside")
 
     def __init__(self, dtype: DTypeLike, shape: object = None, name: str = "Placeholder") -> None:
         super().__init__(None, (), as_shape(shape), as_dtype(dtype), name)
         self.asked = self.graph.scoped(name)
-        self.default: Node | None = None
         self.inside = False
 
-    def with_inputs(self, inputs: tuple[Node, ...], control: tuple[Node, ...]) -> Node:
-        """Return the same placeholder with another default."""
-        copy = super().with_inputs(inputs, control)
-        copy.default = inputs[0] if inputs else None  # type: ignore[attr-defined]
-        copy.asked, copy.inside = self.asked, self.inside  # type: ignore[attr-defined]
-        return copy
+    @property
+    def default(self) -> Node | None:
+        """What stands in where nothing is fed."""
+        return self.inputs[0] if self.inputs else None
 
 
 def placeholder(dtype: DTypeLike, shape: object = None, name: str | None = None) -> Placeholder:
@@ -235,7 +245,6 @@ def placeholder_with_default(input: object, shape: object, name: str | None = No
     """Return a value that a run may be given; otherwise it is `input`."""
     start = convert(input)
     node = Placeholder(start.dtype, shape, name or "PlaceholderWithDefault")
-    node.default = start
     node.inputs = (start,)
     return node
 
@@ -243,7 +252,7 @@ def placeholder_with_default(input: object, shape: object, name: str | None = No
 class Constant(Node):
     """A value fixed when the graph was built."""
 
-    __slots__ = ("follows", "value")
+    __slots__ = kept = ("follows", "value")
 
     def __init__(
         self, value: object, dtype: DTypeLike = None, shape: Any = None, name: str = "Const"
@@ -254,13 +263,6 @@ class Constant(Node):
         super().__init__(None, (), array.shape, array.dtype, name)
         self.value = array
         self.follows = True
-
-    def with_inputs(self, inputs: tuple[Node, ...], control: tuple[Node, ...]) -> Node:
-        """Return the same constant, to be run after other nodes."""
-        copy = super().with_inputs(inputs, control)
-        copy.value = self.value  # type: ignore[attr-defined]
-        copy.follows = self.follows  # type: ignore[attr-defined]
-        return copy
 
 
 def as_shape(shape: object) -> Shape:
@@ -287,7 +289,7 @@ def convert(value: object, dtype: DType | None = None) -> Node:
             "returns what it builds."
         )
     if isinstance(value, list | tuple) and any(isinstance(v, Node) for v in value):
-        return stack(convert_all(*value))  # type: ignore[no-any-return]
+        return stack(convert_all(*value))
     return Constant(value, dtype)
 
 
@@ -334,7 +336,7 @@ def build(op: Op, inputs: Sequence[object], kind: type[Node] = Node) -> Node:
             spec = op.infer(*[Spec(tuple(n.shape), n.dtype) for n in nodes])
     except MinitorchError as error:
         raise located(error, place_of_new()) from None
-    return kind(op, nodes, spec.shape, spec.dtype, op.name)
+    return kind(op, nodes, spec.shape, spec.dtype, op.name, graph)
 
 
 def graph_of(op: Op, values: Sequence[object], here: Graph) -> Graph:
@@ -364,9 +366,10 @@ def place_of_new() -> tuple[str, int]:
     return get_default_graph().site or call_site()
 
 
-def located(
-    error: MinitorchError, place: tuple[str, int], name: str | None = None
-) -> MinitorchError:
+E = TypeVar("E", bound=MinitorchError)
+
+
+def located(error: E, place: tuple[str, int], name: str | None = None) -> E:
     """Return an error of the same type whose message also names the line (and the node)."""
     what = f"node {name!r} built at" if name else "built at"
     new = type(error)(f"{error} ({what} {place[0]}:{place[1]})")
@@ -406,7 +409,7 @@ def _cast(value: object, dtype: DType) -> Node:
         return value
     if isinstance(value, Constant):
         return Constant(cast(value.value, dtype))
-    return cast_to(value, dtype)  # type: ignore[no-any-return]
+    return cast_to(value, dtype)
 
 
 def _guess_dtype(op: Op, nodes: Sequence[Node]) -> DType:

@@ -9,110 +9,15 @@ from __future__ import annotations
 
 import heapq
 import threading
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import wraps
 from operator import attrgetter
-from typing import Any
 
 from .node import Node
-from .variables import Read
+from .variables import Read, Variable
 
 MOST_KEPT = 500_000  # nodes in all the orders that are kept: some versions of a very large graph
-
-
-def sources(node: Node, fed: Collection[Node]) -> tuple[Node, ...]:
-    """Return the nodes whose values `node` needs: none when fed or when it reads the memory."""
-    if node in fed:
-        return ()
-    if isinstance(node.op, Read):
-        return (node.op.variable,) if node.op.variable in fed else ()
-    found: tuple[Node, ...] = node.inputs
-    return found
-
-
-def runs_before(node: Node, fed: Collection[Node]) -> tuple[Node, ...]:
-    """Return the nodes that must run before `node`: for their values, or only to have run."""
-    if node in fed:
-        return ()
-    control: tuple[Node, ...] = node.control_inputs
-    found = sources(node, fed)
-    return (*found, *control) if control else found
-
-
-def needed(fetches: Iterable[Node], fed: Collection[Node]) -> list[Node]:
-    """Return every node that must run to give `fetches`; nothing above a fed node."""
-    return _kept("needed", _needed, fetches, fed)
-
-
-def schedule(fetches: Iterable[Node], fed: Collection[Node]) -> list[Node]:
-    """Return the needed nodes in running order: inputs and control inputs before their users.
-
-    Among nodes that are free to run, those that write variables wait for all others, so a value
-    read without a control dependency is the one from before the run; ties run in the order in
-    which they were built.
-    """
-    return _kept("schedule", _scheduled, fetches, fed)
-
-
-def _needed(fetches: Iterable[Node], fed: Collection[Node]) -> list[Node]:
-    found: dict[Node, None] = {}
-    waiting = list(fetches)
-    while waiting:
-        node = waiting.pop()
-        if node not in found:
-            found[node] = None
-            waiting += runs_before(node, fed)
-    return list(found)
-
-
-def _scheduled(fetches: Iterable[Node], fed: Collection[Node]) -> list[Node]:
-    nodes = _by_turn(needed(fetches, fed))
-    turn = {node: i for i, node in enumerate(nodes)}
-    before = [[turn[source] for source in runs_before(node, fed)] for node in nodes]
-    if all(max(turns, default=-1) < i for i, turns in enumerate(before)):
-        return nodes  # as they were built
-    users: list[list[int]] = [[] for _ in nodes]
-    for i, turns in enumerate(before):
-        for j in turns:
-            users[j].append(i)
-    missing = [len(turns) for turns in before]
-    ready = [i for i, count in enumerate(missing) if not count]  # sorted, and so a heap
-    order: list[Node] = []
-    while ready:
-        i = heapq.heappop(ready)
-        order.append(nodes[i])
-        for user in users[i]:
-            missing[user] -= 1
-            if not missing[user]:
-                heapq.heappush(ready, user)
-    return order
-
-
-def _by_turn(nodes: list[Node]) -> list[Node]:
-    """Return the nodes in the order in which they would run if none waited for another."""
-    found = sorted(nodes, key=attrgetter("id"))  # a node and its copy stay as they were
-    late = [node for node in found if _writes(node)]
-    return [*(node for node in found if not _writes(node)), *late] if late else found
-
-
-def last_uses(
-    order: Sequence[Node], fed: Collection[Node], kept: Collection[Node]
-) -> list[list[Node]]:
-    """Return, for each place in `order`, the nodes whose value nobody needs afterwards."""
-    last: dict[Node, int] = {}
-    for i, node in enumerate(order):
-        last[node] = i
-        for source in runs_before(node, fed):  # of a control input it is asked whether it is dead
-            last[source] = i
-    free: list[list[Node]] = [[] for _ in order]
-    for node, i in last.items():
-        if node not in kept:
-            free[i].append(node)
-    return free
-
-
-def _writes(node: Node) -> bool:
-    return node.op is not None and bool(getattr(node.op, "writes", ()))
 
 
 # ── orders that are asked for again ─────────────────────────────────────────────────────────────
@@ -122,7 +27,7 @@ class _Orders:
     """The latest orders, by what was asked for."""
 
     def __init__(self) -> None:
-        self.known: dict[Any, list[Node]] = {}
+        self.known: dict[object, list[Node]] = {}
         self.count = 0
 
     def add(self, key: object, order: list[Node]) -> None:
@@ -151,14 +56,135 @@ def orders_kept() -> Iterator[None]:
         _local.orders = outer
 
 
-def _kept(what: str, make: Any, fetches: Iterable[Node], fed: Collection[Node]) -> list[Node]:
-    """Return what `make` gives, or has given: a list of the caller's own."""
-    orders = _local.orders
-    if orders is None:
-        found: list[Node] = make(fetches, fed)
-        return found
-    ends = tuple(fetches)
-    key = (what, ends, frozenset(fed))
-    if key not in orders.known:
-        orders.add(key, make(ends, fed))
-    return list(orders.known[key])
+Fetches = Iterable[Node]
+Order = Callable[[Fetches, Collection[Node]], list[Node]]
+
+
+def _kept(make: Order) -> Order:
+    """Return `make`, which gives what it has given before: a list of the caller's own."""
+
+    @wraps(make)
+    def order(fetches: Fetches, fed: Collection[Node]) -> list[Node]:
+        orders = _local.orders
+        if orders is None:
+            return make(fetches, fed)
+        ends = tuple(fetches)
+        key = (make, ends, frozenset(fed))
+        if key not in orders.known:
+            orders.add(key, make(ends, fed))
+        return list(orders.known[key])
+
+    return order
+
+
+# ── orders ──────────────────────────────────────────────────────────────────────────────────────
+
+
+def sources(node: Node, fed: Collection[Node]) -> tuple[Node, ...]:
+    """Return the nodes whose values `node` needs: none when fed or when it reads the memory."""
+    if node in fed:
+        return ()
+    if isinstance(node.op, Read):
+        return (node.op.variable,) if node.op.variable in fed else ()
+    found: tuple[Node, ...] = node.inputs
+    return found
+
+
+def runs_before(node: Node, fed: Collection[Node]) -> tuple[Node, ...]:
+    """Return the nodes that must run before `node`: for their values, or only to have run."""
+    if node in fed:
+        return ()
+    control: tuple[Node, ...] = node.control_inputs
+    found = sources(node, fed)
+    return (*found, *control) if control else found
+
+
+@_kept
+def needed(fetches: Fetches, fed: Collection[Node]) -> list[Node]:
+    """Return every node that must run to give `fetches`; nothing above a fed node."""
+    found: dict[Node, None] = {}
+    waiting = list(fetches)
+    while waiting:
+        node = waiting.pop()
+        if node not in found:
+            found[node] = None
+            waiting += runs_before(node, fed)
+    return list(found)
+
+
+@_kept
+def schedule(fetches: Fetches, fed: Collection[Node]) -> list[Node]:
+    """Return the needed nodes in running order: inputs and control inputs before their users.
+
+    Among nodes that are free to run, those that write variables wait for all others, so a value
+    read without a control dependency is the one from before the run; ties run in the order in
+    which they were built.
+    """
+    nodes = _by_turn(needed(fetches, fed))
+    turn = {node: i for i, node in enumerate(nodes)}
+    before = [[turn[source] for source in runs_before(node, fed)] for node in nodes]
+    if all(max(turns, default=-1) < i for i, turns in enumerate(before)):
+        return nodes  # as they were built
+    users: list[list[int]] = [[] for _ in nodes]
+    for i, turns in enumerate(before):
+        for j in turns:
+            users[j].append(i)
+    missing = [len(turns) for turns in before]
+    ready = [i for i, count in enumerate(missing) if not count]  # sorted, and so a heap
+    order: list[Node] = []
+    while ready:
+        i = heapq.heappop(ready)
+        order.append(nodes[i])
+        for user in users[i]:
+            missing[user] -= 1
+            if not missing[user]:
+                heapq.heappush(ready, user)
+    return order
+
+
+def _by_turn(nodes: list[Node]) -> list[Node]:
+    """Return the nodes in the order in which they would run if none waited for another."""
+    found = sorted(nodes, key=attrgetter("id"))  # a node and its copy stay as they were
+    late = [node for node in found if writes_of(node)]
+    return [*(node for node in found if not writes_of(node)), *late] if late else found
+
+
+def last_uses(
+    order: Sequence[Node], fed: Collection[Node], kept: Collection[Node]
+) -> list[list[Node]]:
+    """Return, for each place in `order`, the nodes whose value nobody needs afterwards."""
+    last: dict[Node, int] = {}
+    for i, node in enumerate(order):
+        last[node] = i
+        for source in runs_before(node, fed):  # of a control input it is asked whether it is dead
+            last[source] = i
+    free: list[list[Node]] = [[] for _ in order]
+    for node, i in last.items():
+        if node not in kept:
+            free[i].append(node)
+    return free
+
+
+def writes_of(node: Node) -> tuple[Variable, ...]:
+    """Return the variables that a node sets."""
+    return getattr(node.op, "writes", ())
+
+
+def read_by(order: Sequence[Node], fed: Collection[Node]) -> list[tuple[Node, ...]]:
+    """Return for each node of `order` the nodes whose values it needs."""
+    return [sources(node, fed) for node in order]
+
+
+def before_each(order: Sequence[Node], fed: Collection[Node]) -> list[tuple[Node, ...]]:
+    """Return for each node of `order` what must run before it."""
+    return [runs_before(node, fed) for node in order]
+
+
+def ordered_among(nodes: Iterable[Node]) -> set[Node]:
+    """Return those of the nodes whose turn matters."""
+    return {node for node in nodes if is_ordered(node)}
+
+
+def is_ordered(node: Node) -> bool:
+    """Tell whether it matters when, or that, an operator runs: it has, or sees, an effect."""
+    return node.op is not None and bool(getattr(node.op, "ordered", not node.op.pure))

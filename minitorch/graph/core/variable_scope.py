@@ -15,7 +15,7 @@ import numpy as np
 from ...arrays import DType, DTypeLike, as_dtype, float32
 from ...errors import GraphError
 from ..operators.initializers import Zeros, glorot_uniform_initializer
-from .graph import get_default_graph
+from .graph import get_default_graph, name_scope
 from .node import Node, convert
 from .variables import Variable
 
@@ -58,25 +58,12 @@ class VariableScope:
         return f"{self.name}/{name}" if self.name else name
 
 
-class Shelf:
-    """The variables of a graph by name, and the scopes that are open."""
-
-    def __init__(self) -> None:
-        self.variables: dict[str, Variable] = {}
-        self.open = [VariableScope()]
-
-
-def _shelf() -> Shelf:
-    graph = get_default_graph()
-    if graph.shelf is None:
-        graph.shelf = Shelf()
-    found: Shelf = graph.shelf
-    return found
-
-
 def get_variable_scope() -> VariableScope:
     """Return the innermost open scope."""
-    return _shelf().open[-1]
+    graph = get_default_graph()
+    if not graph.variable_scopes:
+        graph.variable_scopes.append(VariableScope())
+    return graph.variable_scopes[-1]
 
 
 @contextmanager
@@ -93,25 +80,25 @@ def variable_scope(
         reuse: True to find variables that exist, AUTO_REUSE to find or make; None as around.
         initializer, dtype: for variables inside that do not say it.
     """
-    shelf, outer = _shelf(), get_variable_scope()
-    again = isinstance(name_or_scope, VariableScope)
-    base = name_or_scope if isinstance(name_or_scope, VariableScope) else outer
-    full = base.name if isinstance(name_or_scope, VariableScope) else outer.full_name(name_or_scope)
+    graph, outer = get_default_graph(), get_variable_scope()
+    held = graph.scopes
+    if isinstance(name_or_scope, VariableScope):
+        base, full = name_or_scope, name_or_scope.name
+        graph.scopes = [full] if full else []
+    else:
+        base, full = outer, outer.full_name(name_or_scope)
+        graph.scopes = [*held, name_or_scope] if name_or_scope else held
     scope = VariableScope(
         full,
         reuse or base.reuse,
         base.initializer if initializer is None else initializer,
         base.dtype if dtype is None else as_dtype(dtype),
     )
-    graph = get_default_graph()
-    held = graph.scopes
-    entered = full if again else str(name_or_scope)
-    graph.scopes = [*([] if again else held), *([entered] if entered else [])]
-    shelf.open.append(scope)
+    graph.variable_scopes.append(scope)
     try:
         yield scope
     finally:
-        shelf.open.remove(scope)
+        graph.variable_scopes.remove(scope)
         graph.scopes = held
 
 
@@ -134,13 +121,13 @@ def get_variable(
     """
     if not isinstance(name, str) or not name:
         raise GraphError(f"get_variable: got name {name!r}, expected a string such as 'weights'.")
-    shelf, scope = _shelf(), get_variable_scope()
+    graph, scope = get_default_graph(), get_variable_scope()
     full = scope.full_name(name)
-    found = shelf.variables.get(full)
+    found = graph.variables_by_name.get(full)
     if found is not None and not scope.reuse:
-        raise GraphError(
-            f"get_variable: variable {full!r} exists already (built at {found.location}). To share "
-            "it, set reuse=True or reuse=AUTO_REUSE in its variable_scope."
+        raise found.error(
+            f"get_variable: variable {full!r} exists already. To share it, set reuse=True or "
+            "reuse=AUTO_REUSE in its variable_scope."
         )
     if found is None and scope.reuse is True:
         raise GraphError(
@@ -152,18 +139,9 @@ def get_variable(
         _check_same(found, shape, None if dtype is None else kind)
         return found
     start = _start(full, shape, kind, scope.initializer if initializer is None else initializer)
-    shelf.variables[full] = made = _named(full, start, kind, trainable)
+    with name_scope(""):
+        graph.variables_by_name[full] = made = Variable(start, trainable, full, kind)
     return made
-
-
-def _named(full: str, start: object, dtype: DType, trainable: bool) -> Variable:
-    """Return a variable of exactly that name, whatever name scopes are open."""
-    graph = get_default_graph()
-    held, graph.scopes = graph.scopes, []
-    try:
-        return Variable(start, trainable, full, dtype)
-    finally:
-        graph.scopes = held
 
 
 def _start(full: str, shape: Any, dtype: DType, initializer: Any) -> Callable[[], Node]:
@@ -192,12 +170,11 @@ def _start(full: str, shape: Any, dtype: DType, initializer: Any) -> Callable[[]
 def _check_same(found: Variable, shape: Any, dtype: DType | None) -> None:
     """Raise unless a shared variable is of the shape and dtype that are asked for."""
     if shape is not None and tuple(found.shape) != tuple(shape):
-        raise GraphError(
+        raise found.error(
             f"get_variable: {found.name!r} is shared with shape {tuple(found.shape)}, but got "
-            f"shape {tuple(shape)} (built at {found.location})."
+            f"shape {tuple(shape)}."
         )
     if dtype is not None and found.dtype != dtype:
-        raise GraphError(
-            f"get_variable: {found.name!r} is shared with dtype {found.dtype}, but got {dtype} "
-            f"(built at {found.location})."
+        raise found.error(
+            f"get_variable: {found.name!r} is shared with dtype {found.dtype}, but got {dtype}."
         )

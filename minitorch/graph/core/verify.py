@@ -64,14 +64,14 @@ def _verify_node(node: Node, op: Op, after: str) -> None:
     try:
         spec = op.infer(*[Spec(tuple(s.shape), s.dtype) for s in node.inputs])
     except MinitorchError as error:
-        raise GraphError(
-            f"{after}: node {node.name!r} does not fit its inputs: {error} "
-            f"(built at {node.location})"
+        raise node.error(
+            f"{after}: node {node.name!r} does not fit its inputs: {error}."
         ) from error
-    if spec.dtype != node.dtype or not agree(spec.shape, node.shape):
-        raise GraphError(
-            f"{after}: node {node.name!r} has {node.dtype} {tuple(node.shape)}, but "
-            f"{op.name} gives {spec.dtype} {tuple(spec.shape)} (built at {node.location})."
+    same = tuple(spec.shape) == tuple(node.shape) or agree(spec.shape, node.shape)
+    if spec.dtype != node.dtype or not same:
+        raise node.error(
+            f"{after}: node {node.name!r} has {node.dtype} {tuple(node.shape)}, but {op.name} "
+            f"gives {spec.dtype} {tuple(spec.shape)}."
         )
 
 
@@ -81,24 +81,21 @@ _verified: weakref.WeakSet[While] = weakref.WeakSet()
 def _verify_loop(node: Node, after: str) -> None:
     """Raise unless a loop's graphs are right, and it is given what its placeholders stand for."""
     loop: While = node.op
-    given = (*loop.variables, *loop.entrances)
+    given = loop.given
     if len(given) != len(node.inputs):
-        raise GraphError(
+        raise node.error(
             f"{after}: loop {node.name!r} has {len(node.inputs)} inputs, but {len(given)} "
-            f"placeholders (built at {node.location})."
+            "placeholders."
         )
     same_types(node.inputs, given, after)
     if loop in _verified:
         return
-    below = set(needed([loop.test, *loop.body], set(given)))
-    free = [n.name for n in below - set(given) if isinstance(n, Placeholder) and not n.inputs]
+    inside = set(loop.nodes()) - loop.placeholders
+    free = [n.name for n in inside if isinstance(n, Placeholder) and not n.inputs]
     if free:
-        raise GraphError(
-            f"{after}: inside loop {node.name!r} nobody feeds {free[0]!r} (built at "
-            f"{node.location})."
-        )
+        raise node.error(f"{after}: inside loop {node.name!r} nobody feeds {free[0]!r}.")
     same_types(loop.variables, loop.body, after)
-    verify([loop.test, *loop.body, *loop.saved], set(given), after)
+    verify([loop.test, *loop.body, *loop.saved], loop.placeholders, after)
     _verified.add(loop)
 
 
@@ -106,7 +103,7 @@ def same_types(before: Sequence[Node], after: Sequence[Node], name: str) -> None
     """Raise unless a pass kept the type of everything that is fetched."""
     for old, new in zip(before, after, strict=True):
         if old.dtype != new.dtype or not agree(old.shape, new.shape):
-            raise GraphError(
+            raise old.error(
                 f"{name}: changed {old.name!r} from {old.dtype} {old.shape} to {new.dtype} "
-                f"{new.shape} (built at {old.location})."
+                f"{new.shape}."
             )

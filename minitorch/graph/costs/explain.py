@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
+import timeit
 from collections.abc import Collection, Mapping, Sequence
-from time import perf_counter
-from typing import Any
 
 import numpy as np
 
+from ...arrays import Array
 from ...errors import GraphError, MinitorchError
 from ..control.loop_stacks import Opacity
 from ..control.pytree import flatten
 from ..control.while_op import While
 from ..core.node import Node, Placeholder
-from ..core.order import needed, orders_kept, schedule
+from ..core.order import needed, orders_kept, schedule, writes_of
 from ..core.session import Session
 from ..core.variables import Variable
 from ..memory.plan import memory_plan, sizes_of
 from ..operators.deferred_shapes import unknown
 from ..passes.fuse import fuse
-from ..passes.loops import ends_of, inside
+from ..passes.loops import inside as within_loops
 from ..passes.matmul_chain import size_of
 from ..passes.merge_matmuls import merge_matmuls
 from ..passes.optimize import named, run_pass, same_nodes
@@ -69,42 +69,36 @@ def _reasons(name: str, leaves: Sequence[Node], fed: Collection[Node]) -> list[s
     """Return what a pass has to say for what it will leave."""
     found: list[str] = []
     if name == "merge_matmuls":
-        inside(lambda nodes, given: merge_matmuls(nodes, given, found))(leaves, fed)
+        within_loops(lambda nodes, given: merge_matmuls(nodes, given, found))(leaves, fed)
         return found
     if name == "fuse":
-        inside(lambda nodes, given: fuse(nodes, given, found))(leaves, fed)
+        within_loops(lambda nodes, given: fuse(nodes, given, found))(leaves, fed)
     return [f"not fused: {reason}" for reason in found]
 
 
-def _columns(leaves: list[Node], feeds: dict[Node, Any]) -> str:
+def _columns(leaves: list[Node], feeds: Mapping[Node, object]) -> str:
     sizes = _sizes(leaves, feeds)
     times = [predicted_s(leaves, set(feeds), sizes), _measured_s(leaves, feeds)]
     shown = "".join(f"{'-' if t is None else f'{t * 1e6:.1f} us':>13}" for t in times)
-    size = _peak_bytes(leaves, set(feeds), sizes)
+    try:
+        size = memory_plan(leaves, set(feeds), sizes).peak_bytes if sizes else None
+    except GraphError:  # there is no plan, of a loop whose values grow say
+        size = None
     nodes = _count_all(leaves, set(feeds))
     return f"{nodes:>7}{'-' if size is None else f'{size:,}':>13}{shown}"
-
-
-def _peak_bytes(
-    leaves: list[Node], fed: set[Node], sizes: dict[Node, tuple[int, ...]]
-) -> int | None:
-    """Return the planned peak; None where there is no plan, of a loop whose values grow say."""
-    try:
-        return memory_plan(leaves, fed, sizes).peak_bytes if sizes else None
-    except GraphError:
-        return None
 
 
 def _count_all(leaves: Sequence[Node], fed: Collection[Node]) -> int:
     """Return the number of nodes, those inside loops included, each once."""
     nodes = needed(leaves, fed)
     loops = [node.op for node in nodes if isinstance(node.op, While) and node not in fed]
-    return len(nodes) + sum(_count_all(*ends_of(loop)) for loop in loops)
+    inside = (_count_all([p.test, *p.body, *p.saved], p.placeholders) for p in loops)
+    return len(nodes) + sum(inside)
 
 
-def _sizes(leaves: list[Node], feeds: Mapping[Node, Any]) -> dict[Node, tuple[int, ...]]:
+def _sizes(leaves: list[Node], feeds: Mapping[Node, object]) -> dict[Node, tuple[int, ...]]:
     """Return the shape of every node; of none where one is not known before the run."""
-    shapes = {node: np.shape(value) for node, value in feeds.items()}
+    shapes = {node: np.asarray(value).shape for node, value in feeds.items()}
     order = schedule(leaves, set(feeds))
     for node in order:
         if node.op is None and node not in shapes and not unknown(node):
@@ -115,7 +109,7 @@ def _sizes(leaves: list[Node], feeds: Mapping[Node, Any]) -> dict[Node, tuple[in
         return {}
 
 
-def _measured_s(leaves: list[Node], feeds: dict[Node, Any]) -> float | None:
+def _measured_s(leaves: list[Node], feeds: Mapping[Node, object]) -> float | None:
     """Return the least seconds of a run in a session of its own; None where it cannot run.
 
     Variables have their initial values there, or random ones. A loop is only run on what was fed:
@@ -127,32 +121,21 @@ def _measured_s(leaves: list[Node], feeds: dict[Node, Any]) -> float | None:
     if not feeds and any(isinstance(node.op, Opacity) for node in nodes):
         return None
     inputs = [node for node in nodes if isinstance(node, Placeholder) and node.default is None]
-    values: dict[Node, Any] = {n: _sample(n) for n in inputs if n not in feeds}
+    values: dict[Node, object] = {n: _sample(n) for n in inputs if n not in feeds}
     values |= {node: value for node, value in feeds.items() if node in set(nodes)}
     with Session(leaves[0].graph if leaves else None, optimize=False) as session:
-        touched = [*nodes, *(v for node in nodes for v in getattr(node.op, "writes", ()))]
+        touched = [*nodes, *(v for node in nodes for v in writes_of(node))]
         for node in dict.fromkeys(touched):
             if isinstance(node, Variable) and node not in values:
-                _start(session, node)
+                if node.initializer is None:
+                    session.load(node, _sample(node))
+                else:
+                    session.run(node.initializer)
         session.run(leaves, values)
-        times = [_timed(session, leaves, values) for _ in range(RUNS)]
-    return min(times)
+        return min(timeit.repeat(lambda: session.run(leaves, values), number=1, repeat=RUNS))
 
 
-def _start(session: Any, variable: Variable) -> None:
-    if variable.initializer is None:
-        session.load(variable, _sample(variable))
-    else:
-        session.run(variable.initializer)
-
-
-def _timed(session: Any, leaves: list[Node], values: dict[Node, Any]) -> float:
-    begin = perf_counter()
-    session.run(leaves, values)
-    return perf_counter() - begin
-
-
-def _sample(node: Node) -> Any:
+def _sample(node: Node) -> Array:
     shape = tuple(size_of(n) for n in node.shape)
     if node.dtype.kind != "f":
         return np.zeros(shape, node.dtype)

@@ -6,12 +6,12 @@ What no formula describes (a convolution, a pooling, an optimizer's step) counts
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ...arrays import DType
+from ...arrays import Array
 from ...errors import MinitorchError
 from ...ops.linalg import Linear, MatMul
 from ...ops.pointwise import Power
@@ -34,7 +34,9 @@ ROUNDS = 10  # of a loop whose number of rounds depends on what is fed
 Sizes = Mapping[Node, tuple[int, ...]]
 
 
-def predicted_s(fetches: Sequence[Node], fed: set[Node], sizes: Sizes | None = None) -> float:
+def predicted_s(
+    fetches: Sequence[Node], fed: Collection[Node], sizes: Sizes | None = None
+) -> float:
     """Return the seconds that the machine's cost model gives a run of `fetches`.
 
     A loop counts as often as it goes round, or `ROUNDS` times where that is not known.
@@ -66,14 +68,11 @@ def node_s(node: Node, sizes: Sizes) -> float:
         inner, columns = _shape(node.inputs[0], sizes)[-1], _shape(node, sizes)[-1]
         return here.matmul_s(count // max(columns, 1), inner, columns, node.dtype)
     if isinstance(op, Elementwise | Power):
-        return here.numpy_s([op.name], count) + _fresh_s(count * int(node.dtype.itemsize))
+        written = count * int(node.dtype.itemsize)  # into memory that no cache holds, if so large
+        fresh_s = written * here.fresh_byte_s if written >= FRESH else 0.0
+        return here.numpy_s([op.name], count) + fresh_s
     moved = sum(_count(n, sizes) * int(n.dtype.itemsize) for n in (node, *node.inputs))
     return here.call_s + here.byte_s * moved
-
-
-def _fresh_s(n_bytes: int) -> float:
-    """Return what it takes to write a result into memory that no cache holds yet."""
-    return n_bytes * machine().fresh_byte_s if n_bytes >= FRESH else 0.0
 
 
 def _beginning_s(node: Node, op: Fused, by_kernel: bool, sizes: Sizes) -> float:
@@ -90,9 +89,8 @@ def _beginning_s(node: Node, op: Fused, by_kernel: bool, sizes: Sizes) -> float:
 def _loop_s(node: Node) -> float:
     """Return the predicted seconds of a loop; sizes inside are those that are known anyway."""
     loop: While = node.op
-    placeholders = {*loop.variables, *loop.entrances}
-    test = predicted_s([loop.test], placeholders)
-    body = predicted_s([*loop.body, *loop.saved], placeholders)
+    test = predicted_s([loop.test], loop.placeholders)
+    body = predicted_s([*loop.body, *loop.saved], loop.placeholders)
     rounds = known_rounds(node)
     rounds = ROUNDS if rounds is None else rounds
     handed_on = (len(loop.variables) + len(loop.saved)) * machine().call_s
@@ -108,9 +106,6 @@ def _count(node: Node, sizes: Sizes) -> int:
     return math.prod(_shape(node, sizes)) if known else UNKNOWN_SIZE
 
 
-Spec = tuple[tuple[int, ...], DType]
-
-
 SMALL = 64  # bytes of a constant that may be a counter, or its bound
 MOST = 256  # rounds that are counted
 
@@ -121,19 +116,17 @@ def known_rounds(node: Node, most: int = MOST) -> int | None:
     The variables that decide are followed from their first values, by their own operators.
     """
     loop: While = node.op
-    count = len(loop.variables)
-    placeholders = {*loop.variables, *loop.entrances}
-    deciding = _deciding(loop, placeholders)
+    placeholders = loop.placeholders
+    deciding = _deciding(loop)
     ends = [loop.test, *(loop.body[i] for i in deciding)]
     order = [n for n in schedule(ends, placeholders) if n not in placeholders]
     if not all(_computable(n) for n in order):
         return None
-    used = placeholders & set(needed(ends, placeholders))
-    sources = dict(zip((*loop.variables, *loop.entrances), node.inputs, strict=True))
+    used = placeholders.intersection(needed(ends, placeholders))
+    sources = dict(zip(loop.given, node.inputs, strict=True))
     if not all(_is_small(sources[p]) for p in used):
         return None
-    fixed = {loop.entrances[j]: node.inputs[count + j] for j in range(len(loop.entrances))}
-    known = {p: source.value for p, source in fixed.items() if p in used}
+    known = {p: sources[p].value for p in loop.entrances if p in used}
     now = {loop.variables[i]: node.inputs[i].value for i in deciding}
     try:
         return _counted(loop, order, deciding, known, now, most)
@@ -145,8 +138,8 @@ def _counted(
     loop: While,
     order: Sequence[Node],
     deciding: Sequence[int],
-    known: dict[Node, Any],
-    now: dict[Node, Any],
+    known: dict[Node, Array],
+    now: dict[Node, Array],
     most: int,
 ) -> int:
     for done in range(most):
@@ -160,20 +153,20 @@ def _counted(
     return most
 
 
-def _value(node: Node, values: dict[Node, Any]) -> Any:
+def _value(node: Node, values: dict[Node, Array]) -> Any:
     if isinstance(node, Constant):
         return node.value
     assert node.op is not None  # `_computable`
     return node.op.compute(np, *[values[source] for source in node.inputs])
 
 
-def _deciding(loop: While, placeholders: set[Node]) -> list[int]:
+def _deciding(loop: While) -> list[int]:
     """Return the variables, by number, on which it depends whether there is another round."""
     place = {v: i for i, v in enumerate(loop.variables)}
     found: dict[int, None] = {}
     waiting = [loop.test]
     while waiting:
-        for node in needed([waiting.pop()], placeholders):
+        for node in needed([waiting.pop()], loop.placeholders):
             i = place.get(node)
             if i is not None and i not in found:
                 found[i] = None

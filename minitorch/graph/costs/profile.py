@@ -10,7 +10,7 @@ Source of the trace's format: Trace Event Format, Google 2016.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter_ns
@@ -20,9 +20,8 @@ import numpy as np
 
 from ...arrays import Array, Device
 from ...errors import GraphError
-from ..core.feeds import read_feeds
-from ..core.fetches import flatten_fetches
-from ..core.node import Constant, Node
+from ..core.fetches import Feeds, flatten_fetches, read_feeds
+from ..core.node import Node
 from ..core.order import last_uses
 from ..core.session import Session
 from ..core.variables import State, StateOp
@@ -97,9 +96,10 @@ class Timeline:
             lines.append(f"{'the rest':<24}{count:>6}{rest / 1e3:>12.1f}{rest / total:>8.1%}")
         return "\n".join(lines)
 
-    def chrome_trace(self) -> dict[str, Any]:
+    def chrome_trace(self) -> dict[str, object]:
         """Return the run in Chrome's trace format: times in microseconds, live bytes as a curve."""
-        return {"traceEvents": [*self._labels(), *self._events()], "displayTimeUnit": "ns"}
+        label = {"name": "process_name", "ph": "M", "pid": 0, "tid": 0, "args": {"name": "graph"}}
+        return {"traceEvents": [label, *self._events()], "displayTimeUnit": "ns"}
 
     def save(self, path: str | Path) -> Path:
         """Write the Chrome trace to a JSON file; drop that on ui.perfetto.dev."""
@@ -107,10 +107,7 @@ class Timeline:
         path.write_text(json.dumps(self.chrome_trace()), encoding="utf-8")
         return path
 
-    def _labels(self) -> Iterator[dict[str, Any]]:
-        yield _label("process_name", 0, "graph")
-
-    def _events(self) -> Iterator[dict[str, Any]]:
+    def _events(self) -> Iterator[dict[str, object]]:
         for span in self.spans:
             yield {
                 "name": span.name,
@@ -134,15 +131,6 @@ class Timeline:
         return self.table()
 
 
-def _label(name: str, thread: int, text: str) -> dict[str, Any]:
-    return {"name": name, "ph": "M", "pid": 0, "tid": thread, "args": {"name": text}}
-
-
-def median_of(runs: Sequence[Timeline]) -> Timeline:
-    """Return the run whose total time is the median: a run that happened, not a mixture."""
-    return sorted(runs, key=lambda timeline: timeline.total_ns)[(len(runs) - 1) // 2]
-
-
 class TimedStep(Step):
     """A step that notes the time after each of its lines."""
 
@@ -154,17 +142,17 @@ class TimedStep(Step):
         clock: Callable[[], int],
     ) -> None:
         self.clock = clock
-        self.seen: list[tuple[int, int, Any]] = []
+        self.seen: list[tuple[int, int, tuple[tuple[int, ...], int]]] = []
         super().__init__(fetches, feeds, device)
         self.free = last_uses(self.order, set(feeds), set(fetches))
         self.fed = set(feeds)
 
-    def _guarded(self, node: Node, line: str, slot: dict[Node, str], names: dict[str, Any]) -> str:
-        line = super()._guarded(node, line, slot, names)
+    def _guarded(self, node: Node, line: str) -> str:
+        line = super()._guarded(node, line)
         if line == "pass":
             return line
-        names["noted"] = self._noted
-        return f"{line}; noted({self.place[node]}, {slot[node]})"
+        self.names["noted"] = self._noted
+        return f"{line}; noted({self.place[node]}, {self.slot[node]})"
 
     def _noted(self, place: int, value: object) -> None:
         shape = tuple(value.shape) if hasattr(value, "shape") else None
@@ -179,31 +167,22 @@ class TimedStep(Step):
         spans, now, live, held = [], 0, 0, {}
         for end_ns, place, (shape, size) in self.seen:
             node = self.order[place]
-            held[node] = size if _owns(node, self.fed) else 0
+            # the result is memory of the run, rather than somebody else's
+            sourced = node in self.fed or node.op is None or isinstance(node.op, StateOp)
+            held[node] = 0 if sourced else size
             live += held[node]
-            spans.append(_span(node, now, end_ns - begin, shape, size, live))
+            op = node.op.name if node.op is not None else ""
+            end = end_ns - begin
+            spans.append(Span(node.name, op, now, end, size, shape, live, node.location))
             live -= sum(held.pop(gone, 0) for gone in self.free[place])
-            now = end_ns - begin
+            now = end
         return found, Timeline(tuple(spans))
-
-
-def _owns(node: Node, fed: Collection[Node]) -> bool:
-    """Tell whether a node's result is memory of the run, rather than somebody else's."""
-    sourced = node in fed or node.op is None or isinstance(node, Constant)
-    return not sourced and not isinstance(node.op, StateOp)
-
-
-def _span(
-    node: Node, start: int, end: int, shape: tuple[int, ...], n_bytes: int, live: int
-) -> Span:
-    op = node.op.name if node.op is not None else ""
-    return Span(node.name, op, start, end, n_bytes, shape, live, node.location)
 
 
 def profile(
     session: Session,
     fetches: object,
-    feed_dict: Mapping[object, object] | None = None,
+    feed_dict: Feeds | None = None,
     *,
     runs: int = 1,
     clock: Callable[[], int] = perf_counter_ns,
@@ -227,7 +206,8 @@ def profile(
     feeds, arrays = read_feeds(feed_dict or {}, session.graph, session.device)
     step = _plan(session, leaves, feeds, arrays, clock)
     done = [step.timed(session.state, arrays) for _ in range(runs)]
-    return rebuild(iter(done[-1][0]).__next__), median_of([timeline for _, timeline in done])
+    timelines = sorted((timeline for _, timeline in done), key=lambda timeline: timeline.total_ns)
+    return rebuild(iter(done[-1][0]).__next__), timelines[(runs - 1) // 2]
 
 
 def _plan(

@@ -1,7 +1,4 @@
-"""Discovered rules at work: as a pass that looks for a cheaper graph, and as algebra's table.
-
-    improve(fetches, discover())                     # where the cost model says that it pays
-    algebra(fetches, rules=simplifications(rules))   # wherever a rule makes a term smaller
+"""Discovered rules at work: `improve(fetches, discover())` looks for a cheaper graph.
 
 A rule is tried on numbers before it is used, so that one that was written wrong is refused; and a
 graph is checked after each use, as after any pass.
@@ -18,15 +15,15 @@ from ...ops.indexing import narrow
 from ...ops.joining import Cat
 from ...ops.linalg import MatMul
 from ...ops.movement import Permute
+from ...ops.rows import operator_of
 from ..control.pytree import flatten
 from ..core.node import Node, UnknownShape
 from ..core.order import needed, schedule
 from ..costs.prediction import predicted_s
-from ..passes.algebra import Simplify
 from ..passes.loops import each_loop
 from ..passes.optimize import verified
 from ..passes.rewrite import rebuilt, rewrite, simple
-from .search import Rule, Term, holds, size, variables
+from .search import Rule, Term, head, holds, variables
 
 GAIN = 0.98  # a use of a rule must make the whole graph so much cheaper
 Site = tuple[dict[Node, Term], dict[str, Node]]
@@ -34,11 +31,11 @@ Site = tuple[dict[Node, Term], dict[str, Node]]
 
 _BUILD: dict[str, Callable[..., Node]] = {
     "matmul": lambda a, b: rebuilt(MatMul(), a, b),
-    "add": lambda a, b: rebuilt(binary.add.op, a, b),
-    "mul": lambda a, b: rebuilt(binary.mul.op, a, b),
+    "add": lambda a, b: rebuilt(operator_of(binary.add), a, b),
+    "mul": lambda a, b: rebuilt(operator_of(binary.mul), a, b),
     "transpose": lambda a: rebuilt(Permute((1, 0)), a),
-    "relu": lambda a: rebuilt(elementwise.relu.op, a),
-    "neg": lambda a: rebuilt(elementwise.neg.op, a),
+    "relu": lambda a: rebuilt(operator_of(elementwise.relu), a),
+    "neg": lambda a: rebuilt(operator_of(elementwise.neg), a),
     "concat": lambda a, b: rebuilt(Cat(1), a, b),
 }
 
@@ -89,33 +86,6 @@ def checked(rules: Sequence[Rule]) -> None:
             )
 
 
-def simplifications(rules: Sequence[Rule]) -> dict[str, list[Simplify]]:
-    """Return the rules that make a term smaller as a table for `algebra`.
-
-    Raises:
-        GraphError: a rule does not hold for some matrices.
-    """
-    checked(rules)
-    found: dict[str, list[Simplify]] = {}
-    for rule in rules:
-        before, after = rule.before[0], rule.after[0]
-        if len(rule.before) == 1 and size(after) < size(before) and _plain(before):
-            kind = "Permute" if before[0] == "transpose" else before[0]
-            found.setdefault(kind, []).append(_simplify(before, after))
-    return found
-
-
-def _simplify(before: Term, after: Term) -> Simplify:
-    def simplify(node: Node, *inputs: Node) -> Node | None:
-        env: dict[str, Node] = {}
-        pairs = zip(before[1:], inputs, strict=True)
-        if _named(node) != before[0] or not all(_matches(p, n, env) for p, n in pairs):
-            return None
-        return _built(after, env, {})
-
-    return simplify
-
-
 def _others(
     fetches: Sequence[Node], rules: Sequence[Rule], fed: Collection[Node]
 ) -> Iterator[list[Node]]:
@@ -157,11 +127,11 @@ def _sites(order: Sequence[Node], rule: Rule) -> Iterator[Site]:
 def _applied(fetches: Sequence[Node], site: Site, fed: Collection[Node]) -> list[Node]:
     places, env = site
     made: dict[Term, Node] = {}
-    return rewrite(
-        fetches,
-        lambda node, _: _built(places[node], env, made) if node in places else None,
-        fed,
-    )
+
+    def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
+        return _built(places[node], env, made) if node in places else None
+
+    return rewrite(fetches, rule, fed)
 
 
 def _matches(term: Term, node: Node, env: dict[str, Node]) -> bool:
@@ -202,7 +172,7 @@ def _built(term: Term, env: dict[str, Node], made: dict[Term, Node]) -> Node:
             start, length = (0, cut) if term[0] == "left" else (cut, width - cut)
             made[term] = narrow(parts[0], 1, start, length)
         else:
-            made[term] = _BUILD[term[0]](*parts)
+            made[term] = _BUILD[head(term)](*parts)
     return made[term]
 
 

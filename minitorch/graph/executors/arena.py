@@ -14,24 +14,24 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
 
 from ... import compile as code
-from ...arrays import CPU, Array, Device
+from ...arrays import CPU, Array, Device, DType
 from ...errors import GraphError
 from ...op import Op
 from ...ops.linalg import MatMul
 from ...ops.reduction import Extreme, Mean, Sum
 from ...ops.rows import ROWS, Elementwise
-from ..control.dead_values import DEAD, alive, deadly, endangered, merges
-from ..control.loop_stacks import EMPTY, HOLE, Opaque, Outcome, Past
+from ..control.liveness import endangered
+from ..control.loop_stacks import DEAD, EMPTY, Opaque, Outcome, alive, longer, outcome
 from ..control.while_op import While
-from ..core.node import Constant, Node, Placeholder
-from ..core.order import schedule
-from ..core.variables import NoOp, Read, State, StateOp, Variable
+from ..core.node import Node
+from ..core.order import sources
+from ..core.variables import State, StateOp
 from ..memory.aliasing import running_order
 from ..memory.plan import ALIGNMENT, LoopPlan, MemoryPlan, memory_plan, sizes_of
 from ..operators.computed_shapes import Counting, OfShape
@@ -39,11 +39,12 @@ from ..operators.deferred_shapes import Late, Places
 from ..passes.fused import Fused
 from ..passes.lowering import program_of
 from .compiled import check_source, copied
+from .interpreter import handed_over, is_dead, value_of
 from .node_errors import explain
 
 MOST_SHAPES = 16  # sets of shapes whose blocks of memory a run keeps
 
-Into = Callable[..., None]
+Into = Callable[..., object]
 """(out, *arrays): compute into `out`."""
 
 
@@ -75,10 +76,10 @@ class ArenaStep:
                 check_source(node)
         self.plan: MemoryPlan = MemoryPlan(0, 0, (), (), (), {})
         self.measured_bytes = 0
-        self._runs: dict[tuple[Any, ...], _Run] = {}
+        self._runs: dict[tuple[tuple[int, ...], ...], _Run] = {}
         self._turn = threading.Lock()  # two runs at once would write the same memory
 
-    def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Any, ...]:
+    def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Array, ...]:
         """Return the fetched arrays, copied out of the arena.
 
         Raises:
@@ -87,7 +88,7 @@ class ArenaStep:
         with self._turn:
             return self._computed(state, arrays)
 
-    def _computed(self, state: State, arrays: Sequence[Array]) -> tuple[Any, ...]:
+    def _computed(self, state: State, arrays: Sequence[Array]) -> tuple[Array, ...]:
         shapes = tuple(a.shape for a in arrays)
         if shapes not in self._runs:
             sizes = sizes_of(self.order, dict(zip(self.feeds, shapes, strict=True)))
@@ -101,10 +102,7 @@ class ArenaStep:
         with np.errstate(all="ignore"):
             values = run(state, dict(zip(self.feeds, arrays, strict=True)))
         self.measured_bytes = run.arena.reach
-        return tuple(
-            None if isinstance(node.op, NoOp) else copied(alive(values[node], node))
-            for node in self.fetches
-        )
+        return tuple(handed_over(node, values[node]) for node in self.fetches)
 
 
 class _Arena:
@@ -122,10 +120,11 @@ class _Arena:
         self.memory = block[start : start + n_bytes]
         self.reach, self.poison = 0, poison
 
-    def at(self, offset: int, shape: tuple[int, ...], dtype: Any) -> Array:
+    def at(self, offset: int, shape: tuple[int, ...], dtype: DType) -> Array:
         """Return an array that stands at `offset`."""
         n_bytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        return self.memory[offset : offset + n_bytes].view(dtype).reshape(shape)
+        piece: Array = self.memory[offset : offset + n_bytes].view(dtype)
+        return piece.reshape(shape)
 
     def spoil(self, place: Array) -> None:
         """Fill an array's memory with what no number is."""
@@ -144,7 +143,7 @@ class _Run:
     def __init__(
         self,
         plan: MemoryPlan,
-        fed: set[Node],
+        fed: Collection[Node],
         sizes: dict[Node, tuple[int, ...]],
         arena: _Arena,
         start: int = 0,
@@ -166,10 +165,10 @@ class _Run:
                 at = start + buffer.offset
                 self.free[buffer.last].append(arena.memory[at : at + buffer.n_bytes])
 
-    def __call__(self, state: State, values: dict[Node, Any]) -> dict[Node, Any]:
+    def __call__(self, state: State, values: dict[Node, object]) -> dict[Node, object]:
         for i, node in enumerate(self.plan.order):
             if node not in values:
-                inputs = [values[source] for source in _read(node, self.fed)]
+                inputs = [values[source] for source in sources(node, self.fed)]
                 try:
                     values[node] = self._value(node, inputs, values, state)
                 except Exception as error:
@@ -179,8 +178,10 @@ class _Run:
                     piece.fill(0xFF)
         return values
 
-    def _value(self, node: Node, inputs: list[Any], values: dict[Node, Any], state: State) -> Any:
-        if node.op is not None and node in self.mortal and _is_dead(node, inputs, values):
+    def _value(
+        self, node: Node, inputs: list[Any], values: dict[Node, object], state: State
+    ) -> Any:
+        if node in self.mortal and is_dead(node, values):
             return DEAD
         place = self.places.get(node)
         if place is not None:
@@ -201,12 +202,10 @@ class _LoopRun:
     def __init__(self, node: Node, plan: LoopPlan, arena: _Arena, start: int) -> None:
         self.loop: While = node.op
         self.plan, self.arena = plan, arena
-        fed = {*self.loop.variables, *self.loop.entrances}
-        scratch = start + plan.scratch
+        fed, scratch = self.loop.placeholders, start + plan.scratch
         self.test = _Run(plan.test, fed, plan.sizes, arena, scratch)
         self.body = _Run(plan.body, fed, plan.sizes, arena, scratch)
-        shifts = (start, start + plan.spare)
-        self.sets = [self._places(shift) for shift in shifts]
+        self.sets = [self._places(shift) for shift in (start, start + plan.spare)]
 
     def _places(self, start: int) -> list[Array | None]:
         """Return the places of the variables, one set of them."""
@@ -225,22 +224,18 @@ class _LoopRun:
                 break
             found = self.body(state, given)
             ends = [alive(found[end], end) for end in loop.body]
-            kept = (loop.saved[k] for k in self.plan.kept)
-            pasts = [Past(_item(found[n]), p) for n, p in zip(kept, pasts, strict=True)]
+            pasts = longer(pasts, (copied(found[loop.saved[k]]) for k in self.plan.kept))
             values = self._kept(ends, spare)
             if self.arena.poison and self.plan.spare:
                 for place in now:
                     if place is not None:
                         self.arena.spoil(place)
             now, spare = spare, now
-        out = {("out", i): value for i, value in enumerate(values)}
-        return Outcome(
-            {**out, **{("past", k): p for k, p in zip(self.plan.kept, pasts, strict=True)}}
-        )
+        return outcome(values, zip(self.plan.kept, pasts, strict=True))
 
-    def _kept(self, values: Sequence[Any], places: Sequence[Array | None]) -> list[Any]:
+    def _kept(self, values: Sequence[Any], places: Sequence[Array | None]) -> list[object]:
         """Return the variables' values at their places."""
-        found: list[Any] = []
+        found: list[object] = []
         for value, place in zip(values, places, strict=True):
             if place is not None:
                 if value is not place:
@@ -250,42 +245,13 @@ class _LoopRun:
         return found
 
 
-def _is_dead(node: Node, inputs: Sequence[object], values: dict[Node, Any]) -> bool:
-    """Tell whether something that a node cannot live without is dead."""
-    if merges(node):
-        return all(value is DEAD for value in inputs)
-    return any(values[source] is DEAD for source in deadly(node))
-
-
-def _item(value: object) -> Any:
-    """Return what a list keeps of a value: a copy, since the next round uses its memory."""
-    return HOLE if value is DEAD else copied(value)
-
-
 def _outside(node: Node, inputs: list[Any], state: State) -> Any:
     """Return the value of a node that has no place in the arena."""
-    if isinstance(node, Constant):
-        return node.value
-    if isinstance(node, Placeholder):
-        return inputs[0]
-    if isinstance(node.op, Read) and inputs:  # its variable is fed
-        return inputs[0]
-    if isinstance(node, Variable) or isinstance(node.op, Read):
-        return (node if isinstance(node, Variable) else node.op.variable).value_in(state)
     if isinstance(node, Opaque):
         inputs = [copied(value) for value in inputs]  # it keeps them for longer than is planned
-    assert node.op is not None  # sources have been dealt with
-    if isinstance(node.op, StateOp):
-        found = node.op.run(state, *inputs)
-        # what hands an input on must not lie where the arena writes something else later
-        return copied(found) if node.op.hands_on else found
-    return node.op.compute(np, *inputs)
-
-
-def _read(node: Node, fed: set[Node]) -> tuple[Node, ...]:
-    """Return the nodes whose values an operator is given; a read looks into the state itself."""
-    reads = isinstance(node.op, Read) and node.op.variable not in fed
-    return () if reads else node.inputs
+    found = value_of(node, inputs, state)
+    # what hands an input on must not lie where the arena writes something else later
+    return copied(found) if isinstance(node.op, StateOp) and node.op.hands_on else found
 
 
 def _check(node: Node, device: Device) -> None:
@@ -303,16 +269,15 @@ def _check(node: Node, device: Device) -> None:
             "from the feeds. Use another executor."
         )
     if isinstance(op, While):
-        placeholders = {*op.variables, *op.entrances}
-        for inner in schedule([op.test, *op.body], placeholders):
-            if inner not in placeholders:
+        for inner in op.nodes():
+            if inner not in op.placeholders:
                 _check(inner, device)
                 check_source(inner)
 
 
 # ── operators with a place for their result ─────────────────────────────────────────────────────
 
-UFUNCS: dict[str, Any] = {
+UFUNCS: dict[str, np.ufunc] = {
     "add": np.add,
     "sub": np.subtract,
     "mul": np.multiply,
@@ -349,12 +314,9 @@ def _row_into(node: Node, op: Elementwise) -> Into:
     operands = tuple(range(len(node.inputs)))
     program = program_of(((op, operands),), [source.dtype for source in node.inputs])
     if isinstance(program, code.Program) and code.available():
-        return functools.partial(_by_kernel, program)
+        kernel = code.kernel(program)
+        return lambda out, *arrays: kernel(*arrays, out=out)
     return functools.partial(_copied, op)
-
-
-def _by_kernel(program: code.Program, out: Array, *arrays: Array) -> None:
-    code.kernel(program)(*arrays, out=out)
 
 
 def _copied(op: Op | None, out: Array, *arrays: Array) -> None:

@@ -9,22 +9,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from types import CodeType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from ...allocator import Lease
 from ...arrays import CPU, Array, Device, asarray, namespace_on
-from ...errors import GraphError
 from ...ops.broadcasting import ExpandTo, SumTo
-from ..control.dead_values import DEAD, alive, deadly, endangered
-from ..control.loop_stacks import Opaque
+from ..control.liveness import deadly, endangered
+from ..control.loop_stacks import DEAD, Opaque, alive
 from ..core.node import Constant, Node, Placeholder
 from ..core.order import last_uses
 from ..core.variables import NoOp, Read, State, StateOp, Variable
 from ..memory.aliasing import is_fresh, overwriting, running_order, views
 from ..passes.fused import Fused
 from .node_errors import explain
+
+
+class Run(Protocol):
+    """The run of some fetches from some feeds, planned once."""
+
+    def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        """Return the fetched values."""
+
 
 HEADER_LINES = 2  # def, and the unpacking of feeds
 
@@ -54,10 +61,11 @@ class Step:
             if node not in fed:
                 check_source(node)
         self.in_place = overwriting(self.order, fetches, fed) if inner is None else set()
-        self.source, names = self._emit(fed)
-        code = compile(self.source, "<graph step>", "exec")
-        exec(code, names)
-        self.function: Callable[..., tuple[Array, ...]] = names["step"]
+        self.slot = {node: f"v{i}" for i, node in enumerate(self.order)}
+        self.names: dict[str, Any] = {"xp": namespace_on(device), "own": _own, "copy": copied}
+        self.source = self._emit(fed)
+        exec(compile(self.source, "<graph step>", "exec"), self.names)
+        self.function: Callable[..., tuple[Array, ...]] = self.names["step"]
         self.code: CodeType = self.function.__code__
 
     def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Array, ...]:
@@ -74,10 +82,9 @@ class Step:
         except Exception as error:
             raise self._explain(error) from error
 
-    def _emit(self, fed: Collection[Node]) -> tuple[str, dict[str, Any]]:
-        """Return the source of the step, and what its names mean."""
-        names: dict[str, Any] = {"xp": namespace_on(self.device)}
-        slot = {node: f"v{i}" for i, node in enumerate(self.order)}
+    def _emit(self, fed: Collection[Node]) -> str:
+        """Return the source of the step; `names` gets what its names mean."""
+        slot = self.slot
         self.shared = views([n for n in self.order if n in fed or n.op is None], self.order, fed)
         self.endangered = endangered(self.order, fed)
         self.asked = _asked(self.order)
@@ -85,22 +92,16 @@ class Step:
         into = "".join(f"{slot.get(node, '_')}, " for node in self.feeds)
         lines = ["def step(state, values, feeds):", f"    [{into}] = feeds"]
         for i, node in enumerate(self.order):
-            line = "pass" if node in fed else self._line(node, fed, slot, names)
-            line = self._guarded(node, line, slot, names)
+            line = self._guarded(node, "pass" if node in fed else self._line(node, fed))
             gone = ", ".join(slot[n] for n in free[i])
             lines.append(f"    {line}" + (f"; del {gone}" if gone else ""))
-        names["own"], names["copy"] = _own, copied
-        result = "".join(
-            f"{self._fetched(i, node, slot, names)}, " for i, node in enumerate(self.fetches)
-        )
-        lines.append(f"    return {self._kept_apart(f'({result})', names)}")
-        return "\n".join(lines), names
+        result = "".join(f"{self._fetched(i, node)}, " for i, node in enumerate(self.fetches))
+        lines.append(f"    return {self._kept_apart(f'({result})')}")
+        return "\n".join(lines)
 
-    def _line(
-        self, node: Node, fed: Collection[Node], slot: dict[Node, str], names: dict[str, Any]
-    ) -> str:
+    def _line(self, node: Node, fed: Collection[Node]) -> str:
         """Return the statement that computes `node`, and put what it calls into `names`."""
-        target = slot[node]
+        slot, names, target = self.slot, self.names, self.slot[node]
         key = f"k{target[1:]}"
         if isinstance(node, Constant):
             names[key] = node.value if names["xp"] is np else asarray(node.value, None, self.device)
@@ -132,38 +133,38 @@ class Step:
             )
         return f"{target} = {call}"
 
-    def _guarded(self, node: Node, line: str, slot: dict[Node, str], names: dict[str, Any]) -> str:
+    def _guarded(self, node: Node, line: str) -> str:
         """Return the statement with the test, where needed, that nothing before it was dead."""
         if node not in self.endangered or node.op is None:
             return line
         before = dict.fromkeys(deadly(node))
-        tests = [f"{slot[n]} is DEAD" for n in before if n in self.endangered]
+        tests = [f"{self.slot[n]} is DEAD" for n in before if n in self.endangered]
         if not tests:
             return line
-        names["DEAD"] = DEAD
+        self.names["DEAD"] = DEAD
         target, _, value = line.partition(" = ")
         return f"{target} = DEAD if {' or '.join(tests)} else ({value})"
 
-    def _fetched(self, i: int, node: Node, slot: dict[Node, str], names: dict[str, Any]) -> str:
+    def _fetched(self, i: int, node: Node) -> str:
         """Return the expression for a fetched value: a copy if others may hold its array."""
-        value = slot[node]
+        value = self.slot[node]
         if isinstance(node.op, NoOp):
             return "None"
         if node in self.endangered and (self.inner is None or i < self.inner):
-            names["alive"], names[f"n{value}"] = alive, node
+            self.names["alive"], self.names[f"n{value}"] = alive, node
             value = f"alive({value}, n{value})"
         if self.inner is not None:
             return value
         shared = node in self.shared or isinstance(node.op, StateOp)
         return f"{'copy' if shared else 'own'}({value})"
 
-    def _kept_apart(self, result: str, names: dict[str, Any]) -> str:
+    def _kept_apart(self, result: str) -> str:
         """Return the results' expression, with a look at each where two may be one array."""
         own = [n for n in self.fetches if n not in self.shared and not isinstance(n.op, StateOp)]
         handed_on = len(own) > 1 and not all(is_fresh(n.op) for n in own)
         if self.inner is not None or not (handed_on or len(set(own)) < len(own)):
             return result
-        names["apart"] = apart
+        self.names["apart"] = apart
         return f"apart({result})"
 
     def _explain(self, error: Exception) -> Exception:
@@ -177,8 +178,7 @@ class Step:
         node = self.order[line - HEADER_LINES - 1]
         if isinstance(error, KeyError) and isinstance(error.args[0], Variable):
             return error.args[0].uninitialised()
-        slot = {n: f"v{i}" for i, n in enumerate(self.order)}
-        arrays = [values.get(slot[source]) for source in node.inputs]
+        arrays = [values.get(self.slot[source]) for source in node.inputs]
         return explain(node, arrays, error)
 
 
@@ -195,9 +195,9 @@ def _asked(order: Sequence[Node]) -> dict[Node, list[Node]]:
 def check_source(node: Node) -> None:
     """Raise unless `node` can do without a feed."""
     if isinstance(node, Placeholder) and node.default is None:
-        raise GraphError(
+        raise node.error(
             f"run: placeholder {node.name!r} was not fed: expected {node.dtype} of shape "
-            f"{node.shape} (built at {node.location}). Add it to feed_dict."
+            f"{node.shape}. Add it to feed_dict."
         )
 
 
@@ -218,14 +218,14 @@ def copied(array: object) -> Any:
     return array.copy() if array.ndim else array[()]
 
 
-def apart(results: Sequence[Any]) -> tuple[Any, ...]:
+def apart(results: Sequence[Array]) -> tuple[Array, ...]:
     """Return the results of a run, each array in memory of its own, also one that comes twice."""
     seen: set[int] = set()
     found = []
     for value in results:
-        again = id(value) in seen and isinstance(value, np.ndarray)
+        again = id(value) in seen
         seen.add(id(value))
-        found.append(value.copy() if again else value)
+        found.append(value.copy() if again and isinstance(value, np.ndarray) else value)
     return tuple(found)
 
 

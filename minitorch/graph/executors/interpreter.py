@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from ...arrays import CPU, Array, Device, asarray, namespace_on
-from ..control.dead_values import DEAD, alive, deadly, merges
-from ..control.loop_stacks import EMPTY, Outcome, Past
+from ...arrays import CPU, Array, Device, asarray
+from ..control.liveness import deadly, merges
+from ..control.loop_stacks import DEAD, EMPTY, Outcome, alive, longer, namespace_of, outcome
 from ..control.while_op import While
 from ..core.node import Constant, Node, Placeholder
-from ..core.order import schedule
+from ..core.order import schedule, sources
 from ..core.variables import NoOp, Read, State, StateOp, Variable
 from .compiled import check_source, copied
 from .node_errors import explain
@@ -24,67 +24,51 @@ class InterpretedStep:
     def __init__(
         self, fetches: Sequence[Node], feeds: Sequence[Node], device: Device = CPU
     ) -> None:
-        self.fetches, self.feeds, self.device = tuple(fetches), tuple(feeds), device
-        self.xp = namespace_on(device)
+        self.fetches, self.feeds = tuple(fetches), tuple(feeds)
         self.fed = frozenset(feeds)
         self.order = schedule(fetches, self.fed)
         for node in self.order:
             if node not in self.fed:
                 check_source(node)
 
-    def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Any, ...]:
+    def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Array, ...]:
         """Return the fetched arrays, copied.
 
         Raises:
             GraphError, ShapeError, ...: what went wrong, with the node and the line that built it.
         """
         with np.errstate(all="ignore"):
-            values = dict(zip(self.feeds, arrays, strict=True))
+            values: dict[Node, object] = dict(zip(self.feeds, arrays, strict=True))
             self._run(self.order, values, state)
-        return tuple(
-            None if isinstance(node.op, NoOp) else copied(alive(values[node], node))
-            for node in self.fetches
-        )
+        return tuple(handed_over(node, values[node]) for node in self.fetches)
 
-    def _run(self, order: Sequence[Node], values: dict[Node, Any], state: State) -> None:
+    def _run(self, order: Sequence[Node], values: dict[Node, object], state: State) -> None:
         """Put the value of every node of `order` into `values`."""
         for node in order:
             if node in values:
                 continue
-            if node.op is not None and any(values.get(n) is DEAD for n in deadly(node)):
+            if is_dead(node, values):
                 values[node] = DEAD
                 continue
-            inputs = [values.get(source) for source in node.inputs]
-            dead_merge = merges(node) and all(value is DEAD for value in inputs)
+            inputs = [values[source] for source in sources(node, self.fed)]
             try:
-                values[node] = DEAD if dead_merge else self._value(node, inputs, values, state)
+                values[node] = self._value(node, inputs, state)
             except Exception as error:
                 raise explain(node, inputs, error) from error
 
-    def _value(self, node: Node, inputs: list[Any], values: dict[Node, Any], state: State) -> Any:
-        op = node.op
-        if isinstance(node, Constant):
-            return node.value if self.device == CPU else asarray(node.value, None, self.device)
-        if isinstance(node, Placeholder):
-            return inputs[0]
-        if isinstance(node, Variable) or isinstance(op, Read):
-            variable = node if isinstance(node, Variable) else op.variable
-            return values[variable] if variable in self.fed else variable.value_in(state)
-        if isinstance(op, While):
-            return self._loop(op, inputs, state)
-        if isinstance(op, StateOp):
-            return op.run(state, *inputs)
-        return op.compute(self.xp, *inputs)
+    def _value(self, node: Node, inputs: Sequence[object], state: State) -> object:
+        if isinstance(node.op, While):
+            return self._loop(node.op, inputs, state)
+        return value_of(node, inputs, state)
 
     def _loop(self, loop: While, inputs: Sequence[object], state: State) -> Outcome:
         """Return the outcome of a loop, with a list for every node that anybody ever asks for."""
         count = len(loop.variables)
         now = list(inputs[:count])
-        captured: dict[Node, Any] = dict(zip(loop.entrances, inputs[count:], strict=True))
+        captured: dict[Node, object] = dict(zip(loop.entrances, inputs[count:], strict=True))
         pasts = [EMPTY for _ in loop.saved]
-        inside = {*loop.variables, *loop.entrances}
-        test = schedule([loop.test], inside)
-        body = schedule([*loop.body, *loop.saved], inside)
+        test = schedule([loop.test], loop.placeholders)
+        body = schedule([*loop.body, *loop.saved], loop.placeholders)
         while True:
             values = {**captured, **dict(zip(loop.variables, now, strict=True))}
             again = dict(values)
@@ -93,11 +77,30 @@ class InterpretedStep:
                 break
             self._run(body, values, state)
             now = [alive(values[node], node) for node in loop.body]
-            kept = [None if values[n] is DEAD else values[n] for n in loop.saved]
-            pasts = [Past(item, past) for item, past in zip(kept, pasts, strict=True)]
-        return Outcome(
-            {
-                **{("out", i): value for i, value in enumerate(now)},
-                **{("past", k): past for k, past in enumerate(pasts)},
-            }
-        )
+            pasts = longer(pasts, (values[node] for node in loop.saved))
+        return outcome(now, enumerate(pasts))
+
+
+def is_dead(node: Node, values: Mapping[Node, object]) -> bool:
+    """Tell whether something that an operator cannot live without is dead."""
+    if merges(node):
+        return all(values[source] is DEAD for source in node.inputs)
+    return node.op is not None and any(values[source] is DEAD for source in deadly(node))
+
+
+def value_of(node: Node, inputs: Sequence[Any], state: State) -> Any:
+    """Return the value of a node for those of its `sources`."""
+    if isinstance(node, Constant):
+        return node.value if state.device == CPU else asarray(node.value, None, state.device)
+    if isinstance(node, Variable):
+        return node.value_in(state)
+    if isinstance(node, Placeholder) or (isinstance(node.op, Read) and inputs):
+        return inputs[0]  # its default; or the variable that is read is fed
+    if isinstance(node.op, StateOp):
+        return node.op.run(state, *inputs)
+    return node.op.compute(namespace_of(state), *inputs)
+
+
+def handed_over(node: Node, value: object) -> Any:
+    """Return what a run gives for a fetched node: an array of the caller's own."""
+    return None if isinstance(node.op, NoOp) else copied(alive(value, node))

@@ -3,22 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from ...arrays import Array, dtype_of
+from ...arrays import dtype_of
 from ...errors import GraphError, MinitorchError
 from ...op import Op, Spec
 from ..core.node import Node, located
 from ..passes.fused import Several
 
 
-def explain(node: Node, arrays: Sequence[Array], error: Exception) -> Exception:
+def explain(node: Node, arrays: Sequence[Any], error: Exception) -> Exception:
     """Return what was wrong when `node` failed on `arrays`: its operator's complaint, located.
 
     Of operators that were fused it is the one at fault that is named.
     """
     if getattr(error, "node_name", None):  # from a round of a loop inside
         return error
-    specs = [Spec(tuple(a.shape), dtype_of(a)) for a in arrays if hasattr(a, "dtype")]
+    specs = [
+        Spec(tuple(a.shape), dtype_of(a)) for a in arrays if a is not None and hasattr(a, "dtype")
+    ]
     better = complaint(node, specs) if len(specs) == len(arrays) else None
     if isinstance(error, MinitorchError) and (better is None or not isinstance(node.op, Several)):
         return located(error, node.built_at, node.name)

@@ -3,69 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from functools import partial
 
-from ...arrays import Array, Device
 from ...errors import GraphError
-from ..core.node import Node
-from ..core.variables import State
+from .arena import ArenaStep
+from .compiled import Run, Step
+from .interpreter import InterpretedStep
+from .parallel import ParallelStep
+from .tokens.sequential import TokenStep
+
+EXECUTORS: dict[str, tuple[Callable[..., Run], Sequence[str]]] = {
+    "compiled": (Step, ()),
+    "interpreter": (InterpretedStep, ()),
+    "tokens": (TokenStep, ("on_event", "shuffle")),
+    "parallel": (ParallelStep, ("on_event", "threads")),
+    "arena": (ArenaStep, ("poison",)),
+}
+"""What plans a run of (fetches, feeds, device), and the options that it takes."""
 
 
-class Run(Protocol):
-    """The run of some fetches from some feeds, planned once."""
-
-    def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Any, ...]:
-        """Return the fetched arrays."""
-
-
-Executor = Callable[[Sequence[Node], Sequence[Node], Device], Run]
-
-
-def executor_called(name: str, options: dict[str, Any]) -> Executor:
+def executor_called(name: str, options: dict[str, object]) -> Callable[..., Run]:
     """Return what plans a run for the executor of that name, with its options.
 
     Raises:
         GraphError: no such executor, or one that does not take such an option.
     """
-    if name not in OPTIONS:
+    if name not in EXECUTORS:
         raise GraphError(
-            f"Session: got executor {name!r}, expected one of {', '.join(map(repr, OPTIONS))}."
+            f"Session: got executor {name!r}, expected one of {', '.join(map(repr, EXECUTORS))}."
         )
-    unknown = sorted(options.keys() - OPTIONS[name])
+    plan, takes = EXECUTORS[name]
+    unknown = sorted(options.keys() - set(takes))
     if unknown:
-        takes = ", ".join(sorted(OPTIONS[name])) or "none"
         raise GraphError(
-            f"Session: got option {unknown[0]!r} for executor {name!r}, expected {takes}."
+            f"Session: got option {unknown[0]!r} for executor {name!r}, expected "
+            f"{', '.join(takes) or 'none'}."
         )
-    return lambda fetches, feeds, device: _class(name)(fetches, feeds, device, **options)
-
-
-OPTIONS: dict[str, frozenset[str]] = {
-    "compiled": frozenset(),
-    "interpreter": frozenset(),
-    "tokens": frozenset(["shuffle", "on_event"]),
-    "parallel": frozenset(["threads", "on_event"]),
-    "arena": frozenset(["poison"]),
-}
-
-
-def _class(name: str) -> Callable[..., Run]:
-    if name == "compiled":
-        from .compiled import Step
-
-        return Step
-    if name == "interpreter":
-        from .interpreter import InterpretedStep
-
-        return InterpretedStep
-    if name == "arena":
-        from .arena import ArenaStep
-
-        return ArenaStep
-    if name == "tokens":
-        from .tokens.sequential import TokenStep
-
-        return TokenStep
-    from .parallel import ParallelStep
-
-    return ParallelStep
+    return partial(plan, **options)

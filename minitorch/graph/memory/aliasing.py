@@ -10,7 +10,6 @@ or past an effect that is no write.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
 from ...op import Op
 from ...ops.broadcasting import ExpandTo, SumTo
@@ -19,7 +18,7 @@ from ...ops.movement import Reshape
 from ...ops.reduction import Sum
 from ...ops.rows import Elementwise
 from ..core.node import Constant, Node
-from ..core.order import runs_before, schedule, sources
+from ..core.order import before_each, ordered_among, read_by, schedule
 from ..core.variables import Read, StateOp, Variable
 from ..passes.fused import Several
 
@@ -63,13 +62,20 @@ def overwriting(order: Sequence[Node], fetches: Sequence[Node], fed: Collection[
     One may when neither its own inputs, nor anything that runs later, nor a fetch can be looking
     at such an array.
     """
-    place = {node: i for i, node in enumerate(order) if node not in fed and _overwrites(node.op)}
+    place = {
+        node: i
+        for i, node in enumerate(order)
+        if isinstance(node.op, StateOp)
+        and node.op.writes
+        and not node.op.hands_on
+        and node not in fed
+    }
     if not place:
         return set()
     looks = looked_at(order, fed) | {v: frozenset({v}) for v in order if isinstance(v, Variable)}
     used: dict[Variable, int] = {}  # the last place that reads what looks at a variable
-    for i, node in enumerate(order):
-        for source in sources(node, fed):
+    for i, read in enumerate(read_by(order, fed)):
+        for source in read:
             used.update(dict.fromkeys(looks.get(source, NOTHING), i))
     fetched: dict[Variable, set[Node]] = {}
     for node in fetches:
@@ -82,13 +88,9 @@ def overwriting(order: Sequence[Node], fetches: Sequence[Node], fed: Collection[
     }
 
 
-def _overwrites(op: Any) -> bool:
-    return bool(getattr(op, "writes", ())) and not op.hands_on
-
-
 def _may_be(node: Node) -> Sequence[Node]:
     """Return the inputs and variables with which the array of `node` may share memory."""
-    op: Any = node.op
+    op = node.op
     inputs: tuple[Node, ...] = node.inputs
     if isinstance(op, StateOp) and not op.hands_on:
         return (op.variable,) if isinstance(op, Read) else op.writes
@@ -122,14 +124,15 @@ def _earliest(order: Sequence[Node], fed: Collection[Node]) -> dict[Node, int]:
     touched: dict[Variable, int] = {}  # the last place so far that needs a variable as it is
     effect = -1
     found: dict[Node, int] = {}
-    for i, node in enumerate(order):
-        before = runs_before(node, fed)
+    ordered = ordered_among(order)
+    for i, (node, before) in enumerate(zip(order, before_each(order, fed), strict=True)):
         place[node] = i
         if _is_soon(node) and node not in fed:
             waits = [place[n] for n in before] + [touched.get(v, -1) for v in node.op.writes]
             place[node] = found[node] = max(effect, *waits)
-        elif _has_effect(node, fed):
-            effect = i
+        elif node in ordered and node not in fed:
+            # it does more than give a value and write variables that it names
+            effect = effect if isinstance(node.op, Read) or node.op.writes else i
         for source in (node, *before):
             for variable in looks[source]:
                 touched[variable] = max(touched.get(variable, -1), place[node])
@@ -142,11 +145,3 @@ def _is_late(node: Node) -> bool:
 
 def _is_soon(node: Node) -> bool:
     return isinstance(node.op, StateOp) and node.op.soon
-
-
-def _has_effect(node: Node, fed: Collection[Node]) -> bool:
-    """Tell whether a node does more than give a value and write variables that it names."""
-    if node in fed or isinstance(node, Variable) or isinstance(node.op, Read):
-        return False
-    writes: tuple[Variable, ...] = getattr(node.op, "writes", ())
-    return not writes and node.op is not None and getattr(node.op, "ordered", not node.op.pure)

@@ -16,6 +16,7 @@ Source: greedy by size, Pisarchyk & Lee, Efficient Memory Management for Deep Ne
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
@@ -24,11 +25,10 @@ from ...op import Spec
 from ...ops.broadcasting import ExpandTo
 from ...ops.movement import InsertAxes, Permute, RemoveAxes, Reshape
 from ...ops.rows import Elementwise
-from ...shapes import numel
 from ..control.cond import Switch
 from ..control.loop_stacks import History, Opaque, Output
 from ..control.pytree import flatten
-from ..control.while_op import While
+from ..control.while_op import While, loops_used
 from ..core.gradients import Identity, StopGradient
 from ..core.node import Node, UnknownShape
 from ..core.order import schedule
@@ -114,29 +114,21 @@ def memory_plan(
     flatten(fetches, leaves)
     fed = set(fed)
     order = running_order(leaves, fed)
-    loops = {n: loop_plan(n, p, sizes or {}) for n, p in _kept(order, fed).items()}
+    loops: dict[Node, LoopPlan] = {}
+    for node, (takers, _) in loops_used(order, fed).items():
+        lists = {taker.op.place for taker in takers if isinstance(taker.op, History)}
+        loops[node] = loop_plan(node, lists, sizes or {})
     planner = _Planner(order, leaves, fed, sizes or {}, loops)
     planner.place_views()
     in_place = planner.reuse()
     lives = planner.lives()
-    total = sum(planner.total_bytes(node) for node in order if planner.produces(node))
+    total = sum(planner.total_bytes(node) for node in order if node in planner.made)
     grain = ALIGNMENT if loops else max((node.dtype.itemsize for node in lives), default=1)
     buffers = placed([Buffer(node, planner.n_bytes(node), *lives[node]) for node in lives], grain)
     peak = max((b.offset + b.n_bytes for b in buffers), default=0)
     return MemoryPlan(
         total, peak, tuple(buffers), tuple(in_place), tuple(order), dict(planner.home), loops
     )
-
-
-def _kept(order: Sequence[Node], fed: Collection[Node]) -> dict[Node, set[int]]:
-    """Return the loops, each with the places of the lists that are asked for."""
-    found: dict[Node, set[int]] = {
-        node: set() for node in order if isinstance(node.op, While) and node not in fed
-    }
-    for node in order if found else ():
-        if isinstance(node.op, History) and node.inputs[0] in found and node not in fed:
-            found[node.inputs[0]].add(node.op.place)
-    return found
 
 
 def loop_plan(node: Node, kept: Collection[int], sizes: dict[Node, tuple[int, ...]]) -> LoopPlan:
@@ -148,21 +140,24 @@ def loop_plan(node: Node, kept: Collection[int], sizes: dict[Node, tuple[int, ..
         GraphError: a size in it is not known, or a variable's changes from round to round.
     """
     loop: While = node.op
-    given = dict(zip((*loop.variables, *loop.entrances), node.inputs, strict=True))
+    given = dict(zip(loop.given, node.inputs, strict=True))
     known = {p: _size(source, sizes) for p, source in given.items()}
     ends = [*loop.body, *(loop.saved[k] for k in sorted(kept))]
     inside = sizes_of(schedule([loop.test, *ends], set(given)), known)
     for variable, end in zip(loop.variables, loop.body, strict=True):
         if not isinstance(variable, Opaque) and inside.get(end, known[variable]) != known[variable]:
-            raise GraphError(
+            raise end.error(
                 f"memory_plan: a variable of loop {node.name!r} is {known[variable]} at first and "
-                f"{inside[end]} after a round, expected one size (built at {end.location}). A loop "
-                "whose values grow cannot be planned."
+                f"{inside[end]} after a round, expected one size. A loop whose values grow cannot "
+                "be planned."
             )
     test = memory_plan([loop.test], set(given), inside)
     body = memory_plan(ends, set(given), inside)
     places, used = _places(loop, known)
-    spare = used if _swaps(loop, body) else 0
+    # a round's results may look into variables' memory, other than each at its own
+    pairs, variables = zip(loop.variables, loop.body, strict=True), set(loop.variables)
+    swaps = any(end is not v and body.home.get(end, end) in variables for v, end in pairs)
+    spare = used if swaps else 0
     scratch = used + spare
     work = max(test.peak_bytes, body.peak_bytes)
     return LoopPlan(scratch + work, places, spare, scratch, test, body, tuple(sorted(kept)), inside)
@@ -179,33 +174,27 @@ def _places(
             places.append(None)
             continue
         places.append((end, known[variable]))
-        end = _up(end + _bytes(variable, known[variable]))
+        end += _bytes(variable, known)
+        end += -end % ALIGNMENT
     return tuple(places), end
-
-
-def _swaps(loop: While, body: MemoryPlan) -> bool:
-    """Tell whether a round's results look into variables' memory, other than each at its own."""
-    pairs = zip(loop.variables, loop.body, strict=True)
-    variables = set(loop.variables)
-    return any(end is not v and body.home.get(end, end) in variables for v, end in pairs)
-
-
-def _up(n_bytes: int) -> int:
-    return -(-n_bytes // ALIGNMENT) * ALIGNMENT
 
 
 def _size(node: Node, sizes: dict[Node, tuple[int, ...]]) -> tuple[int, ...]:
     if node in sizes:
         return sizes[node]
     if isinstance(node.shape, UnknownShape) or None in node.shape:
-        raise GraphError(_unknown_size(node))
+        raise _unknown_size(node)
     return tuple(n for n in node.shape if n is not None)
 
 
-def _unknown_size(node: Node) -> str:
-    return (
-        f"memory_plan: the size of {node.name!r} is not known: got {node.shape}, expected "
-        f"numbers (node {node.name!r} built at {node.location}). Give it a shape."
+def _bytes(node: Node, sizes: dict[Node, tuple[int, ...]]) -> int:
+    return math.prod(_size(node, sizes)) * int(node.dtype.itemsize)
+
+
+def _unknown_size(node: Node) -> GraphError:
+    return node.error(
+        f"memory_plan: the size of {node.name!r} is not known: got {node.shape}, expected numbers. "
+        "Give every placeholder its sizes."
     )
 
 
@@ -228,7 +217,7 @@ def sizes_of(
         elif node.op is None and node.inputs and node.inputs[0] in found:
             found[node] = found[node.inputs[0]]  # a placeholder's default
         else:
-            raise GraphError(_unknown_size(node))
+            raise _unknown_size(node)
     return found
 
 
@@ -244,22 +233,8 @@ def _inferred(node: Node, found: dict[Node, tuple[int, ...]]) -> tuple[int, ...]
         raise refused
     shape = node.op.infer(*specs).shape
     if None in shape:
-        raise GraphError(_unknown_size(node))
+        raise _unknown_size(node)
     return tuple(n or 0 for n in shape)
-
-
-def _bytes(node: Node, size: tuple[int, ...] | None) -> int:
-    if size is not None:
-        count = numel(size)
-    else:
-        count = None if isinstance(node.shape, UnknownShape) else numel(tuple(node.shape))
-    if count is None:
-        raise GraphError(
-            f"memory_plan: the size of {node.name!r} is not known: got {node.shape}, expected "
-            f"numbers. Give the placeholder its batch size (node {node.name!r} built at "
-            f"{node.location})."
-        )
-    return count * int(node.dtype.itemsize)
 
 
 class _Planner:
@@ -268,6 +243,7 @@ class _Planner:
     Attributes:
         home: for each node, the node that its memory was made for.
         straight: nodes whose elements lie in memory in their own order.
+        made: the nodes for whose results a run makes memory.
         last: for each home, the last step that uses it; one past the end for what is fetched.
     """
 
@@ -284,22 +260,18 @@ class _Planner:
         self.home: dict[Node, Node] = {}
         self.straight: set[Node] = set()
         self.last: dict[Node, int] = {}
-        self._made: set[Node] = set()
+        self.made: set[Node] = set()
         self._members: dict[Node, list[Node]] = {}  # a home, with the nodes whose home it is
 
     def n_bytes(self, node: Node) -> int:
         """Return the size of a node's value."""
         if node in self.loops:
             return self.loops[node].n_bytes
-        return _bytes(node, self.sizes.get(node))
+        return _bytes(node, self.sizes)
 
     def total_bytes(self, node: Node) -> int:
         """Return the size of all buffers that a node makes."""
         return self.loops[node].total_bytes if node in self.loops else self.n_bytes(node)
-
-    def produces(self, node: Node) -> bool:
-        """Tell whether a run makes memory for this node's result."""
-        return node in self._made
 
     def place_views(self) -> None:
         """Find the home of every node, and the last use of every home."""
@@ -313,7 +285,7 @@ class _Planner:
             self.home[node] = node
             self.straight.add(node)
             if node not in self.fed and _makes_memory(node):
-                self._made.add(node)
+                self.made.add(node)
         for i, node in enumerate(self.order):
             self.last[self.home[node]] = max(self.last.get(self.home[node], 0), i)
             for source in () if node in self.fed else node.inputs:
@@ -348,7 +320,8 @@ class _Planner:
         """Let elementwise results take over an input that dies there; return those nodes."""
         found = []
         for i, node in enumerate(self.order):
-            if not self.produces(node) or not _may_overwrite(node):
+            fuses = isinstance(node.op, Fused) and not isinstance(node.op, FusedReduction)
+            if node not in self.made or not (fuses or isinstance(node.op, Elementwise)):
                 continue
             owner = next((self.home[s] for s in node.inputs if self._dies(s, node, i)), None)
             if owner is not None:
@@ -366,7 +339,7 @@ class _Planner:
         """
         owner = self.home.get(source, source)
         wanted = self.n_bytes(node)
-        if not self.produces(owner) or self.last[owner] != i or self.n_bytes(owner) != wanted:
+        if owner not in self.made or self.last[owner] != i or self.n_bytes(owner) != wanted:
             return False
         inside = [s for s in node.inputs if self.home.get(s, s) is owner]
         return all(s in self.straight and self.n_bytes(s) == wanted for s in inside)
@@ -375,7 +348,7 @@ class _Planner:
         """Return the first and last step of every buffer."""
         place = {node: i for i, node in enumerate(self.order)}
         homes = dict.fromkeys(self.home[node] for node in self.order)
-        return {h: (place[h], self.last[h]) for h in homes if self.produces(h)}
+        return {h: (place[h], self.last[h]) for h in homes if h in self.made}
 
 
 def _makes_memory(node: Node) -> bool:
@@ -394,7 +367,3 @@ def _is_taken(node: Node) -> bool:
         and isinstance(node.inputs[0].op, While)
         and (node.op.slot[0] == "out")
     )
-
-
-def _may_overwrite(node: Node) -> bool:
-    return isinstance(node.op, Elementwise | Fused) and not isinstance(node.op, FusedReduction)

@@ -8,12 +8,13 @@ from typing import Any
 from ...arrays import DTypeLike, as_dtype, int32
 from ...errors import GraphError
 from ..control.loop import while_loop
-from ..control.loop_stacks import Empty, Filled, Keep, Opaque, Rest, Top
+from ..control.loop_stacks import empty, has_more, pushed, without_top
 from ..control.pytree import apart_from, same_structure
-from ..control.row_lists import Grow, Spread, stacked
+from ..control.row_lists import Grow, next_row, spread, stacked
 from ..control.while_op import KEPT_APART
 from ..core.node import Constant, Node, UnknownShape, build, convert
-from ..core.variable_scope import variable_scope
+from ..core.static_shape import agree
+from ..core.variable_scope import VariableScope, variable_scope
 from ..operators.creation import zeros_like
 from ..operators.elementwise import logical_and, maximum, where
 from ..operators.math import reduce_max
@@ -29,7 +30,7 @@ def dynamic_rnn(
     dtype: DTypeLike = None,
     parallel_iterations: int | None = None,
     time_major: bool = False,
-    scope: Any = None,
+    scope: str | VariableScope | None = None,
 ) -> tuple[Node, Any]:
     """Return (outputs, final state) of a cell over sequences, by a loop.
 
@@ -64,7 +65,7 @@ def static_rnn(
     initial_state: object = None,
     dtype: DTypeLike = None,
     sequence_length: object = None,
-    scope: Any = None,
+    scope: str | VariableScope | None = None,
 ) -> tuple[list[Node], Any]:
     """Return (outputs, final state) of a cell over a list of inputs, one copy of it for each."""
     if not inputs:
@@ -82,29 +83,23 @@ def static_rnn(
 
 def _unroll_in_time(
     cell: RNNCell, x_TBF: Node, state: object, lengths: Node | None, parallel_iterations: int
-) -> tuple[Node, Any]:
+) -> tuple[Node, object]:
     """Return the outputs (time, batch, units) and the last state."""
     first, rebuild = apart_from(state)
-    rows = build(Spread(True), (x_TBF,), kind=Opaque)
+    rows = spread(x_TBF)
     longest = None if lengths is None else reduce_max(maximum(lengths, 0))
     written: list[Node] = []
 
     def going(t: Node, rows: Node, *_: Node) -> Node:
-        more = build(Filled(), (rows,))
-        return more if longest is None else logical_and(more, t < longest)
+        return has_more(rows) if longest is None else logical_and(has_more(rows), t < longest)
 
     def body(t: Node, rows: Node, done: Node, *now: Node) -> list[Node]:
-        x = build(Top(x_TBF.shape[1:], x_TBF.dtype), (rows,))
-        output, new = _step(cell, x, rebuild(now), t, lengths)
+        output, new = _step(cell, next_row(rows, x_TBF), rebuild(now), t, lengths)
         written.append(output)
         after = same_structure("dynamic_rnn", new, state)
-        rest, longer = (
-            build(Rest(), (rows,), kind=Opaque),
-            build(Keep(), (done, output), kind=Opaque),
-        )
-        return [t + 1, rest, longer, *after]
+        return [t + 1, without_top(rows), pushed(done, output), *after]
 
-    start = [Constant(0, int32), rows, build(Empty(), (), kind=Opaque), *first]
+    start = [Constant(0, int32), rows, empty(), *first]
     shapes = [(), (), (), *(_loose(node) for node in first)]
     found = while_loop(going, body, start, shapes, parallel_iterations)
     count = x_TBF.shape[0] if lengths is None else None
@@ -114,7 +109,9 @@ def _unroll_in_time(
     return outputs, rebuild(found[3:])
 
 
-def _step(cell: RNNCell, x: Node, state: object, t: Node, lengths: Node | None) -> tuple[Node, Any]:
+def _step(
+    cell: RNNCell, x: Node, state: object, t: Node, lengths: Node | None
+) -> tuple[Node, object]:
     """Return output and state after one step; where a sequence is over, zeros and the old state."""
     output, new = cell(x, state)
     if lengths is None:
@@ -128,14 +125,11 @@ def _step(cell: RNNCell, x: Node, state: object, t: Node, lengths: Node | None) 
 def _time_major(x: Node, already: bool) -> Node:
     if isinstance(x.shape, UnknownShape) or len(x.shape) != 3:
         wanted = "(time, batch, features)" if already else "(batch, time, features)"
-        raise GraphError(
-            f"dynamic_rnn: got inputs of shape {x.shape}, expected {wanted} (node {x.name!r} built "
-            f"at {x.location})."
-        )
+        raise x.error(f"dynamic_rnn: got inputs of shape {x.shape}, expected {wanted}.")
     return x if already else transpose(x, (1, 0, 2))
 
 
-def _first_state(cell: RNNCell, x_TBF: Node, initial_state: object, dtype: DTypeLike) -> Any:
+def _first_state(cell: RNNCell, x_TBF: Node, initial_state: object, dtype: DTypeLike) -> object:
     if initial_state is not None:
         nodes, rebuild = apart_from(initial_state)
         return rebuild(nodes)
@@ -148,17 +142,11 @@ def _first_state(cell: RNNCell, x_TBF: Node, initial_state: object, dtype: DType
 def _lengths(given: object, x_TBF: Node) -> Node:
     node = convert(given)
     batch = x_TBF.shape[1]
-    known = not isinstance(node.shape, UnknownShape)
-    fits = (
-        known
-        and len(node.shape) == 1
-        and (None in (node.shape[0], batch) or node.shape[0] == batch)
-    )
+    fits = not isinstance(node.shape, UnknownShape) and agree(node.shape, (batch,))
     if node.dtype.kind not in "iu" or not fits:
-        raise GraphError(
+        raise node.error(
             f"dynamic_rnn: got sequence_length of {node.dtype} {node.shape}, expected integers of "
-            f"shape ({batch},), a length for each sequence (node {node.name!r} built at "
-            f"{node.location})."
+            f"shape ({batch},), a length for each sequence."
         )
     return node
 

@@ -12,15 +12,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ...arrays import as_dtype
+from ...arrays import DType, DTypeLike, as_dtype
 from ...errors import GraphError
+from ..control.pytree import mapped
 from ..core.graph import outside
 from ..core.node import Node, UnknownShape, convert
 from ..core.variable_scope import AUTO_REUSE, VariableScope, get_variable, variable_scope
 from ..core.variables import Variable
 from ..operators.creation import zeros
 from ..operators.elementwise import sigmoid, tanh
-from ..operators.initializers import Fixed, Zeros
+from ..operators.initializers import Fixed, Initializer, Zeros
 from ..operators.math import matmul
 from ..operators.shaping import concat, split
 
@@ -34,42 +35,40 @@ __all__ = [
 ]
 
 Activation = Callable[[Node], Node]
+State = object
+"""A node, or a structure of nodes, as the cell's `state_size` is one of numbers."""
 
 
 class LSTMStateTuple(NamedTuple):
     """The state of an LSTM: the memory c and the output h, each (batch, units)."""
 
-    c: Any
-    h: Any
+    c: Node | int
+    h: Node | int
 
 
 class RNNCell:
-    """Base of the cells; a subclass gives `state_size`, `output_size`, `build` and `call`.
+    """Base of the cells; a subclass gives what is below.
 
-    `state_size` is a number of units, or a structure of numbers as the state is one.
+    Attributes:
+        state_size: the units of the state, or a structure of numbers as the state is one.
+        output_size: the units of the output.
     """
 
     scope_name = "rnn_cell"
+    state_size: object
+    output_size: int
     _scope: VariableScope | None = None
 
-    @property
-    def state_size(self) -> Any:
-        """The units of the state."""
-        raise NotImplementedError(f"{type(self).__name__} does not say how large its state is.")
-
-    @property
-    def output_size(self) -> int:
-        """The units of the output."""
-        raise NotImplementedError(f"{type(self).__name__} does not say how large its output is.")
-
-    def build(self, n_inputs: int, dtype: Any) -> None:
+    def build(self, n_inputs: int, dtype: DType) -> None:
         """Make the variables."""
 
-    def call(self, inputs: Node, state: Any) -> tuple[Node, Any]:
+    def call(self, inputs: Node, state: Any) -> tuple[Node, State]:
         """Return output and new state of one step."""
         raise NotImplementedError(f"{type(self).__name__}: `call` is not defined. Define it.")
 
-    def __call__(self, inputs: Any, state: Any, scope: Any = None) -> tuple[Node, Any]:
+    def __call__(
+        self, inputs: object, state: Any, scope: str | VariableScope | None = None
+    ) -> tuple[Node, State]:
         """Return output and new state of one step, (batch, units) each.
 
         Raises:
@@ -83,16 +82,17 @@ class RNNCell:
         with variable_scope(self._scope, reuse=AUTO_REUSE):
             return self.call(x, state)
 
-    def zero_state(self, batch_size: Any, dtype: Any) -> Any:
+    def zero_state(self, batch_size: object, dtype: DTypeLike) -> State:
         """Return a state of zeros; `batch_size` is a number or a scalar node."""
-        return _zeros(self.state_size, batch_size, as_dtype(dtype))
+        kind = as_dtype(dtype)
+        return mapped(lambda units: zeros([batch_size, units], kind), self.state_size)
 
 
 def _columns(x: Node, cell: RNNCell) -> int:
     if isinstance(x.shape, UnknownShape) or len(x.shape) != 2 or x.shape[1] is None:
-        raise GraphError(
+        raise x.error(
             f"{type(cell).__name__}: got inputs of shape {x.shape}, expected (batch, features) "
-            f"with the features known (node {x.name!r} built at {x.location})."
+            "with the features known."
         )
     return int(x.shape[1])
 
@@ -109,23 +109,14 @@ class BasicRNNCell(RNNCell):
         activation: Activation | None = None,
     ) -> None:
         self.units, self.activation = num_units, activation or tanh
+        self.state_size = self.output_size = num_units
 
-    @property
-    def state_size(self) -> Any:
-        """The number of units."""
-        return self.units
-
-    @property
-    def output_size(self) -> int:
-        """The number of units."""
-        return self.units
-
-    def build(self, n_inputs: int, dtype: Any) -> None:
+    def build(self, n_inputs: int, dtype: DType) -> None:
         """Make W of (inputs + units, units times the gates) and b."""
         shape = (n_inputs + self.units, self.units * self.gates)
         self.kernel, self.bias = _weights(shape, dtype, Zeros())
 
-    def call(self, inputs: Node, state: Any) -> tuple[Node, Any]:
+    def call(self, inputs: Node, state: Any) -> tuple[Node, State]:
         """Return h' twice."""
         new = self.activation(_affine([inputs, state], self.kernel, self.bias))
         return new, new
@@ -153,13 +144,9 @@ class BasicLSTMCell(BasicRNNCell):
                 "BasicLSTMCell: got state_is_tuple=False, expected True: a pair (c, h)."
             )
         self.forget_bias = forget_bias
+        self.state_size = LSTMStateTuple(num_units, num_units)
 
-    @property
-    def state_size(self) -> Any:
-        """The units of c and of h."""
-        return LSTMStateTuple(self.units, self.units)
-
-    def call(self, inputs: Node, state: Any) -> tuple[Node, Any]:
+    def call(self, inputs: Node, state: Any) -> tuple[Node, State]:
         """Return h' and (c', h')."""
         c, h = state
         i, j, f, o = split(_affine([inputs, h], self.kernel, self.bias), 4, axis=1)
@@ -174,7 +161,7 @@ class GRUCell(BasicRNNCell):
 
     scope_name = "gru_cell"
 
-    def build(self, n_inputs: int, dtype: Any) -> None:
+    def build(self, n_inputs: int, dtype: DType) -> None:
         """Make the weights of the gates, whose bias starts at 1, and those of the candidate."""
         n = n_inputs + self.units
         with variable_scope("gates"):
@@ -182,7 +169,7 @@ class GRUCell(BasicRNNCell):
         with variable_scope("candidate"):
             self.kernel, self.bias = _weights((n, self.units), dtype, Zeros())
 
-    def call(self, inputs: Node, state: Any) -> tuple[Node, Any]:
+    def call(self, inputs: Node, state: Any) -> tuple[Node, State]:
         """Return h' twice."""
         gates = sigmoid(_affine([inputs, state], self.gate_kernel, self.gate_bias))
         r, u = split(gates, 2, axis=1)
@@ -204,18 +191,12 @@ class MultiRNNCell(RNNCell):
         if not cells:
             raise GraphError("MultiRNNCell: got no cells, expected one or more.")
         self.cells = list(cells)
+        self.state_size = tuple(cell.state_size for cell in self.cells)
+        self.output_size = self.cells[-1].output_size
 
-    @property
-    def state_size(self) -> Any:
-        """The states of the cells."""
-        return tuple(cell.state_size for cell in self.cells)
-
-    @property
-    def output_size(self) -> int:
-        """The units of the uppermost cell."""
-        return self.cells[-1].output_size
-
-    def __call__(self, inputs: Any, state: Any, scope: Any = None) -> tuple[Node, Any]:
+    def __call__(
+        self, inputs: object, state: Any, scope: str | VariableScope | None = None
+    ) -> tuple[Node, State]:
         """Return the output of the uppermost cell, and all new states."""
         x, new = convert(inputs), []
         with variable_scope(scope or self.scope_name):
@@ -226,19 +207,14 @@ class MultiRNNCell(RNNCell):
         return x, tuple(new)
 
 
-def _zeros(size: Any, batch_size: Any, dtype: Any) -> Any:
-    if isinstance(size, tuple):
-        parts = [_zeros(part, batch_size, dtype) for part in size]
-        return type(size)(*parts) if hasattr(size, "_fields") else tuple(parts)
-    return zeros([batch_size, size], dtype)
-
-
-def _weights(shape: tuple[int, int], dtype: Any, bias_starts: Any) -> tuple[Variable, Variable]:
+def _weights(
+    shape: tuple[int, int], dtype: DType, bias_starts: Initializer
+) -> tuple[Variable, Variable]:
     kernel = get_variable("kernel", shape, dtype)
     return kernel, get_variable("bias", shape[1:], dtype, initializer=bias_starts)
 
 
-def _affine(parts: Sequence[Any], kernel: Node, bias: Node) -> Node:
+def _affine(parts: Sequence[object], kernel: Node, bias: Node) -> Node:
     """Return the parts side by side, times the kernel, plus the bias."""
     product: Node = matmul(concat([convert(p) for p in parts], 1), kernel) + bias
     return product

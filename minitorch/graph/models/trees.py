@@ -16,23 +16,27 @@ et al., ICLR 2017, seen from the vertices as in Cavs, Xu et al., USENIX ATC 2018
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from ...arrays import int32
 from ...errors import GraphError
 from ..control.cond import cond
 from ..control.loop import while_loop
-from ..control.loop_stacks import Empty, Filled, Keep, Opaque, Rest, Top
-from ..control.row_lists import Spread
+from ..control.loop_stacks import Opaque, Top, empty, has_more, pushed, without_top
+from ..control.row_lists import Spread, next_row, spread
 from ..core.node import Node, UnknownShape, build, convert
 from ..operators.shaping import concat, expand_dims, gather, reshape
 
-Combine = Callable[[Node, Node], Any]
-Tree = Any
+Combine = Callable[[Node, Node], object]
+Tree = int | Sequence["Tree"]
 """A leaf number, or a pair of trees."""
+Place = tuple[int, int]
+"""A node's height, and its number at that height."""
+Numbers = npt.NDArray[np.int32]
 
 
 def tree_by_control_flow(combine: Combine, leaves: object, order: object) -> Node:
@@ -46,27 +50,25 @@ def tree_by_control_flow(combine: Combine, leaves: object, order: object) -> Nod
     """
     table, steps = _matrix("tree_by_control_flow", leaves), convert(order)
     units = table.shape[1:]
-    waiting = build(Spread(True), (table,), kind=Opaque)
-    kinds = build(Spread(True), (steps,), kind=Opaque)
+    waiting, kinds = spread(table), spread(steps)
 
     def body(kinds: Node, waiting: Node, stack: Node) -> list[Node]:
         is_leaf = build(Top((), steps.dtype), (kinds,))
 
         def shift() -> list[Node]:
-            leaf = build(Top(units, table.dtype), (waiting,))
-            return [_rest(waiting), _pushed(stack, leaf)]
+            return [without_top(waiting), pushed(stack, next_row(waiting, table))]
 
         def reduce() -> list[Node]:
-            right, below = build(Top(units, table.dtype), (stack,)), _rest(stack)
-            left = build(Top(units, table.dtype), (below,))
+            right, below = next_row(stack, table), without_top(stack)
+            left = next_row(below, table)
             value = convert(combine(expand_dims(left, 0), expand_dims(right, 0)))
-            return [waiting, _pushed(_rest(below), reshape(value, units))]
+            return [waiting, pushed(without_top(below), reshape(value, units))]
 
-        return [_rest(kinds), *cond(is_leaf, shift, reduce)]
+        return [without_top(kinds), *cond(is_leaf, shift, reduce)]
 
-    start = [kinds, waiting, build(Empty(), (), kind=Opaque)]
-    stack = while_loop(lambda kinds, *_: build(Filled(), (kinds,)), body, start)[2]
-    return build(Top(units, table.dtype), (stack,))
+    start = [kinds, waiting, empty()]
+    stack = while_loop(lambda kinds, *_: has_more(kinds), body, start)[2]
+    return next_row(stack, table)
 
 
 def tree_by_level(combine: Combine, leaves: object, left: object, right: object) -> Node:
@@ -84,10 +86,10 @@ def tree_by_level(combine: Combine, leaves: object, left: object, right: object)
 
     def body(a: Node, b: Node, values: Node) -> list[Node]:
         children = [gather(values, build(Top(lefts.shape[1:], int32), (n,))) for n in (a, b)]
-        return [_rest(a), _rest(b), concat([values, convert(combine(*children))], 0)]
+        return [without_top(a), without_top(b), concat([values, convert(combine(*children))], 0)]
 
     found = while_loop(
-        lambda a, *_: build(Filled(), (a,)),
+        lambda a, *_: has_more(a),
         body,
         [*rows, table],
         shape_invariants=[(), (), (None, *table.shape[1:])],
@@ -104,40 +106,30 @@ class Levels(NamedTuple):
         roots: the row of each tree's root.
     """
 
-    left: np.ndarray[Any, Any]
-    right: np.ndarray[Any, Any]
-    roots: np.ndarray[Any, Any]
+    left: Numbers
+    right: Numbers
+    roots: Numbers
 
 
-def post_order(tree: Tree) -> np.ndarray[Any, Any]:
+def post_order(tree: Tree) -> npt.NDArray[np.bool_]:
     """Return for every node of a tree in post-order whether it is a leaf.
 
     The leaves must be numbered from left to right, as a stack meets them.
     """
-    kinds: list[bool] = []
-    leaves: list[int] = []
-    waiting: list[tuple[Tree, bool]] = [(tree, False)]
-    while waiting:
-        node, seen = waiting.pop()
-        if _is_leaf(node):
-            leaves.append(int(node))
-            kinds.append(True)
-        elif seen:
-            kinds.append(False)
-        else:
-            waiting += [(node, True), (node[1], False), (node[0], False)]
+    nodes = list(_walked(tree))
+    leaves = [leaf for leaf in nodes if leaf is not None]
     if leaves != sorted(leaves):
         raise GraphError(f"post_order: got leaves in the order {leaves}, expected ascending.")
-    return np.array(kinds)
+    return np.array([leaf is not None for leaf in nodes])
 
 
 def by_level(trees: Sequence[Tree], n_leaves: int) -> Levels:
     """Return the nodes of all `trees` by height, over `n_leaves` leaves that they share."""
-    levels: list[list[tuple[Any, Any]]] = []
+    levels: list[list[tuple[Place, Place]]] = []
     roots = [_placed(tree, levels) for tree in trees]
     width = max((len(level) for level in levels), default=0)
 
-    def row(place: tuple[int, int]) -> int:
+    def row(place: Place) -> int:
         height, i = place
         return i if height == 0 else n_leaves + (height - 1) * width + i
 
@@ -147,47 +139,44 @@ def by_level(trees: Sequence[Tree], n_leaves: int) -> Levels:
     return Levels(left, right, np.array([row(root) for root in roots], np.int32))
 
 
-def _placed(tree: Tree, levels: list[list[tuple[Any, Any]]]) -> tuple[int, int]:
+def _placed(tree: Tree, levels: list[list[tuple[Place, Place]]]) -> Place:
     """Put the inner nodes of a tree into `levels`; return height and place of its root."""
-    done: list[tuple[int, int]] = []
-    waiting: list[tuple[Tree, bool]] = [(tree, False)]
-    while waiting:
-        node, seen = waiting.pop()
-        if _is_leaf(node):
-            done.append((0, int(node)))
-        elif not seen:
-            waiting += [(node, True), (node[1], False), (node[0], False)]
-        else:
-            right, left = done.pop(), done.pop()
-            height = 1 + max(left[0], right[0])
-            while len(levels) < height:
-                levels.append([])
-            levels[height - 1].append((left, right))
-            done.append((height, len(levels[height - 1]) - 1))
+    done: list[Place] = []
+    for leaf in _walked(tree):
+        if leaf is not None:
+            done.append((0, leaf))
+            continue
+        right, left = done.pop(), done.pop()
+        height = 1 + max(left[0], right[0])
+        while len(levels) < height:
+            levels.append([])
+        levels[height - 1].append((left, right))
+        done.append((height, len(levels[height - 1]) - 1))
     return done[0]
 
 
-def _is_leaf(node: Tree) -> bool:
-    if isinstance(node, int | np.integer):
-        return True
-    if isinstance(node, tuple | list) and len(node) == 2:
-        return False
-    raise GraphError(f"tree: got {node!r}, expected the number of a leaf or a pair of trees.")
+def _walked(tree: Tree) -> Iterator[int | None]:
+    """Yield the number of each leaf, and None for each inner node, in post-order."""
+    waiting: list[tuple[Tree, bool]] = [(tree, False)]
+    while waiting:
+        node, seen = waiting.pop()
+        if isinstance(node, int | np.integer):
+            yield int(node)
+        elif seen:
+            yield None
+        elif isinstance(node, tuple | list) and len(node) == 2:
+            waiting += [(node, True), (node[1], False), (node[0], False)]
+        else:
+            raise GraphError(
+                f"tree: got {node!r}, expected the number of a leaf or a pair of trees."
+            )
 
 
 def _matrix(where: str, leaves: object) -> Node:
     node = convert(leaves)
     if isinstance(node.shape, UnknownShape) or len(node.shape) != 2 or node.shape[1] is None:
-        raise GraphError(
+        raise node.error(
             f"{where}: got leaves of shape {node.shape}, expected (leaves, units) with the units "
-            f"known (node {node.name!r} built at {node.location})."
+            "known."
         )
     return node
-
-
-def _rest(past: Node) -> Node:
-    return build(Rest(), (past,), kind=Opaque)
-
-
-def _pushed(past: Node, value: Node) -> Node:
-    return build(Keep(), (past, value), kind=Opaque)

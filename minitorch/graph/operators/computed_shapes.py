@@ -14,12 +14,13 @@ from itertools import chain
 from typing import Any
 
 from ...arrays import Array, DType, Namespace, int32, native_dtype
-from ...errors import GraphError, ShapeError
-from ...op import Flat, Gradients, Op, Spec
+from ...errors import ShapeError
+from ...op import Flat, Gradients, Op, Spec, Value
 from ...ops import movement
 from ...ops.broadcasting import ExpandTo, expand_to
 from ...ops.casting import cast_to
 from ...ops.joining import Cat, stack
+from ...ops.methods import Methods
 from ...shapes import Shape
 from ..core.node import Constant, Node, UnknownShape, as_shape, build, convert
 from .deferred_shapes import as_scalar
@@ -105,13 +106,13 @@ def of_shape(dims: Any, like: Node | None = None) -> Node:
     return build(OfShape(sizes), (vector,) if like is None else (vector, like))
 
 
-def reshaped(x: Node, dims: int | Sequence[int] | None) -> Node:
+def reshaped(x: Node, dims: object) -> Node:
     """Return the elements of `x` under the sizes in `dims`, of which one may be -1."""
     like = of_shape(dims, x)
     return build(movement.Reshape(None), (x, like))
 
 
-def filled(dims: int | Sequence[int] | None, value: object, dtype: DType | None = None) -> Node:
+def filled(dims: object, value: object, dtype: DType | None = None) -> Node:
     """Return `value` repeated to the sizes in `dims`."""
     return build(ExpandTo(), (convert(value, dtype), of_shape(dims)))
 
@@ -121,9 +122,9 @@ def counted(start: object, stop: object, step: object) -> Node:
     ends = [as_scalar(convert(end)) for end in (start, stop, step)]
     for end in ends:
         if end.dtype.kind not in "iu" or end.shape != ():
-            raise GraphError(
-                f"range: got {end.name!r}, {end.dtype} of shape {end.shape}, expected one integer "
-                f"(built at {end.location}). Cast it."
+            raise end.error(
+                f"range: got {end.name!r}, {end.dtype} of shape {end.shape}, expected one integer. "
+                "Cast it."
             )
     return build(Counting(), ends)
 
@@ -142,9 +143,9 @@ def _of_node(dims: Node) -> tuple[Shape, Node]:
     if isinstance(dims.op, ShapeOf):
         return dims.inputs[0].shape, dims
     if isinstance(dims.shape, UnknownShape) or len(dims.shape) != 1 or dims.shape[0] is None:
-        raise GraphError(
+        raise dims.error(
             f"shape: got node {dims.name!r} of shape {dims.shape}, expected a vector of known "
-            f"length (built at {dims.location}). Give it as a list of sizes."
+            "length. Give it as a list of sizes."
         )
     if isinstance(dims, Constant):
         return as_shape(dims.value.tolist()), dims
@@ -157,9 +158,8 @@ def _of_list(dims: Sequence[Any]) -> tuple[Shape, Node]:
     for size in dims:
         node = size if isinstance(size, Node) else Constant(int(size), int32)
         if node.dtype.kind not in "iu":
-            raise GraphError(
-                f"shape: got size {node.name!r} of {node.dtype}, expected an integer (built at "
-                f"{node.location}). Use cast."
+            raise node.error(
+                f"shape: got size {node.name!r} of {node.dtype}, expected an integer. Use cast."
             )
         sizes.append(int(node.value) if isinstance(node, Constant) else None)
         parts.append(node if node.dtype == int32 else cast_to(node, int32))
@@ -169,7 +169,7 @@ def _of_list(dims: Sequence[Any]) -> tuple[Shape, Node]:
 class Joined(Cat):
     """The inputs one after another along an axis."""
 
-    def gradient(self, out_grad: Any, node: Any) -> Gradients:
+    def gradient(self, out_grad: Methods, node: Value) -> Gradients:
         """Each input gets the piece of the gradient that is where it was."""
         return tuple(
             build(Piece(self.dim, i), (out_grad, *node.inputs)) if wanted else None
@@ -198,7 +198,7 @@ class Piece(Op):
         parts = node.inputs[1:]
         return build(InPlace(self.dim, self.i), (out_grad, *parts)), *(None for _ in parts)
 
-    def _where(self, arrays: Any) -> tuple[slice, ...]:
+    def _where(self, arrays: Sequence[Array]) -> tuple[slice, ...]:
         sizes = [array.shape[self.dim] for array in arrays[1:]]
         start = sum(sizes[: self.i])
         return (*[slice(None)] * self.dim, slice(start, start + sizes[self.i]))

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...arrays import DType, DTypeLike, as_dtype, get_default_dtype, int32
 from ...errors import GraphError
+from ...exports import own_names
 from ...ops import elementwise
 from ...ops.broadcasting import expand_to
 from ...shapes import known
@@ -15,18 +16,6 @@ from ..core.naming import lined, rename
 from ..core.node import Constant, Node, UnknownShape, convert
 from ..core.static_shape import as_static
 from .computed_shapes import computed, counted, filled
-
-__all__ = [
-    "constant",
-    "eye",
-    "fill",
-    "linspace",
-    "ones",
-    "ones_like",
-    "range",
-    "zeros",
-    "zeros_like",
-]
 
 
 @lined
@@ -52,20 +41,21 @@ def fill(dims: Any, value: object, name: str | None = None) -> Node:
     return Constant(np.full(tuple(dims), value, _dtype_for(value)), name=name or "Fill")
 
 
-@lined
 def zeros(shape: Any, dtype: DTypeLike = None, name: str | None = None) -> Node:
     """A value of zeros; the shape may be computed in the run."""
-    if computed(shape):
-        return rename(filled(shape, 0, _or_default(dtype)), name)
-    return Constant(np.zeros(_sizes(shape), _or_default(dtype)), name=name or "zeros")
+    return _all(0, shape, dtype, name, "zeros")
+
+
+def ones(shape: Any, dtype: DTypeLike = None, name: str | None = None) -> Node:
+    """A value of ones; the shape may be computed in the run."""
+    return _all(1, shape, dtype, name, "ones")
 
 
 @lined
-def ones(shape: Any, dtype: DTypeLike = None, name: str | None = None) -> Node:
-    """A value of ones; the shape may be computed in the run."""
+def _all(value: int, shape: Any, dtype: DTypeLike, name: str | None, called: str) -> Node:
     if computed(shape):
-        return rename(filled(shape, 1, _or_default(dtype)), name)
-    return Constant(np.ones(_sizes(shape), _or_default(dtype)), name=name or "ones")
+        return rename(filled(shape, value, _or_default(dtype)), name)
+    return Constant(np.full(_sizes(shape), value, _or_default(dtype)), name=name or called)
 
 
 def eye(
@@ -134,3 +124,7 @@ def _dtype_for(value: object) -> DType:
     if isinstance(value, np.generic | np.ndarray):
         return found
     return get_default_dtype() if found.kind == "f" else int32 if found.kind == "i" else found
+
+
+if not TYPE_CHECKING:
+    __all__ = own_names(globals())

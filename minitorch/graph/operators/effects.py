@@ -62,7 +62,7 @@ class Call(StateOp):
             for value, dtype in zip(listed, self.dtypes, strict=True)
         )
 
-    def _checked(self, array: Any, dtype: DType, state: State) -> Array:
+    def _checked(self, array: Array, dtype: DType, state: State) -> Array:
         if array.dtype != dtype:
             raise GraphError(
                 f"py_func: {self.name} gives {array.dtype}, expected {dtype}, as Tout says. "
@@ -86,7 +86,8 @@ class Picked(Flat, StateOp):
 
     def run(self, state: State, *arrays: Any) -> Array:
         """Return the value."""
-        return arrays[0][self.place]
+        value: Array = arrays[0][self.place]
+        return value
 
     def infer(self, *specs: Spec) -> Spec:
         """Return what is known: the dtype."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ...errors import GraphError
+from ...exports import own_names
 from ...op import apply
 from ...ops import activation, binary, logic, pointwise
 from ...ops import elementwise as unary
@@ -15,72 +16,15 @@ from ...ops.rows import ROWS, Binary, named
 from ..core.naming import lined, rename
 from ..core.node import Node, UnknownShape, convert, convert_all
 
-__all__ = [
-    "abs",
-    "add",
-    "add_n",
-    "ceil",
-    "clip_by_value",
-    "cos",
-    "div",
-    "divide",
-    "equal",
-    "erf",
-    "exp",
-    "expm1",
-    "floor",
-    "floordiv",
-    "floormod",
-    "greater",
-    "greater_equal",
-    "is_finite",
-    "is_inf",
-    "is_nan",
-    "less",
-    "less_equal",
-    "log",
-    "log1p",
-    "log_sigmoid",
-    "logical_and",
-    "logical_not",
-    "logical_or",
-    "logical_xor",
-    "maximum",
-    "minimum",
-    "mod",
-    "mul",
-    "multiply",
-    "neg",
-    "negative",
-    "not_equal",
-    "pow",
-    "reciprocal",
-    "round",
-    "rsqrt",
-    "select",
-    "sigmoid",
-    "sign",
-    "sin",
-    "sqrt",
-    "square",
-    "squared_difference",
-    "sub",
-    "subtract",
-    "tan",
-    "tanh",
-    "truediv",
-    "where",
-]
 
-
-def _of_one(function: Callable[..., Any], name: str) -> Callable[..., Node]:
+def _of_one(function: Callable[..., Node], name: str) -> Callable[..., Node]:
     def call(x: object, name: str | None = None) -> Node:
         return rename(function(convert(x)), name)
 
     return _documented(call, function, name)
 
 
-def _of_two(function: Callable[..., Any], name: str) -> Callable[..., Node]:
+def _of_two(function: Callable[..., Node], name: str) -> Callable[..., Node]:
     def call(x: object, y: object, name: str | None = None) -> Node:
         if not isinstance(x, Node) and not isinstance(y, Node):
             x = convert(x)
@@ -104,7 +48,7 @@ def _taking_ties(name: str, wins: Callable[[Any, Any], Any]) -> Callable[[Any, A
         (lambda g, a, b, y: g * wins(a, b), lambda g, a, b, y: g * ~wins(a, b)),
         reads="x",
     )
-    return named(lambda x, y: apply(op, x, y), name, f"{row.name} of two.", op)  # type: ignore[no-any-return]
+    return named(lambda x, y: apply(op, x, y), name, f"{row.name} of two.", op)
 
 
 abs = _of_one(unary.abs, "abs")
@@ -176,7 +120,7 @@ def div(x: object, y: object, name: str | None = None) -> Node:
 
 
 @lined
-def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Node:
+def where(condition: object, x: object = None, y: object = None, name: str | None = None) -> Node:
     """Elements of `x` where the condition holds, of `y` elsewhere.
 
     A condition of one axis chooses whole rows, where there are as many as it is long. Without
@@ -197,7 +141,7 @@ def _by_row(condition: Node, x: Node) -> Node:
     rows = condition.shape[0] if len(condition.shape) == 1 else 0
     if len(condition.shape) != 1 or len(x.shape) < 2 or rows not in (None, x.shape[0]):
         return condition
-    return insert_axes(condition, tuple(range(1, len(x.shape))))  # type: ignore[no-any-return]
+    return insert_axes(condition, tuple(range(1, len(x.shape))))
 
 
 select = where
@@ -216,3 +160,7 @@ def add_n(inputs: object, name: str | None = None) -> Node:
     for value in others:
         total = total + value
     return rename(total, name) if len(inputs) > 1 else total
+
+
+if not TYPE_CHECKING:
+    __all__ = own_names(globals())

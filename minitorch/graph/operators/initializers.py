@@ -9,11 +9,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from ...arrays import DTypeLike, as_dtype, float32
+from ...arrays import DType, DTypeLike, as_dtype, float32
 from ...errors import GraphError
 from ..core.node import Constant, Node
 from . import random as draws
@@ -39,47 +38,43 @@ LEFT_BY_THE_CUT = 0.87962566103423978
 class Initializer:
     """Base: `initializer(shape, dtype=None)` gives a node; of its own dtype unless told."""
 
-    dtype: Any = float32
+    dtype: DTypeLike = float32
 
     def __call__(self, shape: Sequence[int], dtype: DTypeLike = None) -> Node:
         """Return a node of that shape and dtype."""
         kind = as_dtype(self.dtype if dtype is None else dtype)
-        return self.node(tuple(int(n) for n in shape), kind)
+        return self._node(tuple(int(n) for n in shape), kind)
 
-    def node(self, shape: tuple[int, ...], dtype: DTypeLike) -> Node:
-        """Return the node; a subclass says which."""
+    def _node(self, shape: tuple[int, ...], dtype: DType) -> Node:
         raise NotImplementedError(f"{type(self).__name__} does not say what it starts from.")
-
-
-@dataclass
-class Zeros(Initializer):
-    """Zeros."""
-
-    dtype: Any = float32
-
-    def node(self, shape: tuple[int, ...], dtype: DTypeLike) -> Node:
-        """Return zeros."""
-        return Constant(np.zeros(shape, dtype))
-
-
-class Ones(Zeros):
-    """Ones."""
-
-    def node(self, shape: tuple[int, ...], dtype: DTypeLike) -> Node:
-        """Return ones."""
-        return Constant(np.ones(shape, dtype))
 
 
 @dataclass
 class Fixed(Initializer):
     """One number, or an array whose last element fills what is left of the shape."""
 
-    value: Any = 0
-    dtype: Any = float32
+    value: object = 0
+    dtype: DTypeLike = float32
 
-    def node(self, shape: tuple[int, ...], dtype: DTypeLike) -> Node:
-        """Return the constant."""
+    def _node(self, shape: tuple[int, ...], dtype: DType) -> Node:
         return Constant(np.asarray(self.value, dtype), dtype, shape)
+
+
+@dataclass
+class Zeros(Initializer):
+    """Zeros."""
+
+    dtype: DTypeLike = float32
+
+    def _node(self, shape: tuple[int, ...], dtype: DType) -> Node:
+        return Constant(np.zeros(shape, dtype))
+
+
+class Ones(Zeros):
+    """Ones."""
+
+    def _node(self, shape: tuple[int, ...], dtype: DType) -> Node:
+        return Constant(np.ones(shape, dtype))
 
 
 @dataclass
@@ -89,10 +84,9 @@ class Uniform(Initializer):
     minval: float = 0.0
     maxval: float = 1.0
     seed: int | None = None
-    dtype: Any = float32
+    dtype: DTypeLike = float32
 
-    def node(self, shape: tuple[int, ...], dtype: DTypeLike) -> Node:
-        """Return a random node."""
+    def _node(self, shape: tuple[int, ...], dtype: DType) -> Node:
         return draws.random_uniform(shape, self.minval, self.maxval, dtype, self.seed)
 
 
@@ -103,19 +97,18 @@ class Normal(Initializer):
     mean: float = 0.0
     stddev: float = 1.0
     seed: int | None = None
-    dtype: Any = float32
+    dtype: DTypeLike = float32
 
-    def node(self, shape: tuple[int, ...], dtype: DTypeLike) -> Node:
-        """Return a random node."""
-        return draws.random_normal(shape, self.mean, self.stddev, dtype, self.seed)
+    draw = staticmethod(draws.random_normal)
+
+    def _node(self, shape: tuple[int, ...], dtype: DType) -> Node:
+        return self.draw(shape, self.mean, self.stddev, dtype, self.seed)
 
 
 class TruncatedNormal(Normal):
     """Numbers of a normal distribution, those beyond two deviations drawn again."""
 
-    def node(self, shape: tuple[int, ...], dtype: DTypeLike) -> Node:
-        """Return a random node."""
-        return draws.truncated_normal(shape, self.mean, self.stddev, dtype, self.seed)
+    draw = staticmethod(draws.truncated_normal)
 
 
 @dataclass
@@ -132,7 +125,7 @@ class VarianceScaling(Initializer):
     mode: str = "fan_in"
     distribution: str = "normal"
     seed: int | None = None
-    dtype: Any = float32
+    dtype: DTypeLike = float32
 
     def __post_init__(self) -> None:
         known = self.mode in ("fan_in", "fan_out", "fan_avg")
@@ -142,9 +135,8 @@ class VarianceScaling(Initializer):
                 "expected 'fan_in', 'fan_out' or 'fan_avg', and 'normal' or 'uniform'."
             )
 
-    def node(self, shape: tuple[int, ...], dtype: DTypeLike) -> Node:
-        """Return a random node."""
-        fan_in, fan_out = fans(shape)
+    def _node(self, shape: tuple[int, ...], dtype: DType) -> Node:
+        fan_in, fan_out = _fans(shape)
         n = {"fan_in": fan_in, "fan_out": fan_out, "fan_avg": (fan_in + fan_out) / 2}[self.mode]
         variance = self.scale / max(1.0, n)
         if self.distribution == "normal":
@@ -168,12 +160,10 @@ def glorot_normal_initializer(
     return VarianceScaling(1.0, "fan_avg", "normal", seed, dtype)
 
 
-def fans(shape: Sequence[int]) -> tuple[float, float]:
+def _fans(shape: tuple[int, ...]) -> tuple[float, float]:
     """Return fan in and fan out: the sizes of the last two axes, times those of the others."""
-    if len(shape) < 1:
-        return 1.0, 1.0
-    if len(shape) == 1:
-        return float(shape[0]), float(shape[0])
+    if len(shape) < 2:
+        return float(math.prod(shape)), float(math.prod(shape))
     field = math.prod(shape[:-2])
     return float(field * shape[-2]), float(field * shape[-1])
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...arrays import as_dtype, int64
-from ...errors import GraphError
+from ...arrays import DTypeLike, as_dtype, int64
+from ...exports import own_names
 from ...ops import elementwise as rows
 from ...ops import linalg, movement, ordering, reduction, statistics
 from ...ops.casting import cast_to
@@ -18,26 +18,6 @@ from ..core.gradients import Identity
 from ..core.naming import once_known, rename, rename_all
 from ..core.node import Constant, Node, build, convert, convert_all
 from .elementwise import add_n, maximum, sqrt
-
-__all__ = [
-    "argmax",
-    "argmin",
-    "cast",
-    "clip_by_global_norm",
-    "clip_by_norm",
-    "cumsum",
-    "global_norm",
-    "matmul",
-    "reduce_all",
-    "reduce_any",
-    "reduce_logsumexp",
-    "reduce_max",
-    "reduce_mean",
-    "reduce_min",
-    "reduce_prod",
-    "reduce_sum",
-]
-
 
 Axis = int | Sequence[int] | None
 
@@ -58,7 +38,7 @@ def matmul(
 
 
 def _reduction(
-    function: Callable[..., Any], called: str, says: str, kinds: str = "iuf"
+    function: Callable[..., Node], called: str, says: str, kinds: str = "iuf"
 ) -> Callable[..., Node]:
     """Return the reduction under TensorFlow's name; `kinds` are those of the dtypes it takes."""
 
@@ -73,8 +53,8 @@ def _reduction(
     ) -> Node:
         x = convert(input_tensor)
         if x.dtype.kind not in kinds:
-            raise GraphError(
-                f"{called}: got {x.name!r} of {x.dtype} (built at {x.location}), expected "
+            raise x.error(
+                f"{called}: got {x.name!r} of {x.dtype}, expected "
                 f"{'booleans. Compare first' if kinds == 'b' else 'numbers. Use cast'}."
             )
         dims = axis if axis is not None else reduction_indices
@@ -93,26 +73,26 @@ def _reduction(
     return call
 
 
-def _mean(x: Any, dims: int | Sequence[int] | None, keep: bool) -> Any:
+def _mean(x: Node, dims: int | Sequence[int] | None, keep: bool) -> Any:
     """The mean; of integers without its fraction, as TensorFlow has it."""
     if x.dtype.kind == "f":
         return reduction.mean(x, dims, keep)
     return cast_to(reduction.mean(cast_to(x, "float64"), dims, keep), x.dtype)
 
 
-def _all(x: Any, dims: int | Sequence[int] | None, keep: bool) -> Any:
+def _all(x: Node, dims: int | Sequence[int] | None, keep: bool) -> Any:
     return reduction.amin(cast_to(x, "uint8"), dims, keep) != 0
 
 
-def _any(x: Any, dims: int | Sequence[int] | None, keep: bool) -> Any:
+def _any(x: Node, dims: int | Sequence[int] | None, keep: bool) -> Any:
     return reduction.amax(cast_to(x, "uint8"), dims, keep) != 0
 
 
-def _sum(x: Any, dims: int | Sequence[int] | None, keep: bool) -> Any:
+def _sum(x: Node, dims: int | Sequence[int] | None, keep: bool) -> Any:
     return cast_to(reduction.sum(x, dims, keep), x.dtype)
 
 
-def _prod(x: Any, dims: int, keep: bool) -> Any:
+def _prod(x: Node, dims: int, keep: bool) -> Any:
     over = (dims,) if isinstance(dims, int) else dims
     rank, dtype = len(x.shape), x.dtype
     along = tuple(sorted(d % rank for d in over))
@@ -151,7 +131,7 @@ def argmin(
 
 
 @partial(once_known, gives=int64)
-def _argument(function: Callable[..., Any], x: object, axis: int, name: str | None) -> Node:
+def _argument(function: Callable[..., Node], x: object, axis: int, name: str | None) -> Node:
     node = convert(x)
     return rename(cast_to(function(node, axis), int64), name)
 
@@ -162,7 +142,7 @@ def cumsum(x: Any, axis: int = 0, name: str | None = None) -> Node:
     return rename(cast_to(ordering.cumsum(x, axis), x.dtype), name)
 
 
-def cast(x: object, dtype: Any, name: str | None = None) -> Node:
+def cast(x: object, dtype: DTypeLike, name: str | None = None) -> Node:
     """`x` as another dtype; from float to integer the fraction is dropped."""
     node = convert(x)
     wanted = as_dtype(dtype)
@@ -191,3 +171,7 @@ def clip_by_norm(t: object, clip_norm: Any, axes: Axis = None, name: str | None 
     node = convert(t)
     squares = reduce_sum(rows.square(node), axes, keepdims=axes is not None)
     return rename(node * (clip_norm / sqrt(maximum(squares, clip_norm * clip_norm))), name)
+
+
+if not TYPE_CHECKING:
+    __all__ = own_names(globals())

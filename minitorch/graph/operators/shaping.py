@@ -5,12 +5,13 @@ from __future__ import annotations
 import builtins
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...arrays import as_dtype, int32
+from ...arrays import DTypeLike, as_dtype, int32
 from ...errors import GraphError
+from ...exports import own_names
 from ...ops import indexing, joining, matrices, movement, reordering
 from ...ops.casting import cast_to
 from ...shapes import axes
@@ -20,33 +21,7 @@ from ..core.node import Constant, Node, UnknownShape, as_shape, build, convert, 
 from ..core.static_shape import StaticShape
 from .computed_shapes import Joined, ShapeOf, computed, reshaped, tiled
 from .deferred_shapes import late, unknown
-from .math import reduce_prod
-
-__all__ = [
-    "concat",
-    "expand_dims",
-    "gather",
-    "identity",
-    "pack",
-    "pad",
-    "rank",
-    "reshape",
-    "reverse",
-    "shape",
-    "size",
-    "slice",
-    "split",
-    "squeeze",
-    "stack",
-    "stop_gradient",
-    "tile",
-    "transpose",
-    "unpack",
-    "unstack",
-]
-
-
-Axis = int | Sequence[int] | None
+from .math import Axis, reduce_prod
 
 
 def identity(input: object, name: str | None = None) -> Node:
@@ -103,9 +78,9 @@ def squeeze(
         return rename(movement.squeeze(node, None), name)
     gone = axes(over, len(node.shape), "squeeze")
     if any(node.shape[d] not in (1, None) for d in gone):
-        raise GraphError(
+        raise node.error(
             f"squeeze: got axes {gone} of {node.name!r} of shape {tuple(node.shape)}, expected "
-            f"axes of size 1 (built at {node.location})."
+            "axes of size 1."
         )
     return rename(movement.remove_axes(node, gone), name)
 
@@ -117,13 +92,11 @@ def concat(values: Any, axis: int = 0, name: str | None = None) -> Node:
         values, axis = axis, values
     nodes = convert_all(*values)
     joined = joining.cat(nodes, axis)
-    if isinstance(joined.op, joining.Cat) and not _known_along(joined.inputs, joined.op.dim):
-        joined = build(Joined(joined.op.dim), joined.inputs)
+    if isinstance(joined.op, joining.Cat):
+        dim = joined.op.dim
+        if any(unknown(n) or n.shape[dim] is None for n in joined.inputs):
+            joined = build(Joined(dim), joined.inputs)
     return rename(joined, name)
-
-
-def _known_along(nodes: Sequence[Node], axis: int) -> bool:
-    return all(not isinstance(n.shape, UnknownShape) and n.shape[axis] is not None for n in nodes)
 
 
 @once_known
@@ -144,15 +117,9 @@ def unstack(
     size = node.shape[axis]
     count = num if size is None else size
     if count is None:
-        raise GraphError(
-            f"unstack: the size of axis {axis} is not known (node {node.name!r} built at "
-            f"{node.location}). Give num."
-        )
+        raise node.error(f"unstack: the size of axis {axis} is not known. Give num.")
     if num is not None and num != count:
-        raise GraphError(
-            f"unstack: got num {num} for axis {axis} of size {count} (node {node.name!r} built at "
-            f"{node.location})."
-        )
+        raise node.error(f"unstack: got num {num} for axis {axis} of size {count}.")
     pieces = [indexing.select(node, axis, i) for i in builtins.range(count)]
     rename_all(pieces, name)
     return pieces
@@ -182,15 +149,15 @@ def _split(node: Node, sizes: int | Sequence[int], axis: int) -> list[Node]:
         if length is None:
             return _equal_pieces(node, sizes, axis)
         if sizes < 1 or length % sizes:
-            raise GraphError(
+            raise node.error(
                 f"split: got axis {axis} of size {length} for {sizes} parts, expected one that "
-                f"divides (node {node.name!r} built at {node.location})."
+                "divides."
             )
         sizes = [length // sizes] * sizes
     if min(sizes) < 0 or length not in (None, sum(sizes)):
-        raise GraphError(
+        raise node.error(
             f"split: got sizes {sizes} for axis {axis} of size {length}, expected them to add up "
-            f"to it (node {node.name!r} built at {node.location})."
+            "to it."
         )
     return list(joining.split(node, list(sizes), axis))
 
@@ -228,9 +195,9 @@ def _check_block(node: Node, begin: Any, size: Any) -> None:
             continue
         last = b if n == -1 else b + n
         if b < 0 or n < -1 or (there is not None and last > there):
-            raise GraphError(
+            raise node.error(
                 f"slice: got begin {b} and size {n} for axis {axis} of {node.name!r}, which has "
-                f"{there} there (built at {node.location})."
+                f"{there} there."
             )
 
 
@@ -242,9 +209,9 @@ def _one_for_each_axis(op: str, what: str, given: Any, node: Node) -> None:
     else:
         count = len(given) if isinstance(given, Sequence | np.ndarray) else None
     if count is not None and count != len(node.shape):
-        raise GraphError(
+        raise node.error(
             f"{op}: got {count} of {what}, expected {len(node.shape)}, one for each axis of "
-            f"{node.name!r} of shape {tuple(node.shape)} (built at {node.location})."
+            f"{node.name!r} of shape {tuple(node.shape)}."
         )
 
 
@@ -293,7 +260,7 @@ def reverse(tensor: object, axis: Axis, name: str | None = None) -> Node:
 # ── shapes as values ────────────────────────────────────────────────────────────────────────────
 
 
-def shape(input: object, name: str | None = None, out_type: Any = int32) -> Node:
+def shape(input: object, name: str | None = None, out_type: DTypeLike = int32) -> Node:
     """The sizes at run time, a vector of int32; `node.shape` is what is known before."""
     found = build(ShapeOf(), (convert(input),))
     if unknown(found):
@@ -310,3 +277,7 @@ def size(input: object, name: str | None = None) -> Node:
 def rank(input: object, name: str | None = None) -> Node:
     """The number of axes."""
     return Constant(len(convert(input).shape), int32, name=name or "rank")
+
+
+if not TYPE_CHECKING:
+    __all__ = own_names(globals())

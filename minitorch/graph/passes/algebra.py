@@ -9,35 +9,25 @@ not be what the result dies of.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
 from ...ops import binary, elementwise
-from ...ops.broadcasting import ExpandTo, SumTo
 from ...ops.movement import Permute, Reshape
 from ...ops.reduction import Sum
+from ...ops.rows import operator_of
 from ..control.liveness import Fate, die_first, fates
 from ..core.node import Constant, Node, UnknownShape
 from ..core.order import schedule
+from ..memory.aliasing import SHAPED
 from .rewrite import rebuilt, rewrite, simple
 
 Simplify = Callable[..., Node | None]
 
 
-def algebra(
-    fetches: Sequence[Node],
-    fed: Collection[Node] = (),
-    rules: Mapping[str, Sequence[Simplify]] | None = None,
-) -> list[Node]:
-    """Return the fetches simplified until no rule applies any more.
-
-    Args:
-        rules: another table than `RULES`, by an operator's name or its class's.
-    """
-    table = RULES if rules is None else rules
-
+def algebra(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
+    """Return the fetches simplified until no rule applies any more."""
     known: dict[Node, Fate] = {}
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
@@ -47,8 +37,8 @@ def algebra(
             die_first(node.inputs[:1], source, known) for source in node.inputs[1:]
         ):
             return None
-        kind = node.op.name if node.op.name in table else type(node.op).__name__
-        for simplify in table.get(kind, ()):
+        kind = node.op.name if node.op.name in RULES else type(node.op).__name__
+        for simplify in RULES.get(kind, ()):
             found = simplify(node, *inputs)
             if found is not None and _same_type(found, node):
                 return found
@@ -63,7 +53,6 @@ def algebra(
     return list(fetches)
 
 
-SHAPED = (ExpandTo, Reshape, SumTo)  # read no more of a second input than its shape
 ROUNDS = 20  # a rule shortens the graph, so this many only bounds a mistake
 
 
@@ -85,17 +74,20 @@ def _of(node: Node, name: str) -> tuple[Node, ...] | None:
     return node.inputs if simple(node) and node.op.name == name else None
 
 
-def _wraps_never(x: Node) -> bool:
-    """Tell whether too large a result is infinite: that of an integer may be negative."""
-    return bool(x.dtype.kind == "f")
+def _add(a: Node, b: Node) -> Node:
+    return rebuilt(operator_of(binary.add), a, b)
+
+
+def _sub(a: Node, b: Node) -> Node:
+    return rebuilt(operator_of(binary.sub), a, b)
+
+
+def _mul(a: Node, b: Node) -> Node:
+    return rebuilt(operator_of(binary.mul), a, b)
 
 
 def _neg(x: Node) -> Node:
-    return rebuilt(elementwise.neg.op, x)
-
-
-def _binary(function: Any, a: Node, b: Node) -> Node:
-    return rebuilt(function.op, a, b)
+    return rebuilt(operator_of(elementwise.neg), x)
 
 
 def _factors_meet(node: Node, a: Node, b: Node) -> Node | None:
@@ -116,7 +108,7 @@ def _factors_meet(node: Node, a: Node, b: Node) -> Node | None:
         alike = first >= 1 <= second or first <= 1 >= second
         if not (alike and np.finfo(node.dtype).tiny <= size < np.inf):
             return None
-    return _binary(binary.mul, inner[0], _binary(binary.mul, inner[1], b))
+    return _mul(inner[0], _mul(inner[1], b))
 
 
 def _power(node: Node, x: Node, exponent: Node | None = None) -> Node | None:
@@ -127,7 +119,7 @@ def _power(node: Node, x: Node, exponent: Node | None = None) -> Node | None:
         one, two = _is(exponent, 1.0), _is(exponent, 2.0)
     if one:
         return x
-    return rebuilt(elementwise.square.op, x) if two else None
+    return rebuilt(operator_of(elementwise.square), x) if two else None
 
 
 def _permute(node: Node, x: Node) -> Node | None:
@@ -171,12 +163,12 @@ RULES: dict[str, Sequence[Simplify]] = {
     "add": [
         lambda node, a, b: a if _is(b, 0.0) else None,
         lambda node, a, b: b if _is(a, 0.0) else None,
-        lambda node, a, b: _binary(binary.sub, a, i[0]) if (i := _of(b, "neg")) else None,
-        lambda node, a, b: _binary(binary.sub, b, i[0]) if (i := _of(a, "neg")) else None,
+        lambda node, a, b: _sub(a, i[0]) if (i := _of(b, "neg")) else None,
+        lambda node, a, b: _sub(b, i[0]) if (i := _of(a, "neg")) else None,
     ],
     "sub": [
         lambda node, a, b: a if _is(b, 0.0) else None,
-        lambda node, a, b: _binary(binary.add, a, i[0]) if (i := _of(b, "neg")) else None,
+        lambda node, a, b: _add(a, i[0]) if (i := _of(b, "neg")) else None,
     ],
     "mul": [
         lambda node, a, b: a if _is(b, 1.0) else None,
@@ -184,16 +176,15 @@ RULES: dict[str, Sequence[Simplify]] = {
         lambda node, a, b: _neg(a) if _is(b, -1.0) else None,
         lambda node, a, b: _neg(b) if _is(a, -1.0) else None,
         lambda node, a, b: (
-            _binary(binary.mul, i[0], j[0])
-            if (i := _of(a, "neg")) and (j := _of(b, "neg"))
-            else None
+            _mul(i[0], j[0]) if (i := _of(a, "neg")) and (j := _of(b, "neg")) else None
         ),
         _factors_meet,
     ],
     "div": [lambda node, a, b: a if _is(b, 1.0) else None],
     "neg": [lambda node, x: i[0] if (i := _of(x, "neg")) else None],
     "abs": [
-        lambda node, x: x if _of(x, "abs") or (_wraps_never(x) and _of(x, "square")) else None,
+        # an integer's square wraps, and may be negative
+        lambda node, x: x if _of(x, "abs") or (x.dtype.kind == "f" and _of(x, "square")) else None,
         lambda node, x: (
             rebuilt(node.op, i[0]) if x.dtype.kind != "u" and (i := _of(x, "neg")) else None
         ),

@@ -13,11 +13,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from ..control.cond import Merge, MergeIndex, Switch
-from ..control.dead_values import deadly, endangered, merges
-from ..control.liveness import fates, is_spared
+from ..control.liveness import deadly, endangered, fates, is_spared, may_kill, merges
 from ..core.gradients import Identity
 from ..core.node import Constant, Node
-from ..core.order import schedule, sources
+from ..core.order import before_each, ordered_among, schedule
 from .rewrite import may_change, over, rebuilt, renewed, rewrite
 
 
@@ -29,12 +28,13 @@ def dead_code(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]
 def _pivots(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
     """Return the fetches with nobody waiting for a predicate that an input has waited for."""
     order = schedule(fetches, fed)
-    if not _anybody_waits(order):
+    if not any(node.control_inputs for node in order):
         return list(fetches)
     known, idle = fates(order, fed), _idle(order, fed)
     new: dict[Node, Node] = {}
     for node in order:
-        new[node] = node
+        if not node.control_inputs and new.keys().isdisjoint(node.inputs):
+            continue  # it stays
         if node in fed or not may_change(node):
             continue
         inputs = renewed(node.inputs, new)
@@ -42,19 +42,15 @@ def _pivots(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
         if isinstance(node, Constant):
             waits = [s for s in waits if s not in idle]
         new[node] = over(node, inputs, tuple(new.get(s, s) for s in waits))
-    return [new[node] for node in fetches]
-
-
-def _anybody_waits(order: Sequence[Node]) -> bool:
-    return any(node.control_inputs for node in order)
+    return [new.get(node, node) for node in fetches]
 
 
 def _idle(order: Sequence[Node], fed: Collection[Node]) -> set[Node]:
     """Return the nodes that have no effect, nor has anything that runs before them."""
     found: set[Node] = set()
-    for node in order:
-        before = () if node in fed else (*sources(node, fed), *node.control_inputs)
-        if node in fed or (not effective(node) and found.issuperset(before)):
+    ordered = ordered_among(order)
+    for node, before in zip(order, before_each(order, fed), strict=True):
+        if node in fed or (node not in ordered and found.issuperset(before)):
             found.add(node)
     return found
 
@@ -65,7 +61,13 @@ def _branches(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
     if not any(isinstance(node.op, Switch | Merge | MergeIndex) for node in order):
         return list(fetches)
     never = _never(order, fed)
-    risky = _risky([node for node in order if node not in never], fed)
+
+    def kills(node: Node) -> bool:
+        """Tell whether a node can be dead, knowing which way constants send."""
+        sends = isinstance(node.op, Switch) and _constant(node.inputs[1], fed) is not None
+        return may_kill(node) and not sends
+
+    risky = endangered([node for node in order if node not in never], fed, kills)
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
         if node in never:
@@ -112,20 +114,6 @@ def _never(order: Sequence[Node], fed: Collection[Node]) -> set[Node]:
     return found
 
 
-def _risky(order: Sequence[Node], fed: Collection[Node]) -> set[Node]:
-    """Return the nodes that can be dead in some run, knowing which way constants send."""
-    found: set[Node] = set()
-    for node in order:
-        if node in fed:
-            continue
-        kills = getattr(node.op, "may_kill", False)
-        if isinstance(node.op, Switch) and _constant(node.inputs[1], fed) is not None:
-            kills = False
-        if kills or any(s in found for s in (node.inputs if merges(node) else deadly(node))):
-            found.add(node)
-    return found
-
-
 def _constant(node: Node, fed: Collection[Node]) -> bool | None:
     """Return the value of a predicate that is known now, else None."""
     return None if not isinstance(node, Constant) or node in fed else bool(node.value)
@@ -134,13 +122,13 @@ def _constant(node: Node, fed: Collection[Node]) -> bool | None:
 def _waits(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
     """Return the fetches with nobody waiting for a node that would not run otherwise."""
     order = schedule(fetches, fed)
-    if not _anybody_waits(order):
+    if not any(node.control_inputs for node in order):
         return list(fetches)
-    risky = endangered(order, fed)
+    risky, ordered = endangered(order, fed), ordered_among(order)
     above: dict[Node, tuple[Node, ...]] = {}
     for node in order:
         above[node] = (node,)
-        if not (node in fed or effective(node) or node in risky):
+        if not (node in fed or node in ordered or node in risky):
             found = _joined(above.get(s, ()) for s in (*node.inputs, *node.control_inputs))
             if risky.isdisjoint(found):  # else who waits would die of what `node` outlives
                 above[node] = found
@@ -186,11 +174,6 @@ def _kept(
             waiting += node.inputs
             waiting += _joined(above.get(s, (s,)) for s in node.control_inputs)
     return found
-
-
-def effective(node: Node) -> bool:
-    """Tell whether it matters when, or that, a node runs."""
-    return node.op is not None and bool(getattr(node.op, "ordered", not node.op.pure))
 
 
 def _joined(groups: Iterable[Sequence[Node]]) -> tuple[Node, ...]:

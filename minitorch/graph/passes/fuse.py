@@ -121,17 +121,16 @@ def _what_waits(node: Node, users: Mapping[Node, Sequence[Node]], steps: int) ->
 
 
 def _elementwise(node: Node) -> bool:
-    op = node.op
-    if not simple(node):
-        return False
-    if isinstance(op, Cast):
-        return bool(node.inputs[0].dtype.kind == "b" and node.dtype.kind == "f")
-    return isinstance(op, Elementwise | Power)
+    if isinstance(node.op, Cast):
+        known = node.inputs[0].dtype.kind == "b" and node.dtype.kind == "f"
+    else:
+        known = isinstance(node.op, Elementwise | Power)
+    return known and simple(node)
 
 
 def _reduces(node: Node) -> bool:
     """Tell whether a node is a reduction that a kernel can do on its way."""
-    if not simple(node) or not isinstance(node.op, Sum | Mean | Extreme):
+    if not isinstance(node.op, Sum | Mean | Extreme) or not simple(node):
         return False
     x, dims = node.inputs[0], node.op.dims
     if isinstance(x.shape, UnknownShape) or x.dtype.kind != "f":
@@ -152,10 +151,7 @@ class _Group:
 
     def collect(self, node: Node, inputs: Sequence[Node]) -> int:
         """Add `node` and what belongs to its group; return its number as an operand."""
-        operands = tuple(
-            self._member(old, new) if self.root.get(old) is self.end else self._leaf(new)
-            for old, new in zip(node.inputs, inputs, strict=True)
-        )
+        operands = tuple(map(self._operand, node.inputs, inputs))
         if isinstance(node.op, Reduction):
             return 0
         assert node.op is not None  # a node of a group is an operator
@@ -164,13 +160,12 @@ class _Group:
         self.found[node] = -len(self.parts)
         return self.found[node]
 
-    def _member(self, old: Node, new: Node) -> int:
-        return self.found[old] if old in self.found else self.collect(old, new.inputs)
-
-    def _leaf(self, node: Node) -> int:
-        place = next((i for i, leaf in enumerate(self.leaves) if leaf is node), len(self.leaves))
+    def _operand(self, old: Node, new: Node) -> int:
+        if self.root.get(old) is self.end:
+            return self.found[old] if old in self.found else self.collect(old, new.inputs)
+        place = next((i for i, leaf in enumerate(self.leaves) if leaf is new), len(self.leaves))
         if place == len(self.leaves):
-            self.leaves.append(node)
+            self.leaves.append(new)
         return place
 
     def as_node(self, node: Node, reasons: list[str], alone: bool = False) -> Node | None:

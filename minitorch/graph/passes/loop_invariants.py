@@ -55,8 +55,7 @@ def loop_invariants(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list
 def _leaving(node: Node, saved: Sequence[Node]) -> list[Node]:
     """Return the nodes inside the loop that are to be computed before it."""
     loop: While = node.op
-    placeholders = {*loop.variables, *loop.entrances}
-    ends = [loop.test, *loop.body, *saved]
+    placeholders, ends = loop.placeholders, [loop.test, *loop.body, *saved]
     tried = set(needed([loop.test], placeholders))
     certain = bool(known_rounds(node, most=1))
     same = set(loop.entrances)
@@ -73,7 +72,7 @@ def _leaving(node: Node, saved: Sequence[Node]) -> list[Node]:
     return _outermost(ends, placeholders, pays)
 
 
-def _outermost(ends: Sequence[Node], placeholders: set[Node], pays: set[Node]) -> list[Node]:
+def _outermost(ends: Sequence[Node], placeholders: Collection[Node], pays: set[Node]) -> list[Node]:
     """Return those of `pays` that something else than these uses."""
     used: dict[Node, None] = dict.fromkeys(end for end in ends if end in pays)
     for inner in needed(ends, placeholders) if pays else ():

@@ -16,8 +16,7 @@ from ..control.while_op import While
 from ..core.copying import copied
 from ..core.graph import outside
 from ..core.node import Constant, Node
-from ..core.order import needed, schedule
-from .dead_code import effective
+from ..core.order import needed, ordered_among, schedule
 from .loops import Remade, kept_places, with_loops
 from .rewrite import like
 
@@ -44,7 +43,6 @@ class _Slimmer:
     ) -> None:
         self.node, self.inputs, self.asked, self.fed = node, inputs, asked, fed
         self.loop: While = node.op
-        self.placeholders = {*self.loop.variables, *self.loop.entrances}
 
     def remade(self, known: dict[Node, Fate]) -> Remade | None:
         """Return the loop without what it need not carry; None if that is nothing."""
@@ -56,10 +54,10 @@ class _Slimmer:
             fixed = {i: placeholder_like(loop.variables[i], "captured") for i in self._fixed(new)}
         new.update((loop.variables[i], entrance) for i, entrance in fixed.items())
         before = [loop.test, *(loop.body[i] for i in kept), *saved]
-        test, *after = copied(before, {**{p: p for p in self.placeholders}, **new})
+        test, *after = copied(before, {**{p: p for p in self.loop.placeholders}, **new})
         captured = {e: count + j for j, e in enumerate(loop.entrances)}
         captured.update((entrance, i) for i, entrance in fixed.items())
-        used = set(needed([test, *after], {*self.placeholders, *captured}))
+        used = set(needed([test, *after], {*self.loop.placeholders, *captured}))
         captured = {entrance: i for entrance, i in captured.items() if entrance in used}
         counts = len(kept), len(captured)
         same = all(a is b for a, b in zip((test, *after), before, strict=True))
@@ -88,7 +86,11 @@ class _Slimmer:
         """Return the variables that matter, by number; one at least."""
         loop = self.loop
         place = {v: i for i, v in enumerate(loop.variables)}
-        kept = {i for kind, i in self.asked if kind == "out"} | self._with_effects()
+        kept = {i for kind, i in self.asked if kind == "out"}
+        if loop.ordered:  # the variables whose next values have effects on their way
+            for i, end in enumerate(loop.body):
+                if ordered_among(needed([end], loop.placeholders)):
+                    kept.add(i)
         met: set[Node] = set()
         waiting = [loop.test, *saved, *(loop.body[i] for i in kept)]
         while waiting:
@@ -99,19 +101,9 @@ class _Slimmer:
             if node in place:
                 kept.add(place[node])
                 waiting.append(loop.body[place[node]])
-            elif node not in self.placeholders:
+            elif node not in self.loop.placeholders:
                 waiting += [*node.inputs, *node.control_inputs]
         return sorted(kept) or [0]
-
-    def _with_effects(self) -> set[int]:
-        """Return the variables whose next values have effects on their way."""
-        if not self.loop.ordered:
-            return set()
-        return {
-            i
-            for i, end in enumerate(self.loop.body)
-            if any(effective(n) for n in needed([end], self.placeholders))
-        }
 
     def _constants(self) -> dict[Node, Node]:
         """Return what is captured and constant, with the constant that stands for it inside."""
@@ -125,7 +117,7 @@ class _Slimmer:
         """Return the variables that stay as they are; those that are constant go into `new`."""
         pairs = list(enumerate(zip(self.loop.variables, self.loop.body, strict=True)))
         moving = [end for _, (variable, end) in pairs if end is not variable]
-        used = set(needed([self.loop.test, *moving, *self.loop.saved], self.placeholders))
+        used = set(needed([self.loop.test, *moving, *self.loop.saved], self.loop.placeholders))
         found = []
         for i, (variable, end) in pairs:
             if end is not variable or variable not in used:

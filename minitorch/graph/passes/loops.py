@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from ..control.loop_stacks import History, Output, Slot, placeholder_like
-from ..control.while_op import While
+from ..control.while_op import While, loops_used
 from ..core.copying import copied
 from ..core.graph import outside
 from ..core.node import Node
@@ -56,9 +56,8 @@ def each_loop(fetches: Sequence[Node], fed: Collection[Node], change: Pass) -> l
     def remade(node: Node, inputs: tuple[Node, ...], asked: Collection[Slot]) -> Remade | None:
         loop: While = node.op
         places, saved = kept_places(loop, asked)
-        placeholders = {*loop.variables, *loop.entrances}
         ends = [*loop.body, *saved]
-        test, after = change([loop.test], placeholders), change(ends, placeholders)
+        test, after = change([loop.test], loop.placeholders), change(ends, loop.placeholders)
         if all(a is b for a, b in zip((*test, *after), (loop.test, *ends), strict=True)):
             return None
         body, kept = after[: len(loop.body)], after[len(loop.body) :]
@@ -88,7 +87,7 @@ def capturing(
     places, saved = kept_places(loop, asked)
     with like(node), outside():
         entrances = [placeholder_like(n, "captured") for n in inner]
-    new: dict[Node, Node] = {p: p for p in (*loop.variables, *loop.entrances)}
+    new: dict[Node, Node] = {p: p for p in loop.given}
     new.update(zip(inner, entrances, strict=True))
     test, *after = copied([loop.test, *loop.body, *saved], new)
     body, kept = after[: len(loop.body)], after[len(loop.body) :]
@@ -127,19 +126,12 @@ def _asked(
     order: Sequence[Node], fed: Collection[Node], fetches: Sequence[Node]
 ) -> dict[Node, set[Slot]]:
     """Return the loops, each with the slots that are asked for; not those used in other ways."""
-    found: dict[Node, set[Slot]] = {
-        node: set() for node in order if isinstance(node.op, While) and node not in fed
+    kept = set(fetches)
+    return {
+        loop: {taker.op.slot for taker in takers}
+        for loop, (takers, users) in loops_used(order, fed).items()
+        if not users and loop not in kept
     }
-    for node in order if found else ():
-        for source in () if node in fed else node.inputs:
-            if source in found:
-                if isinstance(node.op, Output):
-                    found[source].add(node.op.slot)
-                else:
-                    del found[source]
-    for node in fetches:
-        found.pop(node, None)
-    return found
 
 
 def _taken(
@@ -160,8 +152,3 @@ def with_op(
     copy = node.with_inputs(inputs, control)
     copy.op, copy.id = op, node.id
     return copy
-
-
-def ends_of(loop: While) -> tuple[tuple[Node, ...], set[Node]]:
-    """Return all results of a loop's two graphs, and the placeholders that these stand on."""
-    return (loop.test, *loop.body, *loop.saved), {*loop.variables, *loop.entrances}

@@ -17,6 +17,7 @@ from ...op import Op
 from ...ops.casting import Cast
 from ...ops.pointwise import Power
 from ...ops.rows import ROWS
+from ...shapes import Shape, numel
 from ..costs.machine import machine
 
 Parts = Sequence[tuple[Op, tuple[int, ...]]]
@@ -34,7 +35,7 @@ def program_of(parts: Parts, dtypes: Sequence[DType], reduction: str = "") -> co
         row, parameter = row_of(op)
         if not row:
             return f"{op.name} has no vector code"
-        given = [_kind(place, kinds, steps) for place in operands]
+        given = [kinds[i] if i >= 0 else code.gives(steps[-1 - i].row) for i in operands]
         if given != [code.takes(row, i) for i in range(len(operands))]:
             return f"{op.name} of {', '.join(given)} has no vector code"
         steps.append(code.Step(row, operands, parameter))
@@ -66,11 +67,6 @@ def _costs_as(op: Op) -> str:
     return row or op.name
 
 
-def _kind(place: int, inputs: Sequence[str], steps: Sequence[code.Step]) -> str:
-    return inputs[place] if place >= 0 else code.gives(steps[-1 - place].row)
-
-
-Shape = tuple[int | None, ...]
 LANES = 16  # of a vector of float32; of float64 it has half of them
 FOLDING = 2  # operators of NumPy that take as long to begin a row as a reduction does
 
@@ -113,7 +109,7 @@ def runs_of(parts: Parts, shapes: Sequence[Shape], whole: Shape, folded: int = 0
     if axes == len(whole):
         return Runs(None, 0)
     count = sum(any(place in broken for place in operands) for _, operands in parts)
-    return Runs(_length(whole[len(whole) - axes :]), count + (FOLDING if folded else 0))
+    return Runs(numel(whole[len(whole) - axes :]) or None, count + (FOLDING if folded else 0))
 
 
 def _axes_in_run(shape: Shape, whole: Shape) -> int:
@@ -128,12 +124,3 @@ def _axes_in_run(shape: Shape, whole: Shape) -> int:
             return axes
         repeats = repeated
     return len(whole)
-
-
-def _length(sizes: Shape) -> int | None:
-    length = 1
-    for size in sizes:
-        if size is None:
-            return None
-        length *= size
-    return length or None

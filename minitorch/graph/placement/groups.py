@@ -17,7 +17,7 @@ from ...errors import GraphError
 from ..control.loop_stacks import Empty, Opaque
 from ..control.while_op import While
 from ..core.node import Node
-from ..core.order import needed
+from ..core.order import writes_of
 from ..core.variables import Read, Variable
 from .levels import Loop, everywhere, loops_in
 
@@ -93,10 +93,9 @@ class Groups:
         known = [key for key in self.ranks if name == key or name.startswith(f"{key}/")]
         rank = self.ranks[max(known, key=len)] if known else int(number[1]) if number else -1
         if not 0 <= rank < self.n_devices:
-            raise GraphError(
-                f"place: there is no device {name!r}: got {self.n_devices} ranks (node "
-                f"{node.name!r} built at {node.location}). End the name with the number of a rank, "
-                "or say in ranks= which one it is."
+            raise node.error(
+                f"place: there is no device {name!r}: got {self.n_devices} ranks. End the name "
+                "with the number of a rank, or say in ranks= which one it is."
             )
         return rank
 
@@ -194,15 +193,14 @@ def variables_of(node: Node) -> list[Node]:
         return [node]
     if isinstance(node.op, Read):
         return [node.op.variable]
-    return list(getattr(node.op, "writes", ()))
+    return list(writes_of(node))
 
 
 def kept_by(node: Node) -> list[Node]:
     """Return the variables that `node` touches, or what is inside it if it is a loop."""
     found = variables_of(node)
     if isinstance(node.op, While):
-        given = {*node.op.variables, *node.op.entrances}
-        for inner in needed([node.op.test, *node.op.body], given):
+        for inner in node.op.nodes():
             found += kept_by(inner)
     return found
 
@@ -213,7 +211,7 @@ def _ties_of_loop(loop: Loop) -> Iterator[tuple[Node, Node]]:
     An array crosses the border on its own; a list stays where it is.
     """
     op, inputs = loop.op, loop.node.inputs
-    for placeholder, source in zip((*op.variables, *op.entrances), inputs, strict=True):
+    for placeholder, source in zip(op.given, inputs, strict=True):
         if isinstance(placeholder, Opaque) and not isinstance(source.op, Empty):
             yield source, placeholder
     for variable, after in zip(op.variables, op.body, strict=True):

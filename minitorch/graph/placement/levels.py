@@ -10,11 +10,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from ...errors import GraphError
-from ..control.dead_values import deadly, endangered
-from ..control.liveness import Fate, die_first, fates
-from ..control.loop_stacks import Empty, History, Opaque, Output
-from ..control.while_op import While
+from ..control.liveness import Fate, deadly, die_first, endangered, fates
+from ..control.loop_stacks import Empty, History, Opaque
+from ..control.while_op import While, loops_used
 from ..core.node import Constant, Node, Placeholder
 from ..core.order import schedule, sources
 from ..core.variables import NoOp
@@ -40,10 +38,10 @@ class Loop:
         loop: While = self.node.op
         return loop
 
-    @cached_property
+    @property
     def given(self) -> frozenset[Node]:
         """The placeholders that condition and body stand on."""
-        return frozenset((*self.op.variables, *self.op.entrances))
+        return self.op.placeholders
 
     @cached_property
     def kept(self) -> dict[int, Node]:
@@ -88,18 +86,8 @@ class Loop:
 
 def loops_in(order: Sequence[Node], fed: Collection[Node]) -> dict[Node, Loop]:
     """Return the loops that a run meets outside other loops."""
-    takers: dict[Node, dict[Node, None]] = {}
-    users: dict[Node, dict[Node, None]] = {}
-    for node in order:
-        if isinstance(node.op, While) and node not in fed:
-            takers[node], users[node] = {}, {}
-    for node in order if takers else ():
-        if node in fed:
-            continue
-        for source in node.inputs:
-            if source in takers:
-                (takers if isinstance(node.op, Output) else users)[source][node] = None
-    return {node: Loop(node, tuple(takers[node]), tuple(users[node])) for node in takers}
+    used = loops_used(order, fed)
+    return {node: Loop(node, tuple(takers), tuple(users)) for node, (takers, users) in used.items()}
 
 
 def everywhere(node: Node, fed: Collection[Node]) -> bool:
@@ -264,7 +252,7 @@ class LoopCut:
         """Return the ranks that need input `j` of the loop before it begins."""
         if j in self.homes:
             return {self.homes[j]}
-        node = (*self.loop.op.variables, *self.loop.op.entrances)[j]
+        node = self.loop.op.given[j]
         out = self.stays.get(j)
         own = set() if out is None else {out}
         return self.test.readers(node) | self.body.readers(node) | own
@@ -290,9 +278,9 @@ def check_lists(level: Level) -> None:
     """
     for node in level.order:
         if isinstance(node, Opaque) and level.readers(node).intersection(level.targets(node)):
-            raise GraphError(
-                f"place: {node.name!r} is a loop or a list and cannot be sent (built at "
-                f"{node.location}). Put what uses it on one device."
+            raise node.error(
+                f"place: {node.name!r} is a loop or a list and cannot be sent. Put what uses it on "
+                "one device."
             )
     for cut in level.loops.values():
         check_lists(cut.test)

@@ -16,8 +16,7 @@ import numpy as np
 from ...arrays import Array, as_dtype
 from ...errors import GraphError
 from ...op import Spec
-from ..control.dead_values import DEAD
-from ..control.loop_stacks import Join, Opaque, Output, Pack, Slot, kind_of
+from ..control.loop_stacks import DEAD, Join, Opaque, Output, Pack, Slot, kind_of
 from ..core.gradients import Identity
 from ..core.node import Node, build
 from ..core.order import schedule
@@ -41,7 +40,7 @@ class Ranks(Protocol):
     def send(self, x: object, dst: int) -> None:
         """Send an array to rank `dst`."""
 
-    def recv(self, src: int) -> Any:
+    def recv(self, src: int) -> Array:
         """Return the next array from rank `src`, in the order in which it sent them."""
 
 
@@ -94,7 +93,7 @@ class Lines:
             self._ranks.send(self._opening, dst)
         self._ranks.send(x, dst)
 
-    def recv(self, src: int) -> Any:
+    def recv(self, src: int) -> Array:
         """Return the next array from rank `src`.
 
         Raises:
@@ -126,7 +125,7 @@ class Send(StateOp):
     def __init__(self, ranks: Ranks, dst: int, wire: Wire) -> None:
         self.ranks, self.dst, self.wire = ranks, dst, wire
 
-    def run(self, state: State, *arrays: Array) -> Array:
+    def run(self, state: State, *arrays: Any) -> Any:
         """Send the flag, if there is one, then the value, if it is alive and read."""
         (value,) = arrays
         if self.wire.flagged:
@@ -148,7 +147,7 @@ class Recv(StateOp):
         self.may_kill = wire.mortal
         self.spec = Spec(like.shape, like.dtype)
 
-    def run(self, state: State, *arrays: Array) -> Array:
+    def run(self, state: State, *arrays: Array) -> Any:
         """Receive what `Send` sends."""
         if self.wire.flagged and not self._checked(self.ranks.recv(self.src), FLAG)[0]:
             return DEAD
@@ -188,9 +187,13 @@ def _apart(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
         pieces = _pieces(node, inputs, bundles)
         if pieces is not None:
             bundles[node] = pieces
-        taken = _taken(node, bundles)
-        if taken is not None and control:
-            taken = _after(taken, control, node)
+        taken = None
+        if isinstance(node.op, Output) and node.inputs[0] in bundles:
+            taken = bundles[node.inputs[0]].get(node.op.slot)
+        if taken is not None and control:  # once `control` has run, in the place of `node`
+            with like(node):
+                waiting = build(Identity(), (taken,), kind=kind_of(taken))
+            taken = waiting.with_inputs((taken,), control)
         new[node] = over(node, inputs, control) if taken is None else taken
     return [new[node] for node in fetches]
 
@@ -213,17 +216,3 @@ def _total(a: Node, b: Node, join: Node) -> Node:
     with like(join):
         total: Node = a + b
         return total
-
-
-def _taken(node: Node, bundles: dict[Node, Pieces]) -> Node | None:
-    """Return the value that `node` takes out of a bundle; None if it takes none out of one."""
-    if not isinstance(node.op, Output) or node.inputs[0] not in bundles:
-        return None
-    return bundles[node.inputs[0]].get(node.op.slot)
-
-
-def _after(value: Node, control: tuple[Node, ...], node: Node) -> Node:
-    """Return `value` once `control` has run, in the place of `node`."""
-    with like(node):
-        waiting = build(Identity(), (value,), kind=kind_of(value))
-    return waiting.with_inputs((value,), control)

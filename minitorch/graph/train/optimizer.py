@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -67,9 +67,9 @@ class Optimizer:
 
     update: ClassVar[type[Update]]
 
-    def __init__(self, learning_rate: object, name: str) -> None:
+    def __init__(self, learning_rate: object, name: str | None = None) -> None:
         self.learning_rate = learning_rate
-        self.name = name
+        self.name = name or type(self).__name__.removesuffix("Optimizer")
         self._made: dict[Variable, tuple[Variable, ...]] = {}
 
     def minimize(
@@ -86,9 +86,9 @@ class Optimizer:
         pairs = self.compute_gradients(loss, var_list)
         if all(grad is None for grad, _ in pairs):
             names = ", ".join(v.name for _, v in pairs)
-            raise GraphError(
-                f"minimize: the loss {loss.name!r} depends on none of the variables {names} "
-                f"(built at {loss.location}). Check how the loss is built."
+            raise loss.error(
+                f"minimize: the loss {loss.name!r} depends on none of the variables {names}. Check "
+                "how the loss is built."
             )
         return self.apply_gradients(pairs, global_step, name)
 
@@ -101,9 +101,9 @@ class Optimizer:
         with loss.graph.as_default():
             variables = trainable_variables() if var_list is None else _listed(var_list)
             if not variables:
-                raise GraphError(
+                raise loss.error(
                     "minimize: there is no variable to train in the graph of the loss "
-                    f"{loss.name!r} (built at {loss.location}). Build one, or give var_list."
+                    f"{loss.name!r}. Build one, or give var_list."
                 )
             return list(zip(gradients(loss, variables), variables, strict=True))
 
@@ -142,7 +142,7 @@ class Optimizer:
     def _slots(self, variable: Variable) -> tuple[Variable, ...]:
         return ()
 
-    def _hyper(self) -> Sequence[Any]:
+    def _hyper(self) -> Sequence[object]:
         return (self.learning_rate,)
 
     def _slot(self, variable: Variable, what: str, start: float, scalar: bool = False) -> Variable:
@@ -248,9 +248,6 @@ class GradientDescentOptimizer(Optimizer):
 
     update = GradientDescent
 
-    def __init__(self, learning_rate: object, name: str = "GradientDescent") -> None:
-        super().__init__(learning_rate, name)
-
 
 class MomentumOptimizer(Optimizer):
     """A velocity that decays by `momentum`, from 0."""
@@ -259,12 +256,11 @@ class MomentumOptimizer(Optimizer):
         self,
         learning_rate: object,
         momentum: object,
-        name: str = "Momentum",
+        name: str | None = None,
         use_nesterov: bool = False,
     ) -> None:
         super().__init__(learning_rate, name)
-        self.momentum = momentum
-        self.use_nesterov = use_nesterov
+        self.momentum, self.use_nesterov = momentum, use_nesterov
 
     def _operator(self, variable: Variable, slots: tuple[Variable, ...]) -> Update:
         update = Momentum(variable, slots)
@@ -274,7 +270,7 @@ class MomentumOptimizer(Optimizer):
     def _slots(self, variable: Variable) -> tuple[Variable, ...]:
         return (self._slot(variable, "Momentum", 0.0),)
 
-    def _hyper(self) -> Sequence[Any]:
+    def _hyper(self) -> Sequence[object]:
         return (self.learning_rate, self.momentum)
 
 
@@ -290,7 +286,7 @@ class AdagradOptimizer(Optimizer):
         self,
         learning_rate: object,
         initial_accumulator_value: float = 0.1,
-        name: str = "Adagrad",
+        name: str | None = None,
     ) -> None:
         if initial_accumulator_value <= 0.0:
             raise GraphError(
@@ -316,9 +312,9 @@ class AdamOptimizer(Optimizer):
         self,
         learning_rate: object = 0.001,
         beta1: object = 0.9,
-        beta2: Any = 0.999,
+        beta2: object = 0.999,
         epsilon: object = 1e-8,
-        name: str = "Adam",
+        name: str | None = None,
     ) -> None:
         super().__init__(learning_rate, name)
         self.beta1, self.beta2, self.epsilon = beta1, beta2, epsilon
@@ -328,5 +324,5 @@ class AdamOptimizer(Optimizer):
         powers = [self._slot(variable, f"beta{i}_power", 1.0, scalar=True) for i in (1, 2)]
         return (*moments, *powers)
 
-    def _hyper(self) -> Sequence[Any]:
+    def _hyper(self) -> Sequence[object]:
         return (self.learning_rate, self.beta1, self.beta2, self.epsilon)

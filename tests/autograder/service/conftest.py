@@ -3,6 +3,7 @@
 import http.client
 import importlib.util
 import json
+import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -48,6 +49,8 @@ def result(name: str, right: bool, *, hidden: bool = False) -> CheckResult:
 class FakeGrader:
     """Finds `x = 1` right, dies of its poison, waits for the gate on `wait`.
 
+    An answer `takes 1.5` times as long as the reference.
+
     While it is `out_of_order` it dies of everything, saying that.
     """
 
@@ -75,6 +78,8 @@ class FakeGrader:
             raise GraderKilled("the grading process ended with status -9")
         right = self.right in text
         results = (result("open check", right), result("secret check", right, hidden=True))
+        if takes := re.search(r"takes ([0-9.]+)", text):
+            results = (replace(results[0], ratio=float(takes[1])), *results[1:])
         if "report" in text:
             said = json.loads(text)["cells"][0]["source"]
             results = (replace(results[0], output=said, title=said), *results[1:])

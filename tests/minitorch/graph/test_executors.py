@@ -25,7 +25,7 @@ from minitorch.graph import (
     while_loop,
 )
 from minitorch.graph.core.node import Node
-from minitorch.graph.executors.registry import OPTIONS
+from minitorch.graph.executors.registry import EXECUTORS
 
 pytestmark = pytest.mark.as_built
 
@@ -38,7 +38,7 @@ def graph() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(params=[(name, optimize) for name in OPTIONS for optimize in (False, True)])
+@pytest.fixture(params=[(name, optimize) for name in EXECUTORS for optimize in (False, True)])
 def session(request: pytest.FixtureRequest) -> Session:
     name, optimize = request.param
     return Session(executor=name, optimize=optimize, **ARGUMENTS.get(name, {}))

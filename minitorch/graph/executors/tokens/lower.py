@@ -17,14 +17,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from ...control.dead_values import endangered
+from ...control.liveness import endangered
 from ...control.loop_stacks import Empty, Output
 from ...control.while_op import While
 from ...core.copying import made
 from ...core.node import Node
-from ...core.order import needed, schedule, sources
+from ...core.order import is_ordered, schedule, sources, writes_of
 from ...core.variables import NoOp, Read, Variable
 from .ring import Enter, NextIteration, Ring
 
@@ -47,27 +47,21 @@ NOTHING = Touched(frozenset(), frozenset())
 def touched(node: Node) -> Touched:
     """Return what `node` touches; a loop touches what its body does."""
     op = node.op
-    if isinstance(node, Variable):
-        return Touched(frozenset([node]), frozenset())
-    if op is None or not getattr(op, "ordered", not op.pure):
+    if isinstance(node, Variable) or isinstance(op, Read):
+        variable = node if isinstance(node, Variable) else op.variable
+        return Touched(frozenset([variable]), frozenset())
+    if not is_ordered(node):
         return NOTHING
-    if hasattr(op, "body"):
-        return _inside(op)
-    if isinstance(op, Read):
-        return Touched(frozenset([op.variable]), frozenset())
-    return Touched(frozenset(), frozenset(getattr(op, "writes", ()) or [_memory_of(op)]))
+    if isinstance(op, While):
+        found = [touched(inner) for inner in op.nodes()]
+        reads = frozenset().union(*(t.reads for t in found))
+        return Touched(reads, frozenset().union(*(t.writes for t in found)))
+    return Touched(frozenset(), frozenset(writes_of(node) or [_memory_of(op)]))
 
 
 def _memory_of(op: object) -> Hashable:
     """Return the random generator of an operator that draws, which is kept by the operator."""
     return op if hasattr(op, "seed") else UNKNOWN_EFFECT
-
-
-def _inside(loop: Any) -> Touched:
-    nodes = needed([loop.test, *loop.body, *loop.saved], {*loop.variables, *loop.entrances})
-    found = [touched(node) for node in nodes]
-    reads = frozenset().union(*(t.reads for t in found))
-    return Touched(reads, frozenset().union(*(t.writes for t in found)))
 
 
 class Effects:

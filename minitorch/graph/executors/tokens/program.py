@@ -6,13 +6,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from minitorch.arrays import CPU, Array, Device, asarray, namespace_on
+from minitorch.arrays import CPU, Array, Device
 
-from ...control.dead_values import merges
-from ...core.node import Constant, Node, Placeholder
+from ...control.liveness import merges
+from ...core.node import Node
 from ...core.order import sources
-from ...core.variables import NoOp, Read, State, StateOp, Variable
+from ...core.variables import State
 from ..compiled import check_source
+from ..interpreter import value_of
 from .lower import Lowered
 from .ring import Enter, Exit, Frame, NextIteration
 
@@ -80,7 +81,6 @@ class Program:
     """
 
     def __init__(self, lowered: Lowered, feeds: Sequence[Node], device: Device = CPU) -> None:
-        self.device, self.xp = device, namespace_on(device)
         self.fed = {node: i for i, node in enumerate(feeds)}
         places = {node: i for i, node in enumerate(lowered.nodes)}
         self.spots = [self._spot(node, lowered) for node in lowered.nodes]
@@ -89,11 +89,6 @@ class Program:
                 self.spots[places[source]].users.append((i, slot))
         self.fetched = [places[node] for node in lowered.fetches]
         self.starts = [i for i, spot in enumerate(self.spots) if not spot.waits]
-        self.constants = {
-            i: s.node.value if device == CPU else asarray(s.node.value, None, device)
-            for i, s in enumerate(self.spots)
-            if isinstance(s.node, Constant)
-        }
         self.enters: dict[Frame, int] = {}
         self.exits: dict[Frame, list[int]] = {}
         for i, spot in enumerate(self.spots):
@@ -120,24 +115,10 @@ class Program:
         width = sum(slot >= 0 for slot, _ in edges)
         return Spot(node, width, len(edges), frozenset(mortal), merges(node), header)
 
-    def compute(self, i: int, state: State, feeds: Sequence[Array], inputs: Sequence[Any]) -> Any:
+    def compute(
+        self, i: int, state: State, feeds: Sequence[Array], inputs: Sequence[object]
+    ) -> object:
         """Return the value of spot `i` for these inputs."""
         node = self.spots[i].node
         place = self.fed.get(node)
-        if place is not None:
-            return feeds[place]
-        op = node.op
-        if op is None:
-            return self._leaf(i, node, state, inputs)
-        if isinstance(op, Read) and inputs:  # its variable is fed
-            return inputs[0]
-        if isinstance(op, NoOp):
-            return None
-        if isinstance(op, StateOp):
-            return op.run(state, *inputs)
-        return op.compute(self.xp, *inputs)
-
-    def _leaf(self, i: int, node: Node, state: State, inputs: Sequence[object]) -> Any:
-        if isinstance(node, Variable):
-            return node.value_in(state)
-        return inputs[0] if isinstance(node, Placeholder) else self.constants[i]
+        return value_of(node, inputs, state) if place is None else feeds[place]

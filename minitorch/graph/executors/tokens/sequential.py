@@ -8,74 +8,22 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from minitorch.arrays import CPU, Array, Device
 
-from ...control.dead_values import DEAD, alive
+from ...control.loop_stacks import DEAD
 from ...core.node import Node
-from ...core.variables import NoOp, State
-from ..compiled import copied
+from ...core.variables import State
+from ..interpreter import handed_over
 from ..node_errors import explain
 from .lower import lower
 from .program import OnEvent as OnEvent
 from .program import Program
 from .program import TokenEvent as TokenEvent
 from .tagged import Firing, Tokens
-
-
-class Queue(Protocol):
-    """The operators that are ready."""
-
-    def put(self, firing: Firing) -> None:
-        """Add one."""
-
-    def get(self) -> Firing:
-        """Take one out; there is one."""
-
-    def __len__(self) -> int: ...
-
-
-class InOrder:
-    """The queue that hands out what became ready first."""
-
-    def __init__(self) -> None:
-        self._firings: deque[Firing] = deque()
-
-    def put(self, firing: Firing) -> None:
-        """Add one."""
-        self._firings.append(firing)
-
-    def get(self) -> Firing:
-        """Take out the oldest."""
-        return self._firings.popleft()
-
-    def __len__(self) -> int:
-        return len(self._firings)
-
-
-class Shuffled:
-    """The queue that hands out any."""
-
-    def __init__(self, seed: int) -> None:
-        self._firings: list[Firing] = []
-        self._random = random.Random(seed)
-
-    def put(self, firing: Firing) -> None:
-        """Add one."""
-        self._firings.append(firing)
-
-    def get(self) -> Firing:
-        """Take one out at random."""
-        i = self._random.randrange(len(self._firings))
-        self._firings[i], self._firings[-1] = self._firings[-1], self._firings[i]
-        return self._firings.pop()
-
-    def __len__(self) -> int:
-        return len(self._firings)
 
 
 class TokenStep:
@@ -101,7 +49,7 @@ class TokenStep:
         self.program = Program(lowered, feeds, device)
         lowered.untie()
 
-    def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Any, ...]:
+    def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Array, ...]:
         """Return the fetched arrays, copied.
 
         Raises:
@@ -110,16 +58,19 @@ class TokenStep:
         with np.errstate(all="ignore"):
             return self.results(self.run(state, arrays))
 
-    def run(self, state: State, arrays: Sequence[Array]) -> dict[int, Any]:
+    def run(self, state: State, arrays: Sequence[Array]) -> dict[int, object]:
         """Return the values of what is outside all loops and fetched, by spot."""
-        queue: Queue = InOrder() if self.shuffle is None else Shuffled(self.shuffle)
-        found: dict[int, Any] = {}
-        tokens = Tokens(self.program, queue.put, self.keeper(found))
+        ready: deque[Firing] = deque()
+        chance = None if self.shuffle is None else random.Random(self.shuffle)
+        found: dict[int, object] = {}
+        tokens = Tokens(self.program, ready.append, self.keeper(found))
         tokens.start()
         step = 0
         try:
-            while queue:
-                firing = queue.get()
+            while ready:
+                if chance is not None:
+                    ready.rotate(-chance.randrange(len(ready)))
+                firing = ready.popleft()
                 value = self.value(firing, state, arrays)
                 frame, iteration = tokens.finish(firing, value)
                 if self.on_event is not None:
@@ -129,7 +80,7 @@ class TokenStep:
             tokens.close()
         return found
 
-    def keeper(self, found: dict[int, Any]) -> Any:
+    def keeper(self, found: dict[int, object]) -> Callable[[int, object], None]:
         """Return a function that puts fetched values into `found`."""
         wanted = set(self.program.fetched)
 
@@ -139,7 +90,7 @@ class TokenStep:
 
         return keep
 
-    def value(self, firing: Firing, state: State, arrays: Sequence[Array]) -> Any:
+    def value(self, firing: Firing, state: State, arrays: Sequence[Array]) -> object:
         """Return what an operator gives, or DEAD."""
         if firing.dead:
             return DEAD
@@ -149,12 +100,10 @@ class TokenStep:
             node = self.program.spots[firing.spot].node
             raise explain(node, firing.inputs, error) from error
 
-    def results(self, found: dict[int, Any]) -> tuple[Any, ...]:
+    def results(self, found: dict[int, object]) -> tuple[Array, ...]:
         """Return what was fetched; None for what is only run."""
-        return tuple(
-            None if isinstance(node.op, NoOp) else copied(alive(found.get(spot, DEAD), node))
-            for node, spot in zip(self.fetches, self.program.fetched, strict=True)
-        )
+        pairs = zip(self.fetches, self.program.fetched, strict=True)
+        return tuple(handed_over(node, found.get(spot, DEAD)) for node, spot in pairs)
 
     def event(self, step: int, firing: Firing, where: tuple[str, int], value: object) -> TokenEvent:
         """Return what to tell of a token that is now in this frame and iteration."""
