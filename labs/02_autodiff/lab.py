@@ -89,6 +89,7 @@ predicted_bias_gradient = 3
 # Shapes are matched from the right. An axis was copied in two cases: if the input does not have it at all (then it vanishes from the gradient), or if the input has it with size 1 (then it stays, with size 1).
 #
 
+
 # %% question="sum_to_shape" points="3" hint1="b has shape (2,), the gradient (3, 2). Which axis did the broadcast add, and on which side?" hint2="Two separate cases: axes in front that the input does not have; axes of size 1 that it has." hint3="g.sum(dim=0) removes an axis, g.sum(dim=i, keepdim=True) keeps it with size 1."
 def sum_to_shape(grad, shape):
     """Return `grad` summed over every axis along which a value of `shape` was broadcast.
