@@ -24,7 +24,7 @@ class Dropout(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `x` with elements dropped, in training."""
-        return F.dropout(x, self.p, self.training)  # type: ignore[no-any-return]
+        return F.dropout(x, self.p, self.training)
 
     def extra_repr(self) -> str:
         """Return the probability."""
@@ -39,4 +39,4 @@ class Dropout2d(Dropout):
         if not self.training or self.p == 0.0:
             return x
         keep = ones((*x.shape[:-2], 1, 1), dtype=x.dtype, device=x.device)
-        return x * F.dropout(keep, self.p, True)  # type: ignore[no-any-return]
+        return x * F.dropout(keep, self.p, True)

@@ -57,7 +57,7 @@ class Linear(Module):
     def forward(self, input: Tensor) -> Tensor:
         """Return shape (..., O) for an input of shape (..., I)."""
         own = self._parameters
-        return F.linear(input, own["weight"], own["bias"])  # type: ignore[no-any-return]
+        return F.linear(input, own["weight"], own["bias"])
 
     def extra_repr(self) -> str:
         """Return the sizes."""
@@ -75,7 +75,7 @@ class Flatten(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `x` with fewer axes."""
-        return x.flatten(self.start_dim, self.end_dim)  # type: ignore[no-any-return]
+        return x.flatten(self.start_dim, self.end_dim)
 
     def extra_repr(self) -> str:
         """Return the axes."""
@@ -93,7 +93,7 @@ class Unflatten(Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return `x` with more axes."""
         dim = self.dim % x.ndim
-        return x.reshape(*x.shape[:dim], *self.unflattened_size, *x.shape[dim + 1 :])  # type: ignore[no-any-return]
+        return x.reshape(*x.shape[:dim], *self.unflattened_size, *x.shape[dim + 1 :])
 
     def extra_repr(self) -> str:
         """Return axis and sizes."""

@@ -106,7 +106,7 @@ class _BatchNorm(_RunningNorm):
             if momentum is None:  # a plain mean of all batches so far
                 momentum = 1.0 / float(self.num_batches_tracked.item())
         if 0 in x.shape:  # no values, no mean: the result is as empty
-            return x * 1.0  # type: ignore[no-any-return]
+            return x * 1.0
         own = not self.training or self.track_running_stats
         result: Tensor = F.batch_norm(
             x,
@@ -247,7 +247,7 @@ class RMSNorm(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `x` normalised, of its own shape."""
-        return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)  # type: ignore[no-any-return]
+        return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
 
     def extra_repr(self) -> str:
         """Return shape and options."""
@@ -293,7 +293,7 @@ class GroupNorm(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `x` normalised, of its own shape (N, C, ...)."""
-        return F.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)  # type: ignore[no-any-return]
+        return F.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
         """Return sizes and options."""

@@ -86,8 +86,8 @@ class _AvgPool(Module):
         """Return the means."""
         how = (self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
         if self.axes == 1:
-            return F.avg_pool1d(x, *how)  # type: ignore[no-any-return]
-        return F.avg_pool2d(x, *how, self.divisor_override)  # type: ignore[no-any-return]
+            return F.avg_pool1d(x, *how)
+        return F.avg_pool2d(x, *how, self.divisor_override)
 
     def extra_repr(self) -> str:
         """Return the sizes."""
@@ -138,7 +138,7 @@ class AdaptiveAvgPool1d(_AdaptivePool):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the means."""
-        return F.adaptive_avg_pool1d(x, self.output_size)  # type: ignore[no-any-return]
+        return F.adaptive_avg_pool1d(x, self.output_size)
 
 
 class AdaptiveAvgPool2d(_AdaptivePool):
@@ -146,7 +146,7 @@ class AdaptiveAvgPool2d(_AdaptivePool):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the means."""
-        return F.adaptive_avg_pool2d(x, self.output_size)  # type: ignore[no-any-return]
+        return F.adaptive_avg_pool2d(x, self.output_size)
 
 
 # ── borders ─────────────────────────────────────────────────────────────────────────────────────
@@ -166,8 +166,8 @@ class _Pad(Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return `x` with its border."""
         if self.mode == "constant":
-            return F.pad(x, self.padding, value=self.value)  # type: ignore[no-any-return]
-        return F.pad(x, self.padding, mode=self.mode)  # type: ignore[no-any-return]
+            return F.pad(x, self.padding, value=self.value)
+        return F.pad(x, self.padding, mode=self.mode)
 
     def extra_repr(self) -> str:
         """Return the widths."""
@@ -192,12 +192,21 @@ def _pad(name: str, base: type[_Pad], axes: int, mode: str, says: str) -> Any:
 
 
 ConstantPad1d = _pad("ConstantPad1d", _ConstantPad, 1, "constant", "One number around (.., L).")
+
 ConstantPad2d = _pad("ConstantPad2d", _ConstantPad, 2, "constant", "One number around (.., H, W).")
+
 ZeroPad1d = _pad("ZeroPad1d", _Pad, 1, "constant", "Zeros around (.., L).")
+
 ZeroPad2d = _pad("ZeroPad2d", _Pad, 2, "constant", "Zeros around (.., H, W).")
+
 ReflectionPad1d = _pad("ReflectionPad1d", _Pad, 1, "reflect", "The input mirrored around (.., L).")
+
 ReflectionPad2d = _pad("ReflectionPad2d", _Pad, 2, "reflect", "The input mirrored at 2 axes.")
+
 ReplicationPad1d = _pad("ReplicationPad1d", _Pad, 1, "replicate", "The rim repeated, (.., L).")
+
 ReplicationPad2d = _pad("ReplicationPad2d", _Pad, 2, "replicate", "The rim repeated at 2 axes.")
+
 CircularPad1d = _pad("CircularPad1d", _Pad, 1, "circular", "The other end's elements, (.., L).")
+
 CircularPad2d = _pad("CircularPad2d", _Pad, 2, "circular", "The other end's elements, 2 axes.")

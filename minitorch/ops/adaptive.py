@@ -1,18 +1,19 @@
 """Pooling into a given number of windows of nearly equal size."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import ShapeError
+from ..op import Kind
 from .indexing import narrow
 from .joining import cat
 from .reduction import mean
 
 if TYPE_CHECKING:
-    from .methods import Methods
+    pass
 
 
-def _adaptive(count: int, x: "Methods", output_size: int | Sequence[int | None] | None) -> Any:
+def _adaptive(count: int, x: Kind, output_size: int | Sequence[int | None] | None) -> Kind:
     """Return `x` with each last axis cut into as many windows as asked for, and their means."""
     sizes = output_size if isinstance(output_size, Sequence) else (output_size,) * count
     if len(x.shape) not in (count + 1, count + 2) or len(sizes) != count:
@@ -30,11 +31,11 @@ def _adaptive(count: int, x: "Methods", output_size: int | Sequence[int | None] 
     return x
 
 
-def adaptive_avg_pool1d(input: "Methods", output_size: int | Sequence[int | None]) -> Any:
+def adaptive_avg_pool1d(input: Kind, output_size: int | Sequence[int | None]) -> Kind:
     """Return means of (N, C, length) over `output_size` windows of nearly equal size."""
     return _adaptive(1, input, output_size)
 
 
-def adaptive_avg_pool2d(input: "Methods", output_size: int | Sequence[int | None] | None) -> Any:
+def adaptive_avg_pool2d(input: Kind, output_size: int | Sequence[int | None] | None) -> Kind:
     """Return means of (N, C, height, width) over as many windows as `output_size` says."""
     return _adaptive(2, input, output_size)

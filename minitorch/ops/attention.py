@@ -7,12 +7,13 @@ import numpy as np
 
 from ..arrays import as_dtype, float32
 from ..errors import ArgumentError, AxisError, DTypeError, ShapeError
-from ..op import apply
+from ..op import Kind, apply
 from .binary import where
 from .casting import cast_to
 from .conv import each
 from .indexing import ARRAY, Take
 from .linalg import matmul, mT
+from .logic import ne
 from .matrices import pad
 from .matrices import unfold as windows_along
 from .movement import insert_axes, permute, remove_axes, reshape
@@ -24,15 +25,15 @@ if TYPE_CHECKING:
 
 
 def scaled_dot_product_attention(
-    query: Any,
-    key: Any,
-    value: Any,
+    query: Kind,
+    key: Kind,
+    value: Kind,
     attn_mask: Any = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
     scale: float | None = None,
     enable_gqa: bool = False,
-) -> Any:
+) -> Kind:
     """Return softmax(Q Kᵀ · scale + mask) V over the last two axes.
 
     Args:
@@ -71,9 +72,11 @@ def scaled_dot_product_attention(
         raise ArgumentError("scaled_dot_product_attention: got a mask and is_causal, expected one.")
     factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
     scores = matmul(query * factor, mT(key))
-    if is_causal:
-        attn_mask = np.tril(np.ones((query.shape[-2], key.shape[-2]), dtype=bool))
-    if attn_mask is not None:
+    weights: Kind
+    if is_causal:  # each position attends to the first at least
+        causal: Any = np.tril(np.ones((query.shape[-2], key.shape[-2]), dtype=bool))
+        weights = softmax(where(causal, scores, -math.inf), -1)
+    elif attn_mask is not None:
         if str(attn_mask.dtype).endswith("bool"):
             scores = where(attn_mask, scores, -math.inf)
             weights = where(_attends(attn_mask), softmax(scores, -1), 0.0)
@@ -84,11 +87,11 @@ def scaled_dot_product_attention(
     return matmul(dropout(weights, dropout_p) if dropout_p else weights, value)
 
 
-def _attends(mask: "Methods") -> Any:
+def _attends(mask: Kind) -> Kind:
     return np.any(mask, -1, keepdims=True) if isinstance(mask, np.ndarray) else mask.any(-1, True)
 
 
-def _shared_heads(x: "Methods", times: int) -> Any:
+def _shared_heads(x: Kind, times: int) -> Kind:
     *lead, heads, length, size = x.shape
     wide = insert_axes(x, (len(lead) + 1,)).expand(*lead, heads, times, length, size)
     return reshape(wide, (*lead, heads * times, length, size))
@@ -108,14 +111,14 @@ def _check_rows(input: "Methods", count: Any) -> None:
 
 
 def embedding(
-    input: Any,
-    weight: "Methods",
+    input: Kind,
+    weight: Kind,
     padding_idx: int | None = None,
     max_norm: float | None = None,
     norm_type: float = 2.0,
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
-) -> Any:
+) -> Kind:
     """Return the rows of `weight` (count, size) that `input` names; `padding_idx` gets no gradient.
 
     Raises:
@@ -134,13 +137,13 @@ def embedding(
     if padding_idx is None:
         return rows
     skipped = padding_idx + weight.shape[0] if padding_idx < 0 else padding_idx
-    kept = insert_axes(input != skipped, (len(input.shape),))
+    kept = insert_axes(ne(input, skipped), (len(input.shape),))
     return where(kept, rows, rows.detach() if hasattr(rows, "detach") else rows)
 
 
 def unfold(
-    input: "Methods", kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
-) -> Any:
+    input: Kind, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+) -> Kind:
     """Return the windows of (N, C, H, W) as columns: (N, C·kh·kw, places)."""
     if len(input.shape) == 3:
         return remove_axes(

@@ -6,19 +6,20 @@ rows undo the broadcast. A tie in `maximum` or `minimum` shares its gradient, as
 
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from ..allocator import LARGE, result_of
 from ..arrays import Array, Namespace, as_dtype, dtype_of
 from ..errors import DTypeError
-from ..op import Value
+from ..op import Kind, Value
 from .elementwise import floor, log, sigmoid, trunc, zeros_like
+from .logic import eq
 from .rows import NUMBERS, binary, ternary
 
 if TYPE_CHECKING:
-    from .methods import Methods
+    pass
 
 
 def _cached(ufunc: Callable[..., Array], plain: Callable[..., Array]) -> Callable[..., Array]:
@@ -32,7 +33,7 @@ def _cached(ufunc: Callable[..., Array], plain: Callable[..., Array]) -> Callabl
     return compute
 
 
-def _zero(g: "Methods", *_: object) -> Any:
+def _zero(g: Kind, *_: object) -> Kind:
     return zeros_like(g)
 
 
@@ -44,6 +45,7 @@ add = binary(
     "a + b.",
     reads="",
 )
+
 sub = binary(
     "sub",
     _cached(np.subtract, operator.sub),
@@ -53,6 +55,7 @@ sub = binary(
     reads="",
     kinds=NUMBERS,
 )
+
 mul = binary(
     "mul",
     _cached(np.multiply, operator.mul),
@@ -61,6 +64,7 @@ mul = binary(
     "a · b.",
     reads="o",
 )
+
 true_divide = binary(
     "div",
     _cached(np.true_divide, operator.truediv),
@@ -70,6 +74,7 @@ true_divide = binary(
     promotes="float",
     reads="x",
 )
+
 floor_divide = binary(
     "floor_divide",
     lambda xp, a, b: xp.floor_divide(a, b),
@@ -92,6 +97,7 @@ def _towards_zero(xp: Namespace, a: Any, b: Any) -> Any:
 trunc_divide = binary(
     "trunc_divide", _towards_zero, _zero, _zero, "trunc(a / b).", reads="", kinds=NUMBERS
 )
+
 remainder = binary(
     "remainder",
     lambda xp, a, b: xp.remainder(a, b),
@@ -101,6 +107,7 @@ remainder = binary(
     reads="x",
     kinds=NUMBERS,
 )
+
 fmod = binary(
     "fmod",
     lambda xp, a, b: xp.fmod(a, b),
@@ -112,16 +119,16 @@ fmod = binary(
 )
 
 
-def _by_base(g: Any, a: Any, b: Any, y: object) -> Any:
-    return g * where(b == 0, 0.0, b * power(a, where(b == 0, 1.0, b - 1.0)))
+def _by_base(g: Kind, a: Kind, b: Kind, y: object) -> Kind:
+    return g * where(eq(b, 0), 0.0, b * power(a, where(eq(b, 0), 1.0, b - 1.0)))
 
 
-def _by_exponent(g: Any, a: Any, b: Any, y: Any) -> Any:
-    flat = (a == 0) & (b >= 0)
+def _by_exponent(g: Kind, a: Kind, b: Kind, y: Kind) -> Kind:
+    flat = eq(a, 0) & (b >= 0)
     return g * where(flat, 0.0, y * log(where(flat, 1.0, a)))
 
 
-def _raised(xp: Namespace, a: Any, b: Any) -> Any:
+def _raised(xp: Namespace, a: Array, b: Array) -> Array:
     """Return a to the b; of integers to negative powers what is left of the fraction: 0, 1, -1."""
     if dtype_of(a).kind != "i" or not xp.any(b < 0):
         return xp.pow(a, b)
@@ -132,7 +139,7 @@ def _raised(xp: Namespace, a: Any, b: Any) -> Any:
 power = binary("pow", _raised, _by_base, _by_exponent, "a to the b.", kinds=NUMBERS)
 
 
-def _won(g: "Methods", wins: object, ties: object) -> Any:
+def _won(g: Kind, wins: object, ties: object) -> Kind:
     return g * wins + g * ties * 0.5
 
 
@@ -144,6 +151,7 @@ maximum = binary(
     "The larger; a tie shares the gradient.",
     reads="x",
 )
+
 minimum = binary(
     "minimum",
     lambda xp, a, b: xp.minimum(a, b),
@@ -152,6 +160,7 @@ minimum = binary(
     "The smaller; a tie shares the gradient.",
     reads="x",
 )
+
 atan2 = binary(
     "atan2",
     lambda xp, a, b: xp.atan2(a, b),
@@ -161,6 +170,7 @@ atan2 = binary(
     promotes="float",
     reads="x",
 )
+
 logaddexp = binary(
     "logaddexp",
     lambda xp, a, b: xp.logaddexp(a, b),
@@ -170,7 +180,6 @@ logaddexp = binary(
     promotes="float",
     reads="x",
 )
-
 
 xlogy = binary(
     "xlogy",
@@ -195,6 +204,14 @@ select = ternary(
     "a where the condition holds, else b.",
     fixed=1,
 )
+
+
+@overload
+def where(condition: Kind) -> tuple[Kind, ...]: ...
+
+
+@overload
+def where(condition: Kind, a: object, b: object) -> Kind: ...
 
 
 def where(condition: Any, a: Any = None, b: Any = None) -> Any:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ArgumentError, ShapeError
-from ..op import apply
+from ..op import Kind, apply
 from .convolution import Convolve, ConvolveBack, Geometry
 from .movement import insert_axes, remove_axes, reshape
 
@@ -61,7 +61,15 @@ def _geometry(
     return Geometry(steps, borders, gaps, groups), int(uneven)
 
 
-def _check(name: str, x: Any, w: Any, bias: Any, count: int, channels: Any, out: Any) -> None:
+def _check(
+    name: str,
+    x: "Methods",
+    w: "Methods",
+    bias: "Methods | None",
+    count: int,
+    channels: int | None,
+    out: int | None,
+) -> None:
     if len(w.shape) != count + 2 or len(x.shape) != count + 2:
         raise ShapeError(
             f"{name}: got input {tuple(x.shape)} and weight {tuple(w.shape)}, expected {count + 2} "
@@ -78,14 +86,14 @@ def _check(name: str, x: Any, w: Any, bias: Any, count: int, channels: Any, out:
 
 def _conv(
     count: int,
-    x: "Methods",
+    x: Kind,
     w: "Methods",
-    bias: "Methods",
+    bias: "Methods | None",
     stride: int | Sequence[int],
     padding: int | str | Sequence[int],
     dilation: int | Sequence[int],
     groups: int,
-) -> Any:
+) -> Kind:
     name = f"conv{count}d"
     if len(x.shape) == count + 1:
         batch = insert_axes(x, (0,))
@@ -111,20 +119,21 @@ def _conv(
 
 def _convolution(count: int, says: str) -> Callable[..., Any]:
     def conv(
-        input: Any,
-        weight: Any,
-        bias: Any = None,
+        input: Kind,
+        weight: Kind,
+        bias: Kind | None = None,
         stride: Any = 1,
         padding: Any = 0,
         dilation: Any = 1,
         groups: int = 1,
-    ) -> Any:
+    ) -> Kind:
         return _conv(count, input, weight, bias, stride, padding, dilation, groups)
 
     return documented(conv, f"conv{count}d", says)
 
 
 conv1d = _convolution(1, "Return the convolution of (N, C, length) with kernels (O, C/groups, k).")
+
 conv2d = _convolution(
     2,
     """Return the convolution of (N, C, height, width) with kernels (O, C/groups, kh, kw).

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..arrays import Array, Namespace, as_dtype, promote_types
 from ..errors import ArgumentError, DTypeError, ShapeError
-from ..op import Gradients, Op, Spec, Value, apply
+from ..op import Gradients, Kind, Op, Spec, apply
 from ..shapes import axis
 from .casting import cast_to
 from .indexing import narrow, select
@@ -54,7 +54,7 @@ class Cat(Op):
                     f"the others equal: on axis {i} {a} is not {b}."
                 )
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Each input gets its part of the gradient."""
         shares, start = [], 0
         for source, wanted in zip(node.inputs, node.wants, strict=True):
@@ -64,7 +64,7 @@ class Cat(Op):
         return shares
 
 
-def cat(tensors: Sequence[Any], dim: int = 0) -> Any:
+def cat(tensors: Sequence[Kind], dim: int = 0) -> Kind:
     """Return the values one after another along `dim`; all other axes are equal.
 
     Raises:
@@ -88,7 +88,7 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> Any:
     return apply(Cat(axis(dim, rank, "cat")), *kept)
 
 
-def stack(tensors: Sequence[Any], dim: int = 0) -> Any:
+def stack(tensors: Sequence[Kind], dim: int = 0) -> Kind:
     """Return the values along a new axis `dim`; their shapes are equal.
 
     Raises:
@@ -107,13 +107,13 @@ def stack(tensors: Sequence[Any], dim: int = 0) -> Any:
     return cat([insert_axes(value, (d,)) for value in values], d)
 
 
-def hstack(tensors: Sequence[Any]) -> Any:
+def hstack(tensors: Sequence[Kind]) -> Kind:
     """Return the values side by side: along axis 1, vectors along axis 0."""
     values = [value if value.shape else reshape(value, 1) for value in tensors]
     return cat(values, 0 if values and len(values[0].shape) == 1 else 1)
 
 
-def vstack(tensors: Sequence[Any]) -> Any:
+def vstack(tensors: Sequence[Kind]) -> Kind:
     """Return the values as rows, one below another."""
     return cat([v if len(v.shape) > 1 else reshape(v, 1, -1) for v in tensors], 0)
 

@@ -7,17 +7,10 @@ import numpy as np
 from ..allocator import matrix_product
 from ..arrays import Array, Namespace
 from ..errors import ShapeError
-from ..op import Gradients, Op, Spec, Value, apply
+from ..op import Gradients, Kind, Op, Spec, apply
 from ..shapes import broadcast
 from .broadcasting import sum_to
-from .movement import (
-    Permute,
-    insert_axes,
-    remove_axes,
-    reshape,
-    reshape_like,
-    t,
-)
+from .movement import Permute, insert_axes, remove_axes, reshape, reshape_like, t
 from .reduction import sum
 from .rows import promoted
 
@@ -25,7 +18,7 @@ if TYPE_CHECKING:
     from .methods import Methods
 
 
-def mT(x: "Methods") -> Any:
+def mT(x: Kind) -> Kind:
     """Return `x` with its last two axes exchanged."""
     rank = len(x.shape)
     if rank < 2:
@@ -64,7 +57,7 @@ class MatMul(Op):
         lead = broadcast(left[:-2], right[:-2], op="matmul")
         return Spec((*lead, left[-2], right[-1]), promoted(specs, "common"))
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """dA = dY Bᵀ and dB = Aᵀ dY, summed over broadcast leading axes."""
         a, b = node.inputs
         left, right = node.wants
@@ -77,7 +70,7 @@ class MatMul(Op):
 _matmul = MatMul()
 
 
-def matmul(a: Any, b: Any) -> Any:
+def matmul(a: Kind, b: Any) -> Kind:
     """Return the matrix product; a vector counts as a row on the left, a column on the right.
 
     Raises:
@@ -113,13 +106,13 @@ def _axes_are(name: str, *wanted: tuple[Any, int]) -> None:
             raise ShapeError(f"{name}: got shapes {shapes}, expected {ranks} axes. Use matmul.")
 
 
-def mm(a: object, b: object) -> Any:
+def mm(a: Kind, b: Kind) -> Kind:
     """Return the product of two matrices."""
     _axes_are("mm", (a, 2), (b, 2))
     return apply(_matmul, a, b)
 
 
-def bmm(a: Any, b: Any) -> Any:
+def bmm(a: Kind, b: Any) -> Kind:
     """Return the products of two batches of matrices, (n, i, j) and (n, j, k)."""
     _axes_are("bmm", (a, 3), (b, 3))
     if a.shape[0] != b.shape[0] and None not in (a.shape[0], b.shape[0]):
@@ -127,25 +120,25 @@ def bmm(a: Any, b: Any) -> Any:
     return apply(_matmul, a, b)
 
 
-def mv(a: object, b: object) -> Any:
+def mv(a: Kind, b: Kind) -> Kind:
     """Return the product of a matrix and a vector."""
     _axes_are("mv", (a, 2), (b, 1))
     return matmul(a, b)
 
 
-def dot(a: object, b: object) -> Any:
+def dot(a: Kind, b: Kind) -> Kind:
     """Return the sum of the products of two vectors."""
     _axes_are("dot", (a, 1), (b, 1))
     return matmul(a, b)
 
 
-def outer(a: Any, b: Any) -> Any:
+def outer(a: Kind, b: Kind) -> Kind:
     """Return the products of each element of one vector with each of another."""
     _axes_are("outer", (a, 1), (b, 1))
     return insert_axes(a, (1,)) * insert_axes(b, (0,))
 
 
-def _blend(x: "Methods", product: Any, beta: "Methods", alpha: Any) -> Any:
+def _blend(x: Kind, product: Kind, beta: object, alpha: object) -> Kind:
     product = product if alpha == 1 else product * alpha
     if beta == 0:
         return product
@@ -158,12 +151,12 @@ def _blend(x: "Methods", product: Any, beta: "Methods", alpha: Any) -> Any:
     return total
 
 
-def addmm(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def addmm(x: Kind, a: Kind, b: Kind, *, beta: object = 1, alpha: object = 1) -> Kind:
     """Return beta·x + alpha·(a @ b) for matrices."""
     return _blend(x, mm(a, b), beta, alpha)
 
 
-def baddbmm(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def baddbmm(x: Kind, a: Kind, b: Kind, *, beta: object = 1, alpha: object = 1) -> Kind:
     """Return beta·x + alpha·(a @ b) for batches of matrices."""
     return _blend(x, bmm(a, b), beta, alpha)
 
@@ -200,13 +193,13 @@ class Linear(Op):
             raise ShapeError(f"linear: got bias {specs[2].shape}, expected ({weight[0]},).")
         return Spec((*x[:-1], weight[0]), promoted(specs, "common"))
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """dx = g W; dW = gᵀ x and db = Σ g over all rows."""
         x, weight = node.inputs[:2]
         wants = node.wants
         flat = len(x.shape) == 2
         g = out_grad if flat else reshape(out_grad, -1, weight.shape[0])
-        shares = [None, None, None]
+        shares: list[Methods | None] = [None, None, None]
         if wants[0]:
             dx = apply(_matmul, g, weight)
             shares[0] = dx if flat else reshape_like(dx, x)
@@ -220,7 +213,7 @@ class Linear(Op):
 _linear = Linear()
 
 
-def linear(x: Any, weight: Any, bias: Any = None) -> Any:
+def linear(x: Kind, weight: Any, bias: Any = None) -> Kind:
     """Return x Wᵀ + b: (..., in) times (out, in) gives (..., out)."""
     if len(weight.shape) == 2 and len(x.shape) > 1:
         return apply(_linear, x, weight) if bias is None else apply(_linear, x, weight, bias)

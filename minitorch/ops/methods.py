@@ -1,7 +1,7 @@
 """`Methods`: the operators as methods and operator signs, shared by every kind of value."""
 
 import builtins
-from typing import Any
+from typing import Any, Self
 
 from ..arrays import as_dtype
 from ..op import Value
@@ -25,6 +25,7 @@ from . import (
     reordering,
     statistics,
 )
+from .rows import ROWS
 
 
 class Methods(Value):
@@ -64,22 +65,22 @@ class Methods(Value):
     def __ne__(self, other: Any) -> Any:
         return NotImplemented if other is None or isinstance(other, str) else logic.ne(self, other)
 
-    def __rsub__(self, other: object) -> Any:
-        return self._apply(binary.sub.op, (other, self))
+    def __rsub__(self, other: object) -> Self:
+        return self._apply(ROWS["sub"], (other, self))
 
-    def __rtruediv__(self, other: object) -> Any:
-        return self._apply(binary.true_divide.op, (other, self))
+    def __rtruediv__(self, other: object) -> Self:
+        return self._apply(ROWS["div"], (other, self))
 
-    def __rfloordiv__(self, other: object) -> Any:
-        return self._apply(binary.floor_divide.op, (other, self))
+    def __rfloordiv__(self, other: object) -> Self:
+        return self._apply(ROWS["floor_divide"], (other, self))
 
-    def __rmod__(self, other: object) -> Any:
-        return self._apply(binary.remainder.op, (other, self))
+    def __rmod__(self, other: object) -> Self:
+        return self._apply(ROWS["remainder"], (other, self))
 
-    def __rpow__(self, other: object) -> Any:
-        return self._apply(binary.power.op, (other, self))
+    def __rpow__(self, other: object) -> Self:
+        return self._apply(ROWS["pow"], (other, self))
 
-    def __rmatmul__(self, other: object) -> Any:
+    def __rmatmul__(self, other: Self) -> Self:
         return linalg.matmul(other, self)
 
     # torch's methods: each is the function of that name, whose first argument is the value
@@ -258,35 +259,35 @@ class Methods(Value):
     clone, type_as = casting.clone, casting.type_as
     view_as, reshape_as = movement.reshape_as, movement.reshape_as
 
-    def where(self, condition: Any, other: Any) -> Any:
+    def where(self, condition: Self, other: object) -> Self:
         """Return this value where the condition holds, else `other`."""
         return binary.where(condition, self, other)
 
-    def float(self, memory_format: Any = None) -> Any:
+    def float(self, memory_format: object = None) -> Self:
         """Return this value as float32."""
         return casting.cast_to(self, "float32")
 
-    def double(self, memory_format: object = None) -> Any:
+    def double(self, memory_format: object = None) -> Self:
         """Return this value as float64."""
         return casting.cast_to(self, "float64")
 
-    def half(self, memory_format: object = None) -> Any:
+    def half(self, memory_format: object = None) -> Self:
         """Return this value as float16."""
         return casting.cast_to(self, "float16")
 
-    def bfloat16(self, memory_format: object = None) -> Any:
+    def bfloat16(self, memory_format: object = None) -> Self:
         """Return this value as bfloat16."""
         return casting.cast_to(self, "bfloat16")
 
-    def long(self, memory_format: object = None) -> Any:
+    def long(self, memory_format: object = None) -> Self:
         """Return this value as int64."""
         return casting.cast_to(self, "int64")
 
-    def int(self, memory_format: Any = None) -> Any:
+    def int(self, memory_format: object = None) -> Self:
         """Return this value as int32."""
         return casting.cast_to(self, "int32")
 
-    def bool(self, memory_format: object = None) -> Any:
+    def bool(self, memory_format: object = None) -> Self:
         """Return this value as booleans."""
         return casting.cast_to(self, "bool")
 
@@ -305,6 +306,6 @@ class Methods(Value):
 
     nelement = numel
 
-    def is_floating_point(self) -> Any:
+    def is_floating_point(self) -> builtins.bool:
         """Tell whether the dtype is a floating one."""
         return as_dtype(self.dtype).kind == "f"

@@ -8,8 +8,9 @@ import numpy as np
 
 from ..arrays import Array, DType, DTypeLike, Namespace, as_dtype, finfo, float32
 from ..errors import ArgumentError, ShapeError
-from ..op import Gradients, KeepsSpec, Value, apply
+from ..op import Gradients, KeepsSpec, Kind, apply
 from ..shapes import axis
+from . import compiled
 from .casting import cast_to, floats_only
 from .elementwise import exp, rsqrt
 from .movement import reshape
@@ -36,16 +37,52 @@ class Softmax(KeepsSpec):
         """Return the shares, computed relative to the largest element."""
         if xp is not np:
             return xp.softmax(x, self.dim) if hasattr(xp, "softmax") else _shares(xp, x, self.dim)
+        if self.dim == x.ndim - 1 and compiled.fits(xp, x):
+            return _shares_of_rows(x)
         y = x - np.maximum.reduce(x, axis=self.dim, keepdims=True)
         np.exp(y, out=y)
         y /= np.add.reduce(y, axis=self.dim, keepdims=True)
         return y
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return y (g - Σ g y)."""
-        y = node.output
-        weighted = out_grad * y
-        return (weighted - y * sum(weighted, self.dim, True),)
+        return (apply(SoftmaxGradient(self.dim), out_grad, node.output),)
+
+
+class SoftmaxGradient(KeepsSpec):
+    """y (g - Σ g y) along an axis, for the shares y and the gradient g of a softmax."""
+
+    on_arrays = True
+    reads_output = False
+    name = "softmax_gradient"
+
+    def __init__(self, dim: int) -> None:
+        self.dim = dim
+
+    def compute(self, xp: Namespace, g: Array, y: Array) -> Array:
+        """Return the gradient of what the shares were made from."""
+        if self.dim == y.ndim - 1 and compiled.fits(xp, g, y):
+            total = compiled.over_rows(g, (("mul", (0, 1)),), "sum", y)
+            steps = (("sub", (0, 2)), ("mul", (-1, 1)))
+            return compiled.kernel(y.dtype.name, 3, steps)(g, y, total)
+        weighted: Array = g * y
+        weighted -= y * xp.sum(weighted, axis=self.dim, keepdims=True)
+        return weighted
+
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+        """Return the same of u by g, and u (g - Σ g y) - g Σ u y by y."""
+        g, y = node.inputs
+        by_y = out_grad * (g - sum(g * y, self.dim, True)) - g * sum(out_grad * y, self.dim, True)
+        return apply(SoftmaxGradient(self.dim), out_grad, y), by_y
+
+
+def _shares_of_rows(x: Array) -> Array:
+    """Return the softmax of each row of a large array, kernel by kernel."""
+    dtype, same = x.dtype.name, (("positive", (0,)),)
+    most = compiled.over_rows(x, same, "amax")
+    y = compiled.kernel(dtype, 2, (("sub", (0, 1)), ("exp", (-1,))))(x, most)
+    total = compiled.over_rows(y, same, "sum")
+    return compiled.kernel(dtype, 2, (("div", (0, 1)),))(y, total, out=y)
 
 
 def _shares(xp: Namespace, x: Array, dim: int) -> Any:
@@ -70,34 +107,32 @@ class LogSoftmax(KeepsSpec):
         y -= xp.log(xp.sum(xp.exp(y), axis=self.dim, keepdims=True))
         return y
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return g - softmax · Σ g."""
         return (out_grad - exp(node.output) * sum(out_grad, self.dim, True),)
 
 
-def _ready(x: "Methods", dim: int | None, dtype: DTypeLike, name: str) -> tuple[Any, int]:
+def _ready(x: Kind, dim: int | None, dtype: DTypeLike, name: str) -> tuple[Kind, int]:
     if dim is None:
         raise ArgumentError(f"{name}: got no dim, expected the axis to sum over. Pass dim=-1.")
     x = x if dtype is None else cast_to(x, dtype)
     return (x if x.shape else reshape(x, 1)), axis(dim, len(x.shape), name)
 
 
-def softmax(
-    x: "Methods", dim: int | None = None, _stacklevel: int = 3, dtype: DTypeLike = None
-) -> Any:
+def softmax(x: Kind, dim: int | None = None, _stacklevel: int = 3, dtype: DTypeLike = None) -> Kind:
     """Return exp x / Σ exp x along `dim`."""
     row, d = _ready(x, dim, dtype, "softmax")
     shares = _softmax(row, d)
     return shares if x.shape else reshape(shares, ())
 
 
-def _softmax(row: "Methods", d: int) -> Any:
+def _softmax(row: Kind, d: int) -> Kind:
     return apply(Softmax(d), row) if row.shape[d] else row * 1.0
 
 
 def log_softmax(
-    x: "Methods", dim: int | None = None, _stacklevel: int = 3, dtype: DTypeLike = None
-) -> Any:
+    x: Kind, dim: int | None = None, _stacklevel: int = 3, dtype: DTypeLike = None
+) -> Kind:
     """Return ln softmax along `dim`, exact where softmax would be 0."""
     row, d = _ready(x, dim, dtype, "log_softmax")
     logs = apply(LogSoftmax(d), row) if row.shape[d] else row * 1.0
@@ -113,12 +148,23 @@ class Standardize(KeepsSpec, Reduction):
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the standardized array."""
+        if self.dims == (x.ndim - 1,) and compiled.fits(xp, x):
+            return self._of_rows(x)
         away: Array = x - xp.mean(x, axis=self.dims, keepdims=True)
         spread = xp.mean(away * away, axis=self.dims, keepdims=True)
         away /= xp.sqrt(spread + self.eps)
         return away
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def _of_rows(self, x: Array) -> Array:
+        """Return each row of a large array standardized, kernel by kernel."""
+        share = x.dtype.type(1.0 / x.shape[-1])
+        middle = compiled.over_rows(x, (("positive", (0,)),), "sum") * share
+        away = ("sub", (0, 1))
+        spread = compiled.over_rows(x, (away, ("mul", (-1, -1))), "sum", middle) * share
+        scale = 1.0 / np.sqrt(spread + x.dtype.type(self.eps))
+        return compiled.kernel(x.dtype.name, 3, (away, ("mul", (-1, 2))))(x, middle, scale)
+
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return (g - mean g - y · mean(g y)) / √(variance + eps)."""
         x, y, over = node.inputs[0], node.output, self.dims
         away = x - mean(x, over, True)
@@ -128,12 +174,12 @@ class Standardize(KeepsSpec, Reduction):
 
 
 def layer_norm(
-    x: "Methods",
+    x: Kind,
     normalized_shape: Sequence[int],
-    weight: Any = None,
-    bias: Any = None,
+    weight: Kind | None = None,
+    bias: Kind | None = None,
     eps: float = 1e-5,
-) -> Any:
+) -> Kind:
     """Return `x` standardized over its last axes, of sizes `normalized_shape`, scaled and shifted.
 
     Raises:
@@ -155,27 +201,30 @@ def layer_norm(
     return _affine(y, weight, bias)
 
 
-def _affine(y: Any, weight: Any, bias: Any) -> Any:
+def _affine(y: Kind, weight: Kind | None, bias: Kind | None) -> Kind:
     y = y if weight is None else y * weight
     return y if bias is None else y + bias
 
 
-def _per_channel(value: Any, rank: int) -> Any:
-    if value is None:
-        return None
+def _affine_channels(y: Kind, weight: Kind | None, bias: Kind | None, rank: int) -> Kind:
+    y = y if weight is None else y * _per_channel(weight, rank)
+    return y if bias is None else y + _per_channel(bias, rank)
+
+
+def _per_channel(value: Kind, rank: int) -> Kind:
     return reshape(value, (1, -1, *(1,) * (rank - 2)))
 
 
 def batch_norm(
-    x: Any,
-    running_mean: Any,
-    running_var: Any,
-    weight: Any = None,
-    bias: Any = None,
+    x: Kind,
+    running_mean: Kind | None,
+    running_var: Kind | None,
+    weight: Kind | None = None,
+    bias: Kind | None = None,
     training: bool = False,
     momentum: float = 0.1,
     eps: float = 1e-5,
-) -> Any:
+) -> Kind:
     """Return `x` standardized channel by channel (axis 1), scaled and shifted.
 
     In training by the batch's own mean and variance, which also move the running ones by
@@ -193,14 +242,13 @@ def batch_norm(
     if rank < 2:
         raise ShapeError(f"batch_norm: got shape {tuple(x.shape)}, expected (batch, channel, ...).")
     _check_channels("batch_norm", x, running_mean, running_var, weight, bias)
-    scale, shift = _per_channel(weight, rank), _per_channel(bias, rank)
     if not training:
         if running_mean is None or running_var is None:
             raise ArgumentError(
                 "batch_norm: got no running statistics, expected them in evaluation."
             )
         centre, spread = _per_channel(running_mean, rank), _per_channel(running_var, rank)
-        return _affine((x - centre) * rsqrt(spread + eps), scale, shift)
+        return _affine_channels((x - centre) * rsqrt(spread + eps), weight, bias, rank)
     over = (0, *range(2, rank))
     count = math.prod(x.shape[d] for d in over)
     if count == 1:
@@ -210,7 +258,7 @@ def batch_norm(
         )
     if running_mean is not None:
         _follow(x, over, running_mean, running_var, momentum, count)
-    return _affine(apply(Standardize(over, eps), x), scale, shift)
+    return _affine_channels(apply(Standardize(over, eps), x), weight, bias, rank)
 
 
 def _check_channels(name: str, x: "Methods", *vectors: Any) -> None:
@@ -239,8 +287,12 @@ def _follow(
 
 
 def group_norm(
-    x: "Methods", num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5
-) -> Any:
+    x: Kind,
+    num_groups: int,
+    weight: Kind | None = None,
+    bias: Kind | None = None,
+    eps: float = 1e-5,
+) -> Kind:
     """Return `x` standardized over groups of channels, each sample alone, scaled and shifted.
 
     Raises:
@@ -257,19 +309,19 @@ def group_norm(
     _check_channels("group_norm", x, weight, bias)
     grouped = reshape(x, x.shape[0], num_groups, math.prod(x.shape[1:]) // num_groups)
     y = reshape(apply(Standardize((2,), eps), grouped), tuple(x.shape))
-    return _affine(y, _per_channel(weight, rank), _per_channel(bias, rank))
+    return _affine_channels(y, weight, bias, rank)
 
 
 def instance_norm(
-    x: Any,
-    running_mean: Any = None,
-    running_var: Any = None,
-    weight: Any = None,
-    bias: Any = None,
+    x: Kind,
+    running_mean: Kind | None = None,
+    running_var: Kind | None = None,
+    weight: Kind | None = None,
+    bias: Kind | None = None,
     use_input_stats: bool = True,
     momentum: float = 0.1,
     eps: float = 1e-5,
-) -> Any:
+) -> Kind:
     """Return `x` standardized, each channel of each sample alone, scaled and shifted.
 
     Running statistics, when given, move in place towards the means over samples by `momentum`.
@@ -289,12 +341,12 @@ def instance_norm(
     if running_mean is not None:
         _follow(x, over, running_mean, running_var, momentum, math.prod(x.shape[2:]))
     y = apply(Standardize(over, eps), x)
-    return _affine(y, _per_channel(weight, rank), _per_channel(bias, rank))
+    return _affine_channels(y, weight, bias, rank)
 
 
 def rms_norm(
-    x: Any, normalized_shape: Sequence[int], weight: Any = None, eps: float | None = None
-) -> Any:
+    x: Kind, normalized_shape: Sequence[int], weight: Kind | None = None, eps: float | None = None
+) -> Kind:
     """Return `x` over the root of the mean of its squares, along its last axes, scaled."""
     wanted, rank = tuple(normalized_shape), len(x.shape)
     if not wanted or tuple(x.shape[rank - len(wanted) :]) != wanted:
@@ -304,7 +356,7 @@ def rms_norm(
     return _affine(x * rsqrt(mean(x * x, over, True) + small), weight, None)
 
 
-def normalize(x: "Methods", p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Any:
+def normalize(x: Kind, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Kind:
     """Return `x` over its norm along `dim`, which counts as `eps` at least."""
     return x / clamp_min(vector_norm(x, p, dim, True), eps)
 

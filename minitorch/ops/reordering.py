@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..arrays import Array, Namespace, copied
 from ..errors import ShapeError
-from ..op import Gradients, KeepsSpec, Value, apply
+from ..op import Gradients, KeepsSpec, Kind, apply
 from ..shapes import axes, axis
 from .casting import clone
 from .movement import Movement, expand, listed, reshape, sizes
@@ -28,7 +28,7 @@ class Flip(KeepsSpec, Movement):
         """Return the reversed array, which NumPy would give as a view."""
         return copied(xp.flip(x, axis=self.dims))
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return the gradient reversed."""
         return (apply(self, out_grad),)
 
@@ -43,17 +43,17 @@ class Roll(KeepsSpec, Movement):
         """Return the rolled array."""
         return xp.roll(x, self.shifts, axis=self.dims)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return the gradient rolled back."""
         return (apply(Roll(tuple(-shift for shift in self.shifts), self.dims), out_grad),)
 
 
-def flip(x: "Methods", *dims: int | Sequence[int] | None, **named: Any) -> Any:
+def flip(x: Kind, *dims: int | Sequence[int] | None, **named: Any) -> Kind:
     """Return `x` with the elements along `dims` in reverse order."""
     return apply(Flip(axes(listed("flip", "dims", dims, named), len(x.shape), "flip")), x)
 
 
-def roll(x: "Methods", shifts: Any, dims: int | Sequence[int] | None = ()) -> Any:
+def roll(x: Kind, shifts: Any, dims: int | Sequence[int] | None = ()) -> Kind:
     """Return `x` moved by `shifts` along `dims`, or, without those, as one vector."""
     moves = sizes((shifts,))
     places = sizes((dims,)) if dims != () else ()
@@ -66,7 +66,7 @@ def roll(x: "Methods", shifts: Any, dims: int | Sequence[int] | None = ()) -> An
     return apply(Roll(moves, tuple(axis(d, len(x.shape), "roll") for d in places)), x)
 
 
-def repeat(x: "Methods", *times: object, **named: object) -> Any:
+def repeat(x: Kind, *times: object, **named: object) -> Kind:
     """Return copies of `x` side by side, `times` along each axis; new axes come first."""
     counts = listed("repeat", "repeats", times, named)
     lead = len(counts) - len(x.shape)
@@ -82,7 +82,7 @@ def repeat(x: "Methods", *times: object, **named: object) -> Any:
     return reshape(clone(expand(reshape(x, pairs), wide)), full)
 
 
-def tile(x: "Methods", *times: object, **named: object) -> Any:
+def tile(x: Kind, *times: object, **named: object) -> Kind:
     """Return copies of `x` side by side; counts that are missing are 1."""
     counts = listed("tile", "dims", times, named)
     return repeat(x, (1,) * (len(x.shape) - len(counts)) + counts)

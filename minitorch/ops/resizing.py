@@ -6,23 +6,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ArgumentError, ShapeError
+from ..op import Kind
 from .conv import each
 from .indexing import getitem
 from .movement import permute, reshape
 
 if TYPE_CHECKING:
-    from .methods import Methods
+    pass
 
 
 def interpolate(
-    input: Any,
+    input: Kind,
     size: Any = None,
     scale_factor: Any = None,
     mode: str = "nearest",
     align_corners: Any = None,
     recompute_scale_factor: Any = None,
     antialias: bool = False,
-) -> Any:
+) -> Kind:
     """Return (N, C, ...) made larger or smaller by repeating or leaving out elements.
 
     Raises:
@@ -52,7 +53,7 @@ def interpolate(
     return input
 
 
-def pixel_shuffle(input: "Methods", upscale_factor: int) -> Any:
+def pixel_shuffle(input: Kind, upscale_factor: int) -> Kind:
     """Return (..., C·r², H, W) as (..., C, H·r, W·r): channels become the pixels between."""
     r, rank = upscale_factor, len(input.shape)
     if rank < 3 or r < 1 or input.shape[-3] % (r * r):

@@ -35,7 +35,7 @@ class State:
     def __init__(self, place: Device = CPU) -> None:
         self.device = place
         self.values: dict[Node, Array] = {}
-        self.generators: dict[Any, np.random.Generator] = {}
+        self.generators: dict[object, np.random.Generator] = {}
         self.lock = threading.RLock()
 
     def generator(self, key: object, seed: Sequence[int] | None) -> np.random.Generator:
@@ -142,7 +142,7 @@ class Variable(Node):
         name: str | None = None,
         dtype: DTypeLike = None,
         *,
-        shape: Any = None,
+        shape: object = None,
         validate_shape: bool = True,
     ) -> None:
         if isinstance(initial_value, str):
@@ -235,7 +235,7 @@ def _initial(value: object, dtype: DTypeLike) -> Node | None:
     return node
 
 
-def _dtype(start: Node | None, dtype: Any) -> DType:
+def _dtype(start: Node | None, dtype: DTypeLike) -> DType:
     if dtype is not None:
         return as_dtype(dtype)
     return as_dtype(float) if start is None else start.dtype
@@ -361,11 +361,11 @@ def no_op(name: str | None = None) -> Node:
     return rename(build(NoOp(), ()), name)
 
 
-def group(*inputs: Any, name: str | None = None) -> Node:
+def group(*inputs: Node | Sequence[Node], name: str | None = None) -> Node:
     """Return a node that runs all of `inputs` and gives None."""
     flat: list[Node] = []
     for value in inputs:
-        flat += value if isinstance(value, list | tuple) else [value]
+        flat += [value] if isinstance(value, Node) else value
     with control_dependencies(flat):
         return no_op(name)
 

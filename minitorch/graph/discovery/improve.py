@@ -15,6 +15,7 @@ from ...ops.indexing import narrow
 from ...ops.joining import Cat
 from ...ops.linalg import MatMul
 from ...ops.movement import Permute
+from ...ops.rows import operator_of
 from ..control.pytree import flatten
 from ..core.node import Node, UnknownShape
 from ..core.order import needed, schedule
@@ -30,11 +31,11 @@ Site = tuple[dict[Node, Term], dict[str, Node]]
 
 _BUILD: dict[str, Callable[..., Node]] = {
     "matmul": lambda a, b: rebuilt(MatMul(), a, b),
-    "add": lambda a, b: rebuilt(binary.add.op, a, b),
-    "mul": lambda a, b: rebuilt(binary.mul.op, a, b),
+    "add": lambda a, b: rebuilt(operator_of(binary.add), a, b),
+    "mul": lambda a, b: rebuilt(operator_of(binary.mul), a, b),
     "transpose": lambda a: rebuilt(Permute((1, 0)), a),
-    "relu": lambda a: rebuilt(elementwise.relu.op, a),
-    "neg": lambda a: rebuilt(elementwise.neg.op, a),
+    "relu": lambda a: rebuilt(operator_of(elementwise.relu), a),
+    "neg": lambda a: rebuilt(operator_of(elementwise.neg), a),
     "concat": lambda a, b: rebuilt(Cat(1), a, b),
 }
 

@@ -18,7 +18,6 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -60,7 +59,7 @@ class ParallelStep(TokenStep):
         self.at_once = [n.op is None or isinstance(n.op, HANDING_ON) for n in nodes]
         self.runs = 0
 
-    def run(self, state: State, arrays: Sequence[Array]) -> dict[int, Any]:
+    def run(self, state: State, arrays: Sequence[Array]) -> dict[int, object]:
         """Return the values of what is outside all loops and fetched, by spot."""
         shift = Shift(self, state, arrays)
         try:
@@ -80,7 +79,7 @@ class Shift:
 
     def __init__(self, step: ParallelStep, state: State, arrays: Sequence[Array]) -> None:
         self.step, self.state, self.arrays = step, state, arrays
-        self.found: dict[int, Any] = {}
+        self.found: dict[int, object] = {}
         self.seconds = [0.0] * len(step.program.spots)
         self.error: BaseException | None = None
         self._changed = threading.Condition(threading.Lock())

@@ -122,7 +122,7 @@ def memory_plan(
     planner.place_views()
     in_place = planner.reuse()
     lives = planner.lives()
-    total = sum(planner.total_bytes(node) for node in order if planner.produces(node))
+    total = sum(planner.total_bytes(node) for node in order if node in planner.made)
     grain = ALIGNMENT if loops else max((node.dtype.itemsize for node in lives), default=1)
     buffers = placed([Buffer(node, planner.n_bytes(node), *lives[node]) for node in lives], grain)
     peak = max((b.offset + b.n_bytes for b in buffers), default=0)
@@ -243,6 +243,7 @@ class _Planner:
     Attributes:
         home: for each node, the node that its memory was made for.
         straight: nodes whose elements lie in memory in their own order.
+        made: the nodes for whose results a run makes memory.
         last: for each home, the last step that uses it; one past the end for what is fetched.
     """
 
@@ -259,7 +260,7 @@ class _Planner:
         self.home: dict[Node, Node] = {}
         self.straight: set[Node] = set()
         self.last: dict[Node, int] = {}
-        self._made: set[Node] = set()
+        self.made: set[Node] = set()
         self._members: dict[Node, list[Node]] = {}  # a home, with the nodes whose home it is
 
     def n_bytes(self, node: Node) -> int:
@@ -271,10 +272,6 @@ class _Planner:
     def total_bytes(self, node: Node) -> int:
         """Return the size of all buffers that a node makes."""
         return self.loops[node].total_bytes if node in self.loops else self.n_bytes(node)
-
-    def produces(self, node: Node) -> bool:
-        """Tell whether a run makes memory for this node's result."""
-        return node in self._made
 
     def place_views(self) -> None:
         """Find the home of every node, and the last use of every home."""
@@ -288,7 +285,7 @@ class _Planner:
             self.home[node] = node
             self.straight.add(node)
             if node not in self.fed and _makes_memory(node):
-                self._made.add(node)
+                self.made.add(node)
         for i, node in enumerate(self.order):
             self.last[self.home[node]] = max(self.last.get(self.home[node], 0), i)
             for source in () if node in self.fed else node.inputs:
@@ -324,7 +321,7 @@ class _Planner:
         found = []
         for i, node in enumerate(self.order):
             fuses = isinstance(node.op, Fused) and not isinstance(node.op, FusedReduction)
-            if not self.produces(node) or not (fuses or isinstance(node.op, Elementwise)):
+            if node not in self.made or not (fuses or isinstance(node.op, Elementwise)):
                 continue
             owner = next((self.home[s] for s in node.inputs if self._dies(s, node, i)), None)
             if owner is not None:
@@ -342,7 +339,7 @@ class _Planner:
         """
         owner = self.home.get(source, source)
         wanted = self.n_bytes(node)
-        if not self.produces(owner) or self.last[owner] != i or self.n_bytes(owner) != wanted:
+        if owner not in self.made or self.last[owner] != i or self.n_bytes(owner) != wanted:
             return False
         inside = [s for s in node.inputs if self.home.get(s, s) is owner]
         return all(s in self.straight and self.n_bytes(s) == wanted for s in inside)
@@ -351,7 +348,7 @@ class _Planner:
         """Return the first and last step of every buffer."""
         place = {node: i for i, node in enumerate(self.order)}
         homes = dict.fromkeys(self.home[node] for node in self.order)
-        return {h: (place[h], self.last[h]) for h in homes if self.produces(h)}
+        return {h: (place[h], self.last[h]) for h in homes if h in self.made}
 
 
 def _makes_memory(node: Node) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays import Array, Namespace, dtype_of
+from ...arrays import Array, DType, Namespace, dtype_of
 from ...compile.classes import class_gradient, class_loss
 from ...errors import ArgumentError
 from ...op import Flat, Gradients, KeepsSpec, Op, Spec, apply
@@ -114,7 +114,7 @@ class CrossEntropyGrad(Op):
         return by_inputs(out_grad, *node.inputs)
 
 
-def by_inputs(out_grad: object, g: object, labels: Any, logits: Any) -> tuple[Any, Any, Any]:
+def by_inputs(out_grad: Node, g: Node, labels: Node, logits: Node) -> tuple[Node, Node, Node]:
     """Return the gradients of `CrossEntropyGrad` by its inputs."""
     p = apply(Softmax(), logits)
     weight = reduction.sum(labels, -1, True)
@@ -205,7 +205,7 @@ class OneHot(Flat):
 
     reads_inputs = reads_output = False
 
-    def __init__(self, depth: int, dtype: Any) -> None:
+    def __init__(self, depth: int, dtype: DType) -> None:
         self.depth, self.dtype = depth, dtype
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
@@ -252,7 +252,7 @@ def _row_sum(xp: Namespace, x: Array) -> Array:
 LONG = 1024  # elements of a row from which NumPy's pairwise sum is both fast and more exact
 
 
-def _column(g: Any) -> Any:
+def _column(g: Node) -> Any:
     return insert_axes(g, (len(g.shape),))
 
 

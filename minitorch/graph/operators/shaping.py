@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...arrays import as_dtype, int32
+from ...arrays import DTypeLike, as_dtype, int32
 from ...errors import GraphError
 from ...exports import own_names
 from ...ops import indexing, joining, matrices, movement, reordering
@@ -260,7 +260,7 @@ def reverse(tensor: object, axis: Axis, name: str | None = None) -> Node:
 # ── shapes as values ────────────────────────────────────────────────────────────────────────────
 
 
-def shape(input: object, name: str | None = None, out_type: Any = int32) -> Node:
+def shape(input: object, name: str | None = None, out_type: DTypeLike = int32) -> Node:
     """The sizes at run time, a vector of int32; `node.shape` is what is known before."""
     found = build(ShapeOf(), (convert(input),))
     if unknown(found):

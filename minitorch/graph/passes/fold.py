@@ -7,11 +7,11 @@ that is fed is brought into the loops that have it inside, like anything else.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
 import numpy as np
 
 from ...arrays import Array
+from ...op import Op
 from ...ops.broadcasting import ExpandTo
 from ...shapes import numel
 from ..control.loop_stacks import Slot
@@ -43,7 +43,7 @@ def fold(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
     return rewrite(fetches, rule, fed)
 
 
-def _computed(op: Any, values: Sequence[Array]) -> Array | None:
+def _computed(op: Op, values: Sequence[Array]) -> Array | None:
     """Return the result; None where the operator fails, which a run shall say and not this pass."""
     try:
         with np.errstate(all="ignore"):

@@ -176,7 +176,7 @@ class _Prints:
             by_value: whether a constant counts with its value, as a single number always does.
             split: whether a loop here runs on several ranks unless it is placed on one.
         """
-        facts: list[Any] = [len(self._number), type(node).__name__, node.dtype.name, node.shape]
+        facts: list[object] = [len(self._number), type(node).__name__, node.dtype.name, node.shape]
         facts += [self._placed.get(node), node in self._feeds]
         if isinstance(node, Variable):
             facts.append(node.name)
@@ -201,7 +201,7 @@ class _Prints:
                 self._add(node, split, split)
         return [loop.parallel_iterations, *(self._number[node] for node in ends)]
 
-    def _of(self, value: object) -> Any:
+    def _of(self, value: object) -> object:
         """Return what stands for a value: the same on every rank, whatever its address."""
         if isinstance(value, Node):
             if value not in self._number:  # a parameter of an operator, such as a variable
