@@ -187,7 +187,16 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 
 def _secret(path: Path | None) -> str:
-    return "" if path is None else path.read_text().strip()
+    from autograder.service.errors import StartError
+
+    try:
+        text = "" if path is None else path.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise StartError(f"serve: --client-secret-file: cannot read {path}: {why}.") from error
+    if path is not None and not text:
+        raise StartError(f"serve: --client-secret-file: {path} is empty. Write the secret into it.")
+    return text
 
 
 def _enroll(arguments: argparse.Namespace) -> int:

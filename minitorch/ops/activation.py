@@ -14,7 +14,11 @@ from ..op import Kind
 from ..shapes import axis
 from . import compiled
 from .binary import where
-from .elementwise import abs, erf, exp, expm1, log1p, logsigmoid, relu, sigmoid, tanh
+from .elementwise import abs, erf, exp, expm1, log1p
+from .elementwise import logsigmoid as logsigmoid
+from .elementwise import relu as relu
+from .elementwise import sigmoid as sigmoid
+from .elementwise import tanh as tanh
 from .indexing import narrow
 from .rows import binary, operator_of, unary
 
@@ -51,7 +55,6 @@ _gelu_grad: Any = binary(
     promotes="float",
     reads="x",
 )
-
 _gelu = unary(
     "gelu",
     lambda xp, x: _row(xp, "gelu", lambda xp, x: x * _normal_cdf(xp, x), x),
@@ -185,25 +188,3 @@ def glu(x: Kind, dim: int = -1) -> Kind:
         raise ShapeError(f"glu: got shape {tuple(x.shape)}, expected an even size on axis {d}.")
     half = x.shape[d] // 2
     return narrow(x, d, 0, half) * sigmoid(narrow(x, d, half, half))
-
-
-__all__ = [
-    "elu",
-    "gelu",
-    "glu",
-    "hardsigmoid",
-    "hardswish",
-    "hardtanh",
-    "leaky_relu",
-    "logsigmoid",
-    "mish",
-    "prelu",
-    "relu",
-    "relu6",
-    "selu",
-    "sigmoid",
-    "silu",
-    "softplus",
-    "softsign",
-    "tanh",
-]
