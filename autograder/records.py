@@ -63,6 +63,7 @@ class Lab:
     directory: Path
     cells: tuple[Cell, ...]
     questions: tuple[Question, ...]
+    audience: str = "cpu"  # whom it is for, as its first cell says: see `authoring.landing`
 
     @property
     def short_name(self) -> str:

@@ -41,7 +41,7 @@ May import: errors, shapes, arrays. Source of the trio: the operator nodes of CS
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -49,6 +49,12 @@ from .arrays import HOST_TYPES, Array, DType, Halves, Namespace, host_dtype, nam
 from .brain_float import widen
 from .errors import DTypeError, GraphError, NoGradientRule, ShapeError
 from .shapes import Shape, known
+
+if TYPE_CHECKING:
+    from .ops.methods import Methods
+
+Kind = TypeVar("Kind", bound="Methods")
+"""A kind of value: operators of a tensor give tensors, those of a node nodes."""
 
 
 class Spec(NamedTuple):
@@ -68,11 +74,11 @@ class Value:
     op: Any
     inputs: Any
 
-    def _apply(self, op: "Op", inputs: tuple[object, ...]) -> Any:
+    def _apply(self, op: "Op", inputs: tuple[object, ...]) -> Self:
         raise NotImplementedError(f"{type(self).__name__} does not say how it applies operators.")
 
     @property
-    def output(self) -> Any:
+    def output(self) -> Self:
         """The result of `op`: the value itself. A rule that reuses its result reads it here."""
         return self
 
@@ -175,7 +181,15 @@ class KeepsSpec(Op):
         return specs[0]
 
 
-def apply(op: Op, *inputs: object) -> Any:
+@overload
+def apply(op: Op, first: Kind, /, *inputs: object) -> Kind: ...
+
+
+@overload
+def apply(op: Op, /, *inputs: object) -> "Methods": ...
+
+
+def apply(op: Op, /, *inputs: object) -> object:
     """Return `op` of `inputs`, of the kind that the first `Value` among them is."""
     host = False
     for value in inputs:

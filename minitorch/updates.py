@@ -40,8 +40,6 @@ class Updates(InPlace):
     floor_ = updating("floor_", elementwise.floor)
     floor_divide_ = updating("floor_divide_", binary.floor_divide)
     index_add_ = updating("index_add_", gathering.index_add)
-    index_copy_ = updating("index_copy_", gathering.index_copy)
-    index_fill_ = updating("index_fill_", gathering.index_fill)
     index_put_ = updating("index_put_", gathering.index_put)
     leaky_relu_ = updating("leaky_relu_", activation.leaky_relu)
     log_ = updating("log_", elementwise.log)

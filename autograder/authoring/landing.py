@@ -14,7 +14,7 @@ from autograder.records import Lab
 
 PAGE = "README.md"
 BEGIN, END = "<!-- labs: made by autograder release --in-place -->", "<!-- end of labs -->"
-AUDIENCES = {"cpu": "CPU", "gpu": "CPU; GPU if there", "optional": "(optional)"}
+AUDIENCES = {"cpu": "CPU", "gpu": "CPU; GPU if there", "optional": "optional"}
 _BUILDS = re.compile(r"\*\*You build\*\* ([^.:;]+)")
 _MINUTES = re.compile(r"about (\d+) minutes")
 
@@ -43,14 +43,22 @@ def _row(lab: Lab) -> str:
         f"[{title}]({lab.name}/{NOTEBOOK})",
         about.get("builds") or (built[1] if built else ""),
         about.get("needs", ""),
-        ", ".join(_audience(lab, tag) for tag in about.get("audience", "cpu").split()),
+        audience(lab),
         minutes[1] if minutes else "",
     )
     return f"| {' | '.join(cells)} |"
 
 
-def _audience(lab: Lab, tag: str) -> str:
-    if tag not in AUDIENCES:
+def audience(lab: Lab) -> str:
+    """Return what a lab runs on and whether it is optional, in words.
+
+    Raises:
+        LabError: one of its tags is not known.
+    """
+    tags = lab.audience.split()
+    wrong = [tag for tag in tags if tag not in AUDIENCES]
+    if wrong:
         known = ", ".join(AUDIENCES)
-        raise LabError(f"{lab.name}: audience: got {tag!r}, expected some of {known}.")
-    return AUDIENCES[tag]
+        raise LabError(f"{lab.name}: audience: got {wrong[0]!r}, expected some of {known}.")
+    named = tags if {"cpu", "gpu"} & set(tags) else ["cpu", *tags]
+    return ", ".join(AUDIENCES[tag] for tag in named)

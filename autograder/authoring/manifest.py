@@ -35,7 +35,8 @@ def to_manifest(lab: Lab, hidden: Iterable[str] = ()) -> str:
     ]
     notebook = json.loads(learner_notebook(lab))
     content = {
-        "name": lab.name, "title": lab.title, "questions": questions, "notebook": notebook,
+        "name": lab.name, "title": lab.title, "audience": lab.audience, "questions": questions,
+        "notebook": notebook,
     }  # fmt: skip
     return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
@@ -57,7 +58,8 @@ def load_released(directory: Path | str) -> Lab:
     try:
         content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         questions = tuple(_question(q) for q in content["questions"])
-        return Lab(content["name"], content["title"], directory, (), questions)
+        audience = str(content.get("audience", "cpu"))
+        return Lab(content["name"], content["title"], directory, (), questions, audience)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise LabError(f"lab: cannot read {path}: {error!r}. Release the lab again.") from error
 
@@ -94,4 +96,4 @@ def _without_solutions(lab: Lab) -> Lab:
         Question(q.name, q.points, q.defines, q.hints, q.starter, manual=q.manual)
         for q in lab.questions
     )
-    return Lab(lab.name, lab.title, lab.directory, (), questions)
+    return Lab(lab.name, lab.title, lab.directory, (), questions, lab.audience)

@@ -5,7 +5,7 @@ wrong answer in wrong.py fails its own check with a message of its own.
 """
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from autograder.audit.audit import paid_for_nothing
@@ -50,28 +50,33 @@ def release(
             reasons = list(_paid(lab, trials))
     if reasons:
         raise ReleaseRefused(lab.name, reasons)
+    files = learner_files(lab, checks)
+    if solutions:
+        files[SOLUTION] = solution_notebook(lab)
+    return write_files(lab.directory, target, files)
+
+
+def learner_files(lab: Lab, checks: Checks) -> dict[str, str]:
+    """Return what a learner is handed of a lab, by file; the manifest comes last."""
     hidden = [check for check in checks.checks if check.hidden]
     text = (lab.directory / CHECKS).read_text(encoding="utf-8")
-    files = {
+    return {
         NOTEBOOK: learner_notebook(lab),
         CHECKS: public_checks(text, [check.name for check in hidden]),
         MANIFEST: to_manifest(lab, [check.question for check in hidden]),
     }
-    if solutions:
-        files[SOLUTION] = solution_notebook(lab)
+
+
+def write_files(directory: Path, target: Path, files: Mapping[str, str]) -> list[Path]:
+    """Write a lab's files to `target`, after what its `directory` has beside them; return them."""
     target.mkdir(parents=True, exist_ok=True)
+    if (directory / ASSETS).is_dir():
+        shutil.copytree(directory / ASSETS, target / ASSETS, dirs_exist_ok=True)
+    for path in directory.resolve().parent.glob(SHARED):  # what all labs use
+        shutil.copy(path, target.parent)
     for name, content in files.items():
         (target / name).write_text(content, encoding="utf-8")
-    if (lab.directory / ASSETS).is_dir():
-        shutil.copytree(lab.directory / ASSETS, target / ASSETS, dirs_exist_ok=True)
-    copy_shared(lab.directory, target)
     return [target / name for name in files]
-
-
-def copy_shared(directory: Path, target: Path) -> None:
-    """Copy what lies beside the lab's `directory` for all labs to beside its `target`."""
-    for path in directory.resolve().parent.glob(SHARED):
-        shutil.copy(path, target.parent)
 
 
 def write_in_place(lab: Lab) -> Path:

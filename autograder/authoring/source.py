@@ -45,7 +45,8 @@ def load_lab(directory: Path | str) -> Lab:
         _known_attributes(cell, path, _KNOWN, hints=True)
     name = directory.resolve().name
     questions = tuple(_questions(cells, path))
-    return Lab(name, _title(cells) or name, directory, cells, questions)
+    audience = cells[0].attributes.get("audience", "cpu") if cells else "cpu"
+    return Lab(name, _title(cells) or name, directory, cells, questions, audience)
 
 
 def find_labs(path: Path | str) -> list[Path]:

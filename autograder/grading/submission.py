@@ -6,7 +6,7 @@ are opened in memory and their paths are never followed.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from autograder.errors import SubmissionError
@@ -21,6 +21,9 @@ MAX_CELLS = 5_000
 SAVE_AGAIN = "Save the notebook in JupyterLab and send that file."
 CLEAR = "Clear its outputs (Edit, Clear Outputs of All Cells) and save."
 
+FROM_FILES = "answers_from_files"  # in a notebook's metadata: questions whose files it has taken
+
+_EDIT = re.compile(r"^[^#\n]*\bq\.edit\(\s*[\"'](\w+)[\"']", re.M)
 _ANSWER = re.compile(r"^[ \t]*\*\*Answer\*\*[ \t]*\((\w+)\)[ \t]*:[ \t]*$", re.M)
 
 
@@ -43,6 +46,7 @@ def read(data: bytes) -> Submission:
     cells = tuple(_cells(content, notes))
     if sum(len(text) for _, text in cells) > MAX_CODE_CHARS:
         raise SubmissionError(f"notebook: its cells hold more than {MAX_CODE_CHARS} characters.")
+    notes += _left_behind(content, cells)
     return Submission(cells, tuple(notes))
 
 
@@ -56,6 +60,20 @@ def manual_answers(submission: Submission) -> dict[str, str]:
         for name, answer in zip(pieces[1::2], pieces[2::2], strict=True):
             found[name] = answer.strip()
     return found
+
+
+def _left_behind(content: Any, cells: Sequence[tuple[str, str]]) -> Iterator[str]:
+    """Yield a note where answers were put into files that this notebook has not taken in."""
+    metadata = content.get("metadata")
+    taken = metadata.get(FROM_FILES) if isinstance(metadata, dict) else None
+    asked = [name for kind, text in cells if kind == "code" for name in _EDIT.findall(text)]
+    names = [n for n in dict.fromkeys(asked) if n not in (taken if isinstance(taken, list) else ())]
+    if names:
+        files = printable(", ".join(f"answers/{name}.py" for name in names), 200)
+        yield (
+            f"q.edit was used for {files}. What was graded is the notebook's cells. To hand in "
+            "the files, use q.submit() in the notebook, or `autograder submit`."
+        )
 
 
 def _within(data: bytes) -> bytes:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from autograder.errors import AutograderError
+from autograder.grading.submission import FROM_FILES
 
 FOLDER = "answers"
 
@@ -76,6 +77,7 @@ def with_files(notebook: bytes, folder: Path) -> bytes:
         for cell, question in _answer_cells(cells):
             if question in names:  # a second cell of one question is a copy
                 cell["source"] = files.pop(question, "")
+        content["metadata"] = {**content.get("metadata", {}), FROM_FILES: names}
     except (ValueError, KeyError, TypeError):
         return notebook
     more: dict[str, Any] = {

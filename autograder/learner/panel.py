@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import anywidget
 import traitlets
 
+from autograder.authoring.landing import audience
 from autograder.errors import AutograderError
 from autograder.records import Question
 
@@ -59,6 +60,7 @@ class Panel(anywidget.AnyWidget):
         self.state = {
             "turn": self._turn,
             "title": practice.lab.title,
+            "audience": audience(practice.lab),
             "score": score,
             "total": total,
             "questions": [self._row(question) for question in practice.lab.questions],

@@ -90,8 +90,8 @@ def _export_routes(api: APIRouter, course: Course) -> None:
 
     @api.get("/export", **described)
     def export(_by: Staff, lab: AnyLab, format: str = "csv") -> Response:
-        pieces = exports.export(format, course.roster, course.ledger, lab=lab)
-        return StreamingResponse(exports.chunks(pieces), media_type=exports.media_type(format))
+        kind, pieces = exports.export(format, course.roster, course.ledger, lab=lab)
+        return StreamingResponse(exports.chunks(pieces), media_type=kind)
 
     @api.post("/export", **described, openapi_extra=openapi.CSV)
     def fill(_by: Staff, lab: AnyLab, template: Body, format: str = "canvas") -> Response:
@@ -108,7 +108,7 @@ async def take_in(request: Request, course: Course, person: Person) -> Receipt:
     """
     course.rate.spend(person.id)
     key = _retry_key(request)
-    async with course.turns.of(person.id):
+    async with course.turns[person.id]:
         lab, notebook = await _upload(request, course.settings.upload_bytes)
         full = course.shelf.resolve(lab)
         async with course.reading:

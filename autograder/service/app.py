@@ -189,21 +189,21 @@ async def _gone(request: Request, _error: Exception) -> Response:
 
 async def _no_database(request: Request, error: Exception) -> Response:
     """A database that is away or full: what was asked has not been done, and may be asked again."""
-    log.error("database: %s", error)
-    full = "full" in str(error)
-    message = "there is no room to store this" if full else "the database cannot be used now"
-    headers = {"Retry-After": "30"}
-    return _say(request, 507 if full else 503, f"{message}. Try again in 30 s.", headers)
+    if "full" in str(error):
+        return _later(request, error, 507, "there is no room to store this")
+    return _later(request, error, 503, "the database cannot be used now")
 
 
 async def _no_room(request: Request, error: Exception) -> Response:
     """A folder is full, such as the one for temporary files where large uploads are spooled."""
-    assert isinstance(error, OSError)
-    if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+    if getattr(error, "errno", None) not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         raise error
-    log.error("disk: %s", error)
-    headers = {"Retry-After": "30"}
-    return _say(request, 507, "there is no room to store this. Try again in 30 s.", headers)
+    return _later(request, error, 507, "there is no room to store this")
+
+
+def _later(request: Request, error: Exception, status: int, message: str) -> Response:
+    log.error("%s: %s", message, error)
+    return _say(request, status, f"{message}. Try again in 30 s.", {"Retry-After": "30"})
 
 
 async def _broken(request: Request, _error: Exception) -> Response:

@@ -32,9 +32,8 @@ def read(database: Database, number: int, size: int) -> tuple[list[dict[str, Any
     """Return a page of lines as plain data, the newest first, and how many lines there are."""
     columns = [column for column in audit_log.c if column.name != "id"]
     query = sa.select(*columns).order_by(audit_log.c.id.desc())
-    with database.read() as connection:
-        rows = list(connection.execute(query.limit(size).offset((number - 1) * size)))
-        total = connection.scalar(sa.select(sa.func.count()).select_from(audit_log)) or 0
+    rows = database.rows(query.limit(size).offset((number - 1) * size))
+    total = database.scalar(sa.select(sa.func.count()).select_from(audit_log)) or 0
     return [_line(row) for row in rows], total
 
 

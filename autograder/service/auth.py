@@ -18,8 +18,7 @@ from starlette.responses import Response
 
 from autograder.service.course import Course
 from autograder.service.errors import Refused
-from autograder.service.names import as_given, login_of
-from autograder.service.roster import INSTRUCTOR, LEARNER, STAFF, Person, Roster
+from autograder.service.roster import INSTRUCTOR, LEARNER, STAFF, Person, Roster, as_given, login_of
 from autograder.service.times import date, moment
 
 COOKIE = "course_session"

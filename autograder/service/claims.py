@@ -77,12 +77,12 @@ def line_up(connection: sa.Connection, *person_ids: int) -> None:
     connection.execute(lines.update().where(theirs).values(values))
 
 
+@dataclass(frozen=True)
 class Claims:
     """The queue, as the database holds it."""
 
-    def __init__(self, database: Database, clock: Callable[[], float]) -> None:
-        self._database = database
-        self._clock = clock
+    database: Database
+    clock: Callable[[], float]
 
     def claim(self, owner: str, lease_s: float, *, avoid: Collection[str] = ()) -> Claim | None:
         """Take the next submission that waits, or whose lease ran out; None if there is none.
@@ -92,13 +92,14 @@ class Claims:
         """
         if not self._anything():
             return None
-        with self._database.write() as connection:
-            self._take_back(connection, submissions.c.lease_until < self._clock())
+        with self.database.write() as connection:
+            _take_back(connection, submissions.c.lease_until < self.clock())
             while (row := connection.execute(_NEXT).first()) is not None:
                 state = HELD if row.lab in avoid else GRADING
-                lease = (None, None) if state is HELD else (owner, self._clock() + lease_s)
+                lease = (None, None) if state is HELD else (owner, self.clock() + lease_s)
                 values = {"state": state, "lease_owner": lease[0], "lease_until": lease[1]}
-                connection.execute(_one(row.id).values(values))
+                one = submissions.c.id == row.id
+                connection.execute(submissions.update().where(one).values(values))
                 line_up(connection, row.person_id)
                 if state is GRADING:
                     break
@@ -106,44 +107,37 @@ class Claims:
 
     def _claim(self, row: Any) -> Claim:
         query = sa.select(notebooks.c.notebook).where(notebooks.c.submission_id == row.id)
-        with self._database.read() as connection:
-            notebook: bytes = connection.execute(query).scalar_one()
+        notebook: bytes = self.database.scalar(query)
         return Claim(row.id, row.lab, notebook, row.tries, row.kills)
 
     def _anything(self) -> bool:
         """Return whether a claim may find something, without a writer's turn."""
-        late = (submissions.c.state == GRADING) & (submissions.c.lease_until < self._clock())
-        with self._database.read() as connection:
-            if connection.execute(_NEXT).first() is not None:
-                return True
-            return connection.execute(sa.select(submissions.c.id).where(late)).first() is not None
+        late = (submissions.c.state == GRADING) & (submissions.c.lease_until < self.clock())
+        late_one = sa.select(submissions.c.id).where(late)
+        return any(self.database.first(query) is not None for query in (_NEXT, late_one))
 
     def renew(self, submission_id: int, owner: str, lease_s: float) -> bool:
         """Lengthen a claim; False says that it is no longer `owner`'s."""
-        values = {"lease_until": self._clock() + lease_s}
-        with self._database.write() as connection:
+        values = {"lease_until": self.clock() + lease_s}
+        with self.database.write() as connection:
             held = _held(submission_id, owner)
             return connection.execute(submissions.update().where(held).values(values)).rowcount == 1
 
     def finish(self, submission_id: int, owner: str, report: Report) -> bool:
         """Add a grading and publish it; False says that the claim was lost, and nothing was."""
-        with self._database.write() as connection:
-            if not self._end(connection, submission_id, owner, state=GRADED, tries=0, kills=0):
+        with self.database.write() as connection:
+            now = self.clock()
+            ended = {"state": GRADED, "tries": 0, "kills": 0, "finished_at": now}
+            if not _let_go(connection, submission_id, owner, ended):
                 return False
-            publish(connection, submission_id, report, self._clock())
+            publish(connection, submission_id, report, now)
         return True
 
     def park(self, submission_id: int, owner: str, reason: str) -> bool:
         """Put a submission aside for staff, saying why. What is published of it stays."""
         tries = submissions.c.tries + 1
-        with self._database.write() as connection:
-            ended = {"state": PARKED, "reason": reason, "tries": tries}
-            return self._end(connection, submission_id, owner, **ended)
-
-    def _end(
-        self, connection: sa.Connection, submission_id: int, owner: str, **values: Any
-    ) -> bool:
-        return self._let_go(connection, submission_id, owner, **values, finished_at=self._clock())
+        ended = {"state": PARKED, "tries": tries, "finished_at": self.clock()}
+        return self._put_back(submission_id, owner, **ended, reason=reason)
 
     def put_back(self, submission_id: int, owner: str) -> bool:
         """Let another worker have it; nothing is counted against it."""
@@ -162,21 +156,8 @@ class Claims:
         return self._put_back(submission_id, owner, state=HELD, tries=0)
 
     def _put_back(self, submission_id: int, owner: str, **values: Any) -> bool:
-        with self._database.write() as connection:
-            free = {"state": STORED, "reason": None, **values}
-            return self._let_go(connection, submission_id, owner, **free)
-
-    def _let_go(
-        self, connection: sa.Connection, submission_id: int, owner: str, **values: Any
-    ) -> bool:
-        if isinstance(reason := values.setdefault("reason", None), str):
-            values["reason"] = reason[:_REASON_CHARS]
-        update = submissions.update().where(_held(submission_id, owner))
-        update = update.values(**values, lease_owner=None, lease_until=None)
-        person_id = connection.scalar(update.returning(submissions.c.person_id))
-        if person_id is not None:
-            line_up(connection, person_id)
-        return person_id is not None
+        with self.database.write() as connection:
+            return _let_go(connection, submission_id, owner, {"state": STORED, **values})
 
     def free_orphans(self, node: str) -> int:
         """Free the claims of a server of `node` that was killed; return how many there were.
@@ -184,29 +165,23 @@ class Claims:
         For a caller that knows no such server to live: it holds the data directory's lock. What
         was held back waits again too: the reason may be gone.
         """
-        with self._database.write() as connection:
-            self._move(connection, submissions.c.state == HELD, state=STORED)
-            return self._take_back(
-                connection, submissions.c.lease_owner.startswith(f"{node}/", autoescape=True)
-            )
-
-    def _take_back(self, connection: sa.Connection, whose: sa.ColumnElement[bool]) -> int:
-        free = {"state": STORED, "lease_owner": None, "lease_until": None}
-        return self._move(connection, (submissions.c.state == GRADING) & whose, **free)
+        with self.database.write() as connection:
+            _moved(connection, submissions.c.state == HELD, state=STORED)
+            ours = submissions.c.lease_owner.startswith(f"{node}/", autoescape=True)
+            return _take_back(connection, ours)
 
     def release(self, except_of: Collection[str]) -> int:
         """Let what is held wait again, but for that of some labs; return how many there were."""
         held = (submissions.c.state == HELD) & submissions.c.lab.not_in(list(except_of))
-        with self._database.read() as connection:
-            if connection.execute(sa.select(submissions.c.id).where(held).limit(1)).first() is None:
-                return 0
-        with self._database.write() as connection:
-            return self._move(connection, held, state=STORED)
+        if self.database.first(sa.select(submissions.c.id).where(held).limit(1)) is None:
+            return 0
+        with self.database.write() as connection:
+            return len(_moved(connection, held, state=STORED))
 
     def retry_parked(self) -> int:
         """Send everything that is parked through the queue again; return how many there were."""
-        with self._database.write() as connection:
-            return len(send_again(connection, submissions.c.state == PARKED, self._clock()))
+        with self.database.write() as connection:
+            return len(send_again(connection, submissions.c.state == PARKED, self.clock()))
 
     def regrade(self, submission_id: int, *, by: str = "") -> bool:
         """Send a finished submission through the queue again; False if it is not finished.
@@ -216,15 +191,12 @@ class Claims:
         if not is_id(submission_id):
             return False
         which = (submissions.c.id == submission_id) & FINISHED
-        with self._database.write() as connection:
-            sent = send_again(connection, which, self._clock())
+        with self.database.write() as connection:
+            sent = send_again(connection, which, self.clock())
             if sent and by:
                 subject = f"submission {submission_id}"
-                audit_log.write(connection, self._clock(), by, "regrade", subject)
+                audit_log.write(connection, self.clock(), by, "regrade", subject)
             return bool(sent)
-
-    def _move(self, connection: sa.Connection, which: sa.ColumnElement[bool], **values: Any) -> int:
-        return len(_moved(connection, which, **values))
 
     def waiting(self) -> Waiting:
         """Return how much is still to be graded."""
@@ -233,11 +205,10 @@ class Claims:
             submissions.c.state, sa.func.count(), sa.func.min(submissions.c.waiting_since)
         )
         query = query.where(submissions.c.state.in_(states)).group_by(submissions.c.state)
-        with self._database.read() as connection:
-            found = {state: (count, since) for state, count, since in connection.execute(query)}
+        found = {state: (count, since) for state, count, since in self.database.rows(query)}
         count = {state: found.get(state, (0, 0.0))[0] for state in states}
         since = [found[state][1] for state in (STORED, HELD, GRADING) if state in found]
-        oldest_s = max(0.0, self._clock() - min(since)) if since else 0.0
+        oldest_s = max(0.0, self.clock() - min(since)) if since else 0.0
         return Waiting(count[STORED] + count[HELD], count[GRADING], count[PARKED], oldest_s)
 
 
@@ -252,16 +223,29 @@ def send_again(connection: sa.Connection, which: sa.ColumnElement[bool], now: fl
 
 def _moved(connection: sa.Connection, which: sa.ColumnElement[bool], **values: Any) -> list[Any]:
     columns = (submissions.c.person_id, submissions.c.id, submissions.c.score)
-    rows = list(
-        connection.execute(submissions.update().where(which).values(values).returning(*columns))
-    )
+    update = submissions.update().where(which).values(values)
+    rows = list(connection.execute(update.returning(*columns)))
     if rows:
         line_up(connection, *{row.person_id for row in rows})
     return rows
 
 
-def _one(submission_id: int) -> sa.Update:
-    return submissions.update().where(submissions.c.id == submission_id)
+def _take_back(connection: sa.Connection, whose: sa.ColumnElement[bool]) -> int:
+    free = {"state": STORED, "lease_owner": None, "lease_until": None}
+    return len(_moved(connection, (submissions.c.state == GRADING) & whose, **free))
+
+
+def _let_go(
+    connection: sa.Connection, submission_id: int, owner: str, values: dict[str, Any]
+) -> bool:
+    """End a claim; False says that it was lost."""
+    reason = (values.get("reason") or "")[:_REASON_CHARS] or None
+    free = {**values, "reason": reason, "lease_owner": None, "lease_until": None}
+    update = submissions.update().where(_held(submission_id, owner)).values(free)
+    person_id = connection.scalar(update.returning(submissions.c.person_id))
+    if person_id is not None:
+        line_up(connection, person_id)
+    return person_id is not None
 
 
 def _held(submission_id: int, owner: str) -> sa.ColumnElement[bool]:

@@ -209,7 +209,8 @@ def _submit(arguments: argparse.Namespace) -> int:
     from autograder.learner.answer_files import with_files
 
     connection = _connection(arguments)
-    notebook = with_files(read_notebook(arguments.notebook), arguments.notebook.parent)
+    data = read_file(arguments.notebook, "submit: cannot read the notebook")
+    notebook = with_files(data, arguments.notebook.parent)
     lab = Path(arguments.lab).resolve().name if os.sep in arguments.lab else arguments.lab
     found = connection.submit(lab, notebook, arguments.notebook.name)
     print(f"{found['lab']}: stored. {found['url']}")
@@ -221,8 +222,8 @@ def _submit(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def read_notebook(path: Path) -> bytes:
-    """Return the bytes of a notebook's file.
+def read_file(path: Path, what: str) -> bytes:
+    """Return the bytes of a file.
 
     Raises:
         ServerError: there is no such file, or it cannot be read.
@@ -232,7 +233,7 @@ def read_notebook(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise ServerError(f"submit: cannot read the notebook: {path}: {error.strerror}.") from error
+        raise ServerError(f"{what}: {path}: {error.strerror}.") from error
 
 
 def _status(arguments: argparse.Namespace) -> int:
@@ -275,7 +276,7 @@ def _write_export(arguments: argparse.Namespace, file: BinaryIO) -> None:
 
     with existing(arguments.data) as store:
         if arguments.template is None:
-            pieces = export(arguments.format, store.roster, store.ledger, lab=arguments.lab)
+            _, pieces = export(arguments.format, store.roster, store.ledger, lab=arguments.lab)
         else:
             book = book_of(store.roster, store.ledger, arguments.lab)
             pieces = filled(arguments.format, arguments.template.read_bytes(), book)
@@ -285,12 +286,7 @@ def _write_export(arguments: argparse.Namespace, file: BinaryIO) -> None:
 
 def _roster_import(arguments: argparse.Namespace) -> int:
     """Take over a roster; the exit code is 1 where some lines could not be taken."""
-    from autograder.service.errors import ServerError
-
-    try:
-        data = arguments.file.read_bytes()
-    except OSError as error:
-        raise ServerError(f"roster: {arguments.file}: {error.strerror}.") from error
+    data = read_file(arguments.file, "roster")
     found = _connection(arguments).roster(data, dry_run=arguments.dry_run)
     counts = ", ".join(f"{found[x]} {x}" for x in ("added", "changed", "unchanged", "removed"))
     print(f"{'Would be: ' if arguments.dry_run else ''}{counts}.")

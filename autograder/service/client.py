@@ -65,11 +65,11 @@ class Connection:
         kind = f"multipart/form-data; boundary={boundary}"
         key = secrets.token_hex(16)
         try:
-            return self._json("submit", "/api/submissions", body, kind, key)
+            return self._json("submit", "/api/submissions", body, kind, key=key)
         except ServerError as error:
             if not isinstance(error.__cause__, (ConnectionError, HTTPException)):
                 raise
-            return self._json("submit", "/api/submissions", body, kind, key)
+            return self._json("submit", "/api/submissions", body, kind, key=key)
 
     def submission(self, number: str) -> dict[str, Any]:
         """Return what the server says of a submission: `id`, `state`, `score`, `max_score`, ..."""
@@ -130,15 +130,9 @@ class Connection:
         return f"{self.server}/enter?{urlencode({'code': found['code'], 'next': path})}"
 
     def _json(
-        self,
-        what: str,
-        path: str,
-        body: bytes | None = None,
-        kind: str = "",
-        key: str = "",
-        method: str | None = None,
+        self, what: str, path: str, body: bytes | None = None, kind: str = "", **how: Any
     ) -> dict[str, Any]:
-        with self._asked(what, path, body, kind, key, method) as answer:
+        with self._asked(what, path, body, kind, **how) as answer:
             text = answer.read(_ANSWER_BYTES)
         try:
             found = json.loads(text)

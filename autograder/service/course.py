@@ -16,7 +16,7 @@ from autograder.service.live import Live
 from autograder.service.queue import Queue
 from autograder.service.regrades import Regrades
 from autograder.service.roster import Person, Roster
-from autograder.service.roster_import import Result, take
+from autograder.service.roster_import import take
 from autograder.service.settings import Settings
 from autograder.service.similarity import Similarity
 from autograder.service.submissions import Ledger
@@ -103,6 +103,6 @@ class Course:
         self.queue.wake()
         return retried
 
-    def take_roster(self, data: bytes, by: Person, *, dry_run: bool) -> Result:
+    def take_roster(self, data: bytes, by: Person, *, dry_run: bool) -> dict[str, Any]:
         """Bring people up to date with a roster; see `roster_import.take`."""
-        return take(self.database, self.roster.now, data, by, dry_run=dry_run)
+        return take(self.database, self.roster.clock, data, by, dry_run=dry_run)

@@ -53,6 +53,21 @@ class Database:
         with self.engine.connect() as connection:
             yield connection
 
+    def rows(self, query: sa.Select[Any]) -> list[Any]:
+        """Return the rows of a query."""
+        with self.read() as connection:
+            return list(connection.execute(query))
+
+    def first(self, query: sa.Select[Any]) -> Any:
+        """Return the first row of a query, or None."""
+        with self.read() as connection:
+            return connection.execute(query).first()
+
+    def scalar(self, query: sa.Select[Any]) -> Any:
+        """Return the first value of the first row of a query, or None."""
+        with self.read() as connection:
+            return connection.scalar(query)
+
     @contextmanager
     def write(self) -> Iterator[sa.Connection]:
         """Give a connection whose changes are on the disk when the `with` ends, or none of them.

@@ -39,36 +39,36 @@ def calendar(connection: sa.Connection, person_id: int | None = None) -> Calenda
 _RULES = sa.select(lab_rules.c.lab, *_COLUMNS)
 
 
+@dataclass(frozen=True)
 class Dates:
     """What staff set, with a line in the audit log for each change."""
 
-    def __init__(self, database: Database, clock: Callable[[], float]) -> None:
-        self._database = database
-        self._clock = clock
+    database: Database
+    clock: Callable[[], float]
 
     def calendar(self, person_id: int | None = None) -> Calendar:
         """Return what holds now, for everybody or for one person."""
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             return calendar(connection, person_id)
 
     def solutions_refusal(self, lab: str, person_id: int) -> str | None:
         """Return why this learner cannot have the solutions of a lab now, or None."""
-        return self.calendar(person_id).of(lab, person_id).solutions_refusal(self._clock())
+        return self.calendar(person_id).of(lab, person_id).solutions_refusal(self.clock())
 
     def set_rules(self, lab: str, rules: Rules, by: Person) -> None:
         """Let these rules hold for a lab, instead of those that held."""
-        with self._database.write() as connection:
+        with self.database.write() as connection:
             before = calendar(connection).rules.get(lab, Rules())
             connection.execute(lab_rules.delete().where(lab_rules.c.lab == lab))
             connection.execute(lab_rules.insert().values(lab=lab, **rules.to_dict()))
             changed = {"before": before.to_dict(), "after": rules.to_dict()}
-            audit_log.write(connection, self._clock(), by.login, "dates", lab, **changed)
+            audit_log.write(connection, self.clock(), by.login, "dates", lab, **changed)
             touch(connection, submissions.c.lab == lab)
 
     def extend(self, lab: str, learner: Person, due: str | None, by: Person) -> Rules:
         """Give a learner until `due`, or take that back; return what holds for them now."""
         key = (extensions.c.lab == lab) & (extensions.c.person_id == learner.id)
-        with self._database.write() as connection:
+        with self.database.write() as connection:
             before = connection.scalar(sa.select(extensions.c.due).where(key))
             connection.execute(extensions.delete().where(key))
             if due is not None:
@@ -76,7 +76,7 @@ class Dates:
                 connection.execute(extensions.insert().values(row))
             subject = f"{lab}: {learner.login}"
             changed = {"before": before, "after": due}
-            audit_log.write(connection, self._clock(), by.login, "extension", subject, **changed)
+            audit_log.write(connection, self.clock(), by.login, "extension", subject, **changed)
             theirs = submissions.c.person_id == learner.id
             touch(connection, theirs, submissions.c.lab == lab)
             return calendar(connection, learner.id).of(lab, learner.id)

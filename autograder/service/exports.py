@@ -35,14 +35,18 @@ class Book:
         return f"{max(full, default=0.0):g}"
 
 
-def export(format: str, roster: Roster, ledger: Ledger, *, lab: str = "") -> Iterator[str]:
-    """Return the pieces of the gradebook as text, of one lab if it is named.
+def export(
+    format: str, roster: Roster, ledger: Ledger, *, lab: str = ""
+) -> tuple[str, Iterator[str]]:
+    """Return the content type of the gradebook, and its pieces as text; of one lab if it is named.
 
     Raises:
         Refused: 422, the format is none of FORMATS.
     """
-    _check(format)
-    return FORMATS[format][1](book_of(roster, ledger, lab), ledger)
+    if format not in FORMATS:
+        raise Refused(422, f"export: got format {format!r}, expected one of {', '.join(FORMATS)}.")
+    kind, made = FORMATS[format]
+    return kind, made(book_of(roster, ledger, lab), ledger)
 
 
 def book_of(roster: Roster, ledger: Ledger, lab: str = "") -> Book:
@@ -63,17 +67,6 @@ def chunks(pieces: Iterable[str]) -> Iterator[str]:
             yield gathered.getvalue()
             gathered, size = io.StringIO(), 0
     yield gathered.getvalue()
-
-
-def media_type(format: str) -> str:
-    """Return the content type of a format."""
-    _check(format)
-    return FORMATS[format][0]
-
-
-def _check(format: str) -> None:
-    if format not in FORMATS:
-        raise Refused(422, f"export: got format {format!r}, expected one of {', '.join(FORMATS)}.")
 
 
 def score_of(entry: Entry | None) -> str:
@@ -103,15 +96,8 @@ def _plain(book: Book, _ledger: Ledger) -> Iterator[str]:
         who = row.person
         for lab, e in row.labs.items():
             full = "" if e.max_score is None else f"{e.max_score:g}"
-            counted = (
-                score_of(e),
-                full,
-                e.state,
-                e.id,
-                iso(e.submitted_at),
-                e.late_days,
-                e.pending,
-            )
+            points, when = (score_of(e), full, e.state, e.id), iso(e.submitted_at)
+            counted = (*points, when, e.late_days, e.pending)
             rows.append((who.login, lab, *counted, who.name, who.email, who.section))
     return csv_lines(rows)
 

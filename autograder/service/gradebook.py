@@ -1,12 +1,17 @@
-"""What counts of every learner: the best submission of each lab, after what lateness cost."""
+"""What counts of every learner: the best submission of each lab, after what lateness cost.
+
+And how a lab went by it: the spread of scores, how many passed each question, what was said most.
+"""
 
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 from pydantic import Field
 
+from autograder.records import Outcome
 from autograder.service.errors import Refused
 from autograder.service.roster import Person, Roster
 from autograder.service.submissions import Entry, Ledger, pages_of
@@ -14,6 +19,10 @@ from autograder.service.submissions import Entry, Ledger, pages_of
 # Rows of a page: what a screen or two hold, and a browser lays out at once.
 PAGE_ROWS = 50
 MOST_PAGES = 1_000_000
+
+_BINS = 10
+_MESSAGES = 3
+_MESSAGE_CHARS = 200
 
 ORDERS = ("login", "name", "section")
 
@@ -91,7 +100,8 @@ def page(roster: Roster, ledger: Ledger, asked: Asked) -> Page:
     else:
         expected = f"one of {', '.join(ORDERS)}, total or a lab that was handed in"
         raise Refused(422, f"gradebook: sort: got {asked.sort[:60]!r}, expected {expected}.")
-    rows = _rows(_cut(learners, asked.page), ledger, asked.lab)
+    end = asked.page * PAGE_ROWS
+    rows = _rows(learners[end - PAGE_ROWS : end], ledger, asked.lab)
     return Page(rows, pages_of(len(learners), PAGE_ROWS), len(learners))
 
 
@@ -105,8 +115,57 @@ def _rows(learners: list[Person], ledger: Ledger, lab: str) -> list[Row]:
     return [Row(person, dict(sorted(book[person.login].items()))) for person in learners]
 
 
-T = TypeVar("T")
+@dataclass(frozen=True)
+class Numbers:
+    """One question: learners who passed it whole, who tried it, and the messages of the others."""
+
+    name: str
+    passed: int
+    tried: int
+    messages: list[tuple[str, int]]
 
 
-def _cut(things: list[T], number: int) -> list[T]:
-    return things[(number - 1) * PAGE_ROWS : number * PAGE_ROWS]
+@dataclass(frozen=True)
+class Overview:
+    """One lab, by what counts of each learner; a score is a share of the points."""
+
+    scores: list[float]
+    questions: list[Numbers]
+
+    @property
+    def bins(self) -> list[tuple[str, int]]:
+        """How many scores lie in each tenth."""
+        counts = Counter(min(_BINS - 1, int(score * _BINS)) for score in self.scores)
+        return [(f"{10 * n} to {10 * n + 10} %", counts[n]) for n in range(_BINS)]
+
+
+def overview(roster: Roster, ledger: Ledger, lab: str) -> Overview:
+    """Return how a lab went for all who have a grade."""
+    learners = [person.login for person in roster.learners()]
+    book = gradebook(learners, ledger.of_lab(lab))
+    passed, tried = Counter[str](), Counter[str]()
+    messages: dict[str, Counter[str]] = {}
+    entries = [labs[lab] for labs in book.values() if lab in labs]
+    graded = {e.id: e.score / (e.max_score or 1.0) for e in entries if e.score is not None}
+    for results in ledger.results(graded):
+        begun, failed, wrong = set[str](), set[str](), set[tuple[str, str]]()
+        for found in results:  # plain data: six hundred reports are 15,000 of these
+            question, outcome = found["question"], found["outcome"]
+            messages.setdefault(question, Counter())
+            if outcome != Outcome.NOT_ATTEMPTED:
+                begun.add(question)
+            if outcome != Outcome.CORRECT:
+                failed.add(question)
+            if outcome == Outcome.INCORRECT:
+                wrong.add((question, found["output"][:_MESSAGE_CHARS]))
+        tried.update(begun)
+        passed.update(begun - failed)
+        for question, text in wrong:
+            messages[question][text] += 1
+    return Overview(
+        list(graded.values()),
+        [
+            Numbers(name, passed[name], tried[name], said.most_common(_MESSAGES))
+            for name, said in messages.items()
+        ],
+    )

@@ -8,10 +8,8 @@ import shutil
 from collections.abc import Iterable
 from pathlib import Path
 
-from autograder.authoring.manifest import MANIFEST, NOTEBOOK, handed_out, to_manifest
-from autograder.authoring.notebook import learner_notebook
-from autograder.authoring.public_checks import public_checks
-from autograder.authoring.release import ASSETS, copy_shared
+from autograder.authoring.manifest import MANIFEST, NOTEBOOK, handed_out
+from autograder.authoring.release import learner_files, write_files
 from autograder.authoring.source import SOURCE, load_lab
 from autograder.checks import load_checks
 from autograder.errors import LabError
@@ -39,20 +37,10 @@ def hand_out(labs: Iterable[Path], work: Path) -> list[str]:
 def _hand_out(directory: Path, target: Path) -> None:
     if _is_current(directory, target):
         return
-    lab = load_lab(directory)
-    hidden = [check for check in load_checks(directory / CHECKS).checks if check.hidden]
-    text = (directory / CHECKS).read_text(encoding="utf-8")
-    checks = public_checks(text, [check.name for check in hidden])
-    target.mkdir(parents=True, exist_ok=True)
-    if (directory / ASSETS).is_dir():
-        shutil.copytree(directory / ASSETS, target / ASSETS, dirs_exist_ok=True)
-    copy_shared(directory, target)
-    if not (target / NOTEBOOK).exists():
-        (target / NOTEBOOK).write_text(learner_notebook(lab), encoding="utf-8")
-    (target / CHECKS).write_text(checks, encoding="utf-8")
-    (target / MANIFEST).write_text(
-        to_manifest(lab, [check.question for check in hidden]), encoding="utf-8"
-    )
+    files = learner_files(load_lab(directory), load_checks(directory / CHECKS))
+    if (target / NOTEBOOK).exists():
+        del files[NOTEBOOK]
+    write_files(directory, target, files)
 
 
 def _is_current(directory: Path, target: Path) -> bool:

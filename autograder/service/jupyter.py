@@ -66,7 +66,7 @@ class Jupyter:
         lines = self.log.read_text(errors="replace").strip().splitlines()
         return lines[-1] if lines else "it said nothing"
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """End it, its kernels first; return when it is gone."""
         self.process.terminate()
         try:

@@ -4,6 +4,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 from autograder.errors import AutograderError
+from autograder.records import Lab
 from autograder.service.errors import Refused, StartError
 
 
@@ -57,10 +58,8 @@ class Shelf:
         Raises:
             Refused: 422, the lab's source cannot be read.
         """
-        from autograder.authoring.source import load_lab
-
         try:
-            return tuple(question.name for question in load_lab(self.path(name)).questions)
+            return tuple(question.name for question in self._read(name).questions)
         except (AutograderError, OSError) as error:
             problem = str(error).splitlines()[0][:200]
             raise Refused(422, f"{name} cannot be read: {problem}") from error
@@ -80,9 +79,8 @@ class Shelf:
             LabError, OSError: the lab's source cannot be read.
         """
         from autograder.authoring.notebook import solution_notebook
-        from autograder.authoring.source import load_lab
 
-        return solution_notebook(load_lab(self.path(name))).encode()
+        return solution_notebook(self._read(name)).encode()
 
     def solution_of(self, name: str, question: str) -> str | None:
         """Return the solution of one question of a lab; None: there is no such question.
@@ -90,10 +88,13 @@ class Shelf:
         Raises:
             LabError, OSError: the lab's source cannot be read.
         """
+        found = self._read(name).question(question)
+        return None if found is None else found.solution
+
+    def _read(self, name: str) -> Lab:
         from autograder.authoring.source import load_lab
 
-        found = load_lab(self.path(name)).question(question)
-        return None if found is None else found.solution
+        return load_lab(self.path(name))
 
 
 @lru_cache(maxsize=256)

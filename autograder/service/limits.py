@@ -4,8 +4,7 @@ import asyncio
 import threading
 import time
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Hashable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Hashable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from autograder.service.errors import Refused
@@ -118,17 +117,11 @@ def too_large(limit_bytes: int) -> str:
     )
 
 
-class Turns:
+class Turns(defaultdict[int, asyncio.Lock]):
     """One at a time for each caller: who sends sixty uploads at once has one of them in memory."""
 
     def __init__(self) -> None:
-        self._locks: defaultdict[int, asyncio.Lock] = defaultdict(asyncio.Lock)
-
-    @asynccontextmanager
-    async def of(self, caller: int) -> AsyncIterator[None]:
-        """Wait for the caller's turn; it lasts as long as the body of the `with`."""
-        async with self._locks[caller]:
-            yield
+        super().__init__(asyncio.Lock)
 
 
 class RateLimit:

@@ -20,8 +20,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from autograder.service.errors import Refused, StartError
 from autograder.service.key_sets import KeySets
 from autograder.service.roster import ASSISTANT, INSTRUCTOR, LEARNER
-from autograder.service.seals import sealed, unsealed
-from autograder.service.sign_in import LEEWAY_S, answering, fetched
+from autograder.service.sign_in import answering, fetched, sealed, unsealed
 
 COOKIE = "course_lti"
 # What a platform says of a launch before it, and what it needs again.
@@ -141,37 +140,27 @@ class Launches:
         if not cookie:
             problem = "this browser kept no cookie. Open the link in a window of its own"
             raise Refused(403, f"launch: {problem}, or allow cookies of this site.")
-        asked = unsealed(cookie, self._key, COOKIE)
-        if not secrets.compare_digest(asked["state"].encode(), said.get("state", "").encode()):
-            raise Refused(403, "launch: this browser did not ask for that. Open the link again.")
+        asked = unsealed(cookie, self._key, COOKIE, said.get("state", ""))
         platform = self._platforms.get(asked["platform"])
         if "error" in said or platform is None:
             problem = said.get("error_description", said.get("error", ""))[:200]
             raise Refused(403, f"launch: the platform refuses: {problem!r}. Open the link again.")
         with answering():
-            claims = proven(platform, self._keys, said.get("id_token", ""), asked["nonce"])
+            claims = _claims(self._keys, platform, said.get("id_token", ""), asked["nonce"])
         return _launch(platform, claims), asked["nonce"]
 
 
-def proven(platform: Platform, keys: KeySets, token: str, nonce: str) -> dict[str, Any]:
-    """Return what a token says that this platform has signed for us, now, and for this launch.
+def _claims(keys: KeySets, platform: Platform, token: str, nonce: str) -> dict[str, Any]:
+    """Return what a platform has proven of a launch of this course.
 
     Raises:
         JoseError: the signature, the times or a claim of OpenID Connect are wrong.
         Refused: 403, the launch is not one of this course.
     """
-    from joserfc import jwt
-
-    claims = keys.claims(platform.jwks_url, token, ["RS256"])
-    registry = jwt.JWTClaimsRegistry(
-        leeway=LEEWAY_S,
-        iss={"essential": True, "value": platform.issuer},
-        aud={"essential": True, "value": platform.client_id},
-        exp={"essential": True},
-        iat={"essential": True},
-        nonce={"essential": True, "value": nonce},
-    )
-    registry.validate(claims)
+    ours = (platform.issuer, platform.client_id, nonce)
+    claims = keys.proven(platform.jwks_url, token, ["RS256"], *ours)
+    if "iat" not in claims:
+        raise ValueError("iat")
     audience = claims["aud"]
     several = isinstance(audience, list) and len(audience) > 1
     _expect(claims, "azp", (platform.client_id,) if several else (platform.client_id, None))

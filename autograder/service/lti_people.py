@@ -6,6 +6,7 @@ go.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import sqlalchemy as sa
 
@@ -13,18 +14,17 @@ from autograder.service import audit_log
 from autograder.service.database import Database
 from autograder.service.errors import Refused
 from autograder.service.lti import NONCE_S, Launch
-from autograder.service.names import login_of
 from autograder.service.outbox import touch
-from autograder.service.roster import INSTRUCTOR, Person, add_person, login_key
+from autograder.service.roster import INSTRUCTOR, Person, add_person, login_key, login_of
 from autograder.service.schema import lti_labs, lti_nonces, lti_people, people, submissions
 
 
+@dataclass(frozen=True)
 class LtiPeople:
     """The people and the labs that platforms know."""
 
-    def __init__(self, database: Database, clock: Callable[[], float]) -> None:
-        self._database = database
-        self._clock = clock
+    database: Database
+    clock: Callable[[], float]
 
     def use(self, nonce: str) -> None:
         """Let a launch pass once.
@@ -32,10 +32,10 @@ class LtiPeople:
         Raises:
             Refused: 403, it has passed already.
         """
-        now = self._clock()
+        now = self.clock()
         row = {"nonce": nonce, "expires_at": now + NONCE_S}
         try:
-            with self._database.write() as connection:
+            with self.database.write() as connection:
                 connection.execute(lti_nonces.delete().where(lti_nonces.c.expires_at < now))
                 connection.execute(lti_nonces.insert().values(row))
         except sa.exc.IntegrityError as error:
@@ -55,7 +55,7 @@ class LtiPeople:
     def _take(self, launch: Launch, lab: str) -> Person:
         platform = launch.platform.name
         me = (lti_people.c.platform == platform) & (lti_people.c.subject == launch.subject)
-        with self._database.write() as connection:
+        with self.database.write() as connection:
             known = connection.execute(sa.select(lti_people).where(me)).first()
             number = self._account(connection, launch) if known is None else known.person_id
             if known is None:
@@ -74,7 +74,7 @@ class LtiPeople:
 
     def _account(self, connection: sa.Connection, launch: Launch) -> int:
         """Return the number of a new account, or of one that an operator says is the same."""
-        login, now = login_of(launch.login), self._clock()
+        login, now = login_of(launch.login), self.clock()
         taken = people.select().where(people.c.login_key == login_key(login))
         held = connection.execute(taken).first()
         if held is None:
@@ -99,7 +99,7 @@ class LtiPeople:
             changed = people.update().where(people.c.id == number).values(role=launch.role)
             connection.execute(changed)
             roles, by = {"before": row.role, "after": launch.role}, launch.platform.name
-            audit_log.write(connection, self._clock(), by, "role", row.login, **roles)
+            audit_log.write(connection, self.clock(), by, "role", row.login, **roles)
         return Person(row.id, row.login, row.name, launch.role, row.email, row.section)
 
 
@@ -110,17 +110,16 @@ def _link(connection: sa.Connection, launch: Launch, lab: str) -> bool:
         & (lti_labs.c.context == launch.context)
         & (lti_labs.c.lab == lab)
     )
-    held = connection.execute(sa.select(lti_labs).where(here)).first()
+    columns = (lti_labs.c.lineitem, lti_labs.c.lineitems)
+    row = connection.execute(sa.select(*columns).where(here)).first()
+    held = None if row is None else dict(row._mapping)
+    said = {"lineitem": launch.lineitem, "lineitems": launch.lineitems}
+    places = {name: url or (held[name] if held else "") for name, url in said.items()}
+    if held == places:
+        return False
     if held is None:
         key = {"platform": launch.platform.name, "context": launch.context, "lab": lab}
-        places = {"lineitem": launch.lineitem, "lineitems": launch.lineitems}
         connection.execute(lti_labs.insert().values(**key, **places))
-        return True
-    places = {
-        "lineitem": launch.lineitem or held.lineitem,
-        "lineitems": launch.lineitems or held.lineitems,
-    }
-    if places == {"lineitem": held.lineitem, "lineitems": held.lineitems}:
-        return False
-    connection.execute(lti_labs.update().where(here).values(places))
+    else:
+        connection.execute(lti_labs.update().where(here).values(places))
     return True

@@ -1,13 +1,64 @@
-"""Answers that people mark, one question at a time: each learner's latest graded submission."""
+"""Answers that people mark, one question at a time: each learner's latest graded submission.
+
+Which answers a grading holds is written beside it, so that neither a list of what waits nor the
+way from one answer to the next reads a report.
+"""
 
 from collections import Counter
 from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
 
 from autograder.records import ManualAnswer
+from autograder.service.database import Database
 from autograder.service.manual import question_of
+from autograder.service.schema import answers, marks, submissions
 from autograder.service.submissions import Entry, Ledger
 
 _MOST_COMMENTS = 20
+
+_GRADED = submissions.c.grading_id.is_not(None)
+_LATEST = (  # of each learner and lab
+    sa.select(sa.func.max(submissions.c.id))
+    .where(_GRADED)
+    .group_by(submissions.c.person_id, submissions.c.lab)
+)
+_OLDER = marks.alias()
+_LAST_MARK = (
+    sa.select(sa.func.max(_OLDER.c.id))
+    .where(
+        _OLDER.c.submission_id == submissions.c.id,
+        _OLDER.c.question == answers.c.question,
+        _OLDER.c.answer_sha256 == answers.c.answer_sha256,
+    )
+    .scalar_subquery()
+)
+
+
+def _marked(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
+    query: sa.Select[Any] = sa.select(*columns).join_from(
+        submissions, answers, answers.c.grading_id == submissions.c.grading_id
+    )
+    query = query.join(marks, marks.c.id == _LAST_MARK, isouter=True)
+    return query.where(submissions.c.id.in_(_LATEST))
+
+
+def waiting(database: Database) -> list[tuple[str, str, int, int]]:
+    """Return (lab, question, answers that wait, answers) for every question that waits."""
+    question = (submissions.c.lab, answers.c.question)
+    total, given = sa.func.count(), sa.func.count(marks.c.points)
+    query = _marked(*question, total - given, total).group_by(*question).having(total > given)
+    return [tuple(row) for row in database.rows(query.order_by(*question))]
+
+
+def _answers(
+    database: Database, lab: str, question: str
+) -> list[tuple[int, float | None, str | None]]:
+    """Return (submission, points, comment) of each learner's latest graded answer, in order."""
+    query = _marked(submissions.c.id, marks.c.points, marks.c.comment)
+    query = query.where(submissions.c.lab == lab, answers.c.question == question)
+    return [tuple(row) for row in database.rows(query.order_by(submissions.c.id))]
 
 
 @dataclass(frozen=True)
@@ -27,7 +78,7 @@ class Desk:
 
 def desk(ledger: Ledger, lab: str, question: str, at: int) -> Desk | None:
     """Return the answer of submission `at`, or the first that waits; None where there is none."""
-    found = ledger.answers(lab, question)
+    found = _answers(ledger.database, lab, question)
     if not found:
         return None
     numbers = [number for number, _, _ in found]
@@ -52,5 +103,6 @@ def desk(ledger: Ledger, lab: str, question: str, at: int) -> Desk | None:
 
 def next_waiting(ledger: Ledger, lab: str, question: str, at: int) -> int | None:
     """Return the next submission whose answer waits, after `at` or from the first; or None."""
-    open_ = [number for number, points, _ in ledger.answers(lab, question) if points is None]
+    found = _answers(ledger.database, lab, question)
+    open_ = [number for number, points, _ in found if points is None]
     return next((number for number in open_ if number > at), open_[0] if open_ else None)

@@ -71,6 +71,7 @@ def _step(connection: sa.Connection, found: str | None, now: float) -> str:
     elif found in map(str, _STEPS):
         version = int(found) + 1
         log.warning("database: from layout %s to %d", found, version)
+        schema.metadata.create_all(connection)  # the tables that are missing, as they are today
         _STEPS[int(found)](connection, now)
     else:
         raise StartError(
@@ -101,8 +102,6 @@ def _write_fact(connection: sa.Connection, name: str, value: str) -> None:
 def _to_2(connection: sa.Connection, now: float) -> None:
     """Take notebooks, reports and marks out of the submissions; give people logins."""
     _people_to_2(connection, now)
-    for name in _NEW_IN_2:
-        schema.metadata.tables[name].create(connection)
     copy = "INSERT INTO notebooks (submission_id, notebook) SELECT id, notebook FROM submissions"
     connection.execute(sa.text(copy))
     _columns_to_2(connection)
@@ -120,10 +119,6 @@ def _to_2(connection: sa.Connection, now: float) -> None:
     connection.execute(sa.text("INSERT INTO lines (person_id, served_at) SELECT id, 0 FROM people"))
     if everybody:
         line_up(connection, *everybody)
-
-
-_ASKED_BY_PUBLISHING = ("regrades", "drafts", "lti_people", "lti_labs", "lti_outbox")
-_NEW_IN_2 = ("notebooks", "gradings", "reports", "answers", "marks", "lines", *_ASKED_BY_PUBLISHING)
 
 
 def _people_to_2(connection: sa.Connection, now: float) -> None:
@@ -207,10 +202,7 @@ def _mark(submission_id: int, answer: ManualAnswer, marked_at: float) -> dict[st
 
 
 def _to_3(connection: sa.Connection, _now: float) -> None:
-    """Add emails and sections, roles, dates, batches, the audit log, and several retry keys."""
-    tables = ("retry_keys", "lab_rules", "extensions", "regrades", "drafts", "audit_log")
-    for name in tables:
-        schema.metadata.tables[name].create(connection, checkfirst=True)
+    """Add emails and sections, roles, and several retry keys."""
     had = {c["name"] for c in sa.inspect(connection).get_columns("submissions")}
     if "retry_key" in had:  # not in a database that has just come from layout 1
         columns = "person_id, retry_key, submission_id"
@@ -230,19 +222,16 @@ def _to_3(connection: sa.Connection, _now: float) -> None:
 
 
 def _to_4(connection: sa.Connection, _now: float) -> None:
-    """Add what is known of learning platforms, and the key of the cookies of a sign-in."""
-    for name in ("lti_people", "lti_labs", "lti_outbox", "lti_nonces"):
-        schema.metadata.tables[name].create(connection, checkfirst=True)
+    """Add the key of the cookies of a sign-in."""
     _write_fact(connection, schema.COOKIE_KEY, secrets.token_hex(32))
 
 
 def _to_5(connection: sa.Connection, _now: float) -> None:
     """Write down which answers of each grading people mark."""
-    if sa.inspect(connection).has_table("answers"):  # it has just come from layout 1
-        return
-    schema.answers.create(connection)
     reports = schema.reports.c
-    for number in list(connection.scalars(sa.select(reports.grading_id))):
+    noted = sa.select(schema.answers.c.grading_id)  # where it has just come from layout 1
+    missing = sa.select(reports.grading_id).where(reports.grading_id.not_in(noted))
+    for number in list(connection.scalars(missing)):
         text = connection.scalar(sa.select(reports.report).where(reports.grading_id == number))
         grades.note_answers(connection, number, Report.from_dict(json.loads(text or "")))
 
@@ -253,9 +242,7 @@ def _to_6(connection: sa.Connection, _now: float) -> None:
 
 
 def _to_7(connection: sa.Connection, _now: float) -> None:
-    """Keep the times of timed questions, and let staff show who is fastest."""
-    for name in ("timings", "pseudonyms"):
-        schema.metadata.tables[name].create(connection, checkfirst=True)
+    """Let staff say whether learners see who answers timed questions fastest."""
     _add_column(connection, "lab_rules", "leaderboard", "BOOLEAN NOT NULL DEFAULT FALSE")
 
 

@@ -2,71 +2,35 @@
 
 from typing import Any
 
-
-def _json(**properties: dict[str, Any]) -> dict[str, Any]:
-    schema = {"type": "object", "properties": properties}
-    return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
+from autograder.service import policy
 
 
+def _body(kind: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"requestBody": {"required": True, "content": {kind: {"schema": schema}}}}
+
+
+def _object(**properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties}
+
+
+_JSON = "application/json"
 _TEXT: dict[str, Any] = {"type": "string"}
 _TIME: dict[str, Any] = {"type": ["string", "null"], "format": "date-time"}
-_TOKEN: dict[str, Any] = {
-    "login": _TEXT,
-    "name": _TEXT,
-    "renew": {"type": "boolean"},
-    "expires": _TIME,
-}
-
-ENROLMENT = _json(**_TOKEN)
-STAFF = _json(**_TOKEN, role={"enum": ["instructor", "assistant"]})
-EXTENSION = _json(due=_TIME)
-RULES = _json(
-    opens=_TIME,
-    due=_TIME,
-    late_until=_TIME,
-    penalty_per_day={"type": "number", "minimum": 0, "maximum": 1},
-    attempts={"type": ["integer", "null"], "minimum": 1},
-    grace_minutes={"type": "number", "minimum": 0},
-    solutions={"type": "boolean"},
-    leaderboard={"type": "boolean"},
+_TOKEN = {"login": _TEXT, "name": _TEXT, "renew": {"type": "boolean"}, "expires": _TIME}
+_MARK = _object(
+    points={"type": ["number", "null"], "minimum": 0},
+    items={"type": "array", "items": _TEXT},
+    comment=_TEXT,
 )
-CSV = {
-    "requestBody": {
-        "required": True,
-        "content": {"text/csv": {"schema": {**_TEXT, "description": "login,name,email,..."}}},
-    }
-}
-_MARK = {
-    "type": "object",
-    "properties": {
-        "points": {"type": ["number", "null"], "minimum": 0},
-        "items": {"type": "array", "items": _TEXT},
-        "comment": _TEXT,
-    },
-    "additionalProperties": False,
-}
-MARKS = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "application/json": {"schema": {"type": "object", "additionalProperties": _MARK}}
-        },
-    }
-}
-SUBMISSION = {
-    "requestBody": {
-        "required": True,
-        "content": {
-            "multipart/form-data": {
-                "schema": {
-                    "type": "object",
-                    "properties": {"lab": _TEXT, "notebook": {**_TEXT, "format": "binary"}},
-                    "required": ["lab", "notebook"],
-                }
-            }
-        },
-    }
-}
+_NOTEBOOK = _object(lab=_TEXT, notebook={**_TEXT, "format": "binary"})
+
+ENROLMENT = _body(_JSON, _object(**_TOKEN))
+STAFF = _body(_JSON, _object(**_TOKEN, role={"enum": ["instructor", "assistant"]}))
+EXTENSION = _body(_JSON, _object(due=_TIME))
+RULES = _body(_JSON, policy.RULES.json_schema())
+MARKS = _body(_JSON, {"type": "object", "additionalProperties": _MARK})
+CSV = _body("text/csv", {**_TEXT, "description": "login,name,email,..."})
+SUBMISSION = _body("multipart/form-data", {**_NOTEBOOK, "required": ["lab", "notebook"]})
 
 
 def _answers(*kinds: str) -> dict[int | str, dict[str, Any]]:
@@ -80,15 +44,7 @@ METRICS = _answers("text/plain")
 
 _REFUSED = {
     "description": "Refused: what was wrong, in `detail`.",
-    "content": {
-        "application/json": {
-            "schema": {
-                "type": "object",
-                "properties": {"detail": _TEXT},
-                "required": ["detail"],
-            }
-        }
-    },
+    "content": {_JSON: {"schema": {**_object(detail=_TEXT), "required": ["detail"]}}},
 }
 
 

@@ -1,6 +1,7 @@
 """How the server is doing: for staff, for a monitor that asks `/healthz`, and for Prometheus."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -52,8 +53,7 @@ def state(course: Course) -> dict[str, Any]:
     waiting = course.claims.waiting()
     reason = "; ".join(f"{lab}: {why}" for lab, why in reasons.items())
     return {
-        "waiting": waiting.waiting,
-        "grading": waiting.grading,
+        **asdict(waiting),
         "oldest_s": round(waiting.oldest_s, 3),
         "paused": bool(reasons),
         "reason": reason or None,

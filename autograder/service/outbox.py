@@ -56,25 +56,24 @@ def touch(connection: sa.Connection, *which: sa.ColumnElement[bool]) -> None:
     connection.execute(lti_outbox.insert().from_select(names, rows))
 
 
+@dataclass(frozen=True)
 class Outbox:
     """The rows that wait, for whoever sends them; `again_s` is the first pause after a failure."""
 
-    def __init__(self, database: Database, clock: Callable[[], float], again_s: float) -> None:
-        self._database = database
-        self._clock = clock
-        self._again_s = again_s
+    database: Database
+    clock: Callable[[], float]
+    again_s: float
 
     def take(self, platforms: Collection[str]) -> Due | None:
         """Return the next grade that is due for one of these platforms, for this caller alone."""
-        now = self._clock()
+        now = self.clock()
         ready = (lti_outbox.c.not_before <= now) & lti_outbox.c.platform.in_(platforms)
         query = sa.select(lti_outbox).where(ready)
         query = query.order_by(lti_outbox.c.not_before, lti_outbox.c.id).limit(1)
-        with self._database.read() as connection:
-            first = connection.execute(query).first()
+        first = self.database.first(query)
         if first is None:
             return None
-        with self._database.write() as connection:
+        with self.database.write() as connection:
             still = sa.select(lti_outbox.c.id).where(ready, lti_outbox.c.id == first.id)
             if connection.scalar(still.with_for_update()) is None:  # another server was faster
                 return None
@@ -85,34 +84,34 @@ class Outbox:
 
     def sent(self, due: Due, after: dict[str, Any] | None) -> None:
         """Forget what has been sent; the audit log keeps it. None: there was nothing to send."""
-        with self._database.write() as connection:
+        with self.database.write() as connection:
             connection.execute(lti_outbox.delete().where(lti_outbox.c.id.in_(due.rows)))
             subject = f"{due.lab}: {due.login}"
             if after is not None:
                 by = due.platform
-                audit_log.write(connection, self._clock(), by, "sent", subject, after=after)
+                audit_log.write(connection, self.clock(), by, "sent", subject, after=after)
 
     def failed(self, due: Due, problem: str, *, everything: bool) -> None:
         """Try it again later; `everything` of the platform, if that is what does not answer."""
-        later = self._clock() + min(_MOST_S, self._again_s * 2 ** min(due.tries, 20))
+        later = self.clock() + min(_MOST_S, self.again_s * 2 ** min(due.tries, 20))
         which = lti_outbox.c.id.in_(due.rows)
         if everything:
             which |= (lti_outbox.c.platform == due.platform) & (lti_outbox.c.not_before < later)
         values = {"tries": due.tries + 1, "not_before": later, "problem": problem[:500]}
-        with self._database.write() as connection:
+        with self.database.write() as connection:
             connection.execute(lti_outbox.update().where(which).values(values))
 
     def lineitem(self, due: Due, url: str) -> None:
         """Write down where the grades of a lab go; empty: to be found anew."""
         here = (lti_labs.c.platform == due.platform) & (lti_labs.c.context == due.context)
-        with self._database.write() as connection:
+        with self.database.write() as connection:
             update = lti_labs.update().where(here, lti_labs.c.lab == due.lab)
             connection.execute(update.values(lineitem=url))
 
     def again(self) -> None:
         """Have everything sent now that waits for its next try."""
-        with self._database.write() as connection:
-            connection.execute(lti_outbox.update().values(not_before=self._clock()))
+        with self.database.write() as connection:
+            connection.execute(lti_outbox.update().values(not_before=self.clock()))
 
     def waiting(self) -> dict[str, Any]:
         """Return how many grades wait, and those that could not be sent, as plain data."""
@@ -120,7 +119,7 @@ class Outbox:
         last = (lti_outbox.c.tries, lti_outbox.c.problem, lti_outbox.c.not_before)
         query = sa.select(*columns, *last).join_from(lti_outbox, people)
         query = query.where(lti_outbox.c.problem != "").order_by(lti_outbox.c.id)
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             count = connection.scalar(sa.select(sa.func.count()).select_from(lti_outbox))
             rows = connection.execute(query.limit(_MOST_SHOWN)).mappings()
             found = [{**row, "not_before": iso(row["not_before"])} for row in rows]

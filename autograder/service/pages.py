@@ -28,7 +28,7 @@ from autograder.service.forms import Fields, PageNumber
 from autograder.service.gradebook import PAGE_ROWS
 from autograder.service.page import Paging, onward, page
 from autograder.service.roster import INSTRUCTOR, LEARNER, Person
-from autograder.service.sign_in import COOKIE, Asked, SignIn
+from autograder.service.sign_in import COOKIE, Asked, SignIn, sealed, unsealed
 from autograder.service.submissions import Entry
 
 
@@ -157,7 +157,7 @@ def _sign_in_routes(pages: APIRouter, course: Course, sign_in: SignIn) -> None:
         lives_s = course.settings.code_s
         answer.set_cookie(
             COOKIE,
-            asked.to_cookie(course.cookie_key, lives_s),
+            sealed(vars(asked), course.cookie_key, COOKIE, lives_s),
             max_age=int(lives_s),
             path="/signin",
             secure=course.url.startswith("https://"),
@@ -170,7 +170,7 @@ def _sign_in_routes(pages: APIRouter, course: Course, sign_in: SignIn) -> None:
     def back(request: Request, code: str = "", state: str = "") -> Response:
         with auth.counted(request, course):
             held = request.cookies.get(COOKIE, "")
-            asked = Asked.from_cookie(held, state, course.cookie_key)
+            asked = Asked(**unsealed(held, course.cookie_key, COOKIE, state))
             person = _on_roster(course, sign_in.back(code, asked))
         answer = auth.log_in(request, onward(auth.own_path(asked.next)), person, course)
         answer.delete_cookie(COOKIE, path="/signin")

@@ -111,7 +111,7 @@ class Passback:
         }
         target = url._replace(path=f"{url.path}/scores").geturl()
         try:
-            self._ask(due, "score", "POST", target, json=score, kind=_SCORE)
+            self._ask(due, "score", "POST", target, json=score, headers={"Content-Type": _SCORE})
         except ServerError as error:
             if error.status == 404 and due.lineitems:  # somebody has deleted it there
                 self.outbox.lineitem(due, "")
@@ -125,32 +125,21 @@ class Passback:
             raise ServerError(f"{problem}: add it there as an assignment that is graded.")
         sign = "&" if urlsplit(due.lineitems).query else "?"
         named = f"{due.lineitems}{sign}{urlencode({'resource_id': due.lab})}"
-        found = self._ask(due, "lineitem", "GET", named, accept=f"{_KIND}container+json")
+        accept = {"Accept": f"{_KIND}container+json"}
+        found = self._ask(due, "lineitem", "GET", named, headers=accept)
         items = found if isinstance(found, list) else []
         item = next((i for i in items if dict(i).get("resourceId") == due.lab), None)
         if item is None:
             made = {"label": due.lab, "resourceId": due.lab, "scoreMaximum": entry.max_score}
-            kind = f"{_KIND}+json"
-            item = self._ask(
-                due, "lineitem", "POST", due.lineitems, json=made, kind=kind, accept=kind
-            )
+            kinds = dict.fromkeys(("Content-Type", "Accept"), f"{_KIND}+json")
+            item = self._ask(due, "lineitem", "POST", due.lineitems, json=made, headers=kinds)
         url = item.get("id") if isinstance(item, dict) else None
         if not isinstance(url, str):
             raise ServerError(f"the platform names no line item for {due.lab}.")
         self.outbox.lineitem(due, url)
         return url
 
-    def _ask(
-        self,
-        due: Due,
-        scope: str,
-        method: str,
-        url: str,
-        *,
-        json: Any = None,
-        kind: str = "",
-        accept: str = "",
-    ) -> Any:
+    def _ask(self, due: Due, scope: str, method: str, url: str, **how: Any) -> Any:
         """Return what the platform answers; a token that it does not know is replaced once.
 
         Raises:
@@ -159,18 +148,17 @@ class Passback:
         from authlib.common.errors import AuthlibBaseError
         from requests import RequestException
 
-        headers = {name: x for name, x in (("Content-Type", kind), ("Accept", accept)) if x}
         try:
             for last in (False, True):
                 session = self._session(due.platform, scope)
-                answer = session.request(method, url, json=json, headers=headers)
+                answer = session.request(method, url, **how)
                 if answer.status_code != 401 or last:
                     break
                 del self._sessions[due.platform, scope]
             if not answer.ok:
                 said = f"{answer.status_code}: {' '.join(answer.text.split())[:200]}"
                 raise ServerError(f"{method} {url}: {said}", status=answer.status_code)
-            return answer.json() if answer.content and accept else None
+            return answer.json() if answer.content and "Accept" in how["headers"] else None
         except (RequestException, AuthlibBaseError, ValueError) as error:
             self._sessions.pop((due.platform, scope), None)
             raise _Away(f"{method} {url}: {type(error).__name__}") from error

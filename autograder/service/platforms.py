@@ -40,11 +40,10 @@ def filled(format: str, template: bytes, book: Book) -> Iterator[str]:
     if not who:
         expected = " or ".join(repr(name) for name in PEOPLE[format])
         raise Refused(422, f"export: the template has no column {expected}.")
-    places = {lab: _place(head, lab) for lab in book.labs}
-    for lab, place in places.items():
-        if place is None:
-            places[lab] = len(head)
-            head.append(lab)
+    places: dict[str, int] = {}
+    for lab in book.labs:
+        places[lab] = _place(head, lab)
+        head += [lab] if places[lab] == len(head) else []
     learners = _by_name(book)
     lines = (_row(row, n, book, places, who, learners) for n, row in enumerate(rows))
     return csv_lines([_Kept(c) if _NUMBER.fullmatch(c) else c for c in line] for line in lines)
@@ -79,13 +78,13 @@ def _read(format: str, template: bytes) -> list[list[str]]:
     return rows
 
 
-def _place(head: list[str], lab: str) -> int | None:
-    """Return the column of a lab, by its name with or without its number, or None."""
+def _place(head: list[str], lab: str) -> int:
+    """Return the column of a lab, by its name with or without its number, or the next free one."""
     for place, column in enumerate(head):
         found = _AROUND.match(column.strip()) if len(column) <= _MOST_NAME_CHARS else None
         if found and found[1] in (lab, short_name(lab)):
             return place
-    return None
+    return len(head)
 
 
 def _by_name(book: Book) -> dict[str, Row]:
@@ -101,21 +100,18 @@ def _row(
     row: list[str],
     number: int,
     book: Book,
-    places: dict[str, int | None],
+    places: dict[str, int],
     who: list[int],
     learners: dict[str, Row],
 ) -> list[str]:
     """Return one line of the template with the scores of its learner, if it has one."""
-    row = row + [""] * (
-        1 + max((p for p in places.values() if p is not None), default=0) - len(row)
-    )
+    row = row + [""] * (1 + max(places.values(), default=0) - len(row))
     if number == 0:
         return row
     names = (row[place].strip().casefold() for place in who if place < len(row))
     learner = next((learners[name] for name in names if name in learners), None)
     of_all = row[0].strip() == "Points Possible"
     for lab, place in places.items():
-        assert place is not None
         if learner is not None:
             row[place] = score_of(learner.labs.get(lab)) or row[place]
         elif of_all and not row[place]:

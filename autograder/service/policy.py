@@ -8,29 +8,49 @@ import itertools
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any
+from typing import Annotated, Any, ClassVar
+
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Strict,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+)
 
 from autograder.service.errors import Refused
 from autograder.service.times import date, later, moment
 
 _DAY_S = 86_400
 
-MOST_ATTEMPTS = 10_000
-MOST_GRACE_MINUTES = 7 * 24 * 60.0
+
+def _given(value: object, info: ValidationInfo) -> str | None:
+    return date(value, f"lab: {info.field_name}")
+
+
+Date = Annotated[str | None, BeforeValidator(_given)]
+OrNone = BeforeValidator(lambda value: 0.0 if value is None else value)
 
 
 @dataclass(frozen=True)
 class Rules:
     """What holds for a lab, or for one learner of it; None: no such date, or no limit."""
 
-    opens: str | None = None
-    due: str | None = None
-    late_until: str | None = None
-    penalty_per_day: float = 0.0  # a share of the score
-    attempts: int | None = None
-    grace_minutes: float = 0.0
-    solutions: bool = False  # whether learners have them once nothing can be handed in any more
-    leaderboard: bool = False  # whether learners see who answers its timed questions fastest
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
+
+    opens: Date = None
+    due: Date = None
+    late_until: Date = None
+    # A share of the score.
+    penalty_per_day: Annotated[float, Field(ge=0, le=1, strict=True), OrNone] = 0.0
+    attempts: Annotated[int, Field(ge=1, le=10_000, strict=True)] | None = None
+    grace_minutes: Annotated[float, Field(ge=0, le=7 * 24 * 60, strict=True), OrNone] = 0.0
+    # Whether learners have them once nothing can be handed in any more.
+    solutions: Annotated[bool, Strict()] = False
+    # Whether learners see who answers its timed questions fastest.
+    leaderboard: Annotated[bool, Strict()] = False
 
     @classmethod
     def read(cls, body: Mapping[str, Any]) -> "Rules":
@@ -39,28 +59,20 @@ class Rules:
         Raises:
             Refused: 422, something of it is malformed.
         """
-        known = [field.name for field in fields(cls)]
-        if unknown := sorted(set(body) - set(known)):
-            raise _wrong(unknown[0][:100], "a key", f"one of {', '.join(known)}")
-        dates = {name: date(body.get(name), name) for name in ("opens", "due", "late_until")}
-        given = [(moment(text), name) for name, text in dates.items() if text is not None]
+        try:
+            found = RULES.validate_python(dict(body))
+        except ValidationError as error:
+            wrong = error.errors()[0]
+            name = str(wrong["loc"][0])[:100]
+            raise _wrong(wrong["input"], name, wrong["msg"]) from error
+        given = [(moment(text), name) for name in _DATES if (text := getattr(found, name))]
         for (before, first), (after, second) in itertools.pairwise(given):
             if after < before:
-                raise _wrong(dates[second], second, f"no time before {first}")
-        attempts = body.get("attempts")
-        if attempts is not None and not _whole(attempts, 1, MOST_ATTEMPTS):
-            raise _wrong(attempts, "attempts", f"a whole number from 1 to {MOST_ATTEMPTS}")
-        solutions = _switch(body, "solutions")
-        if solutions and dates["late_until"] is None:
-            raise _wrong(True, "solutions", "late_until too: work that is late is taken for ever")
-        return cls(
-            **dates,
-            solutions=solutions,
-            leaderboard=_switch(body, "leaderboard"),
-            penalty_per_day=_number(body, "penalty_per_day", 1.0),
-            attempts=attempts,
-            grace_minutes=_number(body, "grace_minutes", MOST_GRACE_MINUTES),
-        )
+                raise _wrong(getattr(found, second), second, f"expected no time before {first}")
+        if found.solutions and found.late_until is None:
+            expected = "expected late_until too: work that is late is taken for ever"
+            raise _wrong(True, "solutions", expected)
+        return found
 
     def extended(self, due: str | None) -> "Rules":
         """Return the rules of a learner who may hand in until `due`; it shortens nothing."""
@@ -108,25 +120,9 @@ class Rules:
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
 
-def _number(body: Mapping[str, Any], name: str, most: float) -> float:
-    value = body.get(name)
-    if value is None:
-        return 0.0
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
-        raise _wrong(value, name, f"a number from 0 to {most:g}")
-    return float(value)
+RULES = TypeAdapter(Rules)
+_DATES = ("opens", "due", "late_until")
 
 
-def _switch(body: Mapping[str, Any], name: str) -> bool:
-    value = body.get(name, False)
-    if not isinstance(value, bool):
-        raise _wrong(value, name, "true or false")
-    return value
-
-
-def _whole(value: object, least: int, most: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
-
-
-def _wrong(got: object, name: str, expected: str) -> Refused:
-    return Refused(422, f"lab: {name}: got {str(got)[:60]!r}, expected {expected}.")
+def _wrong(got: object, name: str, problem: str) -> Refused:
+    return Refused(422, f"lab: {name}: got {str(got)[:60]!r}: {problem}.")

@@ -49,17 +49,17 @@ class Batch:
     parked: int
 
 
+@dataclass(frozen=True)
 class Regrades:
     """The batches of a course."""
 
-    def __init__(self, database: Database, clock: Callable[[], float]) -> None:
-        self._database = database
-        self._clock = clock
+    database: Database
+    clock: Callable[[], float]
 
     def start(self, lab: str, question: str | None, by: Person) -> int:
         """Send the finished submissions of a lab through the queue again; return the batch."""
-        now = self._clock()
-        with self._database.write() as connection:
+        now = self.clock()
+        with self.database.write() as connection:
             row = {"lab": lab, "question": question, "started_at": now}
             batch = inserted(connection, regrades, row)
             sent = send_again(connection, (submissions.c.lab == lab) & FINISHED, now)
@@ -75,7 +75,7 @@ class Regrades:
 
     def all(self) -> list[Batch]:
         """Return every batch, the newest first."""
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             numbers = sa.select(regrades.c.id).order_by(regrades.c.id.desc()).limit(100)
             return [_batch(connection, number) for number in list(connection.scalars(numbers))]
 
@@ -85,7 +85,7 @@ class Regrades:
         Raises:
             Refused: 404, there is none of that number.
         """
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             return _batch(connection, batch), _changes(connection, batch)
 
     def publish(self, batch: int, by: Person) -> Batch:
@@ -96,8 +96,8 @@ class Regrades:
         Raises:
             Refused: 404, there is no such batch; 409, it is still running.
         """
-        now = self._clock()
-        with self._database.write() as connection:
+        now = self.clock()
+        with self.database.write() as connection:
             one = regrades.c.id == _batch(connection, batch).id
             connection.execute(sa.select(regrades.c.id).where(one).with_for_update())
             found = _batch(connection, batch)

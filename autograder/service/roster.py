@@ -1,6 +1,7 @@
 """People and the tokens that speak for them."""
 
 import hmac
+import re
 import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,6 +17,10 @@ from autograder.service.tokens import digest, key_of, matches, new_token
 
 LEARNER, ASSISTANT, INSTRUCTOR = "learner", "assistant", "instructor"
 STAFF = (ASSISTANT, INSTRUCTOR)
+
+# Letters and digits of any script, and what stands inside names; first and last a letter, digit
+# or dot. So no login is a spreadsheet formula, an option of a command, or markup.
+_LOGIN = re.compile(r"\w(?:[\w .,'@+-]{0,98}[\w.])?")
 
 # Compared against where no row was found, so that a wrong key takes the time of a wrong secret.
 _NOBODY = "0" * 64
@@ -72,21 +77,46 @@ def add_person(connection: sa.Connection, row: Mapping[str, Any]) -> int:
     return int(key[0])
 
 
+def login_of(text: str) -> str:
+    """Return a login, its spaces and signs in their usual form.
+
+    Raises:
+        Refused: 422, it cannot be one.
+    """
+    login = unicodedata.normalize("NFC", " ".join(text.split()))
+    if not _LOGIN.fullmatch(login):
+        raise Refused(
+            422,
+            f"enroll: this cannot be a name: got {login[:100]!r}, expected 1 to 100 letters, "
+            "digits, spaces and . , ' @ + -, the first and last of them a letter or digit.",
+        )
+    return login
+
+
+def as_given(text: str, what: str, most: int) -> str:
+    """Return a text that is kept as it was given; exports see to it that it is no formula.
+
+    Raises:
+        Refused: 422, it is empty, too long, or has signs that cannot be shown.
+    """
+    text = text.strip()
+    if 0 < len(text) <= most and text.isprintable():
+        return text
+    expected = f"1 to {most} characters that can be shown"
+    raise Refused(422, f"{what}: got {text[:60]!r}, expected {expected}.")
+
+
 def login_key(login: str) -> str:
     """Return what logins have in common that people would read as the same."""
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", login).casefold())
 
 
+@dataclass(frozen=True)
 class Roster:
     """Who takes the course, who runs it, and by which tokens they are known."""
 
-    def __init__(self, database: Database, clock: Callable[[], float]) -> None:
-        self._database = database
-        self._clock = clock
-
-    def now(self) -> float:
-        """Return the time."""
-        return self._clock()
+    database: Database
+    clock: Callable[[], float]
 
     def add(self, login: str, role: str, *, name: str = "", by: str = "") -> Person:
         """Return the person newly written down; without a `name` they are called by their login.
@@ -96,12 +126,12 @@ class Roster:
         Raises:
             Refused: 409, somebody has that login, or one that differs only by case.
         """
-        row = {"login": login, "name": name or login, "role": role, "created_at": self._clock()}
+        row = {"login": login, "name": name or login, "role": role, "created_at": self.clock()}
         try:
-            with self._database.write() as connection:
+            with self.database.write() as connection:
                 number = add_person(connection, row)
                 if by:
-                    audit_log.write(connection, self._clock(), by, "role", login, after=role)
+                    audit_log.write(connection, self.clock(), by, "role", login, after=role)
         except sa.exc.IntegrityError as error:
             held = self.find(login)
             same = held is None or held.login == login
@@ -115,21 +145,13 @@ class Roster:
         """Return the person of that login, whatever its case, or None."""
         query = sa.select(*_PERSON).order_by((people.c.login == login).desc()).limit(1)
         query = query.where((people.c.login == login) | (people.c.login_key == login_key(login)))
-        with self._database.read() as connection:
-            row = connection.execute(query).first()
+        row = self.database.first(query)
         return Person(*row) if row else None
 
     def has_token(self, person: Person) -> bool:
         """Return whether the person has a bearer token, expired or not."""
         mine = (tokens.c.person_id == person.id) & (tokens.c.kind == "bearer")
-        with self._database.read() as connection:
-            return connection.execute(sa.select(tokens.c.key).where(mine)).first() is not None
-
-    def everybody(self, role: str, *, limit: int | None = None, offset: int = 0) -> list[Person]:
-        """Return all who have `role`, by login, or some of them."""
-        query = sa.select(*_PERSON).where(people.c.role == role).order_by(people.c.login)
-        with self._database.read() as connection:
-            return [Person(*row) for row in connection.execute(query.limit(limit).offset(offset))]
+        return self.database.first(sa.select(tokens.c.key).where(mine)) is not None
 
     def learners(self, section: str = "", search: str = "") -> list[Person]:
         """Return the learners, or those of a section, or whose login, name or email has a text."""
@@ -139,20 +161,12 @@ class Roster:
         if search:
             texts = (people.c.login, people.c.name, people.c.email)
             query = query.where(sa.or_(*(x.icontains(search, autoescape=True) for x in texts)))
-        with self._database.read() as connection:
-            return [Person(*row) for row in connection.execute(query)]
+        return [Person(*row) for row in self.database.rows(query)]
 
     def sections(self) -> list[str]:
         """Return the sections that there are."""
         query = sa.select(people.c.section).distinct().order_by(people.c.section)
-        with self._database.read() as connection:
-            return list(connection.scalars(query.where(people.c.section != "")))
-
-    def count(self, role: str) -> int:
-        """Return how many have `role`."""
-        query = sa.select(sa.func.count()).select_from(people).where(people.c.role == role)
-        with self._database.read() as connection:
-            return int(connection.scalar(query) or 0)
+        return [row[0] for row in self.database.rows(query.where(people.c.section != ""))]
 
     def give_token(
         self,
@@ -172,12 +186,12 @@ class Roster:
         `agent` is the browser of a session, `by` the login of whoever gives a bearer token.
         """
         token = token or new_token()
-        now = self._clock()
+        now = self.clock()
         if lives_s is not None:
             expires_at = now + lives_s
         row = {"key": key_of(token), "person_id": person.id, "kind": kind, "digest": digest(token)}
         mine = tokens.c.person_id == person.id
-        with self._database.write() as connection:
+        with self.database.write() as connection:
             connection.execute(tokens.delete().where(tokens.c.expires_at < now))
             if kind == "bearer":
                 connection.execute(tokens.delete().where(mine))
@@ -196,12 +210,11 @@ class Roster:
         columns = (*_PERSON, tokens.c.digest, tokens.c.expires_at)
         query = sa.select(*columns).join_from(tokens, people)
         query = query.where(tokens.c.key == key_of(token)[:8], tokens.c.kind == kind)
-        with self._database.read() as connection:
-            row = connection.execute(query).first()
+        row = self.database.first(query)
         if row is None:
             hmac.compare_digest(digest(token), _NOBODY)
             return None
-        expired = row.expires_at is not None and row.expires_at < self._clock()
+        expired = row.expires_at is not None and row.expires_at < self.clock()
         return Person(*row[: len(_PERSON)]) if matches(token, row.digest) and not expired else None
 
     def spend(self, token: str, kind: str) -> Person | None:
@@ -210,21 +223,20 @@ class Roster:
         if person is None:
             return None
         gone = tokens.delete().where(tokens.c.key == key_of(token), tokens.c.kind == kind)
-        with self._database.write() as connection:
+        with self.database.write() as connection:
             return person if connection.execute(gone).rowcount == 1 else None
 
     def sessions(self, person: Person) -> list[Session]:
         """Return the sessions of a person that live, the newest first."""
         columns = (tokens.c.key, tokens.c.created_at, tokens.c.expires_at, tokens.c.agent)
         mine = (tokens.c.person_id == person.id) & (tokens.c.kind == "session")
-        alive = tokens.c.expires_at.is_(None) | (tokens.c.expires_at >= self._clock())
+        alive = tokens.c.expires_at.is_(None) | (tokens.c.expires_at >= self.clock())
         query = sa.select(*columns).where(mine, alive).order_by(tokens.c.created_at.desc())
-        with self._database.read() as connection:
-            return [Session(*row) for row in connection.execute(query)]
+        return [Session(*row) for row in self.database.rows(query)]
 
     def end_session(self, person: Person, key: str) -> bool:
         """End a session of this person; False if there is none of that key."""
         mine = (tokens.c.person_id == person.id) & (tokens.c.kind == "session")
-        with self._database.write() as connection:
+        with self.database.write() as connection:
             ended = connection.execute(tokens.delete().where(mine, tokens.c.key == key[:8]))
             return ended.rowcount == 1

@@ -7,8 +7,9 @@ not in the file stays as they are, and so does what a line does not say.
 import csv
 import io
 import re
+from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,14 +17,15 @@ import sqlalchemy as sa
 from autograder.service import audit_log
 from autograder.service.database import Database
 from autograder.service.errors import Refused
-from autograder.service.names import as_given, login_of
 from autograder.service.roster import (
     ASSISTANT,
     INSTRUCTOR,
     LEARNER,
     Person,
     add_person,
+    as_given,
     login_key,
+    login_of,
 )
 from autograder.service.schema import people
 
@@ -32,19 +34,7 @@ _ROLES = {"student": LEARNER, "learner": LEARNER, ASSISTANT: ASSISTANT, INSTRUCT
 _EMAIL = re.compile(r"[^@\s,;<>]+@[^@\s,;<>]+")
 _MOST_LINES = 20_000
 
-
-@dataclass
-class Result:
-    """What a roster changed, or would change; a problem is {line, reason}."""
-
-    added: int = 0
-    changed: int = 0
-    unchanged: int = 0
-    problems: list[dict[str, Any]] = field(default_factory=list)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as plain data; nobody is ever removed."""
-        return {**vars(self), "removed": 0}
+Problem = dict[str, Any]  # {line, reason}
 
 
 @dataclass(frozen=True)
@@ -56,8 +46,8 @@ class Line:
     says: Mapping[str, str]
 
 
-def read(data: bytes, result: Result) -> list[Line]:
-    """Return the lines that can be read; the others become problems of `result`.
+def read(data: bytes, problems: list[Problem]) -> list[Line]:
+    """Return the lines that can be read; the others become `problems`.
 
     Raises:
         Refused: 422, it is not UTF-8, or has no header with a column `login`.
@@ -73,12 +63,12 @@ def read(data: bytes, result: Result) -> list[Line]:
         if "login" not in columns or len(set(columns)) < len(columns):
             problem = f"got the columns {', '.join(columns)[:100]!r}"
             raise Refused(422, f"roster: {problem}, expected each once of {', '.join(COLUMNS)}.")
-        return _lines(rows, columns, result)
+        return _lines(rows, columns, problems)
     except (UnicodeDecodeError, csv.Error) as error:
         raise Refused(422, f"roster: this is no CSV in UTF-8: {error}.") from error
 
 
-def _lines(rows: Any, columns: list[str], result: Result) -> list[Line]:
+def _lines(rows: Any, columns: list[str], problems: list[Problem]) -> list[Line]:
     found: list[Line] = []
     first: dict[str, int] = {}
     for row in rows:
@@ -93,7 +83,7 @@ def _lines(rows: Any, columns: list[str], result: Result) -> list[Line]:
             if key in first:
                 raise Refused(422, f"the login {line.login!r} is in line {first[key]} already")
         except Refused as error:
-            result.problems.append({"line": number, "reason": str(error)})
+            problems.append({"line": number, "reason": str(error)})
         else:
             first[key] = number
             found.append(line)
@@ -121,32 +111,28 @@ def _line(number: int, row: list[str], columns: list[str]) -> Line:
 
 
 def take(
-    database: Database,
-    clock: Callable[[], float],
-    data: bytes,
-    by: Person,
-    *,
-    dry_run: bool = False,
-) -> Result:
+    database: Database, clock: Callable[[], float], data: bytes, by: Person, *, dry_run: bool
+) -> dict[str, Any]:
     """Bring people up to date with a roster, in one transaction; a dry run only says what it would.
+
+    Return how many were added, changed, unchanged and removed (nobody ever is), and the problems.
 
     Raises:
         Refused: 422, it is no roster.
     """
-    result = Result()
-    lines = read(data, result)
+    problems: list[Problem] = []
+    lines = read(data, problems)
+    done = Counter(added=0, changed=0, unchanged=0, removed=0)
     with database.read() if dry_run else database.write() as connection:
         rows = connection.execute(sa.select(people))
         there = {row.login_key: dict(row._mapping) for row in rows}
         for line in lines:
             held = there.get(login_key(line.login))
-            problem = _problem(line, held, by)
-            if problem:
-                result.problems.append({"line": line.number, "reason": problem})
+            if problem := _problem(line, held, by):
+                problems.append({"line": line.number, "reason": problem})
             else:
-                _take(connection, line, held, clock(), by, result, dry_run=dry_run)
-    result.problems.sort(key=lambda problem: int(problem["line"]))
-    return result
+                done[_take(connection, line, held, clock(), by, dry_run=dry_run)] += 1
+    return {**done, "problems": sorted(problems, key=lambda problem: int(problem["line"]))}
 
 
 def _problem(line: Line, held: Mapping[str, Any] | None, by: Person) -> str | None:
@@ -167,22 +153,16 @@ def _take(
     held: Mapping[str, Any] | None,
     now: float,
     by: Person,
-    result: Result,
     *,
     dry_run: bool,
-) -> None:
+) -> str:
+    """Write a line down; return what that comes to."""
     new = {"login": line.login, "name": line.login, "role": LEARNER, "email": "", "section": ""}
     before: Mapping[str, Any] = new if held is None else held
     differs = {name: text for name, text in line.says.items() if before[name] != text}
-    if held is not None and not differs:
-        result.unchanged += 1
-        return
-    if held is None:
-        result.added += 1
-    else:
-        result.changed += 1
-    if dry_run:
-        return
+    comes_to = "added" if held is None else "changed" if differs else "unchanged"
+    if dry_run or comes_to == "unchanged":
+        return comes_to
     if held is None:
         add_person(connection, {**new, **differs, "created_at": now})
     else:
@@ -191,3 +171,4 @@ def _take(
     changed = {"before": held and {name: held[name] for name in differs}, "after": differs}
     action = "role" if "role" in differs else "roster"
     audit_log.write(connection, now, by.login, action, line.login, **changed)
+    return comes_to

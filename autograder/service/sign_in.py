@@ -3,17 +3,21 @@
 Both are OAuth 2.0 with an authorization code, PKCE and a `state` that the browser keeps in a cookie
 (Authlib does the protocol). Whoever comes back must be on the roster: nobody is enrolled by it.
 
-Source: OpenID Connect Core 1.0; RFC 6749, RFC 7636; JupyterHub, "Services", OAuth.
+A sign-in that leads to another site has nobody to ask yet, so what it has to remember goes with the
+browser, as a JSON Web Token under a key of this course (HS256; joserfc does it).
+
+Source: OpenID Connect Core 1.0; RFC 7519; RFC 6749, RFC 7636; JupyterHub, "Services", OAuth.
 """
 
 import secrets
+import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from autograder.service.errors import Refused
 from autograder.service.key_sets import KeySets
-from autograder.service.seals import sealed, unsealed
 
 if TYPE_CHECKING:
     from authlib.integrations.requests_client import OAuth2Session
@@ -21,48 +25,52 @@ if TYPE_CHECKING:
 COOKIE = "course_signin"
 
 _TIMEOUT_S = 20.0
+_SEAL = "HS256"
 _ALGORITHMS = ["RS256", "PS256", "ES256", "EdDSA"]
-LEEWAY_S = 60
+
+
+def sealed(values: Mapping[str, str], key: str, purpose: str, lives_s: float) -> str:
+    """Return the values as a text for a cookie, which `unsealed` reads for `lives_s`."""
+    from joserfc import jwt
+    from joserfc.jwk import OctKey
+
+    claims = {"values": dict(values), "aud": purpose, "exp": int(time.time() + lives_s)}
+    return jwt.encode({"alg": _SEAL}, claims, OctKey.import_key(key))
+
+
+def unsealed(text: str, key: str, purpose: str, state: str) -> dict[str, str]:
+    """Return what `sealed` was given, if `state`, which came back, is the one in it.
+
+    Raises:
+        Refused: 403, it was sealed elsewhere, for something else, or too long ago.
+    """
+    from joserfc import jwt
+    from joserfc.errors import JoseError
+    from joserfc.jwk import OctKey
+
+    try:
+        claims = jwt.decode(text, OctKey.import_key(key), algorithms=[_SEAL]).claims
+        registry = jwt.JWTClaimsRegistry(
+            aud={"essential": True, "value": purpose}, exp={"essential": True}
+        )
+        registry.validate(claims)
+        values = dict(claims["values"])
+        if not secrets.compare_digest(values["state"].encode(), state.encode()):
+            raise ValueError("state")
+        return values
+    except (JoseError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        problem = "this browser did not ask for that, or too long ago"
+        raise Refused(403, f"log in: {problem}. Start again.") from error
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What a browser that was sent away has to bring back; it keeps it in a cookie."""
+    """What a browser that was sent away has to bring back; it keeps it in a sealed cookie."""
 
     state: str
     nonce: str
     verifier: str
     next: str
-
-    def to_cookie(self, key: str, lives_s: float) -> str:
-        """Return it as the value of a cookie; `from_cookie` is the inverse."""
-        return sealed(vars(self), key, COOKIE, lives_s)
-
-    @classmethod
-    def from_cookie(cls, text: str, state: str, key: str) -> "Asked":
-        """Return what was asked, if the answer belongs to it.
-
-        Raises:
-            Refused: 403, this browser did not ask.
-        """
-        found = cls(**unsealed(text, key, COOKIE))
-        if secrets.compare_digest(found.state.encode(), state.encode()):
-            return found
-        raise Refused(403, "log in: this browser did not ask for that. Start again.")
-
-
-class Provider(Protocol):
-    """Who can say whose browser this is."""
-
-    title: str
-
-    def endpoints(self) -> tuple[str, str]:
-        """Return the addresses where a browser is sent, and where a code becomes a token."""
-        ...
-
-    def who(self, token: dict[str, Any], nonce: str) -> str:
-        """Return the login of whom a token is for."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -77,7 +85,7 @@ class Client:
 class SignIn:
     """The way there and back again."""
 
-    def __init__(self, provider: Provider, client: Client, scope: str) -> None:
+    def __init__(self, provider: "OpenId | Hub", client: Client, scope: str) -> None:
         self.title = provider.title
         self._provider = provider
         self._client = client
@@ -162,18 +170,9 @@ class OpenId:
 
     def who(self, token: dict[str, Any], nonce: str) -> str:
         """Return the login that a proven ID token names."""
-        from joserfc import jwt
-
-        url = self._metadata["jwks_uri"]
-        claims = self._keys.claims(url, token["id_token"], _ALGORITHMS)
-        registry = jwt.JWTClaimsRegistry(
-            leeway=LEEWAY_S,
-            iss={"essential": True, "value": self._metadata["issuer"]},
-            aud={"essential": True, "value": self._client_id},
-            exp={"essential": True},
-            nonce={"essential": True, "value": nonce},
-        )
-        registry.validate(claims)
+        url, issuer = self._metadata["jwks_uri"], self._metadata["issuer"]
+        ours = (issuer, self._client_id, nonce)
+        claims = self._keys.proven(url, token["id_token"], _ALGORITHMS, *ours)
         if self._metadata["issuer"].rstrip("/") != self._issuer:
             raise ValueError("issuer")
         if claims.get("azp", self._client_id) != self._client_id:

@@ -34,7 +34,7 @@ def router(course: Course) -> APIRouter:
 def _people_routes(api: APIRouter, course: Course) -> None:
     @api.put("/roster", openapi_extra=openapi.CSV)
     def roster(by: Instructor, body: Body, dry_run: bool = False) -> dict[str, Any]:
-        return course.take_roster(body, by, dry_run=dry_run).to_dict()
+        return course.take_roster(body, by, dry_run=dry_run)
 
     @api.post("/learners", status_code=201, openapi_extra=openapi.ENROLMENT)
     def enroll(by: Instructor, body: Json) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from urllib.parse import quote
 from fastapi import APIRouter
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
 
-from autograder.service import audit_log, exports, gradebook, marking, operations, overview, views
+from autograder.service import audit_log, exports, gradebook, marking, operations, views
 from autograder.service.auth import InstructorSender, StaffSender, StaffVisitor
 from autograder.service.course import Course
 from autograder.service.forms import Asked, Fields, Lab, PageNumber
@@ -61,8 +61,7 @@ def _gradebook_routes(pages: APIRouter, course: Course) -> None:
 
     @pages.get("/gradebook/export")
     def export(_by: StaffVisitor, format: str = "csv") -> Response:
-        pieces = exports.export(format, course.roster, course.ledger)
-        kind = exports.media_type(format)
+        kind, pieces = exports.export(format, course.roster, course.ledger)
         name = f'attachment; filename="gradebook-{format}.{kind.partition("/")[2]}"'
         headers = {"Content-Disposition": name}
         return StreamingResponse(exports.chunks(pieces), media_type=kind, headers=headers)
@@ -130,7 +129,7 @@ def _lab_routes(pages: APIRouter, course: Course) -> None:
 
     @pages.get("/labs/{lab}/numbers")
     def numbers(person: StaffVisitor, lab: Lab) -> Response:
-        found = overview.overview(course.roster, course.ledger, lab)
+        found = gradebook.overview(course.roster, course.ledger, lab)
         return page("numbers", person=person, lab=lab, found=found)
 
     @pages.get("/labs/{lab}/similarity")
@@ -175,7 +174,7 @@ def _rules(form: dict[str, str]) -> dict[str, Any]:
         text = form.get(field.name, "").strip()
         if field.name in ("opens", "due", "late_until"):
             given[field.name] = text or None
-        elif field.name in ("solutions", "leaderboard"):
+        elif field.default is False:  # a box to tick
             given[field.name] = bool(text)
         elif text:
             given[field.name] = _number(text, whole=field.name == "attempts")
@@ -192,7 +191,7 @@ def _number(text: str, *, whole: bool) -> float | str:
 def _marking_routes(pages: APIRouter, course: Course) -> None:
     @pages.get("/grading")
     def grading(person: StaffVisitor) -> Response:
-        return page("grading", person=person, waiting=course.ledger.to_mark())
+        return page("grading", person=person, waiting=marking.waiting(course.database))
 
     @pages.get("/grading/{lab}/{question}")
     def answer(

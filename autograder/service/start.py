@@ -15,7 +15,7 @@ import sys
 import threading
 import urllib.request
 import webbrowser
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -87,7 +87,7 @@ def _run(settings: Settings, asked: StartSettings) -> "Watch":
             "AUTOGRADER_TOKEN_FILE": str(learner_token(server, data, asked.name)),
         }
         port = free_port(asked.lab_port, LAB_PORT)
-        with running(start_jupyter(work, data, port, environment, PAGE)) as jupyter:
+        with contextlib.closing(start_jupyter(work, data, port, environment, PAGE)) as jupyter:
             watch = Watch(server, jupyter, data / LEARNER_TOKEN, browser=asked.browser)
             server.run(watch.begin)
             watch.join()
@@ -148,15 +148,6 @@ def _login() -> str:
         return getpass.getuser()
     except (OSError, KeyError):  # a user without a name, as in some containers
         return "learner"
-
-
-@contextlib.contextmanager
-def running(jupyter: Jupyter) -> Iterator[Jupyter]:
-    """Have JupyterLab for the time of a `with`."""
-    try:
-        yield jupyter
-    finally:
-        jupyter.stop()
 
 
 class Watch:

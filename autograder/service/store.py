@@ -7,7 +7,7 @@ their gradings and marks) and `claims` (who grades what now).
 
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -79,11 +79,8 @@ def existing(data_dir: Path, *, migrate: bool = False) -> Iterator[Store]:
     """
     if not (data_dir / _FILE).is_file():
         raise StartError(f"no course in {data_dir}: expected a file {_FILE}. Check --data.")
-    store = Store(sqlite_url(data_dir), migrate=migrate)
-    try:
+    with closing(Store(sqlite_url(data_dir), migrate=migrate)) as store:
         yield store
-    finally:
-        store.close()
 
 
 def _cannot_open(url: str | sa.URL, error: Exception) -> str:

@@ -8,13 +8,13 @@ publishes a grading or adds a mark.
 import hashlib
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import sqlalchemy as sa
 
 from autograder.records import Report
-from autograder.service import answers, audit_log, grades
+from autograder.service import audit_log, grades
 from autograder.service.database import Database
 from autograder.service.dates import Calendar, calendar
 from autograder.service.errors import OutOfRoom, Refused
@@ -95,21 +95,10 @@ _STATE = sa.case(
     (submissions.c.state == HELD, STORED),
     else_=submissions.c.state,
 )
-_ENTRY = (  # in the order of an `Entry`
-    submissions.c.id,
-    submissions.c.person_id,
-    people.c.login.label("learner"),
-    submissions.c.lab,
-    submissions.c.sha256,
-    _STATE.label("state"),
-    submissions.c.reason,
-    submissions.c.submitted_at,
-    submissions.c.finished_at,
-    submissions.c.score,
-    submissions.c.max_score,
-    submissions.c.pending,
-    submissions.c.tries,
-)
+_COLUMNS = {**submissions.c, "learner": people.c.login, "state": _STATE}
+_ENTRY = [  # but for the last two, which follow from the lab's rules
+    _COLUMNS[field.name].label(field.name) for field in fields(Entry)[:-2]
+]
 _RECEIPT = (submissions.c.id, submissions.c.lab, submissions.c.sha256, submissions.c.submitted_at)
 
 
@@ -118,12 +107,12 @@ def is_id(number: int) -> bool:
     return 0 < number <= _LARGEST_ID
 
 
+@dataclass(frozen=True)
 class Ledger:
     """Submissions, their gradings and their marks."""
 
-    def __init__(self, database: Database, clock: Callable[[], float]) -> None:
-        self._database = database
-        self._clock = clock
+    database: Database
+    clock: Callable[[], float]
 
     def add(
         self,
@@ -144,7 +133,7 @@ class Ledger:
             OutOfRoom: all of this person's notebooks would be larger than `most_bytes`.
         """
         digest = hashlib.sha256(notebook).hexdigest()
-        with self._database.write() as connection:
+        with self.database.write() as connection:
             connection.execute(
                 sa.select(lines.c.next_id).where(lines.c.person_id == person.id).with_for_update()
             )
@@ -155,7 +144,7 @@ class Ledger:
                 if most_bytes is not None and kept + len(notebook) > most_bytes:
                     raise OutOfRoom(kept)
                 used = _attempts(connection, person, lab)
-                refusal = None if person.is_staff else rules.refusal(self._clock(), used)
+                refusal = None if person.is_staff else rules.refusal(self.clock(), used)
                 if refusal is not None:
                     raise Refused(403, f"submit: {lab}: {refusal}. Your instructor can extend it.")
                 found = self._insert(connection, person, lab, notebook, digest)
@@ -165,7 +154,7 @@ class Ledger:
     def _insert(
         self, connection: sa.Connection, person: Person, lab: str, notebook: bytes, digest: str
     ) -> dict[str, Any]:
-        now = self._clock()
+        now = self.clock()
         row = {
             "person_id": person.id,
             "lab": lab,
@@ -185,9 +174,8 @@ class Ledger:
     def attempts(self, person_id: int) -> dict[str, int]:
         """Return how often a person has handed in each lab."""
         query = sa.select(submissions.c.lab, sa.func.count()).group_by(submissions.c.lab)
-        with self._database.read() as connection:
-            rows = connection.execute(query.where(submissions.c.person_id == person_id))
-            return {row[0]: row[1] for row in rows}
+        rows = self.database.rows(query.where(submissions.c.person_id == person_id))
+        return {row[0]: row[1] for row in rows}
 
     def get(self, submission_id: int) -> Entry | None:
         """Return the submission of that id, or None."""
@@ -204,9 +192,8 @@ class Ledger:
     ) -> tuple[list[Entry], int]:
         """Return a page of submissions, the newest first, and how many pages there are."""
         conditions = _of(person_id)
-        with self._database.read() as connection:
-            count = sa.select(sa.func.count()).select_from(submissions).where(*conditions)
-            total = connection.scalar(count) or 0
+        count = sa.select(sa.func.count()).select_from(submissions).where(*conditions)
+        total = self.database.scalar(count) or 0
         entries = self.entries(*conditions, limit=size, offset=(number - 1) * size)
         return list(entries), pages_of(total, size)
 
@@ -224,7 +211,7 @@ class Ledger:
         query = sa.select(*columns, submissions.c.submitted_at, submissions.c.score)
         query = query.where(submissions.c.score.is_not(None))
         best: dict[int, dict[str, float]] = {}
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             found = calendar(connection)
             rows = connection.execute(query.where(submissions.c.lab == lab) if lab else query)
             for person, name, submitted_at, score in rows:
@@ -246,7 +233,7 @@ class Ledger:
         """Yield the submissions that meet the conditions, the newest first."""
         query = sa.select(*_ENTRY).join_from(submissions, people).where(*conditions)
         query = query.order_by(submissions.c.id.desc()).limit(limit).offset(offset)
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             found = calendar(connection)
             for row in connection.execute(query):
                 yield _entry(found, row)
@@ -259,18 +246,7 @@ class Ledger:
         """Return the states of some submissions, as learners see them."""
         known = [number for number in numbers if is_id(number)]
         query = sa.select(submissions.c.id, _STATE).where(submissions.c.id.in_(known))
-        with self._database.read() as connection:
-            return {row[0]: row[1] for row in connection.execute(query)}
-
-    def to_mark(self) -> list[tuple[str, str, int, int]]:
-        """Return (lab, question, answers that wait, answers) for every question that waits."""
-        with self._database.read() as connection:
-            return answers.waiting(connection)
-
-    def answers(self, lab: str, question: str) -> list[tuple[int, float | None, str | None]]:
-        """Return (submission, points, comment) of each learner's latest graded answer."""
-        with self._database.read() as connection:
-            return answers.of_question(connection, lab, question)
+        return {row[0]: row[1] for row in self.database.rows(query)}
 
     def latest(self, lab: str) -> list[tuple[int, str]]:
         """Return each learner's latest submission of a lab, with their login."""
@@ -280,25 +256,22 @@ class Ledger:
             submissions.c.id.in_(newest.group_by(submissions.c.person_id)),
             people.c.role == LEARNER,
         )
-        with self._database.read() as connection:
-            return [tuple(row) for row in connection.execute(query.order_by(submissions.c.id))]
+        return [tuple(row) for row in self.database.rows(query.order_by(submissions.c.id))]
 
     def labs(self) -> list[str]:
         """Return the labs of which anybody has submitted, in order."""
         query = sa.select(submissions.c.lab).distinct().order_by(submissions.c.lab)
-        with self._database.read() as connection:
-            return list(connection.scalars(query))
+        return [row[0] for row in self.database.rows(query)]
 
     def notebook(self, submission_id: int) -> bytes | None:
         """Return what was submitted, byte by byte."""
         query = sa.select(notebooks.c.notebook).where(notebooks.c.submission_id == submission_id)
-        with self._database.read() as connection:
-            found: bytes | None = connection.scalar(query)
+        found: bytes | None = self.database.scalar(query)
         return found
 
     def report(self, submission_id: int) -> Report | None:
         """Return the report that is published, with the marks that people gave, or None."""
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             return grades.published(connection, submission_id)
 
     def results(self, submission_ids: Collection[int]) -> Iterator[list[dict[str, Any]]]:
@@ -307,7 +280,7 @@ class Ledger:
         query = sa.select(reports.c.report).join_from(
             submissions, reports, reports.c.grading_id == submissions.c.grading_id
         )
-        with self._database.read() as connection:
+        with self.database.read() as connection:
             for text in connection.scalars(query.where(mine)):
                 yield json.loads(text)["results"]
 
@@ -325,12 +298,12 @@ class Ledger:
         if not is_id(submission_id):
             return False
         locked = sa.select(submissions.c.id).where(submissions.c.id == submission_id)
-        with self._database.write() as connection:
+        with self.database.write() as connection:
             connection.execute(locked.with_for_update())
             report = grades.published(connection, submission_id)
             if report is None:
                 return False
-            now = self._clock()
+            now = self.clock()
             for question, body in given.items():
                 answer = question_of(report, question)
                 mark = Mark.read(body, answer)

@@ -20,6 +20,9 @@ PARKED_MESSAGE = (
 )
 
 
+_SUMMARY = ("id", "learner", "lab", "state", "sha256", "score", "raw_score", "late_days")
+
+
 def entry_for(person: Person, ledger: Ledger, submission_id: int) -> Entry:
     """Return the submission if `person` may see it.
 
@@ -61,21 +64,9 @@ def summary(entry: Entry) -> dict[str, Any]:
 
     While it is graded again they are those that are published.
     """
-    return {
-        "id": entry.id,
-        "learner": entry.learner,
-        "login": entry.learner,
-        "lab": entry.lab,
-        "state": entry.state,
-        "sha256": entry.sha256,
-        "score": entry.score,
-        "raw_score": entry.raw_score,
-        "late_days": entry.late_days,
-        "max_score": entry.max_score,
-        "pending": entry.pending,
-        "submitted_at": iso(entry.submitted_at),
-        "finished_at": iso(entry.finished_at),
-    }
+    said = {name: getattr(entry, name) for name in (*_SUMMARY, "max_score", "pending")}
+    times = {name: iso(getattr(entry, name)) for name in ("submitted_at", "finished_at")}
+    return {"login": entry.learner, **said, **times}
 
 
 def receipt(receipt: Receipt, url: str, checks: tuple[int, int] | None) -> dict[str, Any]:

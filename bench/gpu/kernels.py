@@ -4,6 +4,11 @@ import numpy as np
 import torch
 from measuring import DEVICE, Skipped, Step, attempt, compare
 
+SIDE = 1024
+TILED = {
+    "rows": 8, "vectors": 2, "lanes": 4, "unroll": 8, "tile_m": 64, "tile_n": 128, "tile_k": 8,
+    "pack_a": True, "pack_b": True,
+}  # fmt: skip
 N = 1 << (16 if DEVICE == "cpu" else 24)
 
 
@@ -27,6 +32,21 @@ def kernel() -> tuple[Step, Step]:
     )
 
 
+def product() -> tuple[Step, Step]:
+    """Tile by tile in shared memory, float32 arithmetic on both sides."""
+    from minitorch.compile import matmul
+    from minitorch.errors import CompileError
+
+    torch.backends.cuda.matmul.allow_tf32 = False
+    a, b = (torch.randn(SIDE, SIDE, device=DEVICE) for _ in range(2))
+    try:
+        kernel = matmul(SIDE, SIDE, SIDE, schedule=TILED, device="cuda")
+    except CompileError as error:
+        raise Skipped(str(error)) from error
+    torch.testing.assert_close(kernel(a, b), a @ b, rtol=1e-4, atol=1e-3)
+    return lambda: kernel(a, b), lambda: a @ b
+
+
 def session() -> tuple[Step, Step]:
     """Fed from the host on both sides."""
     import minitorch.graph as tf
@@ -46,6 +66,7 @@ def session() -> tuple[Step, Step]:
 
 def main() -> None:
     compare(f"kernel tanh(relu(x * w + b)), {N} elements", kernel)
+    compare(f"product {SIDE} x {SIDE} x {SIDE}, float32, of cuBLAS", product)
     compare("session, fused and with a matrix product", session)
 
 

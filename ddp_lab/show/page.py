@@ -50,17 +50,13 @@ alone(player.firstElementChild);
 
 
 def page(story: Story) -> str:
-    """Return the ring player with this story as the text of an HTML file.
-
-    It opens in the middle, where messages are on their way and some sums are there.
-    """
-    opens = (len(story.rounds) + 1) // 2
+    """Return the ring player with this story as the text of an HTML file."""
     return standalone(
         title=story.title,
         words=summary(story),
         css=texts("ring_player.css", "hall.css"),
         module=texts("hall.js", "ring_player.js"),
-        state={"story": story.as_dict(), "round": opens},
+        state={"story": story.as_dict(), "round": story.opening},
         still=poster(story),
     )
 

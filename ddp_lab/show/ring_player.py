@@ -14,8 +14,8 @@ from ddp_lab.show.story import Story
 class RingPlayer(anywidget.AnyWidget):
     """Plays a recorded run round by round: `RingPlayer(tell(messages, world_size, inputs))`.
 
-    `round` is where it stands, and follows both ways. Where no widget can be shown, a still
-    picture of the whole run is.
+    `round` is where it stands, at first `story.opening`, and follows both ways. Where no widget can
+    be shown, a still picture of the whole run is.
     """
 
     _esm = texts("hall.js", "ring_player.js")
@@ -23,7 +23,8 @@ class RingPlayer(anywidget.AnyWidget):
     story = traitlets.Dict().tag(sync=True)
     round = traitlets.Int(0).tag(sync=True)
 
-    def __init__(self, story: Story, round: int = 0) -> None:
+    def __init__(self, story: Story, round: int | None = None) -> None:
+        round = story.opening if round is None else round
         super().__init__(story=story.as_dict(), round=round)
         self._story = story
 

@@ -1,4 +1,4 @@
-# %% [markdown] builds="what makes it safe for strangers, and compression" needs="10" audience="gpu"
+# %% [markdown] builds="what makes it safe for strangers, and compression" needs="10" audience="gpu optional"
 # # Lab 11: Data-parallel training in depth
 #
 # - **You build** what makes a data-parallel wrapper safe for strangers: the constructor's check and broadcast, buckets in an order that was seen, parameters that are skipped, inputs that run out; then three kinds of compression, and groups that take turns.

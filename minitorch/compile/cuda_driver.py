@@ -4,7 +4,7 @@
 stream, into memory of torch's. What it asks of the driver is a `Driver`; `LibCuda` is NVIDIA's
 `libcuda` by ctypes, and tests have one that runs the same code on the processor.
 
-May import: errors, program, rows, ptx; torch, inside functions.
+May import: errors, program, rows, ptx, thread_blocks; torch, inside functions.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from . import rows
 from .engine import assembly_for, available
 from .program import Program
 from .ptx import TRIPLE, module
+from .thread_blocks import Device, Target
 
 THREADS = 256  # a block: eight warps, which every architecture can hold several times
 NEWEST = 80  # "sm_80"; PTX is compiled further on newer devices, and llvmlite may not know those
@@ -32,9 +33,11 @@ class Driver(Protocol):
 
     Attributes:
         kind: the type of torch device whose tensors it can reach.
+        target: what thread blocks are made of there.
     """
 
     kind: str
+    target: Target
 
     def load(self, text: str, device: int) -> Any:
         """Return the function `kernel` of an LLVM module for GPUs, ready on a device."""
@@ -63,10 +66,10 @@ def run_on_device(program: Program, arrays: Sequence[Any]) -> Any | None:
     gives = "bool" if rows.gives(program.steps[-1].row) == "bool" else program.dtype
     out = torch.empty(like.shape, dtype=getattr(torch, gives), device=like.device)
     device = like.device.index or 0
-    stream = torch.cuda.current_stream(device).cuda_stream if driver.kind == "cuda" else 0
+    stream = current_stream(driver, device)
     count = out.numel()
     if count:
-        held, arguments = packed(count, [*(a.data_ptr() for a in arrays), out.data_ptr()])
+        held, arguments = packed([count, *(a.data_ptr() for a in arrays), out.data_ptr()])
         function = _loaded(driver, program, kinds, device)
         driver.launch(function, device, -(-count // THREADS), THREADS, arguments, stream)
         del held  # the launch has copied them
@@ -90,9 +93,15 @@ def _kinds(program: Program, arrays: Sequence[Any], kind: str) -> str:
     return "".join("c" if a.shape == shape else "b" for a in arrays)
 
 
-def packed(count: int, addresses: Sequence[int]) -> tuple[Any, Any]:
+def current_stream(driver: Driver, device: int) -> int:
+    """Return torch's current stream on a device, as the driver takes it."""
+    torch = importlib.import_module("torch")
+    return int(torch.cuda.current_stream(device).cuda_stream) if driver.kind == "cuda" else 0
+
+
+def packed(numbers: Sequence[int]) -> tuple[Any, Any]:
     """Return the arguments of a kernel, which must be kept, and the array of pointers to them."""
-    values = [ctypes.c_uint64(count), *(ctypes.c_uint64(a) for a in addresses)]
+    values = [ctypes.c_uint64(number) for number in numbers]
     pointers = (ctypes.c_void_p * len(values))(*[ctypes.addressof(v) for v in values])
     return values, pointers
 
@@ -141,6 +150,7 @@ class LibCuda:
     """The CUDA driver's own C interface, in the context that torch uses too."""
 
     kind = "cuda"
+    target: Target = Device()
 
     def __init__(self, library: Any = None) -> None:
         name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"

@@ -11,20 +11,19 @@ import functools
 import math
 import struct
 import threading
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .. import allocator
-from ..errors import ArgumentError, DTypeError, ShapeError
+from ..errors import DTypeError, ShapeError
 from . import engine
 from .images import Image, windows_of
 from .kernels import places_of
 from .register_block import Plan
 from .schedule import Schedule
-from .tasks import EPILOGUES, Task, task_of
+from .tasks import Task, check_epilogue, result_shape
 from .tiled_loops import TiledLoops
 
 _Array = np.ndarray[Any, Any]
@@ -58,10 +57,7 @@ class ProductKernel:
     """
 
     def __init__(self, task: Task, schedule: Any = None, epilogue: str | None = None) -> None:
-        if epilogue not in EPILOGUES:
-            raise ArgumentError(
-                f"{task.operator}: epilogue is {epilogue!r}, expected one of {EPILOGUES}."
-            )
+        check_epilogue(task, epilogue)
         self.task, self.epilogue = task, epilogue
         self.schedule = Schedule(task, schedule)
         self.dtype = np.dtype(task.dtype)
@@ -84,8 +80,9 @@ class ProductKernel:
         Raises:
             ShapeError, DTypeError: an array does not fit.
         """
+        a, b, bias = (x if x is None else np.asarray(x) for x in (a, b, bias))
+        shape = result_shape(self.task, self.epilogue, a, b, bias)
         a, b, bias = self._checked(a, b, bias)
-        shape = self._shape(a, b)
         if self.task.samples_last:
             return self._with_samples_last(a, b, bias, shape, out)
         result = self._new(shape) if out is None else _fitting(out, shape, self.dtype)
@@ -120,46 +117,15 @@ class ProductKernel:
         return (allocator.cpu.empty if n_bytes > allocator.LARGE else np.empty)(shape, self.dtype)
 
     def _checked(self, a: Any, b: Any, bias: Any) -> tuple[_Array, _Array, _Array]:
-        """Return the arrays; where there is no bias, A stands for it."""
-        name, wants = self.task.operator, "bias" in (self.epilogue or "")
-        if wants != (bias is not None):
-            expected = "a third array, the bias" if wants else "two arrays: it has no bias"
-            raise ArgumentError(f"{name}: the epilogue is {self.epilogue!r}: expected {expected}.")
-        a, b = np.asarray(a), np.asarray(b)
-        shapes = self._operand_shapes()
-        for title, array, shape in zip(("first", "second"), (a, b), shapes, strict=True):
-            kept = array.shape[-2:] if name == "matmul" else array.shape
-            if kept != shape:
-                raise ShapeError(
-                    f"{name}: the {title} array has another shape: got {array.shape}, "
-                    f"expected {shape}."
-                )
-        columns = self.task.axes[1] if name == "matmul" else self.task.axes[0]
-        bias = np.asarray(bias) if wants else a
-        if wants and bias.shape != (columns,):
-            raise ShapeError(f"{name}: got a bias of {bias.shape}, expected ({columns},).")
+        """Return arrays of this dtype; where there is no bias, A stands for it."""
+        bias = a if bias is None else np.ascontiguousarray(bias)
         for array in (a, b, bias):
             if array.dtype != self.dtype:
                 raise DTypeError(
-                    f"{name}: got {array.dtype}, expected {self.dtype}. Cast it first."
+                    f"{self.task.operator}: got {array.dtype}, expected {self.dtype}. Cast it "
+                    "first."
                 )
-        return a, b, np.ascontiguousarray(bias) if wants else bias
-
-    def _operand_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        if self.task.operator == "matmul":
-            m, n, k = self.task.sizes
-            return (m, k), (k, n)
-        count, c, h, w, o, kh, kw, _, _ = self.task.sizes
-        return (count, c, h, w), (o, c, kh, kw)
-
-    def _shape(self, a: _Array, b: _Array) -> tuple[int, ...]:
-        if self.task.operator == "conv2d":
-            return (self.task.sizes[0], self.task.sizes[4], *self.task.places)
-        try:
-            batch = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-        except ValueError as error:
-            raise ShapeError(f"matmul: batches do not fit: got {a.shape} and {b.shape}.") from error
-        return (*batch, *self.task.axes[:2])
+        return a, b, bias
 
     def _compute(self, a: _Array, b: _Array, bias: _Array, out: _Array) -> None:
         if not engine.available():
@@ -238,50 +204,3 @@ def _fitting(out: Any, shape: tuple[int, ...], dtype: Any) -> _Array:
 @functools.cache
 def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, "product")
-
-
-def kernel_of(task: Any, schedule: Any = None, epilogue: str | None = None) -> ProductKernel:
-    """Return the kernel of a task; see `matmul` and `conv2d`."""
-    return ProductKernel(task_of(task), schedule, epilogue)
-
-
-def matmul(
-    m: int,
-    n: int,
-    k: int,
-    dtype: Any = "float32",
-    schedule: Mapping[str, Any] | None = None,
-    epilogue: str | None = None,
-) -> ProductKernel:
-    """Return a kernel that multiplies (m, k) by (k, n), or batches of them.
-
-    Args:
-        dtype: float32 or float64.
-        schedule: a point or a Schedule; None is the naive loop nest.
-        epilogue: None, "bias", "relu" or "bias_relu"; the bias is the kernel's third array.
-    Raises:
-        ArgumentError: a ValueError: sizes, dtype, epilogue or schedule that cannot be; says why.
-    """
-    return kernel_of(("matmul", m, n, k, np.dtype(dtype).name), schedule, epilogue)
-
-
-def conv2d(
-    n: int,
-    c: int,
-    h: int,
-    w: int,
-    o: int,
-    kh: int,
-    kw: int,
-    stride: int = 1,
-    padding: int = 0,
-    dtype: Any = "float32",
-    schedule: Mapping[str, Any] | None = None,
-    epilogue: str | None = None,
-) -> ProductKernel:
-    """Return a kernel that convolves images (n, c, h, w) with kernels (o, c, kh, kw).
-
-    Args and Raises: as `matmul`.
-    """
-    sizes = (n, c, h, w, o, kh, kw, stride, padding)
-    return kernel_of(("conv2d", *sizes, np.dtype(dtype).name), schedule, epilogue)

@@ -20,7 +20,7 @@ from .program import Program
 from .text import Text
 
 TRIPLE = "nvptx64-nvidia-cuda"
-_SPECIAL = "llvm.nvvm.read.ptx.sreg"
+SPECIAL = "llvm.nvvm.read.ptx.sreg"
 
 
 def ptx(program: Program, kinds: str = "", processor: str = "sm_80") -> str:
@@ -65,7 +65,7 @@ def module(program: Program, kinds: str = "") -> str:
 
 def _text(t: Text, count: int) -> str:
     places = "".join(f", ptr addrspace(1) %base{k}" for k in range(count))
-    special = "\n".join(f"declare i32 @{_SPECIAL}.{name}.x()" for name in ("tid", "ntid", "ctaid"))
+    special = "\n".join(f"declare i32 @{SPECIAL}.{name}.x()" for name in ("tid", "ntid", "ctaid"))
     declared = "\n".join([*sorted(t.declared), *t.defined.values()])
     body = "\n".join(t.lines)
     return (
@@ -78,7 +78,7 @@ def _thread(t: Text) -> None:
     """Find this thread's element; threads past the end do nothing."""
     t.label("entry")
     for name in ("tid", "ntid", "ctaid"):
-        t.do(f"%{name} = call i32 @{_SPECIAL}.{name}.x()")
+        t.do(f"%{name} = call i32 @{SPECIAL}.{name}.x()")
         t.do(f"%wide.{name} = zext i32 %{name} to i64")
     t.do("%first = mul i64 %wide.ctaid, %wide.ntid")
     t.do("%i = add i64 %first, %wide.tid")

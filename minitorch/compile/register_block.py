@@ -19,7 +19,8 @@ Source: Van Zee & van de Geijn, ACM Trans. Math. Softw. 41(3), 2015 (BLIS).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
@@ -84,9 +85,9 @@ class Plan:
 class Writer(Text):
     """Text with loops and addresses."""
 
-    def __init__(self, plan: Plan, prefix: str = "t") -> None:
-        super().__init__(plan.schedule.task.dtype, plan.schedule["lanes"], prefix)
-        self.item = plan.schedule.task.item_bytes
+    def __init__(self, schedule: Schedule) -> None:
+        super().__init__(schedule.task.dtype, schedule["lanes"])
+        self.item = schedule.task.item_bytes
         self._labels = 0
 
     def name(self, what: str) -> str:
@@ -135,6 +136,20 @@ class Writer(Text):
         self.do(f"br label %{name}.head")
         self.label(f"{name}.end")
 
+    @contextmanager
+    def when(self, conditions: Sequence[str]) -> Iterator[None]:
+        """Write what is done only where all conditions hold."""
+        if not conditions:
+            yield
+            return
+        both = functools.reduce(lambda a, b: self.emit(f"and i1 {a}, {b}"), conditions)
+        name = self.name("when")
+        self.do(f"br i1 {both}, label %{name}, label %{name}.end")
+        self.label(name)
+        yield
+        self.do(f"br label %{name}.end")
+        self.label(f"{name}.end")
+
 
 PARAMETERS = (
     "ptr %a, i64 %a_row, i64 %a_k, ptr %b, i64 %b_k, ptr %slots, ptr %offsets, ptr %c, ptr %bias, "
@@ -153,7 +168,7 @@ class Block:
     def __init__(self, plan: Plan, rows: int, vectors: int, masked: bool) -> None:
         self.plan, self.rows, self.vectors = plan, rows, vectors
         self.masked = masked and not plan.convolution
-        self.t = Writer(plan)
+        self.t = Writer(plan.schedule)
         self.cells = list(product(range(rows), range(vectors)))
 
     @property

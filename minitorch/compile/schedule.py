@@ -58,8 +58,8 @@ class Schedule(Mapping[str, Any]):
         self.task = task_of(task)
         if point is not None and not isinstance(point, Mapping):
             raise ArgumentError(f"schedule: got {point!r}, expected a dict of knob to value.")
-        self._knobs = filled(point or {})
-        why = fault(self.task, self._knobs)
+        self._knobs = self.filled(point or {})
+        why = self.fault(self.task, self._knobs)
         if why:
             raise ArgumentError(f"schedule: {why}")
 
@@ -79,7 +79,21 @@ class Schedule(Mapping[str, Any]):
         return f"Schedule({self.task.key}, {self._knobs})"
 
     def __str__(self) -> str:
-        return "\n".join(loop_nest(self))
+        return "\n".join(self.loop_nest())
+
+    @staticmethod
+    def filled(point: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a point with every knob."""
+        return filled(point)
+
+    @staticmethod
+    def fault(task: Task, knobs: Mapping[str, Any]) -> str | None:
+        """Return which knob is wrong, and why; None if all is legal."""
+        return fault(task, knobs)
+
+    def loop_nest(self) -> list[str]:
+        """Return the loops, one a line, with what each tile touches."""
+        return loop_nest(self)
 
     @property
     def columns(self) -> int:

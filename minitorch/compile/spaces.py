@@ -1,6 +1,6 @@
 """Spaces: the schedules that a search chooses from, as a table of values a knob.
 
-May import: errors, tasks, schedule.
+May import: errors, tasks, schedule, device_schedule.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
+from .device_schedule import schedule_for
 from .kernels import get_num_threads
-from .schedule import NAIVE, fault, filled
 from .tasks import Task, task_of
 
 Point = dict[str, Any]
@@ -26,6 +26,18 @@ MATMUL: dict[str, tuple[Any, ...]] = {
     "pack_a": (False, True),
     "pack_b": (False, True),
 }
+BLOCKS: dict[str, tuple[Any, ...]] = {
+    "rows": (1, 4, 8),
+    "vectors": (1, 2),
+    "lanes": (1, 2, 4),
+    "unroll": (1, 8),
+    "tile_m": (32, 64, 128),
+    "tile_n": (32, 64, 128),
+    "tile_k": (8, 16, 32),
+    "order": ("mnk", "nmk"),
+    "pack_a": (False, True),
+    "pack_b": (False, True),
+}
 CONV2D = MATMUL | {"tile_k": (1, 9, 72, None)}
 WIDE_BYTES = 2**20  # of a tile of B as wide as the matrix: more than the second cache keeps
 
@@ -36,13 +48,20 @@ class Space:
     Attributes:
         task: the task.
         knobs: the values of each knob, by name.
+        device: "cpu", or "cuda" for thread blocks.
+        schedule: the class of its schedules.
     """
 
     def __init__(
-        self, task: Task | Sequence[Any], knobs: Mapping[str, Sequence[Any]] | None = None
+        self,
+        task: Task | Sequence[Any],
+        knobs: Mapping[str, Sequence[Any]] | None = None,
+        device: str = "cpu",
     ) -> None:
-        self.task = task_of(task)
-        given = _default(self.task) if knobs is None else knobs
+        self.task, self.device = task_of(task), device
+        self.schedule = schedule_for(device)
+        usual = _default(self.task) if device == "cpu" else BLOCKS
+        given = usual if knobs is None else knobs
         self.knobs = {name: tuple(values) for name, values in given.items()}
 
     def __len__(self) -> int:
@@ -56,7 +75,7 @@ class Space:
     def _points(self) -> list[Point]:
         every = itertools.product(*self.knobs.values())
         points = (dict(zip(self.knobs, values, strict=True)) for values in every)
-        return [point for point in points if fault(self.task, NAIVE | point) is None]
+        return [point for point in points if self.legal(point)]
 
     def points(self) -> list[Point]:
         """Return the legal points, each a dict of knob to value, always in the same order."""
@@ -64,7 +83,9 @@ class Space:
 
     def legal(self, point: Mapping[str, Any]) -> bool:
         """Tell whether a point is a schedule of this task; it need not be in the space."""
-        return isinstance(point, Mapping) and fault(self.task, filled(point)) is None
+        if not isinstance(point, Mapping):
+            return False
+        return self.schedule.fault(self.task, self.schedule.filled(point)) is None
 
 
 def _default(task: Task) -> dict[str, tuple[Any, ...]]:
@@ -78,10 +99,10 @@ def _default(task: Task) -> dict[str, tuple[Any, ...]]:
     return knobs
 
 
-def space(task: Task | Sequence[Any]) -> Space:
-    """Return the schedules among which `tune` searches.
+def space(task: Task | Sequence[Any], device: str = "cpu") -> Space:
+    """Return the schedules among which `tune` searches; for "cuda", those of thread blocks.
 
     Raises:
-        ArgumentError: no such task.
+        ArgumentError: no such task or device.
     """
-    return Space(task)
+    return Space(task, device=device)

@@ -13,7 +13,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..errors import ArgumentError
+import numpy as np
+
+from ..errors import ArgumentError, ShapeError
 
 MANY = 8  # samples, from which on they lie last: a line of an image is then one run for all
 EPILOGUES = (None, "bias", "relu", "bias_relu")
@@ -72,6 +74,15 @@ class Task:
         count, c, _, _, o, kh, kw, _, _ = self.sizes
         height, width = self.places
         return o, count * height * width, c * kh * kw
+
+    @property
+    def operand_shapes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """The shapes of both operands; of a product, of one in a batch."""
+        if self.operator == "matmul":
+            m, n, k = self.sizes
+            return (m, k), (k, n)
+        count, c, h, w, o, kh, kw, _, _ = self.sizes
+        return (count, c, h, w), (o, c, kh, kw)
 
     @property
     def flops(self) -> int:
@@ -138,3 +149,43 @@ def _checked(task: Task) -> Task:
             f"{task.sizes[2:4]} + 2 * {task.sizes[8]}."
         )
     return Task(task.operator, tuple(int(size) for size in task.sizes), task.dtype)
+
+
+def check_epilogue(task: Task, epilogue: str | None) -> None:
+    """Raise ArgumentError if there is no such epilogue."""
+    if epilogue not in EPILOGUES:
+        raise ArgumentError(
+            f"{task.operator}: epilogue is {epilogue!r}, expected one of {EPILOGUES}."
+        )
+
+
+def result_shape(task: Task, epilogue: str | None, a: Any, b: Any, bias: Any) -> tuple[int, ...]:
+    """Return the shape of a kernel's result on these arrays or tensors.
+
+    Raises:
+        ArgumentError: a bias too many or too few.
+        ShapeError: an operand does not fit.
+    """
+    name, wants = task.operator, "bias" in (epilogue or "")
+    if wants != (bias is not None):
+        expected = "a third array, the bias" if wants else "two arrays: it has no bias"
+        raise ArgumentError(f"{name}: the epilogue is {epilogue!r}: expected {expected}.")
+    product = name == "matmul"
+    for title, given, shape in zip(("first", "second"), (a, b), task.operand_shapes, strict=True):
+        if tuple(given.shape[-2:] if product else given.shape) != shape:
+            raise ShapeError(
+                f"{name}: the {title} array has another shape: got {tuple(given.shape)}, "
+                f"expected {shape}."
+            )
+    biases = (task.axes[1 if product else 0],)
+    if wants and tuple(bias.shape) != biases:
+        raise ShapeError(f"{name}: got a bias of {tuple(bias.shape)}, expected {biases}.")
+    if not product:
+        return (task.sizes[0], task.sizes[4], *task.places)
+    try:
+        batch = np.broadcast_shapes(tuple(a.shape[:-2]), tuple(b.shape[:-2]))
+    except ValueError as error:
+        raise ShapeError(
+            f"matmul: batches do not fit: got {tuple(a.shape)} and {tuple(b.shape)}."
+        ) from error
+    return (*batch, *task.axes[:2])

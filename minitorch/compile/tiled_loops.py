@@ -33,7 +33,7 @@ class TiledLoops:
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.schedule = plan, plan.schedule
-        self.t = Writer(plan)
+        self.t = Writer(plan.schedule)
         s = plan.schedule
         m, _, k = s.task.axes
         slots = plan.slots

@@ -76,13 +76,14 @@ def tune(
     task = task_of(task)
     propose = _checked(search, trials)
     before, skipped = _transferred(task, start_from)
-    state = State(space or Space(task), seed, before)
+    space = space or Space(task)
+    state = State(space, seed, before)
     if log is not None and Path(log).exists():
         known = trial_log.read(log, task.operator, task)
         skipped += known.skipped
         for point, seconds in trial_log.points_of(known.trials):
             state.add(point, seconds)
-    measure = measure or _clock(task)
+    measure = measure or _clock(space)
     while len(state.history) < trials and len(state.untried()):
         for number in propose(state, min(BATCH, trials - len(state.history))):
             point = dict(state.points[number])
@@ -91,7 +92,7 @@ def tune(
                 trial_log.append(log, task, point, seconds)
             state.add(point, seconds)
     best, least = min(state.history, key=lambda trial: trial[1])
-    return Tuned(Schedule(task, best), least, state.history, tuple(skipped))
+    return Tuned(space.schedule(task, best), least, state.history, tuple(skipped))
 
 
 def _checked(search: str, trials: int) -> Callable[[State, int], list[int]]:
@@ -110,13 +111,15 @@ def _transferred(task: Task, path: Any) -> tuple[list[tuple[Point, float]], list
     return [(t.point, t.seconds / t.task.flops * task.flops) for t in found.trials], found.skipped
 
 
-def _clock(task: Task) -> Callable[[Mapping[str, Any]], float]:
+def _clock(space: Space) -> Callable[[Mapping[str, Any]], float]:
+    if space.device != "cpu":
+        raise CompileError("tune: this clock is the processor's. Give `measure=` for a device.")
     if not engine.available():
         raise CompileError(
             "tune: there is nothing to measure without llvmlite: NumPy computes every schedule. "
             "Install minitorch's extra 'compile', or give `measure=`."
         )
-    return Clock(task)
+    return Clock(space.task)
 
 
 def _seconds(measure: Callable[[Point], float], point: Point) -> float:

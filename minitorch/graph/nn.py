@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-from ..arrays import as_dtype
+from ..arrays import DTypeLike, as_dtype
 from ..errors import GraphError
 from ..ops import activation, indexing, joining, logic, movement, reduction
 from ..ops import elementwise as rows
@@ -65,8 +64,8 @@ __all__ = [
 ]
 
 
-def _activation(function: Callable[..., Any], name: str, says: str) -> Callable[..., Node]:
-    def call(features: Any, name: str | None = None) -> Node:
+def _activation(function: Callable[..., Node], name: str, says: str) -> Callable[..., Node]:
+    def call(features: object, name: str | None = None) -> Node:
         return rename(function(convert(features)), name)
 
     call.__name__ = call.__qualname__ = name
@@ -139,12 +138,12 @@ def embedding_lookup(params: object, ids: object, name: str | None = None) -> No
 
 @lined
 def one_hot(
-    indices: Any,
+    indices: object,
     depth: int,
     on_value: float = 1.0,
     off_value: float = 0.0,
     axis: int = -1,
-    dtype: Any = "float32",
+    dtype: DTypeLike = "float32",
     name: str | None = None,
 ) -> Node:
     """A new axis of size `depth`, the last unless told: on_value at the index, else off_value."""
@@ -168,7 +167,7 @@ def one_hot(
 
 
 @lined
-def in_top_k(predictions: Any, targets: Any, k: int, name: str | None = None) -> Node:
+def in_top_k(predictions: object, targets: object, k: int, name: str | None = None) -> Node:
     """For each row, whether its target is among the k largest; an equal one does no harm."""
     x, places = convert(predictions), convert(targets)
     rows = x.shape[0] if x.shape[0] is not None else shape(x)[0]
@@ -213,7 +212,7 @@ def batch_normalization(
 
 @once_known
 def l2_normalize(
-    x: object,
+    x: Node,
     axis: int | None = None,
     epsilon: float = 1e-12,
     name: str | None = None,

@@ -80,14 +80,6 @@ class ELU(Activation):
     accepts_inplace = True
 
 
-class CELU(Activation):
-    """x where positive, alpha (e^(x / alpha) - 1) elsewhere."""
-
-    function = staticmethod(F.celu)
-    defaults: ClassVar[Mapping[str, Any]] = {"alpha": 1.0}
-    accepts_inplace = True
-
-
 class SELU(Activation):
     """ELU with the scale and alpha that keep mean 0 and variance 1."""
 
@@ -164,12 +156,6 @@ class Hardtanh(Activation):
             )
 
 
-class Tanhshrink(Activation):
-    """x - tanh(x)."""
-
-    function = staticmethod(F.tanhshrink)
-
-
 class Softplus(Activation):
     """log(1 + e^(beta x)) / beta; x itself where beta x is above the threshold."""
 
@@ -181,28 +167,6 @@ class Softsign(Activation):
     """x / (1 + |x|)."""
 
     function = staticmethod(F.softsign)
-
-
-class Softshrink(Activation):
-    """x moved towards 0 by lambd, 0 within it."""
-
-    function = staticmethod(F.softshrink)
-    defaults: ClassVar[Mapping[str, Any]] = {"lambd": 0.5}
-
-
-class Hardshrink(Activation):
-    """x, or 0 within lambd of 0."""
-
-    function = staticmethod(F.hardshrink)
-    defaults: ClassVar[Mapping[str, Any]] = {"lambd": 0.5}
-
-
-class Threshold(Activation):
-    """x above the threshold, `value` elsewhere; both must be given."""
-
-    function = staticmethod(F.threshold)
-    defaults: ClassVar[Mapping[str, Any]] = {"threshold": None, "value": None}
-    accepts_inplace = True
 
 
 class GLU(Activation):
@@ -219,26 +183,11 @@ class Softmax(Activation):
     defaults: ClassVar[Mapping[str, Any]] = {"dim": None}
 
 
-class Softmin(Activation):
-    """Softmax of -x along `dim`."""
-
-    function = staticmethod(F.softmin)
-    defaults: ClassVar[Mapping[str, Any]] = {"dim": None}
-
-
 class LogSoftmax(Activation):
     """log softmax(x) along `dim`, without overflow."""
 
     function = staticmethod(F.log_softmax)
     defaults: ClassVar[Mapping[str, Any]] = {"dim": None}
-
-
-class Softmax2d(Module):
-    """Softmax over the channels of (N, C, H, W) or (C, H, W)."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the softmax over axis -3."""
-        return F.softmax(x, dim=-3)  # type: ignore[no-any-return]
 
 
 class PReLU(Module):

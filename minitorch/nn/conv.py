@@ -1,4 +1,4 @@
-"""Convolutions. Legend: N batch, C input channels, O output channels, then 1 to 3 space axes."""
+"""Convolutions. Legend: N batch, C input channels, O output channels, then 1 or 2 space axes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def each_axis(value: int | Sequence[int], axes: int) -> tuple[int, ...]:
 
 
 class _Convolution(Module):
-    """What the six classes share: sizes, parameters, and their start."""
+    """What the three classes share: sizes, parameters, and their start."""
 
     axes: ClassVar[int]
     transposed: ClassVar[bool] = False
@@ -124,7 +124,7 @@ class _Conv(_Convolution):
         if self.padding_mode != "zeros":
             x = F.pad(x, self._border(), mode=self.padding_mode)
             padding = (0,) * self.axes
-        function = (F.conv1d, F.conv2d, F.conv3d)[self.axes - 1]
+        function = F.conv1d if self.axes == 1 else F.conv2d
         result: Tensor = function(
             x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups
         )
@@ -154,16 +154,10 @@ class Conv2d(_Conv):
     axes = 2
 
 
-class Conv3d(_Conv):
-    """Convolution of (N, C, D, H, W). Starts uniform within 1 / sqrt(C / groups * kernel)."""
+class ConvTranspose2d(_Convolution):
+    """Transposed convolution of (N, C, H, W), with kernels (C, O / groups, *kernel)."""
 
-    axes = 3
-
-
-class _ConvTranspose(_Convolution):
-    """The transpose of a convolution, with kernels (C, O / groups, *kernel)."""
-
-    transposed = True
+    axes, transposed = 2, True
 
     def __init__(
         self,
@@ -188,9 +182,8 @@ class _ConvTranspose(_Convolution):
     def forward(self, x: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
         """Return (N, O, ...); of the sizes that are possible, `output_size` picks one."""
         extra = self.output_padding if output_size is None else self._extra(x, output_size)
-        table = (F.conv_transpose1d, F.conv_transpose2d, F.conv_transpose3d)
         how = (self.stride, self.padding, extra, self.groups, self.dilation)
-        result: Tensor = table[self.axes - 1](x, self.weight, self.bias, *how)
+        result: Tensor = F.conv_transpose2d(x, self.weight, self.bias, *how)
         return result
 
     def _extra(self, x: Tensor, output_size: Sequence[int]) -> tuple[int, ...]:
@@ -207,21 +200,3 @@ class _ConvTranspose(_Convolution):
                 )
             extra.append(wanted[i] - smallest)
         return tuple(extra)
-
-
-class ConvTranspose1d(_ConvTranspose):
-    """Transposed convolution of (N, C, L)."""
-
-    axes = 1
-
-
-class ConvTranspose2d(_ConvTranspose):
-    """Transposed convolution of (N, C, H, W)."""
-
-    axes = 2
-
-
-class ConvTranspose3d(_ConvTranspose):
-    """Transposed convolution of (N, C, D, H, W)."""
-
-    axes = 3

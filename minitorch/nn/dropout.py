@@ -24,34 +24,19 @@ class Dropout(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `x` with elements dropped, in training."""
-        return F.dropout(x, self.p, self.training)  # type: ignore[no-any-return]
+        return F.dropout(x, self.p, self.training)
 
     def extra_repr(self) -> str:
         """Return the probability."""
         return f"p={self.p}, inplace={self.inplace}"
 
 
-class _ChannelDropout(Dropout):
-    """As Dropout, but a whole channel (the axes after it are `axes` many) at a time."""
-
-    axes = 0
+class Dropout2d(Dropout):
+    """Dropout of whole channels of (N, C, H, W) or (C, H, W)."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `x` with channels dropped, in training."""
         if not self.training or self.p == 0.0:
             return x
-        lead = x.shape[: x.ndim - self.axes]
-        keep = ones((*lead, *[1] * self.axes), dtype=x.dtype, device=x.device)
-        return x * F.dropout(keep, self.p, True)  # type: ignore[no-any-return]
-
-
-class Dropout1d(_ChannelDropout):
-    """Dropout of whole channels of (N, C, L) or (C, L)."""
-
-    axes = 1
-
-
-class Dropout2d(_ChannelDropout):
-    """Dropout of whole channels of (N, C, H, W) or (C, H, W)."""
-
-    axes = 2
+        keep = ones((*x.shape[:-2], 1, 1), dtype=x.dtype, device=x.device)
+        return x * F.dropout(keep, self.p, True)

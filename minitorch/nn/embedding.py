@@ -69,7 +69,7 @@ class Embedding(Module):
 
     def forward(self, indices: Tensor) -> Tensor:
         """Return (..., embedding_dim) for integers of shape (...)."""
-        return F.embedding(indices, self.weight, self.padding_idx)  # type: ignore[no-any-return]
+        return F.embedding(indices, self.weight, self.padding_idx)
 
     def extra_repr(self) -> str:
         """Return the sizes."""

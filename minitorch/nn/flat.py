@@ -12,7 +12,7 @@ from minitorch.tensor import Tensor
 
 def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
     """Return the elements of all parameters, one after another."""
-    return cat([param.reshape(-1) for param in parameters])  # type: ignore[no-any-return]
+    return cat([param.reshape(-1) for param in parameters])
 
 
 def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:

@@ -92,13 +92,6 @@ def zeros_(tensor: Tensor) -> Tensor:
     return constant_(tensor, 0.0)
 
 
-def eye_(tensor: Tensor) -> Tensor:
-    """Fill a matrix with ones on its diagonal and zeros elsewhere."""
-    if tensor.ndim != 2:
-        raise ArgumentError(f"eye_: got shape {tensor.shape}, expected 2 axes.")
-    return _fill(tensor, lambda rng: np.eye(tensor.shape[0], tensor.shape[1]))
-
-
 def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
     """Fill with an orthogonal matrix times `gain`; axes after the first count as one.
 

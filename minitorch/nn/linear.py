@@ -57,56 +57,12 @@ class Linear(Module):
     def forward(self, input: Tensor) -> Tensor:
         """Return shape (..., O) for an input of shape (..., I)."""
         own = self._parameters
-        return F.linear(input, own["weight"], own["bias"])  # type: ignore[no-any-return]
+        return F.linear(input, own["weight"], own["bias"])
 
     def extra_repr(self) -> str:
         """Return the sizes."""
         has_bias = self.bias is not None
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={has_bias}"
-
-
-class Bilinear(Module):
-    """x1_BI W_OIJ x2_BJ + b_O."""
-
-    bias: Parameter | None
-
-    def __init__(
-        self,
-        in1_features: int,
-        in2_features: int,
-        out_features: int,
-        bias: bool = True,
-        device: DeviceLike = None,
-        dtype: DTypeLike = None,
-    ) -> None:
-        super().__init__()
-        self.in1_features = in1_features
-        self.in2_features = in2_features
-        self.out_features = out_features
-        self.weight = empty_parameter((out_features, in1_features, in2_features), device, dtype)
-        self.register_parameter(
-            "bias", empty_parameter((out_features,), device, dtype) if bias else None
-        )
-        bound = 1.0 / math.sqrt(in1_features)
-        for param in self.parameters():
-            init.uniform_(param, -bound, bound)
-
-    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
-        """Return shape (..., O) for (..., I) and (..., J)."""
-        x1_BI = x1.reshape(-1, self.in1_features)
-        x2_BJ = x2.reshape(-1, self.in2_features)
-        weight_IOJ = self.weight.permute(1, 0, 2).reshape(self.in1_features, -1)
-        mixed_BOJ = (x1_BI @ weight_IOJ).reshape(-1, self.out_features, self.in2_features)
-        y_BO = (mixed_BOJ * x2_BJ.unsqueeze(1)).sum(-1)
-        y = y_BO.reshape(*x1.shape[:-1], self.out_features)
-        return y if self.bias is None else y + self.bias  # type: ignore[no-any-return]
-
-    def extra_repr(self) -> str:
-        """Return the sizes."""
-        return (
-            f"in1_features={self.in1_features}, in2_features={self.in2_features}, "
-            f"out_features={self.out_features}, bias={self.bias is not None}"
-        )
 
 
 class Flatten(Module):
@@ -119,7 +75,7 @@ class Flatten(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `x` with fewer axes."""
-        return x.flatten(self.start_dim, self.end_dim)  # type: ignore[no-any-return]
+        return x.flatten(self.start_dim, self.end_dim)
 
     def extra_repr(self) -> str:
         """Return the axes."""
@@ -137,7 +93,7 @@ class Unflatten(Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return `x` with more axes."""
         dim = self.dim % x.ndim
-        return x.reshape(*x.shape[:dim], *self.unflattened_size, *x.shape[dim + 1 :])  # type: ignore[no-any-return]
+        return x.reshape(*x.shape[:dim], *self.unflattened_size, *x.shape[dim + 1 :])
 
     def extra_repr(self) -> str:
         """Return axis and sizes."""

@@ -114,52 +114,6 @@ class KLDivLoss(Loss):
     defaults: ClassVar[Mapping[str, Any]] = {"reduction": "mean", "log_target": False}
 
 
-class PoissonNLLLoss(Loss):
-    """e^x - y x, or x - y log x with log_input false."""
-
-    function = staticmethod(F.poisson_nll_loss)
-    defaults: ClassVar[Mapping[str, Any]] = {
-        "log_input": True,
-        "full": False,
-        "eps": 1e-8,
-        "reduction": "mean",
-    }
-
-
-class GaussianNLLLoss(Loss):
-    """(log var + (x - y)^2 / var) / 2, of (input, target, var)."""
-
-    function = staticmethod(F.gaussian_nll_loss)
-    defaults: ClassVar[Mapping[str, Any]] = {"full": False, "eps": 1e-6, "reduction": "mean"}
-
-
-class HingeEmbeddingLoss(Loss):
-    """x where y is 1, max(0, margin - x) where y is -1."""
-
-    function = staticmethod(F.hinge_embedding_loss)
-    defaults: ClassVar[Mapping[str, Any]] = {"margin": 1.0, "reduction": "mean"}
-
-
-class MarginRankingLoss(Loss):
-    """max(0, -y (x1 - x2) + margin), of (input1, input2, target)."""
-
-    function = staticmethod(F.margin_ranking_loss)
-    defaults: ClassVar[Mapping[str, Any]] = {"margin": 0.0, "reduction": "mean"}
-
-
-class CosineEmbeddingLoss(Loss):
-    """1 - cos where y is 1, max(0, cos - margin) where y is -1, of (input1, input2, target)."""
-
-    function = staticmethod(F.cosine_embedding_loss)
-    defaults: ClassVar[Mapping[str, Any]] = {"margin": 0.0, "reduction": "mean"}
-
-
-class SoftMarginLoss(Loss):
-    """log(1 + e^(-y x))."""
-
-    function = staticmethod(F.soft_margin_loss)
-
-
 class TripletMarginLoss(Loss):
     """max(0, d(anchor, positive) - d(anchor, negative) + margin)."""
 
@@ -171,19 +125,3 @@ class TripletMarginLoss(Loss):
         "swap": False,
         "reduction": "mean",
     }
-
-
-class MultiLabelSoftMarginLoss(Loss):
-    """The mean over classes of binary cross-entropy with logits, each class by its weight."""
-
-    defaults: ClassVar[Mapping[str, Any]] = {"weight": None, "reduction": "mean"}
-
-    def forward(self, *args: Tensor) -> Tensor:
-        """Return the loss of (input, target), both (N, C)."""
-        x, y = args
-        each: Any = -(y * F.logsigmoid(x) + (1.0 - y) * F.logsigmoid(-x))
-        weighted = each if self.weight is None else each * self.weight
-        loss = weighted.mean(-1)
-        if self.reduction == "none":
-            return loss  # type: ignore[no-any-return]
-        return loss.sum() if self.reduction == "sum" else loss.mean()  # type: ignore[no-any-return]

@@ -106,7 +106,7 @@ class _BatchNorm(_RunningNorm):
             if momentum is None:  # a plain mean of all batches so far
                 momentum = 1.0 / float(self.num_batches_tracked.item())
         if 0 in x.shape:  # no values, no mean: the result is as empty
-            return x * 1.0  # type: ignore[no-any-return]
+            return x * 1.0
         own = not self.training or self.track_running_stats
         result: Tensor = F.batch_norm(
             x,
@@ -131,12 +131,6 @@ class BatchNorm2d(_BatchNorm):
     """Batch norm of (N, C, H, W). Source: Ioffe & Szegedy, ICML 2015."""
 
     ranks = (4,)
-
-
-class BatchNorm3d(_BatchNorm):
-    """Batch norm of (N, C, D, H, W). Source: Ioffe & Szegedy, ICML 2015."""
-
-    ranks = (5,)
 
 
 class _InstanceNorm(_RunningNorm):
@@ -186,12 +180,6 @@ class InstanceNorm2d(_InstanceNorm):
     """Instance norm of (N, C, H, W) or (C, H, W)."""
 
     ranks = (3, 4)
-
-
-class InstanceNorm3d(_InstanceNorm):
-    """Instance norm of (N, C, D, H, W) or (C, D, H, W)."""
-
-    ranks = (4, 5)
 
 
 class LayerNorm(Module):
@@ -259,7 +247,7 @@ class RMSNorm(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `x` normalised, of its own shape."""
-        return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)  # type: ignore[no-any-return]
+        return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
 
     def extra_repr(self) -> str:
         """Return shape and options."""
@@ -305,24 +293,8 @@ class GroupNorm(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `x` normalised, of its own shape (N, C, ...)."""
-        return F.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)  # type: ignore[no-any-return]
+        return F.group_norm(x, self.num_groups, self.weight, self.bias, self.eps)
 
     def extra_repr(self) -> str:
         """Return sizes and options."""
         return f"{self.num_groups}, {self.num_channels}, eps={self.eps}, affine={self.affine}"
-
-
-class LocalResponseNorm(Module):
-    """Each element by the squares in the channels around it. Source: Krizhevsky et al., 2012."""
-
-    def __init__(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
-        super().__init__()
-        self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return `x` normalised."""
-        return F.local_response_norm(x, self.size, self.alpha, self.beta, self.k)  # type: ignore[no-any-return]
-
-    def extra_repr(self) -> str:
-        """Return the numbers."""
-        return f"{self.size}, alpha={self.alpha}, beta={self.beta}, k={self.k}"

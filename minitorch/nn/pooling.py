@@ -35,7 +35,7 @@ class _MaxPool(Module):
 
     def forward(self, x: Tensor) -> Any:
         """Return the maxima, and with `return_indices` their places too."""
-        function = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[self.axes - 1]
+        function = F.max_pool1d if self.axes == 1 else F.max_pool2d
         how = (self.kernel_size, self.stride, self.padding, self.dilation)
         return function(x, *how, self.ceil_mode, self.return_indices)
 
@@ -57,12 +57,6 @@ class MaxPool2d(_MaxPool):
     """The largest of every window of (N, C, H, W)."""
 
     axes = 2
-
-
-class MaxPool3d(_MaxPool):
-    """The largest of every window of (N, C, D, H, W)."""
-
-    axes = 3
 
 
 class _AvgPool(Module):
@@ -92,9 +86,8 @@ class _AvgPool(Module):
         """Return the means."""
         how = (self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
         if self.axes == 1:
-            return F.avg_pool1d(x, *how)  # type: ignore[no-any-return]
-        function = F.avg_pool2d if self.axes == 2 else F.avg_pool3d
-        return function(x, *how, self.divisor_override)  # type: ignore[no-any-return]
+            return F.avg_pool1d(x, *how)
+        return F.avg_pool2d(x, *how, self.divisor_override)
 
     def extra_repr(self) -> str:
         """Return the sizes."""
@@ -125,40 +118,6 @@ class AvgPool2d(_AvgPool):
     axes = 2
 
 
-class AvgPool3d(_AvgPool):
-    """The mean of every window of (N, C, D, H, W)."""
-
-    axes = 3
-
-
-class LPPool2d(Module):
-    """(sum of x^p)^(1/p) over every window of (N, C, H, W)."""
-
-    def __init__(
-        self,
-        norm_type: float,
-        kernel_size: Size,
-        stride: Size | None = None,
-        ceil_mode: bool = False,
-    ) -> None:
-        super().__init__()
-        self.norm_type = norm_type
-        self.kernel_size = kernel_size
-        self.stride = stride
-        self.ceil_mode = ceil_mode
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the norms."""
-        return F.lp_pool2d(x, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)  # type: ignore[no-any-return]
-
-    def extra_repr(self) -> str:
-        """Return the sizes."""
-        return (
-            f"norm_type={self.norm_type}, kernel_size={self.kernel_size}, stride={self.stride}, "
-            f"ceil_mode={self.ceil_mode}"
-        )
-
-
 class _AdaptivePool(Module):
     """Windows that share the input out evenly, as many as asked for."""
 
@@ -179,7 +138,7 @@ class AdaptiveAvgPool1d(_AdaptivePool):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the means."""
-        return F.adaptive_avg_pool1d(x, self.output_size)  # type: ignore[no-any-return]
+        return F.adaptive_avg_pool1d(x, self.output_size)
 
 
 class AdaptiveAvgPool2d(_AdaptivePool):
@@ -187,23 +146,7 @@ class AdaptiveAvgPool2d(_AdaptivePool):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the means."""
-        return F.adaptive_avg_pool2d(x, self.output_size)  # type: ignore[no-any-return]
-
-
-class AdaptiveMaxPool1d(_AdaptivePool):
-    """Maxima of (N, C, L) to a length."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the maxima."""
-        return F.adaptive_max_pool1d(x, self.output_size)  # type: ignore[no-any-return]
-
-
-class AdaptiveMaxPool2d(_AdaptivePool):
-    """Maxima of (N, C, H, W) to a size; a None keeps the input's."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the maxima."""
-        return F.adaptive_max_pool2d(x, self.output_size)  # type: ignore[no-any-return]
+        return F.adaptive_avg_pool2d(x, self.output_size)
 
 
 # ── borders ─────────────────────────────────────────────────────────────────────────────────────
@@ -223,8 +166,8 @@ class _Pad(Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return `x` with its border."""
         if self.mode == "constant":
-            return F.pad(x, self.padding, value=self.value)  # type: ignore[no-any-return]
-        return F.pad(x, self.padding, mode=self.mode)  # type: ignore[no-any-return]
+            return F.pad(x, self.padding, value=self.value)
+        return F.pad(x, self.padding, mode=self.mode)
 
     def extra_repr(self) -> str:
         """Return the widths."""
@@ -242,24 +185,28 @@ class _ConstantPad(_Pad):
 
 
 def _pad(name: str, base: type[_Pad], axes: int, mode: str, says: str) -> Any:
-    """Return a class: the same border for 1, 2 or 3 axes."""
+    """Return a class: the same border for 1 or 2 axes."""
     return type(
         name, (base,), {"axes": axes, "mode": mode, "__doc__": says, "__module__": __name__}
     )
 
 
 ConstantPad1d = _pad("ConstantPad1d", _ConstantPad, 1, "constant", "One number around (.., L).")
+
 ConstantPad2d = _pad("ConstantPad2d", _ConstantPad, 2, "constant", "One number around (.., H, W).")
-ConstantPad3d = _pad("ConstantPad3d", _ConstantPad, 3, "constant", "One number around 3 axes.")
+
 ZeroPad1d = _pad("ZeroPad1d", _Pad, 1, "constant", "Zeros around (.., L).")
+
 ZeroPad2d = _pad("ZeroPad2d", _Pad, 2, "constant", "Zeros around (.., H, W).")
-ZeroPad3d = _pad("ZeroPad3d", _Pad, 3, "constant", "Zeros around 3 axes.")
+
 ReflectionPad1d = _pad("ReflectionPad1d", _Pad, 1, "reflect", "The input mirrored around (.., L).")
+
 ReflectionPad2d = _pad("ReflectionPad2d", _Pad, 2, "reflect", "The input mirrored at 2 axes.")
-ReflectionPad3d = _pad("ReflectionPad3d", _Pad, 3, "reflect", "The input mirrored at 3 axes.")
+
 ReplicationPad1d = _pad("ReplicationPad1d", _Pad, 1, "replicate", "The rim repeated, (.., L).")
+
 ReplicationPad2d = _pad("ReplicationPad2d", _Pad, 2, "replicate", "The rim repeated at 2 axes.")
-ReplicationPad3d = _pad("ReplicationPad3d", _Pad, 3, "replicate", "The rim repeated at 3 axes.")
+
 CircularPad1d = _pad("CircularPad1d", _Pad, 1, "circular", "The other end's elements, (.., L).")
+
 CircularPad2d = _pad("CircularPad2d", _Pad, 2, "circular", "The other end's elements, 2 axes.")
-CircularPad3d = _pad("CircularPad3d", _Pad, 3, "circular", "The other end's elements, 3 axes.")

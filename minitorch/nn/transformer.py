@@ -270,7 +270,7 @@ class Transformer(Module):
     ) -> Tensor:
         """Return (sz, sz): 0 for what a place may attend to, itself and before, else -infinity."""
         full_mask = full((sz, sz), -math.inf, device=device, dtype=dtype)
-        return full_mask.triu(1)  # type: ignore[no-any-return]
+        return full_mask.triu(1)
 
 
 def _function(activation: str | Callable[[Any], object]) -> Callable[[Any], Any]:

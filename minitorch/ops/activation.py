@@ -11,20 +11,22 @@ import numpy as np
 
 from ..arrays import Array, Namespace, as_dtype, float16
 from ..errors import ArgumentError, ShapeError
+from ..op import Kind
 from ..shapes import axis
 from .binary import where
 from .elementwise import abs, erf, exp, expm1, log1p, logsigmoid, relu, sigmoid, tanh
 from .indexing import narrow
-from .rows import binary, unary
+from .rows import binary, operator_of, unary
 
 if TYPE_CHECKING:
     from .methods import Methods
 
 SQRT_HALF = math.sqrt(0.5)
+
 SELU_SCALE, SELU_ALPHA = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
 
 
-def _normal_density(x: "Methods") -> Any:
+def _normal_density(x: Kind) -> Kind:
     return exp(x * x * -0.5) * (1.0 / math.sqrt(2.0 * math.pi))
 
 
@@ -65,6 +67,7 @@ _gelu_grad: Any = binary(
     promotes="float",
     reads="x",
 )
+
 _gelu = unary(
     "gelu",
     lambda xp, x: _row(xp, "gelu", lambda xp, x: x * _normal_cdf(xp, x), x),
@@ -76,10 +79,12 @@ _gelu = unary(
 
 
 def _normal_cdf(xp: Namespace, x: Array) -> Any:
-    return (erf.op.compute(xp, x * x.dtype.type(SQRT_HALF) if xp is np else x * SQRT_HALF) + 1) / 2
+    return (
+        operator_of(erf).compute(xp, x * x.dtype.type(SQRT_HALF) if xp is np else x * SQRT_HALF) + 1
+    ) / 2
 
 
-def gelu(x: "Methods", approximate: str = "none") -> Any:
+def gelu(x: Kind, approximate: str = "none") -> Kind:
     """Return x·Φ(x); with approximate="tanh" by its formula with tanh.
 
     Source: Hendrycks & Gimpel, arXiv:1606.08415, 2016.
@@ -102,22 +107,22 @@ silu = unary(
 )
 
 
-def _silu_slope(x: "Methods") -> Any:
+def _silu_slope(x: Kind) -> Kind:
     gate = sigmoid(x)
     return gate * (x * (1.0 - gate) + 1.0)
 
 
-def relu6(x: "Methods") -> Any:
+def relu6(x: Kind) -> Kind:
     """Return `x` clamped to 0 to 6."""
     return hardtanh(x, 0.0, 6.0)
 
 
-def leaky_relu(x: "Methods", negative_slope: float = 0.01) -> Any:
+def leaky_relu(x: Kind, negative_slope: float = 0.01) -> Kind:
     """Return `x` where positive, else negative_slope·x."""
     return where(x > 0, x, x * negative_slope)
 
 
-def prelu(x: "Methods", weight: "Methods") -> Any:
+def prelu(x: Kind, weight: "Methods") -> Kind:
     """Return `x` where positive, else weight·x, one weight for all or one a channel (axis 1).
 
     Raises:
@@ -130,12 +135,7 @@ def prelu(x: "Methods", weight: "Methods") -> Any:
     return where(x > 0, x, x * (weight.reshape(shape) if x.shape else weight.reshape(())))
 
 
-def threshold(x: Any, threshold: float, value: float) -> Any:
-    """Return `x` where above the threshold, else `value`."""
-    return where(x > threshold, x, value)
-
-
-def hardtanh(x: Any, min_val: float = -1.0, max_val: float = 1.0) -> Any:
+def hardtanh(x: Kind, min_val: float = -1.0, max_val: float = 1.0) -> Kind:
     """Return `x` clamped; outside and on the bounds the slope is 0.
 
     Raises:
@@ -146,32 +146,22 @@ def hardtanh(x: Any, min_val: float = -1.0, max_val: float = 1.0) -> Any:
     return where(x <= min_val, min_val, where(x >= max_val, max_val, x))
 
 
-def elu(x: Any, alpha: float = 1.0) -> Any:
+def elu(x: Kind, alpha: float = 1.0) -> Kind:
     """Return `x` where positive, else alpha·(exp(x) - 1)."""
     return where(x > 0, x, expm1(where(x > 0, 0.0, x)) * alpha)
 
 
-def selu(x: "Methods") -> Any:
+def selu(x: Kind) -> Kind:
     """Return the scaled `elu` that keeps mean 0 and variance 1."""
     return elu(x, SELU_ALPHA) * SELU_SCALE
 
 
-def celu(x: Any, alpha: float = 1.0) -> Any:
-    """Return `x` where positive, else alpha·(exp(x / alpha) - 1).
-
-    Raises:
-        ArgumentError: alpha is 0.
-    """
-    if alpha == 0:
-        raise ArgumentError("celu: got alpha 0, expected another number: it divides.")
-    return where(x > 0, x, expm1(where(x > 0, 0.0, x) / alpha) * alpha)
-
-
 HALF_LINEAR = 11.0
+
 """From here on softplus is the input itself in half precision, whose exp overflows at 11.09."""
 
 
-def softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
+def softplus(x: Kind, beta: float = 1.0, threshold: float = 20.0) -> Kind:
     """Return ln(1 + exp(beta·x)) / beta; `x` itself where beta·x is above the threshold."""
     scaled = x * beta
     if as_dtype(x.dtype) == float16:
@@ -180,48 +170,27 @@ def softplus(x: Any, beta: float = 1.0, threshold: float = 20.0) -> Any:
     return where(linear, x, log1p(exp(where(linear, 0.0, scaled))) / beta)
 
 
-def mish(x: "Methods") -> Any:
+def mish(x: Kind) -> Kind:
     """Return x·tanh(softplus(x))."""
     return x * tanh(softplus(x))
 
 
-def softsign(x: "Methods") -> Any:
+def softsign(x: Kind) -> Kind:
     """Return x / (1 + |x|)."""
     return x / (abs(x) + 1.0)
 
 
-def tanhshrink(x: "Methods") -> Any:
-    """Return x - tanh(x)."""
-    return x - tanh(x)
-
-
-def hardshrink(x: Any, lambd: float = 0.5) -> Any:
-    """Return `x` where |x| is above `lambd`, else 0."""
-    return where((x >= -lambd) & (x <= lambd), 0.0, x)
-
-
-def softshrink(x: "Methods", lambd: float = 0.5) -> Any:
-    """Return `x` moved towards 0 by `lambd`, 0 if it would cross.
-
-    Raises:
-        ArgumentError: lambd is negative.
-    """
-    if lambd < 0:
-        raise ArgumentError(f"softshrink: got lambd {lambd}, expected 0 or more.")
-    return where(x > lambd, x - lambd, where(x < -lambd, x + lambd, x * 0.0))
-
-
-def hardsigmoid(x: Any) -> Any:
+def hardsigmoid(x: Kind) -> Kind:
     """Return x/6 + 1/2 clamped to 0 to 1."""
     return where(x <= -3, 0.0, where(x >= 3, 1.0, x / 6.0 + 0.5))
 
 
-def hardswish(x: Any) -> Any:
+def hardswish(x: Kind) -> Kind:
     """Return x·hardsigmoid(x)."""
     return where(x <= -3, 0.0, where(x >= 3, x, x * (x + 3.0) / 6.0))
 
 
-def glu(x: "Methods", dim: int = -1) -> Any:
+def glu(x: Kind, dim: int = -1) -> Kind:
     """Return the first half of `x` along `dim` times the sigmoid of the second.
 
     Raises:
@@ -235,11 +204,9 @@ def glu(x: "Methods", dim: int = -1) -> Any:
 
 
 __all__ = [
-    "celu",
     "elu",
     "gelu",
     "glu",
-    "hardshrink",
     "hardsigmoid",
     "hardswish",
     "hardtanh",
@@ -253,9 +220,6 @@ __all__ = [
     "sigmoid",
     "silu",
     "softplus",
-    "softshrink",
     "softsign",
     "tanh",
-    "tanhshrink",
-    "threshold",
 ]

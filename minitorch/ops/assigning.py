@@ -9,7 +9,7 @@ import numpy as np
 
 from ..arrays import Array, Index, Namespace, as_dtype, cast, copied, dtype_of, native_device_of
 from ..errors import AxisError, ShapeError
-from ..op import Flat, Gradients, KeepsSpec, Spec, Value, apply
+from ..op import Flat, Gradients, KeepsSpec, Kind, Spec, apply
 from .broadcasting import expand_to, sum_to
 from .casting import cast_to
 from .indexing import Slice, Take, put, split_index
@@ -37,7 +37,7 @@ class Assign(KeepsSpec):
         put(out, self.pattern, arrays[2:], cast(arrays[1], dtype_of(out)))
         return out
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """What was overwritten gets none; the values get that of their places."""
         _, value, *indices = node.inputs
         nothing = zeros_0d(out_grad)
@@ -47,7 +47,7 @@ class Assign(KeepsSpec):
         return (rest, _shaped_as(placed, value), *(None for _ in indices))
 
 
-def zeros_0d(like: "Methods") -> Any:
+def zeros_0d(like: Kind) -> Kind:
     """Return a 0-d zero of the kind, dtype and device of `like`."""
     return apply(Zero(), like)
 
@@ -67,7 +67,7 @@ class Zero(Flat):
         return Spec((), specs[0].dtype)
 
 
-def _shaped_as(grad: Any, value: Any) -> Any:
+def _shaped_as(grad: Kind, value: Any) -> Kind:
     """Return the gradient of values that may carry leading axes of size 1."""
     lead = len(value.shape) - len(grad.shape)
     if lead > 0:
@@ -75,7 +75,7 @@ def _shaped_as(grad: Any, value: Any) -> Any:
     return cast_to(sum_to(grad, value), value.dtype)
 
 
-def assigned(x: Any, index: Any, value: Any) -> Any:
+def assigned(x: Kind, index: Any, value: Any) -> Kind:
     """Return `x` with `value` at `index`.
 
     Raises:
@@ -90,7 +90,7 @@ def assigned(x: Any, index: Any, value: Any) -> Any:
         raise type(error)(f"x[index] = value: does not fit: {error}") from error
 
 
-def replaced(x: Any, value: Any) -> Any:
+def replaced(x: Kind, value: Any) -> Kind:
     """Return `value` broadcast to the shape of `x`, in its dtype."""
     if not hasattr(value, "shape") or isinstance(value, np.ndarray):
         return assigned(x, ..., value)

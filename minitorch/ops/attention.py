@@ -7,13 +7,14 @@ import numpy as np
 
 from ..arrays import as_dtype, float32
 from ..errors import ArgumentError, AxisError, DTypeError, ShapeError
-from ..op import apply
+from ..op import Kind, apply
 from .binary import where
 from .casting import cast_to
 from .conv import each
 from .indexing import ARRAY, Take
 from .linalg import matmul, mT
-from .matrices import Fold, pad
+from .logic import ne
+from .matrices import pad
 from .matrices import unfold as windows_along
 from .movement import insert_axes, permute, remove_axes, reshape
 from .normalization import softmax
@@ -24,15 +25,15 @@ if TYPE_CHECKING:
 
 
 def scaled_dot_product_attention(
-    query: Any,
-    key: Any,
-    value: Any,
+    query: Kind,
+    key: Kind,
+    value: Kind,
     attn_mask: Any = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
     scale: float | None = None,
     enable_gqa: bool = False,
-) -> Any:
+) -> Kind:
     """Return softmax(Q Kᵀ · scale + mask) V over the last two axes.
 
     Args:
@@ -73,6 +74,7 @@ def scaled_dot_product_attention(
     scores = matmul(query * factor, mT(key))
     if is_causal:
         attn_mask = np.tril(np.ones((query.shape[-2], key.shape[-2]), dtype=bool))
+    weights: Kind
     if attn_mask is not None:
         if str(attn_mask.dtype).endswith("bool"):
             scores = where(attn_mask, scores, -math.inf)
@@ -84,11 +86,11 @@ def scaled_dot_product_attention(
     return matmul(dropout(weights, dropout_p) if dropout_p else weights, value)
 
 
-def _attends(mask: "Methods") -> Any:
+def _attends(mask: Kind) -> Kind:
     return np.any(mask, -1, keepdims=True) if isinstance(mask, np.ndarray) else mask.any(-1, True)
 
 
-def _shared_heads(x: "Methods", times: int) -> Any:
+def _shared_heads(x: Kind, times: int) -> Kind:
     *lead, heads, length, size = x.shape
     wide = insert_axes(x, (len(lead) + 1,)).expand(*lead, heads, times, length, size)
     return reshape(wide, (*lead, heads * times, length, size))
@@ -108,14 +110,14 @@ def _check_rows(input: "Methods", count: Any) -> None:
 
 
 def embedding(
-    input: Any,
-    weight: "Methods",
+    input: Kind,
+    weight: Kind,
     padding_idx: int | None = None,
     max_norm: float | None = None,
     norm_type: float = 2.0,
     scale_grad_by_freq: bool = False,
     sparse: bool = False,
-) -> Any:
+) -> Kind:
     """Return the rows of `weight` (count, size) that `input` names; `padding_idx` gets no gradient.
 
     Raises:
@@ -134,13 +136,13 @@ def embedding(
     if padding_idx is None:
         return rows
     skipped = padding_idx + weight.shape[0] if padding_idx < 0 else padding_idx
-    kept = insert_axes(input != skipped, (len(input.shape),))
+    kept = insert_axes(ne(input, skipped), (len(input.shape),))
     return where(kept, rows, rows.detach() if hasattr(rows, "detach") else rows)
 
 
 def unfold(
-    input: "Methods", kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
-) -> Any:
+    input: Kind, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+) -> Kind:
     """Return the windows of (N, C, H, W) as columns: (N, C·kh·kw, places)."""
     if len(input.shape) == 3:
         return remove_axes(
@@ -156,51 +158,3 @@ def unfold(
     n, c, h, w = x.shape[:4]
     columns = permute(x, (0, 1, 4, 5, 2, 3))
     return reshape(columns, (n, c * size[0] * size[1], h * w))
-
-
-def fold(
-    input: Any,
-    output_size: Any,
-    kernel_size: Any,
-    dilation: Any = 1,
-    padding: Any = 0,
-    stride: Any = 1,
-) -> Any:
-    """Return columns (N, C·kh·kw, places) added up as windows of an image (N, C, H, W)."""
-    if len(input.shape) == 2:
-        image = fold(insert_axes(input, (0,)), output_size, kernel_size, dilation, padding, stride)
-        return remove_axes(image, (0,))
-    out, size = each("fold", output_size, 2), each("fold", kernel_size, 2)
-    gap, border = each("fold", dilation, 2), each("fold", padding, 2)
-    step = each("fold", stride, 2)
-    room = [o + 2 * p - g * (k - 1) - 1 for o, p, g, k in zip(out, border, gap, size, strict=True)]
-    places = [r // s + 1 for r, s in zip(room, step, strict=True)]
-    n, columns, count = input.shape
-    if count != places[0] * places[1] or columns % (size[0] * size[1]):
-        raise ShapeError(
-            f"fold: got {tuple(input.shape)}, expected (N, multiple of {size[0] * size[1]}, "
-            f"{places[0] * places[1]})."
-        )
-    x = reshape(input, (n, columns // (size[0] * size[1]), *size, *places))
-    x = permute(x, (0, 1, 4, 5, 2, 3))
-    for d in (1, 0):
-        x = _spread(x, 4 + d, gap[d])
-        x = (
-            apply(Fold(2 + d, step[d], out[d] + 2 * border[d]), x)
-            if d
-            else _fold_rows(x, step, out, border)
-        )
-    return x[:, :, border[0] : border[0] + out[0], border[1] : border[1] + out[1]]
-
-
-def _fold_rows(x: Any, step: Any, out: Any, border: Any) -> Any:
-    return apply(Fold(2, step[0], out[0] + 2 * border[0]), x)
-
-
-def _spread(x: "Methods", d: int, gap: int) -> Any:
-    """Return `x` with gap - 1 zeros between the elements of axis `d`."""
-    if gap == 1:
-        return x
-    wide = pad(insert_axes(x, (d + 1,)), [0, 0] * (len(x.shape) - d - 1) + [0, gap - 1])
-    shape = (*x.shape[:d], x.shape[d] * gap, *x.shape[d + 1 :])
-    return reshape(wide, shape)[(*(slice(None),) * d, slice(0, (x.shape[d] - 1) * gap + 1))]

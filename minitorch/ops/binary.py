@@ -4,25 +4,22 @@
 rows undo the broadcast. A tie in `maximum` or `minimum` shares its gradient, as in torch.
 """
 
-import math
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
 from ..allocator import LARGE, result_of
 from ..arrays import Array, Namespace, as_dtype, dtype_of
 from ..errors import DTypeError
-from ..op import Value
-from .elementwise import floor, log, ones_like, sigmoid, sign, trunc, zeros_like
-from .logic import isnan, signbit
+from ..op import Kind, Value
+from .elementwise import floor, log, sigmoid, trunc, zeros_like
+from .logic import eq
 from .rows import NUMBERS, binary, ternary
 
 if TYPE_CHECKING:
-    from .methods import Methods
-
-LN2 = math.log(2.0)
+    pass
 
 
 def _cached(ufunc: Callable[..., Array], plain: Callable[..., Array]) -> Callable[..., Array]:
@@ -36,7 +33,7 @@ def _cached(ufunc: Callable[..., Array], plain: Callable[..., Array]) -> Callabl
     return compute
 
 
-def _zero(g: "Methods", *_: object) -> Any:
+def _zero(g: Kind, *_: object) -> Kind:
     return zeros_like(g)
 
 
@@ -48,6 +45,7 @@ add = binary(
     "a + b.",
     reads="",
 )
+
 sub = binary(
     "sub",
     _cached(np.subtract, operator.sub),
@@ -57,6 +55,7 @@ sub = binary(
     reads="",
     kinds=NUMBERS,
 )
+
 mul = binary(
     "mul",
     _cached(np.multiply, operator.mul),
@@ -65,6 +64,7 @@ mul = binary(
     "a · b.",
     reads="o",
 )
+
 true_divide = binary(
     "div",
     _cached(np.true_divide, operator.truediv),
@@ -74,6 +74,7 @@ true_divide = binary(
     promotes="float",
     reads="x",
 )
+
 floor_divide = binary(
     "floor_divide",
     lambda xp, a, b: xp.floor_divide(a, b),
@@ -96,6 +97,7 @@ def _towards_zero(xp: Namespace, a: Any, b: Any) -> Any:
 trunc_divide = binary(
     "trunc_divide", _towards_zero, _zero, _zero, "trunc(a / b).", reads="", kinds=NUMBERS
 )
+
 remainder = binary(
     "remainder",
     lambda xp, a, b: xp.remainder(a, b),
@@ -105,6 +107,7 @@ remainder = binary(
     reads="x",
     kinds=NUMBERS,
 )
+
 fmod = binary(
     "fmod",
     lambda xp, a, b: xp.fmod(a, b),
@@ -116,16 +119,16 @@ fmod = binary(
 )
 
 
-def _by_base(g: Any, a: Any, b: Any, y: object) -> Any:
-    return g * where(b == 0, 0.0, b * power(a, where(b == 0, 1.0, b - 1.0)))
+def _by_base(g: Kind, a: Kind, b: Kind, y: object) -> Kind:
+    return g * where(eq(b, 0), 0.0, b * power(a, where(eq(b, 0), 1.0, b - 1.0)))
 
 
-def _by_exponent(g: Any, a: Any, b: Any, y: Any) -> Any:
-    flat = (a == 0) & (b >= 0)
+def _by_exponent(g: Kind, a: Kind, b: Kind, y: Kind) -> Kind:
+    flat = eq(a, 0) & (b >= 0)
     return g * where(flat, 0.0, y * log(where(flat, 1.0, a)))
 
 
-def _raised(xp: Namespace, a: Any, b: Any) -> Any:
+def _raised(xp: Namespace, a: Array, b: Array) -> Array:
     """Return a to the b; of integers to negative powers what is left of the fraction: 0, 1, -1."""
     if dtype_of(a).kind != "i" or not xp.any(b < 0):
         return xp.pow(a, b)
@@ -136,7 +139,7 @@ def _raised(xp: Namespace, a: Any, b: Any) -> Any:
 power = binary("pow", _raised, _by_base, _by_exponent, "a to the b.", kinds=NUMBERS)
 
 
-def _won(g: "Methods", wins: object, ties: object) -> Any:
+def _won(g: Kind, wins: object, ties: object) -> Kind:
     return g * wins + g * ties * 0.5
 
 
@@ -148,6 +151,7 @@ maximum = binary(
     "The larger; a tie shares the gradient.",
     reads="x",
 )
+
 minimum = binary(
     "minimum",
     lambda xp, a, b: xp.minimum(a, b),
@@ -156,22 +160,7 @@ minimum = binary(
     "The smaller; a tie shares the gradient.",
     reads="x",
 )
-fmax = binary(
-    "fmax",
-    lambda xp, a, b: xp.fmax(a, b),
-    lambda g, a, b, y: g * ((a >= b) | isnan(b)),
-    lambda g, a, b, y: g * ~((a >= b) | isnan(b)),
-    "The larger, of a number and a NaN the number.",
-    reads="x",
-)
-fmin = binary(
-    "fmin",
-    lambda xp, a, b: xp.fmin(a, b),
-    lambda g, a, b, y: g * ((a <= b) | isnan(b)),
-    lambda g, a, b, y: g * ~((a <= b) | isnan(b)),
-    "The smaller, of a number and a NaN the number.",
-    reads="x",
-)
+
 atan2 = binary(
     "atan2",
     lambda xp, a, b: xp.atan2(a, b),
@@ -181,14 +170,7 @@ atan2 = binary(
     promotes="float",
     reads="x",
 )
-hypot = binary(
-    "hypot",
-    lambda xp, a, b: xp.hypot(a, b),
-    lambda g, a, b, y: g * (a / y),
-    lambda g, a, b, y: g * (b / y),
-    "√(a² + b²).",
-    promotes="float",
-)
+
 logaddexp = binary(
     "logaddexp",
     lambda xp, a, b: xp.logaddexp(a, b),
@@ -198,30 +180,7 @@ logaddexp = binary(
     promotes="float",
     reads="x",
 )
-logaddexp2 = binary(
-    "logaddexp2",
-    lambda xp, a, b: xp.logaddexp2(a, b),
-    lambda g, a, b, y: g * sigmoid((a - b) * LN2),
-    lambda g, a, b, y: g * sigmoid((b - a) * LN2),
-    "log₂(2ᵃ + 2ᵇ).",
-    promotes="float",
-    reads="x",
-)
 
-
-def _by_magnitude(g: Any, a: Any, b: Any, y: object) -> Any:
-    return g * sign(a) * where(signbit(b), -1.0, ones_like(b))
-
-
-copysign = binary(
-    "copysign",
-    lambda xp, a, b: xp.copysign(a, b),
-    _by_magnitude,
-    _zero,
-    "|a| with the sign of b.",
-    promotes="float",
-    reads="x",
-)
 xlogy = binary(
     "xlogy",
     lambda xp, a, b: xp.where((a == 0) & ~xp.isnan(b), a * 0, a * xp.log(b)),
@@ -245,6 +204,14 @@ select = ternary(
     "a where the condition holds, else b.",
     fixed=1,
 )
+
+
+@overload
+def where(condition: Kind) -> tuple[Kind, ...]: ...
+
+
+@overload
+def where(condition: Kind, a: object, b: object) -> Kind: ...
 
 
 def where(condition: Any, a: Any = None, b: Any = None) -> Any:

@@ -15,7 +15,7 @@ from ..arrays import (
     move,
 )
 from ..errors import DTypeError
-from ..op import Gradients, KeepsSpec, Op, Spec, Value, apply
+from ..op import Gradients, KeepsSpec, Kind, Op, Spec, apply
 
 if TYPE_CHECKING:
     from .methods import Methods
@@ -39,7 +39,7 @@ class Cast(Op):
         """Return the shape under the new dtype."""
         return Spec(specs[0].shape, self.dtype)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return the gradient converted back; integers on either side let none through."""
         source = as_dtype(node.inputs[0].dtype)
         if source.kind != "f" or self.dtype.kind != "f":
@@ -61,7 +61,7 @@ class Move(KeepsSpec):
         """Return the array on the device."""
         return move(x, self.device)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return the gradient moved back."""
         x = node.inputs[0]
         back = x.device if isinstance(getattr(x, "device", None), Device) else device_of(x)
@@ -79,18 +79,18 @@ class Clone(KeepsSpec):
         """Return a new array with the same numbers."""
         return copied(x)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return the gradient as it is."""
         return (out_grad,)
 
 
-def cast_to(x: "Methods", dtype: DTypeLike) -> Any:
+def cast_to(x: Kind, dtype: DTypeLike) -> Kind:
     """Return `x` as `dtype`; `x` itself when it already is."""
     wanted = as_dtype(dtype)
     return x if as_dtype(x.dtype) == wanted else apply(Cast(wanted), x)
 
 
-def clone(x: "Methods") -> Any:
+def clone(x: Kind) -> Kind:
     """Return a copy of `x`, through which gradients flow."""
     return apply(Clone(), x)
 
@@ -107,6 +107,6 @@ def floats_only(name: str, x: "Methods") -> None:
         )
 
 
-def type_as(x: Any, other: Any) -> Any:
+def type_as(x: Kind, other: Any) -> Kind:
     """Return `x` with the dtype of `other`."""
     return cast_to(x, other.dtype)

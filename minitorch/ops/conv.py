@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ArgumentError, ShapeError
-from ..op import apply
+from ..op import Kind, apply
 from .convolution import Convolve, ConvolveBack, Geometry
 from .movement import insert_axes, remove_axes, reshape
 
@@ -61,7 +61,15 @@ def _geometry(
     return Geometry(steps, borders, gaps, groups), int(uneven)
 
 
-def _check(name: str, x: Any, w: Any, bias: Any, count: int, channels: Any, out: Any) -> None:
+def _check(
+    name: str,
+    x: "Methods",
+    w: "Methods",
+    bias: "Methods | None",
+    count: int,
+    channels: int | None,
+    out: int | None,
+) -> None:
     if len(w.shape) != count + 2 or len(x.shape) != count + 2:
         raise ShapeError(
             f"{name}: got input {tuple(x.shape)} and weight {tuple(w.shape)}, expected {count + 2} "
@@ -78,14 +86,14 @@ def _check(name: str, x: Any, w: Any, bias: Any, count: int, channels: Any, out:
 
 def _conv(
     count: int,
-    x: "Methods",
+    x: Kind,
     w: "Methods",
-    bias: "Methods",
+    bias: "Methods | None",
     stride: int | Sequence[int],
     padding: int | str | Sequence[int],
     dilation: int | Sequence[int],
     groups: int,
-) -> Any:
+) -> Kind:
     name = f"conv{count}d"
     if len(x.shape) == count + 1:
         batch = insert_axes(x, (0,))
@@ -111,20 +119,21 @@ def _conv(
 
 def _convolution(count: int, says: str) -> Callable[..., Any]:
     def conv(
-        input: Any,
-        weight: Any,
-        bias: Any = None,
+        input: Kind,
+        weight: Kind,
+        bias: Kind | None = None,
         stride: Any = 1,
         padding: Any = 0,
         dilation: Any = 1,
         groups: int = 1,
-    ) -> Any:
+    ) -> Kind:
         return _conv(count, input, weight, bias, stride, padding, dilation, groups)
 
     return documented(conv, f"conv{count}d", says)
 
 
 conv1d = _convolution(1, "Return the convolution of (N, C, length) with kernels (O, C/groups, k).")
+
 conv2d = _convolution(
     2,
     """Return the convolution of (N, C, height, width) with kernels (O, C/groups, kh, kw).
@@ -143,69 +152,38 @@ conv2d = _convolution(
         ArgumentError: a stride or dilation below 1.
     """,
 )
-conv3d = _convolution(
-    3, "Return the convolution of (N, C, depth, height, width) with kernels (O, C/groups, ...)."
-)
 
 
-def _conv_transpose(
-    count: int,
-    y: Any,
-    w: Any,
-    bias: Any,
-    stride: Any,
-    padding: Any,
-    output_padding: Any,
-    groups: int,
-    dilation: Any,
+def conv_transpose2d(
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | str | Sequence[int] = 0,
+    output_padding: int | Sequence[int] = 0,
+    groups: int = 1,
+    dilation: int | Sequence[int] = 1,
 ) -> Any:
-    name = f"conv_transpose{count}d"
-    if len(y.shape) == count + 1:
-        image = _conv_transpose(
-            count, insert_axes(y, (0,)), w, bias, stride, padding, output_padding, groups, dilation
-        )
-        return remove_axes(image, (0,))
-    how, _ = _geometry(name, tuple(w.shape[2:]), stride, padding, dilation, groups)
-    out = w.shape[1] * groups if len(w.shape) > 1 else None
-    _check(name, y, w, bias, count, w.shape[0], out)
-    more = each(name, output_padding, count)
-    if any(m >= max(s, d) for m, s, d in zip(more, how.stride, how.dilation, strict=True)):
-        raise ArgumentError(
-            f"{name}: got output_padding {more}, expected less than stride or dilation."
-        )
-    sizes = zip(y.shape[2:], w.shape[2:], how.stride, how.padding, how.dilation, more, strict=True)
-    image_size = tuple((n - 1) * s - 2 * p + d * (k - 1) + m + 1 for n, k, s, p, d, m in sizes)
-    if min(image_size) < 1:
-        raise ShapeError(f"{name}: nothing is left: the result would have size {image_size}.")
-    x = apply(ConvolveBack(how, image_size), y, w)
-    return x if bias is None else x + reshape(bias, (1, -1, *(1,) * count))
-
-
-def _transposed(count: int, says: str) -> Callable[..., Any]:
-    def conv_transpose(
-        input: Any,
-        weight: Any,
-        bias: Any = None,
-        stride: int | Sequence[int] = 1,
-        padding: int | str | Sequence[int] = 0,
-        output_padding: int | Sequence[int] = 0,
-        groups: int = 1,
-        dilation: int | Sequence[int] = 1,
-    ) -> Any:
-        how = (stride, padding, output_padding, groups, dilation)
-        return _conv_transpose(count, input, weight, bias, *how)
-
-    return documented(conv_transpose, f"conv_transpose{count}d", says)
-
-
-conv_transpose1d = _transposed(
-    1, "Return the transposed convolution of (N, C, length) with kernels (C, O/groups, k)."
-)
-conv_transpose2d = _transposed(
-    2,
     """Return the transposed convolution of (N, C, height, width) by (C, O/groups, kh, kw).
 
     It is the gradient of `conv2d` with respect to its image.
-    """,
-)
-conv_transpose3d = _transposed(3, "Return the transposed convolution over three axes.")
+    """
+    name = "conv_transpose2d"
+    if len(input.shape) == 3:
+        how = (weight, bias, stride, padding, output_padding, groups, dilation)
+        return remove_axes(conv_transpose2d(insert_axes(input, (0,)), *how), (0,))
+    geometry, _ = _geometry(name, tuple(weight.shape[2:]), stride, padding, dilation, groups)
+    out = weight.shape[1] * groups if len(weight.shape) > 1 else None
+    _check(name, input, weight, bias, 2, weight.shape[0], out)
+    more = each(name, output_padding, 2)
+    steps, gaps = geometry.stride, geometry.dilation
+    if any(m >= max(s, d) for m, s, d in zip(more, steps, gaps, strict=True)):
+        raise ArgumentError(
+            f"{name}: got output_padding {more}, expected less than stride or dilation."
+        )
+    sizes = zip(input.shape[2:], weight.shape[2:], steps, geometry.padding, gaps, more, strict=True)
+    image = tuple((n - 1) * s - 2 * p + d * (k - 1) + m + 1 for n, k, s, p, d, m in sizes)
+    if min(image) < 1:
+        raise ShapeError(f"{name}: nothing is left: the result would have size {image}.")
+    x = apply(ConvolveBack(geometry, image), input, weight)
+    return x if bias is None else x + reshape(bias, (1, -1, 1, 1))

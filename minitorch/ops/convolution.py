@@ -3,7 +3,7 @@
 Three operators are the three partial derivatives of one form, Σ x[window] · w · y, which is linear
 in image x, kernel w and result y alike. So the gradient of each is the other two:
 
-    Convolve        image, kernel -> result         (conv1d, conv2d, conv3d)
+    Convolve        image, kernel -> result         (conv1d, conv2d)
     ConvolveBack    result, kernel -> image         (conv_transpose)
     ConvolveKernel  image, result -> kernel
 
@@ -24,7 +24,7 @@ import numpy as np
 
 from ..allocator import matrix_product, rows_of
 from ..arrays import Array, Index, Namespace, native_device_of, windows
-from ..op import Gradients, Op, Spec, Value, apply
+from ..op import Gradients, Op, Spec, apply
 
 if TYPE_CHECKING:
     from .methods import Methods
@@ -164,7 +164,7 @@ class Convolve(Op):
         places = self.places or self.how.result_size(x[2:], w[2:])
         return Spec((x[0], w[0], *places), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return the other two derivatives of the form."""
         x, w = node.inputs
         image, kernel = tuple(x.shape[2:]), tuple(w.shape[2:])
@@ -231,7 +231,7 @@ class ConvolveBack(Op):
         channels = None if w[1] is None else w[1] * self.how.groups
         return Spec((y[0], channels, *self.image), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return the other two derivatives of the form."""
         y, w = node.inputs
         kernel = tuple(w.shape[2:])
@@ -264,7 +264,7 @@ class ConvolveKernel(Op):
         channels = None if x[1] is None else x[1] // self.how.groups
         return Spec((y[1], channels, *self.kernel), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return the other two derivatives of the form."""
         x, y = node.inputs
         image = tuple(x.shape[2:])

@@ -11,11 +11,12 @@ import numpy as np
 
 from ..arrays import Array, Namespace, as_dtype, cast, dtype_of, native_device_of
 from ..errors import ArgumentError, AxisError, ShapeError
-from ..op import Gradients, KeepsSpec, Op, Spec, Value, apply
+from ..op import Gradients, KeepsSpec, Kind, Op, Spec, apply
 from .binary import where
 from .casting import cast_to
 from .elementwise import zeros_like
 from .gathering import gather
+from .logic import ne
 from .loss import reduced
 from .movement import insert_axes, remove_axes, reshape
 from .normalization import LogSoftmax, Softmax
@@ -90,7 +91,7 @@ class CrossEntropy(Op):
             )
         return Spec((), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return (softmax - one hot) / n, times the gradient."""
         x, index = node.inputs
         return apply(CrossEntropyGrad(self.ignore_index), x, index, out_grad), None
@@ -115,7 +116,7 @@ class CrossEntropyGrad(KeepsSpec):
         y *= g / n if xp is not np else g / y.dtype.type(n)
         return y
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Softmax has the derivative y (v - Σ v y); the one hot part has none."""
         x, index, g = node.inputs
         weighted = apply(CrossEntropyWeights(self.ignore_index), x, index) * out_grad
@@ -140,21 +141,21 @@ class CrossEntropyWeights(KeepsSpec):
         weights = xp.ones_like(x) / n
         return weights if counts is None else xp.where(counts[:, None], weights, 0 * weights)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """The weights do not depend on the logits."""
         return None, None
 
 
 def cross_entropy(
-    input: Any,
-    target: Any,
-    weight: Any = None,
-    size_average: Any = None,
+    input: Kind,
+    target: Kind,
+    weight: Kind | None = None,
+    size_average: object = None,
     ignore_index: int = -100,
-    reduce: Any = None,
+    reduce: object = None,
     reduction: str = "mean",
     label_smoothing: float = 0.0,
-) -> Any:
+) -> Kind:
     """Return ln Σ exp x - x[class] for logits `input` and classes, or probabilities, `target`.
 
     Args:
@@ -187,7 +188,7 @@ def cross_entropy(
     if not by_class:
         return _soft(logs, target, weight, reduction, label_smoothing, d)
     hard = nll_loss(logs, target, weight, ignore_index=ignore_index, reduction="none")
-    counts = target != ignore_index
+    counts = ne(target, ignore_index)
     share = _class_weights(logs, target, weight, counts)
     if label_smoothing:
         classes = logs.shape[d]
@@ -197,13 +198,18 @@ def cross_entropy(
     return sum(hard) / sum(share) if reduction == "mean" else reduced(hard, reduction)
 
 
-def _along(weight: "Methods", rank: int, d: int) -> Any:
+def _along(weight: Kind, rank: int, d: int) -> Kind:
     return reshape(weight, [-1 if i == d else 1 for i in range(rank)])
 
 
 def _soft(
-    logs: "Methods", target: "Methods", weight: "Methods", reduction: str, smoothing: float, d: int
-) -> Any:
+    logs: Kind,
+    target: "Methods",
+    weight: "Methods | None",
+    reduction: str,
+    smoothing: float,
+    d: int,
+) -> Kind:
     if tuple(target.shape) != tuple(logs.shape):
         raise ShapeError(
             f"cross_entropy: got probabilities {tuple(target.shape)}, expected {tuple(logs.shape)}."
@@ -217,21 +223,21 @@ def _soft(
     return sum(losses) / float(max(math.prod(losses.shape), 1))
 
 
-def _class_weights(logs: "Methods", target: Any, weight: Any, counts: Any) -> Any:
+def _class_weights(logs: Kind, target: Kind, weight: Kind | None, counts: Kind) -> Kind:
     if weight is None:
         return cast_to(counts, logs.dtype)
     return where(counts, weight[where(counts, target, 0)], 0.0)
 
 
 def nll_loss(
-    input: Any,
-    target: Any,
-    weight: Any = None,
-    size_average: Any = None,
+    input: Kind,
+    target: Kind,
+    weight: Kind | None = None,
+    size_average: object = None,
     ignore_index: int = -100,
-    reduce: Any = None,
+    reduce: object = None,
     reduction: str = "mean",
-) -> Any:
+) -> Kind:
     """Return -input[class] for log-probabilities; arguments as `cross_entropy`."""
     d = 0 if len(input.shape) == 1 else 1
     wanted = tuple(input.shape[:d]) + tuple(input.shape[d + 1 :])
@@ -240,7 +246,7 @@ def nll_loss(
             f"nll_loss: got target {tuple(target.shape)} for input {tuple(input.shape)}, expected "
             f"{wanted}."
         )
-    counts = target != ignore_index
+    counts = ne(target, ignore_index)
     safe = where(counts, target, zeros_like(target))
     picked = remove_axes(gather(input, d, insert_axes(safe, (d,))), (d,))
     share = _class_weights(input, target, weight, counts)

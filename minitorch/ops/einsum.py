@@ -11,7 +11,7 @@ import numpy as np
 
 from ..arrays import Array, Namespace
 from ..errors import ArgumentError, ShapeError
-from ..op import Gradients, Op, Spec, Value, apply
+from ..op import Gradients, Kind, Op, Spec, apply
 from .matrices import diagonal
 from .movement import expand, permute
 from .reduction import sum
@@ -55,7 +55,7 @@ class Einsum(Op):
                     )
         return Spec(tuple(sizes[letter] for letter in self.result), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """The gradient of one operand is the einsum of the result's and the other operands."""
         shares: list[Any] = []
         for i, wanted in enumerate(node.wants):
@@ -107,7 +107,7 @@ def _elsewhere(letter: str, terms: list[str], here: int) -> bool:
     return any(letter in term for i, term in enumerate(terms) if i != here)
 
 
-def _distinct(value: object, term: str) -> tuple[Any, str]:
+def _distinct(value: Kind, term: str) -> tuple[Kind, str]:
     """Return the value with each letter that it has twice replaced by the diagonal."""
     for letter in dict.fromkeys(term):
         while term.count(letter) > 1:

@@ -6,35 +6,39 @@ numbers of the input ("x"), of the result ("y"), of both or of neither.
 """
 
 import math
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from ..allocator import LARGE, result_of
-from ..arrays import Namespace, dtype_of
-from .rows import NUMBERS, binary, unary
-from .special import erf_array, erfc_array
+from ..arrays import Array, Namespace, dtype_of
+from ..op import Kind
+from .rows import NUMBERS, Compute, Partial, binary, unary
+from .special import erf_array
 
 if TYPE_CHECKING:
-    from .methods import Methods
+    pass
 
 
-def _cos(x: "Methods") -> Any:
+def _cos(x: Kind) -> Kind:
     return cos(x)
 
 
-def _cosh(x: "Methods") -> Any:
+def _cosh(x: Kind) -> Kind:
     return cosh(x)
 
 
-def _zero(g: "Methods", *_: object) -> Any:
+def _zero(g: Kind, *_: object) -> Kind:
     return zeros_like(g)
 
 
 # ── steps: no slope ─────────────────────────────────────────────────────────────────────────────
 
 zeros_like = unary("zeros_like", lambda xp, x: xp.zeros_like(x), _zero, "Zeros.", reads="")
+
 ones_like = unary("ones_like", lambda xp, x: xp.ones_like(x), _zero, "Ones.", reads="")
+
 sign = unary(
     "sign",
     lambda xp, x: x != 0 if dtype_of(x).kind == "b" else xp.sign(x),
@@ -42,43 +46,45 @@ sign = unary(
     "-1, 0 or 1.",
     reads="",
 )
+
 floor = unary("floor", lambda xp, x: xp.floor(x), _zero, "The integer below.", reads="")
+
 ceil = unary("ceil", lambda xp, x: xp.ceil(x), _zero, "The integer above.", reads="")
+
 trunc = unary("trunc", lambda xp, x: xp.trunc(x), _zero, "The integer towards 0.", reads="")
+
 rint = unary(
     "rint", lambda xp, x: xp.round(x), _zero, "The nearest integer.", reads="", kinds=NUMBERS
 )
-fix, sgn = trunc, sign
+
+sgn = sign
 
 # ── polynomials and pieces ──────────────────────────────────────────────────────────────────────
 
 neg = unary("neg", lambda xp, x: -x, lambda g, x, y: -g, "-x.", reads="", kinds=NUMBERS)
+
 positive = unary(
     "positive", lambda xp, x: +x, lambda g, x, y: g, "x itself.", reads="", kinds=NUMBERS
 )
+
 abs = unary("abs", lambda xp, x: xp.abs(x), lambda g, x, y: g * sign(x), "|x|.", reads="x")
+
 square = unary("square", lambda xp, x: x * x, lambda g, x, y: g * (x * 2.0), "x².", reads="x")
-frac = unary(
-    "frac",
-    lambda xp, x: x - xp.trunc(x),
-    lambda g, x, y: g,
-    "x - trunc(x).",
-    reads="",
-    kinds=NUMBERS,
-)
 
 
-def _masked(g: Any, y: Any, out: Any = None) -> Any:
-    return np.multiply(g, y > 0, out=out)
+def _masked(g: Array, y: Array, out: Array | None = None) -> Array:
+    product: Array = np.multiply(g, y > 0, out=out)
+    return product
 
 
-def _relu(x: Any) -> Any:
+def _relu(x: Array) -> Array:
     if type(x) is np.ndarray and x.nbytes > LARGE:
         return result_of(np.maximum, x, np.zeros((), x.dtype))
-    return np.maximum(x, 0)
+    positive: Array = np.maximum(x, 0)
+    return positive
 
 
-def _where_positive(xp: Namespace, g: Any, y: Any) -> Any:
+def _where_positive(xp: Namespace, g: Array, y: Array) -> Array:
     """Return g where y > 0, else 0: also where g is infinite or NaN."""
     if xp is not np:
         return xp.where(y > 0, g, xp.zeros_like(g))
@@ -89,7 +95,7 @@ def _where_positive(xp: Namespace, g: Any, y: Any) -> Any:
     return product if total - total == 0 else np.where(y > 0, g, g.dtype.type(0))
 
 
-def _through(g: "Methods", y: object) -> Any:
+def _through(g: Kind, y: object) -> Kind:
     return _open(g, y)
 
 
@@ -101,6 +107,7 @@ _open = binary(
     "The gradient of relu: that of its result where the result is positive.",
     reads="x",
 )
+
 relu = unary(
     "relu",
     lambda xp, x: _relu(x) if xp is np else xp.clip(x, min=0),
@@ -109,6 +116,7 @@ relu = unary(
     reads="y",
     kinds=NUMBERS,
 )
+
 reciprocal = unary(
     "reciprocal",
     lambda xp, x: 1 / x,
@@ -117,6 +125,7 @@ reciprocal = unary(
     promotes="float",
     reads="y",
 )
+
 sqrt = unary(
     "sqrt",
     lambda xp, x: xp.sqrt(x),
@@ -125,6 +134,7 @@ sqrt = unary(
     promotes="float",
     reads="y",
 )
+
 rsqrt = unary(
     "rsqrt",
     lambda xp, x: 1 / xp.sqrt(x),
@@ -137,11 +147,14 @@ rsqrt = unary(
 # ── exponentials and logarithms ─────────────────────────────────────────────────────────────────
 
 
-def _float_row(name: str, compute: Any, partial: Any, says: str, reads: str = "x") -> Any:
+def _float_row(
+    name: str, compute: Compute, partial: Partial, says: str, reads: str = "x"
+) -> Callable[[Kind], Kind]:
     return unary(name, compute, partial, says, promotes="float", reads=reads)
 
 
 LN2, LN10 = math.log(2.0), math.log(10.0)
+
 exp = _float_row(
     "exp",
     lambda xp, x: result_of(np.exp, x) if xp is np else xp.exp(x),
@@ -149,16 +162,23 @@ exp = _float_row(
     "e to the x.",
     "y",
 )
+
 exp2 = _float_row("exp2", lambda xp, x: xp.exp2(x), lambda g, x, y: g * y * LN2, "2 to the x.", "y")
+
 expm1 = _float_row(
     "expm1", lambda xp, x: xp.expm1(x), lambda g, x, y: g * (y + 1.0), "exp(x) - 1, exact.", "y"
 )
+
 log = _float_row("log", lambda xp, x: xp.log(x), lambda g, x, y: g / x, "ln x.")
+
 log2 = _float_row("log2", lambda xp, x: xp.log2(x), lambda g, x, y: g / (x * LN2), "log₂ x.")
+
 log10 = _float_row("log10", lambda xp, x: xp.log10(x), lambda g, x, y: g / (x * LN10), "log₁₀ x.")
+
 log1p = _float_row(
     "log1p", lambda xp, x: xp.log1p(x), lambda g, x, y: g / (x + 1.0), "ln(1 + x), exact."
 )
+
 sigmoid = _float_row(
     "sigmoid",
     lambda xp, x: 1 / (1 + xp.exp(-x)),
@@ -166,6 +186,7 @@ sigmoid = _float_row(
     "1 / (1 + exp(-x)).",
     "y",
 )
+
 logsigmoid = _float_row(
     "logsigmoid",
     lambda xp, x: -xp.logaddexp(-x, xp.zeros_like(x)),
@@ -176,17 +197,25 @@ logsigmoid = _float_row(
 # ── circular and hyperbolic functions ───────────────────────────────────────────────────────────
 
 sin = _float_row("sin", lambda xp, x: xp.sin(x), lambda g, x, y: g * _cos(x), "sin x, radians.")
+
 cos = _float_row("cos", lambda xp, x: xp.cos(x), lambda g, x, y: -g * sin(x), "cos x, radians.")
+
 tan = _float_row("tan", lambda xp, x: xp.tan(x), lambda g, x, y: g * (y * y + 1.0), "tan x.", "y")
+
 asin = _float_row(
     "asin", lambda xp, x: xp.asin(x), lambda g, x, y: g * rsqrt(1.0 - x * x), "arcsin x."
 )
+
 acos = _float_row(
     "acos", lambda xp, x: xp.acos(x), lambda g, x, y: -g * rsqrt(1.0 - x * x), "arccos x."
 )
+
 atan = _float_row("atan", lambda xp, x: xp.atan(x), lambda g, x, y: g / (x * x + 1.0), "arctan x.")
+
 sinh = _float_row("sinh", lambda xp, x: xp.sinh(x), lambda g, x, y: g * _cosh(x), "sinh x.")
+
 cosh = _float_row("cosh", lambda xp, x: xp.cosh(x), lambda g, x, y: g * sinh(x), "cosh x.")
+
 tanh = _float_row(
     "tanh",
     lambda xp, x: result_of(np.tanh, x) if xp is np else xp.tanh(x),
@@ -194,29 +223,19 @@ tanh = _float_row(
     "tanh x.",
     "y",
 )
+
 asinh = _float_row(
     "asinh", lambda xp, x: xp.asinh(x), lambda g, x, y: g * rsqrt(x * x + 1.0), "arsinh x."
 )
+
 acosh = _float_row(
     "acosh", lambda xp, x: xp.acosh(x), lambda g, x, y: g * rsqrt(x * x - 1.0), "arcosh x."
 )
+
 atanh = _float_row(
     "atanh", lambda xp, x: xp.atanh(x), lambda g, x, y: g / (1.0 - x * x), "artanh x."
 )
+
 _SLOPE = 2.0 / math.sqrt(math.pi)
+
 erf = _float_row("erf", erf_array, lambda g, x, y: g * exp(x * -x) * _SLOPE, "The error function.")
-erfc = _float_row("erfc", erfc_array, lambda g, x, y: g * exp(x * -x) * -_SLOPE, "1 - erf(x).")
-deg2rad = _float_row(
-    "deg2rad",
-    lambda xp, x: x * (math.pi / 180),
-    lambda g, x, y: g * (math.pi / 180),
-    "Radians.",
-    "",
-)
-rad2deg = _float_row(
-    "rad2deg",
-    lambda xp, x: x * (180 / math.pi),
-    lambda g, x, y: g * (180 / math.pi),
-    "Degrees.",
-    "",
-)

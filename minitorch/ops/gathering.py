@@ -9,12 +9,12 @@ import numpy as np
 
 from ..arrays import Array, Namespace, add_at, as_dtype, cast, copied, int64
 from ..errors import ArgumentError, AxisError, DTypeError, ShapeError
-from ..op import Flat, Gradients, KeepsSpec, Op, Spec, Value, apply
+from ..op import Flat, Gradients, KeepsSpec, Kind, Op, Spec, apply
 from ..shapes import axis, broadcast, known, numel
 from .binary import where
 from .broadcasting import sum_to
 from .casting import cast_to
-from .elementwise import ones_like, zeros_like
+from .elementwise import zeros_like
 from .indexing import ARRAY, Place, PlaceAdd, Take, getitem, narrow, put, split_index
 from .movement import expand, reshape
 
@@ -61,7 +61,7 @@ class Gather(Op):
             raise ShapeError(f"gather: got shapes {x} and {index}, expected equally many axes.")
         return Spec(index, specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return zeros with the gradient added where it was picked."""
         x, index = node.inputs
         return apply(ScatterAdd(self.dim), zeros_like(x), index, out_grad), None
@@ -83,7 +83,7 @@ class ScatterAdd(KeepsSpec):
         cut = source[tuple(slice(0, size) for size in index.shape)]
         return add_at(out, _grid(xp, index, self.dim), cut)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """The value gets the gradient as it is, the source what is at its places."""
         _, index, source = node.inputs
         share = apply(Gather(self.dim), out_grad, index) if node.wants[2] else None
@@ -109,7 +109,7 @@ class Scatter(KeepsSpec):
         out[_grid(xp, index, self.dim)] = source[tuple(slice(0, n) for n in index.shape)]
         return out
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """What was overwritten gets no gradient; the source gets it instead."""
         _, index, source = node.inputs
         nothing = zeros_like(apply(Gather(self.dim), out_grad, index))
@@ -149,11 +149,11 @@ def _checked(name: str, x: "Methods", dim: int, index: Any, source: "Methods | N
     return d
 
 
-def _lifted(*values: Any) -> list[Any]:
+def _lifted(*values: Kind) -> list[Kind]:
     return [v if v is None or v.shape else reshape(v, 1) for v in values]
 
 
-def gather(x: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
+def gather(x: Kind, dim: int, index: Kind, *, sparse_grad: bool = False) -> Kind:
     """Return the elements of `x` at `index` along `dim`: for dim 0, x[index[i][j]][j] at i, j."""
     if 0 in index.shape and len(index.shape) != len(x.shape):
         return reshape(narrow(reshape(x, -1), 0, 0, 0), tuple(index.shape))
@@ -163,7 +163,7 @@ def gather(x: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
     return apply(Gather(_checked("gather", x, dim, index)), x, index)
 
 
-def take_along_dim(x: Any, indices: Any, dim: int | None = None) -> Any:
+def take_along_dim(x: Kind, indices: Kind, dim: int | None = None) -> Kind:
     """Return the elements of `x` at `indices` along `dim`; the other axes broadcast."""
     if dim is None:
         return gather(reshape(x, -1), 0, reshape(indices, -1))
@@ -180,34 +180,41 @@ def take_along_dim(x: Any, indices: Any, dim: int | None = None) -> Any:
     return gather(x, d, indices)
 
 
-def _stretched(x: "Methods", shape: tuple[object, ...]) -> Any:
+def _stretched(x: Kind, shape: tuple[int | None, ...]) -> Kind:
     """Return `x` in this shape; as it is where it has that, though sizes may be unknown."""
     return x if tuple(x.shape) == shape else expand(x, shape)
 
 
 def scatter(
-    x: Any, dim: int, index: Any, src: Any = None, *, value: object = None, reduce: object = None
-) -> Any:
+    x: Kind,
+    dim: int,
+    index: Kind,
+    src: Kind | float | None = None,
+    *,
+    value: Kind | float | None = None,
+    reduce: object = None,
+) -> Kind:
     """Return `x` with `src` at the places of `index` along `dim`; `src` may be one number.
 
     Raises:
         ArgumentError: `reduce` is not None, "add" or "multiply".
     """
-    src = value if src is None else src
-    if not hasattr(src, "dtype"):
-        src = zeros_like(gather(x, dim, zeros_like(index))) + src if x.shape else x * 0 + src
+    given = value if src is None else src
+    if given is None or isinstance(given, int | float):
+        there = zeros_like(gather(x, dim, zeros_like(index))) if x.shape else x * 0
+        given = there + given
     if not x.shape or not index.shape:
-        row, places, source = _lifted(x, index, src)
+        row, places, source = _lifted(x, index, given)
         return reshape(scatter(row, dim, places, source, reduce=reduce), tuple(x.shape))
-    d = _checked("scatter", x, dim, index, src)
+    d = _checked("scatter", x, dim, index, given)
     if reduce == "add":
-        return apply(ScatterAdd(d), x, index, src)
+        return apply(ScatterAdd(d), x, index, given)
     if reduce is not None:
         raise ArgumentError(f"scatter: got reduce {reduce!r}, expected None or 'add'.")
-    return apply(Scatter(d), x, index, src)
+    return apply(Scatter(d), x, index, given)
 
 
-def scatter_add(x: Any, dim: int, index: Any, src: "Methods") -> Any:
+def scatter_add(x: Kind, dim: int, index: Kind, src: Kind) -> Kind:
     """Return `x` with `src` added at the places of `index` along `dim`; equal places add up."""
     if not x.shape or not index.shape:
         row, places, source = _lifted(x, index, src)
@@ -219,7 +226,7 @@ def _row_pattern(d: int) -> tuple[Any, ...]:
     return (*(slice(None),) * d, ARRAY)
 
 
-def _vector(name: str, index: Any) -> Any:
+def _vector(name: str, index: Kind) -> Kind:
     if len(index.shape) > 1 or as_dtype(index.dtype).kind not in "iu":
         raise ShapeError(
             f"{name}: got {index.dtype} {tuple(index.shape)}, expected a vector of integers."
@@ -227,7 +234,7 @@ def _vector(name: str, index: Any) -> Any:
     return index if index.shape else reshape(index, 1)
 
 
-def index_select(x: "Methods", dim: int, index: object) -> Any:
+def index_select(x: Kind, dim: int, index: Kind) -> Kind:
     """Return the slices of `x` along `dim` that `index`, a vector, names."""
     index = _vector("index_select", index)
     if not x.shape:
@@ -235,7 +242,7 @@ def index_select(x: "Methods", dim: int, index: object) -> Any:
     return apply(Take(_row_pattern(axis(dim, len(x.shape), "index_select"))), x, index)
 
 
-def index_add(x: Any, dim: int, index: Any, source: "Methods", *, alpha: object = 1) -> Any:
+def index_add(x: Kind, dim: int, index: Any, source: "Methods", *, alpha: object = 1) -> Kind:
     """Return `x` with alpha·source added to the slices along `dim` that `index` names."""
     index = _vector("index_add", index)
     if not x.shape:
@@ -249,35 +256,7 @@ def index_add(x: Any, dim: int, index: Any, source: "Methods", *, alpha: object 
     return x + (added if alpha == 1 else added * alpha)
 
 
-def index_copy(x: Any, dim: int, index: Any, source: "Methods") -> Any:
-    """Return `x` with `source` in the slices along `dim` that `index` names."""
-    index = _vector("index_copy", index)
-    if not x.shape:
-        return reshape(index_copy(reshape(x, 1), 0, index, reshape(source, 1)), ())
-    d = axis(dim, len(x.shape), "index_copy")
-    shape = [1] * len(x.shape)
-    shape[d] = index.shape[0]
-    sizes = [index.shape[0] if i == d else n for i, n in enumerate(x.shape)]
-    places = expand(reshape(index, shape), sizes)
-    return apply(Scatter(d), x, places, expand(source, sizes))
-
-
-def index_fill(x: "Methods", dim: int, index: object, value: object) -> Any:
-    """Return `x` with one number in the slices along `dim` that `index` names."""
-    index = _vector("index_fill", index)
-    d = axis(dim, len(x.shape), "index_fill")
-    size = x.shape[d] if x.shape else 1
-    hits = apply(PlaceAdd((ARRAY,), (size,)), ones_like(index), index) > 0
-    mask = reshape(hits, [size if i == d else 1 for i in range(len(x.shape))])
-    return where(mask, _element(value, x), x)
-
-
-def take(x: "Methods", index: object) -> Any:
-    """Return the elements at `index` of `x` seen as one vector, in the shape of the index."""
-    return getitem(reshape(x, -1), index)
-
-
-def masked_fill(x: "Methods", mask: "Methods", value: object) -> Any:
+def masked_fill(x: Kind, mask: Kind, value: object) -> Kind:
     """Return `x` with `value` where the mask holds.
 
     Raises:
@@ -290,7 +269,7 @@ def masked_fill(x: "Methods", mask: "Methods", value: object) -> Any:
     return where(mask, _element(value, x), x)
 
 
-def _element(value: Any, x: "Methods") -> Any:
+def _element(value: Any, x: "Methods") -> object:
     """Return one number, or a 0-d value, as an element of `x`."""
     dtype = as_dtype(x.dtype)
     if hasattr(value, "dtype"):
@@ -298,7 +277,7 @@ def _element(value: Any, x: "Methods") -> Any:
     return value if dtype.kind == "f" else np.asarray(value).astype(dtype)
 
 
-def masked_select(x: "Methods", mask: "Methods") -> Any:
+def masked_select(x: Kind, mask: "Methods") -> Kind:
     """Return the elements of `x` where the mask holds, as a vector; the two broadcast."""
     shape = broadcast(tuple(x.shape), tuple(mask.shape), op="masked_select")
     return getitem(expand(x, shape), expand(mask, shape))
@@ -320,7 +299,7 @@ class Put(KeepsSpec):
         put(out, self.pattern, indices, source)
         return out
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """What was overwritten gets no gradient; the source gets it instead."""
         _, source, *indices = node.inputs
         share = apply(Take(self.pattern), out_grad, *indices)
@@ -328,7 +307,7 @@ class Put(KeepsSpec):
         return (kept, sum_to(share, source), *(None for _ in indices))
 
 
-def index_put(x: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
+def index_put(x: Kind, indices: Any, values: Kind, accumulate: bool = False) -> Kind:
     """Return `x` with `values` at an advanced index, or added there; equal places add up."""
     pattern, arrays = split_index(tuple(indices))
     values = cast_to(values, x.dtype)

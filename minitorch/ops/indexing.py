@@ -12,7 +12,7 @@ import numpy as np
 
 from ..arrays import Array, Index, Namespace, add_at, dtype_of, native_device_of
 from ..errors import AxisError, DTypeError
-from ..op import Gradients, Op, Spec, Value, apply, infer_by_trial
+from ..op import Gradients, Kind, Op, Spec, Value, apply, infer_by_trial
 from ..shapes import Shape, axis, known
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ class Slice(Op):
         """Return the shape of the slice; a size that is not known stays so under `:`."""
         return Spec(sliced(specs[0].shape, self.index), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return zeros with the gradient in the slice."""
         x = node.inputs[0]
         if None in x.shape:
@@ -109,7 +109,7 @@ class Place(Op):
         """Return the shape placed into."""
         return Spec(specs[-1].shape if self.shape is None else self.shape, specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return the slice of the gradient."""
         return (apply(Slice(self.index), out_grad), None)[: len(node.inputs)]
 
@@ -141,7 +141,7 @@ class Take(Op):
         sizes = (a if a == b else None for a, b in zip(first, second, strict=True))
         return Spec(tuple(sizes), trial.dtype)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Add the gradient of each pick to the element picked."""
         x, *indices = node.inputs
         if known(tuple(x.shape)):
@@ -202,7 +202,7 @@ class PlaceAdd(Op):
         """Return the shape placed into."""
         return Spec(specs[-1].shape if self.shape is None else self.shape, specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return the picked elements of the gradient."""
         rest = node.inputs[1:]
         indices = rest[:-1] if self.shape is None else rest
@@ -310,7 +310,7 @@ def _index_array(item: object) -> Any:
     return item
 
 
-def getitem(x: Any, index: Any) -> Any:
+def getitem(x: Kind, index: Any) -> Kind:
     """Return x[index], basic or advanced, as NumPy and torch index."""
     pattern, arrays = split_index(index)
     if arrays:
@@ -318,7 +318,7 @@ def getitem(x: Any, index: Any) -> Any:
     return apply(Slice(pattern), x)
 
 
-def narrow(x: "Methods", dim: int, start: int, length: int) -> Any:
+def narrow(x: Kind, dim: int, start: int, length: int) -> Kind:
     """Return `length` elements along `dim`, from `start`; a view."""
     d = axis(dim, len(x.shape), "narrow")
     if not x.shape:
@@ -333,13 +333,13 @@ def narrow(x: "Methods", dim: int, start: int, length: int) -> Any:
     return apply(Slice((*(slice(None),) * d, slice(start, start + length))), x)
 
 
-def select(x: "Methods", dim: int, index: int) -> Any:
+def select(x: Kind, dim: int, index: int) -> Kind:
     """Return the slice `index` along `dim`, without that axis; a view."""
     d = axis(dim, len(x.shape), "select")
     return apply(Slice((*(slice(None),) * d, int(index))), x)
 
 
-def nonzero(x: Any, *, as_tuple: bool = False) -> Any:
+def nonzero(x: Kind, *, as_tuple: bool = False) -> Kind | tuple[Kind, ...]:
     """Return the indices of the elements that are not 0: rows of a matrix, or a tuple by axis."""
     if not as_tuple:
         return apply(NonZero(), x)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..arrays import Array, Namespace, as_dtype, promote_types
 from ..errors import ArgumentError, DTypeError, ShapeError
-from ..op import Gradients, Op, Spec, Value, apply
+from ..op import Gradients, Kind, Op, Spec, apply
 from ..shapes import axis
 from .casting import cast_to
 from .indexing import narrow, select
@@ -54,7 +54,7 @@ class Cat(Op):
                     f"the others equal: on axis {i} {a} is not {b}."
                 )
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Each input gets its part of the gradient."""
         shares, start = [], 0
         for source, wanted in zip(node.inputs, node.wants, strict=True):
@@ -64,7 +64,7 @@ class Cat(Op):
         return shares
 
 
-def cat(tensors: Sequence[Any], dim: int = 0) -> Any:
+def cat(tensors: Sequence[Kind], dim: int = 0) -> Kind:
     """Return the values one after another along `dim`; all other axes are equal.
 
     Raises:
@@ -88,7 +88,7 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> Any:
     return apply(Cat(axis(dim, rank, "cat")), *kept)
 
 
-def stack(tensors: Sequence[Any], dim: int = 0) -> Any:
+def stack(tensors: Sequence[Kind], dim: int = 0) -> Kind:
     """Return the values along a new axis `dim`; their shapes are equal.
 
     Raises:
@@ -107,53 +107,15 @@ def stack(tensors: Sequence[Any], dim: int = 0) -> Any:
     return cat([insert_axes(value, (d,)) for value in values], d)
 
 
-def hstack(tensors: Sequence[Any]) -> Any:
+def hstack(tensors: Sequence[Kind]) -> Kind:
     """Return the values side by side: along axis 1, vectors along axis 0."""
-    values = [atleast_1d(value) for value in tensors]
+    values = [value if value.shape else reshape(value, 1) for value in tensors]
     return cat(values, 0 if values and len(values[0].shape) == 1 else 1)
 
 
-def vstack(tensors: Sequence[Any]) -> Any:
+def vstack(tensors: Sequence[Kind]) -> Kind:
     """Return the values as rows, one below another."""
-    return cat([atleast_2d(value) for value in tensors], 0)
-
-
-def dstack(tensors: Sequence[Any]) -> Any:
-    """Return the values behind each other, along axis 2."""
-    return cat([atleast_3d(value) for value in tensors], 2)
-
-
-def column_stack(tensors: Sequence[Any]) -> Any:
-    """Return vectors as columns, beside matrices."""
-    return hstack([reshape(v, -1, 1) if len(v.shape) <= 1 else v for v in tensors])
-
-
-def _for_each(function: Any, values: tuple[Any, ...]) -> tuple[Any, ...]:
-    several = values[0] if len(values) == 1 else values
-    return tuple(function(value) for value in several)
-
-
-def atleast_1d(x: "Methods", *more: object) -> Any:
-    """Return `x`, a number as a vector of one; a tuple of several."""
-    if more or isinstance(x, list | tuple):
-        return _for_each(atleast_1d, (x, *more))
-    return x if x.shape else reshape(x, 1)
-
-
-def atleast_2d(x: "Methods", *more: object) -> Any:
-    """Return `x`, a vector as one row; a tuple of several."""
-    if more or isinstance(x, list | tuple):
-        return _for_each(atleast_2d, (x, *more))
-    x = atleast_1d(x)
-    return x if len(x.shape) > 1 else insert_axes(x, (0,))
-
-
-def atleast_3d(x: "Methods", *more: object) -> Any:
-    """Return `x`, a matrix with a last axis of size 1; a tuple of several."""
-    if more or isinstance(x, list | tuple):
-        return _for_each(atleast_3d, (x, *more))
-    x = atleast_2d(x)
-    return x if len(x.shape) > 2 else insert_axes(x, (2,))
+    return cat([v if len(v.shape) > 1 else reshape(v, 1, -1) for v in tensors], 0)
 
 
 def split(x: "Methods", split_size: int | Sequence[int], dim: int = 0) -> tuple[Any, ...]:
@@ -188,21 +150,6 @@ def chunk(x: "Methods", chunks: int, dim: int = 0) -> tuple[Any, ...]:
     d = axis(dim, len(x.shape), "chunk")
     size = math.ceil(x.shape[d] / chunks)
     return split(x, size, d) if size else tuple(narrow(x, d, 0, 0) for _ in range(chunks))
-
-
-def tensor_split(x: "Methods", sections: int | Sequence[int], dim: int = 0) -> tuple[Any, ...]:
-    """Return `x` cut along `dim` into nearly equal sections, or before the given positions."""
-    d = axis(dim, len(x.shape), "tensor_split")
-    total = x.shape[d]
-    sections = sections.tolist() if hasattr(sections, "tolist") else sections
-    if isinstance(sections, int):
-        if sections < 1:
-            raise ArgumentError(f"tensor_split: got {sections} sections, expected 1 or more.")
-        small, more = divmod(total, sections)
-        return split(x, [small + (i < more) for i in range(sections)], d)
-    cuts = [builtins.min(builtins.max(i + total if i < 0 else i, 0), total) for i in sections]
-    starts, ends = [0, *cuts], [*cuts, total]
-    return tuple(narrow(x, d, s, builtins.max(e - s, 0)) for s, e in zip(starts, ends, strict=True))
 
 
 def unbind(x: "Methods", dim: int = 0) -> tuple[Any, ...]:

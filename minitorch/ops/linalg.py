@@ -1,7 +1,5 @@
 """Products of matrices."""
 
-import builtins
-import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,19 +7,10 @@ import numpy as np
 from ..allocator import matrix_product
 from ..arrays import Array, Namespace
 from ..errors import ShapeError
-from ..op import Gradients, Op, Spec, Value, apply
-from ..shapes import axis, broadcast
+from ..op import Gradients, Kind, Op, Spec, apply
+from ..shapes import broadcast
 from .broadcasting import sum_to
-from .movement import (
-    Permute,
-    insert_axes,
-    permute,
-    remove_axes,
-    reshape,
-    reshape_like,
-    sizes,
-    t,
-)
+from .movement import Permute, insert_axes, remove_axes, reshape, reshape_like, t
 from .reduction import sum
 from .rows import promoted
 
@@ -29,7 +18,7 @@ if TYPE_CHECKING:
     from .methods import Methods
 
 
-def mT(x: "Methods") -> Any:
+def mT(x: Kind) -> Kind:
     """Return `x` with its last two axes exchanged."""
     rank = len(x.shape)
     if rank < 2:
@@ -68,7 +57,7 @@ class MatMul(Op):
         lead = broadcast(left[:-2], right[:-2], op="matmul")
         return Spec((*lead, left[-2], right[-1]), promoted(specs, "common"))
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """dA = dY Bᵀ and dB = Aᵀ dY, summed over broadcast leading axes."""
         a, b = node.inputs
         left, right = node.wants
@@ -81,7 +70,7 @@ class MatMul(Op):
 _matmul = MatMul()
 
 
-def matmul(a: Any, b: Any) -> Any:
+def matmul(a: Kind, b: Any) -> Kind:
     """Return the matrix product; a vector counts as a row on the left, a column on the right.
 
     Raises:
@@ -117,13 +106,13 @@ def _axes_are(name: str, *wanted: tuple[Any, int]) -> None:
             raise ShapeError(f"{name}: got shapes {shapes}, expected {ranks} axes. Use matmul.")
 
 
-def mm(a: object, b: object) -> Any:
+def mm(a: Kind, b: Kind) -> Kind:
     """Return the product of two matrices."""
     _axes_are("mm", (a, 2), (b, 2))
     return apply(_matmul, a, b)
 
 
-def bmm(a: Any, b: Any) -> Any:
+def bmm(a: Kind, b: Any) -> Kind:
     """Return the products of two batches of matrices, (n, i, j) and (n, j, k)."""
     _axes_are("bmm", (a, 3), (b, 3))
     if a.shape[0] != b.shape[0] and None not in (a.shape[0], b.shape[0]):
@@ -131,38 +120,25 @@ def bmm(a: Any, b: Any) -> Any:
     return apply(_matmul, a, b)
 
 
-def mv(a: object, b: object) -> Any:
+def mv(a: Kind, b: Kind) -> Kind:
     """Return the product of a matrix and a vector."""
     _axes_are("mv", (a, 2), (b, 1))
     return matmul(a, b)
 
 
-def dot(a: object, b: object) -> Any:
+def dot(a: Kind, b: Kind) -> Kind:
     """Return the sum of the products of two vectors."""
     _axes_are("dot", (a, 1), (b, 1))
     return matmul(a, b)
 
 
-def inner(a: Any, b: Any) -> Any:
-    """Return the sums of products over the last axes of both."""
-    if not a.shape or not b.shape:
-        return a * b
-    rows, columns = tuple(a.shape[:-1]), tuple(b.shape[:-1])
-    if a.shape[-1] != b.shape[-1]:
-        raise ShapeError(f"inner: last sizes differ: got {tuple(a.shape)} and {tuple(b.shape)}.")
-    product = matmul(
-        reshape(a, math.prod(rows), a.shape[-1]), mT(reshape(b, math.prod(columns), b.shape[-1]))
-    )
-    return reshape(product, rows + columns)
-
-
-def outer(a: Any, b: Any) -> Any:
+def outer(a: Kind, b: Kind) -> Kind:
     """Return the products of each element of one vector with each of another."""
     _axes_are("outer", (a, 1), (b, 1))
     return insert_axes(a, (1,)) * insert_axes(b, (0,))
 
 
-def _blend(x: "Methods", product: Any, beta: "Methods", alpha: Any) -> Any:
+def _blend(x: Kind, product: Kind, beta: object, alpha: object) -> Kind:
     product = product if alpha == 1 else product * alpha
     if beta == 0:
         return product
@@ -175,71 +151,14 @@ def _blend(x: "Methods", product: Any, beta: "Methods", alpha: Any) -> Any:
     return total
 
 
-def addmm(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def addmm(x: Kind, a: Kind, b: Kind, *, beta: object = 1, alpha: object = 1) -> Kind:
     """Return beta·x + alpha·(a @ b) for matrices."""
     return _blend(x, mm(a, b), beta, alpha)
 
 
-def addmv(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    """Return beta·x + alpha·(a @ b) for a matrix and a vector."""
-    return _blend(x, mv(a, b), beta, alpha)
-
-
-def addr(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    """Return beta·x + alpha·outer(a, b)."""
-    return _blend(x, outer(a, b), beta, alpha)
-
-
-def baddbmm(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+def baddbmm(x: Kind, a: Kind, b: Kind, *, beta: object = 1, alpha: object = 1) -> Kind:
     """Return beta·x + alpha·(a @ b) for batches of matrices."""
     return _blend(x, bmm(a, b), beta, alpha)
-
-
-def addbmm(x: Any, a: Any, b: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
-    """Return beta·x + alpha·Σ (a @ b), summed over the batch."""
-    return _blend(x, sum(bmm(a, b), 0), beta, alpha)
-
-
-def kron(a: Any, b: Any) -> Any:
-    """Return the Kronecker product: a block b·a[i, j] for each element of `a`."""
-    rank = builtins.max(len(a.shape), len(b.shape))
-    left = (1,) * (rank - len(a.shape)) + tuple(a.shape)
-    right = (1,) * (rank - len(b.shape)) + tuple(b.shape)
-    spread_a = [n for size in left for n in (size, 1)]
-    spread_b = [n for size in right for n in (1, size)]
-    full = [m * n for m, n in zip(left, right, strict=True)]
-    return reshape(reshape(a, spread_a) * reshape(b, spread_b), full)
-
-
-def tensordot(a: Any, b: Any, dims: Any = 2) -> Any:
-    """Return the sums of products over `dims`: the last of `a` and first of `b`, or two lists."""
-    if isinstance(dims, int):
-        if dims > builtins.min(len(a.shape), len(b.shape)) or dims < 0:
-            raise ShapeError(
-                f"tensordot: got {dims} axes for shapes {tuple(a.shape)} and {tuple(b.shape)}."
-            )
-        over_a = list(range(len(a.shape) - dims, len(a.shape)))
-        over_b = list(range(dims))
-    else:
-        over_a = [axis(d, len(a.shape), "tensordot") for d in sizes((dims[0],))]
-        over_b = [axis(d, len(b.shape), "tensordot") for d in sizes((dims[1],))]
-    for d, e in zip(over_a, over_b, strict=False):
-        if a.shape[d] == 1 != b.shape[e]:
-            b = sum(b, e, True)
-        elif b.shape[e] == 1 != a.shape[d]:
-            a = sum(a, d, True)
-    if [a.shape[d] for d in over_a] != [b.shape[d] for d in over_b]:
-        raise ShapeError(
-            f"tensordot: sizes differ: got {tuple(a.shape)} over {over_a} and "
-            f"{tuple(b.shape)} over {over_b}."
-        )
-    free_a = [d for d in range(len(a.shape)) if d not in over_a]
-    free_b = [d for d in range(len(b.shape)) if d not in over_b]
-    count = math.prod(a.shape[d] for d in over_a)
-    left = reshape(permute(a, free_a + over_a), math.prod(a.shape[d] for d in free_a), count)
-    right = reshape(permute(b, over_b + free_b), count, math.prod(b.shape[d] for d in free_b))
-    shape = [a.shape[d] for d in free_a] + [b.shape[d] for d in free_b]
-    return reshape(apply(_matmul, left, right), shape)
 
 
 class Linear(Op):
@@ -274,13 +193,13 @@ class Linear(Op):
             raise ShapeError(f"linear: got bias {specs[2].shape}, expected ({weight[0]},).")
         return Spec((*x[:-1], weight[0]), promoted(specs, "common"))
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """dx = g W; dW = gᵀ x and db = Σ g over all rows."""
         x, weight = node.inputs[:2]
         wants = node.wants
         flat = len(x.shape) == 2
         g = out_grad if flat else reshape(out_grad, -1, weight.shape[0])
-        shares = [None, None, None]
+        shares: list[Methods | None] = [None, None, None]
         if wants[0]:
             dx = apply(_matmul, g, weight)
             shares[0] = dx if flat else reshape_like(dx, x)
@@ -294,22 +213,9 @@ class Linear(Op):
 _linear = Linear()
 
 
-def linear(x: Any, weight: Any, bias: Any = None) -> Any:
+def linear(x: Kind, weight: Any, bias: Any = None) -> Kind:
     """Return x Wᵀ + b: (..., in) times (out, in) gives (..., out)."""
     if len(weight.shape) == 2 and len(x.shape) > 1:
         return apply(_linear, x, weight) if bias is None else apply(_linear, x, weight, bias)
     product = matmul(x, t(weight))
-    return product if bias is None else product + bias
-
-
-def bilinear(a: Any, b: Any, weight: Any, bias: "Methods | None" = None) -> Any:
-    """Return aᵀ W_k b for each k: (..., i), (..., j) and (k, i, j) give (..., k)."""
-    lead = tuple(a.shape[:-1])
-    i, j, k = a.shape[-1], b.shape[-1], weight.shape[0]
-    if tuple(weight.shape) != (k, i, j) or tuple(b.shape[:-1]) != lead:
-        raise ShapeError(
-            f"bilinear: got {tuple(a.shape)}, {tuple(b.shape)} and weight {tuple(weight.shape)}."
-        )
-    left = matmul(reshape(a, 1, -1, i), weight)
-    product = reshape(mT(sum(left.squeeze(0) * reshape(b, 1, -1, j), -1)), (*lead, k))
     return product if bias is None else product + bias

@@ -1,12 +1,13 @@
 """Comparisons, logic and bits: results have no gradient."""
 
-from typing import Any
+from collections.abc import Callable
 
 from ..arrays import bool_
-from .rows import binary, unary
+from ..op import Kind
+from .rows import Compute, binary, unary
 
 
-def _test(name: str, compute: Any, says: str) -> Any:
+def _test(name: str, compute: Compute, says: str) -> Callable[[Kind, object], Kind]:
     return binary(name, compute, None, None, says, dtype=bool_, reads="")
 
 
@@ -22,7 +23,7 @@ logical_xor = _test("logical_xor", lambda xp, a, b: (a != 0) ^ (b != 0), "One al
 not_equal, less, less_equal, greater, greater_equal = ne, lt, le, gt, ge
 
 
-def _flag(name: str, compute: Any, says: str) -> Any:
+def _flag(name: str, compute: Compute, says: str) -> Callable[[Kind], Kind]:
     return unary(name, compute, None, says, dtype=bool_, reads="")
 
 
@@ -30,12 +31,11 @@ logical_not = _flag("logical_not", lambda xp, x: x == 0, "Where x is 0 or False.
 isnan = _flag("isnan", lambda xp, x: x != x, "Where x is not a number.")
 isinf = _flag("isinf", lambda xp, x: xp.isinf(x), "Where x is infinite.")
 isfinite = _flag("isfinite", lambda xp, x: xp.isfinite(x), "Where x is a finite number.")
-isposinf = _flag("isposinf", lambda xp, x: xp.isinf(x) & (x > 0), "Where x is +∞.")
-isneginf = _flag("isneginf", lambda xp, x: xp.isinf(x) & (x < 0), "Where x is -∞.")
-signbit = _flag("signbit", lambda xp, x: xp.signbit(x), "Where the sign bit is set: -0.0 too.")
 
 
-def _bits(name: str, compute: Any, says: str, kinds: str = "biu") -> Any:
+def _bits(
+    name: str, compute: Compute, says: str, kinds: str = "biu"
+) -> Callable[[Kind, object], Kind]:
     return binary(name, compute, None, None, says, reads="", kinds=kinds)
 
 

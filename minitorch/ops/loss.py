@@ -1,13 +1,12 @@
 """Losses. `reduction` is "mean", "sum" or "none"."""
 
-import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import ArgumentError, ShapeError
+from ..op import Kind
 from ..shapes import broadcast
 from .binary import where, xlogy
-from .elementwise import abs, exp, log, log1p, logsigmoid, sqrt, zeros_like
-from .movement import insert_axes
+from .elementwise import abs, exp, log, log1p, logsigmoid
 from .pointwise import clamp_min
 from .reduction import mean, sum
 from .statistics import vector_norm
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
     from .methods import Methods
 
 
-def reduced(loss: Any, reduction: str) -> Any:
+def reduced(loss: Kind, reduction: str) -> Kind:
     """Return the mean, the sum, or all elements of a loss.
 
     Raises:
@@ -43,39 +42,39 @@ def _same_shape(name: str, input: "Methods", target: "Methods") -> None:
 
 
 def mse_loss(
-    input: "Methods",
+    input: Kind,
     target: "Methods",
     size_average: object = None,
     reduce: object = None,
     reduction: str = "mean",
     weight: "Methods | None" = None,
-) -> Any:
+) -> Kind:
     """Return (input - target)²."""
     away = input - target
     return reduced(away * away if weight is None else away * away * weight, reduction)
 
 
 def l1_loss(
-    input: "Methods",
+    input: Kind,
     target: "Methods",
     size_average: object = None,
     reduce: object = None,
     reduction: str = "mean",
     weight: "Methods | None" = None,
-) -> Any:
+) -> Kind:
     """Return |input - target|."""
     away = abs(input - target)
     return reduced(away if weight is None else away * weight, reduction)
 
 
 def smooth_l1_loss(
-    input: "Methods",
+    input: Kind,
     target: "Methods",
     size_average: object = None,
     reduce: object = None,
     reduction: str = "mean",
     beta: float = 1.0,
-) -> Any:
+) -> Kind:
     """Return a square below `beta`, a straight line above: d²/2β and |d| - β/2."""
     if beta < 0:
         raise ArgumentError(f"smooth_l1_loss: got beta {beta}, expected 0 or more.")
@@ -86,12 +85,12 @@ def smooth_l1_loss(
 
 
 def huber_loss(
-    input: "Methods",
+    input: Kind,
     target: "Methods",
     reduction: str = "mean",
     delta: float = 1.0,
     weight: "Methods | None" = None,
-) -> Any:
+) -> Kind:
     """Return d²/2 below `delta`, δ(|d| - δ/2) above."""
     if delta <= 0:
         raise ArgumentError(f"huber_loss: got delta {delta}, expected more than 0.")
@@ -101,13 +100,13 @@ def huber_loss(
 
 
 def binary_cross_entropy(
-    input: "Methods",
+    input: Kind,
     target: "Methods",
     weight: "Methods | None" = None,
     size_average: object = None,
     reduce: object = None,
     reduction: str = "mean",
-) -> Any:
+) -> Kind:
     """Return -(t ln p + (1 - t) ln(1 - p)), each logarithm -100 at least.
 
     Raises:
@@ -126,14 +125,14 @@ def binary_cross_entropy(
 
 
 def binary_cross_entropy_with_logits(
-    input: Any,
-    target: Any,
+    input: Kind,
+    target: Kind,
     weight: "Methods | None" = None,
     size_average: object = None,
     reduce: object = None,
     reduction: str = "mean",
-    pos_weight: Any = None,
-) -> Any:
+    pos_weight: Kind | None = None,
+) -> Kind:
     """Return the binary cross-entropy of sigmoid(input), without overflow."""
     _same_shape("binary_cross_entropy_with_logits", input, target)
     if pos_weight is None:
@@ -144,13 +143,13 @@ def binary_cross_entropy_with_logits(
 
 
 def kl_div(
-    input: "Methods",
-    target: "Methods",
+    input: Kind,
+    target: Kind,
     size_average: object = None,
     reduce: object = None,
     reduction: str = "mean",
     log_target: bool = False,
-) -> Any:
+) -> Kind:
     """Return t (ln t - input) for log-probabilities `input`; "batchmean" sums and divides by n."""
     entropy = exp(target) * target if log_target else xlogy(target, target)
     loss = entropy - (exp(target) if log_target else target) * input
@@ -159,86 +158,10 @@ def kl_div(
     return reduced(loss, reduction)
 
 
-def poisson_nll_loss(
-    input: "Methods",
-    target: Any,
-    log_input: bool = True,
-    full: bool = False,
-    size_average: object = None,
-    eps: float = 1e-8,
-    reduce: object = None,
-    reduction: str = "mean",
-) -> Any:
-    """Return the negative log-likelihood of counts; `full` adds Stirling's term."""
-    loss = exp(input) - target * input if log_input else input - target * log(input + eps)
-    if full:
-        safe = where(target > 1, target, 1.0)
-        stirling = safe * log(safe) - safe + log(safe * (2 * math.pi)) * 0.5
-        loss = loss + where(target > 1, stirling, 0.0)
-    return reduced(loss, reduction)
-
-
-def gaussian_nll_loss(
-    input: "Methods",
-    target: "Methods",
-    var: "Methods",
-    full: bool = False,
-    eps: float = 1e-6,
-    reduction: str = "mean",
-) -> Any:
-    """Return the negative log-likelihood of normal distributions; `full` adds the constant."""
-    if not hasattr(var, "shape"):
-        var = zeros_like(input) + var
-    if tuple(var.shape) == tuple(input.shape[:-1]) and tuple(var.shape) != tuple(input.shape):
-        var = insert_axes(var, (len(var.shape),))
-    held = clamp_min(var.detach() if hasattr(var, "detach") else var, eps)
-    held = var + (held - (var.detach() if hasattr(var, "detach") else var))
-    away = input - target
-    loss = (log(held) + away * away / held) * 0.5
-    return reduced(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)
-
-
 # ── margins and distances ───────────────────────────────────────────────────────────────────────
 
 
-def hinge_embedding_loss(
-    input: Any,
-    target: Any,
-    margin: float = 1.0,
-    size_average: object = None,
-    reduce: object = None,
-    reduction: str = "mean",
-) -> Any:
-    """Return `input` where the target is 1, max(0, margin - input) where it is -1."""
-    far = clamp_min(margin - input, 0.0)
-    return reduced(where(target != 1, far, 0.0) + where(target != -1, input, 0.0), reduction)
-
-
-def margin_ranking_loss(
-    input1: "Methods",
-    input2: "Methods",
-    target: "Methods",
-    margin: float = 0.0,
-    size_average: object = None,
-    reduce: object = None,
-    reduction: str = "mean",
-) -> Any:
-    """Return max(0, margin - target (input1 - input2))."""
-    return reduced(clamp_min(-target * (input1 - input2) + margin, 0.0), reduction)
-
-
-def soft_margin_loss(
-    input: "Methods",
-    target: "Methods",
-    size_average: object = None,
-    reduce: object = None,
-    reduction: str = "mean",
-) -> Any:
-    """Return ln(1 + exp(-target·input))."""
-    return reduced(-logsigmoid(target * input), reduction)
-
-
-def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
+def cosine_similarity(x1: Kind, x2: Kind, dim: int = 1, eps: float = 1e-8) -> Kind:
     """Return the cosine of the angle between the vectors along `dim`; norms are `eps` at least."""
     shape = broadcast(tuple(x1.shape), tuple(x2.shape), op="cosine_similarity")
     x1, x2 = x1.expand(shape), x2.expand(shape)
@@ -248,36 +171,14 @@ def cosine_similarity(x1: Any, x2: Any, dim: int = 1, eps: float = 1e-8) -> Any:
 
 
 def pairwise_distance(
-    x1: "Methods", x2: object, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
-) -> Any:
+    x1: Kind, x2: object, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
+) -> Kind:
     """Return the p-norm of x1 - x2 + eps along the last axis."""
     return vector_norm(x1 - x2 + eps, p, -1, keepdim)
 
 
-def cosine_embedding_loss(
-    input1: "Methods",
-    input2: "Methods",
-    target: Any,
-    margin: float = 0.0,
-    size_average: object = None,
-    reduce: object = None,
-    reduction: str = "mean",
-) -> Any:
-    """Return 1 - cos where the target is 1, max(0, cos - margin) where it is -1."""
-    d = len(target.shape)
-    epsilon = 1e-12
-    dots = sum(input1 * input2, d)
-    lengths = sqrt((sum(input1 * input1, d) + epsilon) * (sum(input2 * input2, d) + epsilon))
-    cos = dots / lengths
-    zero = zeros_like(cos)
-    loss = where(target == 1, 1.0 - cos, zero) + where(
-        target == -1, clamp_min(cos - margin, 0.0), zero
-    )
-    return reduced(loss, reduction)
-
-
 def triplet_margin_loss(
-    anchor: "Methods",
+    anchor: Kind,
     positive: "Methods",
     negative: "Methods",
     margin: float = 1.0,
@@ -287,7 +188,7 @@ def triplet_margin_loss(
     size_average: object = None,
     reduce: object = None,
     reduction: str = "mean",
-) -> Any:
+) -> Kind:
     """Return max(0, margin + distance to the positive - distance to the negative)."""
     if margin <= 0:
         raise ArgumentError(f"triplet_margin_loss: got margin {margin}, expected more than 0.")

@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays import Array, Namespace, as_dtype, native_device_of, windows
+from ..arrays import Array, Namespace, native_device_of, windows
 from ..errors import ArgumentError, ShapeError
-from ..op import Gradients, Spec, Value, apply
+from ..op import Gradients, Kind, Spec, apply
 from ..shapes import axis
 from .casting import clone
-from .indexing import getitem, narrow
-from .joining import cat
+from .indexing import getitem
 from .movement import Movement, movedim, reshape
 
 if TYPE_CHECKING:
@@ -40,19 +39,19 @@ class Triangle(Movement):
             raise ShapeError(f"{self.name}: got shape {specs[0].shape}, expected at least 2 axes.")
         return specs[0]
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return the same triangle of the gradient."""
         return (apply(self, out_grad),)
 
 
-def tril(x: "Methods", diagonal: int = 0) -> Any:
+def tril(x: Kind, diagonal: int = 0) -> Kind:
     """Return the lower triangle, up to the `diagonal`-th diagonal above the main one."""
     op = Triangle(diagonal, False)
     op.infer(Spec(tuple(x.shape), x.dtype))
     return apply(op, x)
 
 
-def triu(x: "Methods", diagonal: int = 0) -> Any:
+def triu(x: Kind, diagonal: int = 0) -> Kind:
     """Return the upper triangle, from the `diagonal`-th diagonal above the main one."""
     op = Triangle(diagonal, True)
     op.infer(Spec(tuple(x.shape), x.dtype))
@@ -79,7 +78,7 @@ class Diagonal(Movement):
         *lead, n, m = specs[0].shape
         return Spec((*lead, _diagonal_length(n or 0, m or 0, self.offset)), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return zeros with the gradient on the diagonal."""
         return (apply(OnDiagonal(self.offset, tuple(node.inputs[0].shape[-2:])), out_grad),)
 
@@ -101,7 +100,7 @@ class OnDiagonal(Movement):
         """Return the shape of the matrices."""
         return Spec((*specs[0].shape[:-1], *self.shape), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return the diagonal of the gradient."""
         return (apply(Diagonal(self.offset), out_grad),)
 
@@ -112,7 +111,7 @@ def _diagonal_length(rows: int, columns: int, offset: int) -> int:
     )
 
 
-def diagonal(x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
+def diagonal(x: Kind, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Kind:
     """Return a diagonal of the axes `dim1` and `dim2`, as the last axis."""
     rank = len(x.shape)
     a, b = axis(dim1, rank, "diagonal"), axis(dim2, rank, "diagonal")
@@ -121,7 +120,7 @@ def diagonal(x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
     return apply(Diagonal(offset), movedim(x, (a, b), (-2, -1)))
 
 
-def diag_embed(x: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
+def diag_embed(x: Kind, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Kind:
     """Return matrices, in the axes `dim1` and `dim2`, with the last axis of `x` on a diagonal."""
     rank = len(x.shape) + 1
     a, b = axis(dim1, rank, "diag_embed"), axis(dim2, rank, "diag_embed")
@@ -132,7 +131,7 @@ def diag_embed(x: Any, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Any:
     return movedim(made, (-2, -1), (a, b))
 
 
-def diag(x: "Methods", diagonal: int = 0) -> Any:
+def diag(x: Kind, diagonal: int = 0) -> Kind:
     """Return a vector as a diagonal matrix, or the diagonal of a matrix."""
     if len(x.shape) == 1:
         return diag_embed(x, diagonal)
@@ -141,7 +140,7 @@ def diag(x: "Methods", diagonal: int = 0) -> Any:
     return clone(apply(Diagonal(diagonal), x))
 
 
-def trace(x: "Methods") -> Any:
+def trace(x: Kind) -> Kind:
     """Return the sum of the diagonal of a matrix."""
     if len(x.shape) != 2:
         raise ShapeError(f"trace: got shape {tuple(x.shape)}, expected 2 axes.")
@@ -173,12 +172,12 @@ class Pad(Movement):
         shape = tuple(None if n is None else n + a + b for n, (a, b) in sizes)
         return Spec(shape, specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return the gradient without its border."""
         return (apply(Pad(tuple((-a, -b) for a, b in self.widths)), out_grad),)
 
 
-def pad(x: Any, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Any:
+def pad(x: Kind, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Kind:
     """Return `x` with a border: (before, after) of the last axis, then of the one before, ...
 
     Args:
@@ -249,7 +248,7 @@ class Unfold(Movement):
         shape[self.dim] = None if length is None else (length - self.size) // self.step + 1
         return Spec((*shape, self.size), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Each element gets the gradients of all windows that it is in."""
         return (apply(Fold(self.dim, self.step, node.inputs[0].shape[self.dim]), out_grad),)
 
@@ -278,12 +277,12 @@ class Fold(Movement):
         shape[self.dim] = self.length
         return Spec(tuple(shape), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return the windows of the gradient."""
         return (apply(Unfold(self.dim, node.inputs[0].shape[-1], self.step), out_grad),)
 
 
-def unfold(x: "Methods", dimension: int, size: int, step: int) -> Any:
+def unfold(x: Kind, dimension: int, size: int, step: int) -> Kind:
     """Return the windows of `size` along an axis, `step` apart, as a new last axis.
 
     Raises:
@@ -300,27 +299,9 @@ def unfold(x: "Methods", dimension: int, size: int, step: int) -> Any:
     return made if x.shape else reshape(made, size)
 
 
-def diff(
-    x: "Methods", n: int = 1, dim: int = -1, prepend: object = None, append: object = None
-) -> Any:
-    """Return the differences of neighbours along `dim`, taken `n` times."""
-    if not x.shape:
-        raise ShapeError("diff: got a 0-d value, expected at least 1 axis.")
-    d = axis(dim, len(x.shape), "diff")
-    if n == 0:
-        return x
-    parts = [part for part in (prepend, x, append) if part is not None]
-    x = cat(parts, d) if len(parts) > 1 else x
-    for _ in range(builtins.min(n, x.shape[d])):
-        size = x.shape[d]
-        later, earlier = narrow(x, d, 1, size - 1), narrow(x, d, 0, size - 1)
-        x = later ^ earlier if as_dtype(x.dtype).kind == "b" else later - earlier
-    return x
-
-
 def repeat_interleave(
-    x: Any, repeats: Any, dim: int | None = None, *, output_size: int | None = None
-) -> Any:
+    x: Kind, repeats: Any, dim: int | None = None, *, output_size: int | None = None
+) -> Kind:
     """Return `x` with each slice along `dim` repeated; one count for all, or one each."""
     row = reshape(x, -1) if dim is None else x
     d = 0 if dim is None else axis(dim, len(x.shape), "repeat_interleave")

@@ -1,7 +1,7 @@
 """`Methods`: the operators as methods and operator signs, shared by every kind of value."""
 
 import builtins
-from typing import Any
+from typing import Any, Self
 
 from ..arrays import as_dtype
 from ..op import Value
@@ -25,6 +25,7 @@ from . import (
     reordering,
     statistics,
 )
+from .rows import ROWS
 
 
 class Methods(Value):
@@ -64,22 +65,22 @@ class Methods(Value):
     def __ne__(self, other: Any) -> Any:
         return NotImplemented if other is None or isinstance(other, str) else logic.ne(self, other)
 
-    def __rsub__(self, other: object) -> Any:
-        return self._apply(binary.sub.op, (other, self))
+    def __rsub__(self, other: object) -> Self:
+        return self._apply(ROWS["sub"], (other, self))
 
-    def __rtruediv__(self, other: object) -> Any:
-        return self._apply(binary.true_divide.op, (other, self))
+    def __rtruediv__(self, other: object) -> Self:
+        return self._apply(ROWS["div"], (other, self))
 
-    def __rfloordiv__(self, other: object) -> Any:
-        return self._apply(binary.floor_divide.op, (other, self))
+    def __rfloordiv__(self, other: object) -> Self:
+        return self._apply(ROWS["floor_divide"], (other, self))
 
-    def __rmod__(self, other: object) -> Any:
-        return self._apply(binary.remainder.op, (other, self))
+    def __rmod__(self, other: object) -> Self:
+        return self._apply(ROWS["remainder"], (other, self))
 
-    def __rpow__(self, other: object) -> Any:
-        return self._apply(binary.power.op, (other, self))
+    def __rpow__(self, other: object) -> Self:
+        return self._apply(ROWS["pow"], (other, self))
 
-    def __rmatmul__(self, other: object) -> Any:
+    def __rmatmul__(self, other: Self) -> Self:
         return linalg.matmul(other, self)
 
     # torch's methods: each is the function of that name, whose first argument is the value
@@ -94,10 +95,7 @@ class Methods(Value):
     squeeze = movement.squeeze
     unsqueeze = movement.unsqueeze
     flip = reordering.flip
-    fliplr = reordering.fliplr
-    flipud = reordering.flipud
     roll = reordering.roll
-    rot90 = reordering.rot90
     movedim = movement.movedim
     unflatten = movement.unflatten
     repeat = reordering.repeat
@@ -107,7 +105,6 @@ class Methods(Value):
     broadcast_to = movement.broadcast_to
     split = joining.split
     chunk = joining.chunk
-    tensor_split = joining.tensor_split
     unbind = joining.unbind
     tril = matrices.tril
     triu = matrices.triu
@@ -116,7 +113,6 @@ class Methods(Value):
     diag_embed = matrices.diag_embed
     trace = matrices.trace
     unfold = matrices.unfold
-    diff = matrices.diff
     repeat_interleave = matrices.repeat_interleave
     gather = gathering.gather
     scatter = gathering.scatter
@@ -124,9 +120,6 @@ class Methods(Value):
     take_along_dim = gathering.take_along_dim
     index_select = gathering.index_select
     index_add = gathering.index_add
-    index_copy = gathering.index_copy
-    index_fill = gathering.index_fill
-    take = gathering.take
     masked_fill = gathering.masked_fill
     masked_select = gathering.masked_select
     index_put = gathering.index_put
@@ -138,7 +131,6 @@ class Methods(Value):
     abs = elementwise.abs
     sign = elementwise.sign
     square = pointwise.square
-    frac = elementwise.frac
     relu = elementwise.relu
     reciprocal = elementwise.reciprocal
     sqrt = elementwise.sqrt
@@ -164,14 +156,10 @@ class Methods(Value):
     acosh = elementwise.acosh
     atanh = elementwise.atanh
     erf = elementwise.erf
-    erfc = elementwise.erfc
     floor = elementwise.floor
     ceil = elementwise.ceil
     trunc = elementwise.trunc
-    fix = elementwise.fix
     sgn = elementwise.sgn
-    deg2rad = elementwise.deg2rad
-    rad2deg = elementwise.rad2deg
     mul = binary.mul
     true_divide = binary.true_divide
     floor_divide = binary.floor_divide
@@ -179,20 +167,13 @@ class Methods(Value):
     fmod = binary.fmod
     maximum = binary.maximum
     minimum = binary.minimum
-    fmax = binary.fmax
-    fmin = binary.fmin
     atan2 = binary.atan2
-    hypot = binary.hypot
     logaddexp = binary.logaddexp
-    logaddexp2 = binary.logaddexp2
-    copysign = binary.copysign
     xlogy = binary.xlogy
     add = pointwise.add
     sub = pointwise.sub
-    rsub = pointwise.rsub
     div = pointwise.div
     pow = pointwise.pow
-    float_power = pointwise.float_power
     clamp = pointwise.clamp
     clamp_min = pointwise.clamp_min
     clamp_max = pointwise.clamp_max
@@ -202,7 +183,6 @@ class Methods(Value):
     logit = pointwise.logit
     round = pointwise.round
     nan_to_num = pointwise.nan_to_num
-    sinc = pointwise.sinc
     isclose = pointwise.isclose
     allclose = pointwise.allclose
     equal = pointwise.equal
@@ -224,9 +204,6 @@ class Methods(Value):
     isnan = logic.isnan
     isinf = logic.isinf
     isfinite = logic.isfinite
-    isposinf = logic.isposinf
-    isneginf = logic.isneginf
-    signbit = logic.signbit
     bitwise_and = logic.bitwise_and
     bitwise_or = logic.bitwise_or
     bitwise_xor = logic.bitwise_xor
@@ -244,10 +221,7 @@ class Methods(Value):
     var = statistics.var
     std = statistics.std
     norm = statistics.norm
-    nansum = statistics.nansum
-    nanmean = statistics.nanmean
     count_nonzero = statistics.count_nonzero
-    aminmax = statistics.aminmax
     max = ordering.max
     min = ordering.min
     argmax = ordering.argmax
@@ -260,22 +234,14 @@ class Methods(Value):
     median = ordering.median
     cumsum = ordering.cumsum
     cumprod = ordering.cumprod
-    logcumsumexp = ordering.logcumsumexp
-    cummax = ordering.cummax
-    cummin = ordering.cummin
     matmul = linalg.matmul
     mm = linalg.mm
     bmm = linalg.bmm
     mv = linalg.mv
     dot = linalg.dot
-    inner = linalg.inner
     outer = linalg.outer
     addmm = linalg.addmm
-    addmv = linalg.addmv
-    addr = linalg.addr
     baddbmm = linalg.baddbmm
-    addbmm = linalg.addbmm
-    kron = linalg.kron
     softmax = normalization.softmax
     log_softmax = normalization.log_softmax
     T = property(movement.t_reversed)
@@ -293,35 +259,35 @@ class Methods(Value):
     clone, type_as = casting.clone, casting.type_as
     view_as, reshape_as = movement.reshape_as, movement.reshape_as
 
-    def where(self, condition: Any, other: Any) -> Any:
+    def where(self, condition: Self, other: object) -> Self:
         """Return this value where the condition holds, else `other`."""
         return binary.where(condition, self, other)
 
-    def float(self, memory_format: Any = None) -> Any:
+    def float(self, memory_format: object = None) -> Self:
         """Return this value as float32."""
         return casting.cast_to(self, "float32")
 
-    def double(self, memory_format: object = None) -> Any:
+    def double(self, memory_format: object = None) -> Self:
         """Return this value as float64."""
         return casting.cast_to(self, "float64")
 
-    def half(self, memory_format: object = None) -> Any:
+    def half(self, memory_format: object = None) -> Self:
         """Return this value as float16."""
         return casting.cast_to(self, "float16")
 
-    def bfloat16(self, memory_format: object = None) -> Any:
+    def bfloat16(self, memory_format: object = None) -> Self:
         """Return this value as bfloat16."""
         return casting.cast_to(self, "bfloat16")
 
-    def long(self, memory_format: object = None) -> Any:
+    def long(self, memory_format: object = None) -> Self:
         """Return this value as int64."""
         return casting.cast_to(self, "int64")
 
-    def int(self, memory_format: Any = None) -> Any:
+    def int(self, memory_format: object = None) -> Self:
         """Return this value as int32."""
         return casting.cast_to(self, "int32")
 
-    def bool(self, memory_format: object = None) -> Any:
+    def bool(self, memory_format: object = None) -> Self:
         """Return this value as booleans."""
         return casting.cast_to(self, "bool")
 
@@ -340,6 +306,6 @@ class Methods(Value):
 
     nelement = numel
 
-    def is_floating_point(self) -> Any:
+    def is_floating_point(self) -> builtins.bool:
         """Tell whether the dtype is a floating one."""
         return as_dtype(self.dtype).kind == "f"

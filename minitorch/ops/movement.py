@@ -8,7 +8,7 @@ import numpy as np
 
 from ..arrays import Array, Namespace
 from ..errors import ShapeError
-from ..op import Gradients, Op, Spec, Value, apply
+from ..op import Gradients, Kind, Op, Spec, apply
 from ..shapes import Shape, axes, axis, broadcast, fill_in, known, numel
 from .broadcasting import ExpandTo
 from .casting import clone
@@ -43,12 +43,12 @@ class Reshape(Movement):
             return Spec(specs[1].shape, specs[0].dtype)
         return Spec(fill_in(self.shape, numel(specs[0].shape), "reshape"), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return the gradient under the old shape."""
         return (reshape_like(out_grad, node.inputs[0]), None)[: len(node.inputs)]
 
 
-def reshape_like(x: "Methods", like: "Methods") -> Any:
+def reshape_like(x: Kind, like: "Methods") -> Kind:
     """Return `x` under the shape of `like`, which may be known only at run time."""
     if None in like.shape:
         return apply(Reshape(None), x, like)
@@ -71,7 +71,7 @@ class Permute(Movement):
         """Return the permuted shape."""
         return Spec(tuple(specs[0].shape[d] for d in self.dims), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return the gradient with the axes back in place."""
         back = sorted(range(len(self.dims)), key=self.dims.__getitem__)
         return (apply(Permute(tuple(back)), out_grad),)
@@ -98,7 +98,7 @@ class InsertAxes(Movement):
         """Return the shape with ones put in."""
         return Spec(self._shape(specs[0].shape), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return the gradient without the axes."""
         return (remove_axes(out_grad, self.dims),)
 
@@ -122,17 +122,17 @@ class RemoveAxes(Movement):
         """Return the shape without the axes."""
         return Spec(self._shape(specs[0].shape), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return the gradient with the axes put back."""
         return (insert_axes(out_grad, self.dims),)
 
 
-def insert_axes(x: "Methods", dims: tuple[int, ...]) -> Any:
+def insert_axes(x: Kind, dims: tuple[int, ...]) -> Kind:
     """Return `x` with axes of size 1 at the places `dims` of the result."""
     return apply(InsertAxes(dims), x) if dims else x
 
 
-def remove_axes(x: "Methods", dims: tuple[int, ...]) -> Any:
+def remove_axes(x: Kind, dims: tuple[int, ...]) -> Kind:
     """Return `x` without the axes `dims`, which have size 1."""
     return apply(RemoveAxes(dims), x) if dims else x
 
@@ -160,7 +160,7 @@ def listed(
     return sizes((named[keyword],) if named else given)
 
 
-def reshape(x: "Methods", *shape: object, **named: object) -> Any:
+def reshape(x: Kind, *shape: object, **named: object) -> Kind:
     """Return the elements of `x`, in the same order, under another shape; one size may be -1."""
     wanted = listed("reshape", "shape", shape, named)
     if builtins.any(size < 0 for size in wanted) and known(x.shape):
@@ -168,12 +168,12 @@ def reshape(x: "Methods", *shape: object, **named: object) -> Any:
     return apply(Reshape(wanted), x)
 
 
-def view(x: "Methods", *shape: object) -> Any:
+def view(x: Kind, *shape: object) -> Kind:
     """Return `reshape(x, *shape)`."""
     return reshape(x, *shape)
 
 
-def permute(x: "Methods", *dims: int | Sequence[int] | None, **named: Any) -> Any:
+def permute(x: Kind, *dims: int | Sequence[int] | None, **named: Any) -> Kind:
     """Return `x` with its axes in the order `dims`."""
     rank, wanted = len(x.shape), listed("permute", "dims", dims, named)
     order = tuple(axis(d, rank, "permute") for d in wanted)
@@ -185,7 +185,7 @@ def permute(x: "Methods", *dims: int | Sequence[int] | None, **named: Any) -> An
     return apply(Permute(order), x)
 
 
-def transpose(x: "Methods", dim0: int, dim1: int) -> Any:
+def transpose(x: Kind, dim0: int, dim1: int) -> Kind:
     """Return `x` with two axes exchanged."""
     rank = len(x.shape)
     a, b = axis(dim0, rank, "transpose"), axis(dim1, rank, "transpose")
@@ -195,7 +195,7 @@ def transpose(x: "Methods", dim0: int, dim1: int) -> Any:
     return apply(Permute(tuple(order)), x)
 
 
-def t(x: "Methods") -> Any:
+def t(x: Kind) -> Kind:
     """Return a matrix transposed; a value of fewer axes as it is."""
     if len(x.shape) > 2:
         raise ShapeError(
@@ -206,7 +206,7 @@ def t(x: "Methods") -> Any:
     )
 
 
-def expand(x: "Methods", *shape: object, **named: object) -> Any:
+def expand(x: Kind, *shape: object, **named: object) -> Kind:
     """Return `x` with axes of size 1 stretched, without copying; -1 keeps a size."""
     wanted = listed("expand", "size", shape, named)
     lead = len(wanted) - len(x.shape)
@@ -223,19 +223,19 @@ def expand(x: "Methods", *shape: object, **named: object) -> Any:
     return apply(ExpandTo(full), x)
 
 
-def squeeze(x: "Methods", dim: int | Sequence[int] | None = None) -> Any:
+def squeeze(x: Kind, dim: int | Sequence[int] | None = None) -> Kind:
     """Return `x` without its axes of size 1; of those in `dim` only, when given."""
     over = axes(dim, len(x.shape), "squeeze")
     gone = tuple(d for d in over if x.shape[d] == 1)
     return remove_axes(x, gone) if gone else reshape(x, tuple(x.shape))
 
 
-def unsqueeze(x: "Methods", dim: int) -> Any:
+def unsqueeze(x: Kind, dim: int) -> Kind:
     """Return `x` with a new axis of size 1 at `dim`."""
     return insert_axes(x, (axis(dim, len(x.shape) + 1, "unsqueeze"),))
 
 
-def flatten(x: "Methods", start_dim: int = 0, end_dim: int = -1) -> Any:
+def flatten(x: Kind, start_dim: int = 0, end_dim: int = -1) -> Kind:
     """Return `x` with the axes from `start_dim` to `end_dim` made one."""
     rank = len(x.shape)
     first, last = axis(start_dim, rank, "flatten"), axis(end_dim, rank, "flatten")
@@ -248,12 +248,12 @@ def flatten(x: "Methods", start_dim: int = 0, end_dim: int = -1) -> Any:
     return reshape(x, (*head, -1 if middle is None else middle, *tail))
 
 
-def t_reversed(x: "Methods") -> Any:
+def t_reversed(x: Kind) -> Kind:
     """Return `x` with all its axes in reverse order."""
     return apply(Permute(tuple(reversed(range(len(x.shape))))), x)
 
 
-def movedim(x: Any, source: Any, destination: Any) -> Any:
+def movedim(x: Kind, source: Any, destination: Any) -> Kind:
     """Return `x` with the axes `source` moved to the places `destination`."""
     rank = len(x.shape)
     start = [axis(d, rank, "movedim") for d in sizes((source,))]
@@ -271,12 +271,12 @@ def movedim(x: Any, source: Any, destination: Any) -> Any:
     return permute(x, [next(rest) if d < 0 else d for d in order])
 
 
-def expand_as(x: Any, other: Any) -> Any:
+def expand_as(x: Kind, other: Any) -> Kind:
     """Return `x` stretched to the shape of `other`."""
     return expand(x, tuple(other.shape))
 
 
-def broadcast_to(x: "Methods", *shape: object, **named: object) -> Any:
+def broadcast_to(x: Kind, *shape: object, **named: object) -> Kind:
     """Return `x` stretched to a shape."""
     return expand(x, *shape, **named)
 
@@ -287,19 +287,19 @@ def broadcast_tensors(*values: Any) -> tuple[Any, ...]:
     return tuple(expand(v, shape) for v in values)
 
 
-def unflatten(x: "Methods", dim: int, shape: Sequence[int]) -> Any:
+def unflatten(x: Kind, dim: int, shape: Sequence[int]) -> Kind:
     """Return `x` with the axis `dim` made several, of sizes `shape`; one may be -1."""
     d = axis(dim, len(x.shape), "unflatten")
     full = fill_in(tuple(shape), x.shape[d], "unflatten")
     return reshape(x, (*x.shape[:d], *full, *x.shape[d + 1 :]))
 
 
-def ravel(x: "Methods") -> Any:
+def ravel(x: Kind) -> Kind:
     """Return `x` as a vector."""
     return reshape(x, -1)
 
 
-def contiguous(x: "Methods") -> Any:
+def contiguous(x: Kind) -> Kind:
     """Return `x` where its elements lie in memory in order, else a copy where they do."""
     array: Any = getattr(x, "array", None)  # a value of a graph has none
     if isinstance(array, np.ndarray):
@@ -309,6 +309,6 @@ def contiguous(x: "Methods") -> Any:
     return x
 
 
-def reshape_as(x: Any, other: Any) -> Any:
+def reshape_as(x: Kind, other: Any) -> Kind:
     """Return `x` under the shape of `other`."""
     return reshape_like(x, other)

@@ -8,13 +8,12 @@ import numpy as np
 
 from ..arrays import Array, DType, DTypeLike, Namespace, as_dtype, finfo, float32
 from ..errors import ArgumentError, ShapeError
-from ..op import Gradients, KeepsSpec, Value, apply
+from ..op import Gradients, KeepsSpec, Kind, apply
 from ..shapes import axis
 from .casting import cast_to, floats_only
 from .elementwise import exp, rsqrt
-from .matrices import pad, unfold
 from .movement import reshape
-from .pointwise import clamp_min, pow
+from .pointwise import clamp_min
 from .reduction import Reduction, mean, sum
 from .statistics import vector_norm
 
@@ -42,7 +41,7 @@ class Softmax(KeepsSpec):
         y /= np.add.reduce(y, axis=self.dim, keepdims=True)
         return y
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return y (g - Σ g y)."""
         y = node.output
         weighted = out_grad * y
@@ -71,45 +70,36 @@ class LogSoftmax(KeepsSpec):
         y -= xp.log(xp.sum(xp.exp(y), axis=self.dim, keepdims=True))
         return y
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return g - softmax · Σ g."""
         return (out_grad - exp(node.output) * sum(out_grad, self.dim, True),)
 
 
-def _ready(x: "Methods", dim: int | None, dtype: DTypeLike, name: str) -> tuple[Any, int]:
+def _ready(x: Kind, dim: int | None, dtype: DTypeLike, name: str) -> tuple[Kind, int]:
     if dim is None:
         raise ArgumentError(f"{name}: got no dim, expected the axis to sum over. Pass dim=-1.")
     x = x if dtype is None else cast_to(x, dtype)
     return (x if x.shape else reshape(x, 1)), axis(dim, len(x.shape), name)
 
 
-def softmax(
-    x: "Methods", dim: int | None = None, _stacklevel: int = 3, dtype: DTypeLike = None
-) -> Any:
+def softmax(x: Kind, dim: int | None = None, _stacklevel: int = 3, dtype: DTypeLike = None) -> Kind:
     """Return exp x / Σ exp x along `dim`."""
     row, d = _ready(x, dim, dtype, "softmax")
     shares = _softmax(row, d)
     return shares if x.shape else reshape(shares, ())
 
 
-def _softmax(row: "Methods", d: int) -> Any:
+def _softmax(row: Kind, d: int) -> Kind:
     return apply(Softmax(d), row) if row.shape[d] else row * 1.0
 
 
 def log_softmax(
-    x: "Methods", dim: int | None = None, _stacklevel: int = 3, dtype: DTypeLike = None
-) -> Any:
+    x: Kind, dim: int | None = None, _stacklevel: int = 3, dtype: DTypeLike = None
+) -> Kind:
     """Return ln softmax along `dim`, exact where softmax would be 0."""
     row, d = _ready(x, dim, dtype, "log_softmax")
     logs = apply(LogSoftmax(d), row) if row.shape[d] else row * 1.0
     return logs if x.shape else reshape(logs, ())
-
-
-def softmin(
-    x: "Methods", dim: int | None = None, _stacklevel: int = 3, dtype: DTypeLike = None
-) -> Any:
-    """Return softmax(-x) along `dim`."""
-    return softmax(-x, dim, dtype=dtype)
 
 
 class Standardize(KeepsSpec, Reduction):
@@ -126,7 +116,7 @@ class Standardize(KeepsSpec, Reduction):
         away /= xp.sqrt(spread + self.eps)
         return away
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return (g - mean g - y · mean(g y)) / √(variance + eps)."""
         x, y, over = node.inputs[0], node.output, self.dims
         away = x - mean(x, over, True)
@@ -136,12 +126,12 @@ class Standardize(KeepsSpec, Reduction):
 
 
 def layer_norm(
-    x: "Methods",
+    x: Kind,
     normalized_shape: Sequence[int],
-    weight: Any = None,
-    bias: Any = None,
+    weight: Kind | None = None,
+    bias: Kind | None = None,
     eps: float = 1e-5,
-) -> Any:
+) -> Kind:
     """Return `x` standardized over its last axes, of sizes `normalized_shape`, scaled and shifted.
 
     Raises:
@@ -163,27 +153,30 @@ def layer_norm(
     return _affine(y, weight, bias)
 
 
-def _affine(y: Any, weight: Any, bias: Any) -> Any:
+def _affine(y: Kind, weight: Kind | None, bias: Kind | None) -> Kind:
     y = y if weight is None else y * weight
     return y if bias is None else y + bias
 
 
-def _per_channel(value: Any, rank: int) -> Any:
-    if value is None:
-        return None
+def _affine_channels(y: Kind, weight: Kind | None, bias: Kind | None, rank: int) -> Kind:
+    y = y if weight is None else y * _per_channel(weight, rank)
+    return y if bias is None else y + _per_channel(bias, rank)
+
+
+def _per_channel(value: Kind, rank: int) -> Kind:
     return reshape(value, (1, -1, *(1,) * (rank - 2)))
 
 
 def batch_norm(
-    x: Any,
-    running_mean: Any,
-    running_var: Any,
-    weight: Any = None,
-    bias: Any = None,
+    x: Kind,
+    running_mean: Kind | None,
+    running_var: Kind | None,
+    weight: Kind | None = None,
+    bias: Kind | None = None,
     training: bool = False,
     momentum: float = 0.1,
     eps: float = 1e-5,
-) -> Any:
+) -> Kind:
     """Return `x` standardized channel by channel (axis 1), scaled and shifted.
 
     In training by the batch's own mean and variance, which also move the running ones by
@@ -201,14 +194,13 @@ def batch_norm(
     if rank < 2:
         raise ShapeError(f"batch_norm: got shape {tuple(x.shape)}, expected (batch, channel, ...).")
     _check_channels("batch_norm", x, running_mean, running_var, weight, bias)
-    scale, shift = _per_channel(weight, rank), _per_channel(bias, rank)
     if not training:
         if running_mean is None or running_var is None:
             raise ArgumentError(
                 "batch_norm: got no running statistics, expected them in evaluation."
             )
         centre, spread = _per_channel(running_mean, rank), _per_channel(running_var, rank)
-        return _affine((x - centre) * rsqrt(spread + eps), scale, shift)
+        return _affine_channels((x - centre) * rsqrt(spread + eps), weight, bias, rank)
     over = (0, *range(2, rank))
     count = math.prod(x.shape[d] for d in over)
     if count == 1:
@@ -218,7 +210,7 @@ def batch_norm(
         )
     if running_mean is not None:
         _follow(x, over, running_mean, running_var, momentum, count)
-    return _affine(apply(Standardize(over, eps), x), scale, shift)
+    return _affine_channels(apply(Standardize(over, eps), x), weight, bias, rank)
 
 
 def _check_channels(name: str, x: "Methods", *vectors: Any) -> None:
@@ -247,8 +239,12 @@ def _follow(
 
 
 def group_norm(
-    x: "Methods", num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5
-) -> Any:
+    x: Kind,
+    num_groups: int,
+    weight: Kind | None = None,
+    bias: Kind | None = None,
+    eps: float = 1e-5,
+) -> Kind:
     """Return `x` standardized over groups of channels, each sample alone, scaled and shifted.
 
     Raises:
@@ -265,19 +261,19 @@ def group_norm(
     _check_channels("group_norm", x, weight, bias)
     grouped = reshape(x, x.shape[0], num_groups, math.prod(x.shape[1:]) // num_groups)
     y = reshape(apply(Standardize((2,), eps), grouped), tuple(x.shape))
-    return _affine(y, _per_channel(weight, rank), _per_channel(bias, rank))
+    return _affine_channels(y, weight, bias, rank)
 
 
 def instance_norm(
-    x: Any,
-    running_mean: Any = None,
-    running_var: Any = None,
-    weight: Any = None,
-    bias: Any = None,
+    x: Kind,
+    running_mean: Kind | None = None,
+    running_var: Kind | None = None,
+    weight: Kind | None = None,
+    bias: Kind | None = None,
     use_input_stats: bool = True,
     momentum: float = 0.1,
     eps: float = 1e-5,
-) -> Any:
+) -> Kind:
     """Return `x` standardized, each channel of each sample alone, scaled and shifted.
 
     Running statistics, when given, move in place towards the means over samples by `momentum`.
@@ -297,12 +293,12 @@ def instance_norm(
     if running_mean is not None:
         _follow(x, over, running_mean, running_var, momentum, math.prod(x.shape[2:]))
     y = apply(Standardize(over, eps), x)
-    return _affine(y, _per_channel(weight, rank), _per_channel(bias, rank))
+    return _affine_channels(y, weight, bias, rank)
 
 
 def rms_norm(
-    x: Any, normalized_shape: Sequence[int], weight: Any = None, eps: float | None = None
-) -> Any:
+    x: Kind, normalized_shape: Sequence[int], weight: Kind | None = None, eps: float | None = None
+) -> Kind:
     """Return `x` over the root of the mean of its squares, along its last axes, scaled."""
     wanted, rank = tuple(normalized_shape), len(x.shape)
     if not wanted or tuple(x.shape[rank - len(wanted) :]) != wanted:
@@ -312,22 +308,9 @@ def rms_norm(
     return _affine(x * rsqrt(mean(x * x, over, True) + small), weight, None)
 
 
-def normalize(x: "Methods", p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Any:
+def normalize(x: Kind, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Kind:
     """Return `x` over its norm along `dim`, which counts as `eps` at least."""
     return x / clamp_min(vector_norm(x, p, dim, True), eps)
-
-
-def local_response_norm(
-    x: "Methods", size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0
-) -> Any:
-    """Return `x` over a power of the squares of the channels around.
-
-    Source: Krizhevsky, Sutskever & Hinton, NIPS 2012, section 3.3.
-    """
-
-    border = [0] * (2 * (len(x.shape) - 2)) + [size // 2, (size - 1) // 2]
-    around = mean(unfold(pad(x * x, border), 1, size, 1), -1)
-    return x / pow(around * alpha + k, beta)
 
 
 def _smallest(dtype: DType) -> float:

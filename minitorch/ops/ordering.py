@@ -4,15 +4,15 @@ Only positions are computed here; values are then taken from those positions, so
 order come from `take_along_dim`.
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, overload
 
 import numpy as np
 
 from ..arrays import Array, DTypeLike, Namespace, as_dtype, cast, dtype_of, int64
 from ..errors import ArgumentError, AxisError, ShapeError
-from ..op import Flat, Gradients, Op, Spec, Value, apply
+from ..op import Flat, Gradients, Kind, Op, Spec, apply
 from ..shapes import axis, reduced
-from .binary import logaddexp, maximum, minimum
+from .binary import maximum, minimum
 from .casting import cast_to
 from .gathering import take_along_dim
 from .indexing import narrow
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from .methods import Methods
 
 
-class ValuesAndIndices(NamedTuple):
+class ValuesAndIndices(NamedTuple, Generic[Kind]):
     """What torch returns where it returns both."""
 
-    values: Any
-    indices: Any
+    values: Kind
+    indices: Kind
 
 
 class Position(Flat):
@@ -68,7 +68,7 @@ class ArgExtreme(Position):
         return Spec(reduced(specs[0].shape, (self.dim,), True), int64)
 
 
-def _numbers(x: Any) -> Any:
+def _numbers(x: Array) -> Array:
     return cast(x, int64) if str(x.dtype).endswith("bool") else x
 
 
@@ -92,30 +92,6 @@ class ArgSort(Position):
         return x.shape[self.dim] - 1 - np.flip(backwards, self.dim)
 
 
-class RunningArg(Position):
-    """The position of the extreme of the elements so far along an axis; the later of equals."""
-
-    def __init__(self, dim: int, largest: bool) -> None:
-        super().__init__(dim)
-        self.largest = largest
-
-    @property
-    def name(self) -> str:
-        """Torch's name."""
-        return "cummax" if self.largest else "cummin"
-
-    def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return the positions."""
-        if xp is not np:
-            places: Array = getattr(xp, self.name)(x, self.dim)[1]
-            return places
-        best = (np.maximum if self.largest else np.minimum).accumulate(x, axis=self.dim)
-        shape = [-1 if i == self.dim else 1 for i in range(x.ndim)]
-        here = np.arange(x.shape[self.dim]).reshape(shape)
-        reached = (x == best) | (np.isnan(x) if x.dtype.kind == "f" else False)
-        return np.maximum.accumulate(np.where(reached, here, 0), axis=self.dim)
-
-
 class CumSum(Op):
     """Running sums along an axis; integers add up as int64."""
 
@@ -135,7 +111,7 @@ class CumSum(Op):
         """Return the spec; int64 for integers."""
         return Spec(specs[0].shape, specs[0].dtype if specs[0].dtype.kind == "f" else int64)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Each element is in its own sum and all later ones."""
         return (flip(apply(self, flip(out_grad, self.dim)), self.dim),)
 
@@ -143,12 +119,12 @@ class CumSum(Op):
 # ── torch's names ───────────────────────────────────────────────────────────────────────────────
 
 
-def _along(x: Any, dim: int, name: str) -> tuple[Any, int]:
+def _along(x: Kind, dim: int, name: str) -> tuple[Kind, int]:
     d = axis(dim, len(x.shape), name)
     return (x, d) if x.shape else (reshape(x, 1), 0)
 
 
-def _chosen(x: Any, dim: int, keepdim: bool, largest: bool) -> ValuesAndIndices:
+def _chosen(x: Kind, dim: int, keepdim: bool, largest: bool) -> ValuesAndIndices[Kind]:
     name = "max" if largest else "min"
     row, d = _along(x, dim, name)
     if row.shape[d] == 0:
@@ -160,7 +136,15 @@ def _chosen(x: Any, dim: int, keepdim: bool, largest: bool) -> ValuesAndIndices:
     return ValuesAndIndices(remove_axes(values, (d,)), remove_axes(where, (d,)))
 
 
-def max(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+@overload
+def max(x: Kind, dim: "Methods | None" = None, keepdim: bool = False) -> Kind: ...
+
+
+@overload
+def max(x: Kind, dim: int, keepdim: bool = False) -> ValuesAndIndices[Kind]: ...
+
+
+def max(x: Kind, dim: Any = None, keepdim: bool = False) -> Kind | ValuesAndIndices[Kind]:
     """Return the largest element; with `dim` also where it is; of two values, the larger."""
     if dim is None:
         return amax(x)
@@ -169,7 +153,15 @@ def max(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
     return _chosen(x, dim, keepdim, True)
 
 
-def min(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
+@overload
+def min(x: Kind, dim: "Methods | None" = None, keepdim: bool = False) -> Kind: ...
+
+
+@overload
+def min(x: Kind, dim: int, keepdim: bool = False) -> ValuesAndIndices[Kind]: ...
+
+
+def min(x: Kind, dim: Any = None, keepdim: bool = False) -> Kind | ValuesAndIndices[Kind]:
     """Return the smallest element; with `dim` also where it is; of two values, the smaller."""
     if dim is None:
         return amin(x)
@@ -178,7 +170,7 @@ def min(x: Any, dim: Any = None, keepdim: bool = False) -> Any:
     return _chosen(x, dim, keepdim, False)
 
 
-def _position(x: Any, dim: int | None, keepdim: bool, largest: bool) -> Any:
+def _position(x: Kind, dim: int | None, keepdim: bool, largest: bool) -> Kind:
     name = "argmax" if largest else "argmin"
     row, d = _along(reshape(x, -1) if dim is None else x, 0 if dim is None else dim, name)
     if row.shape[d] == 0:
@@ -189,24 +181,26 @@ def _position(x: Any, dim: int | None, keepdim: bool, largest: bool) -> Any:
     return found if keepdim and x.shape else remove_axes(found, (d,))
 
 
-def argmax(x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+def argmax(x: Kind, dim: int | None = None, keepdim: bool = False) -> Kind:
     """Return the position of the largest element along `dim`, or among all in order."""
     return _position(x, dim, keepdim, True)
 
 
-def argmin(x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+def argmin(x: Kind, dim: int | None = None, keepdim: bool = False) -> Kind:
     """Return the position of the smallest element along `dim`, or among all in order."""
     return _position(x, dim, keepdim, False)
 
 
-def argsort(x: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
+def argsort(x: Kind, dim: int = -1, descending: bool = False, stable: bool = False) -> Kind:
     """Return the positions of the elements along `dim` in order of size; always stable."""
     row, d = _along(x, dim, "argsort")
     order = apply(ArgSort(d, descending), row)
     return order if x.shape else reshape(order, ())
 
 
-def sort(x: Any, dim: int = -1, descending: bool = False, stable: bool = False) -> ValuesAndIndices:
+def sort(
+    x: Kind, dim: int = -1, descending: bool = False, stable: bool = False
+) -> ValuesAndIndices[Kind]:
     """Return the elements along `dim` in order of size, and where they were; always stable."""
     row, d = _along(x, dim, "sort")
     order = apply(ArgSort(d, descending), row)
@@ -217,8 +211,8 @@ def sort(x: Any, dim: int = -1, descending: bool = False, stable: bool = False) 
 
 
 def topk(
-    x: Any, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
-) -> ValuesAndIndices:
+    x: Kind, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> ValuesAndIndices[Kind]:
     """Return the `k` largest, or smallest, elements along `dim` in order, and where they were.
 
     Raises:
@@ -237,7 +231,7 @@ def topk(
     return ValuesAndIndices(reshape(values, ()), reshape(order, ()))
 
 
-def kthvalue(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> ValuesAndIndices:
+def kthvalue(x: Kind, k: int, dim: int = -1, keepdim: bool = False) -> ValuesAndIndices[Kind]:
     """Return the k-th smallest element along `dim`, counted from 1, and where it is."""
     row, d = _along(x, dim, "kthvalue")
     if not 1 <= k <= row.shape[d]:
@@ -249,7 +243,15 @@ def kthvalue(x: Any, k: int, dim: int = -1, keepdim: bool = False) -> ValuesAndI
     return ValuesAndIndices(remove_axes(values, (d,)), remove_axes(where, (d,)))
 
 
-def median(x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
+@overload
+def median(x: Kind, dim: None = None, keepdim: bool = False) -> Kind: ...
+
+
+@overload
+def median(x: Kind, dim: int, keepdim: bool = False) -> ValuesAndIndices[Kind]: ...
+
+
+def median(x: Kind, dim: int | None = None, keepdim: bool = False) -> Kind | ValuesAndIndices[Kind]:
     """Return the lower median along `dim` and where it is; of all elements the value only."""
     if dim is None:
         return kthvalue(reshape(x, -1), (_count(x) + 1) // 2, 0).values
@@ -257,47 +259,21 @@ def median(x: Any, dim: int | None = None, keepdim: bool = False) -> Any:
     return kthvalue(x, (row.shape[d] + 1) // 2, dim, keepdim)
 
 
-def _count(x: Any) -> int:
+def _count(x: "Methods") -> int:
     return int(np.prod(tuple(x.shape), dtype=np.int64))
 
 
-def cumsum(x: Any, dim: int, *, dtype: DTypeLike = None) -> Any:
+def cumsum(x: Kind, dim: int, *, dtype: DTypeLike = None) -> Kind:
     """Return the running sums along `dim`."""
     row, d = _along(x if dtype is None else cast_to(x, dtype), dim, "cumsum")
     sums = apply(CumSum(d), row)
     return sums if x.shape else reshape(sums, ())
 
 
-def cumprod(x: Any, dim: int, *, dtype: DTypeLike = None) -> Any:
+def cumprod(x: Kind, dim: int, *, dtype: DTypeLike = None) -> Kind:
     """Return the running products along `dim`; the gradient is right also where elements are 0."""
     if dtype is not None or as_dtype(x.dtype).kind != "f":
         x = cast_to(x, dtype or int64)
     row, d = _along(x, dim, "cumprod")
     products = scan(row, d, lambda later, earlier: later * earlier)
     return products if x.shape else reshape(products, ())
-
-
-def logcumsumexp(x: Any, dim: int) -> Any:
-    """Return ln of the running sums of exp along `dim`, without overflow."""
-    row, d = _along(x, dim, "logcumsumexp")
-    logs = scan(row, d, logaddexp)
-    return logs if x.shape else reshape(logs, ())
-
-
-def _running(x: Any, dim: int, largest: bool) -> ValuesAndIndices:
-    row, d = _along(x, dim, "cummax" if largest else "cummin")
-    where = apply(RunningArg(d, largest), row)
-    values = take_along_dim(row, where, d)
-    if x.shape:
-        return ValuesAndIndices(values, where)
-    return ValuesAndIndices(reshape(values, ()), reshape(where, ()))
-
-
-def cummax(x: Any, dim: int) -> ValuesAndIndices:
-    """Return the largest element so far along `dim`, and where it is."""
-    return _running(x, dim, True)
-
-
-def cummin(x: Any, dim: int) -> ValuesAndIndices:
-    """Return the smallest element so far along `dim`, and where it is."""
-    return _running(x, dim, False)

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from ..arrays import Array, Namespace, as_dtype, bool_, finfo, int64
 from ..errors import ArgumentError
-from ..op import Gradients, KeepsSpec, Op, Spec, Value, apply
+from ..op import Gradients, KeepsSpec, Kind, Spec, Value, apply
 from .binary import add as add_row
-from .binary import floor_divide, mul, power, true_divide, trunc_divide, where
+from .binary import floor_divide, power, true_divide, trunc_divide, where
 from .binary import sub as sub_row
 from .casting import cast_to, clone
-from .elementwise import abs, cos, log, ones_like, positive, rint, zeros_like
+from .elementwise import abs, log, ones_like, positive, rint, zeros_like
 from .elementwise import square as squared
-from .logic import isfinite, isnan, isneginf, isposinf
+from .logic import eq, isfinite, isnan
 from .rows import promoted
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class Power(KeepsSpec):
         """Return x ** exponent."""
         return x**self.exponent
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return n·x^(n-1), which is 0 for n = 0 even at x = 0."""
         x, n = node.inputs[0], self.exponent
         if n == 0:
@@ -44,7 +44,7 @@ class Power(KeepsSpec):
         return (out_grad * (x * 2.0 if n == 2 else pow(x, n - 1) * float(n)),)
 
 
-def pow(x: "Methods", exponent: object) -> Any:
+def pow(x: Kind, exponent: object) -> Kind:
     """Return `x` to the power `exponent`, a number or a value that broadcasts.
 
     Raises:
@@ -53,12 +53,12 @@ def pow(x: "Methods", exponent: object) -> Any:
     if isinstance(exponent, bool):
         return clone(x) if exponent else ones_like(x)
     if not isinstance(exponent, int | float):
-        return apply(power.op, x, exponent)
+        return power(x, exponent)
     if not isinstance(x, Value) and not hasattr(x, "dtype"):
-        return apply(power.op, x, exponent)
+        return power(x, exponent)
     floating = "float" in str(x.dtype)
     if not floating and isinstance(exponent, float):
-        return apply(power.op, x, exponent)
+        return power(x, exponent)
     if not floating and exponent < 0:
         raise ArgumentError(
             f"pow: integers to a negative power: got exponent {exponent} for {x.dtype}, expected "
@@ -67,22 +67,22 @@ def pow(x: "Methods", exponent: object) -> Any:
     return apply(Power(exponent), cast_to(x, int64) if as_dtype(x.dtype) is bool_ else x)
 
 
-def square(x: "Methods") -> Any:
+def square(x: Kind) -> Kind:
     """Return x²; of bools as int64."""
     return squared(cast_to(x, int64) if as_dtype(x.dtype) is bool_ else x)
 
 
-def add(a: object, b: object, *, alpha: object = 1) -> Any:
+def add(a: Kind, b: Any, *, alpha: object = 1) -> Kind:
     """Return a + alpha·b."""
     return add_row(a, b if alpha == 1 else _scaled(a, b, alpha))
 
 
-def sub(a: object, b: object, *, alpha: object = 1) -> Any:
+def sub(a: Kind, b: Any, *, alpha: object = 1) -> Kind:
     """Return a - alpha·b."""
     return sub_row(a, b if alpha == 1 else _scaled(a, b, alpha))
 
 
-def _scaled(a: Any, b: Any, alpha: Any) -> Any:
+def _scaled(a: Any, b: Kind, alpha: object) -> Kind:
     """Return alpha·b in the dtype of the sum, in which it may fit where it does not in its own."""
     if hasattr(a, "dtype") and hasattr(b, "dtype"):
         specs = [Spec(tuple(v.shape), as_dtype(v.dtype)) for v in (a, b)]
@@ -90,12 +90,7 @@ def _scaled(a: Any, b: Any, alpha: Any) -> Any:
     return b * alpha
 
 
-def rsub(a: object, b: object, *, alpha: object = 1) -> Any:
-    """Return b - alpha·a."""
-    return apply(sub_row.op, b, a if alpha == 1 else mul(a, alpha))
-
-
-def div(a: object, b: object, *, rounding_mode: str | None = None) -> Any:
+def div(a: Kind, b: object, *, rounding_mode: str | None = None) -> Kind:
     """Return a / b; rounded to "floor" or "trunc" when asked."""
     if rounding_mode is None:
         return true_divide(a, b)
@@ -108,7 +103,7 @@ def div(a: object, b: object, *, rounding_mode: str | None = None) -> Any:
     )
 
 
-def clamp(x: Any, min: Any = None, max: Any = None) -> Any:
+def clamp(x: Kind, min: object = None, max: object = None) -> Kind:
     """Return `x` with what is below `min` or above `max` replaced by it; numbers or values.
 
     Raises:
@@ -122,45 +117,38 @@ def clamp(x: Any, min: Any = None, max: Any = None) -> Any:
     return where(low > max, max, low)
 
 
-def lerp(start: Any, end: Any, weight: "Methods") -> Any:
+def lerp(start: Kind, end: Kind, weight: "Methods") -> Kind:
     """Return start + weight·(end - start)."""
     return start + weight * (end - start)
 
 
-def addcmul(x: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
+def addcmul(x: Kind, a: Kind, b: Kind, *, value: object = 1) -> Kind:
     """Return x + value·a·b."""
     return x + (a * b if value == 1 else a * b * value)
 
 
-def addcdiv(x: Any, a: Any, b: Any, *, value: Any = 1) -> Any:
+def addcdiv(x: Kind, a: Kind, b: Kind, *, value: object = 1) -> Kind:
     """Return x + value·a / b."""
     return x + true_divide(a, b) * value
 
 
-def clamp_min(x: "Methods", min: object) -> Any:
+def clamp_min(x: Kind, min: object) -> Kind:
     """Return `x`, but at least `min`."""
     return clamp(x, min, None)
 
 
-def clamp_max(x: "Methods", max: object) -> Any:
+def clamp_max(x: Kind, max: object) -> Kind:
     """Return `x`, but at most `max`."""
     return clamp(x, None, max)
 
 
-def float_power(a: Any, b: Any) -> Any:
-    """Return a to the b, both as float64."""
-    base = cast_to(a, "float64") if hasattr(a, "dtype") else a
-    exponent = cast_to(b, "float64") if hasattr(b, "dtype") else float(b)
-    return pow(base, exponent)
-
-
-def logit(x: Any, eps: float | None = None) -> Any:
+def logit(x: Kind, eps: float | None = None) -> Kind:
     """Return ln(x / (1 - x)); `x` first clamped to [eps, 1 - eps], when given."""
     x = x if eps is None else clamp(x, eps, 1 - eps)
     return log(true_divide(x, 1 - x))
 
 
-def round(x: "Methods", *, decimals: int = 0) -> Any:
+def round(x: Kind, *, decimals: int = 0) -> Kind:
     """Return `x` rounded to `decimals` places, halves to even."""
     if not decimals:
         return rint(x)
@@ -169,65 +157,33 @@ def round(x: "Methods", *, decimals: int = 0) -> Any:
 
 
 def nan_to_num(
-    x: Any, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
-) -> Any:
+    x: Kind, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> Kind:
     """Return `x` with NaN and infinities replaced; by default by 0 and the largest numbers."""
     dtype = as_dtype(x.dtype)
     if dtype.kind != "f":
         return positive(x) if dtype.kind != "b" else x
     largest = finfo(dtype).max
     x = where(isnan(x), nan, x)
-    x = where(isposinf(x), largest if posinf is None else posinf, x)
-    return where(isneginf(x), -largest if neginf is None else neginf, x)
-
-
-class Sinc(Op):
-    """sin(πx) / πx, and 1 at 0."""
-
-    on_arrays = True
-    promotes = "float"
-    reads_output = False
-    name = "sinc"
-
-    def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return the quotient, its hole filled."""
-        scaled = xp.where(x == 0, xp.ones_like(x), x * math.pi)
-        return xp.where(x == 0, xp.ones_like(x), xp.sin(scaled) / scaled)
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of x, as a float."""
-        return Spec(specs[0].shape, promoted(specs, "float"))
-
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
-        """Return (cos πx - sinc x) / x; near 0, where that cancels, its Taylor series."""
-        x = node.inputs[0]
-        small = abs(x) < 1e-3
-        away = where(small, 1.0, x)
-        slope = (cos(away * math.pi) - apply(self, away)) / away
-        series = x * (-(math.pi**2) / 3) + pow(x, 3) * (math.pi**4 / 30)
-        return (out_grad * where(small, series, slope),)
-
-
-def sinc(x: "Methods") -> Any:
-    """Return sin(πx) / πx, and 1 at 0."""
-    return apply(Sinc(), x)
+    x = where(eq(x, math.inf), largest if posinf is None else posinf, x)
+    return where(eq(x, -math.inf), -largest if neginf is None else neginf, x)
 
 
 def isclose(
-    a: Any, b: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
-) -> Any:
+    a: Kind, b: Kind, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> Kind:
     """Return where |a - b| <= atol + rtol·|b|, and where infinities are equal."""
     if rtol < 0 or atol < 0:
         raise ArgumentError(f"isclose: got rtol {rtol} and atol {atol}, expected 0 or more.")
     if as_dtype(a.dtype).kind != "f":  # differences of bools and of unsigned are none
         a, b = cast_to(a, "float64"), cast_to(b, "float64")
     finite = isfinite(a) & isfinite(b)
-    close = (a == b) | (finite & (abs(a - b) <= abs(b) * rtol + atol))
+    close = eq(a, b) | (finite & (abs(a - b) <= abs(b) * rtol + atol))
     return close | (isnan(a) & isnan(b)) if equal_nan else close
 
 
 def allclose(
-    a: object, b: object, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+    a: "Methods", b: "Methods", rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> bool:
     """Tell whether `isclose` holds everywhere."""
     return bool(isclose(a, b, rtol, atol, equal_nan).all())

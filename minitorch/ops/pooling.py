@@ -10,15 +10,13 @@ import numpy as np
 
 from ..arrays import Array, Index, Namespace, as_dtype, host_dtype
 from ..errors import ArgumentError, ShapeError
-from ..op import Gradients, Op, Spec, Value, apply
+from ..op import Gradients, Kind, Op, Spec, apply
 from .casting import cast_to
 from .conv import documented, each
-from .elementwise import abs, sign
 from .indexing import getitem
 from .matrices import pad as padded
 from .matrices import unfold as windows_along
 from .ordering import ValuesAndIndices
-from .pointwise import pow
 from .reduction import sum
 
 if TYPE_CHECKING:
@@ -84,7 +82,7 @@ class MaxPool(Op):
         shape = specs[0].shape
         return Spec((*shape[: len(shape) - len(self.how.places)], *self.how.places), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """The largest element of a window gets its gradient."""
         return (apply(MaxPoolBack(self.how), out_grad, node.inputs[0], node.output),)
 
@@ -121,7 +119,7 @@ class MaxPoolBack(Op):
         """Return the spec of x."""
         return specs[1]
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Each window gets what is at its largest element."""
         _, x, y = node.inputs
         return apply(MaxPoolPick(self.how), out_grad, x, y), None, None
@@ -150,7 +148,7 @@ class MaxPoolPick(Op):
         """Return the spec of the pooled value."""
         return specs[2]
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """The picked elements get the gradient back."""
         _, x, y = node.inputs
         return apply(MaxPoolBack(self.how), out_grad, x, y), None, None
@@ -178,7 +176,7 @@ def _places(
     return tuple(places)
 
 
-def _bordered(x: "Methods", how: Any, border: Any, places: Any, value: float) -> Any:
+def _bordered(x: Kind, how: Any, border: Any, places: Any, value: float) -> Kind:
     """Return `x` with the border that the windows reach into."""
     kernel, stride, gap = how
     widths: list[int] = []
@@ -189,7 +187,9 @@ def _bordered(x: "Methods", how: Any, border: Any, places: Any, value: float) ->
     return padded(x, widths, value=value) if any(widths) else x
 
 
-def _pooling(name: str, x: "Methods", count: int, kernel: Any, stride: Any, padding: Any) -> Any:
+def _pooling(
+    name: str, x: "Methods", count: int, kernel: Any, stride: Any, padding: Any
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     if len(x.shape) not in (count + 1, count + 2):
         raise ShapeError(f"{name}: got shape {tuple(x.shape)}, expected {count + 2} axes.")
     size = each(name, kernel, count)
@@ -206,14 +206,14 @@ def _pooling(name: str, x: "Methods", count: int, kernel: Any, stride: Any, padd
 
 def _max_pool(
     count: int,
-    x: "Methods",
+    x: Kind,
     kernel: Any,
     stride: int | Sequence[int],
     padding: int | str | Sequence[int],
     dilation: Any,
     ceil_mode: bool,
     indices: bool,
-) -> Any:
+) -> Kind | ValuesAndIndices[Kind]:
     name = f"max_pool{count}d"
     size, step, border = _pooling(name, x, count, kernel, stride, padding)
     gap = each(name, dilation, count)
@@ -240,14 +240,14 @@ def _flat_positions(x: Any, y: Any, how: MaxWindows, border: Any) -> Any:
 
 def _max_pool_of(count: int, says: str) -> Callable[..., Any]:
     def max_pool(
-        input: "Methods",
+        input: Kind,
         kernel_size: Any,
         stride: Any = None,
         padding: Any = 0,
         dilation: Any = 1,
         ceil_mode: bool = False,
         return_indices: bool = False,
-    ) -> Any:
+    ) -> Kind | ValuesAndIndices[Kind]:
         how = (kernel_size, stride, padding, dilation, ceil_mode, return_indices)
         return _max_pool(count, input, *how)
 
@@ -255,6 +255,7 @@ def _max_pool_of(count: int, says: str) -> Callable[..., Any]:
 
 
 max_pool1d = _max_pool_of(1, "Return the largest element of each window of (N, C, length).")
+
 max_pool2d = _max_pool_of(
     2,
     """Return the largest element of each window of (N, C, height, width).
@@ -269,15 +270,12 @@ max_pool2d = _max_pool_of(
         return_indices: also return where in the image each element was.
     """,
 )
-max_pool3d = _max_pool_of(
-    3, "Return the largest element of each window of (N, C, depth, height, width)."
-)
 
 
 # ── the mean of each window ─────────────────────────────────────────────────────────────────────
 
 
-def _window_sums(x: "Methods", size: Any, step: Any) -> Any:
+def _window_sums(x: Kind, size: Any, step: Any) -> Kind:
     """Return the sum of each window over the last axes."""
     first = len(x.shape) - len(size)
     for i, (k, s) in enumerate(zip(size, step, strict=True)):
@@ -287,14 +285,14 @@ def _window_sums(x: "Methods", size: Any, step: Any) -> Any:
 
 def _avg_pool(
     count: int,
-    x: Any,
+    x: Kind,
     kernel: Any,
     stride: Any,
     padding: Any,
     ceil_mode: bool,
     include_pad: bool,
     divisor: int | None,
-) -> Any:
+) -> Kind:
     name = f"avg_pool{count}d"
     size, step, border = _pooling(name, x, count, kernel, stride, padding)
     if divisor == 0:
@@ -319,49 +317,26 @@ def _avg_pool(
 
 
 def avg_pool1d(
-    input: "Methods",
+    input: Kind,
     kernel_size: int | Sequence[int],
     stride: int | Sequence[int] | None = None,
     padding: int | str | Sequence[int] = 0,
     ceil_mode: bool = False,
     count_include_pad: bool = True,
-) -> Any:
+) -> Kind:
     """Return the mean of each window of (N, C, length)."""
     return _avg_pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
 
-def _avg_pool_of(count: int, says: str) -> Callable[..., Any]:
-    def avg_pool(
-        input: "Methods",
-        kernel_size: int | Sequence[int],
-        stride: int | Sequence[int] | None = None,
-        padding: int | str | Sequence[int] = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        divisor_override: int | None = None,
-    ) -> Any:
-        how = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
-        return _avg_pool(count, input, *how)
-
-    return documented(avg_pool, f"avg_pool{count}d", says)
-
-
-avg_pool2d = _avg_pool_of(2, "Return the mean of each window of (N, C, height, width).")
-avg_pool3d = _avg_pool_of(3, "Return the mean of each window of (N, C, depth, height, width).")
-
-
-def lp_pool2d(
-    input: "Methods",
-    norm_type: float,
+def avg_pool2d(
+    input: Kind,
     kernel_size: int | Sequence[int],
     stride: int | Sequence[int] | None = None,
+    padding: int | Sequence[int] = 0,
     ceil_mode: bool = False,
-) -> Any:
-    """Return (Σ xᵖ)^(1/p) over each window of (N, C, height, width), of the sum's absolute value.
-
-    For an even p that is the window's p-norm. A sum below 0 keeps its sign, as in torch, whose
-    definition this is: then only an odd root of it is a number.
-    """
-    size, step, _ = _pooling("lp_pool2d", input, 2, kernel_size, stride, 0)
-    powers = avg_pool2d(pow(input, norm_type), size, step, 0, ceil_mode)
-    return pow(sign(powers) * abs(powers) * (size[0] * size[1]), 1.0 / norm_type)
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Kind:
+    """Return the mean of each window of (N, C, height, width)."""
+    how = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+    return _avg_pool(2, input, *how)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..arrays import Array, Namespace
-from ..op import Gradients, KeepsSpec, Op, Spec, Value, apply
+from ..op import Gradients, KeepsSpec, Op, Spec, apply
 from .movement import insert_axes
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class Product(Op):
         at = self.dim % len(shape)
         return Spec((*shape[:at], *shape[at + 1 :]), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Each element's share is the product of the others."""
         (x,) = node.inputs
         others = apply(Others(self.dim), x)

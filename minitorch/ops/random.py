@@ -18,7 +18,7 @@ from ..arrays import (
 )
 from ..errors import ArgumentError
 from ..generator import Generator, default_generator
-from ..op import Flat, Gradients, KeepsSpec, Op, Spec, Value, apply
+from ..op import Flat, Gradients, KeepsSpec, Kind, Op, Spec, apply
 from .elementwise import zeros_like
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Drawn(Op):
         """Return the shape and dtype drawn."""
         return Spec(self.shape, self.dtype)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """There are no inputs."""
         return ()
 
@@ -153,12 +153,12 @@ class Multinomial(Flat):
 
 
 def multinomial(
-    input: "Methods",
+    input: Kind,
     num_samples: int,
     replacement: bool = False,
     *,
     generator: Generator | None = None,
-) -> Any:
+) -> Kind:
     """Return positions drawn with the weights `input` (along the last axis).
 
     Raises:
@@ -169,13 +169,13 @@ def multinomial(
 
 
 def dropout(
-    x: "Methods",
+    x: Kind,
     p: float = 0.5,
     training: bool = True,
     inplace: bool = False,
     *,
     generator: Generator | None = None,
-) -> Any:
+) -> Kind:
     """Return `x` with each element 0 with probability `p`, the others scaled by 1 / (1 - p).
 
     Raises:

@@ -22,7 +22,7 @@ from ..arrays import (
     uint8,
 )
 from ..errors import AxisError
-from ..op import Flat, Gradients, Op, Spec, Value, apply
+from ..op import Flat, Gradients, Kind, Op, Spec, apply
 from ..shapes import axes, reduced
 from .binary import where
 from .broadcasting import expand_to
@@ -70,7 +70,7 @@ class Sum(Reduction):
         """Return the reduced shape; int64 for integers."""
         return Spec(super().infer(*specs).shape, _summed(specs[0].dtype))
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Every element gets the gradient of its sum."""
         x = node.inputs[0]
         return (expand_to(self.spread(out_grad, x), x),)
@@ -97,14 +97,14 @@ class Extreme(Reduction):
         reduce = xp.max if self.largest else xp.min
         return reduce(x, axis=self.dims, keepdims=self.keepdim)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """The elements equal to the extreme share its gradient."""
         x = node.inputs[0]
         won = where(x == self.spread(node.output, x), _one(x), 0.0)
         return (won / sum(won, self.dims, True) * self.spread(out_grad, x),)
 
 
-def _one(x: "Methods") -> Any:
+def _one(x: Kind) -> Kind:
     return x * 0.0 + 1.0
 
 
@@ -118,7 +118,7 @@ class LogSumExp(Reduction):
         total = xp.log(xp.sum(xp.exp(x - top), axis=self.dims, keepdims=True)) + top
         return total if self.keepdim else xp.squeeze(total, axis=self.dims)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return the softmax of the elements, times the gradient."""
         x = node.inputs[0]
         return (self.spread(out_grad, x) * exp(x - self.spread(node.output, x)),)
@@ -132,28 +132,28 @@ def _nonempty(x: "Methods", dims: tuple[int, ...], op: str) -> None:
         )
 
 
-def sum(x: "Methods", dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike = None) -> Any:
+def sum(x: Kind, dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike = None) -> Kind:
     """Return the sum along `dim` (all axes when None); integers and booleans add up as int64."""
     over = axes(dim if dim != () else None, len(x.shape), "sum")
     total = apply(Sum(over, keepdim), x)
-    return total if dtype is None else total.to(as_dtype(dtype))
+    return total if dtype is None else cast_to(total, dtype)
 
 
-def amax(x: "Methods", dim: Dims = (), keepdim: bool = False) -> Any:
+def amax(x: Kind, dim: Dims = (), keepdim: bool = False) -> Kind:
     """Return the largest element along `dim`; ties share the gradient."""
     over = axes(None if dim == () else dim, len(x.shape), "amax")
     _nonempty(x, over, "amax")
     return apply(Extreme(over, keepdim, True), x)
 
 
-def amin(x: "Methods", dim: Dims = (), keepdim: bool = False) -> Any:
+def amin(x: Kind, dim: Dims = (), keepdim: bool = False) -> Kind:
     """Return the smallest element along `dim`; ties share the gradient."""
     over = axes(None if dim == () else dim, len(x.shape), "amin")
     _nonempty(x, over, "amin")
     return apply(Extreme(over, keepdim, False), x)
 
 
-def logsumexp(x: "Methods", dim: Dims, keepdim: bool = False) -> Any:
+def logsumexp(x: Kind, dim: Dims, keepdim: bool = False) -> Kind:
     """Return ln Σ exp(x) along `dim`, without overflow."""
     if as_dtype(x.dtype).kind != "f":
         x = cast_to(x, get_default_dtype())
@@ -173,7 +173,7 @@ class Mean(Reduction):
             return mean
         return xp.mean(x, axis=self.dims, keepdims=self.keepdim)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Every element gets its part of the gradient of the mean."""
         x = node.inputs[0]
         sizes = [x.shape[d] for d in self.dims]
@@ -204,7 +204,7 @@ class Count(Flat):
         return Spec((), specs[0].dtype)
 
 
-def mean(x: "Methods", dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike = None) -> Any:
+def mean(x: Kind, dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike = None) -> Kind:
     """Return the mean along `dim` (all axes when None).
 
     Raises:
@@ -242,11 +242,11 @@ class Truth(Flat, Reduction):
         return Spec(super().infer(*specs).shape, kept)
 
 
-def any(x: "Methods", dim: Dims = None, keepdim: bool = False) -> Any:
+def any(x: Kind, dim: Dims = None, keepdim: bool = False) -> Kind:
     """Return whether any element along `dim` is not 0."""
     return apply(Truth(axes(dim, len(x.shape), "any"), keepdim, False), x)
 
 
-def all(x: "Methods", dim: Dims = None, keepdim: bool = False) -> Any:
+def all(x: Kind, dim: Dims = None, keepdim: bool = False) -> Kind:
     """Return whether all elements along `dim` are not 0."""
     return apply(Truth(axes(dim, len(x.shape), "all"), keepdim, True), x)

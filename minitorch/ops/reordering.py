@@ -1,4 +1,4 @@
-"""Elements put in another order or repeated: flip, roll, rot90, repeat, tile.
+"""Elements put in another order or repeated: flip, roll, repeat, tile.
 
 May import: errors, op, shapes, movement.
 """
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from ..arrays import Array, Namespace, copied
 from ..errors import ShapeError
-from ..op import Gradients, KeepsSpec, Value, apply
+from ..op import Gradients, KeepsSpec, Kind, apply
 from ..shapes import axes, axis
 from .casting import clone
-from .movement import Movement, expand, listed, reshape, sizes, transpose
+from .movement import Movement, expand, listed, reshape, sizes
 
 if TYPE_CHECKING:
     from .methods import Methods
@@ -28,7 +28,7 @@ class Flip(KeepsSpec, Movement):
         """Return the reversed array, which NumPy would give as a view."""
         return copied(xp.flip(x, axis=self.dims))
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return the gradient reversed."""
         return (apply(self, out_grad),)
 
@@ -43,31 +43,17 @@ class Roll(KeepsSpec, Movement):
         """Return the rolled array."""
         return xp.roll(x, self.shifts, axis=self.dims)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return the gradient rolled back."""
         return (apply(Roll(tuple(-shift for shift in self.shifts), self.dims), out_grad),)
 
 
-def flip(x: "Methods", *dims: int | Sequence[int] | None, **named: Any) -> Any:
+def flip(x: Kind, *dims: int | Sequence[int] | None, **named: Any) -> Kind:
     """Return `x` with the elements along `dims` in reverse order."""
     return apply(Flip(axes(listed("flip", "dims", dims, named), len(x.shape), "flip")), x)
 
 
-def fliplr(x: "Methods") -> Any:
-    """Return `x` reversed along axis 1."""
-    if len(x.shape) < 2:
-        raise ShapeError(f"fliplr: got shape {tuple(x.shape)}, expected at least 2 axes.")
-    return flip(x, 1)
-
-
-def flipud(x: "Methods") -> Any:
-    """Return `x` reversed along axis 0."""
-    if not x.shape:
-        raise ShapeError("flipud: got a 0-d value, expected at least 1 axis.")
-    return flip(x, 0)
-
-
-def roll(x: "Methods", shifts: Any, dims: int | Sequence[int] | None = ()) -> Any:
+def roll(x: Kind, shifts: Any, dims: int | Sequence[int] | None = ()) -> Kind:
     """Return `x` moved by `shifts` along `dims`, or, without those, as one vector."""
     moves = sizes((shifts,))
     places = sizes((dims,)) if dims != () else ()
@@ -80,24 +66,7 @@ def roll(x: "Methods", shifts: Any, dims: int | Sequence[int] | None = ()) -> An
     return apply(Roll(moves, tuple(axis(d, len(x.shape), "roll") for d in places)), x)
 
 
-def rot90(x: "Methods", k: int = 1, dims: Sequence[int] = (0, 1)) -> Any:
-    """Return `x` turned by 90 degrees `k` times, from the first of `dims` towards the second."""
-    if len(dims) != 2 or len(x.shape) < 2:
-        raise ShapeError(
-            f"rot90: got axes {tuple(dims)} of {len(x.shape)}, expected 2 of at least 2."
-        )
-    a, b = (axis(d, len(x.shape), "rot90") for d in dims)
-    if a == b:
-        raise ShapeError(f"rot90: got the axis {a} twice, expected two different ones.")
-    turns = k % 4
-    if turns == 1:
-        return transpose(flip(x, b), a, b)
-    if turns == 2:
-        return flip(x, a, b)
-    return flip(transpose(x, a, b), b) if turns == 3 else apply(Flip(()), x)
-
-
-def repeat(x: "Methods", *times: object, **named: object) -> Any:
+def repeat(x: Kind, *times: object, **named: object) -> Kind:
     """Return copies of `x` side by side, `times` along each axis; new axes come first."""
     counts = listed("repeat", "repeats", times, named)
     lead = len(counts) - len(x.shape)
@@ -113,7 +82,7 @@ def repeat(x: "Methods", *times: object, **named: object) -> Any:
     return reshape(clone(expand(reshape(x, pairs), wide)), full)
 
 
-def tile(x: "Methods", *times: object, **named: object) -> Any:
+def tile(x: Kind, *times: object, **named: object) -> Kind:
     """Return copies of `x` side by side; counts that are missing are 1."""
     counts = listed("tile", "dims", times, named)
     return repeat(x, (1,) * (len(x.shape) - len(counts)) + counts)

@@ -6,23 +6,24 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import ArgumentError, ShapeError
+from ..op import Kind
 from .conv import each
 from .indexing import getitem
 from .movement import permute, reshape
 
 if TYPE_CHECKING:
-    from .methods import Methods
+    pass
 
 
 def interpolate(
-    input: Any,
+    input: Kind,
     size: Any = None,
     scale_factor: Any = None,
     mode: str = "nearest",
     align_corners: Any = None,
     recompute_scale_factor: Any = None,
     antialias: bool = False,
-) -> Any:
+) -> Kind:
     """Return (N, C, ...) made larger or smaller by repeating or leaving out elements.
 
     Raises:
@@ -52,7 +53,7 @@ def interpolate(
     return input
 
 
-def pixel_shuffle(input: "Methods", upscale_factor: int) -> Any:
+def pixel_shuffle(input: Kind, upscale_factor: int) -> Kind:
     """Return (..., C·r², H, W) as (..., C, H·r, W·r): channels become the pixels between."""
     r, rank = upscale_factor, len(input.shape)
     if rank < 3 or r < 1 or input.shape[-3] % (r * r):
@@ -64,17 +65,3 @@ def pixel_shuffle(input: "Methods", upscale_factor: int) -> Any:
     n = len(lead)
     order = (*range(n), n, n + 3, n + 1, n + 4, n + 2)
     return reshape(permute(wide, order), (*lead, c // (r * r), h * r, w * r))
-
-
-def pixel_unshuffle(input: "Methods", downscale_factor: int) -> Any:
-    """Return (..., C, H·r, W·r) as (..., C·r², H, W)."""
-    r, rank = downscale_factor, len(input.shape)
-    if rank < 3 or r < 1 or input.shape[-1] % r or input.shape[-2] % r:
-        raise ShapeError(
-            f"pixel_unshuffle: got shape {tuple(input.shape)}, expected multiples of {r} last."
-        )
-    *lead, c, h, w = input.shape
-    wide = reshape(input, (*lead, c, h // r, r, w // r, r))
-    n = len(lead)
-    order = (*range(n), n, n + 2, n + 4, n + 1, n + 3)
-    return reshape(permute(wide, order), (*lead, c * r * r, h // r, w // r))

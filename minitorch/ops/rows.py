@@ -6,11 +6,11 @@ calculus: `g` is the gradient of the result, `y` the result. Broadcasting is und
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..arrays import Array, DType, get_default_dtype, result_type
 from ..errors import DTypeError
-from ..op import Gradients, Op, Spec, Value, apply
+from ..op import Gradients, Kind, Op, Spec, Value, apply
 from ..shapes import broadcast
 from .broadcasting import sum_to
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 Compute = Callable[..., Array]
 Partial = Callable[..., Any]
+Function = TypeVar("Function", bound=Callable[..., object])
 
 
 def promoted(specs: tuple[Spec, ...], promotes: str) -> DType:
@@ -76,7 +77,7 @@ class Elementwise(Op):
     def __reduce__(self) -> tuple[Any, ...]:
         return _row, (self._name,)
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return the derivative by each input that is asked for, summed to its shape."""
         shares = []
         for partial, source, wanted in zip(self.partials, node.inputs, node.wants, strict=True):
@@ -88,7 +89,7 @@ class Elementwise(Op):
 class Unary(Elementwise):
     """A row of one input."""
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return the row's derivative."""
         if not self.partials:
             return (None,)
@@ -98,7 +99,7 @@ class Unary(Elementwise):
 class Binary(Elementwise):
     """A row of two inputs that broadcast against each other."""
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return the row's two derivatives, each summed to the shape of its input."""
         if not self.partials:
             return None, None
@@ -126,6 +127,11 @@ ROWS: dict[str, Elementwise] = {}
 """Every row by name."""
 
 
+def operator_of(row: Callable[..., object]) -> Elementwise:
+    """Return the operator that a row's function applies."""
+    return ROWS[row.__name__]
+
+
 def _row(name: str) -> Elementwise:
     return ROWS[name]
 
@@ -140,13 +146,13 @@ def unary(
     dtype: DType | None = None,
     reads: str = "xy",
     kinds: str = "biuf",
-) -> Any:
+) -> Callable[[Kind], Kind]:
     """Add a row of one input and return its function; `partial` None: no gradient, zero steps."""
     partials = () if partial is None else (partial,)
     op = Unary(name, compute, partials, dtype=dtype, promotes=promotes, reads=reads, kinds=kinds)
     ROWS[name] = op
 
-    def call(x: "Methods") -> Any:
+    def call(x: Kind) -> Kind:
         if isinstance(x, Value):
             return x._apply(op, (x,))
         return apply(op, x)
@@ -165,13 +171,13 @@ def binary(
     dtype: DType | None = None,
     reads: str = "xy",
     kinds: str = "biuf",
-) -> Any:
+) -> Callable[[Kind, object], Kind]:
     """Add a row of two inputs and return its function; `kinds` are the dtypes that it is for."""
     partials = () if left is None or right is None else (left, right)
     op = Binary(name, compute, partials, dtype=dtype, promotes=promotes, reads=reads, kinds=kinds)
     ROWS[name] = op
 
-    def call(a: object, b: object) -> Any:
+    def call(a: Kind, b: object) -> Kind:
         if isinstance(a, Value):
             return a._apply(op, (a, b))
         return apply(op, a, b)
@@ -181,21 +187,21 @@ def binary(
 
 def ternary(
     name: str, compute: Compute, partials: tuple[Partial, ...], says: str, *, fixed: int = 0
-) -> Any:
+) -> Callable[[Kind, object, object], Kind]:
     """Add a row of three inputs, the first `fixed` of which keep their dtype."""
     op = Elementwise(name, compute, partials, reads="x", fixed=fixed)
     op.reads_indices = fixed > 0
     ROWS[name] = op
 
-    def call(a: object, b: object, c: object) -> Any:
+    def call(a: Kind, b: object, c: object) -> Kind:
         return apply(op, a, b, c)
 
     return named(call, name, says, op)
 
 
-def named(function: Any, name: str, says: str, op: Op) -> Any:
+def named(function: Function, name: str, says: str, op: Op) -> Function:
     """Return `function` with the row's name and docstring, and the operator as `.op`."""
     function.__name__ = function.__qualname__ = name
     function.__doc__ = says
-    function.op = op
+    function.op = op  # type: ignore[attr-defined]  # a function's own attribute
     return function

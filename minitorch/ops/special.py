@@ -136,18 +136,6 @@ def erf_array(xp: Namespace, x: Array) -> Array:
     return np.where(size <= 0.46875, small, large).astype(x.dtype)
 
 
-def erfc_array(xp: Namespace, x: Array) -> Array:
-    """Return 1 - erf(x), of the dtype of `x`, accurate where erf(x) is near 1."""
-    if xp is not np:
-        return _own(xp, "erfc")(x)
-    wide = np.asarray(x, dtype=np.float64)
-    size = np.abs(wide)
-    small = 1.0 - wide * _ratio(np.minimum(size, 0.5) ** 2, _SMALL)
-    large = _erfc_positive(np.maximum(size, 0.46875))
-    large = np.where(wide < 0, 2.0 - large, large)
-    return np.where(size <= 0.46875, small, large).astype(x.dtype)
-
-
 def _own(xp: Namespace, name: str) -> Callable[[Array], Array]:
     found: Callable[[Array], Array] | None = getattr(xp, name, None)
     if found is None:

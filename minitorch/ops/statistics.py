@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from ..arrays import Array, DTypeLike, Namespace, as_dtype
 from ..errors import ArgumentError, GraphError
-from ..op import Gradients, Value, apply
+from ..op import Gradients, Kind, apply
 from ..shapes import axes, axis
 from .binary import where
 from .casting import cast_to, clone, floats_only
 from .elementwise import abs, zeros_like
 from .indexing import narrow
 from .joining import cat
-from .logic import isnan, ne
+from .logic import eq, ne
 from .movement import reshape
 from .pointwise import pow
 from .reduction import Dims, Reduction, amax, amin, mean, sum
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 
 def prod(
-    x: "Methods", dim: int | None = None, keepdim: bool = False, *, dtype: DTypeLike = None
-) -> Any:
+    x: Kind, dim: int | None = None, keepdim: bool = False, *, dtype: DTypeLike = None
+) -> Kind:
     """Return the product along `dim`, or of all elements; integers multiply as int64.
 
     A tree of products of halves, whose gradient is right also where elements are 0.
@@ -47,7 +47,7 @@ def prod(
     return flat if keepdim else reshape(flat, (*flat.shape[:d], *flat.shape[d + 1 :]))
 
 
-def scan(x: "Methods", dim: int, combine: Callable[[Any, Any], Any]) -> Any:
+def scan(x: Kind, dim: int, combine: Callable[[Any, Any], Any]) -> Kind:
     """Return the running combination along `dim`, in log₂ n steps of whole arrays.
 
     Source: Hillis & Steele, Data parallel algorithms, CACM 29(12), 1986.
@@ -71,59 +71,30 @@ _root = unary(
 )
 
 
-def _spread(
-    x: "Methods", dim: Dims, correction: float, keepdim: bool, name: str
-) -> tuple[Any, Any]:
-    floats_only(name, x)
-    over = axes(None if dim == () else dim, len(x.shape), name)
-    centre = mean(x, over, True) if over else x
-    away = x - centre
-    free = max(math.prod(x.shape[d] for d in over) - correction, 0)
-    total = sum(away * away, over, keepdim) if over else away * away
-    centre = centre if keepdim else reshape(centre, tuple(total.shape))
-    return total / float(free), centre
+def var(
+    x: "Methods",
+    dim: Dims = None,
+    unbiased: bool | None = None,
+    keepdim: bool = False,
+    *,
+    correction: Any = None,
+) -> Any:
+    """Return the variance along `dim`: the sum of squares over n - `correction`, which is 1."""
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    if correction is None:
+        correction = 1.0 if unbiased is None or unbiased else 0.0
+    floats_only("var", x)
+    over = axes(None if dim == () else dim, len(x.shape), "var")
+    away = x - (mean(x, over, True) if over else x)
+    free = max(math.prod(x.shape[d] for d in over) - float(correction), 0)
+    return (sum(away * away, over, keepdim) if over else away * away) / float(free)
 
 
-def _correction(unbiased: bool | None, correction: Any) -> float:
-    if correction is not None:
-        return float(correction)
-    return 1.0 if unbiased is None or unbiased else 0.0
-
-
-def _spreading(name: str, says: str, result: Callable[[Any, Any], object]) -> Callable[..., Any]:
-    """Return a function of the variance and the mean along `dim`, under torch's name."""
-
-    def call(
-        x: "Methods",
-        dim: int | None = None,
-        unbiased: bool | None = None,
-        keepdim: bool = False,
-        *,
-        correction: object = None,
-    ) -> Any:
-        if isinstance(dim, bool):
-            dim, unbiased = None, dim
-        return result(*_spread(x, dim, _correction(unbiased, correction), keepdim, name))
-
-    call.__name__ = call.__qualname__ = name
-    call.__doc__ = says
-    return call
-
-
-var = _spreading(
-    "var",
-    "Return the variance along `dim`: the sum of squares over n - `correction`, which is 1.",
-    lambda squared, centre: squared,
-)
-std = _spreading("std", "Return the square root of `var`.", lambda squared, centre: _root(squared))
-var_mean = _spreading(
-    "var_mean", "Return variance and mean along `dim`.", lambda squared, centre: (squared, centre)
-)
-std_mean = _spreading(
-    "std_mean",
-    "Return standard deviation and mean along `dim`.",
-    lambda squared, centre: (_root(squared), centre),
-)
+def std(x: "Methods", *args: Any, **options: Any) -> Any:
+    """Return the square root of `var`, whose arguments it takes."""
+    floats_only("std", x)
+    return _root(var(x, *args, **options))
 
 
 class Length(Reduction):
@@ -135,7 +106,7 @@ class Length(Reduction):
         """Return the length."""
         return xp.sqrt(xp.sum(x * x, axis=self.dims, keepdims=self.keepdim))
 
-    def gradient(self, out_grad: "Methods", node: Value) -> Gradients:
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return the unit vector, times the gradient."""
         x, y = node.inputs[0], self.spread(node.output, node.inputs[0])
         unit = x / where(y == 0, 1.0, y)
@@ -143,8 +114,8 @@ class Length(Reduction):
 
 
 def vector_norm(
-    x: Any, ord: float = 2, dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike = None
-) -> Any:
+    x: Kind, ord: float = 2, dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike = None
+) -> Kind:
     """Return (Σ|x|ᵖ)^(1/p) along `dim`, p being `ord`: also 0, inf and -inf."""
     x = x if dtype is None else cast_to(x, dtype)
     floats_only("vector_norm", x)
@@ -161,20 +132,21 @@ def vector_norm(
         return sum(steps, over, keepdim)
     if ord == 1:
         return sum(size, over, keepdim)
-    zero = size == 0
+    zero = eq(size, 0)
     powers = where(zero, 0.0 if ord > 0 else math.inf, pow(where(zero, 1.0, size), ord))
     total = sum(powers, over, keepdim)
-    return where(total == 0, 0.0, pow(where(total == 0, 1.0, total), 1.0 / ord))
+    none = eq(total, 0)
+    return where(none, 0.0, pow(where(none, 1.0, total), 1.0 / ord))
 
 
 def norm(
-    x: "Methods",
+    x: Kind,
     p: Any = "fro",
     dim: Dims = None,
     keepdim: bool = False,
     *,
     dtype: DTypeLike = None,
-) -> Any:
+) -> Kind:
     """Return the norm of order `p` of the elements along `dim`; "fro" is 2.
 
     Raises:
@@ -187,27 +159,6 @@ def norm(
     return vector_norm(x, float(p), dim, keepdim, dtype=dtype)
 
 
-def nansum(
-    x: "Methods", dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike = None
-) -> Any:
-    """Return the sum along `dim`, NaN counting as 0."""
-    return sum(where(isnan(x), zeros_like(x), x), dim, keepdim, dtype=dtype)
-
-
-def nanmean(
-    x: "Methods", dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike = None
-) -> Any:
-    """Return the mean along `dim` of what is not NaN."""
-    count = sum(cast_to(~isnan(x), x.dtype), dim, keepdim)
-    return nansum(x, dim, keepdim, dtype=dtype) / count
-
-
-def count_nonzero(x: "Methods", dim: Dims = None) -> Any:
+def count_nonzero(x: Kind, dim: Dims = None) -> Kind:
     """Return how many elements along `dim` are not 0."""
     return sum(ne(x, 0), dim)
-
-
-def aminmax(x: "Methods", *, dim: int | None = None, keepdim: bool = False) -> tuple[Any, Any]:
-    """Return the smallest and the largest element along `dim`."""
-    over = () if dim is None else dim
-    return amin(x, over, keepdim), amax(x, over, keepdim)

@@ -79,25 +79,6 @@ class ExponentialLR(LRScheduler):
         return base * self.gamma**t
 
 
-class ConstantLR(LRScheduler):
-    """base * factor for the first `total_iters` steps, then base."""
-
-    def __init__(
-        self,
-        optimizer: Optimizer,
-        factor: float = 1.0 / 3,
-        total_iters: int = 5,
-        last_epoch: int = -1,
-    ) -> None:
-        self.factor = factor
-        self.total_iters = total_iters
-        super().__init__(optimizer, last_epoch)
-
-    def value(self, t: int, base: float) -> float:
-        """Return base * factor before total_iters, base from there on."""
-        return base * self.factor if t < self.total_iters else base
-
-
 class LinearLR(LRScheduler):
     """base times a factor that moves in a straight line over `total_iters` steps."""
 
@@ -125,25 +106,6 @@ class LinearLR(LRScheduler):
         return base * (self.start_factor + (self.end_factor - self.start_factor) * share)
 
 
-class PolynomialLR(LRScheduler):
-    """base * (1 - t / total_iters)^power, 0 from there on."""
-
-    def __init__(
-        self,
-        optimizer: Optimizer,
-        total_iters: int = 5,
-        power: float = 1.0,
-        last_epoch: int = -1,
-    ) -> None:
-        self.total_iters = positive("PolynomialLR", "total_iters", total_iters)
-        self.power = power
-        super().__init__(optimizer, last_epoch)
-
-    def value(self, t: int, base: float) -> float:
-        """Return base * (1 - min(t / total, 1))^power."""
-        return float(base * (1.0 - min(t / self.total_iters, 1.0)) ** self.power)
-
-
 class CosineAnnealingLR(LRScheduler):
     """From base to `eta_min` along half a cosine of `T_max` steps, and back.
 
@@ -160,33 +122,3 @@ class CosineAnnealingLR(LRScheduler):
     def value(self, t: int, base: float) -> float:
         """Return eta_min + (base - eta_min) * (1 + cos(pi t / T_max)) / 2."""
         return cosine(base, self.eta_min, t / self.T_max)
-
-
-class CosineAnnealingWarmRestarts(LRScheduler):
-    """Half cosines from base to `eta_min`, the first of `T_0` steps, each `T_mult` times longer.
-
-    Source: Loshchilov & Hutter, SGDR, ICLR 2017.
-    """
-
-    def __init__(
-        self,
-        optimizer: Optimizer,
-        T_0: int,
-        T_mult: int = 1,
-        eta_min: float = 0.0,
-        last_epoch: int = -1,
-    ) -> None:
-        self.T_0 = positive("CosineAnnealingWarmRestarts", "T_0", T_0)
-        self.T_mult = positive("CosineAnnealingWarmRestarts", "T_mult", T_mult)
-        self.eta_min = eta_min
-        super().__init__(optimizer, last_epoch)
-
-    def value(self, t: int, base: float) -> float:
-        """Return the cosine of the period that holds `t`."""
-        period = self.T_0
-        while t >= period:
-            t -= period
-            period *= self.T_mult
-            if self.T_mult == 1:
-                t %= period
-        return cosine(base, self.eta_min, t / period)

@@ -119,16 +119,14 @@ def test_the_curves_hide_smooth_and_change_their_axis(open_demo: Any) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_pages_take_the_readers_colours(open_demo: Any, name: str, scheme: str) -> None:
-    page = open_demo(name, color_scheme=scheme)
-    paper = page.locator(ROOTS[name]).evaluate("(node) => getComputedStyle(node).backgroundColor")
-    assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 24, 29)"}[scheme]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_nothing_moves_by_itself_and_every_control_has_a_name(open_demo: Any, name: str) -> None:
+def test_pages_take_the_readers_colours_nothing_moves_and_every_control_has_a_name(
+    open_demo: Any, name: str
+) -> None:
     page = open_demo(name, reduced_motion="reduce")
+    for scheme, paper in {"light": "rgb(255, 255, 255)", "dark": "rgb(20, 24, 29)"}.items():
+        page.emulate_media(color_scheme=scheme)
+        root = page.locator(ROOTS[name])
+        assert root.evaluate("(node) => getComputedStyle(node).backgroundColor") == paper
     moving = "() => document.getAnimations().length"
     assert page.evaluate(moving) == 0
     controls = page.locator(".dl-chart :is(input, select, button)")
@@ -387,6 +385,7 @@ def test_in_voila_the_timeline_lies_over_a_recorded_step(
     expect(measured.locator("[data-lane='recorded compute']").first).to_be_visible()
     expect(measured.locator("[data-lane='recorded link']").first).to_be_visible()
     expect(measured.get_by_text("as given")).to_be_visible()
+    expect(page.locator(".dl-numbers dt").first).to_be_visible()
     assert audit(page, ".dl-chart") == []
     assert foreign(requests, voila) == []
 

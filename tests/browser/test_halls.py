@@ -20,9 +20,9 @@ LEAST_PHONE_PX = 10
 SETTLED = "() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))"
 
 
-def opened(visit: Any, page: Path, width: int, height: int, **options: Any) -> tuple[Any, Any]:
+def opened(visit: Any, page: Path, width: int, height: int) -> tuple[Any, Any]:
     """Return a demo's page and its widget."""
-    context = visit(reduced_motion="reduce", **options)
+    context = visit(reduced_motion="reduce")
     tab = context.context.new_page()
     tab.set_viewport_size({"width": width, "height": height})
     tab.goto(page.as_uri() + ("#hall" if width > height else ""))
@@ -52,31 +52,27 @@ def positions(tab: Any, widget: Any) -> Any:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_back_row_of_a_hall_reads_every_word_and_misses_nothing(
+def test_keys_act_on_load_and_neither_a_hall_nor_a_phone_misses_anything(
     visit: Callable[..., Any], page: Path
 ) -> None:
     tab, widget = opened(visit, page, 1280, 720)
-    assert "in-hall" in widget.get_attribute("class")
+    keys_act_and_a_slider_takes_its_words_along(tab, widget)
     for state in positions(tab, widget):
         size, what = widget.evaluate("(root) => smallest(root)")
         assert size >= LEAST_PX, f"{state}: {what} has {size:.1f} pixels"
         assert widget.evaluate("(root) => beyond(root)") == [], state
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_a_phone_cuts_nothing(visit: Callable[..., Any], page: Path) -> None:
-    tab, widget = opened(visit, page, 390, 844)
+    widget.focus()
+    tab.keyboard.press("f")
+    assert "in-hall" not in widget.get_attribute("class")
+    tab.set_viewport_size({"width": 390, "height": 844})
     for state in positions(tab, widget):
-        assert tab.evaluate("() => cutOnPhone()") == [], state
+        assert tab.evaluate("() => cutOnPhone()") == [], f"on a phone: {state}"
         size, what = widget.evaluate("(root) => smallest(root)")
-        assert size >= LEAST_PHONE_PX, f"{state}: {what} has {size:.1f} pixels"
+        assert size >= LEAST_PHONE_PX, f"on a phone: {state}: {what} has {size:.1f} pixels"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_keys_act_on_load_and_a_slider_takes_its_words_along(
-    visit: Callable[..., Any], page: Path
-) -> None:
-    tab, widget = opened(visit, page, 1280, 720)
+def keys_act_and_a_slider_takes_its_words_along(tab: Any, widget: Any) -> None:
+    assert "in-hall" in widget.get_attribute("class")
     slider = widget.locator("input[type=range]").first
     before = slider.evaluate("(node) => [node.value, node.getAttribute('aria-valuetext')]")
     tab.keyboard.press("ArrowLeft")

@@ -208,13 +208,16 @@ def test_every_widget_takes_the_theme_of_vscode_and_owes_nothing(
 
 def test_keys_reach_the_widgets_and_what_they_change_goes_to_the_kernel(in_vscode: Any) -> None:
     page = in_vscode("vscode-dark", reduced_motion="reduce")
-    page.locator(".mt-player").get_by_role("button", name="One step forward").press("ArrowRight")
+    forward = page.locator(".mt-player").get_by_role("button", name="One step forward")
+    forward.press("Home")  # it opens where it shows most
+    forward.press("ArrowRight")
     expect(page.locator(".mt-player [role=status]")).to_contain_text("Forward 1 of")
+    page.locator(".ring-player").get_by_label("Round", exact=True).press("Home")
     page.locator(".ring-player").get_by_label("Round", exact=True).press("ArrowRight")
     expect(page.locator(".ring-player [role=status]")).to_have_text("Round 1 of 2.")
     page.get_by_role("slider", name="Layers").press("ArrowRight")
     saved = page.evaluate("() => window.models.map((model) => model.saved)")
-    assert saved[:3] == [[{"at": 1}], [{"round": 1}], [{"layers": 5}]]
+    assert saved[:3] == [[{"at": 0}, {"at": 1}], [{"round": 0}, {"round": 1}], [{"layers": 5}]]
 
 
 def test_nothing_moves_where_vscode_is_told_that_motion_is_unwanted(in_vscode: Any) -> None:
@@ -223,9 +226,11 @@ def test_nothing_moves_where_vscode_is_told_that_motion_is_unwanted(in_vscode: A
         "() => { window.frames_asked = 0; const ask = window.requestAnimationFrame;"
         " window.requestAnimationFrame = (f) => { window.frames_asked += 1; return ask(f); } }"
     )
+    page.locator(".mt-player").get_by_role("button", name="Back to the start").click()
     page.locator(".mt-player").get_by_role("button", name="One step forward").click()
     expect(page.locator(".mt-player [role=status]")).to_contain_text("Forward 1 of")
     assert page.evaluate("() => document.getAnimations().length") == 0
+    page.locator(".ring-player").get_by_role("button", name="Back to the start").click()
     page.locator(".ring-player").get_by_role("button", name="One round forward").click()
     expect(page.locator(".ring-player [role=status]")).to_have_text("Round 1 of 2.")
     assert page.evaluate("() => window.frames_asked") == 0
@@ -270,7 +275,9 @@ def test_the_widget_host_of_vscode_itself_shows_every_widget(
 ) -> None:
     page = in_vscode(kind, host="vscode", reduced_motion="reduce")
     assert audit(page, f"{WIDGETS}, .course-panel") == []
-    page.locator(".mt-player").get_by_role("button", name="One step forward").press("ArrowRight")
+    forward = page.locator(".mt-player").get_by_role("button", name="One step forward")
+    forward.press("Home")  # it opens where it shows most
+    forward.press("ArrowRight")
     expect(page.locator(".mt-player [role=status]")).to_contain_text("Forward 1 of")
     assert page.evaluate("() => window.models.map((model) => model.get('at'))")[0] == 1
     assert page.evaluate("() => [window.refused, window.failed]") == [[], None]

@@ -1,11 +1,10 @@
 """The ways in: command line, torchrun's environment, a notebook cell, torch.distributed."""
 
-import os
 import subprocess
 import sys
-import textwrap
 import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -199,19 +198,11 @@ TORCH = """
 
 
 @pytest.mark.parametrize("algorithm", ["auto", "ring"])
-def test_torch_distributed_runs_over_the_backend(tmp_path: Path, algorithm: str) -> None:
-    program, store = textwrap.dedent(TORCH), tmp_path / "store"
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-Wignore", "-c", program, str(store), str(rank), "2", algorithm],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    outputs = [process.communicate(timeout=280)[0] for process in ranks]
-    assert outputs == ["done\n"] * 2
+def test_torch_distributed_runs_over_the_backend(
+    python: Any, tmp_path: Path, algorithm: str
+) -> None:
+    ended = python(TORCH, *((tmp_path / "store", rank, 2, algorithm) for rank in range(2)))
+    assert [rank.output + rank.errors for rank in ended] == ["done\n"] * 2
 
 
 C10D = """
@@ -239,16 +230,7 @@ C10D = """
 """
 
 
-def test_collectives_run_over_a_group_that_torch_made(tmp_path: Path) -> None:
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(C10D), str(tmp_path / "store"), str(rank)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env={**os.environ, "GLOO_SOCKET_IFNAME": "lo"},
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    outputs = [process.communicate(timeout=280)[0] for process in ranks]
-    assert all(output.startswith("done\n") for output in outputs), outputs
+def test_collectives_run_over_a_group_that_torch_made(python: Any, tmp_path: Path) -> None:
+    ranks = [(tmp_path / "store", rank) for rank in range(2)]
+    ended = python(C10D, *ranks, environments=[{"GLOO_SOCKET_IFNAME": "lo"}] * 2)
+    assert all(rank.output.startswith("done\n") for rank in ended), ended

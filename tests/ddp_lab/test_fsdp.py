@@ -1,9 +1,7 @@
 """torch's fully sharded training, both of its kinds, on CPU over the backend."""
 
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -72,17 +70,7 @@ FSDP = """
 
 @pytest.mark.parametrize(("how", "says"), [("right", "done\n"), ("spoil", "not close")])
 def test_sharded_training_over_the_backend_equals_training_alone(
-    tmp_path: Path, how: str, says: str
+    python: Any, tmp_path: Path, how: str, says: str
 ) -> None:
-    program, store = textwrap.dedent(FSDP), tmp_path / "store"
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-Wignore", "-c", program, str(store), str(rank), how],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    outputs = [process.communicate(timeout=280)[0] for process in ranks]
-    assert all(says in output for output in outputs), outputs
+    ended = python(FSDP, *((tmp_path / "store", rank, how) for rank in range(2)))
+    assert all(says in rank.output + rank.errors for rank in ended), ended

@@ -3,10 +3,9 @@
 import os
 import signal
 import socket
-import subprocess
 import sys
-import textwrap
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -38,20 +37,13 @@ TCP = """
 """
 
 
-def run_ranks(program: str, size: int, *arguments: str, **environment: str) -> list[str]:
+def run_ranks(
+    python: Any, program: str, size: int, *arguments: object, **environment: str
+) -> list[str]:
     """Return what each rank of a program printed."""
-    shared = os.environ | {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1"} | environment
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-Wignore", "-c", textwrap.dedent(program), *arguments],
-            env={**shared, "RANK": str(rank)},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(size)
-    ]
-    return [process.communicate(timeout=280)[0] for process in ranks]
+    shared = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1"} | environment
+    environments = [{**shared, "RANK": str(rank)} for rank in range(size)]
+    return [r.output for r in python(program, *[arguments] * size, environments=environments)]
 
 
 @pytest.mark.parametrize(
@@ -63,9 +55,9 @@ def run_ranks(program: str, size: int, *arguments: str, **environment: str) -> l
     ],
 )
 def test_ranks_joined_by_tcp_are_told_who_is_gone_and_why(
-    how: str, says: str, because: str, port: str
+    python: Any, how: str, says: str, because: str, port: str
 ) -> None:
-    first, _, third, fourth = run_ranks(TCP, 4, how, MASTER_PORT=port)
+    first, _, third, fourth = run_ranks(python, TCP, 4, how, MASTER_PORT=port)
     assert says in third
     for output in (first, third, fourth):  # rank 3 waits for one that gave up because of rank 1
         assert "still waits for it" in output or "could not send to it" in output
@@ -94,8 +86,8 @@ C10D = """
 """
 
 
-def test_a_rank_of_a_torch_group_that_is_killed_is_named(tmp_path: Path) -> None:
-    outputs = run_ranks(C10D, 2, str(tmp_path / "store"), GLOO_SOCKET_IFNAME="lo")
+def test_a_rank_of_a_torch_group_that_is_killed_is_named(python: Any, tmp_path: Path) -> None:
+    outputs = run_ranks(python, C10D, 2, tmp_path / "store", GLOO_SOCKET_IFNAME="lo")
     assert outputs == ["1 True\n", ""]
 
 
@@ -141,9 +133,9 @@ ALIVE = """
     ("how", "says"), [("uncaught", "KeyError: 'lost'"), ("caught", "ZeroDivisionError: division")]
 )
 def test_a_rank_of_a_torch_group_that_raised_but_lives_on_is_named(
-    tmp_path: Path, how: str, says: str
+    python: Any, tmp_path: Path, how: str, says: str
 ) -> None:
-    outputs = run_ranks(ALIVE, 3, str(tmp_path / "store"), how, GLOO_SOCKET_IFNAME="lo")
+    outputs = run_ranks(python, ALIVE, 3, tmp_path / "store", how, GLOO_SOCKET_IFNAME="lo")
     for rank in (0, 2):
         assert outputs[rank].startswith("1 "), outputs
         assert f": rank 1 has failed ({says}" in outputs[rank]

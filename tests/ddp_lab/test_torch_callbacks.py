@@ -1,9 +1,8 @@
 """Callbacks of futures over the backend: they may wait for whatever else is under way."""
 
-import subprocess
-import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -91,34 +90,20 @@ LAST = """
 """
 
 
-def run(folder: Path, body: str, timeout_s: float = 100) -> list[str]:
+def run(python: Any, folder: Path, body: str, timeout_s: float = 100) -> list[str]:
     """Return what two ranks printed."""
     program = "".join(map(textwrap.dedent, (START, body, LAST)))
-    arguments = ["-Wignore", "-c", program, str(folder / "store")]
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, *arguments, str(rank), str(timeout_s)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    try:
-        return [process.communicate(timeout=200)[0] for process in ranks]
-    finally:
-        for process in ranks:
-            process.kill()
-            process.communicate()
+    ended = python(program, *((folder / "store", rank, timeout_s) for rank in range(2)))
+    return [rank.output + rank.errors for rank in ended]
 
 
 @pytest.fixture(scope="module")
-def nested(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+def nested(python: Any, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Return what two ranks print who run one body after the other."""
     parts = [
         textwrap.dedent(body) + f"print({what!r}, flush=True)\n" for what, body in NESTED.items()
     ]
-    return run(tmp_path_factory.mktemp("nested"), "".join(parts))
+    return run(python, tmp_path_factory.mktemp("nested"), "".join(parts))
 
 
 @pytest.mark.parametrize("what", NESTED)
@@ -127,7 +112,7 @@ def test_a_callback_waits_for(what: str, nested: list[str]) -> None:
         assert f"{what}\n" in output, output
 
 
-def test_a_wait_in_a_callback_ends_with_the_timeout(tmp_path: Path) -> None:
+def test_a_wait_in_a_callback_ends_with_the_timeout(python: Any, tmp_path: Path) -> None:
     body = """
         future = start(1).get_future()
         if rank == 0:  # the other never calls what the callback waits for
@@ -139,10 +124,10 @@ def test_a_wait_in_a_callback_ends_with_the_timeout(tmp_path: Path) -> None:
         else:
             dist.distributed_c10d._get_default_store().get("over")
     """
-    assert run(tmp_path, body, timeout_s=2) == ["True\ndone\n", "done\n"]
+    assert run(python, tmp_path, body, timeout_s=2) == ["True\ndone\n", "done\n"]
 
 
-def test_ending_a_group_waits_for_what_nobody_waited_for(tmp_path: Path) -> None:
+def test_ending_a_group_waits_for_what_nobody_waited_for(python: Any, tmp_path: Path) -> None:
     body = """
         tensor, seen = torch.ones(3), []
         dist.all_reduce(tensor, async_op=True)
@@ -152,19 +137,21 @@ def test_ending_a_group_waits_for_what_nobody_waited_for(tmp_path: Path) -> None
         assert tensor.tolist() == [2.0] * 3 and sorted(seen) == [0, 2, 4, 6, 8]
         dist.init_process_group("gloo", init_method=f"file://{store}2", rank=rank, world_size=2)
     """
-    assert run(tmp_path, body) == ["done\n"] * 2
+    assert run(python, tmp_path, body) == ["done\n"] * 2
 
 
-def test_a_callback_may_end_its_group(tmp_path: Path) -> None:
+def test_a_callback_may_end_its_group(python: Any, tmp_path: Path) -> None:
     body = """
         ended = start(1).get_future().then(lambda _: dist.destroy_process_group())
         ended.wait()
         dist.init_process_group("gloo", init_method=f"file://{store}2", rank=rank, world_size=2)
     """
-    assert run(tmp_path, body) == ["done\n"] * 2
+    assert run(python, tmp_path, body) == ["done\n"] * 2
 
 
-def test_a_failed_collective_reaches_a_hook_of_torchs_own_data_parallel(tmp_path: Path) -> None:
+def test_a_failed_collective_reaches_a_hook_of_torchs_own_data_parallel(
+    python: Any, tmp_path: Path
+) -> None:
     body = """
         import os, signal
         from torch.nn.parallel import DistributedDataParallel
@@ -178,4 +165,4 @@ def test_a_failed_collective_reaches_a_hook_of_torchs_own_data_parallel(tmp_path
         except RuntimeError as error:
             print("its process ended" in str(error))
     """
-    assert run(tmp_path, body)[0] == "True\ndone\n"
+    assert run(python, tmp_path, body)[0] == "True\ndone\n"

@@ -1,6 +1,10 @@
-"""The labs of this repository, and a kernel that runs their notebooks in a folder of its own."""
+"""The labs of this repository, and what runs their notebooks: a kernel, or shells of one import."""
 
-from collections.abc import Callable
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +14,8 @@ from autograder.authoring.source import find_labs, load_lab
 from autograder.records import Lab
 
 LABS = Path(__file__).parents[2] / "labs"
+WORKER = Path(__file__).parent / "shell_worker.py"
+INLINE = "module://matplotlib_inline.backend_inline"
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -40,3 +46,38 @@ def run_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..
         return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
     return run
+
+
+@pytest.fixture(scope="session")
+def shells(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., dict[str, Any]]]:
+    """Return a function that runs all cells in a fresh shell: what they said, and their errors.
+
+    Figures are drawn as in a notebook, or by another `backend` of matplotlib.
+    """
+    environment = {
+        **os.environ,
+        "IPYTHONDIR": str(tmp_path_factory.mktemp("ipython")),
+        "OMP_NUM_THREADS": "1",
+        "PYTHONHASHSEED": "0",
+    }
+    worker = subprocess.Popen(
+        [sys.executable, str(WORKER)],
+        env=environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    asking, answering = worker.stdin, worker.stdout
+    assert asking is not None and answering is not None
+
+    def run(cells: list[str], directory: Path, *, backend: str = INLINE) -> dict[str, Any]:
+        request = {"cells": cells, "directory": str(directory), "backend": backend}
+        asking.write(json.dumps(request) + "\n")
+        asking.flush()
+        found: dict[str, Any] = json.loads(answering.readline())
+        return found
+
+    yield run
+    asking.close()
+    worker.wait()
+    answering.close()

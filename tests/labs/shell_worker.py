@@ -1,6 +1,6 @@
 """Runs notebooks' cells in IPython shells, each in a fork of a process that has imported much.
 
-A line of JSON `{"cells": [...], "directory": path}` is answered by a line
+A line of JSON `{"cells": [...], "directory": path, "backend": of matplotlib}` is answered by a line
 `{"said": text, "errors": ["NameError: ..."]}`: what the cells printed and showed, and the error of
 each cell that stopped with one. Ends when its input closes.
 """
@@ -40,7 +40,7 @@ def answered(request: dict[str, Any]) -> str:
             os.setpgid(0, 0)
             os.close(reader)
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # the next request is not for a cell
-            text = json.dumps(ran(request["cells"], request["directory"]))
+            text = json.dumps(ran(**request))
             with os.fdopen(writer, "w") as out:
                 out.write(text + "\n")
         finally:
@@ -54,11 +54,13 @@ def answered(request: dict[str, Any]) -> str:
     return text.strip() or json.dumps({"said": "", "errors": ["the shell ended"]})
 
 
-def ran(cells: list[str], directory: str) -> dict[str, Any]:
+def ran(cells: list[str], directory: str, backend: str) -> dict[str, Any]:
     """Run every cell, whatever the one before did."""
+    import matplotlib
     from IPython.core.interactiveshell import InteractiveShell
     from IPython.utils.capture import capture_output
 
+    matplotlib.use(backend)
     os.chdir(directory)
     sys.path.insert(0, "")
     shell = InteractiveShell.instance()

@@ -17,13 +17,9 @@ CASES: list[tuple[str, dict[str, Any]]] = [
     ("StepLR", {"step_size": 7, "gamma": 0.3}),
     ("MultiStepLR", {"milestones": [3, 3, 20], "gamma": 0.5}),
     ("ExponentialLR", {"gamma": 0.93}),
-    ("ConstantLR", {"factor": 0.25, "total_iters": 6}),
     ("LinearLR", {"start_factor": 0.2, "end_factor": 0.9, "total_iters": 9}),
-    ("PolynomialLR", {"total_iters": 30, "power": 2.0}),
     ("CosineAnnealingLR", {"T_max": 15}),
     ("CosineAnnealingLR", {"T_max": 15, "eta_min": 0.01}),
-    ("CosineAnnealingWarmRestarts", {"T_0": 5}),
-    ("CosineAnnealingWarmRestarts", {"T_0": 4, "T_mult": 2, "eta_min": 0.02}),
     ("OneCycleLR", {"max_lr": 0.7, "total_steps": 60}),
 ]
 

@@ -151,7 +151,6 @@ def test_switches_of_libraries_can_be_set() -> None:
 
 LAYERS: dict[str, tuple[Any, ...]] = {
     "Linear": (2, 3, True),
-    "Bilinear": (2, 3, 4, True),
     "Conv1d": (2, 3, 1, 1, 0, 1, 1, True, "zeros"),
     "Conv2d": (2, 3, 1, 1, 0, 1, 1, True, "zeros"),
     "ConvTranspose2d": (2, 3, 1, 1, 0, 0, 1, True, 1, "zeros"),

@@ -26,12 +26,12 @@ Rng = np.random.Generator
 
 UNARY = """
 abs() neg() sign() square() relu() exp() sin() tanh() sigmoid() sqrt() reciprocal() floor()
-ceil() trunc() round() frac() isnan() isfinite() logical_not() clone() detach() contiguous()
+ceil() trunc() round() isnan() isfinite() logical_not() clone() detach() contiguous()
 ravel() flatten() squeeze() t() sum() mean() prod() amax() amin() any() all() argmax()
 argmin() max() min() var() std() norm() nonzero() count_nonzero() logsumexp(0) cumsum(0)
 cumprod(0) sum(-1) mean(0) mean(-1,keepdim=True) amax(-1) prod(0) sort(-1)[0] sort(0)[1]
 softmax(-1) log_softmax(0) unsqueeze(0) unsqueeze(-1) transpose(0,-1) flip(0) roll(1,0)
-tril() triu() diagonal() diff() cummax(0)[0] expand(2,-1) bool() int() long() float()
+tril() triu() diagonal() expand(2,-1) bool() int() long() float()
 double() to(lib.uint8) tile(2) repeat_interleave(2,0) median() max(-1)[1] std(0) reshape(-1)
 view(-1) clamp(0,2) clamp(min=-1) permute(-1,0) movedim(0,-1) bitwise_not() unbind(0)[0]
 split(1)[-1] chunk(2)[0] narrow(0,0,1) select(0,-1) data
@@ -40,14 +40,14 @@ BINARY = "+ - * / // % ** < <= == != >= > & | ^ @"
 METHODS = """
 sub(a,alpha=2) sub(a) mul(a) div(a) div(a,rounding_mode='floor') maximum(a) minimum(a)
 pow(a) fmod(a) remainder(a) atan2(a) eq(a) gt(a) logical_and(a) logical_or(a) logical_xor(a)
-where(a>0,a) masked_fill(a>0,1) expand_as(a) type_as(a) fmax(a) xlogy(a) hypot(a)
-lerp(a,0.5) masked_select(a>0) allclose(a) isclose(a) matmul(a) outer(a) dot(a) copysign(a)
+where(a>0,a) masked_fill(a>0,1) expand_as(a) type_as(a) xlogy(a)
+lerp(a,0.5) masked_select(a>0) allclose(a) isclose(a) matmul(a) outer(a) dot(a)
 addcmul(a,a)
 """
 INPLACE = """
 add_(a) sub_(a) mul_(a) div_(a) copy_(a) fill_(3) zero_() neg_() abs_() clamp_(0,2) exp_()
 add_(2) mul_(2) add_(1.5) sub_(1,alpha=2) masked_fill_(a>0,1) relu_() sqrt_() floor_()
-pow_(2) remainder_(3) tril_() logical_not_() sigmoid_() square_() index_fill_(0,i,5)
+pow_(2) remainder_(3) tril_() logical_not_() sigmoid_() square_()
 index_add_(0,i,a) clamp_min_(1) reciprocal_() round_() trunc_() lerp_(a,0.5) addcmul_(a,a)
 """
 SIGNS = "+ - * / // % ** & | ^"

@@ -141,6 +141,7 @@ function render({ model, el }) {
         "div",
         { class: "head" },
         element("h3", {}, state.title),
+        element("span", { class: "dim" }, state.audience || ""),
         element("span", { class: "dim summary" }, text),
       ),
       element("div", bar, fill),

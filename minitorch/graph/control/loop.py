@@ -26,7 +26,7 @@ def while_loop(
     cond: Callable[..., object],
     body: Callable[..., object],
     loop_vars: Sequence[object],
-    shape_invariants: Sequence[Any] | None = None,
+    shape_invariants: Sequence[object] | None = None,
     parallel_iterations: int = KEPT_APART,
     name: str | None = None,
 ) -> Any:
@@ -83,7 +83,7 @@ def _refuse_nonsense(
 
 def _listed_shapes(
     loop_vars: Sequence[object], invariants: Sequence[object] | None, first: Sequence[Node]
-) -> list[Any]:
+) -> list[object]:
     """Return the shape that each leaf keeps: that of its first value, unless told."""
     if invariants is None:
         return [leaf.shape for leaf in first]
@@ -107,7 +107,7 @@ def _next_values(loop_vars: Sequence[object], found: Sequence[object]) -> list[N
     return [leaf for new, old in pairs for leaf in same_structure("while_loop", new, old)]
 
 
-def _variable(first: Node, shape: Any) -> Placeholder:
+def _variable(first: Node, shape: object) -> Placeholder:
     """Return the placeholder of a variable that starts from `first`, of the shape it keeps."""
     variable = placeholder_like(first, "loop_var")
     wanted = variable.shape if isinstance(shape, UnknownShape) else as_shape(shape)

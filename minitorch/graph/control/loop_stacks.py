@@ -15,13 +15,17 @@ Source: gradients of loops by lists that are values are TensorFlow's `while_v2`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...arrays import Array, DType, Namespace, as_dtype, float32, namespace, namespace_on
 from ...op import Flat, Gradients, KeepsSpec, Spec
+from ...shapes import Shape
 from ..core.naming import label
 from ..core.node import Node, Placeholder, build
 from ..core.variables import State, StateOp
+
+if TYPE_CHECKING:
+    from .while_op import While
 
 
 class Dead:
@@ -34,7 +38,10 @@ class Dead:
 DEAD = Dead()
 
 
-def alive(value: object, node: Node) -> Any:
+V = TypeVar("V")
+
+
+def alive(value: V, node: Node) -> V:
     """Return a fetched value.
 
     Raises:
@@ -102,7 +109,7 @@ class Opaque(Node):
 
     __slots__ = ()
 
-    def __add__(self, other: Any) -> Any:
+    def __add__(self, other: Node) -> Node:
         places = getattr(self.op, "places", NOWHERE) | getattr(other.op, "places", NOWHERE)
         return build(Join(places), (self, other), kind=Opaque)
 
@@ -171,7 +178,7 @@ class Top(Opacity):
 
     may_kill = True
 
-    def __init__(self, shape: Any, dtype: DType) -> None:
+    def __init__(self, shape: Shape, dtype: DType) -> None:
         self.shape, self.dtype = shape, dtype
 
     def run(self, state: State, *arrays: Any) -> Any:
@@ -356,7 +363,7 @@ class Pack(Opacity):
         return build(Output(self.slot, value), (out_grad,), kind=kind_of(value))
 
 
-def loop_outputs(loop: Any, first: Sequence[Node], name: str | None = None) -> list[Node]:
+def loop_outputs(loop: While, first: Sequence[Node], name: str | None = None) -> list[Node]:
     """Return the results of a loop that starts from `first`."""
     node = build(loop, (*first, *loop.captured), kind=Opaque)
     if name is not None:

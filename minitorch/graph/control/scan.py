@@ -20,7 +20,7 @@ from .while_op import KEPT_APART
 
 
 def scan(
-    fn: Callable[[Any, Any], object],
+    fn: Callable[..., object],
     elems: object,
     initializer: object = None,
     parallel_iterations: int = KEPT_APART,
@@ -52,13 +52,20 @@ def scan(
 
 def _folding(called: str, from_first: bool) -> Callable[..., Any]:
     def fold(
-        fn: Callable[[Any, Any], object],
+        fn: Callable[..., object],
         elems: object,
         initializer: object = None,
         parallel_iterations: int = KEPT_APART,
     ) -> Any:
         rows = Rows(called, fn, elems, first_on_top=from_first)
-        return _fold(fn, rows, initializer, parallel_iterations)
+        start, _ = _start(rows, initializer)
+        accs, rebuild = apart_from(start)
+
+        def body(now: list[Node], done: list[Node]) -> tuple[list[Node], list[Node]]:
+            found = same_structure(called, fn(rebuild(now), rows.taken()), start)
+            return _kept(rows, accs, found), []
+
+        return rebuild(_over(rows, accs, [], body, parallel_iterations)[0])
 
     ends = "from the first row to the last" if from_first else "from the last row to the first"
     fold.__name__ = fold.__qualname__ = called
@@ -70,7 +77,7 @@ foldl, foldr = _folding("foldl", True), _folding("foldr", False)
 
 
 def map_fn(
-    fn: Callable[[Any], object],
+    fn: Callable[..., object],
     elems: object,
     dtype: DTypeLike = None,
     parallel_iterations: int = KEPT_APART,
@@ -107,7 +114,7 @@ class Rows:
         count: how many rows there are, if that is known before the run.
     """
 
-    def __init__(self, where: str, fn: object, elems: Any, first_on_top: bool) -> None:
+    def __init__(self, where: str, fn: object, elems: object, first_on_top: bool) -> None:
         if not callable(fn):
             raise TypeError(f"{where}: got {type(fn).__name__} as fn, expected a function.")
         self.where = where
@@ -168,7 +175,7 @@ def _over(
     return found[count : count + kept], found[count + kept :]
 
 
-def _start(rows: Rows, initializer: object) -> tuple[Any, bool]:
+def _start(rows: Rows, initializer: object) -> tuple[object, bool]:
     """Return what the accumulator starts from, and whether that is a result."""
     if initializer is not None:
         nodes, rebuild = apart_from(initializer)
@@ -178,22 +185,6 @@ def _start(rows: Rows, initializer: object) -> tuple[Any, bool]:
     first = rows.taken()
     rows.lists = rows.rest()
     return first, True
-
-
-def _fold(
-    fn: Callable[[Any, Any], object],
-    rows: Rows,
-    initializer: object,
-    parallel_iterations: int,
-) -> Any:
-    start, _ = _start(rows, initializer)
-    accs, rebuild = apart_from(start)
-
-    def body(now: list[Node], done: list[Node]) -> tuple[list[Node], list[Node]]:
-        found = same_structure(rows.where, fn(rebuild(now), rows.taken()), start)
-        return _kept(rows, accs, found), []
-
-    return rebuild(_over(rows, accs, [], body, parallel_iterations)[0])
 
 
 def _kept(rows: Rows, accs: Sequence[Node], found: list[Node]) -> list[Node]:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from ...arrays import DTypeLike, as_dtype, get_default_dtype
+from ...arrays import Array, DTypeLike, as_dtype, get_default_dtype
 from ...errors import DTypeError, GraphError
 
 
-def constant_array(value: object, dtype: DTypeLike = None) -> np.ndarray[Any, Any]:
+def constant_array(value: object, dtype: DTypeLike = None) -> Array:
     """Return `value` as an array that nobody else can change.
 
     Python floats become the default dtype (float32), integers int32 as in TensorFlow; arrays keep
@@ -20,7 +18,12 @@ def constant_array(value: object, dtype: DTypeLike = None) -> np.ndarray[Any, An
         DTypeError: the dtype asked for is whole and a number is not, or too small for it.
         GraphError: the rows of a list differ in length.
     """
-    given = _as_given(value)
+    try:
+        given = np.asarray(value)
+    except ValueError as error:
+        raise GraphError(
+            f"constant: got {value!r}, expected rows of one length ({error})."
+        ) from error
     if given.dtype.kind not in "biuf":
         as_dtype(given.dtype)  # words, say, are refused by name
     try:
@@ -44,16 +47,7 @@ def constant_array(value: object, dtype: DTypeLike = None) -> np.ndarray[Any, An
     return array
 
 
-def _as_given(value: object) -> np.ndarray[Any, Any]:
-    try:
-        return np.asarray(value)
-    except ValueError as error:
-        raise GraphError(
-            f"constant: got {value!r}, expected rows of one length ({error})."
-        ) from error
-
-
-def filled_to(array: np.ndarray[Any, Any], shape: tuple[int, ...], name: str) -> Any:
+def filled_to(array: Array, shape: tuple[int, ...], name: str) -> Array:
     """Return `array` in `shape`; TensorFlow repeats the last element to fill it."""
     wanted = int(np.prod(shape, dtype=np.int64))
     if array.size > wanted:

@@ -159,7 +159,7 @@ def read_feeds(
     return nodes, [as_feed(n, v, place) for n, (_, v) in zip(nodes, pairs, strict=True)]
 
 
-def spread(key: object, value: object) -> Iterator[tuple[Any, Any]]:
+def spread(key: object, value: object) -> Iterator[tuple[object, object]]:
     """Yield what a feed feeds and the values: a tuple of nodes goes with as many values.
 
     Raises:
@@ -177,6 +177,10 @@ def spread(key: object, value: object) -> Iterator[tuple[Any, Any]]:
         )
     for part, own in zip(key, values, strict=True):
         yield from spread(part, own)
+
+
+Feeds = Mapping[Any, object]
+"""Values by what they are fed to: nodes, names of nodes, and tuples of them."""
 
 
 def as_feed(node: Node, value: object, place: Device, copy: bool = False) -> Array:
@@ -200,7 +204,7 @@ def as_feed(node: Node, value: object, place: Device, copy: bool = False) -> Arr
     return array if place == "cpu" else asarray(array, dtype, place)
 
 
-def _converted(node: Node, value: object) -> Any:
+def _converted(node: Node, value: object) -> Array:
     if isinstance(value, Node) or value is None:
         what = "None" if value is None else "a node"
         raise node.error(f"run: feed for {node.name!r} is {what}. Feed numbers or an array.")
@@ -214,7 +218,7 @@ def _converted(node: Node, value: object) -> Any:
         ) from error
 
 
-def _cast(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
+def _cast(array: Array, dtype: DType) -> Array:
     """Return `array` as `dtype`.
 
     Raises:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from ...arrays import Array, Namespace
 from ...errors import GraphError, NoGradientRule
-from ...op import Flat, Gradients, KeepsSpec
+from ...op import Flat, Gradients, KeepsSpec, Value
 from ...ops.broadcasting import expand_to
-from ...sweep import ancestors, count_uses, sweep
+from ...sweep import Rule, ancestors, count_uses, sweep
 from ...vjp import on_values
 from ..operators.deferred_shapes import late
 from .graph import name_scope
@@ -36,7 +35,7 @@ def gradients(
         a list as long as `xs`; None where no y depends on x.
     """
     roots, wanted = _listed(ys, "ys"), _listed(xs, "xs")
-    arriving = [None] * len(roots) if grad_ys is None else _as_list(grad_ys)
+    arriving: list[object] = [None] * len(roots) if grad_ys is None else _as_list(grad_ys)
     if len(arriving) != len(roots):
         raise GraphError(
             f"gradients: got {len(arriving)} grad_ys, expected {len(roots)}, one for each y."
@@ -44,19 +43,19 @@ def gradients(
     stops = [] if stop_gradients is None else _listed(stop_gradients, "stop_gradients")
     if any(isinstance(node.shape, UnknownShape) for node in needed(roots, set())):
         return _later(roots, wanted, arriving, stops)
-    found: dict[Node, Node] = {}
+    found: dict[Node, Node | None] = {}
     with roots[0].graph.as_default(), name_scope(name):
         seeds = _seeds(roots, arriving)
         between = ancestors(wanted, seeds)
         if between:
             uses = count_uses([y for y in seeds if y in between], between.__contains__)
             seeds = {y: seed for y, seed in seeds.items() if y in uses}
-            sweep(seeds, uses, _rule(uses, set(stops)), _keep(found), wanted)
+            sweep(seeds, uses, _rule(uses, set(stops)), found.__setitem__, wanted)
     return [found.get(x) for x in wanted]
 
 
 def _later(
-    roots: list[Node], wanted: list[Node], arriving: list[Any], stops: list[Node]
+    roots: list[Node], wanted: list[Node], arriving: list[object], stops: list[Node]
 ) -> list[Node | None]:
     """Return gradients that are built once the shapes are known; None where none will be."""
     between = ancestors(wanted, roots)
@@ -66,7 +65,7 @@ def _later(
     first, second = len(roots), len(roots) + len(wanted)
     third = second + len(stops)
 
-    def by(place: int) -> Any:
+    def by(place: int) -> Callable[..., Node]:
         def build(*nodes: Node) -> Node:
             ys, xs, seeds = nodes[:first], nodes[first:second], iter(nodes[third:])
             ends = [next(seeds) if given else None for given in has]
@@ -79,9 +78,9 @@ def _later(
     return [late(by(i), inputs, x.dtype) if x in between else None for i, x in enumerate(wanted)]
 
 
-def _seeds(roots: Sequence[Node], arriving: Sequence[object]) -> dict[Node, Any]:
+def _seeds(roots: Sequence[Node], arriving: Sequence[object]) -> dict[Node, Node]:
     """Return the gradient of each y; one that is listed twice counts twice."""
-    seeds: dict[Node, Any] = {}
+    seeds: dict[Node, Node] = {}
     for y, given in zip(roots, arriving, strict=True):
         if y.dtype.kind != "f":
             raise y.error(
@@ -92,8 +91,8 @@ def _seeds(roots: Sequence[Node], arriving: Sequence[object]) -> dict[Node, Any]
     return seeds
 
 
-def _rule(uses: dict[Node, int], stops: set[Node]) -> Any:
-    def rule(node: Node, grad: Node) -> Sequence[Any]:
+def _rule(uses: dict[Node, int], stops: set[Node]) -> Rule:
+    def rule(node: Node, grad: Node) -> Sequence[Value | None]:
         if node in stops:
             return (None,) * len(node.inputs)
         node.wants_of = tuple([source in uses for source in node.inputs])
@@ -107,25 +106,19 @@ def _rule(uses: dict[Node, int], stops: set[Node]) -> Any:
     return rule
 
 
-def _keep(found: dict[Node, Node]) -> Any:
-    def keep(node: Node, grad: Node | None) -> None:
-        if grad is not None:
-            found[node] = grad
-
-    return keep
-
-
-def _as_list(value: object) -> list[Any]:
+def _as_list(value: object) -> list[object]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
 def _listed(value: object, what: str) -> list[Node]:
-    nodes = _as_list(value)
-    if not nodes and what != "stop_gradients":
+    nodes: list[Node] = []
+    given = _as_list(value)
+    if not given and what != "stop_gradients":
         raise GraphError(f"gradients: got no {what}, expected a node or a list of nodes.")
-    for node in nodes:
+    for node in given:
         if not isinstance(node, Node):
             raise GraphError(f"gradients: got {type(node).__name__} in {what}, expected nodes.")
+        nodes.append(node)
     return nodes
 
 

@@ -38,7 +38,7 @@ PACKAGE = str(Path(__file__).parents[2])
 
 def call_site() -> tuple[str, int]:
     """Return (file, line) of the innermost caller outside this package."""
-    frame: Any = sys._getframe(1)
+    frame = sys._getframe(1)
     while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno
@@ -261,7 +261,7 @@ def in_branches(branches: list[Branch]) -> Iterator[None]:
         graph.control, graph.branches = held
 
 
-def _checked(control_inputs: Sequence[Any]) -> list[Node]:
+def _checked(control_inputs: Any) -> list[Node]:
     if hasattr(control_inputs, "built_at"):
         control_inputs = [control_inputs]
     for value in control_inputs:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
-from typing import Any, ClassVar, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from ...ops.casting import cast_to
 from ...ops.joining import stack
 from ...ops.logic import eq, ne
 from ...ops.methods import Methods
+from ...ops.rows import operator_of
 from ...shapes import Shape
 from ..operators.deferred_shapes import cut, deferred, is_cut
 from .constants import constant_array, filled_to
@@ -30,7 +31,12 @@ from .static_shape import StaticShape as StaticShape
 from .static_shape import UnknownShape as UnknownShape
 from .static_shape import as_static
 
+if TYPE_CHECKING:
+    from .fetches import Feeds
+    from .session import Session
+
 _ids = count()
+EQ, NE = operator_of(eq), operator_of(ne)
 
 
 def fresh_id() -> int:
@@ -127,7 +133,7 @@ class Node(Methods):
         """Return the static shape: `x.get_shape().as_list()`, `x.get_shape()[1].value`."""
         return self.shape  # type: ignore[no-any-return]
 
-    def set_shape(self, shape: Any) -> None:
+    def set_shape(self, shape: object) -> None:
         """Add to what is known of the shape before the run.
 
         Raises:
@@ -147,12 +153,12 @@ class Node(Methods):
         """Return an error that also names this node, and the line that built it."""
         return located(GraphError(message), self.built_at, self.name)
 
-    def eval(self, feed_dict: dict[Node, Any] | None = None, session: Any = None) -> Any:
+    def eval(self, feed_dict: Feeds | None = None, session: Session | None = None) -> Any:
         """Return the value, run in `session` or in the innermost session of a `with` block."""
         by = session or innermost_session(f"eval of {self.name!r}")
         return by.run(self, feed_dict)
 
-    def run(self, feed_dict: dict[Node, Any] | None = None, session: Any = None) -> None:
+    def run(self, feed_dict: Feeds | None = None, session: Session | None = None) -> None:
         """Run this node, for its effect, in `session` or in the innermost session's."""
         self.eval(feed_dict=feed_dict, session=session)
 
@@ -178,12 +184,12 @@ class Node(Methods):
 
     def __bool__(self) -> bool:
         by_number = any(getattr(source, "follows", False) for source in self.inputs)
-        if by_number or (self.op is not eq.op and self.op is not ne.op):
+        if by_number or (self.op is not EQ and self.op is not NE):
             self._refuse("used as True or False", "Use graph.cond, or run it first.")
         # `variable in variables`: Python asks whether they are the same
-        return (self.inputs[0] is self.inputs[1]) is (self.op is eq.op)
+        return (self.inputs[0] is self.inputs[1]) is (self.op is EQ)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Node]:
         if isinstance(self.shape, UnknownShape) or not self.shape or self.shape[0] is None:
             self._refuse("iterated over", "Its first size is not known; use graph.while_loop.")
         return iter([self[i] for i in range(self.shape[0])])
@@ -282,7 +288,7 @@ def convert(value: object, dtype: DType | None = None) -> Node:
             "returns what it builds."
         )
     if isinstance(value, list | tuple) and any(isinstance(v, Node) for v in value):
-        return stack(convert_all(*value))  # type: ignore[no-any-return]
+        return stack(convert_all(*value))
     return Constant(value, dtype)
 
 
@@ -402,7 +408,7 @@ def _cast(value: object, dtype: DType) -> Node:
         return value
     if isinstance(value, Constant):
         return Constant(cast(value.value, dtype))
-    return cast_to(value, dtype)  # type: ignore[no-any-return]
+    return cast_to(value, dtype)
 
 
 def _guess_dtype(op: Op, nodes: Sequence[Node]) -> DType:

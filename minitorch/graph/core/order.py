@@ -9,15 +9,75 @@ from __future__ import annotations
 
 import heapq
 import threading
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import wraps
 from operator import attrgetter
-from typing import Any
 
 from .node import Node
 from .variables import Read, Variable
 
 MOST_KEPT = 500_000  # nodes in all the orders that are kept: some versions of a very large graph
+
+
+# ── orders that are asked for again ─────────────────────────────────────────────────────────────
+
+
+class _Orders:
+    """The latest orders, by what was asked for."""
+
+    def __init__(self) -> None:
+        self.known: dict[object, list[Node]] = {}
+        self.count = 0
+
+    def add(self, key: object, order: list[Node]) -> None:
+        """Keep an order; the oldest ones go when there are too many nodes in all."""
+        self.known[key] = order
+        self.count += len(order)
+        while self.count > MOST_KEPT and len(self.known) > 2:
+            self.count -= len(self.known.pop(next(iter(self.known))))
+
+
+class _Local(threading.local):
+    orders: _Orders | None = None
+
+
+_local = _Local()
+
+
+@contextmanager
+def orders_kept() -> Iterator[None]:
+    """Keep the latest orders of this thread until the block ends: nobody is to change a node."""
+    outer = _local.orders
+    _local.orders = outer or _Orders()
+    try:
+        yield
+    finally:
+        _local.orders = outer
+
+
+Fetches = Iterable[Node]
+Order = Callable[[Fetches, Collection[Node]], list[Node]]
+
+
+def _kept(make: Order) -> Order:
+    """Return `make`, which gives what it has given before: a list of the caller's own."""
+
+    @wraps(make)
+    def order(fetches: Fetches, fed: Collection[Node]) -> list[Node]:
+        orders = _local.orders
+        if orders is None:
+            return make(fetches, fed)
+        ends = tuple(fetches)
+        key = (make, ends, frozenset(fed))
+        if key not in orders.known:
+            orders.add(key, make(ends, fed))
+        return list(orders.known[key])
+
+    return order
+
+
+# ── orders ──────────────────────────────────────────────────────────────────────────────────────
 
 
 def sources(node: Node, fed: Collection[Node]) -> tuple[Node, ...]:
@@ -39,22 +99,9 @@ def runs_before(node: Node, fed: Collection[Node]) -> tuple[Node, ...]:
     return (*found, *control) if control else found
 
 
-def needed(fetches: Iterable[Node], fed: Collection[Node]) -> list[Node]:
+@_kept
+def needed(fetches: Fetches, fed: Collection[Node]) -> list[Node]:
     """Return every node that must run to give `fetches`; nothing above a fed node."""
-    return _kept("needed", _needed, fetches, fed)
-
-
-def schedule(fetches: Iterable[Node], fed: Collection[Node]) -> list[Node]:
-    """Return the needed nodes in running order: inputs and control inputs before their users.
-
-    Among nodes that are free to run, those that write variables wait for all others, so a value
-    read without a control dependency is the one from before the run; ties run in the order in
-    which they were built.
-    """
-    return _kept("schedule", _scheduled, fetches, fed)
-
-
-def _needed(fetches: Iterable[Node], fed: Collection[Node]) -> list[Node]:
     found: dict[Node, None] = {}
     waiting = list(fetches)
     while waiting:
@@ -65,7 +112,14 @@ def _needed(fetches: Iterable[Node], fed: Collection[Node]) -> list[Node]:
     return list(found)
 
 
-def _scheduled(fetches: Iterable[Node], fed: Collection[Node]) -> list[Node]:
+@_kept
+def schedule(fetches: Fetches, fed: Collection[Node]) -> list[Node]:
+    """Return the needed nodes in running order: inputs and control inputs before their users.
+
+    Among nodes that are free to run, those that write variables wait for all others, so a value
+    read without a control dependency is the one from before the run; ties run in the order in
+    which they were built.
+    """
     nodes = _by_turn(needed(fetches, fed))
     turn = {node: i for i, node in enumerate(nodes)}
     before = [[turn[source] for source in runs_before(node, fed)] for node in nodes]
@@ -119,52 +173,3 @@ def writes_of(node: Node) -> tuple[Variable, ...]:
 def is_ordered(node: Node) -> bool:
     """Tell whether it matters when, or that, an operator runs: it has, or sees, an effect."""
     return node.op is not None and bool(getattr(node.op, "ordered", not node.op.pure))
-
-
-# ── orders that are asked for again ─────────────────────────────────────────────────────────────
-
-
-class _Orders:
-    """The latest orders, by what was asked for."""
-
-    def __init__(self) -> None:
-        self.known: dict[Any, list[Node]] = {}
-        self.count = 0
-
-    def add(self, key: object, order: list[Node]) -> None:
-        """Keep an order; the oldest ones go when there are too many nodes in all."""
-        self.known[key] = order
-        self.count += len(order)
-        while self.count > MOST_KEPT and len(self.known) > 2:
-            self.count -= len(self.known.pop(next(iter(self.known))))
-
-
-class _Local(threading.local):
-    orders: _Orders | None = None
-
-
-_local = _Local()
-
-
-@contextmanager
-def orders_kept() -> Iterator[None]:
-    """Keep the latest orders of this thread until the block ends: nobody is to change a node."""
-    outer = _local.orders
-    _local.orders = outer or _Orders()
-    try:
-        yield
-    finally:
-        _local.orders = outer
-
-
-def _kept(what: str, make: Any, fetches: Iterable[Node], fed: Collection[Node]) -> list[Node]:
-    """Return what `make` gives, or has given: a list of the caller's own."""
-    orders = _local.orders
-    if orders is None:
-        found: list[Node] = make(fetches, fed)
-        return found
-    ends = tuple(fetches)
-    key = (what, ends, frozenset(fed))
-    if key not in orders.known:
-        orders.add(key, make(ends, fed))
-    return list(orders.known[key])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from operator import itemgetter
 from typing import Any, ClassVar
@@ -18,7 +18,7 @@ from ..operators.by_shape import ByShape, needs_shapes
 from ..passes.fold import fed_constants
 from ..passes.optimize import optimize
 from ..passes.rewrite import PLANNING
-from .fetches import as_feed, check_asked, flatten_fetches, read_feeds
+from .fetches import Feeds, as_feed, check_asked, flatten_fetches, read_feeds
 from .graph import Graph, get_default_graph, innermost_session, open_sessions
 from .node import Node, Placeholder
 from .order import needed
@@ -35,7 +35,7 @@ class _Wanted:
         self.shape: tuple[int, ...] | None = None
 
 
-_Ready = tuple[Run, list[_Wanted], Callable[[tuple[Any, ...]], Any]]
+_Ready = tuple[Run, list[_Wanted], Callable[[tuple[object, ...]], Any]]
 """A plan, what each of its feeds should be, and what makes the answer of its values."""
 
 MOST_PLANS = 1000  # kept in a session, one for each pair of fetches and feeds
@@ -82,13 +82,13 @@ class Session:
         self.device = device_called(device)
         self.state = State(self.device)
         self.closed = False
-        self._steps: dict[tuple[Any, ...], Run] = {}
-        self._ready: dict[tuple[Any, ...], _Ready] = {}
+        self._steps: dict[tuple[object, ...], Run] = {}
+        self._ready: dict[tuple[object, ...], _Ready] = {}
 
     def run(
         self,
-        fetches: Any,
-        feed_dict: Mapping[Any, Any] | None = None,
+        fetches: object,
+        feed_dict: Feeds | None = None,
     ) -> Any:
         """Return the values of `fetches`, in the same structure.
 
@@ -129,7 +129,7 @@ class Session:
             want.shape = value.shape
         return array
 
-    def _run_anew(self, fetches: object, feed_dict: Mapping[object, object] | None) -> Any:
+    def _run_anew(self, fetches: object, feed_dict: Feeds | None) -> Any:
         """Run what may never have run before; fetches and feeds may be named and nested."""
         if self.closed:
             raise GraphError("run: the session is closed. Open a new one.")
@@ -143,17 +143,13 @@ class Session:
                 step = self._steps.get(key)  # which another may have planned meanwhile
                 if step is None:
                     step = self._steps[key] = self.plan(leaves, feeds)
-                    self._forget_old_plans()
+                    while len(self._steps) > MOST_PLANS:  # a program may build nodes for ever
+                        del self._steps[next(iter(self._steps))]
+                        self._ready.clear()
         self._make_ready(fetches, feed_dict, step)
         return rebuild(iter(step(self.state, arrays)).__next__)
 
-    def _forget_old_plans(self) -> None:
-        """Keep no more than `MOST_PLANS`: a program that builds new nodes for ever has no end."""
-        while len(self._steps) > MOST_PLANS:
-            del self._steps[next(iter(self._steps))]
-            self._ready.clear()
-
-    def _make_ready(self, fetches: Any, feed_dict: Mapping[Any, Any] | None, step: Run) -> None:
+    def _make_ready(self, fetches: Any, feed_dict: Feeds | None, step: Run) -> None:
         """Let the next run of these fetches go the short way, if they and the feeds are nodes."""
         feeds = tuple(feed_dict or ())
         flat = tuple(fetches) if type(fetches) in (list, tuple) else (fetches,)

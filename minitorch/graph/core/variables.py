@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -21,9 +21,6 @@ from .graph import call_site, control_dependencies, get_default_graph, outside
 from .naming import label, rename
 from .node import UNKNOWN, Node, UnknownShape, as_shape, build, convert
 from .static_shape import agree
-
-if TYPE_CHECKING:
-    from .node import Node
 
 
 class State:
@@ -38,7 +35,7 @@ class State:
     def __init__(self, place: Device = CPU) -> None:
         self.device = place
         self.values: dict[Node, Array] = {}
-        self.generators: dict[Any, np.random.Generator] = {}
+        self.generators: dict[object, np.random.Generator] = {}
         self.lock = threading.RLock()
 
     def generator(self, key: object, seed: Sequence[int] | None) -> np.random.Generator:
@@ -145,7 +142,7 @@ class Variable(Node):
         name: str | None = None,
         dtype: DTypeLike = None,
         *,
-        shape: Any = None,
+        shape: object = None,
         validate_shape: bool = True,
     ) -> None:
         if isinstance(initial_value, str):
@@ -238,7 +235,7 @@ def _initial(value: object, dtype: DTypeLike) -> Node | None:
     return node
 
 
-def _dtype(start: Node | None, dtype: Any) -> DType:
+def _dtype(start: Node | None, dtype: DTypeLike) -> DType:
     if dtype is not None:
         return as_dtype(dtype)
     return as_dtype(float) if start is None else start.dtype
@@ -364,11 +361,11 @@ def no_op(name: str | None = None) -> Node:
     return rename(build(NoOp(), ()), name)
 
 
-def group(*inputs: Any, name: str | None = None) -> Node:
+def group(*inputs: Node | Sequence[Node], name: str | None = None) -> Node:
     """Return a node that runs all of `inputs` and gives None."""
     flat: list[Node] = []
     for value in inputs:
-        flat += value if isinstance(value, list | tuple) else [value]
+        flat += [value] if isinstance(value, Node) else value
     with control_dependencies(flat):
         return no_op(name)
 

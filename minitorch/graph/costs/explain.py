@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import timeit
 from collections.abc import Collection, Mapping, Sequence
-from time import perf_counter
-from typing import Any
 
 import numpy as np
 
+from ...arrays import Array
 from ...errors import GraphError, MinitorchError
 from ..control.loop_stacks import Opacity
 from ..control.pytree import flatten
@@ -76,7 +76,7 @@ def _reasons(name: str, leaves: Sequence[Node], fed: Collection[Node]) -> list[s
     return [f"not fused: {reason}" for reason in found]
 
 
-def _columns(leaves: list[Node], feeds: dict[Node, Any]) -> str:
+def _columns(leaves: list[Node], feeds: Mapping[Node, object]) -> str:
     sizes = _sizes(leaves, feeds)
     times = [predicted_s(leaves, set(feeds), sizes), _measured_s(leaves, feeds)]
     shown = "".join(f"{'-' if t is None else f'{t * 1e6:.1f} us':>13}" for t in times)
@@ -103,9 +103,9 @@ def _count_all(leaves: Sequence[Node], fed: Collection[Node]) -> int:
     return len(nodes) + sum(inside)
 
 
-def _sizes(leaves: list[Node], feeds: Mapping[Node, Any]) -> dict[Node, tuple[int, ...]]:
+def _sizes(leaves: list[Node], feeds: Mapping[Node, object]) -> dict[Node, tuple[int, ...]]:
     """Return the shape of every node; of none where one is not known before the run."""
-    shapes = {node: np.shape(value) for node, value in feeds.items()}
+    shapes = {node: np.asarray(value).shape for node, value in feeds.items()}
     order = schedule(leaves, set(feeds))
     for node in order:
         if node.op is None and node not in shapes and not unknown(node):
@@ -116,7 +116,7 @@ def _sizes(leaves: list[Node], feeds: Mapping[Node, Any]) -> dict[Node, tuple[in
         return {}
 
 
-def _measured_s(leaves: list[Node], feeds: dict[Node, Any]) -> float | None:
+def _measured_s(leaves: list[Node], feeds: Mapping[Node, object]) -> float | None:
     """Return the least seconds of a run in a session of its own; None where it cannot run.
 
     Variables have their initial values there, or random ones. A loop is only run on what was fed:
@@ -128,32 +128,21 @@ def _measured_s(leaves: list[Node], feeds: dict[Node, Any]) -> float | None:
     if not feeds and any(isinstance(node.op, Opacity) for node in nodes):
         return None
     inputs = [node for node in nodes if isinstance(node, Placeholder) and node.default is None]
-    values: dict[Node, Any] = {n: _sample(n) for n in inputs if n not in feeds}
+    values: dict[Node, object] = {n: _sample(n) for n in inputs if n not in feeds}
     values |= {node: value for node, value in feeds.items() if node in set(nodes)}
     with Session(leaves[0].graph if leaves else None, optimize=False) as session:
         touched = [*nodes, *(v for node in nodes for v in writes_of(node))]
         for node in dict.fromkeys(touched):
             if isinstance(node, Variable) and node not in values:
-                _start(session, node)
+                if node.initializer is None:
+                    session.load(node, _sample(node))
+                else:
+                    session.run(node.initializer)
         session.run(leaves, values)
-        times = [_timed(session, leaves, values) for _ in range(RUNS)]
-    return min(times)
+        return min(timeit.repeat(lambda: session.run(leaves, values), number=1, repeat=RUNS))
 
 
-def _start(session: Any, variable: Variable) -> None:
-    if variable.initializer is None:
-        session.load(variable, _sample(variable))
-    else:
-        session.run(variable.initializer)
-
-
-def _timed(session: Any, leaves: list[Node], values: dict[Node, Any]) -> float:
-    begin = perf_counter()
-    session.run(leaves, values)
-    return perf_counter() - begin
-
-
-def _sample(node: Node) -> Any:
+def _sample(node: Node) -> Array:
     shape = tuple(size_of(n) for n in node.shape)
     if node.dtype.kind != "f":
         return np.zeros(shape, node.dtype)

@@ -14,11 +14,12 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from ...arrays import DType
 from ...ops.rows import ROWS, Binary, Unary
@@ -43,37 +44,37 @@ class Machine:
     smallest = 1024
 
     def __init__(self) -> None:
-        self._known: dict[tuple[Any, ...], Any] = {}
+        self._known: dict[object, Any] = {}
 
-    @property
+    @cached_property
     def call_s(self) -> float:
         """One operator of NumPy on next to nothing."""
         one = np.ones(1, np.float32)
-        return self._time("call", partial(np.add, one, one), inner=200)
+        return _timed(partial(np.add, one, one), inner=200)
 
-    @property
+    @cached_property
     def view_s(self) -> float:
         """A view: a slice, a transpose."""
         x = np.ones((4, 4), np.float32)
-        return self._time("view", partial(x.__getitem__, np.s_[:, 1:3]), inner=200)
+        return _timed(partial(x.__getitem__, np.s_[:, 1:3]), inner=200)
 
-    @property
+    @cached_property
     def join_s(self) -> float:
         """Putting two arrays of next to nothing side by side."""
         x = np.ones((4, 4), np.float32)
-        return self._time("join", partial(np.concatenate, (x, x), axis=1), inner=200)
+        return _timed(partial(np.concatenate, (x, x), axis=1), inner=200)
 
-    @property
+    @cached_property
     def byte_s(self) -> float:
         """Copying one byte."""
         x = np.ones(ELEMENTS, np.float32)
-        return self._time("copy", x.copy, inner=10) / x.nbytes
+        return _timed(x.copy, inner=10) / x.nbytes
 
-    @property
+    @cached_property
     def fresh_byte_s(self) -> float:
         """Writing one byte of a large new array, whose pages the system has to find first."""
         x = np.ones(2**20, np.float32)
-        return float(self._once(("fresh",), lambda: _timed(partial(np.add, x, x)) / x.nbytes))
+        return _timed(partial(np.add, x, x)) / x.nbytes
 
     def element_s(self, row: str) -> float:
         """One element of one row of `ops.rows`, in NumPy, float32, in blocks."""
@@ -97,20 +98,20 @@ class Machine:
 
     def kernel_run_s(self, ragged: bool) -> float:
         """Beginning a row in a kernel; `ragged`: a row that does not end with a whole vector."""
-        return float(self._once(("run", ragged), lambda: _kernel_run_s(20 if ragged else 32)))
+        return self._once(("run", ragged), lambda: _kernel_run_s(20 if ragged else 32))
 
-    @property
+    @cached_property
     def numpy_run_s(self) -> float:
         """Beginning a row in an operator of NumPy, where something else is there for all rows."""
         x, b = np.ones((2048, 20), np.float32), np.ones(20, np.float32)
-        return float(self._once(("run",), lambda: _run_s(np.add, x, b)))
+        return _run_s(np.add, x, b)
 
     def matmul_s(self, m: int, k: int, n: int, dtype: DType) -> float:
         """The product of an m x k and a k x n matrix."""
         flops = 2.0 * m * k * n
         if flops <= LARGEST_PRODUCT:
             return self._product(m, k, n, dtype.name)
-        return flops / self._speed(dtype.name)
+        return flops * self._product(192, 192, 192, dtype.name) / (2.0 * 192**3)
 
     def numpy_s(self, rows: list[str], elements: int) -> float:
         """The rows one after another, each a call."""
@@ -127,32 +128,25 @@ class Machine:
 
     # Measurements
 
-    def _once(self, key: tuple[object, ...], measure: Callable[[], object]) -> Any:
+    def _once(self, key: object, measure: Callable[[], T]) -> T:
         if key not in self._known:
             self._known[key] = measure()
-        return self._known[key]
-
-    def _time(self, what: str, work: Callable[[], object], inner: int) -> float:
-        return float(self._once((what,), lambda: _timed(work, inner)))
+        found: T = self._known[key]
+        return found
 
     def _elements(self, row: str) -> float:
-        return float(self._once(("row", row), lambda: _row_s(row)))
+        return self._once(("row", row), lambda: _row_s(row))
 
     def _kernel(self, row: str) -> tuple[float, float, float]:
         """Return the seconds to compile, to call, and for an element."""
-        found: tuple[float, float, float] = self._once(("kernel", row), lambda: _kernel_s(row))
-        return found
+        return self._once(("kernel", row), lambda: _kernel_s(row))
 
     def _product(self, m: int, k: int, n: int, dtype: str) -> float:
         def measure() -> float:
             a, b = np.ones((m, k), dtype), np.ones((k, n), dtype)
             return _timed(partial(np.matmul, a, b), inner=1 + int(1e5 / max(m * k * n, 1)))
 
-        return float(self._once(("product", m, k, n, dtype), measure))
-
-    def _speed(self, dtype: str) -> float:
-        """Return the flops a second of a product of matrices that are not small."""
-        return 2.0 * 192**3 / self._product(192, 192, 192, dtype)
+        return self._once((m, k, n, dtype), measure)
 
 
 def _row_s(row: str) -> float:
@@ -192,7 +186,11 @@ def _kernel_run_s(width: int) -> float:
     return _run_s(task, np.ones((2048, width), np.float32), np.ones(width, np.float32))
 
 
-def _run_s(task: Callable[..., Any], x: Any, row: Any) -> float:
+T = TypeVar("T")
+Floats = npt.NDArray[np.float32]
+
+
+def _run_s(task: Callable[[Floats, Floats], object], x: Floats, row: Floats) -> float:
     """Return what a row costs beyond its elements."""
     return max(_timed(partial(task, x, row)) - _timed(partial(task, x, x)), 0.0) / len(x)
 
@@ -207,9 +205,7 @@ class Fixed(Machine):
     SLOW = frozenset(
         {"exp", "expm1", "log", "log1p", "tanh", "sigmoid", "erf", "sin", "cos", "pow"}
     )
-
     call_s, view_s, join_s, byte_s = 1e-6, 4e-7, 2e-6, 1e-10
-
     numpy_run_s, fresh_byte_s = 9e-9, 3e-10
 
     def __init__(self, kernels: bool = True) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ...arrays import Array
 from ...errors import MinitorchError
 from ...ops.linalg import Linear, MatMul
 from ...ops.pointwise import Power
@@ -67,14 +68,11 @@ def node_s(node: Node, sizes: Sizes) -> float:
         inner, columns = _shape(node.inputs[0], sizes)[-1], _shape(node, sizes)[-1]
         return here.matmul_s(count // max(columns, 1), inner, columns, node.dtype)
     if isinstance(op, Elementwise | Power):
-        return here.numpy_s([op.name], count) + _fresh_s(count * int(node.dtype.itemsize))
+        written = count * int(node.dtype.itemsize)  # into memory that no cache holds, if so large
+        fresh_s = written * here.fresh_byte_s if written >= FRESH else 0.0
+        return here.numpy_s([op.name], count) + fresh_s
     moved = sum(_count(n, sizes) * int(n.dtype.itemsize) for n in (node, *node.inputs))
     return here.call_s + here.byte_s * moved
-
-
-def _fresh_s(n_bytes: int) -> float:
-    """Return what it takes to write a result into memory that no cache holds yet."""
-    return n_bytes * machine().fresh_byte_s if n_bytes >= FRESH else 0.0
 
 
 def _beginning_s(node: Node, op: Fused, by_kernel: bool, sizes: Sizes) -> float:
@@ -140,8 +138,8 @@ def _counted(
     loop: While,
     order: Sequence[Node],
     deciding: Sequence[int],
-    known: dict[Node, Any],
-    now: dict[Node, Any],
+    known: dict[Node, Array],
+    now: dict[Node, Array],
     most: int,
 ) -> int:
     for done in range(most):
@@ -155,7 +153,7 @@ def _counted(
     return most
 
 
-def _value(node: Node, values: dict[Node, Any]) -> Any:
+def _value(node: Node, values: dict[Node, Array]) -> Any:
     if isinstance(node, Constant):
         return node.value
     assert node.op is not None  # `_computable`

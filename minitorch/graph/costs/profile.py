@@ -10,7 +10,7 @@ Source of the trace's format: Trace Event Format, Google 2016.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter_ns
@@ -20,8 +20,8 @@ import numpy as np
 
 from ...arrays import Array, Device
 from ...errors import GraphError
-from ..core.fetches import flatten_fetches, read_feeds
-from ..core.node import Constant, Node
+from ..core.fetches import Feeds, flatten_fetches, read_feeds
+from ..core.node import Node
 from ..core.order import last_uses
 from ..core.session import Session
 from ..core.variables import State, StateOp
@@ -96,7 +96,7 @@ class Timeline:
             lines.append(f"{'the rest':<24}{count:>6}{rest / 1e3:>12.1f}{rest / total:>8.1%}")
         return "\n".join(lines)
 
-    def chrome_trace(self) -> dict[str, Any]:
+    def chrome_trace(self) -> dict[str, object]:
         """Return the run in Chrome's trace format: times in microseconds, live bytes as a curve."""
         label = {"name": "process_name", "ph": "M", "pid": 0, "tid": 0, "args": {"name": "graph"}}
         return {"traceEvents": [label, *self._events()], "displayTimeUnit": "ns"}
@@ -107,7 +107,7 @@ class Timeline:
         path.write_text(json.dumps(self.chrome_trace()), encoding="utf-8")
         return path
 
-    def _events(self) -> Iterator[dict[str, Any]]:
+    def _events(self) -> Iterator[dict[str, object]]:
         for span in self.spans:
             yield {
                 "name": span.name,
@@ -142,12 +142,14 @@ class TimedStep(Step):
         clock: Callable[[], int],
     ) -> None:
         self.clock = clock
-        self.seen: list[tuple[int, int, Any]] = []
+        self.seen: list[tuple[int, int, tuple[tuple[int, ...], int]]] = []
         super().__init__(fetches, feeds, device)
         self.free = last_uses(self.order, set(feeds), set(fetches))
         self.fed = set(feeds)
 
-    def _guarded(self, node: Node, line: str, slot: dict[Node, str], names: dict[str, Any]) -> str:
+    def _guarded(
+        self, node: Node, line: str, slot: dict[Node, str], names: dict[str, object]
+    ) -> str:
         line = super()._guarded(node, line, slot, names)
         if line == "pass":
             return line
@@ -167,7 +169,9 @@ class TimedStep(Step):
         spans, now, live, held = [], 0, 0, {}
         for end_ns, place, (shape, size) in self.seen:
             node = self.order[place]
-            held[node] = size if _owns(node, self.fed) else 0
+            # the result is memory of the run, rather than somebody else's
+            sourced = node in self.fed or node.op is None or isinstance(node.op, StateOp)
+            held[node] = 0 if sourced else size
             live += held[node]
             op = node.op.name if node.op is not None else ""
             end = end_ns - begin
@@ -177,16 +181,10 @@ class TimedStep(Step):
         return found, Timeline(tuple(spans))
 
 
-def _owns(node: Node, fed: Collection[Node]) -> bool:
-    """Tell whether a node's result is memory of the run, rather than somebody else's."""
-    sourced = node in fed or node.op is None or isinstance(node, Constant)
-    return not sourced and not isinstance(node.op, StateOp)
-
-
 def profile(
     session: Session,
     fetches: object,
-    feed_dict: Mapping[object, object] | None = None,
+    feed_dict: Feeds | None = None,
     *,
     runs: int = 1,
     clock: Callable[[], int] = perf_counter_ns,

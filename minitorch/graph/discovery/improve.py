@@ -15,6 +15,7 @@ from ...ops.indexing import narrow
 from ...ops.joining import Cat
 from ...ops.linalg import MatMul
 from ...ops.movement import Permute
+from ...ops.rows import operator_of
 from ..control.pytree import flatten
 from ..core.node import Node, UnknownShape
 from ..core.order import needed, schedule
@@ -22,7 +23,7 @@ from ..costs.prediction import predicted_s
 from ..passes.loops import each_loop
 from ..passes.optimize import verified
 from ..passes.rewrite import rebuilt, rewrite, simple
-from .search import Rule, Term, holds, variables
+from .search import Rule, Term, head, holds, variables
 
 GAIN = 0.98  # a use of a rule must make the whole graph so much cheaper
 Site = tuple[dict[Node, Term], dict[str, Node]]
@@ -30,11 +31,11 @@ Site = tuple[dict[Node, Term], dict[str, Node]]
 
 _BUILD: dict[str, Callable[..., Node]] = {
     "matmul": lambda a, b: rebuilt(MatMul(), a, b),
-    "add": lambda a, b: rebuilt(binary.add.op, a, b),
-    "mul": lambda a, b: rebuilt(binary.mul.op, a, b),
+    "add": lambda a, b: rebuilt(operator_of(binary.add), a, b),
+    "mul": lambda a, b: rebuilt(operator_of(binary.mul), a, b),
     "transpose": lambda a: rebuilt(Permute((1, 0)), a),
-    "relu": lambda a: rebuilt(elementwise.relu.op, a),
-    "neg": lambda a: rebuilt(elementwise.neg.op, a),
+    "relu": lambda a: rebuilt(operator_of(elementwise.relu), a),
+    "neg": lambda a: rebuilt(operator_of(elementwise.neg), a),
     "concat": lambda a, b: rebuilt(Cat(1), a, b),
 }
 
@@ -126,11 +127,11 @@ def _sites(order: Sequence[Node], rule: Rule) -> Iterator[Site]:
 def _applied(fetches: Sequence[Node], site: Site, fed: Collection[Node]) -> list[Node]:
     places, env = site
     made: dict[Term, Node] = {}
-    return rewrite(
-        fetches,
-        lambda node, _: _built(places[node], env, made) if node in places else None,
-        fed,
-    )
+
+    def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
+        return _built(places[node], env, made) if node in places else None
+
+    return rewrite(fetches, rule, fed)
 
 
 def _matches(term: Term, node: Node, env: dict[str, Node]) -> bool:
@@ -171,7 +172,7 @@ def _built(term: Term, env: dict[str, Node], made: dict[Term, Node]) -> Node:
             start, length = (0, cut) if term[0] == "left" else (cut, width - cut)
             made[term] = narrow(parts[0], 1, start, length)
         else:
-            made[term] = _BUILD[term[0]](*parts)
+            made[term] = _BUILD[head(term)](*parts)
     return made[term]
 
 

@@ -21,17 +21,19 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from ...errors import GraphError
 
-Term = Any  # str | tuple[str, Term, ...]
-Array = np.ndarray[Any, Any]
+Term = str | tuple["Term", ...]
+"""A variable, or an operator's name and its inputs."""
+Matrix = npt.NDArray[Any]
 
 
 class Value(NamedTuple):
     """A matrix, and the column at which it was put together, if it was."""
 
-    array: Array
+    array: Matrix
     cut: int | None = None
 
 
@@ -49,7 +51,7 @@ def _matmul(a: Value, b: Value) -> Value:
     return Value(a.array @ b.array, b.cut)
 
 
-def _elementwise(function: Callable[[Array, Array], Array]) -> Callable[[Value, Value], Value]:
+def _elementwise(function: Callable[[Matrix, Matrix], Matrix]) -> Callable[[Value, Value], Value]:
     def compute(a: Value, b: Value) -> Value:
         _fits(a.array.shape == b.array.shape)
         return Value(function(a.array, b.array), a.cut if a.cut == b.cut else None)
@@ -62,14 +64,9 @@ def _concat(a: Value, b: Value) -> Value:
     return Value(np.concatenate((a.array, b.array), axis=1), a.array.shape[1])
 
 
-def _left(a: Value) -> Value:
+def _side(a: Value, first: bool) -> Value:
     _fits(a.cut is not None)
-    return Value(a.array[:, : a.cut])
-
-
-def _right(a: Value) -> Value:
-    _fits(a.cut is not None)
-    return Value(a.array[:, a.cut :])
+    return Value(a.array[:, : a.cut] if first else a.array[:, a.cut :])
 
 
 OPERATORS: dict[str, tuple[int, Callable[..., Value]]] = {
@@ -80,8 +77,8 @@ OPERATORS: dict[str, tuple[int, Callable[..., Value]]] = {
     "relu": (1, lambda a: Value(np.maximum(a.array, 0), a.cut)),
     "neg": (1, lambda a: Value(-a.array, a.cut)),
     "concat": (2, _concat),
-    "left": (1, _left),
-    "right": (1, _right),
+    "left": (1, lambda a: _side(a, first=True)),
+    "right": (1, lambda a: _side(a, first=False)),
 }
 """Name: number of inputs, and the arithmetic."""
 
@@ -94,7 +91,12 @@ def value_of(term: Term, inputs: Mapping[str, Value]) -> Value:
     """
     if isinstance(term, str):
         return inputs[term]
-    return OPERATORS[term[0]][1](*[value_of(part, inputs) for part in term[1:]])
+    return OPERATORS[head(term)][1](*[value_of(part, inputs) for part in term[1:]])
+
+
+def head(term: Term) -> str:
+    """Return the operator of a term, "" of a variable."""
+    return "" if isinstance(term, str) else str(term[0])
 
 
 def size(term: Term) -> int:
@@ -198,7 +200,10 @@ def discover(
         )
     pairs = _Enumeration(operators, inputs, seed).pairs(largest)
     single, shared = _sorted_out(pairs)
-    rules = _pruned([rule for rule in _distinct(single) if holds(rule)])
+    rules: list[Rule] = []
+    for rule in _distinct(single):
+        if holds(rule) and not follows(rule, rules):
+            rules.append(rule)
     joint = [rule for rule in _distinct(_joint(shared)) if holds(rule)]
     return rules + [r for i, r in enumerate(joint) if not any(_special(r, o) for o in joint[:i])]
 
@@ -261,7 +266,7 @@ def _sorted_out(pairs: Sequence[tuple[Term, Term]]) -> tuple[list[Rule], list[tu
     """
     single, shared = [], []
     for long, short in pairs:
-        if long[0] in ("left", "right") and long[1][0] != "concat":
+        if head(long) in ("left", "right") and head(long[1]) != "concat":
             shared.append((long, short))
         elif set(variables(short)) <= set(variables(long)):
             single.append(Rule((long,), (short,)))
@@ -272,7 +277,7 @@ def _joint(shared: Sequence[tuple[Term, Term]]) -> list[Rule]:
     """Return the rules by which two terms are the two parts of one."""
     parts: dict[Term, dict[str, Term]] = {}
     for long, short in shared:
-        parts.setdefault(long[1], {})[long[0]] = short
+        parts.setdefault(long[1], {})[head(long)] = short
     found = []
     for whole, sides in parts.items():
         if len(sides) < 2:
@@ -288,30 +293,16 @@ def _distinct(rules: Sequence[Rule]) -> list[Rule]:
     """Return the rules, simplest and most general first, one of those that differ in names."""
     found: dict[Rule, Rule] = {}
     for rule in sorted(rules, key=_weight):
-        found.setdefault(_renamed(rule), rule)
+        terms = (*rule.before, *rule.after)
+        names = {name: chr(ord("A") + i) for i, name in enumerate(variables(("", *terms)))}
+        sides = ([substitute(t, names) for t in side] for side in (rule.before, rule.after))
+        found.setdefault(Rule(*map(tuple, sides)), rule)
     return list(found)
 
 
 def _weight(rule: Rule) -> tuple[int, int, str]:
     terms = (*rule.before, *rule.after)
     return sum(map(size, terms)), -len(variables(("", *terms))), str(rule)
-
-
-def _renamed(rule: Rule) -> Rule:
-    """Return a rule with its variables called A, B, ... as they occur."""
-    names = variables(("", *rule.before, *rule.after))
-    by = {name: chr(ord("A") + i) for i, name in enumerate(names)}
-    before, after = (tuple(substitute(t, by) for t in side) for side in (rule.before, rule.after))
-    return Rule(before, after)
-
-
-def _pruned(rules: Sequence[Rule]) -> list[Rule]:
-    """Return the rules without those that follow from the ones before."""
-    kept: list[Rule] = []
-    for rule in rules:
-        if not follows(rule, kept):
-            kept.append(rule)
-    return kept
 
 
 def _special(rule: Rule, general: Rule) -> bool:

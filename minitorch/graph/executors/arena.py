@@ -20,13 +20,13 @@ from typing import Any
 import numpy as np
 
 from ... import compile as code
-from ...arrays import CPU, Array, Device
+from ...arrays import CPU, Array, Device, DType
 from ...errors import GraphError
 from ...op import Op
 from ...ops.linalg import MatMul
 from ...ops.reduction import Extreme, Mean, Sum
 from ...ops.rows import ROWS, Elementwise
-from ..control.liveness import deadly, endangered, merges
+from ..control.liveness import endangered
 from ..control.loop_stacks import DEAD, EMPTY, Opaque, Outcome, alive, longer, outcome
 from ..control.while_op import While
 from ..core.node import Node
@@ -39,12 +39,12 @@ from ..operators.deferred_shapes import Late, Places
 from ..passes.fused import Fused
 from ..passes.lowering import program_of
 from .compiled import check_source, copied
-from .interpreter import handed_over, value_of
+from .interpreter import handed_over, is_dead, value_of
 from .node_errors import explain
 
 MOST_SHAPES = 16  # sets of shapes whose blocks of memory a run keeps
 
-Into = Callable[..., None]
+Into = Callable[..., object]
 """(out, *arrays): compute into `out`."""
 
 
@@ -76,10 +76,10 @@ class ArenaStep:
                 check_source(node)
         self.plan: MemoryPlan = MemoryPlan(0, 0, (), (), (), {})
         self.measured_bytes = 0
-        self._runs: dict[tuple[Any, ...], _Run] = {}
+        self._runs: dict[tuple[tuple[int, ...], ...], _Run] = {}
         self._turn = threading.Lock()  # two runs at once would write the same memory
 
-    def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Any, ...]:
+    def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Array, ...]:
         """Return the fetched arrays, copied out of the arena.
 
         Raises:
@@ -88,7 +88,7 @@ class ArenaStep:
         with self._turn:
             return self._computed(state, arrays)
 
-    def _computed(self, state: State, arrays: Sequence[Array]) -> tuple[Any, ...]:
+    def _computed(self, state: State, arrays: Sequence[Array]) -> tuple[Array, ...]:
         shapes = tuple(a.shape for a in arrays)
         if shapes not in self._runs:
             sizes = sizes_of(self.order, dict(zip(self.feeds, shapes, strict=True)))
@@ -120,7 +120,7 @@ class _Arena:
         self.memory = block[start : start + n_bytes]
         self.reach, self.poison = 0, poison
 
-    def at(self, offset: int, shape: tuple[int, ...], dtype: Any) -> Array:
+    def at(self, offset: int, shape: tuple[int, ...], dtype: DType) -> Array:
         """Return an array that stands at `offset`."""
         n_bytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
         piece: Array = self.memory[offset : offset + n_bytes].view(dtype)
@@ -165,7 +165,7 @@ class _Run:
                 at = start + buffer.offset
                 self.free[buffer.last].append(arena.memory[at : at + buffer.n_bytes])
 
-    def __call__(self, state: State, values: dict[Node, Any]) -> dict[Node, Any]:
+    def __call__(self, state: State, values: dict[Node, object]) -> dict[Node, object]:
         for i, node in enumerate(self.plan.order):
             if node not in values:
                 inputs = [values[source] for source in sources(node, self.fed)]
@@ -178,8 +178,10 @@ class _Run:
                     piece.fill(0xFF)
         return values
 
-    def _value(self, node: Node, inputs: list[Any], values: dict[Node, Any], state: State) -> Any:
-        if node.op is not None and node in self.mortal and _is_dead(node, inputs, values):
+    def _value(
+        self, node: Node, inputs: list[Any], values: dict[Node, object], state: State
+    ) -> Any:
+        if node in self.mortal and is_dead(node, values):
             return DEAD
         place = self.places.get(node)
         if place is not None:
@@ -231,9 +233,9 @@ class _LoopRun:
             now, spare = spare, now
         return outcome(values, zip(self.plan.kept, pasts, strict=True))
 
-    def _kept(self, values: Sequence[Any], places: Sequence[Array | None]) -> list[Any]:
+    def _kept(self, values: Sequence[Any], places: Sequence[Array | None]) -> list[object]:
         """Return the variables' values at their places."""
-        found: list[Any] = []
+        found: list[object] = []
         for value, place in zip(values, places, strict=True):
             if place is not None:
                 if value is not place:
@@ -241,13 +243,6 @@ class _LoopRun:
                 self.arena.wrote(place)
             found.append(value if place is None else place)
         return found
-
-
-def _is_dead(node: Node, inputs: Sequence[object], values: dict[Node, Any]) -> bool:
-    """Tell whether something that a node cannot live without is dead."""
-    if merges(node):
-        return all(value is DEAD for value in inputs)
-    return any(values[source] is DEAD for source in deadly(node))
 
 
 def _outside(node: Node, inputs: list[Any], state: State) -> Any:
@@ -282,7 +277,7 @@ def _check(node: Node, device: Device) -> None:
 
 # ── operators with a place for their result ─────────────────────────────────────────────────────
 
-UFUNCS: dict[str, Any] = {
+UFUNCS: dict[str, np.ufunc] = {
     "add": np.add,
     "sub": np.subtract,
     "mul": np.multiply,
@@ -319,12 +314,9 @@ def _row_into(node: Node, op: Elementwise) -> Into:
     operands = tuple(range(len(node.inputs)))
     program = program_of(((op, operands),), [source.dtype for source in node.inputs])
     if isinstance(program, code.Program) and code.available():
-        return functools.partial(_by_kernel, program)
+        kernel = code.kernel(program)
+        return lambda out, *arrays: kernel(*arrays, out=out)
     return functools.partial(_copied, op)
-
-
-def _by_kernel(program: code.Program, out: Array, *arrays: Array) -> None:
-    code.kernel(program)(*arrays, out=out)
 
 
 def _copied(op: Op | None, out: Array, *arrays: Array) -> None:

@@ -29,8 +29,8 @@ from .node_errors import explain
 class Run(Protocol):
     """The run of some fetches from some feeds, planned once."""
 
-    def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Any, ...]:
-        """Return the fetched arrays."""
+    def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Array, ...]:
+        """Return the fetched values."""
 
 
 HEADER_LINES = 2  # def, and the unpacking of feeds
@@ -67,7 +67,7 @@ class Step:
         self.function: Callable[..., tuple[Array, ...]] = names["step"]
         self.code: CodeType = self.function.__code__
 
-    def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Any, ...]:
+    def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Array, ...]:
         """Return the fetched arrays. One that a variable or caller holds as well is copied.
 
         Raises:
@@ -225,14 +225,14 @@ def copied(array: object) -> Any:
     return array.copy() if array.ndim else array[()]
 
 
-def apart(results: Sequence[Any]) -> tuple[Any, ...]:
+def apart(results: Sequence[Array]) -> tuple[Array, ...]:
     """Return the results of a run, each array in memory of its own, also one that comes twice."""
     seen: set[int] = set()
     found = []
     for value in results:
-        again = id(value) in seen and isinstance(value, np.ndarray)
+        again = id(value) in seen
         seen.add(id(value))
-        found.append(value.copy() if again else value)
+        found.append(value.copy() if again and isinstance(value, np.ndarray) else value)
     return tuple(found)
 
 

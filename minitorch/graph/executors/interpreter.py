@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,33 +31,32 @@ class InterpretedStep:
             if node not in self.fed:
                 check_source(node)
 
-    def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Any, ...]:
+    def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Array, ...]:
         """Return the fetched arrays, copied.
 
         Raises:
             GraphError, ShapeError, ...: what went wrong, with the node and the line that built it.
         """
         with np.errstate(all="ignore"):
-            values = dict(zip(self.feeds, arrays, strict=True))
+            values: dict[Node, object] = dict(zip(self.feeds, arrays, strict=True))
             self._run(self.order, values, state)
         return tuple(handed_over(node, values[node]) for node in self.fetches)
 
-    def _run(self, order: Sequence[Node], values: dict[Node, Any], state: State) -> None:
+    def _run(self, order: Sequence[Node], values: dict[Node, object], state: State) -> None:
         """Put the value of every node of `order` into `values`."""
         for node in order:
             if node in values:
                 continue
-            if node.op is not None and any(values.get(n) is DEAD for n in deadly(node)):
+            if is_dead(node, values):
                 values[node] = DEAD
                 continue
-            inputs = [values.get(source) for source in sources(node, self.fed)]
-            dead_merge = merges(node) and all(value is DEAD for value in inputs)
+            inputs = [values[source] for source in sources(node, self.fed)]
             try:
-                values[node] = DEAD if dead_merge else self._value(node, inputs, state)
+                values[node] = self._value(node, inputs, state)
             except Exception as error:
                 raise explain(node, inputs, error) from error
 
-    def _value(self, node: Node, inputs: Sequence[Any], state: State) -> Any:
+    def _value(self, node: Node, inputs: Sequence[object], state: State) -> object:
         if isinstance(node.op, While):
             return self._loop(node.op, inputs, state)
         return value_of(node, inputs, state)
@@ -66,7 +65,7 @@ class InterpretedStep:
         """Return the outcome of a loop, with a list for every node that anybody ever asks for."""
         count = len(loop.variables)
         now = list(inputs[:count])
-        captured: dict[Node, Any] = dict(zip(loop.entrances, inputs[count:], strict=True))
+        captured: dict[Node, object] = dict(zip(loop.entrances, inputs[count:], strict=True))
         pasts = [EMPTY for _ in loop.saved]
         test = schedule([loop.test], loop.placeholders)
         body = schedule([*loop.body, *loop.saved], loop.placeholders)
@@ -80,6 +79,13 @@ class InterpretedStep:
             now = [alive(values[node], node) for node in loop.body]
             pasts = longer(pasts, (values[node] for node in loop.saved))
         return outcome(now, enumerate(pasts))
+
+
+def is_dead(node: Node, values: Mapping[Node, object]) -> bool:
+    """Tell whether something that an operator cannot live without is dead."""
+    if merges(node):
+        return all(values[source] is DEAD for source in node.inputs)
+    return node.op is not None and any(values[source] is DEAD for source in deadly(node))
 
 
 def value_of(node: Node, inputs: Sequence[Any], state: State) -> Any:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from ...arrays import Array, dtype_of
+from ...arrays import dtype_of
 from ...errors import GraphError, MinitorchError
 from ...op import Op, Spec
 from ..core.node import Node, located
 from ..passes.fused import Several
 
 
-def explain(node: Node, arrays: Sequence[Array | None], error: Exception) -> Exception:
+def explain(node: Node, arrays: Sequence[Any], error: Exception) -> Exception:
     """Return what was wrong when `node` failed on `arrays`: its operator's complaint, located.
 
     Of operators that were fused it is the one at fault that is named.

@@ -18,7 +18,6 @@ import os
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -55,10 +54,12 @@ class ParallelStep(TokenStep):
             raise GraphError(f"Session: got threads={threads!r}, expected a number from 1 on.")
         super().__init__(fetches, feeds, device, on_event=on_event)
         self.ranks = critical_path(self.program, [1.0] * len(self.program.spots))
-        self.at_once = [_hands_on(spot.node) for spot in self.program.spots]
+        nodes = (spot.node for spot in self.program.spots)
+        # a source, or an operator that passes its input on, computes nothing
+        self.at_once = [n.op is None or isinstance(n.op, HANDING_ON) for n in nodes]
         self.runs = 0
 
-    def run(self, state: State, arrays: Sequence[Array]) -> dict[int, Any]:
+    def run(self, state: State, arrays: Sequence[Array]) -> dict[int, object]:
         """Return the values of what is outside all loops and fetched, by spot."""
         shift = Shift(self, state, arrays)
         try:
@@ -78,7 +79,7 @@ class Shift:
 
     def __init__(self, step: ParallelStep, state: State, arrays: Sequence[Array]) -> None:
         self.step, self.state, self.arrays = step, state, arrays
-        self.found: dict[int, Any] = {}
+        self.found: dict[int, object] = {}
         self.seconds = [0.0] * len(step.program.spots)
         self.error: BaseException | None = None
         self._changed = threading.Condition(threading.Lock())
@@ -119,7 +120,7 @@ class Shift:
                 self.seconds[firing.spot] += seconds
                 self._deliver(firing, value)
             self._hand_on()
-            while not self._has_news():
+            while not (self._ready or not self._running or self._stopped):
                 self._waiting += 1
                 self._changed.wait()
                 self._waiting -= 1
@@ -131,9 +132,6 @@ class Shift:
             if self._ready:
                 self._call_another()
             return taken
-
-    def _has_news(self) -> bool:
-        return bool(self._ready or not self._running or self._stopped)
 
     def _hand_on(self) -> None:
         """Run what takes no time, and what that makes ready, as long as there is any."""
@@ -172,11 +170,6 @@ class Shift:
             self._stopped = True
             self.error = self.error or error
             self._changed.notify_all()
-
-
-def _hands_on(node: Node) -> bool:
-    """Tell whether a node computes nothing: a source, or an operator that passes its input on."""
-    return node.op is None or isinstance(node.op, HANDING_ON)
 
 
 def critical_path(program: Program, costs: Sequence[float]) -> list[float]:

@@ -10,7 +10,6 @@ or past an effect that is no write.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
 from ...op import Op
 from ...ops.broadcasting import ExpandTo, SumTo
@@ -88,7 +87,7 @@ def _overwrites(node: Node) -> bool:
 
 def _may_be(node: Node) -> Sequence[Node]:
     """Return the inputs and variables with which the array of `node` may share memory."""
-    op: Any = node.op
+    op = node.op
     inputs: tuple[Node, ...] = node.inputs
     if isinstance(op, StateOp) and not op.hands_on:
         return (op.variable,) if isinstance(op, Read) else op.writes

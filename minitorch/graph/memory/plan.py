@@ -16,6 +16,7 @@ Source: greedy by size, Pisarchyk & Lee, Efficient Memory Management for Deep Ne
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
@@ -24,7 +25,6 @@ from ...op import Spec
 from ...ops.broadcasting import ExpandTo
 from ...ops.movement import InsertAxes, Permute, RemoveAxes, Reshape
 from ...ops.rows import Elementwise
-from ...shapes import numel
 from ..control.cond import Switch
 from ..control.loop_stacks import History, Opaque, Output
 from ..control.pytree import flatten
@@ -122,7 +122,7 @@ def memory_plan(
     planner.place_views()
     in_place = planner.reuse()
     lives = planner.lives()
-    total = sum(planner.total_bytes(node) for node in order if planner.produces(node))
+    total = sum(planner.total_bytes(node) for node in order if node in planner.made)
     grain = ALIGNMENT if loops else max((node.dtype.itemsize for node in lives), default=1)
     buffers = placed([Buffer(node, planner.n_bytes(node), *lives[node]) for node in lives], grain)
     peak = max((b.offset + b.n_bytes for b in buffers), default=0)
@@ -154,7 +154,10 @@ def loop_plan(node: Node, kept: Collection[int], sizes: dict[Node, tuple[int, ..
     test = memory_plan([loop.test], set(given), inside)
     body = memory_plan(ends, set(given), inside)
     places, used = _places(loop, known)
-    spare = used if _swaps(loop, body) else 0
+    # a round's results may look into variables' memory, other than each at its own
+    pairs, variables = zip(loop.variables, loop.body, strict=True), set(loop.variables)
+    swaps = any(end is not v and body.home.get(end, end) in variables for v, end in pairs)
+    spare = used if swaps else 0
     scratch = used + spare
     work = max(test.peak_bytes, body.peak_bytes)
     return LoopPlan(scratch + work, places, spare, scratch, test, body, tuple(sorted(kept)), inside)
@@ -171,33 +174,27 @@ def _places(
             places.append(None)
             continue
         places.append((end, known[variable]))
-        end = _up(end + _bytes(variable, known[variable]))
+        end += _bytes(variable, known)
+        end += -end % ALIGNMENT
     return tuple(places), end
-
-
-def _swaps(loop: While, body: MemoryPlan) -> bool:
-    """Tell whether a round's results look into variables' memory, other than each at its own."""
-    pairs = zip(loop.variables, loop.body, strict=True)
-    variables = set(loop.variables)
-    return any(end is not v and body.home.get(end, end) in variables for v, end in pairs)
-
-
-def _up(n_bytes: int) -> int:
-    return -(-n_bytes // ALIGNMENT) * ALIGNMENT
 
 
 def _size(node: Node, sizes: dict[Node, tuple[int, ...]]) -> tuple[int, ...]:
     if node in sizes:
         return sizes[node]
     if isinstance(node.shape, UnknownShape) or None in node.shape:
-        raise GraphError(_unknown_size(node))
+        raise _unknown_size(node)
     return tuple(n for n in node.shape if n is not None)
 
 
-def _unknown_size(node: Node) -> str:
-    return (
-        f"memory_plan: the size of {node.name!r} is not known: got {node.shape}, expected "
-        f"numbers (node {node.name!r} built at {node.location}). Give it a shape."
+def _bytes(node: Node, sizes: dict[Node, tuple[int, ...]]) -> int:
+    return math.prod(_size(node, sizes)) * int(node.dtype.itemsize)
+
+
+def _unknown_size(node: Node) -> GraphError:
+    return node.error(
+        f"memory_plan: the size of {node.name!r} is not known: got {node.shape}, expected numbers. "
+        "Give the placeholder its batch size."
     )
 
 
@@ -220,7 +217,7 @@ def sizes_of(
         elif node.op is None and node.inputs and node.inputs[0] in found:
             found[node] = found[node.inputs[0]]  # a placeholder's default
         else:
-            raise GraphError(_unknown_size(node))
+            raise _unknown_size(node)
     return found
 
 
@@ -236,21 +233,8 @@ def _inferred(node: Node, found: dict[Node, tuple[int, ...]]) -> tuple[int, ...]
         raise refused
     shape = node.op.infer(*specs).shape
     if None in shape:
-        raise GraphError(_unknown_size(node))
+        raise _unknown_size(node)
     return tuple(n or 0 for n in shape)
-
-
-def _bytes(node: Node, size: tuple[int, ...] | None) -> int:
-    if size is not None:
-        count = numel(size)
-    else:
-        count = None if isinstance(node.shape, UnknownShape) else numel(tuple(node.shape))
-    if count is None:
-        raise node.error(
-            f"memory_plan: the size of {node.name!r} is not known: got {node.shape}, expected "
-            "numbers. Give the placeholder its batch size."
-        )
-    return count * int(node.dtype.itemsize)
 
 
 class _Planner:
@@ -259,6 +243,7 @@ class _Planner:
     Attributes:
         home: for each node, the node that its memory was made for.
         straight: nodes whose elements lie in memory in their own order.
+        made: the nodes for whose results a run makes memory.
         last: for each home, the last step that uses it; one past the end for what is fetched.
     """
 
@@ -275,22 +260,18 @@ class _Planner:
         self.home: dict[Node, Node] = {}
         self.straight: set[Node] = set()
         self.last: dict[Node, int] = {}
-        self._made: set[Node] = set()
+        self.made: set[Node] = set()
         self._members: dict[Node, list[Node]] = {}  # a home, with the nodes whose home it is
 
     def n_bytes(self, node: Node) -> int:
         """Return the size of a node's value."""
         if node in self.loops:
             return self.loops[node].n_bytes
-        return _bytes(node, self.sizes.get(node))
+        return _bytes(node, self.sizes)
 
     def total_bytes(self, node: Node) -> int:
         """Return the size of all buffers that a node makes."""
         return self.loops[node].total_bytes if node in self.loops else self.n_bytes(node)
-
-    def produces(self, node: Node) -> bool:
-        """Tell whether a run makes memory for this node's result."""
-        return node in self._made
 
     def place_views(self) -> None:
         """Find the home of every node, and the last use of every home."""
@@ -304,7 +285,7 @@ class _Planner:
             self.home[node] = node
             self.straight.add(node)
             if node not in self.fed and _makes_memory(node):
-                self._made.add(node)
+                self.made.add(node)
         for i, node in enumerate(self.order):
             self.last[self.home[node]] = max(self.last.get(self.home[node], 0), i)
             for source in () if node in self.fed else node.inputs:
@@ -339,7 +320,8 @@ class _Planner:
         """Let elementwise results take over an input that dies there; return those nodes."""
         found = []
         for i, node in enumerate(self.order):
-            if not self.produces(node) or not _may_overwrite(node):
+            fuses = isinstance(node.op, Fused) and not isinstance(node.op, FusedReduction)
+            if node not in self.made or not (fuses or isinstance(node.op, Elementwise)):
                 continue
             owner = next((self.home[s] for s in node.inputs if self._dies(s, node, i)), None)
             if owner is not None:
@@ -357,7 +339,7 @@ class _Planner:
         """
         owner = self.home.get(source, source)
         wanted = self.n_bytes(node)
-        if not self.produces(owner) or self.last[owner] != i or self.n_bytes(owner) != wanted:
+        if owner not in self.made or self.last[owner] != i or self.n_bytes(owner) != wanted:
             return False
         inside = [s for s in node.inputs if self.home.get(s, s) is owner]
         return all(s in self.straight and self.n_bytes(s) == wanted for s in inside)
@@ -366,7 +348,7 @@ class _Planner:
         """Return the first and last step of every buffer."""
         place = {node: i for i, node in enumerate(self.order)}
         homes = dict.fromkeys(self.home[node] for node in self.order)
-        return {h: (place[h], self.last[h]) for h in homes if self.produces(h)}
+        return {h: (place[h], self.last[h]) for h in homes if h in self.made}
 
 
 def _makes_memory(node: Node) -> bool:
@@ -385,7 +367,3 @@ def _is_taken(node: Node) -> bool:
         and isinstance(node.inputs[0].op, While)
         and (node.op.slot[0] == "out")
     )
-
-
-def _may_overwrite(node: Node) -> bool:
-    return isinstance(node.op, Elementwise | Fused) and not isinstance(node.op, FusedReduction)

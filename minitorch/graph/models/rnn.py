@@ -13,7 +13,7 @@ from ..control.pytree import apart_from, same_structure
 from ..control.row_lists import Grow, next_row, spread, stacked
 from ..control.while_op import KEPT_APART
 from ..core.node import Constant, Node, UnknownShape, build, convert
-from ..core.variable_scope import variable_scope
+from ..core.variable_scope import VariableScope, variable_scope
 from ..operators.creation import zeros_like
 from ..operators.elementwise import logical_and, maximum, where
 from ..operators.math import reduce_max
@@ -29,7 +29,7 @@ def dynamic_rnn(
     dtype: DTypeLike = None,
     parallel_iterations: int | None = None,
     time_major: bool = False,
-    scope: Any = None,
+    scope: str | VariableScope | None = None,
 ) -> tuple[Node, Any]:
     """Return (outputs, final state) of a cell over sequences, by a loop.
 
@@ -64,7 +64,7 @@ def static_rnn(
     initial_state: object = None,
     dtype: DTypeLike = None,
     sequence_length: object = None,
-    scope: Any = None,
+    scope: str | VariableScope | None = None,
 ) -> tuple[list[Node], Any]:
     """Return (outputs, final state) of a cell over a list of inputs, one copy of it for each."""
     if not inputs:
@@ -82,7 +82,7 @@ def static_rnn(
 
 def _unroll_in_time(
     cell: RNNCell, x_TBF: Node, state: object, lengths: Node | None, parallel_iterations: int
-) -> tuple[Node, Any]:
+) -> tuple[Node, object]:
     """Return the outputs (time, batch, units) and the last state."""
     first, rebuild = apart_from(state)
     rows = spread(x_TBF)
@@ -108,7 +108,9 @@ def _unroll_in_time(
     return outputs, rebuild(found[3:])
 
 
-def _step(cell: RNNCell, x: Node, state: object, t: Node, lengths: Node | None) -> tuple[Node, Any]:
+def _step(
+    cell: RNNCell, x: Node, state: object, t: Node, lengths: Node | None
+) -> tuple[Node, object]:
     """Return output and state after one step; where a sequence is over, zeros and the old state."""
     output, new = cell(x, state)
     if lengths is None:
@@ -126,7 +128,7 @@ def _time_major(x: Node, already: bool) -> Node:
     return x if already else transpose(x, (1, 0, 2))
 
 
-def _first_state(cell: RNNCell, x_TBF: Node, initial_state: object, dtype: DTypeLike) -> Any:
+def _first_state(cell: RNNCell, x_TBF: Node, initial_state: object, dtype: DTypeLike) -> object:
     if initial_state is not None:
         nodes, rebuild = apart_from(initial_state)
         return rebuild(nodes)

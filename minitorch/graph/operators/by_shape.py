@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from ...arrays import Array
 from ..control.loop_stacks import Opaque, Output, placeholder_like
@@ -25,7 +24,7 @@ class ByShape:
         self, fetches: Sequence[Node], feeds: Sequence[Node], plan: Callable[..., Run]
     ) -> None:
         self.fetches, self.feeds, self.plan = list(fetches), tuple(feeds), plan
-        self._steps: dict[tuple[Any, ...], Run] = {}
+        self._steps: dict[tuple[tuple[int, ...], ...], Run] = {}
 
     def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Array, ...]:
         """Return the fetched arrays for feeds of these shapes."""
@@ -73,7 +72,9 @@ def _again(node: Node, new: dict[Node, Node]) -> Node:
     if isinstance(node.op, While) and (_is_late(node) or unknown(*node.inputs)):
         return _loop_again(node, inputs, control)
     if isinstance(node.op, Output) and isinstance(inputs[0].op, While) and unknown(node):
-        return _output_again(node, inputs[0])
+        variable = inputs[0].op.variables[node.op.slot[1]]
+        with like(node):
+            return build(Output(node.op.slot, variable), inputs, kind=type(node))
     pairs = zip((*inputs, *control), (*node.inputs, *node.control_inputs), strict=True)
     if all(a is b for a, b in pairs):
         return node
@@ -105,10 +106,3 @@ def _loop_again(node: Node, inputs: tuple[Node, ...], control: tuple[Node, ...])
         made = build(fresh, (*inputs[:count], *fresh.captured), kind=Opaque)
     made.control_inputs = control
     return made
-
-
-def _output_again(node: Node, loop: Node) -> Node:
-    """Return a value taken out of a loop that was built again."""
-    with like(node):
-        variable = loop.op.variables[node.op.slot[1]]
-        return build(Output(node.op.slot, variable), (loop,), kind=type(node))

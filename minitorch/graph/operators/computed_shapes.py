@@ -15,11 +15,12 @@ from typing import Any
 
 from ...arrays import Array, DType, Namespace, int32, native_dtype
 from ...errors import ShapeError
-from ...op import Flat, Gradients, Op, Spec
+from ...op import Flat, Gradients, Op, Spec, Value
 from ...ops import movement
 from ...ops.broadcasting import ExpandTo, expand_to
 from ...ops.casting import cast_to
 from ...ops.joining import Cat, stack
+from ...ops.methods import Methods
 from ...shapes import Shape
 from ..core.node import Constant, Node, UnknownShape, as_shape, build, convert
 from .deferred_shapes import as_scalar
@@ -105,13 +106,13 @@ def of_shape(dims: Any, like: Node | None = None) -> Node:
     return build(OfShape(sizes), (vector,) if like is None else (vector, like))
 
 
-def reshaped(x: Node, dims: int | Sequence[int] | None) -> Node:
+def reshaped(x: Node, dims: object) -> Node:
     """Return the elements of `x` under the sizes in `dims`, of which one may be -1."""
     like = of_shape(dims, x)
     return build(movement.Reshape(None), (x, like))
 
 
-def filled(dims: int | Sequence[int] | None, value: object, dtype: DType | None = None) -> Node:
+def filled(dims: object, value: object, dtype: DType | None = None) -> Node:
     """Return `value` repeated to the sizes in `dims`."""
     return build(ExpandTo(), (convert(value, dtype), of_shape(dims)))
 
@@ -168,7 +169,7 @@ def _of_list(dims: Sequence[Any]) -> tuple[Shape, Node]:
 class Joined(Cat):
     """The inputs one after another along an axis."""
 
-    def gradient(self, out_grad: Any, node: Any) -> Gradients:
+    def gradient(self, out_grad: Methods, node: Value) -> Gradients:
         """Each input gets the piece of the gradient that is where it was."""
         return tuple(
             build(Piece(self.dim, i), (out_grad, *node.inputs)) if wanted else None
@@ -197,7 +198,7 @@ class Piece(Op):
         parts = node.inputs[1:]
         return build(InPlace(self.dim, self.i), (out_grad, *parts)), *(None for _ in parts)
 
-    def _where(self, arrays: Any) -> tuple[slice, ...]:
+    def _where(self, arrays: Sequence[Array]) -> tuple[slice, ...]:
         sizes = [array.shape[self.dim] for array in arrays[1:]]
         start = sum(sizes[: self.i])
         return (*[slice(None)] * self.dim, slice(start, start + sizes[self.i]))

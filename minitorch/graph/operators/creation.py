@@ -41,20 +41,21 @@ def fill(dims: Any, value: object, name: str | None = None) -> Node:
     return Constant(np.full(tuple(dims), value, _dtype_for(value)), name=name or "Fill")
 
 
-@lined
 def zeros(shape: Any, dtype: DTypeLike = None, name: str | None = None) -> Node:
     """A value of zeros; the shape may be computed in the run."""
-    if computed(shape):
-        return rename(filled(shape, 0, _or_default(dtype)), name)
-    return Constant(np.zeros(_sizes(shape), _or_default(dtype)), name=name or "zeros")
+    return _all(0, shape, dtype, name, "zeros")
+
+
+def ones(shape: Any, dtype: DTypeLike = None, name: str | None = None) -> Node:
+    """A value of ones; the shape may be computed in the run."""
+    return _all(1, shape, dtype, name, "ones")
 
 
 @lined
-def ones(shape: Any, dtype: DTypeLike = None, name: str | None = None) -> Node:
-    """A value of ones; the shape may be computed in the run."""
+def _all(value: int, shape: Any, dtype: DTypeLike, name: str | None, called: str) -> Node:
     if computed(shape):
-        return rename(filled(shape, 1, _or_default(dtype)), name)
-    return Constant(np.ones(_sizes(shape), _or_default(dtype)), name=name or "ones")
+        return rename(filled(shape, value, _or_default(dtype)), name)
+    return Constant(np.full(_sizes(shape), value, _or_default(dtype)), name=name or called)
 
 
 def eye(

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays import Array, Namespace, dtype_of
+from ...arrays import Array, DType, Namespace, dtype_of
 from ...compile.classes import class_gradient, class_loss
 from ...errors import ArgumentError
 from ...op import Flat, Gradients, KeepsSpec, Op, Spec, apply
@@ -46,16 +46,14 @@ class LogSoftmax(KeepsSpec):
         return (out_grad - rows.exp(node.output) * total,)
 
 
-class Softmax(KeepsSpec):
+class Softmax(LogSoftmax):
     """e^x over its sum along the last axis."""
-
-    on_arrays = True
-    reads_inputs = False
-    promotes = "float"
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the softmax."""
-        return _softmax(xp, arrays[0])
+        _, powers, total = exponentials(xp, arrays[0])
+        powers /= total[..., None]
+        return powers
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """y (g - sum(g y))."""
@@ -73,7 +71,8 @@ class CrossEntropy(Op):
         """Return one loss for each row."""
         labels, x = arrays
         shifted, _, total = exponentials(xp, x)
-        losses: Array = xp.log(total) * _row_sum(xp, labels) - _row_dot(xp, labels, shifted)
+        dot = np.vecdot(labels, shifted) if xp is np else xp.sum(labels * shifted, axis=-1)
+        losses: Array = xp.log(total) * _row_sum(xp, labels) - dot
         return losses
 
     def infer(self, *specs: Spec) -> Spec:
@@ -115,7 +114,7 @@ class CrossEntropyGrad(Op):
         return by_inputs(out_grad, *node.inputs)
 
 
-def by_inputs(out_grad: object, g: object, labels: Any, logits: Any) -> tuple[Any, Any, Any]:
+def by_inputs(out_grad: Node, g: Node, labels: Node, logits: Node) -> tuple[Node, Node, Node]:
     """Return the gradients of `CrossEntropyGrad` by its inputs."""
     p = apply(Softmax(), logits)
     weight = reduction.sum(labels, -1, True)
@@ -206,7 +205,7 @@ class OneHot(Flat):
 
     reads_inputs = reads_output = False
 
-    def __init__(self, depth: int, dtype: Any) -> None:
+    def __init__(self, depth: int, dtype: DType) -> None:
         self.depth, self.dtype = depth, dtype
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
@@ -253,17 +252,7 @@ def _row_sum(xp: Namespace, x: Array) -> Array:
 LONG = 1024  # elements of a row from which NumPy's pairwise sum is both fast and more exact
 
 
-def _row_dot(xp: Namespace, a: Array, b: Array) -> Array:
-    return np.vecdot(a, b) if xp is np else xp.sum(a * b, axis=-1)
-
-
-def _softmax(xp: Namespace, x: Array) -> Array:
-    _, powers, total = exponentials(xp, x)
-    powers /= total[..., None]
-    return powers
-
-
-def _column(g: Any) -> Any:
+def _column(g: Node) -> Any:
     return insert_axes(g, (len(g.shape),))
 
 

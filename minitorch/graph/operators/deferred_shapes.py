@@ -16,7 +16,7 @@ from typing import Any
 
 from ...arrays import Array, DType, Namespace, int32, native_dtype
 from ...errors import GraphError
-from ...op import Flat, Op, Spec, Value
+from ...op import Flat, Gradients, Op, Spec, Value
 from ...shapes import Shape
 from ..core.static_shape import UNKNOWN, StaticShape, UnknownShape
 
@@ -39,17 +39,17 @@ class Late(Op):
         return Spec(UNKNOWN, self.dtype)
 
 
-def late(build: Callable[..., Any], inputs: Sequence[object], dtype: DType) -> Any:
+def late(build: Callable[..., object], inputs: Sequence[object], dtype: DType) -> Any:
     """Return a node that stands for `build(*inputs)`, of a shape not known yet."""
     return Late(build, dtype)(*inputs)
 
 
-def unknown(*nodes: Any) -> bool:
+def unknown(*nodes: Value) -> bool:
     """Tell whether the number of axes of one of these is not known."""
     return any(isinstance(node.shape, UnknownShape) for node in nodes)
 
 
-def deferred(function: Callable[..., Any], *nodes: Any) -> Any:
+def deferred(function: Callable[..., object], *nodes: Value) -> Any:
     """Return `function(*nodes)`, put off until they have a shape if one has none yet."""
     return late(function, nodes, nodes[0].dtype) if unknown(*nodes) else function(*nodes)
 
@@ -80,7 +80,7 @@ class AsScalar(Op):
         self._check(specs[0].shape)
         return Spec((), specs[0].dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> Any:
+    def gradient(self, out_grad: Value, node: Value) -> Gradients:
         """Return the gradient unchanged."""
         return out_grad
 

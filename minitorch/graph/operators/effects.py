@@ -62,7 +62,7 @@ class Call(StateOp):
             for value, dtype in zip(listed, self.dtypes, strict=True)
         )
 
-    def _checked(self, array: Any, dtype: DType, state: State) -> Array:
+    def _checked(self, array: Array, dtype: DType, state: State) -> Array:
         if array.dtype != dtype:
             raise GraphError(
                 f"py_func: {self.name} gives {array.dtype}, expected {dtype}, as Tout says. "

@@ -17,14 +17,14 @@ from ..core.naming import lined, rename
 from ..core.node import Node, UnknownShape, convert, convert_all
 
 
-def _of_one(function: Callable[..., Any], name: str) -> Callable[..., Node]:
+def _of_one(function: Callable[..., Node], name: str) -> Callable[..., Node]:
     def call(x: object, name: str | None = None) -> Node:
         return rename(function(convert(x)), name)
 
     return _documented(call, function, name)
 
 
-def _of_two(function: Callable[..., Any], name: str) -> Callable[..., Node]:
+def _of_two(function: Callable[..., Node], name: str) -> Callable[..., Node]:
     def call(x: object, y: object, name: str | None = None) -> Node:
         if not isinstance(x, Node) and not isinstance(y, Node):
             x = convert(x)
@@ -48,7 +48,7 @@ def _taking_ties(name: str, wins: Callable[[Any, Any], Any]) -> Callable[[Any, A
         (lambda g, a, b, y: g * wins(a, b), lambda g, a, b, y: g * ~wins(a, b)),
         reads="x",
     )
-    return named(lambda x, y: apply(op, x, y), name, f"{row.name} of two.", op)  # type: ignore[no-any-return]
+    return named(lambda x, y: apply(op, x, y), name, f"{row.name} of two.", op)
 
 
 abs = _of_one(unary.abs, "abs")
@@ -120,7 +120,7 @@ def div(x: object, y: object, name: str | None = None) -> Node:
 
 
 @lined
-def where(condition: Any, x: Any = None, y: Any = None, name: str | None = None) -> Node:
+def where(condition: object, x: object = None, y: object = None, name: str | None = None) -> Node:
     """Elements of `x` where the condition holds, of `y` elsewhere.
 
     A condition of one axis chooses whole rows, where there are as many as it is long. Without
@@ -141,7 +141,7 @@ def _by_row(condition: Node, x: Node) -> Node:
     rows = condition.shape[0] if len(condition.shape) == 1 else 0
     if len(condition.shape) != 1 or len(x.shape) < 2 or rows not in (None, x.shape[0]):
         return condition
-    return insert_axes(condition, tuple(range(1, len(x.shape))))  # type: ignore[no-any-return]
+    return insert_axes(condition, tuple(range(1, len(x.shape))))
 
 
 select = where

@@ -21,7 +21,7 @@ TO_FRONT, TO_BACK = (0, 3, 1, 2), (0, 2, 3, 1)
 
 def on_images(
     where: str,
-    compute: Callable[[Any], Any],
+    compute: Callable[[Node], Node],
     value: object,
     data_format: str,
     steps: Sequence[int] | None,
@@ -42,14 +42,15 @@ def on_images(
             "the images."
         )
 
-    def whole(known: Any) -> Any:
+    def whole(known: Node) -> Node:
         if not last:
             return compute(known)
-        return movement.permute(compute(movement.permute(known, *TO_FRONT)), *TO_BACK)
+        found: Node = movement.permute(compute(movement.permute(known, *TO_FRONT)), *TO_BACK)
+        return found
 
     open_sizes = unknown(x) or None in (tuple(x.shape)[1:3] if last else tuple(x.shape)[2:])
     if not unknown(x) and (not open_sizes or padding.upper() != "SAME" or steps in (None, (1, 1))):
-        return whole(x)  # type: ignore[no-any-return]
+        return whole(x)
     found = late(whole, (x,), x.dtype)
     found.shape = StaticShape(
         (None, None, None, channels) if last else (None, channels, None, None)
@@ -69,21 +70,15 @@ def inner(where: str, sizes: Any, data_format: str = "NHWC") -> tuple[int, int]:
     return given[at[0]], given[at[1]]
 
 
-def border(size: int, width: int, step: int) -> tuple[int, int]:
-    """Return the border of "SAME" before and after: the odd one at the end."""
-    total = max((-(-size // step) - 1) * step + width - size, 0)
-    return total // 2, total - total // 2
-
-
 def bordered(
     where: str,
-    x_NCHW: Any,
+    x_NCHW: Node,
     window: Sequence[int],
     steps: Sequence[int],
     padding: str,
     value: float,
-) -> Any:
-    """Return the image with the border that "SAME" asks for."""
+) -> Node:
+    """Return the image with the border that "SAME" asks for: the odd one at the end."""
     kind = padding.upper() if isinstance(padding, str) else padding
     if kind == "VALID":
         return x_NCHW
@@ -91,8 +86,10 @@ def bordered(
         raise GraphError(f"{where}: got padding {padding!r}, expected 'VALID' or 'SAME'.")
     widths: list[int] = []
     sizes = tuple(x_NCHW.shape)[2:]
-    for size, width, step in reversed(list(zip(sizes, window, steps, strict=True))):
-        widths += border(width if size is None else size, width, step)
+    for known, width, step in reversed(list(zip(sizes, window, steps, strict=True))):
+        size = width if known is None else known
+        total = max((-(-size // step) - 1) * step + width - size, 0)
+        widths += [total // 2, total - total // 2]
     return matrices.pad(x_NCHW, widths, value=value) if any(widths) else x_NCHW
 
 
@@ -111,9 +108,9 @@ def conv2d(
     steps = inner("conv2d", strides, data_format)
     window = tuple(weight_OCHW.shape[2:])
 
-    def compute(x_NCHW: object) -> Any:
+    def compute(x_NCHW: Node) -> Node:
         x_NCHW = bordered("conv2d", x_NCHW, window, steps, padding, 0.0)
-        return conv.conv2d(x_NCHW, weight_OCHW, None, steps)
+        return conv.conv2d(x_NCHW, weight_OCHW, None, steps)  # type: ignore[no-any-return]
 
     count = weight_OCHW.shape[0]
     return rename(on_images("conv2d", compute, input, data_format, steps, padding, count), name)
@@ -154,7 +151,7 @@ def avg_pool(
 
 
 def _pool(
-    function: Callable[..., object],
+    function: Callable[..., Node],
     value: object,
     ksize: object,
     strides: object,
@@ -166,7 +163,7 @@ def _pool(
     where = function.__name__.removesuffix("2d")
     window, steps = inner(where, ksize, data_format), inner(where, strides, data_format)
 
-    def compute(x_NCHW: object) -> Any:
+    def compute(x_NCHW: Node) -> Node:
         return function(bordered(where, x_NCHW, window, steps, padding, around), window, steps)
 
     return rename(on_images(where, compute, value, data_format, steps, padding), name)

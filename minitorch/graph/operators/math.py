@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...arrays import as_dtype, int64
+from ...arrays import DTypeLike, as_dtype, int64
 from ...exports import own_names
 from ...ops import elementwise as rows
 from ...ops import linalg, movement, ordering, reduction, statistics
@@ -38,7 +38,7 @@ def matmul(
 
 
 def _reduction(
-    function: Callable[..., Any], called: str, says: str, kinds: str = "iuf"
+    function: Callable[..., Node], called: str, says: str, kinds: str = "iuf"
 ) -> Callable[..., Node]:
     """Return the reduction under TensorFlow's name; `kinds` are those of the dtypes it takes."""
 
@@ -73,26 +73,26 @@ def _reduction(
     return call
 
 
-def _mean(x: Any, dims: int | Sequence[int] | None, keep: bool) -> Any:
+def _mean(x: Node, dims: int | Sequence[int] | None, keep: bool) -> Any:
     """The mean; of integers without its fraction, as TensorFlow has it."""
     if x.dtype.kind == "f":
         return reduction.mean(x, dims, keep)
     return cast_to(reduction.mean(cast_to(x, "float64"), dims, keep), x.dtype)
 
 
-def _all(x: Any, dims: int | Sequence[int] | None, keep: bool) -> Any:
+def _all(x: Node, dims: int | Sequence[int] | None, keep: bool) -> Any:
     return reduction.amin(cast_to(x, "uint8"), dims, keep) != 0
 
 
-def _any(x: Any, dims: int | Sequence[int] | None, keep: bool) -> Any:
+def _any(x: Node, dims: int | Sequence[int] | None, keep: bool) -> Any:
     return reduction.amax(cast_to(x, "uint8"), dims, keep) != 0
 
 
-def _sum(x: Any, dims: int | Sequence[int] | None, keep: bool) -> Any:
+def _sum(x: Node, dims: int | Sequence[int] | None, keep: bool) -> Any:
     return cast_to(reduction.sum(x, dims, keep), x.dtype)
 
 
-def _prod(x: Any, dims: int, keep: bool) -> Any:
+def _prod(x: Node, dims: int, keep: bool) -> Any:
     over = (dims,) if isinstance(dims, int) else dims
     rank, dtype = len(x.shape), x.dtype
     along = tuple(sorted(d % rank for d in over))
@@ -131,7 +131,7 @@ def argmin(
 
 
 @partial(once_known, gives=int64)
-def _argument(function: Callable[..., Any], x: object, axis: int, name: str | None) -> Node:
+def _argument(function: Callable[..., Node], x: object, axis: int, name: str | None) -> Node:
     node = convert(x)
     return rename(cast_to(function(node, axis), int64), name)
 
@@ -142,7 +142,7 @@ def cumsum(x: Any, axis: int = 0, name: str | None = None) -> Node:
     return rename(cast_to(ordering.cumsum(x, axis), x.dtype), name)
 
 
-def cast(x: object, dtype: Any, name: str | None = None) -> Node:
+def cast(x: object, dtype: DTypeLike, name: str | None = None) -> Node:
     """`x` as another dtype; from float to integer the fraction is dropped."""
     node = convert(x)
     wanted = as_dtype(dtype)

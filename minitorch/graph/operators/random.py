@@ -14,6 +14,7 @@ import numpy as np
 from ...arrays import CPU, Array, DType, DTypeLike, as_dtype, asarray, float32, get_default_dtype
 from ...errors import GraphError
 from ...op import Flat, Spec
+from ...shapes import Shape
 from ..core.graph import get_default_graph
 from ..core.naming import rename
 from ..core.node import Node, UnknownShape, as_shape, build
@@ -31,7 +32,15 @@ __all__ = [
 class Random(Flat, StateOp):
     """Numbers drawn anew at each run, of a fixed shape or that of the input."""
 
-    def __init__(self, kind: str, a: float, b: float, shape: Any, dtype: DType, seed: Any) -> None:
+    def __init__(
+        self,
+        kind: str,
+        a: float,
+        b: float,
+        shape: Shape,
+        dtype: DType,
+        seed: Sequence[int] | None,
+    ) -> None:
         self.kind, self.a, self.b = kind, a, b
         self.shape, self.dtype, self.seed = shape, dtype, seed
 
@@ -51,7 +60,7 @@ class Random(Flat, StateOp):
         """Return the fixed shape, or that of the input."""
         return Spec(specs[0].shape if specs else self.shape, self.dtype)
 
-    def _random_uniform(self, draw: np.random.Generator, shape: Any) -> Any:
+    def _random_uniform(self, draw: np.random.Generator, shape: tuple[int, ...]) -> Any:
         if self.dtype.kind in "iu":
             return draw.integers(int(self.a), int(self.b), shape, self.dtype)
         if self.dtype == float32:  # drawn as such: half the bits, half the time
@@ -60,14 +69,14 @@ class Random(Flat, StateOp):
             numbers = draw.random(shape).astype(self.dtype)
         return numbers * self.dtype.type(self.b - self.a) + self.dtype.type(self.a)
 
-    def _random_normal(self, draw: np.random.Generator, shape: Any) -> Any:
+    def _random_normal(self, draw: np.random.Generator, shape: tuple[int, ...]) -> Any:
         if self.dtype == float32:
             numbers = draw.standard_normal(shape, np.float32)
         else:
             numbers = draw.standard_normal(shape).astype(self.dtype)
         return numbers * self.dtype.type(self.b) + self.dtype.type(self.a)
 
-    def _truncated_normal(self, draw: np.random.Generator, shape: Any) -> Any:
+    def _truncated_normal(self, draw: np.random.Generator, shape: tuple[int, ...]) -> Any:
         numbers = np.asarray(draw.standard_normal(shape))
         while (outside := np.abs(numbers) > 2.0).any():  # 4.6 % a round
             numbers[outside] = draw.standard_normal(int(outside.sum()))
@@ -75,7 +84,7 @@ class Random(Flat, StateOp):
 
 
 def random_uniform(
-    shape: Any,
+    shape: object,
     minval: float = 0.0,
     maxval: float | None = None,
     dtype: DTypeLike = None,
@@ -93,7 +102,7 @@ def random_uniform(
 
 def _normal(called: str, says: str) -> Callable[..., Node]:
     def draw(
-        shape: Any,
+        shape: object,
         mean: float = 0.0,
         stddev: float = 1.0,
         dtype: DTypeLike = None,
@@ -122,15 +131,15 @@ def set_random_seed(seed: int | None) -> None:
 
 def uniform_like(x: Node, seed: int | None = None) -> Node:
     """Return numbers uniform in [0, 1) of the shape and dtype of `x`."""
-    op = Random("random_uniform", 0.0, 1.0, None, x.dtype, seed_of(seed))
+    op = Random("random_uniform", 0.0, 1.0, (), x.dtype, seed_of(seed))
     return build(op, (x,))
 
 
 def _random(
-    kind: str, a: float, b: float, shape: Any, dtype: DType, seed: int | None, name: str | None
+    kind: str, a: float, b: float, shape: object, dtype: DType, seed: int | None, name: str | None
 ) -> Node:
     if computed(shape):
-        op = Random(kind, a, b, None, dtype, seed_of(seed))
+        op = Random(kind, a, b, (), dtype, seed_of(seed))
         return rename(build(op, (of_shape(shape),)), name)
     sizes = as_shape(shape)
     if isinstance(sizes, UnknownShape) or None in sizes:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...arrays import as_dtype, int32
+from ...arrays import DTypeLike, as_dtype, int32
 from ...errors import GraphError
 from ...exports import own_names
 from ...ops import indexing, joining, matrices, movement, reordering
@@ -92,13 +92,11 @@ def concat(values: Any, axis: int = 0, name: str | None = None) -> Node:
         values, axis = axis, values
     nodes = convert_all(*values)
     joined = joining.cat(nodes, axis)
-    if isinstance(joined.op, joining.Cat) and not _known_along(joined.inputs, joined.op.dim):
-        joined = build(Joined(joined.op.dim), joined.inputs)
+    if isinstance(joined.op, joining.Cat):
+        dim = joined.op.dim
+        if any(unknown(n) or n.shape[dim] is None for n in joined.inputs):
+            joined = build(Joined(dim), joined.inputs)
     return rename(joined, name)
-
-
-def _known_along(nodes: Sequence[Node], axis: int) -> bool:
-    return all(not isinstance(n.shape, UnknownShape) and n.shape[axis] is not None for n in nodes)
 
 
 @once_known
@@ -262,7 +260,7 @@ def reverse(tensor: object, axis: Axis, name: str | None = None) -> Node:
 # ── shapes as values ────────────────────────────────────────────────────────────────────────────
 
 
-def shape(input: object, name: str | None = None, out_type: Any = int32) -> Node:
+def shape(input: object, name: str | None = None, out_type: DTypeLike = int32) -> Node:
     """The sizes at run time, a vector of int32; `node.shape` is what is known before."""
     found = build(ShapeOf(), (convert(input),))
     if unknown(found):

@@ -16,6 +16,7 @@ import numpy as np
 from ...ops import binary, elementwise
 from ...ops.movement import Permute, Reshape
 from ...ops.reduction import Sum
+from ...ops.rows import operator_of
 from ..control.liveness import Fate, die_first, fates
 from ..core.node import Constant, Node, UnknownShape
 from ..core.order import schedule
@@ -74,19 +75,19 @@ def _of(node: Node, name: str) -> tuple[Node, ...] | None:
 
 
 def _add(a: Node, b: Node) -> Node:
-    return rebuilt(binary.add.op, a, b)
+    return rebuilt(operator_of(binary.add), a, b)
 
 
 def _sub(a: Node, b: Node) -> Node:
-    return rebuilt(binary.sub.op, a, b)
+    return rebuilt(operator_of(binary.sub), a, b)
 
 
 def _mul(a: Node, b: Node) -> Node:
-    return rebuilt(binary.mul.op, a, b)
+    return rebuilt(operator_of(binary.mul), a, b)
 
 
 def _neg(x: Node) -> Node:
-    return rebuilt(elementwise.neg.op, x)
+    return rebuilt(operator_of(elementwise.neg), x)
 
 
 def _factors_meet(node: Node, a: Node, b: Node) -> Node | None:
@@ -118,7 +119,7 @@ def _power(node: Node, x: Node, exponent: Node | None = None) -> Node | None:
         one, two = _is(exponent, 1.0), _is(exponent, 2.0)
     if one:
         return x
-    return rebuilt(elementwise.square.op, x) if two else None
+    return rebuilt(operator_of(elementwise.square), x) if two else None
 
 
 def _permute(node: Node, x: Node) -> Node | None:

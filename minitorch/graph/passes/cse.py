@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any
 
 from ...op import Op
 from ..core.node import Constant, Node
@@ -14,9 +13,9 @@ SMALL = 4096  # bytes of a constant that is compared by value
 
 def cse(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
     """Return the fetches with every value computed in one place."""
-    known: dict[Any, Node] = {}  # by the inputs' addresses: it keeps them alive
+    known: dict[object, Node] = {}  # by the inputs' addresses: it keeps them alive
     constants: dict[Node, Node] = {}
-    signatures: dict[int, Any] = {}  # by the operators' addresses: many nodes share one
+    signatures: dict[int, object] = {}  # by the operators' addresses: many nodes share one
 
     def one(node: Node) -> Node:
         if node in constants or not isinstance(node, Constant) or node in fed:
@@ -29,7 +28,7 @@ def cse(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
         sources = tuple(one(source) for source in inputs)
-        op: Any = node.op
+        op = node.op
         if id(op) not in signatures:
             signatures[id(op)] = signature(op)
         key = (signatures[id(op)], node.device, tuple(map(id, sources)))
@@ -42,7 +41,7 @@ def cse(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
     return rewrite(fetches, rule, fed)
 
 
-def signature(op: Op) -> Any:
+def signature(op: Op) -> object:
     """Return a key that equal operators share: their type and parameters, else the object."""
     attributes = op.attributes()
     try:

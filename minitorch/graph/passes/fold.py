@@ -6,14 +6,14 @@ that is fed is brought into the loops that have it inside, like anything else.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
-from typing import Any
 
 import numpy as np
 
 from ...arrays import Array
+from ...op import Op
 from ...ops.broadcasting import ExpandTo
+from ...shapes import numel
 from ..control.loop_stacks import Slot
 from ..control.while_op import While
 from ..core.node import Constant, Node, UnknownShape
@@ -32,7 +32,8 @@ def fold(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
             return None
         if not all(isinstance(source, Constant) and source not in fed for source in inputs):
             return None
-        if _is_large(node):
+        count = 0 if isinstance(node.shape, UnknownShape) else numel(tuple(node.shape))
+        if (count or 0) * node.dtype.itemsize > LARGEST:  # as far as the size is known
             return None
         array = _computed(node.op, [s.value for s in inputs])  # type: ignore[attr-defined]
         if array is None or array.nbytes > LARGEST or array.dtype != node.dtype:
@@ -42,15 +43,7 @@ def fold(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
     return rewrite(fetches, rule, fed)
 
 
-def _is_large(node: Node) -> bool:
-    """Tell whether a result would be too large to keep, as far as its size is known."""
-    if isinstance(node.shape, UnknownShape) or None in node.shape:
-        return False
-    count = math.prod(int(size) for size in node.shape)
-    return count * int(node.dtype.itemsize) > LARGEST
-
-
-def _computed(op: Any, values: Sequence[Array]) -> Array | None:
+def _computed(op: Op, values: Sequence[Array]) -> Array | None:
     """Return the result; None where the operator fails, which a run shall say and not this pass."""
     try:
         with np.errstate(all="ignore"):

@@ -152,10 +152,7 @@ class _Group:
 
     def collect(self, node: Node, inputs: Sequence[Node]) -> int:
         """Add `node` and what belongs to its group; return its number as an operand."""
-        operands = tuple(
-            self._member(old, new) if self.root.get(old) is self.end else self._leaf(new)
-            for old, new in zip(node.inputs, inputs, strict=True)
-        )
+        operands = tuple(map(self._operand, node.inputs, inputs))
         if isinstance(node.op, Reduction):
             return 0
         assert node.op is not None  # a node of a group is an operator
@@ -164,13 +161,12 @@ class _Group:
         self.found[node] = -len(self.parts)
         return self.found[node]
 
-    def _member(self, old: Node, new: Node) -> int:
-        return self.found[old] if old in self.found else self.collect(old, new.inputs)
-
-    def _leaf(self, node: Node) -> int:
-        place = next((i for i, leaf in enumerate(self.leaves) if leaf is node), len(self.leaves))
+    def _operand(self, old: Node, new: Node) -> int:
+        if self.root.get(old) is self.end:
+            return self.found[old] if old in self.found else self.collect(old, new.inputs)
+        place = next((i for i, leaf in enumerate(self.leaves) if leaf is new), len(self.leaves))
         if place == len(self.leaves):
-            self.leaves.append(node)
+            self.leaves.append(new)
         return place
 
     def as_node(self, node: Node, reasons: list[str], alone: bool = False) -> Node | None:

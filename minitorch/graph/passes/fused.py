@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,7 +27,7 @@ from ..core.node import Node
 from .lowering import Parts, program_of
 
 BLOCK = 65_536  # elements: 256 KiB of float32, so a few temporaries fit a level-2 cache
-FOLDS: dict[str, Any] = {"sum": np.add.reduce, "amax": np.max, "amin": np.min}
+FOLDS: dict[str, Callable[..., Array]] = {"sum": np.add.reduce, "amax": np.max, "amin": np.min}
 Origin = tuple[str, tuple[str, int]]
 """The name of a node, and the file and line that built it."""
 
@@ -65,9 +66,9 @@ class Several(Op):
                 return origin
         return None
 
-    def unfused(self, *inputs: Any) -> Any:
+    def unfused(self, *inputs: Node) -> Any:
         """Return the parts as they were, over these nodes."""
-        values: list[Any] = []
+        values: list[Node] = []
         for op, operands in self.parts:
             values.append(op(*[values[-1 - i] if i < 0 else inputs[i] for i in operands]))
         return values[-1]
@@ -77,7 +78,7 @@ class Several(Op):
         inputs = list(node.inputs)  # one may be computed from another, which is not ours to follow
         return tuple(gradients(self.unfused(*inputs), inputs, out_grad, stop_gradients=inputs))
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> dict[str, object]:
         """Return the parts."""
         return {"parts": self.parts}
 
@@ -233,11 +234,11 @@ class FusedReduction(Fused):
         """Return what the reduction infers of the parts' result."""
         return self.reduction.infer(super().infer(*specs))
 
-    def unfused(self, *inputs: Any) -> Any:
+    def unfused(self, *inputs: Node) -> Any:
         """Return the parts and the reduction as they were, over these nodes."""
         return self.reduction(super().unfused(*inputs))
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> dict[str, object]:
         """Return the parts and the reduction."""
         return {"parts": self.parts, "reduction": self.reduction}
 
@@ -254,7 +255,7 @@ def _expression(parts: Parts) -> Callable[..., Array]:
 
     What has a name is let go in the line that uses it last, so that its memory is used again.
     """
-    uses = _uses(parts)
+    uses = Counter(-1 - place for _, operands in parts for place in operands if place < 0)
     texts: list[str] = []
     lines: list[str] = []
     for i, (_, operands) in enumerate(parts):
@@ -270,16 +271,6 @@ def _expression(parts: Parts) -> Callable[..., Array]:
     source = f"def over({given}):\n    def function(xp{inputs}):\n{body}    return function"
     function: Callable[..., Array] = _over(source)(*[op.compute for op, _ in parts])
     return function
-
-
-def _uses(parts: Parts) -> list[int]:
-    """Return how often each part's result is used."""
-    uses = [0] * len(parts)
-    for _, operands in parts:
-        for place in operands:
-            if place < 0:
-                uses[-1 - place] += 1
-    return uses
 
 
 def _letting_go(lines: list[str]) -> list[str]:
@@ -298,7 +289,7 @@ _NAME = re.compile(r"\bt\d+\b")
 
 
 @functools.lru_cache(maxsize=1024)
-def _over(source: str) -> Callable[..., Any]:
+def _over(source: str) -> Callable[..., Callable[..., Array]]:
     """Return what makes a function of operators: a large graph has many groups that read the same.
 
     They reach it as a closure. Globals of its own would be another namespace for each function of
@@ -306,7 +297,7 @@ def _over(source: str) -> Callable[..., Any]:
     """
     names: dict[str, Any] = {}
     exec(compile(source, "<fused>", "exec"), names)
-    over: Callable[..., Any] = names["over"]
+    over: Callable[..., Callable[..., Array]] = names["over"]
     return over
 
 

@@ -11,8 +11,8 @@ Source: Cormen et al., Introduction to Algorithms, section 14.2.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Collection, Sequence
-from typing import Any
 
 from ...ops.linalg import MatMul
 from ..core.node import Node
@@ -44,12 +44,12 @@ def cheapest(sizes: Sequence[int]) -> tuple[int, Split]:
 
 
 def _product(
-    multiply: Callable[[Any, Any], object],
-    factors: Sequence[object],
+    multiply: Callable[[Node, Node], Node],
+    factors: Sequence[Node],
     split: Split,
     i: int,
     j: int,
-) -> Any:
+) -> Node:
     if i == j:
         return factors[i]
     k = split[i, j]
@@ -79,12 +79,14 @@ def matmul_chain(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[No
             return None
         sizes = [size_of(size) for size in (*(f.shape[0] for f in factors), factors[-1].shape[1])]
         flops, split = cheapest(sizes)
-        if flops >= GAIN * _flops(node, inner):
+        now = _products(node, inner)
+        if flops >= GAIN * sum(math.prod(sides) for sides in now):
             return None
-        if _seconds(sizes, split, 0, len(factors) - 1, node) > ERROR * _now(node, inner):
+        seconds = sum(machine().matmul_s(*sides, node.dtype) for sides in now)
+        if _seconds(sizes, split, 0, len(factors) - 1, node) > ERROR * seconds:
             return None
         multiply = functools.partial(rebuilt, MatMul())
-        return _product(multiply, factors, split, 0, len(factors) - 1)  # type: ignore[no-any-return]
+        return _product(multiply, factors, split, 0, len(factors) - 1)
 
     return rewrite(fetches, rule, fed)
 
@@ -125,20 +127,13 @@ def _factors(node: Node, inputs: Sequence[Node], inner: Collection[Node]) -> lis
     return found
 
 
-def _sides(node: Node) -> tuple[int, int, int]:
+def _products(node: Node, inner: Collection[Node]) -> list[tuple[int, int, int]]:
+    """Return the sides of all products in the chain that ends in `node`, as it is."""
     a, b = node.inputs
-    return size_of(a.shape[0]), size_of(a.shape[1]), size_of(b.shape[1])
-
-
-def _flops(node: Node, inner: Collection[Node]) -> int:
-    m, k, n = _sides(node)
-    return m * k * n + sum(_flops(source, inner) for source in node.inputs if source in inner)
-
-
-def _now(node: Node, inner: Collection[Node]) -> float:
-    """Return the predicted seconds of the chain as it is."""
-    own = machine().matmul_s(*_sides(node), node.dtype)
-    return own + sum(_now(source, inner) for source in node.inputs if source in inner)
+    found = [(size_of(a.shape[0]), size_of(a.shape[1]), size_of(b.shape[1]))]
+    for source in node.inputs:
+        found += _products(source, inner) if source in inner else []
+    return found
 
 
 def _seconds(

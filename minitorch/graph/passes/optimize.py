@@ -138,15 +138,10 @@ def recompute(fetches: object, budget_bytes: int | None = None, fed: Collection[
     """
     if budget_bytes is not None and not isinstance(budget_bytes, int):
         raise GraphError(f"recompute: got a budget of {budget_bytes!r}, expected whole bytes.")
-    return _alone("recompute", lambda n, f: computed_again(n, f, budget_bytes), fetches, fed)
-
-
-def _alone(name: str, rewrite: Pass, fetches: object, fed: Collection[Node]) -> Any:
-    """Return what one pass makes of a structure of nodes."""
     leaves: list[Node] = []
     rebuild = flatten(fetches, leaves)
-    after = verified(rewrite(leaves, set(fed)), leaves, set(fed), name)
-    return rebuild(iter(after).__next__)
+    found = computed_again(leaves, set(fed), budget_bytes)
+    return rebuild(iter(verified(found, leaves, set(fed), "recompute")).__next__)
 
 
 def run_pass(

@@ -57,19 +57,12 @@ def recompute(
 def _choices(waiting: Sequence[Node]) -> list[set[Node]]:
     """Return the sets of values to compute again, the smallest set first."""
     found: list[set[Node]] = []
-    for k in _steps(len(waiting) + 1):
+    k = 2
+    while k <= len(waiting) + 1:
         found.append({node for i, node in enumerate(waiting) if (i + 1) % k == 0})
         found.append({node for i, node in enumerate(waiting) if (i + 1) % k})
+        k += max(1, k // DENSE)  # ever fewer, so that large graphs take no longer
     return sorted([c for c in found if c], key=len)
-
-
-def _steps(most: int) -> list[int]:
-    """Return the k to try: all small ones, then ever fewer, so that large graphs take no longer."""
-    found, k = [], 2
-    while k <= most:
-        found.append(k)
-        k += max(1, k // DENSE)
-    return found
 
 
 def _late_uses(fetches: Sequence[Node], fed: Collection[Node], plan: MemoryPlan) -> dict[Node, int]:

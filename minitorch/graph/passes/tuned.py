@@ -23,6 +23,7 @@ from ...ops.convolution import Convolve
 from ...ops.elementwise import relu
 from ...ops.linalg import Linear, MatMul
 from ...ops.movement import Permute
+from ...ops.rows import operator_of
 from ...shapes import numel
 from ..core.node import Node, UnknownShape
 from ..core.order import schedule
@@ -30,6 +31,7 @@ from .fused import Origin, Several
 from .rewrite import rebuilt, rewrite, simple, users_of
 
 PRODUCTS = (MatMul, Linear, Convolve)
+ADD, RELU = operator_of(add), operator_of(relu)
 _Parts = list[tuple[Op, tuple[int, ...]]]
 
 
@@ -101,10 +103,10 @@ class _Chain:
 
     def __init__(self, end: Node) -> None:
         self.nodes, self.places = [end], list[int]()
-        if end.op is relu.op:
+        if end.op is RELU:
             self._go_on(0)
         at = self.nodes[-1]
-        if at.op is add.op:
+        if at.op is ADD:
             self._go_on(1 if _is_bias(at.inputs[0], at.inputs[1]) else 0)
 
     def _go_on(self, place: int) -> None:
@@ -124,11 +126,11 @@ class _Chain:
         if not isinstance(op, PRODUCTS) or any(_unknown(n) for n in product.inputs):
             return None
         adds = [(n, n.inputs[1 - p]) for n, p in zip(self.nodes, self.places, strict=False)
-                if n.op is add.op]  # fmt: skip
+                if n.op is ADD]  # fmt: skip
         biases = [bias for _, bias in adds] + list(product.inputs[2:])
         if len(biases) > 1 or any(not _is_bias(b, product) for _, b in adds):
             return None
-        name = "_".join(["bias"] * len(biases) + ["relu"] * (self.nodes[0].op is relu.op)) or None
+        name = "_".join(["bias"] * len(biases) + ["relu"] * (self.nodes[0].op is RELU)) or None
         x, w = product.inputs[:2]
         if isinstance(op, Convolve):
             return op.tuned(x, w, name)  # type: ignore[no-any-return]

@@ -176,7 +176,7 @@ class _Prints:
             by_value: whether a constant counts with its value, as a single number always does.
             split: whether a loop here runs on several ranks unless it is placed on one.
         """
-        facts: list[Any] = [len(self._number), type(node).__name__, node.dtype.name, node.shape]
+        facts: list[object] = [len(self._number), type(node).__name__, node.dtype.name, node.shape]
         facts += [self._placed.get(node), node in self._feeds]
         if isinstance(node, Variable):
             facts.append(node.name)
@@ -201,7 +201,7 @@ class _Prints:
                 self._add(node, split, split)
         return [loop.parallel_iterations, *(self._number[node] for node in ends)]
 
-    def _of(self, value: object) -> Any:
+    def _of(self, value: object) -> object:
         """Return what stands for a value: the same on every rank, whatever its address."""
         if isinstance(value, Node):
             if value not in self._number:  # a parameter of an operator, such as a variable
@@ -219,16 +219,13 @@ class _Prints:
         if isinstance(value, np.dtype):
             return value.str
         if isinstance(value, Op):
-            mine = {k: v for k, v in value.attributes().items() if not _of_one_rank(k)}
+            # a seed says nothing of the operator's meaning to other ranks
+            own = value.attributes().items()
+            mine = {k: v for k, v in own if k != "seed" and not k.startswith("_")}
             return (type(value).__name__, value.name, self._of(mine))
         if is_dataclass(value) and not isinstance(value, type):
             return self._of({f.name: getattr(value, f.name) for f in fields(value)})
         return type(value).__name__
-
-
-def _of_one_rank(name: str) -> bool:
-    """Tell whether a parameter of an operator says nothing about its meaning to other ranks."""
-    return name == "seed" or name.startswith("_")
 
 
 def _read_on_several(

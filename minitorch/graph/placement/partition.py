@@ -186,7 +186,7 @@ class LoopPart(Opacity):
         both = [*after, *saved]
         self._body = Step(both, [*feeds, *carried], inner=len(after), order=body.order)
 
-    def run(self, state: State, *arrays: object) -> Any:
+    def run(self, state: State, *arrays: Any) -> Any:
         """Return this rank's share of the outcome."""
         count = len(self._own)
         values, fixed = arrays[:count], arrays[count:]

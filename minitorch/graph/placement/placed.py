@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
 
 from ...arrays import Array
 from ...errors import GraphError
@@ -19,7 +18,7 @@ from .consensus import check_same_graph, with_one_cost
 from .groups import kept_by
 from .levels import Part
 from .partition import cut
-from .place import Cost, Link, place
+from .place import place
 from .send_recv import Lines, Ranks, unbundled
 
 
@@ -43,7 +42,6 @@ class PlacedSession(Session):
         graph: as for `Session`.
         optimize: as for `Session`, but only where it is asked for.
         devices: the rank of each device name that does not end with the number of its rank.
-        greedy, cost, link: see `place.place`.
     Raises:
         GraphError: `ranks` is no communicator.
     """
@@ -57,9 +55,6 @@ class PlacedSession(Session):
         *,
         optimize: bool | None = None,
         devices: Mapping[str, int] | None = None,
-        greedy: bool = False,
-        cost: Cost | None = None,
-        link: Link | None = None,
     ) -> None:
         if not all(hasattr(ranks, name) for name in ("rank", "size", "send", "recv")):
             raise GraphError(
@@ -68,7 +63,6 @@ class PlacedSession(Session):
             )
         super().__init__(graph, optimize=optimize)
         self.ranks, self.devices = ranks, devices
-        self.greedy, self.cost, self.link = greedy, cost, link
         self.homes: dict[Node, int] = {}  # the rank of each variable, once it has one
 
     def _step(self, leaves: list[Node], feeds: tuple[Node, ...]) -> PlacedRun:
@@ -87,9 +81,6 @@ class PlacedSession(Session):
             fed,
             self.ranks.size,
             self.devices,
-            greedy=self.greedy,
-            cost=self.cost,
-            link=self.link,
             writers=unbundled(writers, set(fed)),
             homes=self.homes,
         )
@@ -112,7 +103,7 @@ class PlacedRun:
         self._step: Step | None = None
         self._lines: Lines | None = None
 
-    def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Any, ...]:
+    def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Array, ...]:
         """Return the fetched arrays, the same on every rank."""
         if self._step is None or self._lines is None:
             self._step, self._lines = self._planned()
@@ -145,5 +136,4 @@ class PlacedRun:
 
     def _rewritten(self) -> list[Node]:
         with PLANNING:
-            found: list[Node] = optimize(list(self.leaves), self.feeds)
-            return found
+            return optimize(list(self.leaves), self.feeds)  # type: ignore[no-any-return]

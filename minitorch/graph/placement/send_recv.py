@@ -40,7 +40,7 @@ class Ranks(Protocol):
     def send(self, x: object, dst: int) -> None:
         """Send an array to rank `dst`."""
 
-    def recv(self, src: int) -> Any:
+    def recv(self, src: int) -> Array:
         """Return the next array from rank `src`, in the order in which it sent them."""
 
 
@@ -93,7 +93,7 @@ class Lines:
             self._ranks.send(self._opening, dst)
         self._ranks.send(x, dst)
 
-    def recv(self, src: int) -> Any:
+    def recv(self, src: int) -> Array:
         """Return the next array from rank `src`.
 
         Raises:

@@ -11,10 +11,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from ...arrays import Array
 from ...errors import GraphError
 from ...serialize import load, save
 from ..core.session import Session
@@ -41,7 +41,9 @@ class Saver:
         if not self.variables:
             raise GraphError("Saver: there is no variable to save. Build one first.")
 
-    def save(self, sess: Session, save_path: PathLike, global_step: Any = None) -> str:
+    def save(
+        self, sess: Session, save_path: PathLike, global_step: Variable | int | None = None
+    ) -> str:
         """Write the variables' values, all or nothing; return the path of the file.
 
         Args:
@@ -95,7 +97,7 @@ def _file(path: PathLike) -> Path:
     return Path(os.fspath(path).removesuffix(SUFFIX) + SUFFIX)
 
 
-def _misfit(name: str, variable: Variable, array: Any) -> str:
+def _misfit(name: str, variable: Variable, array: Array | None) -> str:
     """Return what is wrong with what the file has for a variable, "" where nothing is."""
     where = f"variable {variable.name!r} built at {variable.location}"
     if array is None:

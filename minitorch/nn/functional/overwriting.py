@@ -35,7 +35,6 @@ def overwriting(function: Callable[..., object], options: int = 0) -> Callable[.
     return call
 
 
-celu = overwriting(activation.celu, 1)
 elu = overwriting(activation.elu, 1)
 hardsigmoid = overwriting(activation.hardsigmoid)
 hardswish = overwriting(activation.hardswish)
@@ -46,4 +45,3 @@ relu = overwriting(elementwise.relu)
 relu6 = overwriting(activation.relu6)
 selu = overwriting(activation.selu)
 silu = overwriting(activation.silu)
-threshold = overwriting(activation.threshold, 2)

@@ -151,3 +151,18 @@ def test_a_lab_begun_anew_has_no_old_files(session: Any) -> None:
     reset(session.folder)
     assert not file_of(session).exists()
     assert (session.folder / "answers-before-1" / "scale.py").exists()
+
+
+def test_a_notebook_handed_in_without_its_files_is_told_so(session: Any) -> None:
+    session.q.edit("scale")
+    file_of(session).write_text(RIGHT)
+    notebook = session.folder / "lab.ipynb"
+    content = json.loads(notebook.read_text())
+    content["cells"].append({"cell_type": "code", "source": 'q.edit("scale")', "metadata": {}})
+    content["cells"].append({"cell_type": "code", "source": '# q.edit("other")', "metadata": {}})
+    uploaded = json.dumps(content).encode()
+    (note,) = read(uploaded).notes
+    assert note.startswith("q.edit was used for answers/scale.py. What was graded is the notebook")
+    assert "q.submit()" in note
+    assert read(with_files(uploaded, session.folder)).notes == ()
+    assert read(b'{"cells": [], "metadata": 3}').notes == ()

@@ -16,7 +16,7 @@ import pytest
 import sqlalchemy as sa
 
 from autograder.records import ManualAnswer, Report
-from autograder.service import gradebook, marking, overview
+from autograder.service import gradebook, marking
 from autograder.service.gradebook import PAGE_ROWS
 from autograder.service.policy import Rules
 from autograder.service.roster import LEARNER
@@ -147,7 +147,7 @@ def test_storing_and_finishing_take_as_many_steps_with_600_waiting_as_with_20(co
 
 def test_a_page_of_the_gradebook_reads_its_own_learners_and_nothing_large(course: Any) -> None:
     one = course(3 * PAGE_ROWS, 4)
-    learners = one.store.roster.everybody(LEARNER, limit=PAGE_ROWS, offset=PAGE_ROWS)
+    learners = one.store.roster.learners()[PAGE_ROWS : 2 * PAGE_ROWS]
     found: list[Any] = []
     _, plans = one.traced(
         lambda: found.extend(one.store.ledger.of_people([person.id for person in learners]))
@@ -218,7 +218,7 @@ def test_marking_reads_one_report_however_many_answers_wait(course: Any) -> None
     _, plans = one.traced(lambda: found.append(marking.desk(store.ledger, "lab0", "why", 0)))
     assert len(reads_of_large(plans)) == 1 and found[0].answer.answer == f"Because {first}"
     store.ledger.mark(first, {"why": {"points": 1.0, "comment": "So so."}}, staff)
-    _, plans = one.traced(lambda: found.append(store.ledger.to_mark()))
+    _, plans = one.traced(lambda: found.append(marking.waiting(store.database)))
     assert found[1] == [("lab0", "why", 2, 3), ("lab1", "why", 3, 3)]
     assert not reads_of_large(plans)
     desk = marking.desk(store.ledger, "lab0", "why", first)
@@ -236,7 +236,7 @@ def test_the_numbers_of_a_lab_take_as_many_statements_for_60_learners_as_for_6(c
         one = course(learners)
         while claim := one.store.claims.claim("a", 100):
             one.store.claims.finish(claim.id, "a", REPORT)
-        look = lambda: overview.overview(one.store.roster, one.store.ledger, "lab0")  # noqa: B023, E731
+        look = lambda: gradebook.overview(one.store.roster, one.store.ledger, "lab0")  # noqa: B023, E731
         assert len(look().scores) == learners
         counts.append(len(one.traced(look)[1]))
     assert counts[0] == counts[1]

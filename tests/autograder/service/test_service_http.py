@@ -198,7 +198,7 @@ def test_the_uploads_of_one_learner_take_turns_and_do_not_hold_up_another() -> N
     order: list[str] = []
 
     async def upload(turns: Turns, caller: int, name: str) -> None:
-        async with turns.of(caller):
+        async with turns[caller]:
             order.append(f"{name} begins")
             await asyncio.sleep(0)
             order.append(f"{name} ends")

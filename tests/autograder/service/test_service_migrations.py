@@ -12,7 +12,7 @@ import pytest
 import sqlalchemy as sa
 
 from autograder.records import CheckResult, ManualAnswer, Outcome, Report
-from autograder.service import migrations, schema
+from autograder.service import marking, migrations, schema
 from autograder.service.database import Database
 from autograder.service.errors import Refused, StartError
 from autograder.service.manual import answer_digest
@@ -278,7 +278,7 @@ def test_the_third_layout_comes_over(
     store = Store(sqlite_url(of_layout_3))
     ada = store.roster.owner(TOKEN, "bearer")
     assert ada and (ada.name, ada.section) == ("A", "north")
-    assert store.ledger.to_mark() == [("lab", "how", 1, 1)]
+    assert marking.waiting(store.database) == [("lab", "how", 1, 1)]
     rules = store.dates.calendar().rules["lab"]
     assert (rules.attempts, rules.leaderboard, rules.solutions) == (3, False, False)
     store.close()

@@ -1,8 +1,5 @@
 """`torch.compile` around our class and inside it: torch's class, not compiled, is the oracle."""
 
-import subprocess
-import sys
-import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -67,19 +64,9 @@ PROGRAM = """
 """
 
 
-def test_a_compiled_model_trains_as_torchs_class_does(tmp_path: Path) -> None:
-    program = ["-Wignore", "-c", textwrap.dedent(PROGRAM), str(tmp_path / "store")]
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, *program, str(rank)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    for output, errors in [process.communicate(timeout=280) for process in ranks]:
-        assert len(output.splitlines()) == 9, errors
+def test_a_compiled_model_trains_as_torchs_class_does(python: Any, tmp_path: Path) -> None:
+    for rank in python(PROGRAM, *((tmp_path / "store", rank) for rank in range(2))):
+        assert len(rank.output.splitlines()) == 9, rank.errors
 
 
 def test_parameters_to_ignore_are_set_by_the_name_that_users_import() -> None:

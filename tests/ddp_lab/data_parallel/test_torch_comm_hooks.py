@@ -1,7 +1,5 @@
 """torch's communication hooks, in torch's own DistributedDataParallel, over the backend."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -26,24 +24,16 @@ HOOKS = (
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Any]:
+def trained(python: Any, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Any]:
     """`trained(backend)[rank][hook]` are the parameters after training."""
     folder = tmp_path_factory.mktemp("hooks")
 
     @cache
     def run(backend: str) -> Any:
         results = [folder / f"{backend}-{rank}" for rank in range(2)]
-        ranks = [
-            subprocess.Popen(
-                [sys.executable, "-Wignore", PROGRAM, backend, folder / backend, str(rank), result],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                text=True,
-            )
-            for rank, result in enumerate(results)
-        ]
-        outputs = [process.communicate(timeout=280)[0] for process in ranks]
-        assert [process.returncode for process in ranks] == [0, 0], outputs
+        ranks = [(backend, folder / backend, rank, result) for rank, result in enumerate(results)]
+        ended = python(PROGRAM, *ranks)
+        assert [rank.status for rank in ended] == [0, 0], ended
         return [torch.load(result) for result in results]
 
     return run

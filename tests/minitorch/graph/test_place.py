@@ -15,7 +15,7 @@ from minitorch.errors import GraphError
 from minitorch.graph.core.node import build
 from minitorch.graph.core.order import schedule
 from minitorch.graph.core.variables import NoOp
-from minitorch.graph.placement.place import Link, place
+from minitorch.graph.placement.place import place
 
 pytestmark = pytest.mark.as_built
 
@@ -140,16 +140,6 @@ def test_two_threads_give_what_one_device_gives(program: Any, optimize: bool) ->
 def test_a_training_step_on_two_processes_ends_with_the_same_parameters() -> None:
     want = ran(two_layers)
     for found in launch(lambda comm: ran(two_layers, comm), 2, transport="shm", timeout_s=200):
-        assert same(found, want)
-
-
-def test_three_ranks_with_greedy_placement_agree_as_well() -> None:
-    want = ran(two_layers)
-
-    def rank(comm: Any) -> Any:
-        return ran(two_layers, comm, greedy=True, link=Link(0.0, 0.0))
-
-    for found in launch(rank, 3, transport="threads", timeout_s=200):
         assert same(found, want)
 
 
@@ -292,21 +282,6 @@ def test_devices_in_tensorflows_spelling_are_the_rank_of_the_task(
 def test_a_function_for_a_device_is_refused() -> None:
     with pytest.raises(TypeError, match="A function"), tf.device(lambda op: "cpu:0"):  # type: ignore[arg-type]
         pass
-
-
-def test_greedy_placement_splits_two_chains_and_keeps_one_chain_together() -> None:
-    chains = []
-    for k in range(2):
-        h = tf.Variable(np.ones((200, 200), np.float32), name=f"start{k}")
-        for i in range(3):
-            h = tf.matmul(h, h, name=f"chain{k}_{i}")
-        chains.append(h)
-    found = ranks_of(chains, greedy=True)
-    for k in range(2):
-        assert len({found[f"chain{k}_{i}"] for i in range(3)}) == 1
-    assert found["chain0_0"] != found["chain1_0"]
-    alone = ranks_of(chains, greedy=True, link=Link(10.0, 0.0), cost=lambda node: 1e-9)
-    assert len({rank for name, rank in alone.items() if "chain0" in name}) == 1
 
 
 def test_placement_that_cannot_be_is_refused_with_names_and_lines() -> None:

@@ -355,14 +355,6 @@ def test_so_it_does_after_all_passes(program: Any) -> None:
         assert_same(values, want, 1e-9)
 
 
-@pytest.mark.parametrize("program", [halves, scanned, a_loop_in_a_branch_in_a_loop])
-def test_greedy_placement_changes_no_value(program: Any) -> None:
-    want, _ = ran(program, optimize=False)
-    found, _ = on_rendezvous(lambda comm: ran(program, comm, greedy=True), 3)
-    for values, _ in found:
-        assert_same(values, want)
-
-
 @pytest.mark.parametrize("executor", ["compiled", "interpreter", "tokens"])
 def test_a_gradient_built_in_a_branch_or_loop_is_that_built_outside(executor: str) -> None:
     runs, _ = ran(gradients_elsewhere, optimize=False, executor=executor)

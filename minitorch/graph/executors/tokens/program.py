@@ -115,7 +115,9 @@ class Program:
         width = sum(slot >= 0 for slot, _ in edges)
         return Spot(node, width, len(edges), frozenset(mortal), merges(node), header)
 
-    def compute(self, i: int, state: State, feeds: Sequence[Array], inputs: Sequence[Any]) -> Any:
+    def compute(
+        self, i: int, state: State, feeds: Sequence[Array], inputs: Sequence[object]
+    ) -> object:
         """Return the value of spot `i` for these inputs."""
         node = self.spots[i].node
         place = self.fed.get(node)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -50,7 +49,7 @@ class TokenStep:
         self.program = Program(lowered, feeds, device)
         lowered.untie()
 
-    def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Any, ...]:
+    def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Array, ...]:
         """Return the fetched arrays, copied.
 
         Raises:
@@ -59,11 +58,11 @@ class TokenStep:
         with np.errstate(all="ignore"):
             return self.results(self.run(state, arrays))
 
-    def run(self, state: State, arrays: Sequence[Array]) -> dict[int, Any]:
+    def run(self, state: State, arrays: Sequence[Array]) -> dict[int, object]:
         """Return the values of what is outside all loops and fetched, by spot."""
         ready: deque[Firing] = deque()
         chance = None if self.shuffle is None else random.Random(self.shuffle)
-        found: dict[int, Any] = {}
+        found: dict[int, object] = {}
         tokens = Tokens(self.program, ready.append, self.keeper(found))
         tokens.start()
         step = 0
@@ -81,7 +80,7 @@ class TokenStep:
             tokens.close()
         return found
 
-    def keeper(self, found: dict[int, Any]) -> Any:
+    def keeper(self, found: dict[int, object]) -> Callable[[int, object], None]:
         """Return a function that puts fetched values into `found`."""
         wanted = set(self.program.fetched)
 
@@ -91,7 +90,7 @@ class TokenStep:
 
         return keep
 
-    def value(self, firing: Firing, state: State, arrays: Sequence[Array]) -> Any:
+    def value(self, firing: Firing, state: State, arrays: Sequence[Array]) -> object:
         """Return what an operator gives, or DEAD."""
         if firing.dead:
             return DEAD
@@ -101,7 +100,7 @@ class TokenStep:
             node = self.program.spots[firing.spot].node
             raise explain(node, firing.inputs, error) from error
 
-    def results(self, found: dict[int, Any]) -> tuple[Any, ...]:
+    def results(self, found: dict[int, object]) -> tuple[Array, ...]:
         """Return what was fetched; None for what is only run."""
         pairs = zip(self.fetches, self.program.fetched, strict=True)
         return tuple(handed_over(node, found.get(spot, DEAD)) for node, spot in pairs)

@@ -19,7 +19,7 @@ Source: Yu et al., Dynamic Control Flow in Large-Scale Machine Learning, EuroSys
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...control.loop_stacks import DEAD
 from .program import CONTROL, Program, Spot
@@ -33,7 +33,7 @@ class Firing(NamedTuple):
 
     spot: int
     iteration: Iteration
-    inputs: list[Any]
+    inputs: list[object]
     dead: bool
 
 
@@ -43,7 +43,7 @@ class Cell:
     __slots__ = ("dead", "inputs", "waits")
 
     def __init__(self, spot: Spot) -> None:
-        self.inputs: list[Any] = [MISSING] * spot.width
+        self.inputs: list[object] = [MISSING] * spot.width
         self.waits = spot.waits
         self.dead = False
 
@@ -67,16 +67,12 @@ class FrameRun:
         self.frame, self.outside, self.enters = frame, outside, enters
         self.iterations = {0: Iteration(self, 0)}
         self.oldest = self.newest = 0
-        self.constants: list[tuple[int, Any]] = []
-        self.held: list[tuple[int, Any]] = []  # tokens for the iteration after the newest
+        self.constants: list[tuple[int, object]] = []
+        self.held: list[tuple[int, object]] = []  # tokens for the iteration after the newest
         self.left: set[int] = set()  # Exits that were alive
-        self.label = self._label()
-
-    def _label(self) -> str:
-        if self.frame is None or self.outside is None:
-            return ""
-        around = self.outside.frame.label
-        return f"{around}[{self.outside.number}]/{self.frame.name}" if around else self.frame.name
+        self.label = "" if frame is None else frame.name
+        if outside is not None and outside.frame.label:
+            self.label = f"{outside.frame.label}[{outside.number}]/{self.label}"
 
     @property
     def room(self) -> bool:
@@ -99,7 +95,7 @@ class Tokens:
         self,
         program: Program,
         ready: Callable[[Firing], None],
-        fetch: Callable[[int, Any], None],
+        fetch: Callable[[int, object], None],
     ) -> None:
         self.program, self.ready, self.fetch = program, ready, fetch
         self.root = FrameRun(None, None, 0)

@@ -4,8 +4,6 @@ Each feature runs on two ranks over both, and what they compute is compared. The
 at the end of the tests; `distributed_features.py` holds the features.
 """
 
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,25 +21,17 @@ Found = dict[str, tuple[Any, str]]
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Found]]:
+def found(python: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[Found]]:
     """Return for each backend what each rank found."""
     folder = tmp_path_factory.mktemp("features")
-    return {backend: run(backend, folder) for backend in ("gloo", "ddp_lab")}
+    return {backend: run(python, backend, folder) for backend in ("gloo", "ddp_lab")}
 
 
-def run(backend: str, folder: Path) -> list[Found]:
+def run(python: Any, backend: str, folder: Path) -> list[Found]:
     results = [folder / f"{backend}-{rank}" for rank in range(2)]
-    ranks = [
-        subprocess.Popen(
-            [sys.executable, "-Wignore", PROGRAM, backend, folder / backend, str(rank), result],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for rank, result in enumerate(results)
-    ]
-    outputs = [process.communicate(timeout=120)[0] for process in ranks]
-    assert [process.returncode for process in ranks] == [0, 0], outputs
+    ranks = [(backend, folder / backend, rank, result) for rank, result in enumerate(results)]
+    ended = python(PROGRAM, *ranks)
+    assert [rank.status for rank in ended] == [0, 0], ended
     return [torch.load(result, weights_only=False) for result in results]
 
 

@@ -1,0 +1,69 @@
+"""Runs Python programs in forks of one process that has imported torch, which takes seconds.
+
+A line of JSON `{"program": text, "name": str, "runs": [...]}` has a fork for each run, all at the
+same time, and is answered by the list of their exit statuses once all have ended. A run has
+`arguments`, `environment`, and `output` and `errors`, the paths of its standard streams. Ends when
+its input closes.
+"""
+
+import gc
+import importlib
+import json
+import os
+import sys
+import types
+import warnings
+from pathlib import Path
+from typing import Any
+
+HEAVY = (
+    *("torch._dynamo", "torch.distributed.fsdp", "torch.distributed.optim"),
+    *("torch.distributed.algorithms.ddp_comm_hooks.quantization_hooks", "ddp_lab.torch_backend"),
+)
+
+
+def main() -> None:
+    warnings.simplefilter("ignore")
+    for name in HEAVY:
+        importlib.import_module(name)
+    gc.freeze()  # what is here stays, and no fork need look at it
+    assert len(list(Path("/proc/self/task").iterdir())) == 1  # a fork takes one thread along
+    answers = os.fdopen(os.dup(1), "w")
+    for line in sys.stdin:
+        request = json.loads(line)
+        children = []
+        for run in request["runs"]:
+            child = os.fork()
+            if child == 0:
+                answers.close()
+                return become(request["program"], request["name"], **run)
+            children.append(child)
+        ended = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+        answers.write(json.dumps(ended) + "\n")
+        answers.flush()
+    return None
+
+
+def become(
+    program: str,
+    name: str,
+    arguments: list[str],
+    environment: dict[str, str],
+    output: str,
+    errors: str,
+) -> None:
+    """Be the program, to the end of this process."""
+    for number, path in enumerate((os.devnull, output, errors)):
+        flags = os.O_RDWR | (number and os.O_CREAT)
+        os.dup2(os.open(path, flags, 0o600), number)
+    os.environ.clear()
+    os.environ.update(environment)
+    sys.argv = [name, *arguments]
+    sys.path[0] = str(Path(name).parent) if name.endswith(".py") else ""
+    module: Any = types.ModuleType("__main__")
+    sys.modules["__main__"] = module
+    exec(compile(program, name, "exec"), module.__dict__)
+
+
+if __name__ == "__main__":
+    main()
