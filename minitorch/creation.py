@@ -1,7 +1,7 @@
 """New tensors: from data, filled with one number, or counting."""
 
 import math
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import numpy as np
 
@@ -10,8 +10,16 @@ from .arrays import DeviceLike, DTypeLike, as_dtype, cast, native_device, native
 from .errors import ArgumentError
 from .generator import Generator, default_generator
 from .ops.movement import sizes
-from .ops.random import Drawn, Normal, Uniform
+from .ops.random import Normal, Uniform
 from .tensor import Tensor, tensor
+
+
+class Options(TypedDict, total=False):
+    """As what, where, and whether to follow its gradient, a tensor is made."""
+
+    dtype: DTypeLike
+    device: DeviceLike
+    requires_grad: bool
 
 
 def from_numpy(array: Any) -> Tensor:
@@ -51,31 +59,33 @@ def full(
     return made.requires_grad_() if requires_grad else made
 
 
-def zeros(
-    *size: object, dtype: DTypeLike = None, device: DeviceLike = "cpu", requires_grad: bool = False
-) -> Tensor:
+def zeros(*size: object, **options: Unpack[Options]) -> Tensor:
     """Return zeros of shape `size`."""
-    wanted = dtype or _arrays.get_default_dtype()
-    return full(sizes(size), 0, dtype=wanted, device=device, requires_grad=requires_grad)
+    return full(sizes(size), 0.0, **options)
 
 
-def ones(
-    *size: object, dtype: DTypeLike = None, device: DeviceLike = "cpu", requires_grad: bool = False
-) -> Tensor:
+def ones(*size: object, **options: Unpack[Options]) -> Tensor:
     """Return ones of shape `size`."""
-    wanted = dtype or _arrays.get_default_dtype()
-    return full(sizes(size), 1, dtype=wanted, device=device, requires_grad=requires_grad)
+    return full(sizes(size), 1.0, **options)
 
 
-def arange(
-    start: Any,
-    end: Any = None,
-    step: Any = 1,
-    *,
+def empty(*size: object, **options: Unpack[Options]) -> Tensor:
+    """Return zeros: memory that is not set would only make errors hard to repeat."""
+    return full(sizes(size), 0.0, **options)
+
+
+def _made(
+    numbers: object,
+    usual: DTypeLike,
     dtype: DTypeLike = None,
     device: DeviceLike = "cpu",
     requires_grad: bool = False,
 ) -> Tensor:
+    wanted = as_dtype(usual if dtype is None else dtype)
+    return tensor(numbers, dtype=wanted, device=device, requires_grad=requires_grad)
+
+
+def arange(start: Any, end: Any = None, step: Any = 1, **options: Unpack[Options]) -> Tensor:
     """Return the numbers from `start` (0) up to but not `end`, `step` apart; integers stay so."""
     start, end = (0, start) if end is None else (start, end)
     if not all(map(math.isfinite, (start, end, step))):
@@ -83,49 +93,22 @@ def arange(
     if step == 0 or (end - start) * step < 0:
         raise ArgumentError(f"arange: got {start} to {end} in steps of {step}: it never arrives.")
     whole = all(isinstance(n, int) for n in (start, end, step))
-    wanted = as_dtype(dtype) if dtype is not None else as_dtype("int64" if whole else float)
     count = math.ceil((end - start) / step)
-    numbers = start + step * np.arange(count)
-    return tensor(numbers, dtype=wanted, device=device, requires_grad=requires_grad)
+    return _made(start + step * np.arange(count), "int64" if whole else float, **options)
 
 
-def linspace(
-    start: float,
-    end: float,
-    steps: int,
-    *,
-    dtype: DTypeLike = None,
-    device: DeviceLike = "cpu",
-    requires_grad: bool = False,
-) -> Tensor:
+def linspace(start: float, end: float, steps: int, **options: Unpack[Options]) -> Tensor:
     """Return `steps` numbers from `start` to `end`, both included."""
-    wanted = as_dtype(dtype or _arrays.get_default_dtype())
     if steps < 0:
         raise ArgumentError(f"linspace: got {steps} steps, expected 0 or more.")
-    numbers = np.linspace(float(start), float(end), int(steps))
-    return tensor(numbers, dtype=wanted, device=device, requires_grad=requires_grad)
+    return _made(np.linspace(float(start), float(end), int(steps)), float, **options)
 
 
-def eye(
-    n: int,
-    m: int | None = None,
-    *,
-    dtype: DTypeLike = None,
-    device: DeviceLike = "cpu",
-    requires_grad: bool = False,
-) -> Tensor:
+def eye(n: int, m: int | None = None, **options: Unpack[Options]) -> Tensor:
     """Return ones on the diagonal of an (n, m) matrix of zeros."""
-    wanted = as_dtype(dtype or _arrays.get_default_dtype())
     if min(n, 0 if m is None else m) < 0:
         raise ArgumentError(f"eye: got {n} rows and {m} columns, expected no negative number.")
-    return tensor(np.eye(n, m), dtype=wanted, device=device, requires_grad=requires_grad)
-
-
-def empty(
-    *size: object, dtype: DTypeLike = None, device: DeviceLike = "cpu", requires_grad: bool = False
-) -> Tensor:
-    """Return zeros: memory that is not set would only make errors hard to repeat."""
-    return zeros(*size, dtype=dtype, device=device, requires_grad=requires_grad)
+    return _made(np.eye(n, m), float, **options)
 
 
 def full_like(
@@ -146,17 +129,17 @@ def full_like(
     )
 
 
-def zeros_like(input: Tensor, **options: Any) -> Tensor:
+def zeros_like(input: Tensor, **options: Unpack[Options]) -> Tensor:
     """Return zeros like `input`; options as `full_like`."""
     return full_like(input, 0, **options)
 
 
-def ones_like(input: Tensor, **options: Any) -> Tensor:
+def ones_like(input: Tensor, **options: Unpack[Options]) -> Tensor:
     """Return ones like `input`; options as `full_like`."""
     return full_like(input, 1, **options)
 
 
-def empty_like(input: Tensor, **options: Any) -> Tensor:
+def empty_like(input: Tensor, **options: Unpack[Options]) -> Tensor:
     """Return zeros like `input`."""
     return full_like(input, 0, **options)
 
@@ -164,35 +147,30 @@ def empty_like(input: Tensor, **options: Any) -> Tensor:
 # ── random numbers ──────────────────────────────────────────────────────────────────────────────
 
 
-def _drawn(op: Drawn, place: object, requires_grad: bool) -> Tensor:
-    place = _arrays.device(place)
-    op.generator = op.generator or default_generator(place)
+def _drawn(
+    kind: type[Uniform] | type[Normal],
+    name: str,
+    size: tuple[object, ...],
+    generator: Generator | None,
+    dtype: DTypeLike = None,
+    device: DeviceLike = "cpu",
+    requires_grad: bool = False,
+) -> Tensor:
+    place = _arrays.device(device)
+    wanted = as_dtype(float if dtype is None else dtype)
+    op = kind(_shape(name, size), wanted, generator=generator or default_generator(place))
     made = Tensor._new(op.compute(_arrays.namespace_on(place)))
     return made.requires_grad_() if requires_grad else made
 
 
-def rand(
-    *size: object,
-    generator: Generator | None = None,
-    dtype: DTypeLike = None,
-    device: DeviceLike = "cpu",
-    requires_grad: bool = False,
-) -> Tensor:
+def rand(*size: object, generator: Generator | None = None, **options: Unpack[Options]) -> Tensor:
     """Return numbers evenly spread in [0, 1)."""
-    wanted = as_dtype(dtype or _arrays.get_default_dtype())
-    return _drawn(Uniform(_shape("rand", size), wanted, generator=generator), device, requires_grad)
+    return _drawn(Uniform, "rand", size, generator, **options)
 
 
-def randn(
-    *size: object,
-    generator: Generator | None = None,
-    dtype: DTypeLike = None,
-    device: DeviceLike = "cpu",
-    requires_grad: bool = False,
-) -> Tensor:
+def randn(*size: object, generator: Generator | None = None, **options: Unpack[Options]) -> Tensor:
     """Return numbers of the normal distribution with mean 0 and variance 1."""
-    wanted = as_dtype(dtype or _arrays.get_default_dtype())
-    return _drawn(Normal(_shape("randn", size), wanted, generator=generator), device, requires_grad)
+    return _drawn(Normal, "randn", size, generator, **options)
 
 
 def randint(

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from types import ModuleType
 
-OURS = {"TYPE_CHECKING", "Any", "import_module", "public_names"}
+OURS = {"FUNCTIONS", "TYPE_CHECKING", "TYPE_NAMES", "Any", "import_module", "public_names"}
 """What an `__init__` imports for itself."""
 
 

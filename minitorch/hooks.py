@@ -1,9 +1,11 @@
-"""Functions that are called when a gradient is ready."""
+"""Functions that are called when a gradient is ready, or a module."""
 
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
-Hook = Callable[[Any], Any]
+Hook = Callable[..., Any]
+_keys = count()
 
 
 class Handle:
@@ -30,13 +32,6 @@ class Hooks:
         self.before: dict[int, Hook] = {}
         self.after: dict[int, Hook] = {}
         self.retain = False
-        self._count = 0
-
-    def add(self, table: dict[int, Hook], hook: Hook) -> Handle:
-        """Add `hook` to one of the two tables."""
-        self._count += 1
-        table[self._count] = hook
-        return Handle(table, self._count)
 
     def on_gradient(self, value: Any, grad: Any) -> Any:
         """Return the gradient of `value` after each hook has seen, and perhaps replaced, it.
@@ -53,3 +48,12 @@ class Hooks:
         if self.retain and value.op is not None:
             value.keep_grad(seen)
         return seen.array if plain else seen
+
+
+def add_hook(hooks: dict[int, Hook], hook: Hook) -> Handle:
+    """Put `hook` behind those already in `hooks` and return its handle, which removes it."""
+    if not callable(hook):
+        raise TypeError(f"register hook: got {type(hook).__name__}, expected a function.")
+    key = next(_keys)
+    hooks[key] = hook
+    return Handle(hooks, key)

@@ -8,15 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .op import Op
 from .tensor import Tensor
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass

@@ -36,7 +36,7 @@ from .clock import clock
 from .eager import explained, prepared, quiet
 from .errors import DTypeError, GradientError, ModifiedInPlace, ShapeError
 from .exchange import Exchange
-from .hooks import Handle, Hooks
+from .hooks import Handle, Hooks, add_hook
 from .op import Op
 from .rebase import FREED
 from .recording import recording
@@ -261,8 +261,7 @@ class Tensor(Exchange):
         """Call `hook(grad)` when the gradient is ready; what it returns replaces it."""
         if not self.requires_grad:
             raise GradientError("register_hook: this tensor does not require a gradient.")
-        hooks = self._own_hooks()
-        return hooks.add(hooks.before, hook)
+        return add_hook(self._own_hooks().before, hook)
 
     def register_post_accumulate_grad_hook(self, hook: Callable[[Any], object]) -> Handle:
         """Call `hook(param)` as soon as the gradient of this leaf is complete in `.grad`.
@@ -274,8 +273,7 @@ class Tensor(Exchange):
                 "register_post_accumulate_grad_hook: got a tensor that is not a leaf that requires "
                 "a gradient. Use register_hook."
             )
-        hooks = self._own_hooks()
-        return hooks.add(hooks.after, hook)
+        return add_hook(self._own_hooks().after, hook)
 
     def _own_hooks(self) -> Hooks:
         if self.hooks is None:

@@ -10,7 +10,7 @@ from .arrays import as_dtype
 from .errors import ArgumentError
 from .generator import default_generator
 from .inplace import InPlace
-from .ops import activation, binary, elementwise, gathering, logic, matrices, pointwise
+from .ops import activation
 
 
 def updating(name: str, function: Callable[..., object]) -> Callable[..., Any]:
@@ -28,40 +28,6 @@ class Updates(InPlace):
     """The in-place methods that are a function of the tensor and perhaps others."""
 
     __slots__ = ()
-
-    abs_ = updating("abs_", elementwise.abs)
-    ceil_ = updating("ceil_", elementwise.ceil)
-    clamp_max_ = updating("clamp_max_", pointwise.clamp_max)
-    clamp_min_ = updating("clamp_min_", pointwise.clamp_min)
-    clip_ = updating("clip_", pointwise.clamp)
-    cos_ = updating("cos_", elementwise.cos)
-    elu_ = updating("elu_", activation.elu)
-    exp_ = updating("exp_", elementwise.exp)
-    floor_ = updating("floor_", elementwise.floor)
-    floor_divide_ = updating("floor_divide_", binary.floor_divide)
-    index_add_ = updating("index_add_", gathering.index_add)
-    index_put_ = updating("index_put_", gathering.index_put)
-    leaky_relu_ = updating("leaky_relu_", activation.leaky_relu)
-    log_ = updating("log_", elementwise.log)
-    logical_not_ = updating("logical_not_", logic.logical_not)
-    masked_fill_ = updating("masked_fill_", gathering.masked_fill)
-    neg_ = updating("neg_", elementwise.neg)
-    pow_ = updating("pow_", pointwise.pow)
-    reciprocal_ = updating("reciprocal_", elementwise.reciprocal)
-    relu_ = updating("relu_", elementwise.relu)
-    remainder_ = updating("remainder_", binary.remainder)
-    round_ = updating("round_", pointwise.round)
-    rsqrt_ = updating("rsqrt_", elementwise.rsqrt)
-    scatter_ = updating("scatter_", gathering.scatter)
-    scatter_add_ = updating("scatter_add_", gathering.scatter_add)
-    sigmoid_ = updating("sigmoid_", elementwise.sigmoid)
-    sin_ = updating("sin_", elementwise.sin)
-    sqrt_ = updating("sqrt_", elementwise.sqrt)
-    square_ = updating("square_", pointwise.square)
-    tanh_ = updating("tanh_", elementwise.tanh)
-    tril_ = updating("tril_", matrices.tril)
-    triu_ = updating("triu_", matrices.triu)
-    trunc_ = updating("trunc_", elementwise.trunc)
 
     def normal_(self, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Any:
         """Overwrite with numbers of a normal distribution."""
@@ -82,3 +48,15 @@ class Updates(InPlace):
     def _drawn(self, name: str, numbers: Any, scale: float, shift: float) -> Any:
         self._refuse_leaf(name)
         return self.copy_(type(self)._new(numbers * scale + shift))  # type: ignore[attr-defined]
+
+
+_OF_METHODS = """
+abs ceil clamp_max clamp_min clip cos exp floor floor_divide index_add index_put log logical_not
+masked_fill neg pow reciprocal relu remainder round rsqrt scatter scatter_add sigmoid sin sqrt
+square tanh tril triu trunc
+"""
+for _name in _OF_METHODS.split():
+    setattr(Updates, f"{_name}_", updating(f"{_name}_", getattr(InPlace, _name)))
+for _function in (activation.elu, activation.leaky_relu):
+    _name = f"{_function.__name__}_"
+    setattr(Updates, _name, updating(_name, _function))

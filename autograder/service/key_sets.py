@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from joserfc.jwk import KeySet
 
-_LEEWAY_S = 60  # of clocks
 _KEPT_S = 600.0  # a key that was taken back is trusted no longer than this
 
 
@@ -22,33 +21,6 @@ class KeySets:
         self._fetch = fetch
         self._clock = clock
         self._kept: dict[str, tuple[float, KeySet]] = {}
-
-    def proven(
-        self,
-        url: str,
-        token: str,
-        algorithms: list[str],
-        issuer: str,
-        client_id: str,
-        nonce: str,
-    ) -> dict[str, Any]:
-        """Return what an ID token says that the issuer has signed for us, now, and for this nonce.
-
-        Raises:
-            JoseError: its signature, its times, or a claim is wrong.
-        """
-        from joserfc import jwt
-
-        claims = self.claims(url, token, algorithms)
-        registry = jwt.JWTClaimsRegistry(
-            leeway=_LEEWAY_S,
-            iss={"essential": True, "value": issuer},
-            aud={"essential": True, "value": client_id},
-            exp={"essential": True},
-            nonce={"essential": True, "value": nonce},
-        )
-        registry.validate(claims)
-        return claims
 
     def claims(self, url: str, token: str, algorithms: list[str]) -> dict[str, Any]:
         """Return what a token says that a key of this address has signed.

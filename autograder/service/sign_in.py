@@ -27,6 +27,7 @@ COOKIE = "course_signin"
 _TIMEOUT_S = 20.0
 _SEAL = "HS256"
 _ALGORITHMS = ["RS256", "PS256", "ES256", "EdDSA"]
+_LEEWAY_S = 60
 
 
 def sealed(values: Mapping[str, str], key: str, purpose: str, lives_s: float) -> str:
@@ -170,9 +171,8 @@ class OpenId:
 
     def who(self, token: dict[str, Any], nonce: str) -> str:
         """Return the login that a proven ID token names."""
-        url, issuer = self._metadata["jwks_uri"], self._metadata["issuer"]
-        ours = (issuer, self._client_id, nonce)
-        claims = self._keys.proven(url, token["id_token"], _ALGORITHMS, *ours)
+        said = self._keys.claims(self._metadata["jwks_uri"], token["id_token"], _ALGORITHMS)
+        claims = proven(said, self._metadata["issuer"], self._client_id, nonce)
         if self._metadata["issuer"].rstrip("/") != self._issuer:
             raise ValueError("issuer")
         if claims.get("azp", self._client_id) != self._client_id:
@@ -218,3 +218,22 @@ def fetched(url: str, headers: dict[str, str] | None = None) -> dict[str, Any]:
     if not isinstance(found, dict):
         raise KeyError(url)
     return found
+
+
+def proven(claims: dict[str, Any], issuer: str, client_id: str, nonce: str) -> dict[str, Any]:
+    """Return what a signed ID token says, once it is the issuer's, for us, now and of this nonce.
+
+    Raises:
+        JoseError: its times or a claim is wrong.
+    """
+    from joserfc import jwt
+
+    registry = jwt.JWTClaimsRegistry(
+        leeway=_LEEWAY_S,
+        iss={"essential": True, "value": issuer},
+        aud={"essential": True, "value": client_id},
+        exp={"essential": True},
+        nonce={"essential": True, "value": nonce},
+    )
+    registry.validate(claims)
+    return claims

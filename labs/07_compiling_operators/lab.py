@@ -615,8 +615,7 @@ for k in (16, 64, 256, 1024):
 # %% [markdown] question="reading_note" points="6" manual="true" rubric="1 point for each heading answered in the writer's own words and correctly: overview; problem and challenges (operators times fusions times devices are too many for hand-written libraries; memory and accelerators expose tensors and explicit memory); methods (graph rewriting and fusion rules, tensor expressions with schedules apart, tensorization, latency hiding, a learned cost model with simulated annealing over a distributed pool of devices); evaluation (a figure with its conditions, such as 1.2 to 3.8 times over existing frameworks with hand-tuned libraries across server GPU, embedded GPU and CPU, or fusion 1.2 to 2 times, a prediction in 0.67 ms); trade-offs; an open question that the paper does not answer"
 # ## Reading note
 #
-# Tianqi Chen et al., [*TVM: An Automated End-to-End Optimizing Compiler for Deep Learning*](https://arxiv.org/abs/1802.04799), OSDI 2018. One page:
-# overview · problem and challenges · methods and contributions · evaluation and discussion · trade-offs · open questions.
+# Tianqi Chen et al., [*TVM: An Automated End-to-End Optimizing Compiler for Deep Learning*](https://arxiv.org/abs/1802.04799), OSDI 2018. One page, in the form below.
 #
 # ### BEGIN STARTER
 # **Overview** (two sentences of your own):

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from minitorch.arrays import finfo
-from minitorch.distributions.distribution import Distribution, checked, register_kl
+from minitorch.distributions.distribution import Distribution, checked
 from minitorch.errors import ArgumentError
 from minitorch.ops.binary import where
 from minitorch.tensor import Tensor, tensor
@@ -61,16 +61,14 @@ class Categorical(Distribution):
         classes = tensor(list(range(self._num_events)), device=self.probs.device)
         return classes.reshape(-1, *ones).expand(-1, *self.batch_shape)
 
+    def _divergence(self, q: Any) -> Any:
+        """Sum p (ln p - ln q): infinite where q is 0 and p is not, 0 where p is 0."""
+        terms = self.probs * (self.logits - q.logits)
+        terms = where(q.probs == 0, tensor(math.inf, dtype=terms.dtype), terms)
+        return where(self.probs == 0, tensor(0.0, dtype=terms.dtype), terms).sum(-1)
+
 
 def _broadcast(index: Any, logits: Any) -> Any:
     """Return both with the same axes but the last."""
     batch = np.broadcast_shapes(index.shape[:-1], logits.shape[:-1])
     return index.expand(*batch, 1), logits.expand(*batch, logits.shape[-1])
-
-
-@register_kl(Categorical, Categorical)
-def _categoricals(p: Categorical, q: Categorical) -> Any:
-    """Sum p (ln p - ln q): infinite where q is 0 and p is not, 0 where p is 0."""
-    terms = p.probs * (p.logits - q.logits)
-    terms = where(q.probs == 0, tensor(math.inf, dtype=terms.dtype), terms)
-    return where(p.probs == 0, tensor(0.0, dtype=terms.dtype), terms).sum(-1)

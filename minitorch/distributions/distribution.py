@@ -46,6 +46,10 @@ class Distribution:
         """Return the entropy in nats, of shape `batch_shape`."""
         raise NotImplementedError(f"{type(self).__name__} has no entropy.")
 
+    def _divergence(self, q: Any) -> Any:
+        """Return KL(self || q) for another of this kind."""
+        raise NotImplementedError(f"{type(self).__name__} has no divergence.")
+
     def __repr__(self) -> str:
         return f"{type(self).__name__}(batch_shape={self.batch_shape})"
 
@@ -63,32 +67,15 @@ def checked(name: str, what: str, value: object, holds: Callable[[Any], Any], ex
     return made
 
 
-Divergence = Callable[[Any, Any], Any]
-_DIVERGENCES: dict[tuple[type, type], Divergence] = {}
-
-
-def register_kl(
-    p: type, q: type
-) -> Callable[[Callable[[Any, Any], Any]], Callable[[Any, Any], Any]]:
-    """Return a decorator that makes a function the divergence of `p` from `q`."""
-
-    def keep(function: Divergence) -> Divergence:
-        _DIVERGENCES[p, q] = function
-        return function
-
-    return keep
-
-
 def kl_divergence(p: Distribution, q: Distribution) -> Any:
-    """Return the Kullback-Leibler divergence KL(p || q) in nats.
+    """Return the Kullback-Leibler divergence KL(p || q) in nats, of two of one kind.
 
     Raises:
         DTypeError: no formula for these two is known.
     """
-    function = _DIVERGENCES.get((type(p), type(q)))
-    if function is None:
+    if type(p) is not type(q):
         raise DTypeError(
             f"kl_divergence: no formula for {type(p).__name__} and {type(q).__name__}. Estimate "
             "it: the mean of p.log_prob(x) - q.log_prob(x) over x = p.sample((n,))."
         )
-    return function(p, q)
+    return p._divergence(q)

@@ -1,111 +1,75 @@
-"""Activations as modules: one line of formula and one of defaults each.
-
-`inplace` is taken for PyTorch's sake and changes nothing: results are always new tensors.
-"""
+"""Activations as modules: a line of formula each, and the names of the options."""
 
 from __future__ import annotations
-
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
 
 from minitorch.arrays import DeviceLike, DTypeLike
 from minitorch.errors import ArgumentError
 from minitorch.nn import functional as F
 from minitorch.nn import init
+from minitorch.nn.function_module import FunctionModule
 from minitorch.nn.module import Module
 from minitorch.nn.parameter import empty_parameter
 from minitorch.tensor import Tensor
 
 
-class Activation(Module):
-    """A function of `nn.functional` with its arguments fixed, in the order of `defaults`."""
-
-    function: ClassVar[Callable[..., Any]]
-    defaults: ClassVar[Mapping[str, Any]] = {}
-    accepts_inplace: ClassVar[bool] = False
-
-    def __init__(self, *args: Any, **kwargs: object) -> None:
-        super().__init__()
-        names = [*self.defaults, *(["inplace"] if self.accepts_inplace else [])]
-        given = dict(zip(names, args, strict=False)) | kwargs
-        unknown = sorted(given.keys() - set(names))
-        if len(args) > len(names) or unknown:
-            got = unknown or list(args)
-            raise TypeError(f"{self._get_name()}: got {got}, expected {names or 'no arguments'}.")
-        given.pop("inplace", None)
-        self.__dict__.update({**self.defaults, **given})
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the function of `x`, element by element unless the class says otherwise."""
-        own = self.__dict__
-        result: Tensor = type(self).function(x, **{name: own[name] for name in self.defaults})
-        return result
+class Activation(FunctionModule):
+    """A function of one tensor, element by element unless the class says otherwise."""
 
     def extra_repr(self) -> str:
         """Return the arguments."""
         return ", ".join(f"{name}={getattr(self, name)!r}" for name in self.defaults)
 
 
-class ReLU(Activation):
+class ReLU(Activation, options="inplace"):
     """max(x, 0)."""
 
     function = staticmethod(F.relu)
-    accepts_inplace = True
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, *inputs: Tensor) -> Tensor:
         """Return max(x, 0)."""
-        return F.relu(x)  # type: ignore[no-any-return]
+        return F.relu(*inputs)  # type: ignore[no-any-return]
 
 
-class ReLU6(Activation):
+class ReLU6(Activation, options="inplace"):
     """min(max(x, 0), 6)."""
 
     function = staticmethod(F.relu6)
-    accepts_inplace = True
 
 
-class LeakyReLU(Activation):
+class LeakyReLU(Activation, options="negative_slope inplace"):
     """x where positive, negative_slope x elsewhere."""
 
     function = staticmethod(F.leaky_relu)
-    defaults: ClassVar[Mapping[str, Any]] = {"negative_slope": 0.01}
-    accepts_inplace = True
 
 
-class ELU(Activation):
+class ELU(Activation, options="alpha inplace"):
     """x where positive, alpha (e^x - 1) elsewhere."""
 
     function = staticmethod(F.elu)
-    defaults: ClassVar[Mapping[str, Any]] = {"alpha": 1.0}
-    accepts_inplace = True
 
 
-class SELU(Activation):
+class SELU(Activation, options="inplace"):
     """ELU with the scale and alpha that keep mean 0 and variance 1."""
 
     function = staticmethod(F.selu)
-    accepts_inplace = True
 
 
-class GELU(Activation):
+class GELU(Activation, options="approximate"):
     """x Phi(x), exact or by tanh ("none" or "tanh")."""
 
     function = staticmethod(F.gelu)
-    defaults: ClassVar[Mapping[str, Any]] = {"approximate": "none"}
 
 
-class SiLU(Activation):
+class SiLU(Activation, options="inplace"):
     """x sigmoid(x)."""
 
     function = staticmethod(F.silu)
-    accepts_inplace = True
 
 
-class Mish(Activation):
+class Mish(Activation, options="inplace"):
     """x tanh(softplus(x))."""
 
     function = staticmethod(F.mish)
-    accepts_inplace = True
 
 
 class Sigmoid(Activation):
@@ -114,11 +78,10 @@ class Sigmoid(Activation):
     function = staticmethod(F.sigmoid)
 
 
-class Hardsigmoid(Activation):
+class Hardsigmoid(Activation, options="inplace"):
     """min(max(x / 6 + 1/2, 0), 1)."""
 
     function = staticmethod(F.hardsigmoid)
-    accepts_inplace = True
 
 
 class LogSigmoid(Activation):
@@ -127,11 +90,10 @@ class LogSigmoid(Activation):
     function = staticmethod(F.logsigmoid)
 
 
-class Hardswish(Activation):
+class Hardswish(Activation, options="inplace"):
     """x min(max(x + 3, 0), 6) / 6."""
 
     function = staticmethod(F.hardswish)
-    accepts_inplace = True
 
 
 class Tanh(Activation):
@@ -140,12 +102,10 @@ class Tanh(Activation):
     function = staticmethod(F.tanh)
 
 
-class Hardtanh(Activation):
+class Hardtanh(Activation, options="min_val max_val inplace"):
     """x cut to [min_val, max_val]."""
 
     function = staticmethod(F.hardtanh)
-    defaults: ClassVar[Mapping[str, Any]] = {"min_val": -1.0, "max_val": 1.0}
-    accepts_inplace = True
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)
@@ -156,11 +116,10 @@ class Hardtanh(Activation):
             )
 
 
-class Softplus(Activation):
+class Softplus(Activation, options="beta threshold"):
     """log(1 + e^(beta x)) / beta; x itself where beta x is above the threshold."""
 
     function = staticmethod(F.softplus)
-    defaults: ClassVar[Mapping[str, Any]] = {"beta": 1.0, "threshold": 20.0}
 
 
 class Softsign(Activation):
@@ -169,25 +128,22 @@ class Softsign(Activation):
     function = staticmethod(F.softsign)
 
 
-class GLU(Activation):
+class GLU(Activation, options="dim"):
     """First half times sigmoid of the second half, along `dim`."""
 
     function = staticmethod(F.glu)
-    defaults: ClassVar[Mapping[str, Any]] = {"dim": -1}
 
 
-class Softmax(Activation):
+class Softmax(Activation, options="dim"):
     """e^x over its sum along `dim`."""
 
     function = staticmethod(F.softmax)
-    defaults: ClassVar[Mapping[str, Any]] = {"dim": None}
 
 
-class LogSoftmax(Activation):
+class LogSoftmax(Activation, options="dim"):
     """log softmax(x) along `dim`, without overflow."""
 
     function = staticmethod(F.log_softmax)
-    defaults: ClassVar[Mapping[str, Any]] = {"dim": None}
 
 
 class PReLU(Module):

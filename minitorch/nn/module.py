@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
 from minitorch.errors import ArgumentError
-from minitorch.hooks import Handle
+from minitorch.hooks import Handle, add_hook
 from minitorch.nn import walk
 from minitorch.nn.convert import convert
-from minitorch.nn.hooks import add_hook
 from minitorch.nn.parameter import Parameter
 from minitorch.nn.state import IncompatibleKeys, load_into, state_of
 from minitorch.tensor import Tensor

@@ -16,6 +16,22 @@ from minitorch.nn.parameter import Parameter, empty_parameter
 from minitorch.tensor import Tensor
 
 
+def _add_affine(
+    module: Module,
+    shape: tuple[int, ...],
+    weight: bool,
+    bias: bool | None,
+    device: DeviceLike,
+    dtype: DTypeLike,
+) -> None:
+    """Add a scale of ones and a shift of zeros, each None unless wanted; no shift for None."""
+    scale = Parameter(ones(shape, device=device, dtype=dtype)) if weight else None
+    module.register_parameter("weight", scale)
+    if bias is not None:
+        shift = empty_parameter(shape, device, dtype) if bias else None
+        module.register_parameter("bias", shift)
+
+
 class _RunningNorm(Module):
     """What batch and instance norm share: scale and shift, and running mean and variance."""
 
@@ -26,13 +42,14 @@ class _RunningNorm(Module):
     def __init__(
         self,
         num_features: int,
-        eps: float,
-        momentum: float | None,
-        affine: bool,
-        track_running_stats: bool,
-        bias: bool,
-        device: DeviceLike,
-        dtype: DTypeLike,
+        eps: float = 1e-5,
+        momentum: float | None = 0.1,
+        affine: bool = True,
+        track_running_stats: bool = True,
+        device: DeviceLike = None,
+        dtype: DTypeLike = None,
+        *,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.num_features = num_features
@@ -40,9 +57,7 @@ class _RunningNorm(Module):
         self.momentum = momentum
         self.affine = affine
         self.track_running_stats = track_running_stats
-        for name, wanted in (("weight", affine), ("bias", affine and bias)):
-            param = empty_parameter((num_features,), device, dtype) if wanted else None
-            self.register_parameter(name, param)
+        _add_affine(self, (num_features,), affine, affine and bias, device, dtype)
         keeps = track_running_stats
         self.register_buffer(
             "running_mean", zeros(num_features, device=device, dtype=dtype) if keeps else None
@@ -80,22 +95,6 @@ class _RunningNorm(Module):
 
 class _BatchNorm(_RunningNorm):
     """Each channel by the batch's mean and variance; in evaluation by the running ones."""
-
-    def __init__(
-        self,
-        num_features: int,
-        eps: float = 1e-5,
-        momentum: float | None = 0.1,
-        affine: bool = True,
-        track_running_stats: bool = True,
-        device: DeviceLike = None,
-        dtype: DTypeLike = None,
-        *,
-        bias: bool = True,
-    ) -> None:
-        super().__init__(
-            num_features, eps, momentum, affine, track_running_stats, bias, device, dtype
-        )
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `x` normalised; in training the running statistics move."""
@@ -148,9 +147,8 @@ class _InstanceNorm(_RunningNorm):
         *,
         bias: bool = True,
     ) -> None:
-        super().__init__(
-            num_features, eps, momentum, affine, track_running_stats, bias, device, dtype
-        )
+        how = (eps, momentum, affine, track_running_stats, device, dtype)
+        super().__init__(num_features, *how, bias=bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `x` normalised; a missing batch axis is put in and taken out again."""
@@ -204,11 +202,8 @@ class LayerNorm(Module):
         self.normalized_shape = each_axis(normalized_shape, 1)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        for name, wanted in (("weight", elementwise_affine), ("bias", elementwise_affine and bias)):
-            param = empty_parameter(self.normalized_shape, device, dtype) if wanted else None
-            self.register_parameter(name, param)
-        if self.weight is not None:
-            init.ones_(self.weight)
+        shifts = elementwise_affine and bias
+        _add_affine(self, self.normalized_shape, elementwise_affine, shifts, device, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `x` normalised, of its own shape."""
@@ -238,12 +233,7 @@ class RMSNorm(Module):
         self.normalized_shape = each_axis(normalized_shape, 1)
         self.eps = eps
         self.elementwise_affine = elementwise_affine
-        param = (
-            empty_parameter(self.normalized_shape, device, dtype) if elementwise_affine else None
-        )
-        self.register_parameter("weight", param)
-        if self.weight is not None:
-            init.ones_(self.weight)
+        _add_affine(self, self.normalized_shape, elementwise_affine, None, device, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `x` normalised, of its own shape."""
@@ -285,11 +275,7 @@ class GroupNorm(Module):
         self.num_channels = num_channels
         self.eps = eps
         self.affine = affine
-        for name, wanted in (("weight", affine), ("bias", affine and bias)):
-            param = empty_parameter((num_channels,), device, dtype) if wanted else None
-            self.register_parameter(name, param)
-        if self.weight is not None:
-            init.ones_(self.weight)
+        _add_affine(self, (num_channels,), affine, affine and bias, device, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `x` normalised, of its own shape (N, C, ...)."""

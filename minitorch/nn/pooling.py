@@ -75,6 +75,9 @@ class _AvgPool(Module):
         divisor_override: int | None = None,
     ) -> None:
         super().__init__()
+        if self.axes == 1:  # torch shows tuples
+            kernel_size, padding = each_axis(kernel_size, 1), each_axis(padding, 1)
+            stride = None if stride is None else each_axis(stride, 1)
         self.kernel_size = kernel_size
         self.stride = kernel_size if stride is None else stride
         self.padding = padding
@@ -98,18 +101,6 @@ class AvgPool1d(_AvgPool):
     """The mean of every window of (N, C, L)."""
 
     axes = 1
-
-    def __init__(
-        self,
-        kernel_size: Size,
-        stride: Size | None = None,
-        padding: Size = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-    ) -> None:
-        size = each_axis(kernel_size, 1)
-        step = size if stride is None else each_axis(stride, 1)
-        super().__init__(size, step, each_axis(padding, 1), ceil_mode, count_include_pad)
 
 
 class AvgPool2d(_AvgPool):

@@ -7,7 +7,7 @@ the rule differentiates the formula instead: the same steps in the library's ope
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -19,9 +19,6 @@ from minitorch.op import Op
 from minitorch.ops.casting import clone
 from minitorch.recording import recording
 from minitorch.tensor import Tensor
-
-if TYPE_CHECKING:
-    pass
 
 Formula = Callable[..., list[Any]]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from minitorch.arrays import DeviceLike, DTypeLike
 from minitorch.creation import full
@@ -24,92 +24,13 @@ from minitorch.nn.normalization import LayerNorm
 from minitorch.tensor import Tensor
 
 
-class TransformerEncoderLayer(Module):
-    """Self-attention, then a two-layer network at every place, each added to its input.
+class _Layer(Module):
+    """Attentions, then a two-layer network at every place, each added to its input.
 
     The layer norms stand after each sum, or with `norm_first` before each part.
     """
 
-    def __init__(
-        self,
-        d_model: int,
-        nhead: int,
-        dim_feedforward: int = 2048,
-        dropout: float = 0.1,
-        activation: str | Callable[[Any], object] = "relu",
-        layer_norm_eps: float = 1e-5,
-        batch_first: bool = False,
-        norm_first: bool = False,
-        bias: bool = True,
-        device: DeviceLike = None,
-        dtype: DTypeLike = None,
-    ) -> None:
-        super().__init__()
-        self.self_attn = MultiheadAttention(
-            d_model, nhead, dropout, bias, batch_first=batch_first, device=device, dtype=dtype
-        )
-        self.linear1 = Linear(d_model, dim_feedforward, bias, device=device, dtype=dtype)
-        self.dropout = Dropout(dropout)
-        self.linear2 = Linear(dim_feedforward, d_model, bias, device=device, dtype=dtype)
-        self.norm_first = norm_first
-        self.norm1 = LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype)
-        self.norm2 = LayerNorm(d_model, layer_norm_eps, bias=bias, device=device, dtype=dtype)
-        self.dropout1 = Dropout(dropout)
-        self.dropout2 = Dropout(dropout)
-        self.activation = _function(activation)
-
-    def forward(
-        self,
-        src: Tensor,
-        src_mask: Tensor | None = None,
-        src_key_padding_mask: Tensor | None = None,
-        is_causal: bool = False,
-    ) -> Any:
-        """Return a tensor of the shape of `src`; masks as in `MultiheadAttention`."""
-        x: Any = src
-        masks = (src_mask, src_key_padding_mask, is_causal)
-        if self.norm_first:
-            x = x + self._attend(self.norm1(x), *masks)
-            return x + self._feed(self.norm2(x))
-        x = self.norm1(x + self._attend(x, *masks))
-        return self.norm2(x + self._feed(x))
-
-    def _attend(self, x: Any, mask: Any, padding: Any, is_causal: bool) -> Any:
-        mixed, _ = self.self_attn(x, x, x, padding, False, mask, is_causal=is_causal)
-        return self.dropout1(mixed)
-
-    def _feed(self, x: object) -> Any:
-        wide = self.dropout(self.activation(self.linear1(x)))
-        return self.dropout2(self.linear2(wide))
-
-
-class TransformerEncoder(Module):
-    """Layers one after another, each a copy of the one given, and a last norm if wanted."""
-
-    def __init__(
-        self, encoder_layer: Module, num_layers: int, norm: Module | None = None, **_: object
-    ) -> None:
-        super().__init__()
-        self.layers = ModuleList([copy.deepcopy(encoder_layer) for _ in range(num_layers)])
-        self.num_layers = num_layers
-        self.norm = norm
-
-    def forward(
-        self,
-        src: Tensor,
-        mask: Tensor | None = None,
-        src_key_padding_mask: Tensor | None = None,
-        is_causal: bool | None = None,
-    ) -> Any:
-        """Return a tensor of the shape of `src`."""
-        x: Any = src
-        for layer in self.layers:
-            x = layer(x, mask, src_key_padding_mask, bool(is_causal))
-        return x if self.norm is None else self.norm(x)
-
-
-class TransformerDecoderLayer(Module):
-    """Self-attention, attention to `memory`, then a two-layer network, each added to its input."""
+    attentions: ClassVar[tuple[str, ...]]
 
     def __init__(
         self,
@@ -127,7 +48,7 @@ class TransformerDecoderLayer(Module):
     ) -> None:
         super().__init__()
         kind: dict[str, Any] = {"device": device, "dtype": dtype}
-        for name in ("self_attn", "multihead_attn"):
+        for name in self.attentions:
             part = MultiheadAttention(
                 d_model, nhead, dropout, bias, batch_first=batch_first, **kind
             )
@@ -136,10 +57,47 @@ class TransformerDecoderLayer(Module):
         self.dropout = Dropout(dropout)
         self.linear2 = Linear(dim_feedforward, d_model, bias, **kind)
         self.norm_first = norm_first
-        for i in (1, 2, 3):
+        numbers = range(1, len(self.attentions) + 2)
+        for i in numbers:
             setattr(self, f"norm{i}", LayerNorm(d_model, layer_norm_eps, bias=bias, **kind))
+        for i in numbers:
             setattr(self, f"dropout{i}", Dropout(dropout))
         self.activation = _function(activation)
+
+    def _through(self, x: Any, *attend: Callable[[Any], tuple[Any, ...]]) -> Any:
+        """Return `x` after each attention and the network, in the order of the norms."""
+        for i, part in enumerate((*attend, self._feed), 1):
+            norm, dropout = getattr(self, f"norm{i}"), getattr(self, f"dropout{i}")
+            before = norm(x) if self.norm_first else x
+            x = x + dropout(part(before)[0])
+            x = x if self.norm_first else norm(x)
+        return x
+
+    def _feed(self, x: object) -> tuple[Any, ...]:
+        return (self.linear2(self.dropout(self.activation(self.linear1(x)))),)
+
+
+class TransformerEncoderLayer(_Layer):
+    """Self-attention, then a two-layer network at every place, each added to its input."""
+
+    attentions = ("self_attn",)
+
+    def forward(
+        self,
+        src: Tensor,
+        src_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool = False,
+    ) -> Any:
+        """Return a tensor of the shape of `src`; masks as in `MultiheadAttention`."""
+        masks = (src_key_padding_mask, False, src_mask)
+        return self._through(src, lambda x: self.self_attn(x, x, x, *masks, is_causal=is_causal))
+
+
+class TransformerDecoderLayer(_Layer):
+    """Self-attention, attention to `memory`, then a two-layer network, each added to its input."""
+
+    attentions = ("self_attn", "multihead_attn")
 
     def forward(
         self,
@@ -153,34 +111,55 @@ class TransformerDecoderLayer(Module):
         memory_is_causal: bool = False,
     ) -> Any:
         """Return a tensor of the shape of `tgt`; masks as in `MultiheadAttention`."""
-
-        def own(x: object) -> Any:
-            masks = (tgt_key_padding_mask, False, tgt_mask)
-            return self.dropout1(self.self_attn(x, x, x, *masks, is_causal=tgt_is_causal)[0])
-
-        def other(x: object) -> Any:
-            masks = (memory_key_padding_mask, False, memory_mask)
-            attend = self.multihead_attn
-            return self.dropout2(attend(x, memory, memory, *masks, is_causal=memory_is_causal)[0])
-
-        def feed(x: object) -> Any:
-            wide = self.dropout(self.activation(self.linear1(x)))
-            return self.dropout3(self.linear2(wide))
-
-        x: Any = tgt
-        for part, norm in ((own, self.norm1), (other, self.norm2), (feed, self.norm3)):
-            x = x + part(norm(x)) if self.norm_first else norm(x + part(x))
-        return x
+        own, other = self.self_attn, self.multihead_attn
+        masks = (tgt_key_padding_mask, False, tgt_mask)
+        far = (memory_key_padding_mask, False, memory_mask)
+        return self._through(
+            tgt,
+            lambda x: own(x, x, x, *masks, is_causal=tgt_is_causal),
+            lambda x: other(x, memory, memory, *far, is_causal=memory_is_causal),
+        )
 
 
-class TransformerDecoder(Module):
+class _Stack(Module):
     """Layers one after another, each a copy of the one given, and a last norm if wanted."""
 
-    def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
+    def __init__(self, layer: Module, num_layers: int, norm: Module | None) -> None:
         super().__init__()
-        self.layers = ModuleList([copy.deepcopy(decoder_layer) for _ in range(num_layers)])
+        self.layers = ModuleList([copy.deepcopy(layer) for _ in range(num_layers)])
         self.num_layers = num_layers
         self.norm = norm
+
+    def _through(self, x: Any, *rest: object) -> Any:
+        for layer in self.layers:
+            x = layer(x, *rest)
+        return x if self.norm is None else self.norm(x)
+
+
+class TransformerEncoder(_Stack):
+    """Encoder layers one after another, each a copy of the one given, and a last norm."""
+
+    def __init__(
+        self, encoder_layer: Module, num_layers: int, norm: Module | None = None, **_: object
+    ) -> None:
+        super().__init__(encoder_layer, num_layers, norm)
+
+    def forward(
+        self,
+        src: Tensor,
+        mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
+        is_causal: bool | None = None,
+    ) -> Any:
+        """Return a tensor of the shape of `src`."""
+        return self._through(src, mask, src_key_padding_mask, bool(is_causal))
+
+
+class TransformerDecoder(_Stack):
+    """Decoder layers one after another, each a copy of the one given, and a last norm."""
+
+    def __init__(self, decoder_layer: Module, num_layers: int, norm: Module | None = None) -> None:
+        super().__init__(decoder_layer, num_layers, norm)
 
     def forward(
         self,
@@ -195,10 +174,7 @@ class TransformerDecoder(Module):
     ) -> Any:
         """Return a tensor of the shape of `tgt`."""
         masks = (tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
-        x: Any = tgt
-        for layer in self.layers:
-            x = layer(x, memory, *masks, bool(tgt_is_causal), memory_is_causal)
-        return x if self.norm is None else self.norm(x)
+        return self._through(tgt, memory, *masks, bool(tgt_is_causal), memory_is_causal)
 
 
 class Transformer(Module):

@@ -3,7 +3,6 @@
 A kink takes the slope that torch gives it, most often that of the left side.
 """
 
-import functools
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -13,8 +12,13 @@ from ..arrays import Array, Namespace, as_dtype, float16
 from ..errors import ArgumentError, ShapeError
 from ..op import Kind
 from ..shapes import axis
+from . import compiled
 from .binary import where
-from .elementwise import abs, erf, exp, expm1, log1p, logsigmoid, relu, sigmoid, tanh
+from .elementwise import abs, erf, exp, expm1, log1p
+from .elementwise import logsigmoid as logsigmoid
+from .elementwise import relu as relu
+from .elementwise import sigmoid as sigmoid
+from .elementwise import tanh as tanh
 from .indexing import narrow
 from .rows import binary, operator_of, unary
 
@@ -30,28 +34,12 @@ def _normal_density(x: Kind) -> Kind:
     return exp(x * x * -0.5) * (1.0 / math.sqrt(2.0 * math.pi))
 
 
-MANY = 2**14  # elements, from which on a compiled kernel is worth its call
-
-
 def _row(xp: Namespace, name: str, plain: Any, *arrays: Any) -> Any:
     """Return a row of arrays: of large ones by a kernel, where kernels can be compiled."""
-    first = arrays[0]
-    if xp is np and all(type(a) is np.ndarray and a.size >= MANY for a in arrays):
-        kernel = _kernel(name, first.dtype.name, len(arrays))
-        if kernel is not None and all(a.dtype is first.dtype for a in arrays):
-            return kernel(*arrays)
-    return plain(xp, *arrays)
-
-
-@functools.cache
-def _kernel(name: str, dtype: str, count: int) -> Any:
-    """Return the kernel of one row, which reads and writes each number once."""
-    from .. import compile as code
-
-    if dtype not in code.DTYPES or not code.available():
-        return None
-    steps = (code.Step(name, tuple(range(count))),)
-    return code.kernel(code.Program(dtype, ("float",) * count, steps))
+    if not compiled.fits(xp, *arrays):
+        return plain(xp, *arrays)
+    steps = ((name, tuple(range(len(arrays)))),)
+    return compiled.kernel(arrays[0].dtype.name, len(arrays), steps)(*arrays)
 
 
 def _gelu_grad_plain(xp: Namespace, g: Any, x: Any) -> Any:
@@ -67,7 +55,6 @@ _gelu_grad: Any = binary(
     promotes="float",
     reads="x",
 )
-
 _gelu = unary(
     "gelu",
     lambda xp, x: _row(xp, "gelu", lambda xp, x: x * _normal_cdf(xp, x), x),
@@ -201,25 +188,3 @@ def glu(x: Kind, dim: int = -1) -> Kind:
         raise ShapeError(f"glu: got shape {tuple(x.shape)}, expected an even size on axis {d}.")
     half = x.shape[d] // 2
     return narrow(x, d, 0, half) * sigmoid(narrow(x, d, half, half))
-
-
-__all__ = [
-    "elu",
-    "gelu",
-    "glu",
-    "hardsigmoid",
-    "hardswish",
-    "hardtanh",
-    "leaky_relu",
-    "logsigmoid",
-    "mish",
-    "prelu",
-    "relu",
-    "relu6",
-    "selu",
-    "sigmoid",
-    "silu",
-    "softplus",
-    "softsign",
-    "tanh",
-]

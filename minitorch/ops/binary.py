@@ -14,9 +14,9 @@ from ..allocator import LARGE, result_of
 from ..arrays import Array, Namespace, as_dtype, dtype_of
 from ..errors import DTypeError
 from ..op import Kind, Value
-from .elementwise import floor, log, sigmoid, trunc, zeros_like
+from .elementwise import floor, log, minus, same, sigmoid, trunc, zero
 from .logic import eq
-from .rows import NUMBERS, binary, ternary
+from .rows import NUMBERS, Compute, Partial, binary, ternary
 
 if TYPE_CHECKING:
     pass
@@ -33,29 +33,16 @@ def _cached(ufunc: Callable[..., Array], plain: Callable[..., Array]) -> Callabl
     return compute
 
 
-def _zero(g: Kind, *_: object) -> Kind:
-    return zeros_like(g)
+def _float_row(
+    name: str, compute: Compute, left: Partial, right: Partial, says: str
+) -> Callable[[Kind, object], Kind]:
+    return binary(name, compute, left, right, says, promotes="float", reads="x")
 
 
-add = binary(
-    "add",
-    _cached(np.add, operator.add),
-    lambda g, a, b, y: g,
-    lambda g, a, b, y: g,
-    "a + b.",
-    reads="",
-)
-
+add = binary("add", _cached(np.add, operator.add), same, same, "a + b.", reads="")
 sub = binary(
-    "sub",
-    _cached(np.subtract, operator.sub),
-    lambda g, a, b, y: g,
-    lambda g, a, b, y: -g,
-    "a - b.",
-    reads="",
-    kinds=NUMBERS,
+    "sub", _cached(np.subtract, operator.sub), same, minus, "a - b.", reads="", kinds=NUMBERS
 )
-
 mul = binary(
     "mul",
     _cached(np.multiply, operator.mul),
@@ -64,26 +51,20 @@ mul = binary(
     "a · b.",
     reads="o",
 )
-
-true_divide = binary(
+true_divide = _float_row(
     "div",
     _cached(np.true_divide, operator.truediv),
     lambda g, a, b, y: g / b,
     lambda g, a, b, y: -g * (a / b) / b,
     "a / b.",
-    promotes="float",
-    reads="x",
 )
 
-floor_divide = binary(
-    "floor_divide",
-    lambda xp, a, b: xp.floor_divide(a, b),
-    _zero,
-    _zero,
-    "⌊a / b⌋.",
-    reads="",
-    kinds=NUMBERS,
-)
+
+def _below(xp: Namespace, a: Any, b: Any) -> Any:
+    return xp.floor_divide(a, b)
+
+
+floor_divide = binary("floor_divide", _below, zero, zero, "⌊a / b⌋.", reads="", kinds=NUMBERS)
 
 
 def _towards_zero(xp: Namespace, a: Any, b: Any) -> Any:
@@ -95,23 +76,21 @@ def _towards_zero(xp: Namespace, a: Any, b: Any) -> Any:
 
 
 trunc_divide = binary(
-    "trunc_divide", _towards_zero, _zero, _zero, "trunc(a / b).", reads="", kinds=NUMBERS
+    "trunc_divide", _towards_zero, zero, zero, "trunc(a / b).", reads="", kinds=NUMBERS
 )
-
 remainder = binary(
     "remainder",
     lambda xp, a, b: xp.remainder(a, b),
-    lambda g, a, b, y: g,
+    same,
     lambda g, a, b, y: -g * floor(a / b),
     "a - b·⌊a / b⌋: the sign of b.",
     reads="x",
     kinds=NUMBERS,
 )
-
 fmod = binary(
     "fmod",
     lambda xp, a, b: xp.fmod(a, b),
-    lambda g, a, b, y: g,
+    same,
     lambda g, a, b, y: -g * trunc(a / b),
     "a - b·trunc(a / b): the sign of a.",
     reads="x",
@@ -151,7 +130,6 @@ maximum = binary(
     "The larger; a tie shares the gradient.",
     reads="x",
 )
-
 minimum = binary(
     "minimum",
     lambda xp, a, b: xp.minimum(a, b),
@@ -160,35 +138,28 @@ minimum = binary(
     "The smaller; a tie shares the gradient.",
     reads="x",
 )
-
-atan2 = binary(
+atan2 = _float_row(
     "atan2",
     lambda xp, a, b: xp.atan2(a, b),
     lambda g, a, b, y: g * (b / (a * a + b * b)),
     lambda g, a, b, y: g * (-a / (a * a + b * b)),
     "The angle of the point (b, a).",
-    promotes="float",
-    reads="x",
 )
-
-logaddexp = binary(
+logaddexp = _float_row(
     "logaddexp",
     lambda xp, a, b: xp.logaddexp(a, b),
     lambda g, a, b, y: g * sigmoid(a - b),
     lambda g, a, b, y: g * sigmoid(b - a),
     "ln(exp a + exp b).",
-    promotes="float",
-    reads="x",
 )
 
-xlogy = binary(
+
+xlogy = _float_row(
     "xlogy",
     lambda xp, a, b: xp.where((a == 0) & ~xp.isnan(b), a * 0, a * xp.log(b)),
     lambda g, a, b, y: g * where((a == 0) & (b <= 0), 0.0, log(b)),
     lambda g, a, b, y: g * a / b,
     "a·ln b, and 0 where a is 0.",
-    promotes="float",
-    reads="x",
 )
 
 # ── choosing ────────────────────────────────────────────────────────────────────────────────────

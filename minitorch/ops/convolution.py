@@ -127,12 +127,17 @@ def _product(xp: Namespace, a: Array, b: Array) -> Array:
     return matrix_product(a[0], b[0])[None] if xp is np and len(a) == 1 else xp.matmul(a, b)
 
 
-class Convolve(Op):
-    """The result for image (N, C, ...) and kernel (O, C/G, ...)."""
+class FormDerivative(Op):
+    """Base of the three partial derivatives of the form."""
 
     on_arrays = True
     promotes = "common"
     reads_output = False
+
+
+class Convolve(FormDerivative):
+    """The result for image (N, C, ...) and kernel (O, C/G, ...)."""
+
     name = "conv"
 
     def __init__(self, how: Geometry, places: tuple[int, ...] | None = None) -> None:
@@ -174,12 +179,9 @@ class Convolve(Op):
         )
 
 
-class ConvolveBack(Op):
+class ConvolveBack(FormDerivative):
     """The image of size `image` for result (N, O, ...) and kernel (O, C/G, ...)."""
 
-    on_arrays = True
-    promotes = "common"
-    reads_output = False
     name = "conv_transpose"
 
     def __init__(self, how: Geometry, image: tuple[int, ...]) -> None:
@@ -241,12 +243,9 @@ class ConvolveBack(Op):
         )
 
 
-class ConvolveKernel(Op):
+class ConvolveKernel(FormDerivative):
     """The kernel of size `kernel` for image (N, C, ...) and result (N, O, ...)."""
 
-    on_arrays = True
-    promotes = "common"
-    reads_output = False
     name = "conv_kernel"
 
     def __init__(self, how: Geometry, kernel: tuple[int, ...]) -> None:

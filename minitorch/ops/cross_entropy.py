@@ -11,7 +11,7 @@ import numpy as np
 
 from ..arrays import Array, Namespace, as_dtype, cast, dtype_of, native_device_of
 from ..errors import ArgumentError, AxisError, ShapeError
-from ..op import Gradients, KeepsSpec, Kind, Op, Spec, apply
+from ..op import Flat, Gradients, KeepsSpec, Kind, Op, Spec, apply
 from .binary import where
 from .casting import cast_to
 from .elementwise import zeros_like
@@ -51,16 +51,20 @@ def _rows(xp: Namespace, index: Any, classes: int, ignore: int) -> tuple[Any, An
     return safe, counts, xp.sum(cast(counts, np.dtype(np.int64)))
 
 
-class CrossEntropy(Op):
-    """Mean over rows of ln Σ exp x - x[class]: one pass, no table of probabilities."""
+class OfClasses(Op):
+    """Base of the operators of logits (n, classes) and classes (n,); one class does not count."""
 
     on_arrays = True
-    fixed = 0
     reads_output = False
-    name = "cross_entropy"
 
     def __init__(self, ignore_index: int) -> None:
         self.ignore_index = ignore_index
+
+
+class CrossEntropy(OfClasses):
+    """Mean over rows of ln Σ exp x - x[class]: one pass, no table of probabilities."""
+
+    name = "cross_entropy"
 
     def compute(self, xp: Namespace, x: Array, index: Array) -> Array:
         """Return the mean for logits (n, classes) and classes (n,)."""
@@ -97,14 +101,8 @@ class CrossEntropy(Op):
         return apply(CrossEntropyGrad(self.ignore_index), x, index, out_grad), None
 
 
-class CrossEntropyGrad(KeepsSpec):
+class CrossEntropyGrad(KeepsSpec, OfClasses):
     """(softmax x - one hot) · g / n: the gradient of `CrossEntropy`, itself differentiable."""
-
-    on_arrays = True
-    reads_output = False
-
-    def __init__(self, ignore_index: int) -> None:
-        self.ignore_index = ignore_index
 
     def compute(self, xp: Namespace, x: Array, index: Array, g: Array) -> Array:
         """Return the gradient of the logits."""
@@ -126,14 +124,10 @@ class CrossEntropyGrad(KeepsSpec):
         return curved * g, None, sum(slope * out_grad)
 
 
-class CrossEntropyWeights(KeepsSpec):
+class CrossEntropyWeights(Flat, KeepsSpec, OfClasses):
     """1 / n in each row that counts, else 0: of the shape of the logits."""
 
-    on_arrays = True
-    reads_inputs = reads_output = False
-
-    def __init__(self, ignore_index: int) -> None:
-        self.ignore_index = ignore_index
+    reads_inputs = False
 
     def compute(self, xp: Namespace, x: Array, index: Array) -> Array:
         """Return the weights."""
@@ -141,18 +135,13 @@ class CrossEntropyWeights(KeepsSpec):
         weights = xp.ones_like(x) / n
         return weights if counts is None else xp.where(counts[:, None], weights, 0 * weights)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
-        """The weights do not depend on the logits."""
-        return None, None
-
 
 def cross_entropy(
     input: Kind,
     target: Kind,
     weight: Kind | None = None,
-    size_average: object = None,
+    *,
     ignore_index: int = -100,
-    reduce: object = None,
     reduction: str = "mean",
     label_smoothing: float = 0.0,
 ) -> Kind:
@@ -163,9 +152,7 @@ def cross_entropy(
         target: classes, of the shape without the classes' axis, or probabilities of the shape of
             `input`.
         weight: of each class, (classes,).
-        size_average: not used; here for the order of torch's arguments.
         ignore_index: a class whose rows do not count.
-        reduce: not used; as `size_average`.
         reduction: "mean" (over the weights of the rows), "sum" or "none".
         label_smoothing: the part of the target that is spread over all classes, 0 to 1.
 
@@ -233,9 +220,8 @@ def nll_loss(
     input: Kind,
     target: Kind,
     weight: Kind | None = None,
-    size_average: object = None,
+    *,
     ignore_index: int = -100,
-    reduce: object = None,
     reduction: str = "mean",
 ) -> Kind:
     """Return -input[class] for log-probabilities; arguments as `cross_entropy`."""

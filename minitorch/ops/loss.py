@@ -42,12 +42,7 @@ def _same_shape(name: str, input: "Methods", target: "Methods") -> None:
 
 
 def mse_loss(
-    input: Kind,
-    target: "Methods",
-    size_average: object = None,
-    reduce: object = None,
-    reduction: str = "mean",
-    weight: "Methods | None" = None,
+    input: Kind, target: "Methods", *, reduction: str = "mean", weight: "Methods | None" = None
 ) -> Kind:
     """Return (input - target)²."""
     away = input - target
@@ -55,12 +50,7 @@ def mse_loss(
 
 
 def l1_loss(
-    input: Kind,
-    target: "Methods",
-    size_average: object = None,
-    reduce: object = None,
-    reduction: str = "mean",
-    weight: "Methods | None" = None,
+    input: Kind, target: "Methods", *, reduction: str = "mean", weight: "Methods | None" = None
 ) -> Kind:
     """Return |input - target|."""
     away = abs(input - target)
@@ -68,12 +58,7 @@ def l1_loss(
 
 
 def smooth_l1_loss(
-    input: Kind,
-    target: "Methods",
-    size_average: object = None,
-    reduce: object = None,
-    reduction: str = "mean",
-    beta: float = 1.0,
+    input: Kind, target: "Methods", *, reduction: str = "mean", beta: float = 1.0
 ) -> Kind:
     """Return a square below `beta`, a straight line above: d²/2β and |d| - β/2."""
     if beta < 0:
@@ -100,12 +85,7 @@ def huber_loss(
 
 
 def binary_cross_entropy(
-    input: Kind,
-    target: "Methods",
-    weight: "Methods | None" = None,
-    size_average: object = None,
-    reduce: object = None,
-    reduction: str = "mean",
+    input: Kind, target: "Methods", weight: "Methods | None" = None, *, reduction: str = "mean"
 ) -> Kind:
     """Return -(t ln p + (1 - t) ln(1 - p)), each logarithm -100 at least.
 
@@ -128,8 +108,7 @@ def binary_cross_entropy_with_logits(
     input: Kind,
     target: Kind,
     weight: "Methods | None" = None,
-    size_average: object = None,
-    reduce: object = None,
+    *,
     reduction: str = "mean",
     pos_weight: Kind | None = None,
 ) -> Kind:
@@ -142,14 +121,7 @@ def binary_cross_entropy_with_logits(
     return reduced(loss if weight is None else loss * weight, reduction)
 
 
-def kl_div(
-    input: Kind,
-    target: Kind,
-    size_average: object = None,
-    reduce: object = None,
-    reduction: str = "mean",
-    log_target: bool = False,
-) -> Kind:
+def kl_div(input: Kind, target: Kind, *, reduction: str = "mean", log_target: bool = False) -> Kind:
     """Return t (ln t - input) for log-probabilities `input`; "batchmean" sums and divides by n."""
     entropy = exp(target) * target if log_target else xlogy(target, target)
     loss = entropy - (exp(target) if log_target else target) * input
@@ -185,8 +157,7 @@ def triplet_margin_loss(
     p: float = 2,
     eps: float = 1e-6,
     swap: bool = False,
-    size_average: object = None,
-    reduce: object = None,
+    *,
     reduction: str = "mean",
 ) -> Kind:
     """Return max(0, margin + distance to the positive - distance to the negative)."""

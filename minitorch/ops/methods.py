@@ -1,6 +1,7 @@
 """`Methods`: the operators as methods and operator signs, shared by every kind of value."""
 
 import builtins
+from inspect import isfunction
 from typing import Any, Self
 
 from ..arrays import as_dtype
@@ -246,16 +247,11 @@ class Methods(Value):
     log_softmax = normalization.log_softmax
     T = property(movement.t_reversed)
     mT = property(linalg.mT)
-    absolute, negative, multiply, divide = (
-        elementwise.abs,
-        elementwise.neg,
-        binary.mul,
-        pointwise.div,
-    )
-    subtract, clip, swapaxes = pointwise.sub, pointwise.clamp, movement.transpose
-    swapdims, moveaxis = movement.transpose, movement.movedim
+    absolute, negative = elementwise.abs, elementwise.neg
+    multiply, divide, subtract = binary.mul, pointwise.div, pointwise.sub
+    clip, swapaxes, moveaxis = pointwise.clamp, movement.transpose, movement.movedim
     arcsin, arccos, arctan = elementwise.asin, elementwise.acos, elementwise.atan
-    arctan2 = binary.atan2
+    arctan2, ger, swapdims = binary.atan2, linalg.outer, movement.transpose
     clone, type_as = casting.clone, casting.type_as
     view_as, reshape_as = movement.reshape_as, movement.reshape_as
 
@@ -309,3 +305,15 @@ class Methods(Value):
     def is_floating_point(self) -> builtins.bool:
         """Tell whether the dtype is a floating one."""
         return as_dtype(self.dtype).kind == "f"
+
+
+_METHODS_ALONE = frozenset(
+    ["contiguous", "expand_as", "repeat", "reshape_as", "type_as", "unfold", "view", "view_as"]
+)
+FUNCTIONS = {
+    name: value
+    for name, value in vars(Methods).items()
+    if isfunction(value) and value.__module__ != __name__
+    if not name.startswith("_") and name not in _METHODS_ALONE
+}
+"""The operators that torch has as functions as well as methods, by name."""

@@ -77,50 +77,47 @@ class Permute(Movement):
         return (apply(Permute(tuple(back)), out_grad),)
 
 
-class InsertAxes(Movement):
-    """New axes of size 1 at the places `dims` of the result."""
+class Axes(Movement):
+    """Base of what puts in, or takes out, the axes `dims` of size 1."""
 
     views = True
 
     def __init__(self, dims: tuple[int, ...]) -> None:
         self.dims = dims
 
-    def _shape(self, shape: Shape) -> Shape:
+    def resized(self, shape: Shape) -> Shape:
+        """Return the new shape."""
+        raise NotImplementedError(f"{self.name} does not say what it makes of a shape.")
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        """Return a view under the new shape."""
+        return xp.reshape(x, self.resized(x.shape))
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the new shape."""
+        return Spec(self.resized(specs[0].shape), specs[0].dtype)
+
+
+class InsertAxes(Axes):
+    """New axes of size 1 at the places `dims` of the result."""
+
+    def resized(self, shape: Shape) -> Shape:
+        """Return the shape with ones put in."""
         sizes = iter(shape)
         rank = len(shape) + len(self.dims)
         return tuple(1 if i in self.dims else next(sizes) for i in range(rank))
-
-    def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return a view with the new axes."""
-        return xp.reshape(x, self._shape(x.shape))
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the shape with ones put in."""
-        return Spec(self._shape(specs[0].shape), specs[0].dtype)
 
     def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return the gradient without the axes."""
         return (remove_axes(out_grad, self.dims),)
 
 
-class RemoveAxes(Movement):
+class RemoveAxes(Axes):
     """Without the axes `dims`, which have size 1."""
 
-    views = True
-
-    def __init__(self, dims: tuple[int, ...]) -> None:
-        self.dims = dims
-
-    def _shape(self, shape: Shape) -> Shape:
-        return tuple(size for i, size in enumerate(shape) if i not in self.dims)
-
-    def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return a view without the axes."""
-        return xp.reshape(x, self._shape(x.shape))
-
-    def infer(self, *specs: Spec) -> Spec:
+    def resized(self, shape: Shape) -> Shape:
         """Return the shape without the axes."""
-        return Spec(self._shape(specs[0].shape), specs[0].dtype)
+        return tuple(size for i, size in enumerate(shape) if i not in self.dims)
 
     def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return the gradient with the axes put back."""

@@ -10,6 +10,7 @@ from ..arrays import Array, DType, DTypeLike, Namespace, as_dtype, finfo, float3
 from ..errors import ArgumentError, ShapeError
 from ..op import Gradients, KeepsSpec, Kind, apply
 from ..shapes import axis
+from . import compiled
 from .casting import cast_to, floats_only
 from .elementwise import exp, rsqrt
 from .movement import reshape
@@ -21,21 +22,28 @@ if TYPE_CHECKING:
     from .methods import Methods
 
 
-class Softmax(KeepsSpec):
-    """exp x / Σ exp x along an axis."""
+class AlongAxis(KeepsSpec):
+    """Base of the two softmaxes, whose gradients read their results."""
 
     on_arrays = True
     promotes = "float"
     reads_inputs = False
-    name = "softmax"
 
     def __init__(self, dim: int) -> None:
         self.dim = dim
+
+
+class Softmax(AlongAxis):
+    """exp x / Σ exp x along an axis."""
+
+    name = "softmax"
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the shares, computed relative to the largest element."""
         if xp is not np:
             return xp.softmax(x, self.dim) if hasattr(xp, "softmax") else _shares(xp, x, self.dim)
+        if self.dim == x.ndim - 1 and compiled.fits(xp, x):
+            return _shares_of_rows(x)
         y = x - np.maximum.reduce(x, axis=self.dim, keepdims=True)
         np.exp(y, out=y)
         y /= np.add.reduce(y, axis=self.dim, keepdims=True)
@@ -43,9 +51,43 @@ class Softmax(KeepsSpec):
 
     def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return y (g - Σ g y)."""
-        y = node.output
-        weighted = out_grad * y
-        return (weighted - y * sum(weighted, self.dim, True),)
+        return (apply(SoftmaxGradient(self.dim), out_grad, node.output),)
+
+
+class SoftmaxGradient(KeepsSpec):
+    """y (g - Σ g y) along an axis, for the shares y and the gradient g of a softmax."""
+
+    on_arrays = True
+    reads_output = False
+    name = "softmax_gradient"
+
+    def __init__(self, dim: int) -> None:
+        self.dim = dim
+
+    def compute(self, xp: Namespace, g: Array, y: Array) -> Array:
+        """Return the gradient of what the shares were made from."""
+        if self.dim == y.ndim - 1 and compiled.fits(xp, g, y):
+            total = compiled.over_rows(g, (("mul", (0, 1)),), "sum", y)
+            steps = (("sub", (0, 2)), ("mul", (-1, 1)))
+            return compiled.kernel(y.dtype.name, 3, steps)(g, y, total)
+        weighted: Array = g * y
+        weighted -= y * xp.sum(weighted, axis=self.dim, keepdims=True)
+        return weighted
+
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+        """Return the same of u by g, and u (g - Σ g y) - g Σ u y by y."""
+        g, y = node.inputs
+        by_y = out_grad * (g - sum(g * y, self.dim, True)) - g * sum(out_grad * y, self.dim, True)
+        return apply(SoftmaxGradient(self.dim), out_grad, y), by_y
+
+
+def _shares_of_rows(x: Array) -> Array:
+    """Return the softmax of each row of a large array, kernel by kernel."""
+    dtype, same = x.dtype.name, (("positive", (0,)),)
+    most = compiled.over_rows(x, same, "amax")
+    y = compiled.kernel(dtype, 2, (("sub", (0, 1)), ("exp", (-1,))))(x, most)
+    total = compiled.over_rows(y, same, "sum")
+    return compiled.kernel(dtype, 2, (("div", (0, 1)),))(y, total, out=y)
 
 
 def _shares(xp: Namespace, x: Array, dim: int) -> Any:
@@ -53,16 +95,10 @@ def _shares(xp: Namespace, x: Array, dim: int) -> Any:
     return y / xp.sum(y, axis=dim, keepdims=True)
 
 
-class LogSoftmax(KeepsSpec):
+class LogSoftmax(AlongAxis):
     """x - ln Σ exp x along an axis."""
 
-    on_arrays = True
-    promotes = "float"
-    reads_inputs = False
     name = "log_softmax"
-
-    def __init__(self, dim: int) -> None:
-        self.dim = dim
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the logarithms, computed relative to the largest element."""
@@ -75,31 +111,25 @@ class LogSoftmax(KeepsSpec):
         return (out_grad - exp(node.output) * sum(out_grad, self.dim, True),)
 
 
-def _ready(x: Kind, dim: int | None, dtype: DTypeLike, name: str) -> tuple[Kind, int]:
+def _along(kind: type[AlongAxis], name: str, x: Kind, dim: int | None, dtype: DTypeLike) -> Kind:
     if dim is None:
         raise ArgumentError(f"{name}: got no dim, expected the axis to sum over. Pass dim=-1.")
     x = x if dtype is None else cast_to(x, dtype)
-    return (x if x.shape else reshape(x, 1)), axis(dim, len(x.shape), name)
+    row, d = x if x.shape else reshape(x, 1), axis(dim, len(x.shape), name)
+    made = apply(kind(d), row) if row.shape[d] else row * 1.0
+    return made if x.shape else reshape(made, ())
 
 
 def softmax(x: Kind, dim: int | None = None, _stacklevel: int = 3, dtype: DTypeLike = None) -> Kind:
     """Return exp x / Σ exp x along `dim`."""
-    row, d = _ready(x, dim, dtype, "softmax")
-    shares = _softmax(row, d)
-    return shares if x.shape else reshape(shares, ())
-
-
-def _softmax(row: Kind, d: int) -> Kind:
-    return apply(Softmax(d), row) if row.shape[d] else row * 1.0
+    return _along(Softmax, "softmax", x, dim, dtype)
 
 
 def log_softmax(
     x: Kind, dim: int | None = None, _stacklevel: int = 3, dtype: DTypeLike = None
 ) -> Kind:
     """Return ln softmax along `dim`, exact where softmax would be 0."""
-    row, d = _ready(x, dim, dtype, "log_softmax")
-    logs = apply(LogSoftmax(d), row) if row.shape[d] else row * 1.0
-    return logs if x.shape else reshape(logs, ())
+    return _along(LogSoftmax, "log_softmax", x, dim, dtype)
 
 
 class Standardize(KeepsSpec, Reduction):
@@ -111,10 +141,21 @@ class Standardize(KeepsSpec, Reduction):
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the standardized array."""
+        if self.dims == (x.ndim - 1,) and compiled.fits(xp, x):
+            return self._of_rows(x)
         away: Array = x - xp.mean(x, axis=self.dims, keepdims=True)
         spread = xp.mean(away * away, axis=self.dims, keepdims=True)
         away /= xp.sqrt(spread + self.eps)
         return away
+
+    def _of_rows(self, x: Array) -> Array:
+        """Return each row of a large array standardized, kernel by kernel."""
+        share = x.dtype.type(1.0 / x.shape[-1])
+        middle = compiled.over_rows(x, (("positive", (0,)),), "sum") * share
+        away = ("sub", (0, 1))
+        spread = compiled.over_rows(x, (away, ("mul", (-1, -1))), "sum", middle) * share
+        scale = 1.0 / np.sqrt(spread + x.dtype.type(self.eps))
+        return compiled.kernel(x.dtype.name, 3, (away, ("mul", (-1, 2))))(x, middle, scale)
 
     def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return (g - mean g - y · mean(g y)) / √(variance + eps)."""
@@ -139,18 +180,24 @@ def layer_norm(
 
     Source: Ba, Kiros & Hinton, arXiv:1607.06450, 2016.
     """
-    wanted = tuple(normalized_shape)
-    rank = len(x.shape)
-    if not wanted or tuple(x.shape[rank - len(wanted) :]) != wanted:
-        raise ShapeError(
-            f"layer_norm: got shape {tuple(x.shape)}, expected its end to be {wanted}."
-        )
-    for name, value in (("weight", weight), ("bias", bias)):
-        if value is not None and tuple(value.shape) != wanted:
-            raise ShapeError(f"layer_norm: got {name} {tuple(value.shape)}, expected {wanted}.")
+    over = _last_axes("layer_norm", x, normalized_shape, weight, bias)
     floats_only("layer_norm", x)
-    y = apply(Standardize(tuple(range(rank - len(wanted), rank)), eps), x)
-    return _affine(y, weight, bias)
+    return _affine(apply(Standardize(over, eps), x), weight, bias)
+
+
+def _last_axes(name: str, x: Kind, sizes: Sequence[int], *vectors: Kind | None) -> tuple[int, ...]:
+    """Return the last axes of `x`, which have these sizes, as each vector that is given has.
+
+    Raises:
+        ShapeError: they have others.
+    """
+    wanted, rank = tuple(sizes), len(x.shape)
+    if not wanted or tuple(x.shape[rank - len(wanted) :]) != wanted:
+        raise ShapeError(f"{name}: got shape {tuple(x.shape)}, expected its end to be {wanted}.")
+    for vector in vectors:
+        if vector is not None and tuple(vector.shape) != wanted:
+            raise ShapeError(f"{name}: got parameters {tuple(vector.shape)}, expected {wanted}.")
+    return tuple(range(rank - len(wanted), rank))
 
 
 def _affine(y: Kind, weight: Kind | None, bias: Kind | None) -> Kind:
@@ -300,11 +347,8 @@ def rms_norm(
     x: Kind, normalized_shape: Sequence[int], weight: Kind | None = None, eps: float | None = None
 ) -> Kind:
     """Return `x` over the root of the mean of its squares, along its last axes, scaled."""
-    wanted, rank = tuple(normalized_shape), len(x.shape)
-    if not wanted or tuple(x.shape[rank - len(wanted) :]) != wanted:
-        raise ShapeError(f"rms_norm: got shape {tuple(x.shape)}, expected its end to be {wanted}.")
+    over = _last_axes("rms_norm", x, normalized_shape, weight)
     small = _smallest(as_dtype(x.dtype)) if eps is None else eps
-    over = tuple(range(rank - len(wanted), rank))
     return _affine(x * rsqrt(mean(x * x, over, True) + small), weight, None)
 
 

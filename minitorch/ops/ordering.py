@@ -124,16 +124,23 @@ def _along(x: Kind, dim: int, name: str) -> tuple[Kind, int]:
     return (x, d) if x.shape else (reshape(x, 1), 0)
 
 
-def _chosen(x: Kind, dim: int, keepdim: bool, largest: bool) -> ValuesAndIndices[Kind]:
-    name = "max" if largest else "min"
-    row, d = _along(x, dim, name)
-    if row.shape[d] == 0:
-        raise AxisError(f"{name}: no element to choose on axis {d} of shape {tuple(x.shape)}.")
-    where = apply(ArgExtreme(d, largest), row)
+def _taken(x: Kind, row: Kind, d: int, where: Kind, keepdim: bool = True) -> ValuesAndIndices[Kind]:
+    """Return the elements of `row`, which is `x` with an axis at least, at these places."""
     values = take_along_dim(row, where, d)
     if keepdim and x.shape:
         return ValuesAndIndices(values, where)
     return ValuesAndIndices(remove_axes(values, (d,)), remove_axes(where, (d,)))
+
+
+def _extreme(x: Kind, dim: int, name: str, largest: bool) -> tuple[Kind, int, Kind]:
+    row, d = _along(x, dim, name)
+    if row.shape[d] == 0:
+        raise AxisError(f"{name}: no element to choose on axis {d} of shape {tuple(x.shape)}.")
+    return row, d, apply(ArgExtreme(d, largest), row)
+
+
+def _chosen(x: Kind, dim: int, keepdim: bool, largest: bool) -> ValuesAndIndices[Kind]:
+    return _taken(x, *_extreme(x, dim, "max" if largest else "min", largest), keepdim)
 
 
 @overload
@@ -171,11 +178,9 @@ def min(x: Kind, dim: Any = None, keepdim: bool = False) -> Kind | ValuesAndIndi
 
 
 def _position(x: Kind, dim: int | None, keepdim: bool, largest: bool) -> Kind:
+    row = reshape(x, -1) if dim is None else x
     name = "argmax" if largest else "argmin"
-    row, d = _along(reshape(x, -1) if dim is None else x, 0 if dim is None else dim, name)
-    if row.shape[d] == 0:
-        raise AxisError(f"{name}: no element to choose on axis {d} of shape {tuple(x.shape)}.")
-    found = apply(ArgExtreme(d, largest), row)
+    _, d, found = _extreme(row, 0 if dim is None else dim, name, largest)
     if dim is None:
         return reshape(found, (1,) * len(x.shape) if keepdim else ())
     return found if keepdim and x.shape else remove_axes(found, (d,))
@@ -203,11 +208,7 @@ def sort(
 ) -> ValuesAndIndices[Kind]:
     """Return the elements along `dim` in order of size, and where they were; always stable."""
     row, d = _along(x, dim, "sort")
-    order = apply(ArgSort(d, descending), row)
-    values = take_along_dim(row, order, d)
-    if x.shape:
-        return ValuesAndIndices(values, order)
-    return ValuesAndIndices(reshape(values, ()), reshape(order, ()))
+    return _taken(x, row, d, apply(ArgSort(d, descending), row))
 
 
 def topk(
@@ -224,11 +225,7 @@ def topk(
         raise ShapeError(f"topk: the size of axis {d} is not known: got {tuple(row.shape)}.")
     if not 0 <= k <= size:
         raise ArgumentError(f"topk: got k = {k}, expected 0 to {size}, the size of axis {d}.")
-    order = narrow(apply(ArgSort(d, largest), row), d, 0, k)
-    values = take_along_dim(row, order, d)
-    if x.shape:
-        return ValuesAndIndices(values, order)
-    return ValuesAndIndices(reshape(values, ()), reshape(order, ()))
+    return _taken(x, row, d, narrow(apply(ArgSort(d, largest), row), d, 0, k))
 
 
 def kthvalue(x: Kind, k: int, dim: int = -1, keepdim: bool = False) -> ValuesAndIndices[Kind]:
@@ -236,11 +233,7 @@ def kthvalue(x: Kind, k: int, dim: int = -1, keepdim: bool = False) -> ValuesAnd
     row, d = _along(x, dim, "kthvalue")
     if not 1 <= k <= row.shape[d]:
         raise ArgumentError(f"kthvalue: got k = {k}, expected 1 to {row.shape[d]}.")
-    where = narrow(apply(ArgSort(d, False), row), d, k - 1, 1)
-    values = take_along_dim(row, where, d)
-    if keepdim and x.shape:
-        return ValuesAndIndices(values, where)
-    return ValuesAndIndices(remove_axes(values, (d,)), remove_axes(where, (d,)))
+    return _taken(x, row, d, narrow(apply(ArgSort(d, False), row), d, k - 1, 1), keepdim)
 
 
 @overload

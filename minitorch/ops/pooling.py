@@ -1,4 +1,4 @@
-"""Pooling: the largest, or the mean, of each window. And images made larger or rearranged."""
+"""Pooling: the largest, or the mean, of each window."""
 
 import builtins
 import itertools
@@ -13,11 +13,12 @@ from ..errors import ArgumentError, ShapeError
 from ..op import Gradients, Kind, Op, Spec, apply
 from .casting import cast_to
 from .conv import documented, each
-from .indexing import getitem
+from .indexing import getitem, narrow
+from .joining import cat
 from .matrices import pad as padded
 from .matrices import unfold as windows_along
 from .ordering import ValuesAndIndices
-from .reduction import sum
+from .reduction import mean, sum
 
 if TYPE_CHECKING:
     from .methods import Methods
@@ -55,14 +56,19 @@ class MaxWindows:
         return found
 
 
-class MaxPool(Op):
-    """The largest element of each window; of equal ones the first has the gradient."""
+class OfWindows(Op):
+    """Base of the operators of the largest elements of windows."""
 
     on_arrays = True
-    name = "max_pool"
 
     def __init__(self, how: MaxWindows) -> None:
         self.how = how
+
+
+class MaxPool(OfWindows):
+    """The largest element of each window; of equal ones the first has the gradient."""
+
+    name = "max_pool"
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the largest elements."""
@@ -87,14 +93,10 @@ class MaxPool(Op):
         return (apply(MaxPoolBack(self.how), out_grad, node.inputs[0], node.output),)
 
 
-class MaxPoolBack(Op):
+class MaxPoolBack(OfWindows):
     """Zeros like x, with the gradient of each window added at its largest element."""
 
-    on_arrays = True
     reads_output = False
-
-    def __init__(self, how: MaxWindows) -> None:
-        self.how = how
 
     def compute(self, xp: Namespace, g: Array, x: Array, y: Array) -> Array:
         """Return the gradient of x."""
@@ -125,14 +127,10 @@ class MaxPoolBack(Op):
         return apply(MaxPoolPick(self.how), out_grad, x, y), None, None
 
 
-class MaxPoolPick(Op):
+class MaxPoolPick(OfWindows):
     """What another value has at the largest element of each window of x."""
 
-    on_arrays = True
     reads_output = False
-
-    def __init__(self, how: MaxWindows) -> None:
-        self.how = how
 
     def compute(self, xp: Namespace, v: Array, x: Array, y: Array) -> Array:
         """Return the picked elements."""
@@ -340,3 +338,34 @@ def avg_pool2d(
     """Return the mean of each window of (N, C, height, width)."""
     how = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
     return _avg_pool(2, input, *how)
+
+
+# ── a given number of windows of nearly equal size ──────────────────────────────────────────────
+
+
+def _adaptive(count: int, x: Kind, output_size: int | Sequence[int | None] | None) -> Kind:
+    """Return `x` with each last axis cut into as many windows as asked for, and their means."""
+    sizes = output_size if isinstance(output_size, Sequence) else (output_size,) * count
+    if len(x.shape) not in (count + 1, count + 2) or len(sizes) != count:
+        raise ShapeError(
+            f"adaptive_avg_pool{count}d: got shape {tuple(x.shape)} and {output_size}, expected "
+            f"{count + 2} axes and {count} sizes."
+        )
+    for i, wanted in enumerate(sizes):
+        d = len(x.shape) - count + i
+        n = x.shape[d]
+        if wanted is None or wanted == n:
+            continue
+        cuts = [(j * n // wanted, -(-(j + 1) * n // wanted)) for j in range(wanted)]
+        x = cat([mean(narrow(x, d, a, b - a), d, True) for a, b in cuts], d)
+    return x
+
+
+def adaptive_avg_pool1d(input: Kind, output_size: int | Sequence[int | None]) -> Kind:
+    """Return means of (N, C, length) over `output_size` windows of nearly equal size."""
+    return _adaptive(1, input, output_size)
+
+
+def adaptive_avg_pool2d(input: Kind, output_size: int | Sequence[int | None] | None) -> Kind:
+    """Return means of (N, C, height, width) over as many windows as `output_size` says."""
+    return _adaptive(2, input, output_size)

@@ -109,7 +109,7 @@ class Opaque(Node):
 
     __slots__ = ()
 
-    def __add__(self, other: Node) -> Node:
+    def __add__(self, other: Node) -> Node:  # type: ignore[override]  # of its own kind alone
         places = getattr(self.op, "places", NOWHERE) | getattr(other.op, "places", NOWHERE)
         return build(Join(places), (self, other), kind=Opaque)
 

@@ -9,8 +9,6 @@ from ...ops.activation import sigmoid as sigmoid
 from ...ops.activation import softplus as softplus
 from ...ops.activation import softsign as softsign
 from ...ops.activation import tanh as tanh
-from ...ops.adaptive import adaptive_avg_pool1d as adaptive_avg_pool1d
-from ...ops.adaptive import adaptive_avg_pool2d as adaptive_avg_pool2d
 from ...ops.attention import embedding as embedding
 from ...ops.attention import scaled_dot_product_attention as scaled_dot_product_attention
 from ...ops.attention import unfold as unfold
@@ -40,6 +38,8 @@ from ...ops.normalization import log_softmax as log_softmax
 from ...ops.normalization import normalize as normalize
 from ...ops.normalization import rms_norm as rms_norm
 from ...ops.normalization import softmax as softmax
+from ...ops.pooling import adaptive_avg_pool1d as adaptive_avg_pool1d
+from ...ops.pooling import adaptive_avg_pool2d as adaptive_avg_pool2d
 from ...ops.pooling import avg_pool1d as avg_pool1d
 from ...ops.pooling import avg_pool2d as avg_pool2d
 from ...ops.pooling import max_pool1d as max_pool1d
