@@ -5,8 +5,10 @@ A product that two threads share waits for the second one, which on a busy machi
 so a lab's times mean something only with one. Both hold for the session that calls `lab`.
 """
 
+import ast
 import contextlib
 import os
+import re
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,23 +31,73 @@ def one_thread() -> None:
 def greet_the_unwritten(shell: Any, names: Collection[str]) -> None:
     """Let IPython say in one line that a cell needs what is not written yet.
 
+    So it says too where a cell needs what such a cell would have made.
+
     Args:
         shell: IPython's; its tracebacks are as before for all other errors.
-        names: what the questions of the lab ask for.
+        names: of the questions of the lab, and what they ask for.
     """
+    waiting: dict[str, str] = {}  # what cells would have made, and what they wait for
+
+    def made() -> list[str]:
+        """Forget of the last cell's names that they wait; return them."""
+        found = list(_names(_last_cell(shell), ast.Store))
+        for name in found:
+            waiting.pop(name, None)
+        return found
 
     def say(
         shell: Any, kind: type[BaseException], error: BaseException, trace: Any, **_: Any
     ) -> list[str] | None:
         missing = unwritten(error, names)
+        line = f"○ {missing} is not written yet. Write it, run its cell, and run this one again."
+        needed = None if missing else _needed(error, _last_cell(shell), waiting)
+        if needed is not None:
+            missing = waiting[needed]
+            line = f"○ {needed} comes from a cell above, which waits for {missing}. "
+            line += f"Write {missing}, and run that cell and this one again."
+        found = made()
         if missing is None:
             shell.showtraceback((kind, error, trace), running_compiled_code=True)
             return None
-        line = f"○ {missing} is not written yet. Write it, run its cell, and run this one again."
+        waiting.update(dict.fromkeys(found, missing))
         shell._showtraceback(kind, error, [line])
         return [line]
 
+    def after(result: Any) -> None:
+        if result.success:
+            made()
+
+    while _forgetting:
+        with contextlib.suppress(ValueError):  # it was another shell's
+            shell.events.unregister("post_run_cell", _forgetting.pop())
+    _forgetting.append(after)
+    shell.events.register("post_run_cell", after)
     shell.set_custom_exc((Exception,), say)
+
+
+_forgetting: list[Callable[[Any], None]] = []  # what this session's shell calls after each cell
+
+
+def _needed(error: BaseException, cell: str, waiting: Collection[str]) -> str | None:
+    """Return which of the names that wait an error comes from: one that is missing, or is read."""
+    text = f"{type(error).__name__}: {error}"  # a rank's error is text in its launcher's
+    missing = re.findall(r"NameError: name '(\w+)' is not defined", text)
+    return next((n for n in (*missing, *_names(cell, ast.Load)) if n in waiting), None)
+
+
+def _last_cell(shell: Any) -> str:
+    return str(shell.history_manager.input_hist_parsed[-1])
+
+
+def _names(cell: str, how: type[ast.expr_context]) -> Iterator[str]:
+    """Yield the names that a cell gives values to, or reads."""
+    with contextlib.suppress(SyntaxError):
+        for node in ast.walk(ast.parse(cell)):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, how):
+                yield node.id
+            elif isinstance(node, ast.FunctionDef | ast.ClassDef) and how is ast.Store:
+                yield node.name
 
 
 def follow(shell: Any, folder: Path, run: Callable[[str], None]) -> None:

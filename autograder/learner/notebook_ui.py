@@ -55,8 +55,8 @@ def lab(name: str, directory: str | Path | None = None) -> "Notebook":
     one_thread()
     shell = _shell()
     if shell is not None:
-        defined = {name for question in practice.lab.questions for name in question.defines}
-        greet_the_unwritten(shell, defined)
+        asked = practice.lab.questions
+        greet_the_unwritten(shell, {name for q in asked for name in (q.name, *q.defines)})
         follow(shell, practice.lab.directory, practice.follow)
         follow_theme(shell)
     return Notebook(practice)

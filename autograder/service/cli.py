@@ -187,7 +187,16 @@ def _serve(arguments: argparse.Namespace) -> int:
 
 
 def _secret(path: Path | None) -> str:
-    return "" if path is None else path.read_text().strip()
+    from autograder.service.errors import StartError
+
+    try:
+        text = "" if path is None else path.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise StartError(f"serve: --client-secret-file: cannot read {path}: {why}.") from error
+    if path is not None and not text:
+        raise StartError(f"serve: --client-secret-file: {path} is empty. Write the secret into it.")
+    return text
 
 
 def _enroll(arguments: argparse.Namespace) -> int:
@@ -298,16 +307,14 @@ def _staff_add(arguments: argparse.Namespace) -> int:
 
 
 def _add_staff_here(data: Path, asked: dict[str, str]) -> str:
-    from autograder.service.auth import Enrolment, enroll
+    from autograder.service.auth import enroll
     from autograder.service.errors import Refused, StartError
     from autograder.service.store import existing
 
     with existing(data) as store:
         try:
             lives_s = Settings(data, data).bearer_s
-            enrolment = Enrolment.read(asked, lives_s)
-            by = "command line"
-            return enroll(store.roster, enrolment, role=asked["role"], by=by)[1]
+            return enroll(store.roster, asked, lives_s, role=asked["role"], by="command line")[1]
         except Refused as error:
             raise StartError(str(error)) from error
 

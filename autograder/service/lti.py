@@ -18,8 +18,9 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from autograder.service.errors import Refused, StartError
+from autograder.service.key_sets import KeySets
 from autograder.service.roster import ASSISTANT, INSTRUCTOR, LEARNER
-from autograder.service.sign_in import answering, proven, sealed, unsealed
+from autograder.service.sign_in import answering, fetched, proven, sealed, unsealed
 
 COOKIE = "course_lti"
 # What a platform says of a launch before it, and what it needs again.
@@ -98,6 +99,7 @@ class Launches:
     ) -> None:
         self._platforms = {platform.name: platform for platform in platforms}
         self._return_url = return_url
+        self._keys = KeySets(fetched)
         self._key, self._lives_s = key, lives_s
 
     def away(self, said: Mapping[str, str]) -> tuple[str, str]:
@@ -144,11 +146,11 @@ class Launches:
             problem = said.get("error_description", said.get("error", ""))[:200]
             raise Refused(403, f"launch: the platform refuses: {problem!r}. Open the link again.")
         with answering():
-            claims = _claims(platform, said.get("id_token", ""), asked["nonce"])
+            claims = _claims(platform, self._keys, said.get("id_token", ""), asked["nonce"])
         return _launch(platform, claims), asked["nonce"]
 
 
-def _claims(platform: Platform, token: str, nonce: str) -> dict[str, Any]:
+def _claims(platform: Platform, keys: KeySets, token: str, nonce: str) -> dict[str, Any]:
     """Return what a platform has proven of a launch of this course.
 
     Raises:
@@ -156,7 +158,7 @@ def _claims(platform: Platform, token: str, nonce: str) -> dict[str, Any]:
         Refused: 403, the launch is not one of this course.
     """
     ours = (platform.issuer, platform.client_id, nonce)
-    claims = proven(token, platform.jwks_url, ["RS256"], *ours)
+    claims = proven(keys.claims(platform.jwks_url, token, ["RS256"]), *ours)
     if "iat" not in claims:
         raise ValueError("iat")
     audience = claims["aud"]

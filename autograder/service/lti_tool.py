@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
+from autograder.service.errors import StartError
 from autograder.service.lti import Launches, read_platforms
 from autograder.service.lti_people import LtiPeople
 from autograder.service.outbox import Outbox
@@ -25,14 +26,18 @@ def lti_tool(settings: Settings, store: Store, url: str, private_key: bytes) -> 
     """Return the tool at the address `url`, with the platforms of `settings.lti`.
 
     Raises:
-        StartError: the file of the platforms cannot be read.
+        StartError: the file of the platforms, or the key, cannot be read.
     """
     import authlib  # noqa: F401  (missed now, not by the first grade that is sent)
     from joserfc.jwk import RSAKey
 
     assert settings.lti is not None
     platforms, clock = read_platforms(settings.lti), store.clock
-    key = RSAKey.import_key(private_key)
+    try:
+        key = RSAKey.import_key(private_key)
+    except ValueError as error:
+        problem = "the key in the data directory, lti.key, cannot be read"
+        raise StartError(f"serve: --lti: {problem}. Delete it, and there is another.") from error
     key.ensure_kid()
     public = key.as_dict(private=False, use="sig", alg="RS256")
     outbox = Outbox(store.database, clock, settings.passback_again_s)

@@ -280,7 +280,7 @@ def instructor_token(data: Path, roster: Roster) -> str:
     or leaked token is replaced by deleting the file and starting again.
     """
     path = data / TOKEN_FILE
-    token = path.read_text().strip() if path.exists() else ""
+    token = path.read_text(errors="replace").strip() if path.exists() else ""
     if not is_token(token):
         token = new_token()
         write_secret(path, token + "\n")

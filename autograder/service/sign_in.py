@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from autograder.service.errors import Refused
+from autograder.service.key_sets import KeySets
 
 if TYPE_CHECKING:
     from authlib.integrations.requests_client import OAuth2Session
@@ -158,6 +159,7 @@ class OpenId:
         self._issuer = issuer.rstrip("/")
         self._client_id = client_id
         self._claim = claim
+        self._keys = KeySets(fetched)
 
     @cached_property
     def _metadata(self) -> dict[str, Any]:
@@ -169,8 +171,8 @@ class OpenId:
 
     def who(self, token: dict[str, Any], nonce: str) -> str:
         """Return the login that a proven ID token names."""
-        keys, issuer = self._metadata["jwks_uri"], self._metadata["issuer"]
-        claims = proven(token["id_token"], keys, _ALGORITHMS, issuer, self._client_id, nonce)
+        said = self._keys.claims(self._metadata["jwks_uri"], token["id_token"], _ALGORITHMS)
+        claims = proven(said, self._metadata["issuer"], self._client_id, nonce)
         if self._metadata["issuer"].rstrip("/") != self._issuer:
             raise ValueError("issuer")
         if claims.get("azp", self._client_id) != self._client_id:
@@ -218,19 +220,14 @@ def fetched(url: str, headers: dict[str, str] | None = None) -> dict[str, Any]:
     return found
 
 
-def proven(
-    token: str, keys_url: str, algorithms: list[str], issuer: str, client_id: str, nonce: str
-) -> dict[str, Any]:
-    """Return what an ID token says that the issuer has signed for us, now, and for this nonce.
+def proven(claims: dict[str, Any], issuer: str, client_id: str, nonce: str) -> dict[str, Any]:
+    """Return what a signed ID token says, once it is the issuer's, for us, now and of this nonce.
 
     Raises:
-        JoseError, ValueError: its signature, its times, or a claim is wrong.
+        JoseError: its times or a claim is wrong.
     """
     from joserfc import jwt
-    from joserfc.jwk import KeySet
 
-    keys = KeySet.import_key_set({"keys": fetched(keys_url)["keys"]})
-    claims = jwt.decode(token, keys, algorithms=algorithms).claims
     registry = jwt.JWTClaimsRegistry(
         leeway=_LEEWAY_S,
         iss={"essential": True, "value": issuer},
@@ -239,4 +236,4 @@ def proven(
         nonce={"essential": True, "value": nonce},
     )
     registry.validate(claims)
-    return dict(claims)
+    return claims

@@ -5,9 +5,9 @@
 # - **You need** NumPy, matrix products, the chain rule.
 # - **It takes** about 90 minutes: introduction 2, sections 6, 15, 17, 17, 11 and 12, discussion 10. The reading note is for another day.
 #
-# The gradients of AlexNet (2012) were derived on paper and typed in. You do the same for a small network, and find out three things: how one can be *sure* of a gradient, how little a falling loss proves, and why nobody works like this any more.
+# The gradients of AlexNet (2012) were derived on paper and typed in. You do the same for a small network, and find out how one can be *sure* of a gradient, and why nobody works like this any more.
 #
-# Each section asks for a prediction before it measures. Write the number down first.
+# Write each prediction down before you measure.
 
 # %% tags="setup"
 import platform
@@ -122,15 +122,13 @@ print("error at a right angle to the columns:", x.T @ (x @ w_best - y))
 q.check("closed_form")
 
 # %% [markdown]
-# **Measure** for more and more weights $d$, always with $n = 2d$ points.
+# **Measure** for more and more weights $d$, with $n = 2d$ points.
 
 # %%
 rng = np.random.default_rng(0)
 sizes = [128, 256, 512, 1024]
-formula_s = []
-for d in sizes:
-    many_x, many_y = rng.normal(size=(2 * d, d)), rng.normal(size=2 * d)
-    formula_s.append(seconds(closed_form, many_x, many_y, repeats=7))
+many = [(rng.normal(size=(2 * d, d)), rng.normal(size=2 * d)) for d in sizes]
+formula_s = [seconds(closed_form, *points, repeats=7) for points in many]
 compare("time at 1024 weights over time at 512", predicted_growth, formula_s[-1] / formula_s[-2])
 
 # %%
@@ -315,7 +313,7 @@ for name, rule in {
 # %% [markdown]
 # The loss falls, and to the same value. **A falling loss does not prove a gradient.**
 #
-# **Idea.** The definition does. Move one weight by $h$ up and down and look at the loss:
+# **Idea.** Move one weight by $h$ up and down and look at the loss:
 #
 # $$\frac{f(w + h) - f(w - h)}{2h} = f'(w) + \tfrac{h^2}{6} f'''(w) + \dots$$
 #
@@ -446,7 +444,7 @@ for name, rule in rules.items():
 # %% [markdown]
 # ## 4. Two layers, by hand
 #
-# Handwritten digits: 1,797 pictures of 8 by 8 pixels. The network has two layers, 64-32-10, and 2,410 parameters. So far we only have the numerical gradient. Here it works on a batch of 64 pictures.
+# Handwritten digits: 1,797 pictures of 8 by 8 pixels. The network has two layers, 64-32-10, and 2,410 parameters. So far we only have the numerical gradient, here of 64 pictures.
 
 # %%
 images, labels = (t.numpy() for t in digits(flat=True).tensors)
@@ -492,7 +490,7 @@ print(f"its gradient for the {params[0].size} weights of layer 1: {numerical_s *
 # | $h = \max(a, 0)$ | $(N, H)$ | $\bar a = \bar h$ where $h > 0$, else 0 |
 # | $a = x\,w_1 + b_1$ | $(N, H)$ | as in the first row |
 #
-# The shapes help: $\bar w_2$ must be $(H, C)$, and only one product of $(N, H)$ and $(N, C)$ has that shape. The first adjoint comes from the loss. **Softmax** $p_c = e^{z_c} / \sum_k e^{z_k}$ makes probabilities of logits. The loss is the mean of $-\log p_{\text{label}}$, and its gradient is simple:
+# The shapes help: $\bar w_2$ must be $(H, C)$, and only one product of $(N, H)$ and $(N, C)$ has that shape. **Softmax** $p_c = e^{z_c} / \sum_k e^{z_k}$ makes probabilities of logits. The loss is the mean of $-\log p_{\text{label}}$, and its gradient is simple:
 #
 # $$\bar z = \frac1N (p - \text{one-hot}(\text{label})).$$
 #
@@ -686,7 +684,7 @@ q.check("minibatches")
 q.check("sgd_step")
 
 # %% [markdown]
-# **Try it.** `train` is made of your functions. The curve grows while it runs.
+# **Try it.** `train` is made of your functions.
 
 
 # %%
@@ -777,14 +775,14 @@ pictures.plot_losses(losses, "Four gradients, three of them wrong", wide="right"
 compare("share right with rule 3", predicted_nonsense, share["3: nonsense on the way back"])
 
 # %% [markdown]
-# **Reflect.** Rule 3 is known as *feedback alignment* (Lillicrap et al. 2016). A network with a wrong gradient learns this well. Which cell of this lab would have found the mistake, and how fast?
+# **Reflect.** Rule 3 is known as *feedback alignment* (Lillicrap et al. 2016). Which cell of this lab would have found the mistake, and how fast?
 #
 # *What the real system does.* PyTorch checks the gradient of every operator against central differences, in float64, for all the shapes in [`op_db`](https://github.com/pytorch/pytorch/blob/main/test/test_ops_gradients.py): tens of thousands of tests.
 
 # %% [markdown]
 # ## 6. One connection more
 #
-# Deep networks of this kind stop learning. Here is one of 16 layers. (`deep_forward` notes what it did; you will need these notes.)
+# Deep networks of this kind stop learning. Here is one of 16 layers. (`deep_forward` notes what it did.)
 
 
 # %%
@@ -926,17 +924,15 @@ print(f"a numerical gradient, at 10 ms a run: {minutes / 60 / 24:.0f} days")
 
 # %% [markdown]
 # ## Discussion
-#
-# These answers are read by a person.
 
 # %% [markdown] question="why_not_resnet" points="5" manual="true" rubric="1: the work grows with the number of kinds of layers and of connections, not only with depth, and every change of the forward pass must be repeated backwards by hand; 1: values with several users (skips, shared weights) need sums that nothing in the code enforces; 1: the mistake is silent, shown with numbers from section 5; 1: the numerical gradient is no way out, with its cost from this notebook; 1: says what would have to be recorded and what stays per kind of operation (local rules plus bookkeeping, the idea of autodiff)."
-# Why do hand-written gradients not scale to ResNet? A loop did for sixteen layers, after all. Argue with what you measured: what grows, what can go wrong without anybody seeing it, why the numerical gradient is no way out, and which part of the work could be left to a program.
+# Why do hand-written gradients not scale to ResNet? Argue with what you measured: what grows, what can go wrong without anybody seeing it, why the numerical gradient is no way out, and which part of the work could be left to a program.
 # ### BEGIN SOLUTION
 # A loop did because the sixteen layers were alike. ResNet-50 has convolutions of three sizes and two strides, normalisation whose gradient couples the whole batch, pooling, and 16 skips, four of which have a layer of their own: 161 parameter tensors. Each change of the forward pass has to be made again, backwards, in another place, by somebody who keeps in mind which values have two users. Nothing enforces it: with a skip forgotten, or with a random matrix on the way back, the loss falls all the same, and in section 5 the network was right on well over nine in ten pictures. Only a check against the definition finds such a thing, and that costs two runs a parameter: 51 million runs of ResNet-50 for one gradient, days where backward takes about two runs. It serves as a test of small pieces, not as a way to train. What repeats is the bookkeeping: notes of the forward pass, the reverse order, the sums where a value is used twice. What is particular is one rule for each kind of operation, a line or two. A program can record the operations as they run and do the bookkeeping; the rules are written once and checked once.
 # ### END SOLUTION
 
 # %% [markdown] question="reading_note" points="5" manual="true" rubric="Overview in the learner's own words (1); problem and challenges: a large labelled set, a model too large for one GPU of 3 GB, overfitting (1); methods: ReLU, two GPUs that talk at some layers only, local response normalisation, overlapping pooling, augmentation, dropout (1); evaluation read critically: what the second-best entry was and what each part contributed, what was not measured (1); trade-offs and one open question (1)."
-# **Reading note.** Krizhevsky, Sutskever & Hinton 2012, "ImageNet Classification with Deep Convolutional Neural Networks", NeurIPS. One page: overview; problem and challenges; methods and contributions; evaluation and discussion; trade-offs; open questions. Read it as a paper about a *system*: what was built by hand there that you get from a library?
+# **Reading note.** Krizhevsky, Sutskever & Hinton 2012, "ImageNet Classification with Deep Convolutional Neural Networks", NeurIPS. One page, in the form below. Read it as a paper about a *system*: what was built by hand there that you get from a library?
 # ### BEGIN STARTER
 # **Overview** (two sentences of your own):
 #

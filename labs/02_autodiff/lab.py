@@ -5,9 +5,9 @@
 # - **You need** NumPy, the chain rule, and lab 01 or a gradient that you have derived by hand.
 # - **It takes** about 90 minutes: introduction 2, sections 10, 17, 14, 19, 9 and 9, discussion 10. The reading note is for another day.
 #
-# By hand, the gradients of 150 layers would fill a book. Yet each layer is made of a dozen kinds of operation, and each kind has a gradient of one line. Autodiff puts those lines together. At the end you train a network on handwritten digits with operators and a sweep of your own.
+# Every layer is made of a dozen kinds of operation, and each kind has a gradient of one line. Autodiff puts those lines together. At the end you train a network on handwritten digits with operators and a sweep of your own.
 #
-# Each section asks for a prediction before it measures. Write the number down first.
+# Write each prediction down before you measure.
 
 # %% tags="setup"
 import platform
@@ -71,7 +71,7 @@ print("b before the step", b.detach().numpy().tolist())
 print("b after the step ", stepped.numpy().tolist())
 
 # %% [markdown]
-# **Predict.** The loss is the sum of all six elements of `x @ w + b`. Increase `b[0]` by a small number. How many times that number does the loss increase by? Write it down before you go on.
+# **Predict.** The loss is the sum of all six elements of `x @ w + b`. Increase `b[0]` by a small number. How many times that number does the loss increase by?
 
 # %%
 ### BEGIN STARTER
@@ -88,7 +88,6 @@ predicted_bias_gradient = 3
 #
 # Shapes are matched from the right. An axis was copied in two cases: if the input does not have it at all (then it vanishes from the gradient), or if the input has it with size 1 (then it stays, with size 1).
 #
-# Every library has this function.
 
 
 # %% question="sum_to_shape" points="3" hint1="b has shape (2,), the gradient (3, 2). Which axis did the broadcast add, and on which side?" hint2="Two separate cases: axes in front that the input does not have; axes of size 1 that it has." hint3="g.sum(dim=0) removes an axis, g.sum(dim=i, keepdim=True) keeps it with size 1."
@@ -138,7 +137,7 @@ print("your sum over the copies:", sum_to_shape(out_grad, (2,)).numpy()[0])
 # %% [markdown]
 # ## 2. An operator is a pair
 #
-# In lab 01 you wrote a backward pass beside each forward pass. Here is such a pair. Then somebody added `* b` to the forward pass and forgot the backward pass.
+# In lab 01 you wrote a backward pass beside each forward pass. Here is such a pair. Then somebody added `* b` to the forward pass only.
 
 
 # %%
@@ -164,7 +163,7 @@ print("dw, right should be 1:", dw / by_differences(lambda w: forward_pass(w, b_
 print("db, right should be 1:", db / by_differences(lambda b: forward_pass(w_array, b), b_array))
 
 # %% [markdown]
-# There was no error message. Differences show the mistake, but they need two runs **for every parameter**.
+# No error message. Differences show the mistake, but need two runs **for every parameter**.
 #
 # **Predict.** A layer has 64 by 32 weights. How many times as long as one run of the network does its gradient take by differences? A backward pass has two matrix products where the run has one. How many times as long as one run do the run and the backward pass take together?
 
@@ -188,9 +187,9 @@ predicted_by_operators = 3
 #
 # $$\bar a = \bar y \cdot f'(a), \qquad \text{where } \bar v \text{ is short for } \partial L / \partial v.$$
 #
-# $\bar v$ is called the **adjoint** of $v$. One rule: write `gradient` in operators of the library, not in NumPy. Then a gradient is itself made of operators that know their gradients, and it can be differentiated again. Section 5 needs this, and the checks test it.
+# $\bar v$ is called the **adjoint** of $v$. One rule: write `gradient` in operators of the library, not in NumPy. Then a gradient is itself made of operators that know their gradients, and it can be differentiated again.
 #
-# Here is addition. `gradient` returns a tuple with one adjoint for each input.
+# Here is addition: `gradient` returns one adjoint for each input, in a tuple.
 
 
 # %%
@@ -326,7 +325,7 @@ plt.show()
 # %% [markdown]
 # ## 3. In which order?
 #
-# Adjoints go backwards along every edge. The simplest program follows every **path** from the result back to the start. Here it runs on `y = x + x`, repeated.
+# The simplest program follows every **path** from the result back to the start. Here it runs on `y = x + x`, repeated.
 
 
 # %%
@@ -429,7 +428,7 @@ plt.show()
 # %% [markdown]
 # ## 4. The reverse sweep
 #
-# Now put it together. First a wrong sweep: it passes a value's adjoint on **before** all of its users have sent their share. It starts at the result and takes the values in the order in which it meets them.
+# First a wrong sweep: it passes a value's adjoint on **before** all of its users have sent their share. It starts at the result and takes the values in the order in which it meets them.
 
 
 # %%
@@ -458,7 +457,7 @@ y = add(u, mul(u, s))  # y = s**2 + s**3
 print("d(s**2 + s**3)/ds at 3 is 2*3 + 3*9 = 33, and this says", wrong.item())
 
 # %% [markdown]
-# **Predict.** The forward pass has one matrix product, `a @ b`. How many matrix products does its `gradient` run? A network with three layers has three products forward. How many has it backward?
+# **Predict.** The forward pass has one matrix product, `a @ b`. How many has its `gradient`? A network with three layers has three products forward. How many has it backward?
 
 # %%
 ### BEGIN STARTER
@@ -522,7 +521,7 @@ show(loss)
 q.check("gradients")
 
 # %% [markdown]
-# Step through the same graph with the buttons or the arrow keys: your operators, forward and then backward. At which step is the adjoint of `u` complete, and how many partial adjoints has it received?
+# Step through the same graph, forward and then backward. At which step is the adjoint of `u` complete, and how many partial adjoints has it received?
 
 # %%
 step_through(y, names={"s": s, "u": u}, title="s² + s³, forward and backward")
@@ -573,7 +572,7 @@ gradients(top, layers)
 compare("matrix products backward", predicted_backward_products, CountingMatMul.backward)
 
 # %% [markdown]
-# Then the time, on the CPU, or on the GPU where there is one. There `xp` is the library of its arrays; your operators and your sweep are the same. If only products took time, the ratio would be that of the products.
+# Then the time, on the CPU, or on the GPU where there is one. If only products took time, the ratio would be that of the products.
 
 
 # %%
@@ -659,11 +658,11 @@ predicted_digits = 2
 # %% [markdown]
 # **The idea.** You wrote every `gradient` in operators, so the result of your sweep has `op` and `inputs` like any other value. Run the sweep **on the result of the sweep**.
 #
-# The second derivative of a function of $n$ numbers is a matrix, the Hessian $H$, with $n^2$ entries. Often its product with a vector is enough, and that needs no matrix:
+# The second derivative of a function of $n$ numbers is a matrix, the Hessian $H$, with $n^2$ entries. Its product with a vector needs no matrix:
 #
 # $$H v = \nabla_x \left( \nabla_x f(x) \cdot v \right)$$
 #
-# One sweep, a product with $v$, one more sweep. (If $x$ and $v$ are matrices, the dot is the sum of all products of their elements.)
+# (If $x$ and $v$ are matrices, the dot is the sum of all products of their elements.)
 #
 # *Source: Pearlmutter 1994, "Fast exact multiplication by the Hessian".*
 
@@ -736,7 +735,7 @@ plt.show()
 #
 # Everything below runs on your operators and your sweep: 1,797 images of handwritten digits, 8 by 8 pixels, a network 64-32-10.
 #
-# **Predict.** Your sweep is written in Python, and so is minitorch's. What will be the time of a step with yours, divided by the time with the library's?
+# **Predict.** Both sweeps are written in Python. What will be the time of a step with yours, divided by the time with the library's?
 
 # %%
 ### BEGIN STARTER
@@ -767,7 +766,7 @@ def sgd_step(parameters, grads, lr):
 
 
 # %% [markdown]
-# **Try it**: three steps on the running example. The loss is a sum of exponentials, and it falls.
+# **Try it**: three steps on the running example.
 
 # %%
 parameters = [w, b]
@@ -886,8 +885,6 @@ for when, parameters in (("before training", initial()), ("after", mine.paramete
 
 # %% [markdown]
 # ## Discussion
-#
-# These answers are read by a person.
 
 # %% [markdown] question="why_topological_order" points="3" manual="true" rubric="Says that a value with several users must wait for all partial adjoints (1); gives or follows a concrete graph where the careless order is wrong, and by which amount (1); says for which graphs any order from the output works, and why: trees, one user each (1)."
 # Section 4 showed a sweep with a wrong order. Why is a topological order needed? Take the graph $y = s^2 + s^3$ from there and say which adjoint was passed on too early, what was missing from it, and by how much the result is therefore wrong. For which graphs would this sweep have been right?
@@ -896,7 +893,7 @@ for when, parameters in (("before training", initial()), ("after", mine.paramete
 # ### END SOLUTION
 
 # %% [markdown] question="reading_note" points="5" manual="true" rubric="Overview in the learner's own words (1); problem and challenges: what differences lose (accuracy, a run for each input) and what symbolic differentiation loses (expression swell, control flow), and that automatic differentiation is neither (1); methods: a trace of elementary operations, forward mode carries tangents, reverse mode needs the trace and carries adjoints back; which is cheaper for n inputs and m outputs (1); evaluation and discussion read critically, as a survey: what is compared, what is not measured (1); trade-offs (memory of the trace) and one open question (1)."
-# **Reading note.** Baydin, Pearlmutter, Radul & Siskind 2018, ["Automatic Differentiation in Machine Learning: a Survey"](https://jmlr.org/papers/v18/17-468.html), JMLR 18. One page: overview; problem and challenges; methods and contributions; evaluation and discussion; trade-offs; open questions. Read sections 2 and 3 with this lab at hand: which of its ways to differentiate have you used here, and which of its columns is your `gradients`?
+# **Reading note.** Baydin, Pearlmutter, Radul & Siskind 2018, ["Automatic Differentiation in Machine Learning: a Survey"](https://jmlr.org/papers/v18/17-468.html), JMLR 18. One page, in the form below. Read sections 2 and 3 with this lab at hand: which of its ways to differentiate have you used here, and which of its columns is your `gradients`?
 # ### BEGIN STARTER
 # **Overview** (two sentences of your own):
 #

@@ -5,9 +5,9 @@
 # - **You need** lab 02 or a working idea of `backward()`, and NumPy; a little PyTorch helps.
 # - **It takes** about 90 minutes: introduction 1, sections 14, 8, 12, 17, 19 and 9, discussion 10. The reading note is for another day.
 #
-# `minitorch` gives you tensors and gradients, nothing more. From section 5 on, everything runs on *your* `Module`, `Linear` and `Adam`: the network, its training, and a comparison with PyTorch and with NumPy by hand. The last section asks what writing into memory costs in a static graph.
+# `minitorch` gives you tensors and gradients. From section 5 on, everything runs on *your* `Module`, `Linear` and `Adam`: the network, its training, and a comparison with PyTorch and with NumPy by hand.
 #
-# Each section asks for a prediction before it measures. Write the number down first.
+# Write each prediction down before you measure.
 
 # %% tags="setup"
 import platform
@@ -54,7 +54,7 @@ wanted = mt.tensor([[1.0], [0.0], [2.0]])
 # %% [markdown]
 # ## 1. Where do the parameters live?
 #
-# In lab 02 they lived in a list. Here is a network kept that way. Somebody has added a layer and forgotten to put it into the list.
+# In lab 02 they lived in a list. Here somebody has added a layer and forgotten to put it into the list.
 
 # %%
 rng = np.random.default_rng(0)
@@ -72,9 +72,9 @@ for name, w, old in zip(("w1", "w2", "w3"), (w1, w2, w3), before):
     print(f"{name} has moved by {np.abs(w.detach().numpy() - old).max():.3f}")
 
 # %% [markdown]
-# The loss falls, and no message says that `w2` never learnt.
+# No message says that `w2` never learnt.
 #
-# **Idea.** Keep no list. A **module** is an object whose attributes are **parameters** and other modules: a tree. A walk through the tree finds every parameter, and the path gives it a name:
+# **Idea.** A **module** is an object whose attributes are **parameters** and other modules: a tree. A walk through the tree finds every parameter, and the path gives it a name:
 #
 #     net = Net()                net.first.weight    net.first.bias
 #     ├── first: Linear          net.blocks.0.weight ...
@@ -318,7 +318,7 @@ for step in range(3):
         p = p - 0.01 * p.grad
 
 # %% [markdown]
-# `p = p - ...` makes a new tensor and gives it the name `p`. The network still has the old one. In lab 02 the step returned new parameters; with a tree of modules that does not work.
+# `p = p - ...` makes a new tensor and gives it the name `p`. The network still has the old one.
 #
 # **Idea.** The optimizer and the network hold **the same objects**, and the optimizer writes into their memory: `p -= ...`. Autodiff must not record that, so it happens under `mt.no_grad()`.
 #
@@ -438,7 +438,7 @@ pictures.plot_valley({"plain": plain, "momentum": heavy}, shrink)
 # %% [markdown]
 # ## 4. A step of the right length
 #
-# One learning rate for all weights is a compromise. Here are five directions whose curvatures differ by a factor of ten each. All five should go from 0 to 1. The steepest allows a learning rate of 1, not more.
+# Five directions, whose curvatures differ by a factor of ten each, should go from 0 to 1. The steepest allows a learning rate of 1, not more.
 
 # %%
 curvatures = mt.tensor([1.0, 1e-1, 1e-2, 1e-3, 1e-4])
@@ -699,7 +699,7 @@ q.check("CNN")
 q.check("train_step")
 
 # %% [markdown]
-# Now train it with your modules, your optimizer and your step. The curve grows while it runs.
+# Now train it with your modules, your optimizer and your step.
 
 
 # %%
@@ -731,7 +731,7 @@ shifted = accuracy(net, moved(test_images))
 print(f"convolutions: {accuracy(net):.1%}, moved by one pixel {shifted:.1%}")
 
 # %% [markdown]
-# **The same network in PyTorch**, from the same weights, on the same batches, with PyTorch's Adam. If your parts are right, the two curves are one.
+# **The same network in PyTorch**, from the same weights, on the same batches, with PyTorch's Adam.
 
 
 # %%
@@ -751,7 +751,7 @@ print(f"largest difference of the losses: {first:.1g} in the first epoch, {whole
 curves
 
 # %% [markdown]
-# **And in NumPy, by hand**, as in lab 01. A convolution is a matrix product once the picture has been cut into overlapping windows; its gradient puts the windows back and adds where they overlap. `gradients_by_hand??` shows what has to be derived on paper. Your autodiff gives the same numbers:
+# **And in NumPy, by hand**, as in lab 01. A convolution is a matrix product once the picture has been cut into overlapping windows; its gradient puts the windows back and adds where they overlap. `gradients_by_hand??` shows what has to be derived on paper.
 
 # %%
 start = CNN(np.random.default_rng(0))
@@ -828,9 +828,9 @@ def as_the_formulas_stand(w, v, grad):
 print("the weight after each step:", run_three(as_the_formulas_stand))
 
 # %% [markdown]
-# It is always one step late. In the program the second line stands below the first. In a graph that means nothing: the second reads `v`, the first writes `v`, and **no edge says which comes first**.
+# It is always one step late: the second line reads `v`, the first writes `v`, and **no edge says which comes first**.
 #
-# **Idea.** In an imperative program the order of lines is the order of effects. A graph knows only edges. So in a graph the order of writes must be given by edges: use the *result of* `assign`, which is the new value, or put a read under `control_dependencies`.
+# **Idea.** In an imperative program the order of lines is the order of effects. A graph knows only edges: use the *result of* `assign`, which is the new value, or put a read under `control_dependencies`.
 #
 # The graph pays for that. With pure values it may merge two equal nodes, drop one that nobody needs, reuse a buffer, or run two branches at once. Around each write it must forbid this, or prove that it is harmless. A write may go into the old memory only if nobody reads it later. Otherwise it needs **a copy**.
 # *(Abadi et al. 2016, section 3.1: variables are stateful operations.)*
@@ -892,7 +892,7 @@ compare("arrays made with the old value fetched", predicted_arrays, made)
 pictures.plot_updates(sizes, took, base="NumPy, in place")
 
 # %% [markdown]
-# **Train with it**: one linear layer on the digits, as a graph with your node for each variable, and imperatively with your `Linear` and your `SGD`. The rule is the same, so the losses should agree.
+# **Train with it**: one linear layer on the digits, as a graph with your node for each variable, and imperatively with your `Linear` and your `SGD`.
 
 
 # %%
@@ -936,18 +936,16 @@ for size in (10, 1_000_000):
 
 # %% [markdown]
 # ## Discussion
-#
-# These answers are read by a person.
 
 # %% [markdown] question="mutable_tensors" points="5" manual="true" rubric="1: order: in a graph nothing but edges orders a write and a read, with the step-behind example; 1: which rewrites a write forbids or makes conditional (merging equal reads, dropping, reordering, reusing buffers), with an example; 1: copies: when a write needs a new array, with the measured arrays and times; 1: what mutability gives the imperative style: one object shared by module and optimizer, memory of 16 bytes a weight and no more, and its price (version counters, a value that backward needs may be gone); 1: a judgement with a reason, e.g. functional steps with donated buffers."
-# Weights change in every step, and a static graph is at its best when nothing ever changes. What does an `assign` node cost a static graph? Argue with what you saw and measured in section 6: order, the rewrites that it forbids, the copies. Then the other side: what do tensors that can be written to buy an imperative library, and what does *it* pay for them? How would you let a compiler have both?
+# Weights change in every step, and a static graph is at its best when nothing ever changes. What does an `assign` node cost a static graph? Argue with section 6: order, the rewrites that it forbids, the copies. Then the other side: what do tensors that can be written to buy an imperative library, and what does *it* pay for them? How would you let a compiler have both?
 # ### BEGIN SOLUTION
 # An `assign` is an effect among values, and a graph orders values only. Where the formulas stood one below the other, the weight was always one step behind, since no edge led from the write of `v` to its read. So the user has to write edges that say nothing about data, or the library must order every read against every write. Around a write the optimizer may no longer treat two reads of `w` as one value, nor move a read across it, nor drop it though nobody uses its result, nor hand `w`'s memory on. Overwriting is allowed only when it is proved that nobody can still look: then `assign_sub` makes nothing of the variable's size and is about as fast as NumPy. When the old value was fetched in the same run two arrays of its size had to be made instead of none, and it took several times as long. And each small effect is a node: Adam of nodes took a third longer for ten weights and about twice as long for a million, so a fused kernel is written by hand.
 # The imperative side: optimizer and network share one object, so a step needs no plumbing; weights, gradients and two means are all there is, 16 bytes a weight. It pays with aliasing: a write may destroy what backward needs, which costs a version counter on every tensor and an error at run time; and no compiler sees the step as a whole. A way to have both: write the step as a function from old weights to new ones, let the compiler optimise values, and let the caller promise that the old ones are dead, so that their memory is reused (donation), or turn writes into values automatically and put them back at the end.
 # ### END SOLUTION
 
 # %% [markdown] question="reading_note" points="5" manual="true" rubric="Overview in the learner's own words (1); problem and challenges: the four design principles and where they conflict, usability against speed (1); methods: models as programs and extensible autodiff; separate control and data flow, caching allocator, multiprocessing, reference counting; mutation made safe by versioning (1); evaluation read critically: what table 1 compares, within 17 % of the fastest, one machine, what it leaves out (1); trade-offs and one open question (1)."
-# **Reading note.** Paszke et al. 2019, "PyTorch: An Imperative Style, High-Performance Deep Learning Library", NeurIPS. One page: overview; problem and challenges; methods and contributions; evaluation and discussion; trade-offs; open questions. Read sections 4 and 5 with this lab at hand: which of your classes are in the paper, and what does it say about tensors that are written to?
+# **Reading note.** Paszke et al. 2019, "PyTorch: An Imperative Style, High-Performance Deep Learning Library", NeurIPS. One page, in the form below. Read sections 4 and 5 with this lab at hand: which of your classes are in the paper, and what does it say about tensors that are written to?
 # ### BEGIN STARTER
 # **Overview** (two sentences of your own):
 #

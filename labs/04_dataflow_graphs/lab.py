@@ -60,7 +60,7 @@ print("imperative:", model(mt.tensor(X), mt.tensor(W), mt.tensor(B)).item())
 # %% [markdown]
 # ## 1. Record, do not compute
 #
-# Imperative code computes each line at once, even if nobody uses the result. Somebody once added this line to a model to look at it. On three rows it costs almost nothing.
+# Imperative code computes each line at once, even if nobody uses the result. Somebody once added this line to a model to look at it.
 
 # %%
 rows = mt.tensor(np.ones((2_000, 500), np.float32))
@@ -327,7 +327,7 @@ compare("operators run", predicted_runs, len(ran))
 # %% [markdown]
 # ## 3. Gradients are more nodes
 #
-# In lab 02 the sweep ran when you called it, on numbers. It computed one product too many, the gradient of the batch.
+# In lab 02 the sweep ran when you called it, on numbers.
 #
 # **The idea.** Run the reverse sweep while *building*. The rules are written in operators, and operators on nodes make nodes. So the same `gradient` that computed numbers in lab 02 now records how to compute them:
 #
@@ -376,7 +376,7 @@ def gradients(loss, wanted):
 
 
 # %% [markdown]
-# **Try it** on the running example, and compare with minitorch's own sweep over tensors. The rules are the same, so the bits are the same.
+# **Try it** on the running example, and compare with minitorch's own sweep over tensors. The bits are the same.
 
 # %%
 w_grad, b_grad = gradients(loss, [w, b])
@@ -555,7 +555,7 @@ curves.plot_paths(apart, ylabel="u - v", title="u and v start equal, and stay eq
 #
 # A training loop written by hand copies the weights out of the session, changes them in Python, and feeds them back.
 #
-# **The idea.** A step of gradient descent is arithmetic on nodes, with an assignment at the end. Put it into the graph; then Python only calls `run`. **Momentum** needs a memory of its own: one more variable for each weight, a **slot**:
+# **The idea.** A step of gradient descent is arithmetic on nodes, with an assignment at the end. In the graph, Python only calls `run`. **Momentum** needs one more variable for each weight, a **slot**:
 #
 # $$v_{t+1} = \mu v_t + g_t, \qquad w_{t+1} = w_t - \eta\, v_{t+1}$$
 #
@@ -609,7 +609,7 @@ session.run(train)
 compare("fall after two steps", predicted_fall, 5.0 - session.run(height))
 
 # %% [markdown]
-# **Train on it.** Handwritten digits, 8 by 8 pixels, and a network 64-32-10, `network` and `cross_entropy`. Everything that runs is yours: recording, running, gradients, state, optimizer. Section 7 calls the same two functions with tensors.
+# **Train on it.** Handwritten digits, 8 by 8 pixels, and a network 64-32-10, `network` and `cross_entropy`. Everything that runs is yours: recording, running, gradients, state, optimizer.
 
 # %%
 train_images, train_labels = (t.numpy() for t in digits(flat=True).tensors)
@@ -666,8 +666,6 @@ session.run(initialize(looked_at))
 session.run(looked_at, {x: X})
 
 # %% [markdown]
-# It printed when there was no value yet, and printed nothing when there was one.
-#
 # **The idea.** Python's `print` runs while the graph is built. To see a value, the printing has to be **in the graph**: an operator whose result is its input, and which prints when it runs. Its gradient passes the adjoint on unchanged, so it can stand anywhere in a model that is trained.
 #
 # **Predict.** The model is built once and run five times. How many lines does Python's `print` write in all? How many does the operator write? And how many if nothing that is fetched uses the operator's result?
@@ -799,7 +797,7 @@ print(f"of a small training step, {thinking / whole:.0%} is spent finding out wh
 # %% [markdown]
 # **The idea.** Make a **plan**, once for each set of fetches and feeds. Give every needed node a number, its **slot** in a list. Note for each operator where its inputs are and where its result goes. A run then does not look at the graph: it fills the slots of feeds and variables, and goes through a list of instructions.
 #
-# What may be decided when the plan is made, and what only in a run? The order, the slots and the constants belong to the graph. The feeds and the variables do not: a plan that remembered a variable's value would always train from the same weights.
+# The order, the slots and the constants belong to the graph. The feeds and the variables do not: a plan that remembered a variable's value would always train from the same weights.
 #
 # **Predict.** Take the step of the digits' network on 8 images, some 80 operators. How many times as fast as `Session.run` will the plan be?
 
@@ -1000,8 +998,6 @@ print(f"your Plan holds {held:.0f} MB when a step ends; its largest array: {larg
 
 # %% [markdown]
 # ## Discussion
-#
-# These answers are read by a person.
 
 # %% [markdown] question="two_ways" points="6" manual="true" rubric="2: names what define-once-run-many gains, with numbers measured here (planning once, per-operator overhead; only what is fetched; gradients and optimizer in the graph, so that it can be rewritten, placed, saved without Python). 2: names what it costs, tied to sections 1, 4 and 6 (print and errors at another time than the code, if and while on values need operators of their own, order of reads and writes). 1: says for which width or hardware the difference vanishes or grows, from the measurement of section 7. 1: takes a position for a concrete project and says what would change it; a hybrid such as torch.compile is a fine position if its guards are discussed."
 # **Define once, run many, or define by run?** Your group starts a project: a model whose structure changes every week, trained on one GPU by four people, and served afterwards to many users. Which of the two ways do you choose for research, and which for serving? Argue with your own measurements (sections 6 and 7), and say what would change your mind. Half a page.
@@ -1010,7 +1006,7 @@ print(f"your Plan holds {held:.0f} MB when a step ends; its largest array: {larg
 # ### END SOLUTION
 
 # %% [markdown] question="reading_note" points="5" manual="true" rubric="Overview in the learner's own words (1); problem and challenges: DistBelief's fixed layers and parameter server, wish for new optimizers, sparse models, many devices (1); methods: unified dataflow graph with mutable state, partial and concurrent execution, placement and partition by send and receive, control flow, user-level extensions such as differentiation and checkpoints (1); evaluation read critically, with a figure and its conditions, e.g. null steps or single-machine step times (1); trade-offs and one open question (1)."
-# **Reading note.** Abadi et al. 2016, ["TensorFlow: A System for Large-Scale Machine Learning"](https://www.usenix.org/conference/osdi16/technical-sessions/presentation/abadi), OSDI. One page: overview; problem and challenges; methods and contributions; evaluation and discussion; trade-offs; open questions.
+# **Reading note.** Abadi et al. 2016, ["TensorFlow: A System for Large-Scale Machine Learning"](https://www.usenix.org/conference/osdi16/technical-sessions/presentation/abadi), OSDI. One page, in the form below.
 # ### BEGIN STARTER
 # **Overview** (two sentences of your own):
 #

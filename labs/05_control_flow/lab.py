@@ -79,7 +79,7 @@ with np.errstate(all="ignore"):
 print("value:", y_eager.detach().numpy(), " gradient:", slope.numpy())
 
 # %% [markdown]
-# The value is right, but the gradient is not a number: the side that was *not* picked sends back zero times infinity. What is not needed should not be computed at all.
+# The value is right, but the gradient is not a number: the side that was *not* picked sends back zero times infinity.
 #
 # **The idea.** Values travel along the edges as **tokens**. Two new operators choose the way:
 #
@@ -88,7 +88,7 @@ print("value:", y_eager.detach().numpy(), " gradient:", slope.numpy())
 #
 # All other operators follow one rule: **an operator with a dead input computes nothing, and its output is dead.** So dead tokens spread through the side that was not taken, until a Merge ends them.
 #
-# With dead tokens every operator gets a token from each of its inputs in every run. So a simple count tells when it may compute, and nothing waits for ever.
+# So in every run every operator gets a token from each of its inputs, and a simple count tells when it may compute.
 #
 # Here a Switch is two nodes, `Switch(False)` and `Switch(True)`, so that a node still has one value.
 #
@@ -179,7 +179,7 @@ show(either)
 # %% [markdown]
 # ## 2. `cond`, and its gradient
 #
-# A branch written by hand is easy to get wrong. This one should be 7 where the predicate is true, and -x where it is false:
+# A branch written by hand. It should be 7 where the predicate is true, and -x where it is false:
 
 # %%
 seven = Constant(7.0)  # a side that needs nothing from outside
@@ -195,7 +195,7 @@ for value in (2.0, -2.0):
 # - Where the value was **merged**, the adjoint is **switched**: it goes back to the side that the value came from, and the other side gets a dead one.
 # - Where the value was **switched**, the adjoints are **merged**: only the side taken sends one. The share of the side not taken is **zero**.
 #
-# Both need an operator that makes a token dead unless some other token is alive. `beside(value, witness)` does that: it returns the value and ignores the witness, and the rule for dead tokens does the rest.
+# Both need an operator that makes a token dead unless some other token is alive. `beside(value, witness)` does that: it returns the value and ignores the witness.
 
 
 # %%
@@ -457,7 +457,7 @@ tops = Counter(node for node, _, _ in done.events if isinstance(node.op, Merge))
 compare("firings of the Merge of i", predicted_merges, next(iter(tops.values())))
 
 # %% [markdown]
-# **Optional.** `minitorch.graph` has a token executor with the same rules. Step through its run of the same loop with the buttons or the arrow keys: at which operators do dead tokens stop?
+# **Optional.** `minitorch.graph` has a token executor with the same rules. Step through its run of the same loop: at which operators do dead tokens stop?
 
 # %%
 limit = tf.placeholder(tf.float32, ())
@@ -585,7 +585,7 @@ fired = sum(isinstance(n.op, own) for n, _, _ in Run(idle, {number: 0.0}).events
 compare("the loop's own firings", predicted_firings, fired)
 
 # %% [markdown]
-# **Reflect.** A variable that never changes, such as a weight matrix, costs five firings an iteration here, for nothing. If the executor knew that it is constant in the loop, which two of its operators would be enough?
+# **Reflect.** A variable that never changes, such as a weight matrix, costs five firings an iteration here. If the executor knew that it is constant in the loop, which two of its operators would be enough?
 #
 # *What the real system does.* TensorFlow's Enter has a flag `is_constant` for this ([`control_flow_ops.cc`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/ops/control_flow_ops.cc)): every iteration gets the value, without a Merge or NextIteration. JAX's `lax.while_loop` and `lax.scan` ([`loops.py`](https://github.com/jax-ml/jax/blob/main/jax/_src/lax/control_flow/loops.py)) compile the body once into a loop of the machine.
 
@@ -694,7 +694,7 @@ with tf.Session() as session:
 # %% [markdown]
 # ## 6. Sentences differ in length
 #
-# A recurrent network reads one symbol after the other. Here are the lengths of 48 sentences: most are short, some are long.
+# A recurrent network reads one symbol after the other. Here are the lengths of 48 sentences.
 
 # %%
 rng = np.random.default_rng(5)
@@ -712,7 +712,7 @@ print("of a padded table", f"{1 - lengths.sum() / (len(lengths) * lengths.max())
 #
 # $$h_{t+1} = \begin{cases} \tanh(x_t w + h_t u) & t < \text{length} \\ h_t & \text{otherwise} \end{cases}$$
 #
-# Only the padded graph can compute many sentences at once, each with its own mask. `row(table, i)` is row i of a table, as a node.
+# Only the padded graph can compute many sentences at once. `row(table, i)` is row i of a table, as a node.
 
 
 # %%
@@ -745,7 +745,7 @@ def unrolled_rnn(steps):
 
 
 # %% [markdown]
-# **Predict.** Run all 48 sentences one by one. How many times as many cells does the padded graph compute as the loop? (The numbers are printed above.) And how many times as much *time* does it take: more than that, less, or the same? Write down a number for the time too.
+# **Predict.** Run all 48 sentences one by one. How many times as many cells does the padded graph compute as the loop? (The numbers are printed above.) And how many times as much *time* does it take: more than that, less, or the same?
 
 # %%
 ### BEGIN STARTER
@@ -779,7 +779,7 @@ def padded_rnn(table, lengths, h, w, u, steps):
 q.check("padded_rnn")
 
 # %% [markdown]
-# **Try and measure.** All ways run on your executor, so a firing costs the same everywhere. The padding is filled with random numbers: if the mask is wrong, the results differ.
+# **Try and measure.** The padding is filled with random numbers: if the mask is wrong, the results differ.
 
 # %%
 longest = int(lengths.max())
@@ -900,7 +900,7 @@ for shortest, top in [(5, 23), (25, 59)]:
 # %% [markdown]
 # ## 7. Trees, and batches of things that differ
 #
-# A loop is enough for sequences. In a parse tree every node waits for its two children, and no two trees have the same shape. The imperative answer is recursion. The task: a leaf is true or false, every other node is the NAND of its children, and the network sees only the truth of the *roots*.
+# In a parse tree every node waits for its two children, and no two trees have the same shape. The imperative answer is recursion. The task: a leaf is true or false, every other node is the NAND of its children, and the network sees only the truth of the *roots*.
 
 
 # %%
@@ -1043,8 +1043,6 @@ for kind, steps in {"static": static, "continuous": free.max()}.items():
 
 # %% [markdown]
 # ## Discussion
-#
-# These answers are read by a person.
 
 # %% [markdown] question="three_kinds" points="6" manual="true" rubric="1 each for the three models, with the reason (CNN: static, all shapes known, compile and plan once; GPT training: structure static once sequences are packed or padded to one length, so static graph with batching; GPT serving: lengths unknown, requests come and go, batched-dynamic). 1: for one of them, says what the wrong choice would cost, with a number measured here (padding share, control firings an iteration, slots at work, recursion over batching). 1: names what each way demands of the system: shape inference and memory planning; masks and buckets; a scheduler between steps, memory that grows (paged KV cache). 1: discusses where it would change: mixture of experts, early exit, speculative decoding, images of many sizes."
 # **Static, dynamic, batched-dynamic.** Take three models: a CNN for images, a GPT in training, a GPT that serves users. For each: what of its structure depends on the data? Would you run it as a static graph, dynamically, or batched-dynamically, and what does the system need for that? Use what you measured in sections 6 and 7 to say what the wrong choice would cost.
@@ -1053,7 +1051,7 @@ for kind, steps in {"static": static, "continuous": free.max()}.items():
 # ### END SOLUTION
 
 # %% [markdown] question="reading_note" points="5" manual="true" rubric="Overview of dataflow control flow in the learner's own words (1); problem and challenges: data-dependent structure within a deferred, distributed graph; in-graph against out-of-graph (1); methods: Switch, Merge, Enter, Exit, NextIteration, dead tokens, frames, gradients with stacks, distribution by control loops on each device (1); evaluation read critically, with a figure and its conditions, or the remark that the OSDI paper gives none for control flow (1); trade-offs and one open question (1)."
-# **Reading note.** Abadi et al. 2016, ["TensorFlow: A System for Large-Scale Machine Learning"](https://www.usenix.org/conference/osdi16/technical-sessions/presentation/abadi), OSDI, section 3.4 and what it rests on. Further reading, with the whole story: Yu et al. 2018, ["Dynamic Control Flow in Large-Scale Machine Learning"](https://arxiv.org/abs/1805.01772), EuroSys. One page: overview; problem and challenges; methods and contributions; evaluation and discussion; trade-offs; open questions.
+# **Reading note.** Abadi et al. 2016, ["TensorFlow: A System for Large-Scale Machine Learning"](https://www.usenix.org/conference/osdi16/technical-sessions/presentation/abadi), OSDI, section 3.4 and what it rests on. Further reading, with the whole story: Yu et al. 2018, ["Dynamic Control Flow in Large-Scale Machine Learning"](https://arxiv.org/abs/1805.01772), EuroSys. One page, in the form below.
 # ### BEGIN STARTER
 # **Overview** (two sentences of your own):
 #

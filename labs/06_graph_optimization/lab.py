@@ -6,10 +6,9 @@
 # - **It takes** about 110 minutes: introduction 2, sections 22, 14, 13, 12, 21 and 16, discussion 10.
 # - **Optional** is the last section, a caching allocator: twenty minutes more, and no points. The reading note is for another day.
 #
-# A program that is written for a reader does more work than necessary: it computes values that nobody uses, or computes the same value twice.
-# A system that sees the **whole** computation before it runs can do better. In this lab you write the passes of such a system and measure each of them. At the end a network learns with the training step that your passes have rewritten, in the memory that you have planned.
+# A program that is written for a reader computes values that nobody uses, or computes the same value twice. A system that sees the **whole** computation before it runs can do better. At the end a network learns with the training step that your passes have rewritten, in the memory that you have planned.
 #
-# Each section asks for a prediction before it measures. Write the number down first.
+# Write each prediction down before you measure.
 #
 # The programs and figures come from `minitorch.lessons`. You need not read them; `Program??` shows the source of a name.
 
@@ -221,7 +220,7 @@ pictures.draw(as_written=tiny, after_three_passes=shared)
 # %% [markdown]
 # ## 2. The order of products
 #
-# $(AB)C = A(BC)$. The result is the same matrix, but the work is not the same. Here $A$ and $B$ are 512 by 512, and $C$ has one column. In `chain(sizes, tree=...)` the tree gives the order: `((0, 1), 2)` multiplies factors 0 and 1 first. `flops` counts the multiplications.
+# $(AB)C = A(BC)$. The matrix is the same, the work is not. Here $A$ and $B$ are 512 by 512, and $C$ has one column. In `chain(sizes, tree=...)` the tree gives the order: `((0, 1), 2)` multiplies factors 0 and 1 first. `flops` counts the multiplications.
 
 # %%
 left = examples.chain(512, 512, 512, 1, tree=((0, 1), 2))
@@ -299,7 +298,7 @@ print(chain_order([512, 512, 512, 1]))
 print(reassociate(left))
 
 # %% [markdown]
-# **Predict.** A network has two layers, and its loss is `MSE(w2 ReLU(w1 x), y)`. `two_layers` makes this program with the gradients of `w1` and `w2`, which come from one rule for each operator, as in labs 02 and 04. In how many places can the pass fire, in the loss and the gradients together? And without the ReLU?
+# **Predict.** A network of two layers has the loss `MSE(w2 ReLU(w1 x), y)`. `two_layers` makes this program with the gradients of `w1` and `w2`, which come from one rule for each operator, as in labs 02 and 04. In how many places of both can the pass fire? And without the ReLU?
 
 # %%
 ### BEGIN STARTER
@@ -332,7 +331,7 @@ for sizes in chains:
 pictures.plot_orders(by_work, by_clock, [(512, 512, 512, 1), *chains])
 
 # %% [markdown]
-# **Reflect.** With the ReLU, no product is an input of another product: there is always an elementwise operator between them. Where do chains occur in real networks, then? (Think of a layer made of two thin factors, or of attention without its softmax.) And why is the speed-up so rarely the ratio of the multiplications?
+# **Reflect.** With the ReLU, no product is an input of another product: there is always an elementwise operator between them. Where do chains occur in real networks, then? And why is the speed-up so rarely the ratio of the multiplications?
 #
 # *The real system.* JAX and NumPy leave the order of `a @ b @ c` to you, but `np.linalg.multi_dot` and [`opt_einsum`](https://github.com/dgasmith/opt_einsum) search for it. TASO finds associativity by itself. It compares all graphs of up to four operators on random inputs, and a theorem prover confirms 743 substitutions (Jia et al., SOSP 2019).
 
@@ -344,7 +343,7 @@ pictures.plot_orders(by_work, by_clock, [(512, 512, 512, 1), *chains])
 # $$xA,\; xB \;\to\; y = x\,[A\;B],\quad y_{:,\,:m},\; y_{:,\,m:}$$
 #
 #
-# **Idea.** A rewrite must be right for *every* input. Whether it is *faster* depends on the shapes and the machine. Merging saves a call and makes the product larger, but it copies the weights.
+# **Idea.** Whether a rewrite is *faster* depends on the shapes and the machine. Merging saves a call and makes the product larger, but it copies the weights.
 #
 # **Predict.** The `concat` copies both weights. Let $x$ have 64 rows, and let $A$ and $B$ be 512 by 64. What is the ratio of the times, before over after, (a) when the weights are inputs, so that the concat runs each time, (b) when they are constants, so that your `fold` runs it once?
 
@@ -357,7 +356,7 @@ predicted_gain_at_run_time, predicted_gain_folded = 0.8, 1.1
 ### END SOLUTION
 
 # %% [markdown]
-# **Write it.** Take each left factor that several products share. At the *first* of these products emit the concat, the product and a slice; at the others emit only a slice. But at the place of the first product all right factors must exist already. So a later product cannot join if its right factor is computed *after* the first product.
+# **Write it.** Take each left factor that several products share. At the *first* of these products emit the concat, the product and a slice; at the others emit only a slice. A later product cannot join if its right factor is computed *after* the first product.
 
 
 # %% question="merge_matmuls" points="6" hint1="The first product opens its group. Which later ones may join it, and which may not? Put those that do into group, and note group_of[i] = group." hint2="The right factor of a product that joins must have a smaller number than the group's first product." hint3="In the rule: is i the first of its group? Then emit concat of all place[right], and matmul, and remember its number. For every member: a slice from the sum of the widths of those before it in the group."
@@ -508,7 +507,7 @@ pictures.plot_fusion([rows * 4096 for rows in counts], speedups, 11 / 3)
 # %% [markdown]
 # ## 5. Where values live
 #
-# `run` keeps the memory of every value to the end of the run. But most values are needed only for a short time.
+# `run` keeps every value to the end, but most are needed only for a short time.
 #
 # **Idea.** When the whole program is known, its memory can be **planned**: one block, the **arena**, and for each value a place in it. Two values may share bytes if they never live at the same time.
 #
@@ -640,7 +639,7 @@ compare("times to the system, second run", 0, requests)
 pictures.plot_alive(expected, alive, plan.total, DEVICE)
 
 # %% [markdown]
-# The library plans in this way too. Here is its plan for four layers with gradients, step by step. A block is a buffer, drawn as long as it is needed. Which results share one?
+# Here is the library's plan for four layers with gradients, step by step. Which results share a buffer?
 
 # %%
 h = graph.placeholder(graph.float32, (64, 256), name="x")
@@ -657,7 +656,7 @@ map_memory(graph.gradients(graph.reduce_sum(h), ws), title="Four layers, with gr
 # %% [markdown]
 # ## 6. Search, and a network that learns
 #
-# Some rewrites make the program slower, and still lead to another one that makes it much faster.
+# Some rewrites make the program slower, and lead to another that makes it much faster.
 #
 # **Idea.** TASO uses a search with a **measured cost**. It keeps a queue of programs, takes the cheapest, and tries every rewrite on it. It keeps what is better than the best so far, and also what is a *little* worse: what costs less than $\alpha$ times the best. With $\alpha = 1$ the search is greedy and stops where no single rewrite helps. TASO takes $\alpha = 1.05$.
 #
@@ -791,7 +790,7 @@ compare("as written / found by the search", 1 / best_cost, again[0] / again[2])
 print("merged products in it:", sum(step.op == "concat" for step in best.steps))
 
 # %% [markdown]
-# Now the network learns: with the program that your search found, in your arena, and beside it with the program as written.
+# Now the network learns, with the program that your search found and with the one as written.
 
 # %%
 pixels, digits = load_digits(return_X_y=True)
@@ -831,7 +830,7 @@ compare("time of training, as written / yours", again[0] / again[2], slow_s / fa
 print("(as written it ran in fresh memory, as `run` does; making batches takes time in both)")
 
 # %% [markdown]
-# **Reflect.** Which pass gained most? Would that be so for a network without the two thin factors? When the winner is measured once more, it is mostly slower than the search believed. Why must that be so?
+# **Reflect.** Which pass gained most? When the winner is measured once more, it is mostly slower than the search believed. Why must that be so?
 #
 # *The real system.* `minitorch.graph.optimize` runs such passes on a real graph, and [TASO's search](https://github.com/jiazhihao/TASO/blob/master/src/core/substitution.cc) is the loop that you wrote. The cell below gives the library a graph with a chain and a common subexpression.
 
@@ -846,7 +845,7 @@ plans = [graph.memory_plan(nodes) for nodes in (before, after)]
 print(f"bytes of all results, after / before: {plans[1].total_bytes / plans[0].total_bytes:.3f}")
 
 # %% [markdown]
-# Here is the graph before and after each pass. Which of the passes are yours, and which of them gains most?
+# Which of the passes are yours, and which gains most?
 
 # %%
 compare_passes(library, title="What the library's passes do to it")
@@ -854,7 +853,7 @@ compare_passes(library, title="What the library's passes do to it")
 # %% [markdown] question="where_it_fires" points="6" manual="true" rubric="2: for MSE(w2 ReLU(w1 x), y) names all the products, forward (w1 x, w2 h) and backward (g h', w2' g, (w2' g * mask) x') and says that an elementwise operator stands between any two of them, so associativity fires nowhere; 1: says what changes without the ReLU, with the chains by name, such as w2 w1 x and w2' g x'; 1: gives a case in real networks where it does fire (low-rank factors, linear attention, gradients of a product); 1: says that rewrites are not free, with a measured ratio of this lab below 1 and its reason; 1: says why a cost must be measured (shape, cache, device) or what a count of multiplications misses, with a number"
 # ## Discuss
 #
-# `MSE(w2 ReLU(w1 x), y)`: where can associativity fire, forward and backward, for which gradients? What changes when the ReLU is left out, and where do you expect chains of products in networks that people really train? Then: rewrites are not free. Name one that lost in your measurements, say why, and what a system needs so that it would not have applied it. Half a page.
+# `MSE(w2 ReLU(w1 x), y)`: where can associativity fire, forward and backward, for which gradients? What changes when the ReLU is left out, and where do you expect chains of products in networks that people really train? Then name a rewrite that lost in your measurements, say why, and what a system needs so that it would not have applied it. Half a page.
 #
 # ### BEGIN SOLUTION
 # Nowhere. Forward there are $z = w_1 x$ and $w_2 h$ with $h = \mathrm{ReLU}(z)$ between them. Backward: $g = 2(w_2 h - y)$ is elementwise of a product, $\partial w_2 = g h^\top$ has the ReLU in $h$ and the subtraction in $g$; $w_2^\top g$; then the mask of the ReLU is multiplied in, elementwise, before $(\cdot)\,x^\top$ gives $\partial w_1$. In every joint stands an elementwise operator, and $(A \odot M)B \ne A \odot (MB)$. Without the ReLU: $w_2 w_1 x$ forward, $g\,(w_1 x)^\top$ for $w_2$, and $w_2^\top g\, x^\top$ for $w_1$: three products of products, and for a small batch the order matters.
@@ -867,8 +866,7 @@ compare_passes(library, title="What the library's passes do to it")
 # %% [markdown] question="reading_note" points="6" manual="true" rubric="1 point for each heading answered in the writer's own words and correctly: overview; problem and challenges (hand-written rules: many, incomplete, wrong at times, never for all new operators); methods (enumerates graphs of up to 4 operators, fingerprints on random inputs, 743 substitutions, verified from operator axioms by a theorem prover; cost-based backtracking with alpha 1.05; joint layout); evaluation (a figure with its conditions, such as up to 2.8 times over existing frameworks on one GPU, inference); trade-offs; an open question that the paper does not answer"
 # ## Reading note
 #
-# Zhihao Jia et al., [*TASO: Optimizing Deep Learning Computation with Automatic Generation of Graph Substitutions*](https://doi.org/10.1145/3341301.3359630), SOSP 2019. One page:
-# overview · problem and challenges · methods and contributions · evaluation and discussion · trade-offs · open questions.
+# Zhihao Jia et al., [*TASO: Optimizing Deep Learning Computation with Automatic Generation of Graph Substitutions*](https://doi.org/10.1145/3341301.3359630), SOSP 2019. One page, in the form below.
 #
 # ### BEGIN STARTER
 # **Overview** (two sentences of your own):

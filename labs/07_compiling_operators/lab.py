@@ -19,7 +19,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from autograder import lab
+from autograder import compare, lab
 from minitorch import compile as code
 
 # %% tags="setup"
@@ -35,21 +35,10 @@ else:
     print("no llvmlite: NumPy computes all schedules alike, and your times will say so")
 
 # %% [markdown]
-# Three functions serve the whole lab: `compare` prints what you predicted, what was measured, and the ratio (a count is exact, or it is not); `milliseconds` times functions in turns and gives the best of each; `kernel` gives a function that multiplies by a schedule. (They need no reading.)
+# `compare` prints what you predicted, what was measured, and the ratio (a count is exact, or it is not). Two more functions serve the whole lab: `milliseconds` times functions in turns and gives the best of each; `kernel` gives a function that multiplies by a schedule. (They need no reading.)
 
 
 # %%
-def compare(what, predicted, measured):
-    """Print a prediction beside what came out; a count is exact or it is not."""
-    if predicted is ...:
-        print(f"{what:<44} measured {measured:>10,.4g}   (no prediction yet)")
-    else:
-        said = f"ratio {measured / predicted:.3f}" if predicted else "no ratio to 0"
-        if isinstance(measured, int | np.integer):
-            said = "exact" if measured == predicted else f"{said}, not exact: count again"
-        print(f"{what:<44} predicted {predicted:>10,.4g}  measured {measured:>10,.4g}  {said}")
-
-
 def milliseconds(*functions, repeats=5):
     """Return the least milliseconds of each function, all taking turns."""
     times = [[] for _ in functions]
@@ -325,7 +314,7 @@ compare("three loops over packed", predicted_speedup, naive_ms / found["packed"]
 # %% [markdown]
 # **Reflect.** Which steps of the ladder gain, and which do not at this size? Packing costs a copy of both matrices. Compare its bytes with those of `traffic`: when does it not pay? (Think of a matrix times three columns.)
 #
-# *The real system.* [BLIS](https://github.com/flame/blis) is these loops, with a block for each processor written by hand. TVM writes the same as `split`, `reorder`, `vectorize`, `unroll` and `cache_read`.
+# *The real system.* [BLIS](https://github.com/flame/blis) is these loops, with a block for each processor written by hand. TVM writes the same as `split`, `reorder`, `vectorize`, `unroll` and `cache_read`. On a GPU the knobs keep their sense: a tile of C goes to a block of threads, the register block to one thread, and packing copies a tile of A and B into memory that the block shares; `code.matmul(..., device="cuda")` compiles that.
 
 # %% [markdown]
 # ## 4. What a schedule looks like to a model
@@ -615,8 +604,7 @@ for k in (16, 64, 256, 1024):
 # %% [markdown] question="reading_note" points="6" manual="true" rubric="1 point for each heading answered in the writer's own words and correctly: overview; problem and challenges (operators times fusions times devices are too many for hand-written libraries; memory and accelerators expose tensors and explicit memory); methods (graph rewriting and fusion rules, tensor expressions with schedules apart, tensorization, latency hiding, a learned cost model with simulated annealing over a distributed pool of devices); evaluation (a figure with its conditions, such as 1.2 to 3.8 times over existing frameworks with hand-tuned libraries across server GPU, embedded GPU and CPU, or fusion 1.2 to 2 times, a prediction in 0.67 ms); trade-offs; an open question that the paper does not answer"
 # ## Reading note
 #
-# Tianqi Chen et al., [*TVM: An Automated End-to-End Optimizing Compiler for Deep Learning*](https://arxiv.org/abs/1802.04799), OSDI 2018. One page:
-# overview · problem and challenges · methods and contributions · evaluation and discussion · trade-offs · open questions.
+# Tianqi Chen et al., [*TVM: An Automated End-to-End Optimizing Compiler for Deep Learning*](https://arxiv.org/abs/1802.04799), OSDI 2018. One page, in the form below.
 #
 # ### BEGIN STARTER
 # **Overview** (two sentences of your own):

@@ -9,7 +9,7 @@
 # They train a network together by eight operations, the **collectives**: broadcast, scatter, gather, reduce, all-gather, reduce-scatter, all-reduce, barrier.
 # You build them from bytes, count what they send, and predict what they cost. At the end a network learns over them.
 #
-# Each section asks for a prediction before it measures. Write the number down first: you learn most from a prediction that was wrong.
+# Write each prediction down before you measure: you learn most from one that was wrong.
 
 # %% tags="setup"
 import json
@@ -1032,8 +1032,7 @@ print("the same parameters on all ranks, to the last bit:", same)
 # %% [markdown] question="reading_note" points="6" manual="true" rubric="1 point for each heading answered in the writer's own words and correctly: overview; problem and challenges; methods and contributions (map, reduce, the shuffle by key, the master, re-execution, locality, backup tasks); evaluation (a figure with its conditions, such as the sort of a terabyte in 891 s, 1283 s without backup tasks, on about 1,800 machines); trade-offs against collectives; an open question that the paper does not answer"
 # ## Reading note
 #
-# Jeffrey Dean and Sanjay Ghemawat, [*MapReduce: Simplified Data Processing on Large Clusters*](https://research.google/pubs/mapreduce-simplified-data-processing-on-large-clusters/), OSDI 2004. It has a gather, a reduce and an all-to-all in it, and no rank ever waits for another in person. One page:
-# overview · problem and challenges · methods and contributions · evaluation and discussion · trade-offs · open questions.
+# Jeffrey Dean and Sanjay Ghemawat, [*MapReduce: Simplified Data Processing on Large Clusters*](https://research.google/pubs/mapreduce-simplified-data-processing-on-large-clusters/), OSDI 2004. It has a gather, a reduce and an all-to-all in it, and no rank ever waits for another in person. One page, in the form below.
 #
 # ### BEGIN STARTER
 # **Overview** (two sentences of your own):

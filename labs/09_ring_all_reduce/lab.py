@@ -5,9 +5,9 @@
 # - **You need** NumPy, and `send` and `recv` between ranks (lab 08).
 # - **It takes** about 75 minutes: introduction 1, sections 6, 6, 10, 14, 11, 12 and 5, discussion 10. The reading note, with its paper, is for another day.
 #
-# Every rank of a training job has a gradient, and every rank needs the sum of all of them. You count bytes and predict times; at the end torch's `DistributedDataParallel` trains over your ring.
+# Every rank of a training job has a gradient, and every rank needs the sum of all of them. At the end torch's `DistributedDataParallel` trains over your ring.
 #
-# Each section asks for a prediction before it measures. Write the number down first: you learn most from a prediction that was wrong.
+# Write each prediction down before you measure: you learn most from one that was wrong.
 
 # %% tags="setup"
 import os
@@ -45,7 +45,6 @@ print("CUDA", f"{GPUS} x {torch.cuda.get_device_name()}" if GPUS else "none: all
 # `tiny` is the running example: element $i$ of rank $r$ is $(i+1)\cdot 10^r$.
 # So every sum shows which ranks are in it: `3303` is element 2, summed over ranks 0, 2 and 3. The digit of rank 1 is missing.
 #
-# `compare` prints what you predicted, what was measured, and the ratio. Where a prediction can be exact, it says whether yours is.
 
 # %%
 RANKS = 4
@@ -79,7 +78,7 @@ print(seen.results[3])
 RingPlayer(seen.story("All to rank 0 and back"))
 
 # %% [markdown]
-# Play it. The answer is right, but look at the arrows: in every round one link works and all others are idle.
+# Play it: in every round one link works and all others are idle.
 #
 # **Predict.** With `n` ranks and an array of `n_bytes` bytes: how many bytes does the busiest rank *send*? (It receives as many.) Write your prediction as a function of `n`.
 
@@ -118,7 +117,7 @@ for n, n_bytes in naive_measured.items():
 # %% [markdown]
 # ## 2. Cut the array
 #
-# All ranks should work from the start: cut the array into `n` **chunks**, and make each rank responsible for one.
+# Cut the array into `n` **chunks**, and make each rank responsible for one.
 #
 # But `n` may not divide the length of a gradient:
 
@@ -129,7 +128,7 @@ except ValueError as error:
     print(error)
 
 # %% [markdown]
-# **Idea.** The step with the largest chunk takes longest. So make the sizes as equal as possible: they differ by at most one. Ten elements over four ranks give chunks of 2, 3, 2 and 3, in some order.
+# **Idea.** The step with the largest chunk takes longest. So sizes differ by at most one. Ten elements over four ranks give chunks of 2, 3, 2 and 3, in some order.
 #
 # **Predict.** The other way would be to give all left-over elements to the last rank. Take 1,003 elements over 8 ranks. How many elements has the largest chunk that way, and how many when sizes are as equal as possible?
 
@@ -181,7 +180,7 @@ compare(
 # %% [markdown]
 # ## 3. Reduce-scatter, around the ring
 #
-# Each chunk has a rank that is responsible for it. The direct way: every rank sends each chunk straight to its rank, which adds.
+# The direct way: every rank sends each chunk straight to its rank, which adds.
 
 
 # %%
@@ -271,8 +270,6 @@ print("rounds by number of ranks:", busy)
 # %% [markdown]
 # ## 4. All-gather, and the whole
 #
-# Now every rank has one finished chunk, and needs all of them.
-#
 # **Idea.** Go round once more, without adding. In step $s$ rank $r$ sends chunk $(r - s) \bmod n$: in step 0 its own, after that *what it has just received*. After $n-1$ steps every rank has every chunk.
 #
 # **Predict.** In the whole all-reduce each rank sends $2(n-1)$ messages of $1/n$ of the array. How many bytes is that? Write the formula. What happens to it when $n$ grows from 8 to 1,000?
@@ -357,7 +354,7 @@ plt.show()
 # %% [markdown]
 # ## 5. What it costs in time
 #
-# How long do these bytes take? `in_turns` times functions of ranks: all take turns, each keeps its best time.
+# `in_turns` times functions of ranks: all take turns, each keeps its best time.
 
 # %%
 CLOCK_RANKS = max(2, min(4, CORES))  # each rank needs a core of its own
@@ -365,8 +362,6 @@ small, large = in_turns(CLOCK_RANKS, {"yours": ring_all_reduce}, [64, 6400], rep
 print(f"a hundred times the bytes take {large / small:.1f} times as long")
 
 # %% [markdown]
-# A message has a cost of its own, even when it is short.
-#
 # **Idea.** The **alpha-beta-gamma model**: a message of $b$ bytes takes $\alpha + b\beta$, with $\alpha$ the **latency** and $\beta$ the seconds a byte; to combine $b$ bytes takes $b\gamma$.
 # All ranks work at the same time, so count the steps of one rank: $n-1$ steps of reduce-scatter, each with a message and a combine of $N/n$ bytes, and $n-1$ steps of all-gather, each with a message alone. (Thakur, Rabenseifner, Gropp, *IJHPCA* 19(1), 2005.)
 
@@ -531,7 +526,7 @@ plt.show()
 # %% [markdown]
 # ## 6. Pipelining
 #
-# Look at the time in one step of reduce-scatter. While a chunk arrives, nobody adds; while it is added, the link is idle:
+# While a chunk arrives, nobody adds; while it is added, the link is idle:
 
 # %%
 print(f"in each step of a long array the link is idle for {gamma / (beta + gamma):.0%} of the time")
@@ -545,7 +540,7 @@ print(f"adding one chunk of 1 MiB takes as long as {BIG * gamma / alpha:.0f} mes
 # $$(n-1)\,\bigl(m\alpha + c\max(\beta, \gamma)\bigr) + \tfrac{c}{m}\min(\beta, \gamma)
 # \qquad\text{instead of}\qquad (n-1)(\alpha + c\beta + c\gamma).$$
 #
-# The bytes stay the same, and there are $m$ times as many messages: more pieces hide more of the adding, and cost more latencies.
+# More pieces hide more of the adding, and cost more latencies.
 #
 # **Predict.** With 4 ranks and 3 pieces: how many messages does each rank send in the whole all-reduce?
 
@@ -746,8 +741,6 @@ ax.legend()
 plt.show()
 
 # %% [markdown]
-# The curves lie on each other. The gradients of torch's DDP went through the functions that you wrote in sections 4 and 6.
-#
 # **Reflect.** Why is the difference of the losses not exactly zero, although the shares together are the whole batch?
 #
 # *The real system.* gloo, NCCL and MPI do the same work for torch: its [reducer](https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/reducer.cpp) passes a bucket of gradients on and asks for the sum.
@@ -768,8 +761,7 @@ plt.show()
 # %% [markdown] question="reading_note" points="6" manual="true" rubric="1 point for each heading answered in the writer's own words and correctly: overview; problem and challenges; methods and contributions; evaluation (names a figure with its conditions, such as 90 percent scaling for Inception V3 and ResNet-101 on 512 Pascal GPUs over 25 Gb RoCE, and says why VGG-16 keeps less: many parameters for its computation); trade-offs; an open question that the paper does not answer"
 # ## Reading note
 #
-# Alexander Sergeev and Mike Del Balso, [*Horovod: fast and easy distributed deep learning in TensorFlow*](https://arxiv.org/abs/1802.05799), 2018. One page:
-# overview · problem and challenges · methods and contributions · evaluation and discussion · trade-offs · open questions.
+# Alexander Sergeev and Mike Del Balso, [*Horovod: fast and easy distributed deep learning in TensorFlow*](https://arxiv.org/abs/1802.05799), 2018. One page, in the form below.
 #
 # ### BEGIN STARTER
 # **Overview** (two sentences of your own):

@@ -7,7 +7,7 @@
 #
 # Every rank has a copy of the model and a part of the batch. After each backward pass the gradients are averaged, every copy takes the same step, and the copies stay equal. That is **data parallelism**. You predict which bucket size is best, and then measure it.
 #
-# Each section asks for a prediction before it measures. Write the number down first.
+# Write each prediction down before you measure.
 
 # %% tags="setup"
 import os
@@ -246,7 +246,7 @@ print(f"{N} parameters, {B:,} bytes; one message takes as long as {ALPHA / BETA:
 # %% [markdown]
 # **Idea.** **Hooks** can do the averaging: `param.register_post_accumulate_grad_hook(f)` has torch call `f` each time a gradient of `param` is complete. Then nothing need be called after backward.
 #
-# A second idea: thirty-four messages pay thirty-four latencies. Copy all gradients into one **flat** tensor, and one message is enough.
+# A second idea: thirty-four messages pay thirty-four latencies. One **flat** tensor of all gradients needs one message.
 #
 # **Predict.** By $\alpha + \beta \cdot \text{bytes}$: how many times as long does one all-reduce a parameter take as one flat one?
 
@@ -329,7 +329,7 @@ compare("time on the wire, hooks / flat", predicted_ratio, hooks / flat)
 # %% [markdown]
 # ## 3. Buckets
 #
-# One message for each gradient costs too many latencies. One message for all has to wait for the last gradient, until backward is over.
+# One message for all has to wait for the last gradient, until backward is over.
 #
 # **Idea.** Between the two: **buckets** of some gradients each, sent when they are full. Backward finishes the *last* layer first, so the first bucket is filled from the last parameter towards the first. A bucket is closed as soon as it holds at least `cap` bytes. (Li et al., *PyTorch Distributed*, VLDB 2020, section 3.2.2.)
 #
@@ -384,7 +384,7 @@ for share in (0, 1 / 8, 1 / 2, 1):
 # %% [markdown]
 # ## 4. Overlap
 #
-# Now the wire may work while backward goes on. Two rules make this right.
+# Two rules make overlap right.
 #
 # **Idea.** First: a full bucket is **launched** and not waited for: `comm.all_reduce(x, async_op=True)` returns a handle at once, and `handle.wait()` the result later. Second: **buckets are launched in their fixed order**. Ranks may finish gradients in different orders, but the $k$-th all-reduce of one rank always meets the $k$-th of the others. So a bucket that is full early has to wait for those before it.
 #
@@ -635,7 +635,7 @@ print(f"largest difference of the gradients: {np.abs(once[0] - always[0]).max():
 # %% [markdown]
 # ## 6. How large a bucket?
 #
-# Small buckets start early and pay many latencies. Large buckets pay few and start late. The best size lies between, and it can be computed.
+# Small buckets start early and pay many latencies. Large buckets pay few and start late.
 #
 # **Idea.** One wire, buckets in order: bucket $i$ starts when it is full *and* the one before has been carried,
 #
@@ -832,7 +832,7 @@ print("all replicas equal:", all(torch.equal(weights, w) for _, w in others))
 # %% [markdown] question="bucket_size" points="6" manual="true" rubric="2: says both extremes with the reason (one bucket is launched when backward is over and nothing is hidden; a bucket a gradient pays a latency each); 2: uses numbers measured in this notebook; 1: predicts the direction right for both changes (lower latency: smaller buckets; faster computation with the same wire: less to hide behind, exposed communication grows, and the cap matters less or larger buckets win); 1: names something the model leaves out (copying, communication that takes cores or SMs from backward, several wires, other jobs)"
 # ## Discuss
 #
-# Your team moves the training to GPUs with ten times the computing speed, over a network of the same bandwidth and a tenth of the latency. Someone asks you for the new `bucket_cap_mb`. From the model of section 6 and your measurements: which way do you move it, and why? What does the model leave out that you would want to measure first? Half a page.
+# You move the training to GPUs with ten times the computing speed, over a network of the same bandwidth and a tenth of the latency. Someone asks you for the new `bucket_cap_mb`. From the model of section 6 and your measurements: which way do you move it, and why? What does the model leave out that you would want to measure first? Half a page.
 #
 # ### BEGIN SOLUTION
 # With one bucket everything is sent after backward: the step is compute plus all of the communication, about twice a backward pass on our wire. With a bucket a gradient the wire pays thirty-four latencies, and is still busy long after backward has ended. The best cap lay between.
@@ -843,8 +843,7 @@ print("all replicas equal:", all(torch.equal(weights, w) for _, w in others))
 # %% [markdown] question="reading_note" points="6" manual="true" rubric="1 point for each heading answered in the writer's own words and correctly: overview; problem and challenges (mathematical equivalence, non-intrusive API, high performance); methods and contributions (bucketing, overlap, fixed order and unused parameters, no_sync); evaluation and discussion (names a figure and its conditions); trade-offs; an open question that the paper does not answer"
 # ## Reading note
 #
-# Shen Li et al., [*PyTorch Distributed: Experiences on Accelerating Data Parallel Training*](https://arxiv.org/abs/2006.15704), VLDB 2020. One page:
-# overview · problem and challenges · methods and contributions · evaluation and discussion · trade-offs · open questions.
+# Shen Li et al., [*PyTorch Distributed: Experiences on Accelerating Data Parallel Training*](https://arxiv.org/abs/2006.15704), VLDB 2020. One page, in the form below.
 #
 # ### BEGIN STARTER
 # **Overview** (two sentences of your own):

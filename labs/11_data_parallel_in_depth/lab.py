@@ -7,7 +7,7 @@
 #
 # Lab 10 averaged gradients on ranks with equal models, equal graphs and equally many batches. Here each of these is broken on purpose; you read the diagnosis, and mend it. Then you send less.
 #
-# Each section asks for a prediction before it measures. Write the number down first.
+# Write each prediction down before you measure.
 
 # %% tags="setup"
 import os
@@ -163,7 +163,7 @@ def synchronize(comm, model):
 q.check("synchronize")
 
 # %% [markdown]
-# **Measure.** The same training, after your `synchronize`.
+# **Measure.** After your `synchronize`.
 
 # %%
 together = launch(train, 2, 40, synchronize, (1, 2))
@@ -226,7 +226,7 @@ compare("a.grad on rank 0", predicted_a, wrong_averages[0][0], exact=True)
 diagnosis(lambda comm: two_branches(comm, shape_of_b=(2, 2)))
 
 # %% [markdown]
-# With equal shapes no rank complained. With (4,) and (2, 2) the headers of the messages showed it.
+# With equal shapes no rank complained; with (4,) and (2, 2) the headers of the messages showed it.
 #
 # **Idea.** So the ranks must *agree* on the order. Lab 10 took the reverse of registration, which is a guess. After the first step something better is known: the order in which gradients **were** ready. All ranks take rank 0's order, and fill new buckets in it: this is DDP's **rebuild**. The first bucket has a smaller cap, so that sending starts early. (Li et al., *PyTorch Distributed*, VLDB 2020, "gradient order prediction".)
 
@@ -479,7 +479,7 @@ draw_curves(curves, **axes, title="Half of the layers dropped", marks={"computat
 # %% [markdown]
 # ## 4. Inputs that run out
 #
-# Data does not always divide evenly. Here rank 0 has five batches, and rank 1 three.
+# Rank 0 has five batches, and rank 1 three.
 
 
 # %%
@@ -558,7 +558,7 @@ print("weights are the same:", torch.equal(uneven[0][1], uneven[1][1]))
 # %% [markdown]
 # ## 5. Fewer bytes
 #
-# Lab 10 hid communication behind computation. What cannot be hidden must become smaller. The cheapest way is half-precision: 16-bit floats, half the bytes.
+# What cannot be hidden must become smaller. The cheapest way is half-precision: 16-bit floats, half the bytes.
 
 # %%
 gradient = torch.tensor([1e-8, 0.1, 300.0, 40_000.0])
@@ -743,7 +743,7 @@ draw_curves(
 )
 
 # %% [markdown]
-# Compressing takes work. On two ranks a step's averaging takes about
+# On two ranks a step's averaging takes about
 #
 # $$\text{work} + \text{bytes sent} / \text{bandwidth},$$
 #
@@ -1027,8 +1027,7 @@ print("weights are the same:", torch.equal(weights, others))
 # %% [markdown] question="reading_note" points="6" manual="true" rubric="1 point for each heading answered in the writer's own words and correctly: overview; problem and challenges (bursts of gradients after backward, limited bandwidth between GPU machines); methods and contributions (wait-free backpropagation; hybrid communication that sends a fully connected layer as factors when that is smaller; bulk-synchronous consistency); evaluation and discussion (names a figure and its conditions, such as 31.5 times on 32 machines for Inception-V3 where TensorFlow reached 20); trade-offs; an open question that the paper does not answer"
 # ## Reading note
 #
-# Hao Zhang et al., [*Poseidon: An Efficient Communication Architecture for Distributed Deep Learning on GPU Clusters*](https://arxiv.org/abs/1706.03292), USENIX ATC 2017. One page:
-# overview · problem and challenges · methods and contributions · evaluation and discussion · trade-offs · open questions.
+# Hao Zhang et al., [*Poseidon: An Efficient Communication Architecture for Distributed Deep Learning on GPU Clusters*](https://arxiv.org/abs/1706.03292), USENIX ATC 2017. One page, in the form below.
 #
 # ### BEGIN STARTER
 # **Overview** (two sentences of your own):

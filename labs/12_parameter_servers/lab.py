@@ -7,7 +7,7 @@
 #
 # A **parameter server** keeps the parameters; **workers** pull them, compute gradients and push these back. An all-reduce needs everybody in every step. A server can decide for whom it waits, and this lab is about that decision: what it saves when a worker is slow, and what it does to the training.
 #
-# Each section asks for a prediction before it measures. Write the number down first.
+# Write each prediction down before you measure.
 
 # %% tags="setup"
 import os
@@ -740,8 +740,7 @@ compare("2 partitions: through rank 0", driver_arrays, busiest["spark_all_reduce
 # %% [markdown] question="reading_note" points="6" manual="true" rubric="1 point for each heading answered in the writer's own words and correctly: overview; problem and challenges; methods and contributions (range push and pull, consistency as the user's choice, vector clocks, replication by consistent hashing; or SSP's bound and its proof); evaluation (names a figure with its conditions); trade-offs; an open question that the paper does not answer"
 # ## Reading note
 #
-# Choose one: Mu Li et al., [*Scaling Distributed Machine Learning with the Parameter Server*](https://www.usenix.org/conference/osdi14/technical-sessions/presentation/li_mu), OSDI 2014; or Qirong Ho et al., [*More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server*](https://papers.nips.cc/paper/2013/hash/b7bb35b9c6ca2aee2df08cf09d7016c2-Abstract.html), NIPS 2013. One page:
-# overview · problem and challenges · methods and contributions · evaluation and discussion · trade-offs · open questions.
+# Choose one: Mu Li et al., [*Scaling Distributed Machine Learning with the Parameter Server*](https://www.usenix.org/conference/osdi14/technical-sessions/presentation/li_mu), OSDI 2014; or Qirong Ho et al., [*More Effective Distributed ML via a Stale Synchronous Parallel Parameter Server*](https://papers.nips.cc/paper/2013/hash/b7bb35b9c6ca2aee2df08cf09d7016c2-Abstract.html), NIPS 2013. One page, in the form below.
 #
 # ### BEGIN STARTER
 # **Overview** (two sentences of your own):

@@ -7,7 +7,7 @@
 #
 # A model that does not fit on one device has to be cut. It can be cut between its layers: each device has some layers, and activations pass from one device to the next. That is **inter-operator parallelism**; its price is devices that wait. Or it is cut inside its layers: each device has a part of every matrix. That is **intra-operator parallelism**; its price is communication. You build both, predict both prices, and then use both at once.
 #
-# Each section asks for a prediction before it measures. Write the number down first.
+# Write each prediction down before you measure.
 
 # %% tags="setup"
 import os

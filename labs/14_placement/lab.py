@@ -7,7 +7,7 @@
 #
 # Data parallelism, pipelines, shared products: which one is best? It depends on the model and on the links. A person can compare five plans; for a large cluster there are far too many. So let the machine choose. It needs two things: a **cost model** that is right enough, and a **search** that need not look at everything.
 #
-# Each section asks for a prediction before it measures. Write the number down first.
+# Write each prediction down before you measure.
 
 # %% tags="setup"
 import platform
@@ -607,8 +607,7 @@ print("the planner's choice:", simulate.best_plan(layers, pair, M).why())
 # %% [markdown] question="reading_note" points="6" manual="true" rubric="1 point for each heading answered in the writer's own words and correctly: overview; problem and challenges (plans made by hand, the space of intra- and inter-operator choices together); methods and contributions (two levels, integer programming inside a stage, dynamic programming over stages and meshes, runtime with cross-mesh resharding); evaluation and discussion (names a figure with its conditions); trade-offs (search time and profiling, static plans); an open question that the paper does not answer"
 # ## Reading note
 #
-# Lianmin Zheng et al., [*Alpa: Automating Inter- and Intra-Operator Parallelism for Distributed Deep Learning*](https://www.usenix.org/conference/osdi22/presentation/zheng-lianmin), OSDI 2022. One page:
-# overview · problem and challenges · methods and contributions · evaluation and discussion · trade-offs · open questions.
+# Lianmin Zheng et al., [*Alpa: Automating Inter- and Intra-Operator Parallelism for Distributed Deep Learning*](https://www.usenix.org/conference/osdi22/presentation/zheng-lianmin), OSDI 2022. One page, in the form below.
 #
 # ### BEGIN STARTER
 # **Overview** (two sentences of your own):

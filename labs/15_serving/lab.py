@@ -9,7 +9,7 @@
 #
 # Nearly everything here runs on a **virtual clock**: `minitorch.serve.simulate` has the queue and the rules of the real server, and a container that costs what you say. So a minute of traffic takes a second. At the end the real server runs.
 #
-# Each section asks for a prediction before it measures. Write the number down first.
+# Write each prediction down before you measure.
 
 # %% tags="setup"
 import asyncio
@@ -735,8 +735,7 @@ for name, batching in (("none", "none"), ("yours", AIMD)):
 # %% [markdown] question="reading_note" points="6" manual="true" rubric="1 point for each heading answered in the writer's own words and correctly: overview; problem and challenges (many frameworks, latency and throughput, choice of models); methods and contributions (two layers, containers, adaptive batching by AIMD, cache with promises, Exp3 and Exp4, straggler mitigation); evaluation (a figure with its conditions, such as up to 26 times the throughput by batching within 20 ms, or the comparison with TensorFlow Serving); trade-offs; an open question that the paper does not answer"
 # ## Reading note
 #
-# Daniel Crankshaw, Xin Wang, Giulio Zhou, Michael Franklin, Joseph Gonzalez and Ion Stoica, *Clipper: A Low-Latency Online Prediction Serving System*, NSDI 2017. One page:
-# overview · problem and challenges · methods and contributions · evaluation and discussion · trade-offs · open questions.
+# Daniel Crankshaw, Xin Wang, Giulio Zhou, Michael Franklin, Joseph Gonzalez and Ion Stoica, *Clipper: A Low-Latency Online Prediction Serving System*, NSDI 2017. One page, in the form below.
 #
 # ### BEGIN STARTER
 # **Overview** (two sentences of your own):

@@ -7,7 +7,7 @@
 #
 # Nobody here has 1,024 GPUs. What cannot be run can be predicted, if the prediction first passes where it can be checked: against this machine, and against what others have published.
 #
-# Each section asks for a prediction before it measures. Write the number down first.
+# Write each prediction down before you measure.
 
 # %% tags="setup"
 import os
@@ -579,8 +579,7 @@ print(
 # %% [markdown] question="reading_note" points="6" manual="true" rubric="1 point for each heading answered in the writer's own words and correctly: overview; problem and challenges (models that do not fit a device; model parallelism is hard to use and slow across nodes); methods and contributions (ZeRO's partitioning of states, few changes to the code, kernels and tooling); evaluation and discussion (names a figure with its conditions); trade-offs (communication against memory); an open question that the paper does not answer"
 # ## Reading note
 #
-# Jeff Rasley et al., [*DeepSpeed: System Optimizations Enable Training Deep Learning Models with Over 100 Billion Parameters*](https://doi.org/10.1145/3394486.3406703), KDD 2020. One page:
-# overview · problem and challenges · methods and contributions · evaluation and discussion · trade-offs · open questions.
+# Jeff Rasley et al., [*DeepSpeed: System Optimizations Enable Training Deep Learning Models with Over 100 Billion Parameters*](https://doi.org/10.1145/3394486.3406703), KDD 2020. One page, in the form below.
 #
 # ### BEGIN STARTER
 # **Overview** (two sentences of your own):

@@ -76,7 +76,7 @@ def main() -> None:
 
 def table(space: Space, notes: Notes, clock: Clock) -> str:
     """Return a table as text."""
-    library = min(clock.of(clock.compute_with_numpy) for _ in range(5))
+    library = min(clock.once(clock.compute_with_numpy) for _ in range(50))
     entry: dict[str, Any] = {
         "task": space.task.key,
         "knobs": space.knobs,

@@ -3,7 +3,6 @@
 A kink takes the slope that torch gives it, most often that of the left side.
 """
 
-import functools
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +12,7 @@ from ..arrays import Array, Namespace, as_dtype, float16
 from ..errors import ArgumentError, ShapeError
 from ..op import Kind
 from ..shapes import axis
+from . import compiled
 from .binary import where
 from .elementwise import abs, erf, exp, expm1, log1p
 from .elementwise import logsigmoid as logsigmoid
@@ -34,31 +34,15 @@ def _normal_density(x: Kind) -> Kind:
     return exp(x * x * -0.5) * (1.0 / math.sqrt(2.0 * math.pi))
 
 
-MANY = 2**14  # elements, from which on a compiled kernel is worth its call
-
-
 def _row(xp: Namespace, name: str, plain: Any, *arrays: Any) -> Any:
     """Return a row of arrays: of large ones by a kernel, where kernels can be compiled."""
-    first = arrays[0]
-    if xp is np and all(type(a) is np.ndarray and a.size >= MANY for a in arrays):
-        kernel = _kernel(name, first.dtype.name, len(arrays))
-        if kernel is not None and all(a.dtype is first.dtype for a in arrays):
-            return kernel(*arrays)
-    return plain(xp, *arrays)
+    if not compiled.fits(xp, *arrays):
+        return plain(xp, *arrays)
+    steps = ((name, tuple(range(len(arrays)))),)
+    return compiled.kernel(arrays[0].dtype.name, len(arrays), steps)(*arrays)
 
 
-@functools.cache
-def _kernel(name: str, dtype: str, count: int) -> Any:
-    """Return the kernel of one row, which reads and writes each number once."""
-    from .. import compile as code
-
-    if dtype not in code.DTYPES or not code.available():
-        return None
-    steps = (code.Step(name, tuple(range(count))),)
-    return code.kernel(code.Program(dtype, ("float",) * count, steps))
-
-
-def _gelu_grad_plain(xp: Namespace, g: Any, x: Any) -> Any:
+def _gelu_grad_plain(xp: Namespace, g: Array, x: Array) -> Any:
     return g * (_normal_cdf(xp, x) + x * (xp.exp(x * x * -0.5) * (1.0 / math.sqrt(2.0 * math.pi))))
 
 

@@ -72,10 +72,11 @@ def scaled_dot_product_attention(
         raise ArgumentError("scaled_dot_product_attention: got a mask and is_causal, expected one.")
     factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
     scores = matmul(query * factor, mT(key))
-    if is_causal:
-        attn_mask = np.tril(np.ones((query.shape[-2], key.shape[-2]), dtype=bool))
     weights: Kind
-    if attn_mask is not None:
+    if is_causal:  # each position attends to the first at least
+        causal: Any = np.tril(np.ones((query.shape[-2], key.shape[-2]), dtype=bool))
+        weights = softmax(where(causal, scores, -math.inf), -1)
+    elif attn_mask is not None:
         if str(attn_mask.dtype).endswith("bool"):
             scores = where(attn_mask, scores, -math.inf)
             weights = where(_attends(attn_mask), softmax(scores, -1), 0.0)

@@ -141,10 +141,11 @@
       .filter((node) => shown(node)).flatMap((node) => own(node).map((text) => {
         const range = document.createRange();
         range.selectNodeContents(text);
-        return { node, box: range.getBoundingClientRect() };
-      }));
+        return [...range.getClientRects()].map((box) => ({ node, text, box })); // one a line
+      }).flat());
     for (const [k, a] of places.entries()) {
       for (const b of places.slice(k + 1)) {
+        if (a.text === b.text) continue;
         const wide = Math.min(a.box.right, b.box.right) - Math.max(a.box.left, b.box.left);
         const high = Math.min(a.box.bottom, b.box.bottom) - Math.max(a.box.top, b.box.top);
         if (wide > 3 && high > 5) yield ["texts over each other", `${say(a.node)} and ${say(b.node)}`];

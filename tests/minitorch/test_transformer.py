@@ -106,3 +106,30 @@ def test_a_transformer_says_what_does_not_fit() -> None:
         net(minitorch.ones(2, 1, 8), minitorch.ones(2, 1, 8), tgt_is_causal=True)
     with pytest.raises(ArgumentError, match="expected 'relu', 'gelu'"):
         nn.Transformer(**SIZES, activation="step")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dim, shape", [(-1, (32, 16, 33)), (0, (64, 300))])
+@pytest.mark.parametrize("name", ["softmax", "layer_norm"])
+def test_large_rows_and_their_gradients_to_the_second_order_are_torchs(
+    name: str, dim: int, shape: tuple[int, ...], dtype: str
+) -> None:
+    rng = np.random.default_rng(0)
+    x, g = (rng.normal(size=shape).astype(dtype) for _ in range(2))
+    if name == "softmax":
+        x[..., 1, 1:4] = -np.inf  # as a mask leaves them
+    found = []
+    for lib in (minitorch, torch):
+        functional = lib.nn.functional
+        row, weights = lib.tensor(x, requires_grad=True), lib.tensor(g)
+        y = (
+            functional.softmax(row, dim)
+            if name == "softmax"
+            else functional.layer_norm(row, shape[-1:])
+        )
+        (first,) = lib.autograd.grad((y * y * weights).sum(), row, create_graph=True)
+        (second,) = lib.autograd.grad((first * weights).sum(), row)
+        found.append([t.detach().numpy() for t in (y, first, second)])
+    close = 1e-4 if dtype == "float32" else 1e-11
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, close, close)

@@ -101,14 +101,15 @@ class Graph:
             branch.inside.add(node)
         self._nodes[node.name] = node
 
-    def add(self, node: Node) -> None:
-        """Take note of a node under its name."""
+    def call(self, node: Node, name: str) -> None:
+        """Give a node another name than that of its operator."""
+        node.name = self.unique_name(name)
         self._nodes[node.name] = node
 
     def keep(self, node: Node) -> None:
         """Hold a node that the user named: a run may fetch it by that name alone."""
         self._named.append(node)
-        self.add(node)
+        self._nodes[node.name] = node
 
     def add_variable(self, variable: Variable) -> None:
         """Take note of a variable, for `initialize_all_variables`."""

@@ -19,7 +19,8 @@ from .node import Node, UnknownShape, located, place_of_new
 def rename(node: Node, name: str | None) -> Node:
     """Give a node just built the name that the user asked for, if any."""
     if name is not None:
-        node.graph.keep(label(node, name))
+        node.graph.call(node, name)
+        node.graph.keep(node)
     return node
 
 
@@ -35,8 +36,7 @@ def rename_all(nodes: Sequence[Node], name: str | None) -> None:
 
 def label(node: Node, name: str) -> Node:
     """Give a node just built a better name than its operator's."""
-    node.name = node.graph.unique_name(name)
-    node.graph.add(node)
+    node.graph.call(node, name)
     return node
 
 

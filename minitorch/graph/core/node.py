@@ -88,6 +88,7 @@ class Node(Methods):
         shape: Shape,
         dtype: DType,
         name: str,
+        graph: Graph | None = None,
     ) -> None:
         self.op = op
         self.inputs = inputs
@@ -95,7 +96,7 @@ class Node(Methods):
         self.dtype = dtype
         self.id = fresh_id()
         self.wants_of: tuple[bool, ...] | None = None
-        get_default_graph().receive(self, name)
+        (graph or get_default_graph()).receive(self, name)
 
     __hash__ = object.__hash__  # `==` is elementwise, as the other comparisons are
 
@@ -335,7 +336,7 @@ def build(op: Op, inputs: Sequence[object], kind: type[Node] = Node) -> Node:
             spec = op.infer(*[Spec(tuple(n.shape), n.dtype) for n in nodes])
     except MinitorchError as error:
         raise located(error, place_of_new()) from None
-    return kind(op, nodes, spec.shape, spec.dtype, op.name)
+    return kind(op, nodes, spec.shape, spec.dtype, op.name, graph)
 
 
 def graph_of(op: Op, values: Sequence[object], here: Graph) -> Graph:

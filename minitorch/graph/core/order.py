@@ -170,6 +170,21 @@ def writes_of(node: Node) -> tuple[Variable, ...]:
     return getattr(node.op, "writes", ())
 
 
+def read_by(order: Sequence[Node], fed: Collection[Node]) -> list[tuple[Node, ...]]:
+    """Return for each node of `order` the nodes whose values it needs."""
+    return [sources(node, fed) for node in order]
+
+
+def before_each(order: Sequence[Node], fed: Collection[Node]) -> list[tuple[Node, ...]]:
+    """Return for each node of `order` what must run before it."""
+    return [runs_before(node, fed) for node in order]
+
+
+def ordered_among(nodes: Iterable[Node]) -> set[Node]:
+    """Return those of the nodes whose turn matters."""
+    return {node for node in nodes if is_ordered(node)}
+
+
 def is_ordered(node: Node) -> bool:
     """Tell whether it matters when, or that, an operator runs: it has, or sees, an effect."""
     return node.op is not None and bool(getattr(node.op, "ordered", not node.op.pure))

@@ -80,19 +80,12 @@ def _columns(leaves: list[Node], feeds: Mapping[Node, object]) -> str:
     sizes = _sizes(leaves, feeds)
     times = [predicted_s(leaves, set(feeds), sizes), _measured_s(leaves, feeds)]
     shown = "".join(f"{'-' if t is None else f'{t * 1e6:.1f} us':>13}" for t in times)
-    size = _peak_bytes(leaves, set(feeds), sizes)
+    try:
+        size = memory_plan(leaves, set(feeds), sizes).peak_bytes if sizes else None
+    except GraphError:  # there is no plan, of a loop whose values grow say
+        size = None
     nodes = _count_all(leaves, set(feeds))
     return f"{nodes:>7}{'-' if size is None else f'{size:,}':>13}{shown}"
-
-
-def _peak_bytes(
-    leaves: list[Node], fed: set[Node], sizes: dict[Node, tuple[int, ...]]
-) -> int | None:
-    """Return the planned peak; None where there is no plan, of a loop whose values grow say."""
-    try:
-        return memory_plan(leaves, fed, sizes).peak_bytes if sizes else None
-    except GraphError:
-        return None
 
 
 def _count_all(leaves: Sequence[Node], fed: Collection[Node]) -> int:

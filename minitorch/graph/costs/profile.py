@@ -147,14 +147,12 @@ class TimedStep(Step):
         self.free = last_uses(self.order, set(feeds), set(fetches))
         self.fed = set(feeds)
 
-    def _guarded(
-        self, node: Node, line: str, slot: dict[Node, str], names: dict[str, object]
-    ) -> str:
-        line = super()._guarded(node, line, slot, names)
+    def _guarded(self, node: Node, line: str) -> str:
+        line = super()._guarded(node, line)
         if line == "pass":
             return line
-        names["noted"] = self._noted
-        return f"{line}; noted({self.place[node]}, {slot[node]})"
+        self.names["noted"] = self._noted
+        return f"{line}; noted({self.place[node]}, {self.slot[node]})"
 
     def _noted(self, place: int, value: object) -> None:
         shape = tuple(value.shape) if hasattr(value, "shape") else None

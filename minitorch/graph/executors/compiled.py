@@ -61,10 +61,11 @@ class Step:
             if node not in fed:
                 check_source(node)
         self.in_place = overwriting(self.order, fetches, fed) if inner is None else set()
-        self.source, names = self._emit(fed)
-        code = compile(self.source, "<graph step>", "exec")
-        exec(code, names)
-        self.function: Callable[..., tuple[Array, ...]] = names["step"]
+        self.slot = {node: f"v{i}" for i, node in enumerate(self.order)}
+        self.names: dict[str, Any] = {"xp": namespace_on(device), "own": _own, "copy": copied}
+        self.source = self._emit(fed)
+        exec(compile(self.source, "<graph step>", "exec"), self.names)
+        self.function: Callable[..., tuple[Array, ...]] = self.names["step"]
         self.code: CodeType = self.function.__code__
 
     def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Array, ...]:
@@ -81,10 +82,9 @@ class Step:
         except Exception as error:
             raise self._explain(error) from error
 
-    def _emit(self, fed: Collection[Node]) -> tuple[str, dict[str, Any]]:
-        """Return the source of the step, and what its names mean."""
-        names: dict[str, Any] = {"xp": namespace_on(self.device)}
-        slot = {node: f"v{i}" for i, node in enumerate(self.order)}
+    def _emit(self, fed: Collection[Node]) -> str:
+        """Return the source of the step; `names` gets what its names mean."""
+        slot = self.slot
         self.shared = views([n for n in self.order if n in fed or n.op is None], self.order, fed)
         self.endangered = endangered(self.order, fed)
         self.asked = _asked(self.order)
@@ -92,22 +92,16 @@ class Step:
         into = "".join(f"{slot.get(node, '_')}, " for node in self.feeds)
         lines = ["def step(state, values, feeds):", f"    [{into}] = feeds"]
         for i, node in enumerate(self.order):
-            line = "pass" if node in fed else self._line(node, fed, slot, names)
-            line = self._guarded(node, line, slot, names)
+            line = self._guarded(node, "pass" if node in fed else self._line(node, fed))
             gone = ", ".join(slot[n] for n in free[i])
             lines.append(f"    {line}" + (f"; del {gone}" if gone else ""))
-        names["own"], names["copy"] = _own, copied
-        result = "".join(
-            f"{self._fetched(i, node, slot, names)}, " for i, node in enumerate(self.fetches)
-        )
-        lines.append(f"    return {self._kept_apart(f'({result})', names)}")
-        return "\n".join(lines), names
+        result = "".join(f"{self._fetched(i, node)}, " for i, node in enumerate(self.fetches))
+        lines.append(f"    return {self._kept_apart(f'({result})')}")
+        return "\n".join(lines)
 
-    def _line(
-        self, node: Node, fed: Collection[Node], slot: dict[Node, str], names: dict[str, Any]
-    ) -> str:
+    def _line(self, node: Node, fed: Collection[Node]) -> str:
         """Return the statement that computes `node`, and put what it calls into `names`."""
-        target = slot[node]
+        slot, names, target = self.slot, self.names, self.slot[node]
         key = f"k{target[1:]}"
         if isinstance(node, Constant):
             names[key] = node.value if names["xp"] is np else asarray(node.value, None, self.device)
@@ -139,38 +133,38 @@ class Step:
             )
         return f"{target} = {call}"
 
-    def _guarded(self, node: Node, line: str, slot: dict[Node, str], names: dict[str, Any]) -> str:
+    def _guarded(self, node: Node, line: str) -> str:
         """Return the statement with the test, where needed, that nothing before it was dead."""
         if node not in self.endangered or node.op is None:
             return line
         before = dict.fromkeys(deadly(node))
-        tests = [f"{slot[n]} is DEAD" for n in before if n in self.endangered]
+        tests = [f"{self.slot[n]} is DEAD" for n in before if n in self.endangered]
         if not tests:
             return line
-        names["DEAD"] = DEAD
+        self.names["DEAD"] = DEAD
         target, _, value = line.partition(" = ")
         return f"{target} = DEAD if {' or '.join(tests)} else ({value})"
 
-    def _fetched(self, i: int, node: Node, slot: dict[Node, str], names: dict[str, Any]) -> str:
+    def _fetched(self, i: int, node: Node) -> str:
         """Return the expression for a fetched value: a copy if others may hold its array."""
-        value = slot[node]
+        value = self.slot[node]
         if isinstance(node.op, NoOp):
             return "None"
         if node in self.endangered and (self.inner is None or i < self.inner):
-            names["alive"], names[f"n{value}"] = alive, node
+            self.names["alive"], self.names[f"n{value}"] = alive, node
             value = f"alive({value}, n{value})"
         if self.inner is not None:
             return value
         shared = node in self.shared or isinstance(node.op, StateOp)
         return f"{'copy' if shared else 'own'}({value})"
 
-    def _kept_apart(self, result: str, names: dict[str, Any]) -> str:
+    def _kept_apart(self, result: str) -> str:
         """Return the results' expression, with a look at each where two may be one array."""
         own = [n for n in self.fetches if n not in self.shared and not isinstance(n.op, StateOp)]
         handed_on = len(own) > 1 and not all(is_fresh(n.op) for n in own)
         if self.inner is not None or not (handed_on or len(set(own)) < len(own)):
             return result
-        names["apart"] = apart
+        self.names["apart"] = apart
         return f"apart({result})"
 
     def _explain(self, error: Exception) -> Exception:
@@ -184,8 +178,7 @@ class Step:
         node = self.order[line - HEADER_LINES - 1]
         if isinstance(error, KeyError) and isinstance(error.args[0], Variable):
             return error.args[0].uninitialised()
-        slot = {n: f"v{i}" for i, n in enumerate(self.order)}
-        arrays = [values.get(slot[source]) for source in node.inputs]
+        arrays = [values.get(self.slot[source]) for source in node.inputs]
         return explain(node, arrays, error)
 
 

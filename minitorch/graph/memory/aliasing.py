@@ -18,7 +18,7 @@ from ...ops.movement import Reshape
 from ...ops.reduction import Sum
 from ...ops.rows import Elementwise
 from ..core.node import Constant, Node
-from ..core.order import is_ordered, runs_before, schedule, sources, writes_of
+from ..core.order import before_each, ordered_among, read_by, schedule
 from ..core.variables import Read, StateOp, Variable
 from ..passes.fused import Several
 
@@ -62,13 +62,20 @@ def overwriting(order: Sequence[Node], fetches: Sequence[Node], fed: Collection[
     One may when neither its own inputs, nor anything that runs later, nor a fetch can be looking
     at such an array.
     """
-    place = {node: i for i, node in enumerate(order) if node not in fed and _overwrites(node)}
+    place = {
+        node: i
+        for i, node in enumerate(order)
+        if isinstance(node.op, StateOp)
+        and node.op.writes
+        and not node.op.hands_on
+        and node not in fed
+    }
     if not place:
         return set()
     looks = looked_at(order, fed) | {v: frozenset({v}) for v in order if isinstance(v, Variable)}
     used: dict[Variable, int] = {}  # the last place that reads what looks at a variable
-    for i, node in enumerate(order):
-        for source in sources(node, fed):
+    for i, read in enumerate(read_by(order, fed)):
+        for source in read:
             used.update(dict.fromkeys(looks.get(source, NOTHING), i))
     fetched: dict[Variable, set[Node]] = {}
     for node in fetches:
@@ -79,10 +86,6 @@ def overwriting(order: Sequence[Node], fetches: Sequence[Node], fed: Collection[
         for node, i in place.items()
         if all(used.get(v, -1) < i and fetched.get(v, set()) <= {node} for v in node.op.writes)
     }
-
-
-def _overwrites(node: Node) -> bool:
-    return bool(writes_of(node)) and not node.op.hands_on
 
 
 def _may_be(node: Node) -> Sequence[Node]:
@@ -121,14 +124,15 @@ def _earliest(order: Sequence[Node], fed: Collection[Node]) -> dict[Node, int]:
     touched: dict[Variable, int] = {}  # the last place so far that needs a variable as it is
     effect = -1
     found: dict[Node, int] = {}
-    for i, node in enumerate(order):
-        before = runs_before(node, fed)
+    ordered = ordered_among(order)
+    for i, (node, before) in enumerate(zip(order, before_each(order, fed), strict=True)):
         place[node] = i
         if _is_soon(node) and node not in fed:
             waits = [place[n] for n in before] + [touched.get(v, -1) for v in node.op.writes]
             place[node] = found[node] = max(effect, *waits)
-        elif _has_effect(node, fed):
-            effect = i
+        elif node in ordered and node not in fed:
+            # it does more than give a value and write variables that it names
+            effect = effect if isinstance(node.op, Read) or node.op.writes else i
         for source in (node, *before):
             for variable in looks[source]:
                 touched[variable] = max(touched.get(variable, -1), place[node])
@@ -141,10 +145,3 @@ def _is_late(node: Node) -> bool:
 
 def _is_soon(node: Node) -> bool:
     return isinstance(node.op, StateOp) and node.op.soon
-
-
-def _has_effect(node: Node, fed: Collection[Node]) -> bool:
-    """Tell whether a node does more than give a value and write variables that it names."""
-    if node in fed or isinstance(node, Variable) or isinstance(node.op, Read):
-        return False
-    return is_ordered(node) and not writes_of(node)

@@ -55,7 +55,7 @@ def _by_size(buffers: Sequence[Buffer], grain: int) -> list[Buffer]:
                     offset = stop
         stop = -(-(offset + n_bytes) // grain) * grain
         bisect.insort(taken, (offset, stop, begin, end))
-        placed.append(Buffer(buffer.node, n_bytes, begin, end, offset))
+        placed.append(replace(buffer, offset=offset))
     return placed
 
 

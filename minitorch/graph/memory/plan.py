@@ -194,7 +194,7 @@ def _bytes(node: Node, sizes: dict[Node, tuple[int, ...]]) -> int:
 def _unknown_size(node: Node) -> GraphError:
     return node.error(
         f"memory_plan: the size of {node.name!r} is not known: got {node.shape}, expected numbers. "
-        "Give the placeholder its batch size."
+        "Give every placeholder its sizes."
     )
 
 

@@ -13,6 +13,7 @@ from ..control.pytree import apart_from, same_structure
 from ..control.row_lists import Grow, next_row, spread, stacked
 from ..control.while_op import KEPT_APART
 from ..core.node import Constant, Node, UnknownShape, build, convert
+from ..core.static_shape import agree
 from ..core.variable_scope import VariableScope, variable_scope
 from ..operators.creation import zeros_like
 from ..operators.elementwise import logical_and, maximum, where
@@ -141,12 +142,7 @@ def _first_state(cell: RNNCell, x_TBF: Node, initial_state: object, dtype: DType
 def _lengths(given: object, x_TBF: Node) -> Node:
     node = convert(given)
     batch = x_TBF.shape[1]
-    known = not isinstance(node.shape, UnknownShape)
-    fits = (
-        known
-        and len(node.shape) == 1
-        and (None in (node.shape[0], batch) or node.shape[0] == batch)
-    )
+    fits = not isinstance(node.shape, UnknownShape) and agree(node.shape, (batch,))
     if node.dtype.kind not in "iu" or not fits:
         raise node.error(
             f"dynamic_rnn: got sequence_length of {node.dtype} {node.shape}, expected integers of "

@@ -16,7 +16,7 @@ from ..control.cond import Merge, MergeIndex, Switch
 from ..control.liveness import deadly, endangered, fates, is_spared, may_kill, merges
 from ..core.gradients import Identity
 from ..core.node import Constant, Node
-from ..core.order import is_ordered, schedule, sources
+from ..core.order import before_each, ordered_among, schedule
 from .rewrite import may_change, over, rebuilt, renewed, rewrite
 
 
@@ -33,7 +33,8 @@ def _pivots(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
     known, idle = fates(order, fed), _idle(order, fed)
     new: dict[Node, Node] = {}
     for node in order:
-        new[node] = node
+        if not node.control_inputs and new.keys().isdisjoint(node.inputs):
+            continue  # it stays
         if node in fed or not may_change(node):
             continue
         inputs = renewed(node.inputs, new)
@@ -41,15 +42,15 @@ def _pivots(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
         if isinstance(node, Constant):
             waits = [s for s in waits if s not in idle]
         new[node] = over(node, inputs, tuple(new.get(s, s) for s in waits))
-    return [new[node] for node in fetches]
+    return [new.get(node, node) for node in fetches]
 
 
 def _idle(order: Sequence[Node], fed: Collection[Node]) -> set[Node]:
     """Return the nodes that have no effect, nor has anything that runs before them."""
     found: set[Node] = set()
-    for node in order:
-        before = () if node in fed else (*sources(node, fed), *node.control_inputs)
-        if node in fed or (not is_ordered(node) and found.issuperset(before)):
+    ordered = ordered_among(order)
+    for node, before in zip(order, before_each(order, fed), strict=True):
+        if node in fed or (node not in ordered and found.issuperset(before)):
             found.add(node)
     return found
 
@@ -123,11 +124,11 @@ def _waits(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
     order = schedule(fetches, fed)
     if not any(node.control_inputs for node in order):
         return list(fetches)
-    risky = endangered(order, fed)
+    risky, ordered = endangered(order, fed), ordered_among(order)
     above: dict[Node, tuple[Node, ...]] = {}
     for node in order:
         above[node] = (node,)
-        if not (node in fed or is_ordered(node) or node in risky):
+        if not (node in fed or node in ordered or node in risky):
             found = _joined(above.get(s, ()) for s in (*node.inputs, *node.control_inputs))
             if risky.isdisjoint(found):  # else who waits would die of what `node` outlives
                 above[node] = found

@@ -121,17 +121,16 @@ def _what_waits(node: Node, users: Mapping[Node, Sequence[Node]], steps: int) ->
 
 
 def _elementwise(node: Node) -> bool:
-    op = node.op
-    if not simple(node):
-        return False
-    if isinstance(op, Cast):
-        return bool(node.inputs[0].dtype.kind == "b" and node.dtype.kind == "f")
-    return isinstance(op, Elementwise | Power)
+    if isinstance(node.op, Cast):
+        known = node.inputs[0].dtype.kind == "b" and node.dtype.kind == "f"
+    else:
+        known = isinstance(node.op, Elementwise | Power)
+    return known and simple(node)
 
 
 def _reduces(node: Node) -> bool:
     """Tell whether a node is a reduction that a kernel can do on its way."""
-    if not simple(node) or not isinstance(node.op, Sum | Mean | Extreme):
+    if not isinstance(node.op, Sum | Mean | Extreme) or not simple(node):
         return False
     x, dims = node.inputs[0], node.op.dims
     if isinstance(x.shape, UnknownShape) or x.dtype.kind != "f":

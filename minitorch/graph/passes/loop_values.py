@@ -16,7 +16,7 @@ from ..control.while_op import While
 from ..core.copying import copied
 from ..core.graph import outside
 from ..core.node import Constant, Node
-from ..core.order import is_ordered, needed, schedule
+from ..core.order import needed, ordered_among, schedule
 from .loops import Remade, kept_places, with_loops
 from .rewrite import like
 
@@ -86,7 +86,11 @@ class _Slimmer:
         """Return the variables that matter, by number; one at least."""
         loop = self.loop
         place = {v: i for i, v in enumerate(loop.variables)}
-        kept = {i for kind, i in self.asked if kind == "out"} | self._with_effects()
+        kept = {i for kind, i in self.asked if kind == "out"}
+        if loop.ordered:  # the variables whose next values have effects on their way
+            for i, end in enumerate(loop.body):
+                if ordered_among(needed([end], loop.placeholders)):
+                    kept.add(i)
         met: set[Node] = set()
         waiting = [loop.test, *saved, *(loop.body[i] for i in kept)]
         while waiting:
@@ -100,16 +104,6 @@ class _Slimmer:
             elif node not in self.loop.placeholders:
                 waiting += [*node.inputs, *node.control_inputs]
         return sorted(kept) or [0]
-
-    def _with_effects(self) -> set[int]:
-        """Return the variables whose next values have effects on their way."""
-        if not self.loop.ordered:
-            return set()
-        return {
-            i
-            for i, end in enumerate(self.loop.body)
-            if any(is_ordered(n) for n in needed([end], self.loop.placeholders))
-        }
 
     def _constants(self) -> dict[Node, Node]:
         """Return what is captured and constant, with the constant that stands for it inside."""

@@ -112,9 +112,9 @@ def _inner(
 
 def _is_product(node: Node, fed: Collection[Node]) -> bool:
     return (
-        node not in fed
+        isinstance(node.op, MatMul)
+        and node not in fed
         and simple(node)
-        and isinstance(node.op, MatMul)
         and all(len(source.shape) == 2 for source in node.inputs)
     )
 

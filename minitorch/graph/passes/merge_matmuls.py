@@ -60,7 +60,7 @@ def _groups(
     """Return the products of one input each that are faster as one."""
     groups: dict[tuple[Node, str | None], list[Node]] = {}
     for node in schedule(fetches, fed):
-        if node not in fed and simple(node) and isinstance(node.op, MatMul) and _fits(node):
+        if isinstance(node.op, MatMul) and node not in fed and simple(node) and _fits(node):
             groups.setdefault((node.inputs[0], node.device), []).append(node)
     found = []
     for group in groups.values():

@@ -187,9 +187,13 @@ def _apart(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
         pieces = _pieces(node, inputs, bundles)
         if pieces is not None:
             bundles[node] = pieces
-        taken = _taken(node, bundles)
-        if taken is not None and control:
-            taken = _after(taken, control, node)
+        taken = None
+        if isinstance(node.op, Output) and node.inputs[0] in bundles:
+            taken = bundles[node.inputs[0]].get(node.op.slot)
+        if taken is not None and control:  # once `control` has run, in the place of `node`
+            with like(node):
+                waiting = build(Identity(), (taken,), kind=kind_of(taken))
+            taken = waiting.with_inputs((taken,), control)
         new[node] = over(node, inputs, control) if taken is None else taken
     return [new[node] for node in fetches]
 
@@ -212,17 +216,3 @@ def _total(a: Node, b: Node, join: Node) -> Node:
     with like(join):
         total: Node = a + b
         return total
-
-
-def _taken(node: Node, bundles: dict[Node, Pieces]) -> Node | None:
-    """Return the value that `node` takes out of a bundle; None if it takes none out of one."""
-    if not isinstance(node.op, Output) or node.inputs[0] not in bundles:
-        return None
-    return bundles[node.inputs[0]].get(node.op.slot)
-
-
-def _after(value: Node, control: tuple[Node, ...], node: Node) -> Node:
-    """Return `value` once `control` has run, in the place of `node`."""
-    with like(node):
-        waiting = build(Identity(), (value,), kind=kind_of(value))
-    return waiting.with_inputs((value,), control)

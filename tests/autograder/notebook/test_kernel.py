@@ -38,6 +38,32 @@ def test_a_cell_that_calls_the_unwritten_is_answered_in_one_line(released: Path)
     ]
 
 
+def test_a_cell_that_needs_what_such_a_cell_makes_is_answered_in_one_line(released: Path) -> None:
+    cells = (LAB, STARTER, "twice = scale(1.0, 2.0)\nhalf = 1", "more = twice + 1", "more", "half")
+    lines = said(released, *cells, "nothing").splitlines()
+    told = "comes from a cell above, which waits for scale. Write scale, and run that cell and this"
+    assert lines[1] == f"○ twice {told} one again."
+    assert [line.split(" comes")[0] for line in lines[2:4]] == ["○ more", "○ half"]
+    assert "NameError: name 'nothing' is not defined" in lines[-1]
+
+
+def test_a_list_that_such_a_cell_left_half_filled_counts_until_it_is_made_anew(
+    released: Path,
+) -> None:
+    fill, use = "found = []\nfound.append(scale(1.0, 2.0))", "found[0] + 1"
+    rank = "raise RuntimeError(\"rank 0 failed: NameError: name 'found' is not defined\")"
+    out = said(released, LAB, STARTER, fill, use, rank, SCALED, fill, LAB, use, "found[1]")
+    lines = [line for line in out.splitlines() if line]
+    assert [line.split(" comes")[0] for line in lines[1:3]] == ["○ found", "○ found"]
+    assert lines[3] == "Out[9]: 3.0"
+    assert "IndexError" in lines[-1]
+
+
+def test_what_a_starter_raises_may_be_the_name_of_the_question(released: Path) -> None:
+    starter = "def other():\n    raise NotImplementedError('predicted_size')"
+    assert said(released, LAB, starter, "other()").startswith("○ predicted_size is not written")
+
+
 def test_other_errors_have_their_traceback(released: Path) -> None:
     out = said(released, LAB, "def other():\n    raise NotImplementedError('other')", "other()")
     assert "Traceback" in out and "other()" in out

@@ -17,9 +17,12 @@ import pytest
 
 from autograder.authoring.notebook import solution_notebook
 from autograder.authoring.source import load_lab
+from autograder.cli import main
 from autograder.service.cli import add_commands
 from autograder.service.client import Connection
 from autograder.service.errors import ServerError
+from autograder.service.server import TOKEN_FILE, instructor_token
+from autograder.service.store import Store, sqlite_url
 
 SAMPLES = Path(__file__).parents[1] / "sample_labs"
 PROGRAM = [sys.executable, "-c", "from autograder.cli import main; raise SystemExit(main())"]
@@ -220,3 +223,29 @@ def test_the_log_as_json_is_one_object_a_line(tmp_path: Path) -> None:
         ("/api/export", 401)
     ]
     assert all({"time", "level", "message"} <= set(one) for one in found)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [(None, "No such file"), (b"\xff\xfe", "it is no text"), (b" \n", "is empty")],
+)
+def test_a_secret_that_cannot_be_read_is_one_line_and_exit_code_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes | None, says: str
+) -> None:
+    secret = tmp_path / "secret"
+    if content is not None:
+        secret.write_bytes(content)
+    where = ["--data", str(tmp_path / "data"), "--labs", str(SAMPLES), "--port=0"]
+    hub = ["--jupyterhub", "http://127.0.0.1:9", "--client-id", "x"]
+    assert main(["serve", *where, *hub, "--client-secret-file", str(secret)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "--client-secret-file" in line and str(secret) in line and says in line
+
+
+def test_a_file_of_the_instructors_token_that_holds_none_is_written_anew(tmp_path: Path) -> None:
+    (tmp_path / TOKEN_FILE).write_bytes(b"\xff\xfe\xfa")
+    store = Store(sqlite_url(tmp_path))
+    token = instructor_token(tmp_path, store.roster)
+    assert (tmp_path / TOKEN_FILE).read_text().strip() == token
+    assert store.roster.owner(token, "bearer")
+    store.close()

@@ -16,10 +16,12 @@ from urllib.request import urlopen
 
 import pytest
 from joserfc import jwt
+from joserfc.errors import BadSignatureError, InvalidKeyIdError
 from joserfc.jwk import KeySet, RSAKey
 
 from autograder.records import CheckResult, Outcome, Report
 from autograder.service.errors import StartError
+from autograder.service.key_sets import KeySets
 from autograder.service.lti import Launch, read_platforms
 from autograder.service.lti_people import LtiPeople
 from autograder.service.outbox import Outbox
@@ -42,6 +44,7 @@ class Platform(ThreadingHTTPServer):
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server_port}"
+        self.keys_asked = 0
         self.tool = ""  # the address of the course
         self.key = KEY
         self.header: dict[str, Any] = {"alg": "RS256", "kid": "one"}
@@ -99,6 +102,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         url = urlsplit(self.path)
         if url.path == "/keys":
+            self.server.keys_asked += 1
             self.say(200, {"keys": [KEY.as_dict(private=False)]})
         elif url.path == "/items" and self.may("lineitem"):
             wanted = parse_qs(url.query)["resource_id"]
@@ -737,3 +741,56 @@ def with_grade(store: Store, platform: Any, login: str) -> None:
     assert claim
     report = Report("lab", (CheckResult("c", "q", Outcome.CORRECT, 1.0, 1.0),)).with_totals()
     assert store.claims.finish(claim.id, "a", report)
+
+
+def test_the_keys_of_a_platform_are_kept_and_looked_for_again_when_one_is_new() -> None:
+    now, there, fetched = [0.0], [KEY], list[str]()
+    new_key = RSAKey.generate_key(2048, {"kid": "two"})
+
+    def fetch(url: str) -> dict[str, Any]:
+        fetched.append(url)
+        return {"keys": [key.as_dict(private=False) for key in there]}
+
+    sets = KeySets(fetch, clock=lambda: now[0])
+
+    def claims(key: RSAKey) -> Any:
+        token = jwt.encode({"alg": "RS256", "kid": key.kid}, {"sub": "x"}, key)
+        return sets.claims("https://platform/keys", token, ["RS256"])
+
+    for _ in range(3):
+        assert claims(KEY) == {"sub": "x"}
+    assert len(fetched) == 1
+    with pytest.raises(InvalidKeyIdError):
+        claims(new_key)
+    assert len(fetched) == 2
+    there.append(new_key)
+    assert claims(new_key) == claims(KEY) == {"sub": "x"}
+    assert len(fetched) == 3
+    with pytest.raises(BadSignatureError):
+        claims(OTHER_KEY)  # it says the id of a key that is known
+    assert len(fetched) == 3
+    there.remove(KEY)
+    now[0] = 3600.0
+    with pytest.raises(InvalidKeyIdError):
+        claims(KEY)  # a key that was taken back is not trusted for ever
+    assert len(fetched) == 4
+
+
+def test_launches_ask_the_platform_once_for_its_keys(
+    course: Any, browser: Any, platform: Platform
+) -> None:
+    for _ in range(3):
+        assert launch(browser, platform).status == 200
+    assert platform.keys_asked == 1
+
+
+def test_a_private_key_that_cannot_be_read_is_said(
+    start: Any, describe: Any, settings: Any
+) -> None:
+    settings.data.mkdir()
+    (settings.data / "lti.key").write_text("-----BEGIN nothing")
+    with (
+        pytest.raises(StartError, match=r"lti\.key, cannot be read\. Delete it"),
+        start(lti=describe()),
+    ):
+        pass

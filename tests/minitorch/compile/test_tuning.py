@@ -217,6 +217,17 @@ def test_on_a_recorded_table_what_learns_is_near_the_best_long_before_chance() -
     assert np.median(learned) <= 1.10 < np.median(chance)
 
 
+def test_a_recorded_convolution_replays_its_searches() -> None:
+    table = recorded(("conv2d", 8, 16, 14, 14, 32, 3, 3, 1, 1))
+    least = table.seconds.min()
+    assert len(table.seconds) == len(table.space) and least < table.blas_seconds
+    found = [
+        tune(table.task, 32, "learned", table, seed, space=table.space).seconds / least
+        for seed in range(5)
+    ]
+    assert np.median(found) <= 1.10
+
+
 def test_what_is_not_recorded_is_refused() -> None:
     with pytest.raises(ValueError, match="no table of matmul 3 4 5, but of"):
         recorded(("matmul", 3, 4, 5))
