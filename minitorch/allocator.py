@@ -105,7 +105,7 @@ class CachingAllocator:
         """Give a block back; safe to call from a finalizer, at any moment and in any thread."""
         self._returned.append(block)
 
-    def empty(self, shape: tuple[int, ...], dtype: Any) -> np.ndarray[Any, Any]:
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> "Array":
         """Return an array whose memory comes back by itself; its numbers are not set."""
         dtype = np.dtype(dtype)
         block = self.malloc(math.prod(shape) * dtype.itemsize)

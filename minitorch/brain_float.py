@@ -56,7 +56,7 @@ class Halves(np.ndarray[tuple[int, ...]]):
         """Return the numbers as another dtype."""
         return widened(self).astype(dtype, *args, **options)
 
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         if method == "at":
             return NotImplemented
         out = options.pop("out", None)
@@ -66,7 +66,13 @@ class Halves(np.ndarray[tuple[int, ...]]):
         out[0][...] = result
         return out[0]
 
-    def __array_function__(self, func: Any, types: object, args: Any, kwargs: Any) -> Any:
+    def __array_function__(
+        self,
+        func: Callable[..., object],
+        types: object,
+        args: Any,
+        kwargs: Any,
+    ) -> object:
         wide = {name: widen((value,))[0] for name, value in kwargs.items()}
         return func(*widen(args), **wide)
 

@@ -6,7 +6,7 @@ from typing import Any, TypedDict, Unpack
 import numpy as np
 
 from . import arrays as _arrays
-from .arrays import DeviceLike, DTypeLike, as_dtype, cast, native_device, native_dtype
+from .arrays import Array, DeviceLike, DTypeLike, as_dtype, cast, native_device, native_dtype
 from .errors import ArgumentError
 from .generator import Generator, default_generator
 from .ops.movement import sizes
@@ -22,7 +22,7 @@ class Options(TypedDict, total=False):
     requires_grad: bool
 
 
-def from_numpy(array: Any) -> Tensor:
+def from_numpy(array: Array) -> Tensor:
     """Return a tensor that shares memory with a NumPy array."""
     as_dtype(array.dtype)
     return Tensor._new(array)
@@ -85,7 +85,9 @@ def _made(
     return tensor(numbers, dtype=wanted, device=device, requires_grad=requires_grad)
 
 
-def arange(start: Any, end: Any = None, step: Any = 1, **options: Unpack[Options]) -> Tensor:
+def arange(
+    start: float, end: float | None = None, step: float = 1, **options: Unpack[Options]
+) -> Tensor:
     """Return the numbers from `start` (0) up to but not `end`, `step` apart; integers stay so."""
     start, end = (0, start) if end is None else (start, end)
     if not all(map(math.isfinite, (start, end, step))):

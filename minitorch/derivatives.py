@@ -82,7 +82,7 @@ def _row(result: Tensor, i: int, points: tuple[Tensor, ...], create_graph: bool)
     ]
 
 
-def hessian(function: Callable[..., Any], inputs: Any, create_graph: bool = False) -> Any:
+def hessian(function: Callable[..., Tensor], inputs: Any, create_graph: bool = False) -> Any:
     """Return the second derivatives of a function whose result is one number.
 
     Returns:
@@ -91,8 +91,8 @@ def hessian(function: Callable[..., Any], inputs: Any, create_graph: bool = Fals
     single = isinstance(inputs, Tensor)
     points = (inputs,) if single else tuple(inputs)
 
-    def gradient_by(k: int) -> Callable[..., Any]:
-        def slope(*args: Tensor) -> Any:
+    def gradient_by(k: int) -> Callable[..., Tensor]:
+        def slope(*args: Tensor) -> Tensor:
             value = function(*args)
             if value.numel() != 1:
                 raise GradientError(

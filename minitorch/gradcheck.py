@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from .arrays import Array
 from .backward import grad
 from .errors import GradcheckError
 from .recording import enable_grad
@@ -121,9 +122,9 @@ def _compare(
 
 def _difference(
     function: Callable[..., Any],
-    points: Sequence[Any],
-    steps: dict[int, Any],
-    weights: Sequence[Any],
+    points: Sequence[Tensor],
+    steps: dict[int, Array],
+    weights: Sequence[Array],
     eps: float,
 ) -> tuple[float, float]:
     """Return uᵀJv by a five-point difference, and the rounding error to expect in it."""
@@ -132,7 +133,7 @@ def _difference(
     )
     h = eps**0.6 * max(size, 1.0)  # truncation h⁴ against rounding 1e-16/h: near 2.5e-4
 
-    def along(distance: float) -> list[Any]:
+    def along(distance: float) -> list[Array]:
         moved = list(points)
         for i, step in steps.items():
             values = points[i].numpy(force=True) + distance * step

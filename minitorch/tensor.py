@@ -120,7 +120,7 @@ class Tensor(Exchange):
         xp: Namespace,
         arrays: list[Array],
         needs: bool,
-        compute: Any = None,
+        compute: Callable[..., Array] | None = None,
     ) -> "Tensor":
         try:
             # The library's own operators cannot come back into this context; a learner's might.
@@ -257,13 +257,13 @@ class Tensor(Exchange):
             raise GradientError("retain_grad: this tensor does not require a gradient.")
         self._own_hooks().retain = True
 
-    def register_hook(self, hook: Callable[[object], object]) -> Handle:
+    def register_hook(self, hook: Callable[["Tensor"], object]) -> Handle:
         """Call `hook(grad)` when the gradient is ready; what it returns replaces it."""
         if not self.requires_grad:
             raise GradientError("register_hook: this tensor does not require a gradient.")
         return add_hook(self._own_hooks().before, hook)
 
-    def register_post_accumulate_grad_hook(self, hook: Callable[[object], object]) -> Handle:
+    def register_post_accumulate_grad_hook(self, hook: Callable[["Tensor"], object]) -> Handle:
         """Call `hook(param)` as soon as the gradient of this leaf is complete in `.grad`.
 
         The argument is the tensor itself, not its gradient.
@@ -330,7 +330,11 @@ class Tensor(Exchange):
 
 
 def tensor(
-    data: Any, *, dtype: DTypeLike = None, device: DeviceLike = "cpu", requires_grad: bool = False
+    data: object,
+    *,
+    dtype: DTypeLike = None,
+    device: DeviceLike = "cpu",
+    requires_grad: bool = False,
 ) -> Tensor:
     """Return a new tensor with a copy of `data`: a number, nested lists, or an array.
 
@@ -411,5 +415,5 @@ def _is_floating(array: Array) -> bool:
     return bool(getattr(dtype, "is_floating_point", False))  # of torch's and bfloat16
 
 
-def _call(function: Any, *inputs: Any) -> Any:
+def _call(function: Callable[..., Array], *inputs: object) -> Array:
     return function(*inputs)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ class Categorical(Distribution):
     """Classes 0 to K - 1, by weights or by logarithms of them along the last axis, (..., K)."""
 
     def __init__(
-        self, probs: object = None, logits: Any = None, validate_args: bool | None = None
+        self, probs: object = None, logits: object = None, validate_args: bool | None = None
     ) -> None:
         if (probs is None) == (logits is None):
             raise ArgumentError("Categorical: expected either probs or logits, and not both.")
@@ -36,13 +37,13 @@ class Categorical(Distribution):
 
     mode = property(lambda self: self.probs.argmax(-1))
 
-    def sample(self, sample_shape: Any = ()) -> Any:
+    def sample(self, sample_shape: Sequence[int] = ()) -> Any:
         """Return classes of shape (*sample_shape, *batch_shape)."""
         rows = self.probs.detach().reshape(-1, self._num_events)
         drawn = rows.multinomial(math.prod(sample_shape), replacement=True)
         return drawn.T.reshape(*self._drawn_shape(sample_shape))
 
-    def log_prob(self, value: object) -> Any:
+    def log_prob(self, value: object) -> Tensor:
         """Return ln of the probability of the class `value`, which broadcasts with the batch."""
         classes = value if isinstance(value, Tensor) else tensor(value)
         index, logits = classes.long().unsqueeze(-1), self.logits
@@ -50,7 +51,7 @@ class Categorical(Distribution):
             index, logits = _broadcast(index, logits)
         return logits.gather(-1, index).squeeze(-1)
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         """Return - sum p ln p; a class of probability 0 adds nothing."""
         lowest = finfo(self.logits.dtype).min
         return -(self.probs * self.logits.clamp(min=lowest)).sum(-1)
@@ -61,14 +62,15 @@ class Categorical(Distribution):
         classes = tensor(list(range(self._num_events)), device=self.probs.device)
         return classes.reshape(-1, *ones).expand(-1, *self.batch_shape)
 
-    def _divergence(self, q: Any) -> Any:
+    def _divergence(self, q: Categorical) -> Tensor:
         """Sum p (ln p - ln q): infinite where q is 0 and p is not, 0 where p is 0."""
-        terms = self.probs * (self.logits - q.logits)
-        terms = where(q.probs == 0, tensor(math.inf, dtype=terms.dtype), terms)
-        return where(self.probs == 0, tensor(0.0, dtype=terms.dtype), terms).sum(-1)
+        parts = self.probs * (self.logits - q.logits)
+        terms: Tensor = where(q.probs == 0, tensor(math.inf, dtype=parts.dtype), parts)
+        terms = where(self.probs == 0, tensor(0.0, dtype=terms.dtype), terms)
+        return terms.sum(-1)
 
 
-def _broadcast(index: Any, logits: Any) -> Any:
+def _broadcast(index: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
     """Return both with the same axes but the last."""
     batch = np.broadcast_shapes(index.shape[:-1], logits.shape[:-1])
     return index.expand(*batch, 1), logits.expand(*batch, logits.shape[-1])

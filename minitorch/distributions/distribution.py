@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from minitorch.errors import ArgumentError, DTypeError
@@ -23,30 +23,30 @@ class Distribution:
     def __init__(self, batch_shape: tuple[int, ...]) -> None:
         self.batch_shape = batch_shape
 
-    def _drawn_shape(self, sample_shape: Any) -> tuple[int, ...]:
+    def _drawn_shape(self, sample_shape: Sequence[int]) -> tuple[int, ...]:
         return (*sample_shape, *self.batch_shape)
 
-    def rsample(self, sample_shape: object = ()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Return draws through which gradients flow to the parameters."""
         raise NotImplementedError(
             f"{type(self).__name__}: has no rsample: its draws are no smooth function of the "
             "parameters. Use sample() and log_prob()."
         )
 
-    def sample(self, sample_shape: object = ()) -> Any:
+    def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Return draws of shape (*sample_shape, *batch_shape), without gradient."""
         with no_grad():
             return self.rsample(sample_shape).detach()
 
-    def log_prob(self, value: object) -> Any:
+    def log_prob(self, value: object) -> Tensor:
         """Return the log of the density or probability at `value`."""
         raise NotImplementedError(f"{type(self).__name__} has no log_prob.")
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         """Return the entropy in nats, of shape `batch_shape`."""
         raise NotImplementedError(f"{type(self).__name__} has no entropy.")
 
-    def _divergence(self, q: Any) -> Any:
+    def _divergence(self, q: Any) -> Tensor:
         """Return KL(self || q) for another of this kind."""
         raise NotImplementedError(f"{type(self).__name__} has no divergence.")
 
@@ -69,7 +69,7 @@ def checked(
     return made
 
 
-def kl_divergence(p: Distribution, q: Distribution) -> Any:
+def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
     """Return the Kullback-Leibler divergence KL(p || q) in nats, of two of one kind.
 
     Raises:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
 
 from minitorch.creation import randn
 from minitorch.distributions.distribution import Distribution, checked
@@ -29,25 +29,25 @@ class Normal(Distribution):
     stddev = property(lambda self: self.scale)
     variance = property(lambda self: self.scale**2)
 
-    def rsample(self, sample_shape: object = ()) -> Any:
+    def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Return loc + scale * noise."""
         shape = self._drawn_shape(sample_shape)
         return self.loc + self.scale * randn(shape, dtype=self.loc.dtype, device=self.loc.device)
 
-    def log_prob(self, value: object) -> Any:
+    def log_prob(self, value: object) -> Tensor:
         """Return ln of the density at `value`."""
         z = (value - self.loc) / self.scale
         return -0.5 * z * z - self.scale.log() - 0.5 * math.log(2 * math.pi)
 
-    def cdf(self, value: object) -> Any:
+    def cdf(self, value: object) -> Tensor:
         """Return the probability of at most `value`."""
         return 0.5 * (1 + ((value - self.loc) / (self.scale * math.sqrt(2))).erf())
 
-    def entropy(self) -> Any:
+    def entropy(self) -> Tensor:
         """Return 1/2 + ln(2 pi) / 2 + ln scale."""
         return 0.5 + 0.5 * math.log(2 * math.pi) + self.scale.log()
 
-    def _divergence(self, q: Any) -> Any:
+    def _divergence(self, q: Normal) -> Tensor:
         ratio = (self.scale / q.scale) ** 2
         apart = ((self.loc - q.loc) / q.scale) ** 2
         return 0.5 * (ratio + apart - 1 - ratio.log())

@@ -8,16 +8,18 @@ from numpy.typing import NDArray
 
 import minitorch as mt
 
+from ..tensor import Tensor
+
 Floats = NDArray[np.float32]
 BATCHES = 24  # of an epoch
 
 
-def network(x: Any, w1: Any, b1: Any, w2: Any, b2: object) -> Any:
+def network(x: Tensor, w1: Tensor, b1: Tensor, w2: Tensor, b2: Tensor) -> Any:
     """Return the logits of a network 64-width-10."""
     return mt.tanh(x @ w1 + b1) @ w2 + b2
 
 
-def cross_entropy(logits: Any, one_hot: object) -> Any:
+def cross_entropy(logits: Tensor, one_hot: Tensor) -> Any:
     """Return the mean of -log softmax at the label."""
     shifted = logits - logits.amax(dim=1, keepdim=True)
     log_total = mt.log(mt.exp(shifted).sum(dim=1, keepdim=True))

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from minitorch.arrays import Array, Namespace
 from minitorch.op import Op, Spec
 
 
@@ -16,7 +17,7 @@ class AssignOp(Op):
     def __init__(self, variable: Any) -> None:
         self.variable = variable
 
-    def compute(self, xp: Any, value: Any) -> Any:
+    def compute(self, xp: Namespace, value: Array) -> Array:
         """Return the value."""
         return value
 
@@ -30,7 +31,7 @@ class GroupOp(Op):
 
     name = "group"
 
-    def compute(self, xp: Any, *values: Any) -> Any:
+    def compute(self, xp: Namespace, *values: object) -> Array:
         """Return a zero."""
         return xp.zeros((), xp.float32)
 

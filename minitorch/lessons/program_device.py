@@ -1,26 +1,26 @@
 """Programs of steps run over tensors of minitorch, on the CPU or on a GPU."""
 
 from collections.abc import Callable
-from typing import Any
 
 import minitorch as mt
 from minitorch.lessons.programs import ELEMENTWISE, Feeds, Parts, Program
+from minitorch.tensor import Tensor
 
 
-def _by_name(op: str) -> Callable[..., Any]:
+def _by_name(op: str) -> Callable[..., Tensor]:
     return lambda _, *tensors: getattr(mt, op)(*tensors)
 
 
-def _fused(parts: Parts, *tensors: object) -> Any:
+def _fused(parts: Parts, *tensors: Tensor) -> Tensor:
     """Return the parts one after the other: one kernel for them would have to be generated."""
-    results: list[Any] = []
+    results: list[Tensor] = []
     for op, operands in parts:
         sources = (tensors[j] if j >= 0 else results[-1 - j] for j in operands)
         results.append(OPERATORS[op](None, *sources))
     return results[-1]
 
 
-OPERATORS: dict[str, Callable[..., Any]] = {  # the attribute comes first
+OPERATORS: dict[str, Callable[..., Tensor]] = {  # the attribute comes first
     **{op: _by_name(op) for op in ELEMENTWISE},
     "positive": lambda _, a: (a > 0) * 1.0,
     "matmul": lambda _, a, b: a @ b,
@@ -37,7 +37,7 @@ def device() -> str:
     return "cuda" if mt.cuda.is_available() else "cpu"
 
 
-def given_there(program: Program, feeds: Feeds) -> dict[int, object]:
+def given_there(program: Program, feeds: Feeds) -> dict[int, Tensor]:
     """Return {step: tensor on the device} for a program's inputs and constants."""
     steps = [(i, s) for i, s in enumerate(program.steps) if s.op in ("input", "const")]
     arrays = {i: feeds[s.attr[0]] if s.op == "input" else s.attr for i, s in steps}
@@ -45,8 +45,8 @@ def given_there(program: Program, feeds: Feeds) -> dict[int, object]:
 
 
 def run_there(
-    program: Program, given: dict[int, object], watch: Callable[[], None] = lambda: None
-) -> list[object]:
+    program: Program, given: dict[int, Tensor], watch: Callable[[], None] = lambda: None
+) -> list[Tensor]:
     """Run a program on the device and wait for its end; a tensor is dropped after its last use.
 
     `watch` is called after each step, before anything is dropped.
@@ -64,7 +64,7 @@ def run_there(
     return [values[i] for i in program.outputs]
 
 
-def counted_there(program: Program, given: dict[int, object]) -> tuple[list[int], int]:
+def counted_there(program: Program, given: dict[int, Tensor]) -> tuple[list[int], int]:
     """Return (bytes alive at each step, requests to the system), as the allocator counts them."""
     counters = mt.cuda.memory_stats if device() == "cuda" else mt.cpu.memory_stats
     before, alive = counters(), []

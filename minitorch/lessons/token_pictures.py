@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from minitorch.arrays import Array
 from minitorch.lessons.tokens import DEAD, TokenRun
 
 
@@ -35,7 +36,7 @@ def draw_tokens(done: TokenRun, title: str) -> None:
     plt.show()
 
 
-def plot_branch(shares: Any, predicted_ms: Any, measured_ms: Any) -> None:
+def plot_branch(shares: Array, predicted_ms: Any, measured_ms: Any) -> None:
     """Plot the time of a run over the share of runs that take the expensive side."""
     from matplotlib import pyplot as plt
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from minitorch.arrays import Array, Namespace
 from minitorch.lessons.tokens import Constant, Node, record
 from minitorch.op import Op, Spec
 
@@ -17,7 +18,7 @@ class Push(Op):
 
     pure = False
 
-    def compute(self, xp: Any, stack: Any, *values: Any) -> Any:
+    def compute(self, xp: Namespace, stack: object, *values: object) -> Any:
         """Return the pair."""
         return values, stack
 
@@ -32,7 +33,7 @@ class Top(Op):
     def __init__(self, place: int, like: Node) -> None:
         self.place, self.spec = place, Spec(like.shape, like.dtype)
 
-    def compute(self, xp: Any, stack: Any) -> Any:
+    def compute(self, xp: Namespace, stack: Any) -> Any:
         """Return the value."""
         return stack[0][self.place]
 
@@ -44,7 +45,7 @@ class Top(Op):
 class Below(Op):
     """The stack without its top."""
 
-    def compute(self, xp: Any, stack: Any) -> Any:
+    def compute(self, xp: Namespace, stack: Any) -> Any:
         """Return the stack below."""
         return stack[1]
 
@@ -56,7 +57,7 @@ class Below(Op):
 class Filled(Op):
     """Whether a stack holds anything."""
 
-    def compute(self, xp: Any, stack: Any) -> Any:
+    def compute(self, xp: Namespace, stack: Sequence[object]) -> Array:
         """Return a boolean array."""
         return xp.asarray(len(stack) > 0)
 
@@ -70,7 +71,7 @@ class Row(Op):
 
     name = "row"
 
-    def compute(self, xp: Any, table: Any, i: Any) -> Any:
+    def compute(self, xp: Namespace, table: Array, i: Array) -> Any:
         """Return the row."""
         return table[int(i)]
 
@@ -78,7 +79,7 @@ class Row(Op):
         """Return the shape of a row."""
         return Spec(specs[0].shape[1:], specs[0].dtype)
 
-    def gradient(self, out_grad: Any, node: Any) -> tuple[None, None]:
+    def gradient(self, out_grad: object, node: object) -> tuple[None, None]:
         """Return no gradient."""
         return None, None
 
@@ -102,6 +103,6 @@ def filled(stack: Node) -> Node:
     return record(Filled(), [stack])
 
 
-def row(table: Node, i: Any) -> Node:
+def row(table: Node, i: object) -> Node:
     """Return row i of a table."""
     return record(Row(), [table, i])

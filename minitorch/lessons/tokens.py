@@ -7,10 +7,11 @@ becomes, which tag it has, and when a frame is over, `TokenRun` leaves to its su
 
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
+from minitorch.arrays import Array, DTypeLike, Namespace
 from minitorch.op import Op, Spec
 from minitorch.ops.methods import Methods
 
@@ -30,7 +31,7 @@ class Node(Methods):
         op: Any,
         inputs: Iterable[Any],
         shape: Sequence[int | None] = (),
-        dtype: Any = np.float32,
+        dtype: DTypeLike = np.float32,
         name: str | None = None,
     ) -> None:
         self.op, self.inputs = op, tuple(inputs)
@@ -43,7 +44,7 @@ class Node(Methods):
     def __bool__(self) -> bool:
         raise TypeError(f"{self.name} is a node: it is neither true nor false until it is run")
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> NoReturn:
         raise TypeError(f"{self.name} is a node: it cannot be gone through until it is run")
 
     def __repr__(self) -> str:
@@ -125,7 +126,7 @@ class Beside(Op):
 
     name, pure = "beside", False
 
-    def compute(self, xp: Any, value: Any, witness: Any) -> Any:
+    def compute(self, xp: Namespace, value: Array, witness: object) -> Array:
         """Return the value."""
         return value
 
@@ -133,7 +134,7 @@ class Beside(Op):
         """Return the value's shape and dtype."""
         return specs[0]
 
-    def gradient(self, out_grad: Any, node: Any) -> tuple[Any, None]:
+    def gradient(self, out_grad: Node, node: object) -> tuple[Node, None]:
         """Return the adjoint, for the value alone."""
         return out_grad, None
 
@@ -154,7 +155,7 @@ class Border(Op):
     def __init__(self, loop: Any) -> None:
         self.loop = loop
 
-    def compute(self, xp: Any, value: Any) -> Any:
+    def compute(self, xp: Namespace, value: Array) -> Array:
         """Return the value."""
         return value
 

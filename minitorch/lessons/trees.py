@@ -7,6 +7,8 @@ import numpy as np
 
 import minitorch as mt
 
+from ..tensor import Tensor
+
 Tree = Any  # a bool, or a pair of trees
 Heights = Callable[[list[int], list[int]], list[list[int]]]
 
@@ -43,7 +45,7 @@ def flatten(trees: Sequence[Tree]) -> tuple[list[int], list[int], list[int], lis
     return left, right, symbol, roots
 
 
-def tree_weights(device: str, d: int = 12) -> list[object]:
+def tree_weights(device: str, d: int = 12) -> list[Tensor]:
     """Return embed (2, d), left (d, d), right (d, d), bias (d,) and readout (d, 1)."""
     r = np.random.default_rng(8)
     arrays = [r.normal(size=s) / 2 for s in [(2, d), (d, d), (d, d), (d,), (d, 1)]]
@@ -53,11 +55,11 @@ def tree_weights(device: str, d: int = 12) -> list[object]:
 def by_batching(
     trees: Sequence[Tree],
     by_height: Heights,
-    embed: Any,
-    w_left: object,
-    w_right: object,
-    bias: object,
-) -> Any:
+    embed: Tensor,
+    w_left: Tensor,
+    w_right: Tensor,
+    bias: Tensor,
+) -> Tensor:
     """Return the states of the trees' roots, (len(trees), d): one cell for each height."""
     left, right, symbol, roots = flatten(trees)
     leaves, *groups = by_height(left, right)

@@ -11,7 +11,7 @@ import minitorch.graph as tf
 RATE = 0.01
 
 
-def ways_to_write(size: int) -> dict[str, Callable[[], Any]]:
+def ways_to_write(size: int) -> dict[str, Callable[[], object]]:
     """Return {name: a function that updates one variable of `size` weights once}."""
     array, grad = np.ones(size, np.float32), np.ones(size, np.float32)
     tf.reset_default_graph()
@@ -30,7 +30,7 @@ def ways_to_write(size: int) -> dict[str, Callable[[], Any]]:
         nonlocal array
         array -= np.float32(RATE) * grad
 
-    def runs(node: object) -> Callable[[], Any]:
+    def runs(node: object) -> Callable[[], object]:
         return lambda: session.run(node)
 
     return {"NumPy, in place": in_place, **{name: runs(node) for name, node in nodes.items()}}
@@ -57,7 +57,7 @@ def adam_of_nodes(w: Any, g: Any, lr: float = 0.001) -> Any:
     return tf.group(tf.assign_sub(w, lr * (m1 / (1.0 - tf.pow(np.float32(0.9), t1))) / root))
 
 
-def ways_of_adam(size: int) -> tuple[list[int], list[Callable[[], Any]]]:
+def ways_of_adam(size: int) -> tuple[list[int], list[Callable[[], object]]]:
     """Return the nodes, and functions that take a step: Adam of nodes, and Adam as one node."""
     tf.reset_default_graph()
     w = tf.Variable(np.ones(size, np.float32))
@@ -66,7 +66,7 @@ def ways_of_adam(size: int) -> tuple[list[int], list[Callable[[], Any]]]:
     session = tf.Session(optimize=False)
     session.run(tf.initialize_all_variables())
 
-    def runs(way: object) -> Callable[[], Any]:
+    def runs(way: object) -> Callable[[], object]:
         return lambda: session.run(way)
 
     return [tf.count_nodes([way]) for way in ways], [runs(way) for way in ways]

@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from minitorch.arrays import asarray, host_dtype, to_numpy
+from minitorch.arrays import Array, asarray, host_dtype, to_numpy
 from minitorch.clock import clock
 from minitorch.errors import ArgumentError
 from minitorch.optim.optimizer import Optimizer, Params
 from minitorch.recording import enable_grad
 
-Phi = Callable[[float], tuple[float, Any]]
+Phi = Callable[[float], tuple[float, Array]]
 """(step length) -> (loss, gradient) there."""
 Point = tuple[float, float, Any, float]
 """(step length, loss, gradient, slope along the direction)."""
@@ -126,10 +126,10 @@ class LBFGS(Optimizer):
             loss = float(closure())
         return loss, self._gathered()
 
-    def _flat(self, arrays: list[object]) -> Any:
+    def _flat(self, arrays: list[object]) -> Array:
         return np.concatenate([to_numpy(array).reshape(-1) for array in arrays])
 
-    def _gathered(self) -> Any:
+    def _gathered(self) -> Array:
         """Return all gradients as one vector; zeros where there is none."""
         params = self.param_groups[0]["params"]
         return self._flat(
@@ -139,7 +139,7 @@ class LBFGS(Optimizer):
             ]
         )
 
-    def _put(self, vector: Any) -> None:
+    def _put(self, vector: Array) -> None:
         """Write a vector into the parameters."""
         at = 0
         for param in self.param_groups[0]["params"]:
@@ -150,7 +150,7 @@ class LBFGS(Optimizer):
             at += param.numel()
 
 
-def _direction(state: dict[str, Any], g: Any, history: int) -> Any:
+def _direction(state: dict[str, Any], g: Array, history: int) -> Any:
     """Return -H g, H the inverse curvature guessed from the steps in `state` (the two loops)."""
     if state["n_iter"] == 1:
         state.update(old_dirs=[], old_stps=[], ro=[], H_diag=1.0)
@@ -193,15 +193,15 @@ def cubic_minimum(
 def strong_wolfe(
     phi: Phi,
     t: float,
-    d: Any,
+    d: Array,
     f: float,
-    g: Any,
+    g: Array,
     slope: float,
     c1: float = 1e-4,
     c2: float = 0.9,
     tolerance_change: float = 1e-9,
     max_ls: int = 25,
-) -> tuple[float, object, float, int]:
+) -> tuple[float, Array, float, int]:
     """Return (loss, gradient, step length, evaluations) where the strong Wolfe conditions hold.
 
     They are f(t) <= f + c1 t slope and |slope(t)| <= c2 |slope|.

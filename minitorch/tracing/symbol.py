@@ -8,9 +8,10 @@ with the line that asked and with what to write instead.
 from __future__ import annotations
 
 import linecache
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from minitorch.arrays import Device
 from minitorch.clock import clock
 from minitorch.errors import GraphError
 from minitorch.graph.core.gradients import StopGradient
@@ -63,13 +64,13 @@ class Symbol(Tensor):
         made._grad, made._stamp, made.hooks = None, clock.now, None
         return made
 
-    def _apply(self, op: Op, inputs: tuple[object, ...]) -> Any:
+    def _apply(self, op: Op, inputs: tuple[object, ...]) -> Symbol:
         return self.tracer.apply(op, inputs)
 
     # ── what is known of it ─────────────────────────────────────────────────────────────────────
 
     @property
-    def shape(self) -> Any:
+    def shape(self) -> tuple[int, ...]:
         """The sizes of the axes; None for one that only a run can tell."""
         return tuple(self.node.shape)
 
@@ -84,7 +85,7 @@ class Symbol(Tensor):
         return len(self.node.shape)
 
     @property
-    def device(self) -> Any:
+    def device(self) -> Device:
         """The device of the example inputs."""
         return self.tracer.device
 
@@ -97,12 +98,12 @@ class Symbol(Tensor):
         return Symbol.of(build(StopGradient(), (self.node,)), self.tracer)
 
     @property
-    def data(self) -> Any:
+    def data(self) -> Symbol:
         """The same value, through which no gradient passes."""
         return self.detach()
 
     @data.setter
-    def data(self, value: object) -> None:
+    def data(self, value: object) -> Symbol:
         self._refuse("`.data` is set", "a traced tensor", "Use copy_, or return the new value.")
 
     def is_contiguous(self) -> bool:
@@ -117,7 +118,7 @@ class Symbol(Tensor):
             self._refuse("the length depends on data", "a size known before the run", COUNT)
         return int(size)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Symbol]:
         return iter([self[i] for i in range(len(self))])
 
     def __repr__(self) -> str:
@@ -145,7 +146,9 @@ class Symbol(Tensor):
         past.op, past.inputs = self.op, self.inputs
         return past
 
-    def _updated(self, name: str, function: Any, *others: object, **options: Any) -> Symbol:
+    def _updated(
+        self, name: str, function: Callable[..., Tensor], *others: object, **options: object
+    ) -> Symbol:
         self._refuse_leaf(name)
         self.tracer.check_no_view(self, name)
         self.tracer.outdate_views(self.node)
@@ -153,28 +156,28 @@ class Symbol(Tensor):
         rest = tuple(past if other is self else other for other in others)
         return self._moved(name, function(past, *rest, **options))
 
-    def _arithmetic(self, name: str, other: Any, ufunc: object, alpha: float = 1) -> Any:
+    def _arithmetic(self, name: str, other: Any, ufunc: object, alpha: float = 1) -> Symbol:
         return self._updated(name, SIGNS[name], other if alpha == 1 else other * alpha)
 
-    def _signed(self, name: str, other: object) -> Any:
+    def _signed(self, name: str, other: object) -> Symbol:
         return (
             SIGNS[name](self, other)
             if self.tracer.is_view(self)
             else self._updated(name, SIGNS[name], other)
         )
 
-    def copy_(self, source: object) -> Any:
+    def copy_(self, source: object) -> Symbol:
         """Become `source`, broadcast and converted."""
         return self._updated("copy_", replaced, source)
 
-    def fill_(self, value: object) -> Any:
+    def fill_(self, value: object) -> Symbol:
         """Become one number everywhere."""
         return self._updated("fill_", replaced, value)
 
     def __setitem__(self, index: object, value: object) -> None:
         self._updated("x[index] = value", assigned, index, value)
 
-    def _drawn(self, name: str, numbers: object, scale: float, shift: float) -> Any:
+    def _drawn(self, name: str, numbers: object, scale: float, shift: float) -> NoReturn:
         self._refuse(f"{name} draws numbers", "an operator", "Use functional.dropout, or an input.")
 
     # ── what only a run can tell ────────────────────────────────────────────────────────────────
@@ -207,15 +210,15 @@ class Symbol(Tensor):
     def __format__(self, spec: str) -> str:
         return repr(self)
 
-    def item(self) -> Any:
+    def item(self) -> NoReturn:
         """Refused: there is no number yet."""
         self._refuse("item() asks for its number", "no use of numbers", f"{OUTSIDE} {BRANCH}")
 
-    def tolist(self) -> Any:
+    def tolist(self) -> NoReturn:
         """Refused: there are no numbers yet."""
         self._refuse("tolist() asks for its numbers", "no use of numbers", f"{OUTSIDE} {BRANCH}")
 
-    def numpy(self, *, force: bool = False) -> Any:
+    def numpy(self, *, force: bool = False) -> NoReturn:
         """Refused: there are no numbers yet."""
         self._refuse("numpy() asks for its numbers", "no use of numbers", OUTSIDE)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -167,7 +167,12 @@ class Tracer:
         return self._is_traced(tensor) or any(self._is_traced(source) for source in sources)
 
     def overwrite(
-        self, tensor: Tensor, name: str, function: Any, others: Sequence[object], options: Any
+        self,
+        tensor: Tensor,
+        name: str,
+        function: Callable[..., Tensor],
+        others: Sequence[object],
+        options: Mapping[str, object],
     ) -> Tensor:
         """Update the symbol that stands for `tensor`, from now on at the latest."""
         tensor._refuse_leaf(name)
