@@ -67,8 +67,7 @@ def _verify_node(node: Node, op: Op, after: str) -> None:
         raise node.error(
             f"{after}: node {node.name!r} does not fit its inputs: {error}."
         ) from error
-    same = tuple(spec.shape) == tuple(node.shape) or agree(spec.shape, node.shape)
-    if spec.dtype != node.dtype or not same:
+    if spec.dtype != node.dtype or not agree(spec.shape, node.shape):
         raise node.error(
             f"{after}: node {node.name!r} has {node.dtype} {tuple(node.shape)}, but {op.name} "
             f"gives {spec.dtype} {tuple(spec.shape)}."
