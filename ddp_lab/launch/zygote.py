@@ -1,6 +1,8 @@
 """The process from which ranks are forked: it has imported everything and started no thread.
 
-    python -m ddp_lab.launch.zygote FD [torch]      speaks on the socket FD; ends when that closes
+    python -m ddp_lab.launch.zygote FD [MODULE ...]
+
+It imports the modules, speaks on the socket FD, and ends when that closes.
 
 A notebook cannot be forked safely (its threads are lost, with their locks) and a fresh interpreter
 takes seconds to import torch. The zygote pays for the imports once; each rank is then a fork of a
@@ -18,6 +20,8 @@ no rank of that launch is left.
 
 import contextlib
 import ctypes
+import gc
+import importlib
 import json
 import os
 import selectors
@@ -163,8 +167,9 @@ def main() -> None:
 
     import ddp_lab.launch.rank_main  # noqa: F401
 
-    if "torch" in sys.argv[2:]:
-        import torch  # noqa: F401
+    for name in sys.argv[2:]:
+        importlib.import_module(name)
+    gc.freeze()  # a rank's collections need not go through what is here, nor copy its memory
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the launcher's to handle
     Zygote(control).serve()
 

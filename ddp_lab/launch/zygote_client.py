@@ -17,6 +17,9 @@ from ddp_lab.transport.segment import Segment
 
 MOST_RANKS = 80  # one message to the zygote carries at most 253 descriptors
 STOP_S = 5.0
+# What the launcher has imported of these takes each rank seconds if the zygote has not; the second
+# comes with the first optimizer.
+SHARED = ("torch", "torch._dynamo")
 # Boundaries between requests are kept, where the system can.
 SOCKET_KIND = socket.SOCK_SEQPACKET if sys.platform == "linux" else socket.SOCK_STREAM
 
@@ -119,7 +122,7 @@ def _zygote() -> Kept:
 def _start_zygote() -> Kept:
     mine, theirs = socket.socketpair(socket.AF_UNIX, SOCKET_KIND)
     has_torch = "torch" in sys.modules
-    arguments = [str(theirs.fileno()), *(["torch"] if has_torch else [])]
+    arguments = [str(theirs.fileno()), *(name for name in SHARED if name in sys.modules)]
     program = (
         f"import sys; sys.path[:] = {sys.path!r}; from ddp_lab.launch.zygote import main; main()"
     )

@@ -89,7 +89,11 @@ def _parsed(line: str, operator: str, wanted: Task | None, on: str) -> Trial | s
 
 
 def append(
-    path: str | os.PathLike[str], task: Task, point: Mapping[str, Any], seconds: float, on: str = ""
+    path: str | os.PathLike[str],
+    task: Task,
+    point: Mapping[str, object],
+    seconds: float,
+    on: str = "",
 ) -> None:
     """Add a line, on a new one even after a line that was cut off."""
     entry = {"task": task.key, "point": dict(point), "seconds": seconds}
@@ -102,6 +106,6 @@ def append(
         file.write((b"\n" if torn else b"") + json.dumps(entry).encode() + b"\n")
 
 
-def points_of(trials: Sequence[Trial]) -> list[tuple[dict[str, Any], float]]:
+def points_of(trials: Sequence[Trial]) -> list[tuple[dict[str, object], float]]:
     """Return points and seconds."""
     return [(trial.point, trial.seconds) for trial in trials]

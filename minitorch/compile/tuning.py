@@ -49,7 +49,7 @@ class Tuned:
 
 
 def tune(
-    task: Task | Sequence[Any],
+    task: Task | Sequence[object],
     trials: int = 64,
     search: str = "learned",
     measure: Callable[[Point], float] | None = None,

@@ -46,7 +46,10 @@ def same_numbers_in_every_run(default_graph_of_its_own: None) -> None:
     random.seed(0)
     np.random.seed(0)
     if importlib.util.find_spec("torch"):  # scripts/test_pythons.sh goes without
-        importlib.import_module("torch").manual_seed(0)
+        torch = importlib.import_module("torch")
+        torch.default_generator.manual_seed(0)
+        if torch.cuda.is_initialized():  # else torch writes down a stack for later, three times
+            torch.cuda.manual_seed_all(0)
     graph = sys.modules.get("minitorch.graph")
     if graph is not None:
         graph.set_random_seed(0)

@@ -4,10 +4,12 @@ The samples are those of `torch.testing._internal.common_methods_invocations.op_
 PyTorch itself. An operator takes part when minitorch has its name, on the module or as a method.
 """
 
+import contextlib
 import dataclasses
 import math
 import random
 import re
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -93,6 +95,16 @@ def leaves(value: Any, kind: type) -> Iterator[Any]:
     elif isinstance(value, dict):
         for item in value.values():
             yield from leaves(item, kind)
+
+
+@contextlib.contextmanager
+def short_stacks() -> Iterator[None]:
+    """Let torch draw samples faster: it writes a stack down three times whenever it is seeded."""
+    sys.tracebacklimit = 1
+    try:
+        yield
+    finally:
+        del sys.tracebacklimit
 
 
 def numbers(value: Any) -> np.ndarray:
@@ -250,22 +262,26 @@ def summary(sample: Any) -> str:
     return f"{short(sample.input)}, {short(sample.args)}{keywords}"[:160]
 
 
-def run(op: Any, limit: int | None = None, share: int = 1) -> Score | None:
-    """Return the score of one OpInfo on its samples, None: not ours.
-
-    Of the samples one of `share` is judged, and those thinned evenly to `limit`.
-    """
+def ours(op: Any) -> Callable[..., Any] | None:
+    """Return minitorch's function for an OpInfo, None: it has none that can be compared."""
     if op.name in RANDOM | NOT_OPERATORS or (op.name, op.variant_test_name) in OTHER_VARIANTS:
         return None
-    function = ARGUMENT_ORDER.get(op.name) or find(op.name)
-    if function is None or torch.float64 not in op.dtypes:
+    if torch.float64 not in op.dtypes:
         return None
-    torch.manual_seed(0)
+    return ARGUMENT_ORDER.get(op.name) or find(op.name)
+
+
+def run(op: Any, limit: int | None = None) -> Score | None:
+    """Return the score of one OpInfo on its samples, thinned evenly to `limit`; None: not ours."""
+    function = ours(op)
+    if function is None:
+        return None
     random.seed(0)  # which margins and the like are drawn from
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), short_stacks():
         warnings.simplefilter("ignore")
+        torch.manual_seed(0)
         samples = list(op.sample_inputs("cpu", torch.float64, requires_grad=op.supports_autograd))
-    step = max(1, math.ceil(len(samples) / limit)) if limit else share
+    step = max(1, math.ceil(len(samples) / limit)) if limit else 1
     score = Score()
     for sample in samples[::step]:
         if sample.kwargs.get("dropout_p"):
@@ -289,11 +305,11 @@ def lenient(name: str, message: str) -> bool:
     return any(part in name and re.search(pattern, message) for part, pattern in LENIENT)
 
 
-def table(ops: Any, limit: int | None = None, share: int = 1) -> tuple[set[str], Score]:
+def table(ops: Any, limit: int | None = None) -> tuple[set[str], Score]:
     """Return the names that take part and the sum of their scores, and print what disagrees."""
     total, names = Score(), set()
     for op in ops:
-        score = run(op, limit, share)
+        score = run(op, limit)
         if score is None:
             continue
         names.add(op.name)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+import torch._dynamo  # ranks then need not import it, each for its optimizer
 from torch import nn
 
 import ddp_lab
