@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any
 
 from minitorch.compile.cost_model import CostModel
+from minitorch.compile.device_schedule import DeviceSchedule
 from minitorch.compile.engine import (
     Function,
     assembly,
@@ -50,6 +51,7 @@ __all__ = [
     "POWERS",
     "ROWS",
     "CostModel",
+    "DeviceSchedule",
     "Function",
     "Kernel",
     "ProductKernel",

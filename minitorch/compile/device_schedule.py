@@ -30,7 +30,7 @@ PAD = 4  # numbers between lines of a tile in shared memory, so that columns lie
 
 
 class DeviceSchedule(Schedule):
-    """A legal choice of every knob for one task on a CUDA device.
+    """A legal choice of every knob for one task on a CUDA device; prints as the loops of a block.
 
     Raises:
         ArgumentError: an unknown knob, or one that this task or a device does not allow.

@@ -40,7 +40,7 @@ def matmul(
         schedule: a point or a Schedule; None is the naive loop nest.
         epilogue: None, "bias", "relu" or "bias_relu"; the bias is the kernel's third array.
         device: "cpu" for NumPy's arrays; "cuda" for PyTorch's tensors on CUDA devices, where
-            tiles are thread blocks (see `device_schedule`).
+            tiles are thread blocks (see `DeviceSchedule`).
     Raises:
         ArgumentError: a ValueError: sizes, dtype, epilogue or schedule that cannot be; says why.
         CompileError: device is "cuda", and there is none here.

@@ -15,8 +15,7 @@ import numpy as np
 import pytest
 import torch
 
-from minitorch.compile import Function, conv2d, cuda_driver, matmul, space, tune
-from minitorch.compile.device_schedule import DeviceSchedule
+from minitorch.compile import DeviceSchedule, Function, conv2d, cuda_driver, matmul, space, tune
 from minitorch.compile.engine import assembly_for
 from minitorch.compile.ptx import TRIPLE
 from minitorch.compile.tasks import task_of
