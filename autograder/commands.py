@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from autograder.authoring import landing
 from autograder.authoring.manifest import NOTEBOOK
@@ -18,6 +19,9 @@ from autograder.grading.paths import Item, content_of, followed, items_of
 from autograder.grading.pool import Farm, Graded, default_jobs, summary
 from autograder.printable import printable
 from autograder.records import Lab, Outcome
+
+if TYPE_CHECKING:
+    from autograder.grading.grade import Grader
 
 UNSANDBOXED = "unsandboxed"
 
@@ -85,18 +89,31 @@ def check(arguments: argparse.Namespace) -> int:
     from autograder.authoring.manifest import load_released
     from autograder.grading.grade import Grader
     from autograder.grading.report import to_text
+    from autograder.learner.answer_files import with_files
 
     grader = Grader(load_released(arguments.lab))
+    counted = _counted(grader)
     grader.tasks = tuple(task for task in grader.tasks if not task.check.hidden)
     try:
-        data = content_of(followed(arguments.notebook))
+        path = followed(arguments.notebook)
+        data = with_files(content_of(path), path.parent)
         report = grader.grade(data, submission=arguments.notebook.name)
     except SubmissionError as error:
         raise AutograderError(str(error)) from error
     if report.error:
         raise AutograderError(report.error)
-    print(to_text(report, colour=sys.stdout.isatty()), end="")
+    print(to_text(report, colour=sys.stdout.isatty()) + f"  {counted}")
     return int(any(result.outcome is not Outcome.CORRECT for result in report.results))
+
+
+def _counted(grader: "Grader") -> str:
+    """Return how many checks learners run themselves, and how many more run at submission."""
+    from autograder.learner.card import count, more_checks
+
+    hidden = sum(task.check.hidden for task in grader.tasks)
+    here = len(grader.tasks) - hidden
+    more = hidden + sum(question.hidden_checks for question in grader.lab.questions)
+    return f"{count(here, 'check')} {'runs' if here == 1 else 'run'} here{more_checks(more)}."
 
 
 def grade(arguments: argparse.Namespace) -> int:
@@ -111,6 +128,8 @@ def grade(arguments: argparse.Namespace) -> int:
         _write_junit(arguments.junit, graded)
     if not arguments.json and len(graded) > 1:
         print(summary(graded))
+    if not arguments.json and len(graded) > len(kept):
+        print(_run_by_whom(lab))
     for one in graded:
         for line in one.broken:
             print(
@@ -125,6 +144,16 @@ def grade(arguments: argparse.Namespace) -> int:
 
         print("\n".join(alike(lab, [item.path for item in items])))
     return 0
+
+
+def _run_by_whom(lab: Lab) -> str:
+    """Return which of a lab's checks learners can run themselves, for who reads its points."""
+    from autograder.authoring.public_checks import counts
+    from autograder.grading.grade import CHECKS
+    from autograder.learner.card import count
+
+    here, more = counts((lab.directory / CHECKS).read_text(encoding="utf-8"))
+    return f"{count(here + more, 'check')}: {here} in the notebook too, {more} at submission only."
 
 
 def _graded(lab: Lab, items: Sequence[Item], arguments: argparse.Namespace) -> list[Graded]:

@@ -123,7 +123,7 @@ class GradScaler:
             self._since_growth += 1
         self._overflows.clear()
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         """Return what `load_state_dict` takes; empty where nothing is scaled."""
         if not self._enabled:
             return {}

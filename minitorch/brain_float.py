@@ -52,7 +52,7 @@ class Halves(np.ndarray[tuple[int, ...]]):
     def __setitem__(self, index: Any, value: object) -> None:
         bits(self)[index] = bits(narrowed(value))
 
-    def astype(self, dtype: Any, *args: Any, **options: Any) -> Any:
+    def astype(self, dtype: object, *args: object, **options: object) -> Any:
         """Return the numbers as another dtype."""
         return widened(self).astype(dtype, *args, **options)
 

@@ -7,14 +7,27 @@ May import: errors, arrays, op, ops.
 
 import contextvars
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .arrays import HOST_TYPES, DType, Scalar, asarray, get_default_dtype, host_dtype, result_type
+from .arrays import (
+    HOST_TYPES,
+    Array,
+    Device,
+    DType,
+    Scalar,
+    asarray,
+    get_default_dtype,
+    host_dtype,
+    result_type,
+)
 from .errors import AxisError, DeviceError, DTypeError, MinitorchError, ShapeError
 from .op import Op, Spec, Value
 from .ops.casting import Cast, Move
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
 
 
 class _Quiet(threading.local):
@@ -31,11 +44,11 @@ class _Quiet(threading.local):
 
 quiet = _Quiet()
 
-_constants: dict[tuple[Any, ...], Any] = {}
+_constants: dict[tuple[Scalar, type, str], "Tensor"] = {}
 _CONSTANTS_KEPT = 512  # more than the distinct Python numbers in any sensible program
 
 
-def constant(number: Scalar, dtype: DType, kind: Any) -> Any:
+def constant(number: Scalar, dtype: DType, kind: type["Tensor"]) -> "Tensor":
     """Return a tensor of `kind` around a Python number; the same one again for the same number."""
     key = (number, type(number), dtype.char)
     found = _constants.get(key)
@@ -49,7 +62,7 @@ def constant(number: Scalar, dtype: DType, kind: Any) -> Any:
     return found
 
 
-def prepared(op: Op, inputs: tuple[Any, ...], kind: Any) -> tuple[Any, ...]:
+def prepared(op: Op, inputs: tuple[Any, ...], kind: type["Tensor"]) -> tuple["Tensor", ...]:
     """Return `inputs` as tensors of `kind`, on one device and, if the operator promotes, one dtype.
 
     Raises:
@@ -77,7 +90,7 @@ def prepared(op: Op, inputs: tuple[Any, ...], kind: Any) -> tuple[Any, ...]:
 _NUMBERS = frozenset([int, float])
 
 
-def _is_host_float(value: object, kind: Any) -> bool:
+def _is_host_float(value: object, kind: type["Tensor"]) -> bool:
     """Tell whether a Python number beside `value` simply takes its dtype."""
     return (
         isinstance(value, kind)
@@ -86,7 +99,7 @@ def _is_host_float(value: object, kind: Any) -> bool:
     )
 
 
-def _operand(op: Op, value: object, kind: Any) -> Any:
+def _operand(op: Op, value: object, kind: type["Tensor"]) -> tuple[DType, int] | Scalar:
     if isinstance(value, bool | int | float):
         return value
     if isinstance(value, kind):
@@ -95,7 +108,7 @@ def _operand(op: Op, value: object, kind: Any) -> Any:
     return array.dtype, array.ndim
 
 
-def _foreign(op: Op, value: object) -> Any:
+def _foreign(op: Op, value: object) -> Array:
     if isinstance(value, Value):
         raise DTypeError(
             f"{op.name}: a tensor meets a {type(value).__name__} of a dataflow graph. Feed the "
@@ -109,7 +122,9 @@ def _foreign(op: Op, value: object) -> Any:
     )
 
 
-def _wrapped(op: Op, value: Any, dtype: DType | None, place: Any, kind: Any) -> Any:
+def _wrapped(
+    op: Op, value: object, dtype: DType | None, place: Device, kind: type["Tensor"]
+) -> "Tensor":
     if isinstance(value, kind):
         if value.device != place:
             if value.ndim:
@@ -131,7 +146,7 @@ def _wrapped(op: Op, value: Any, dtype: DType | None, place: Any, kind: Any) -> 
     return kind._new(asarray(_foreign(op, value), dtype, place))
 
 
-def explained(op: Op, inputs: tuple[Any, ...], error: Exception) -> Exception:
+def explained(op: Op, inputs: tuple["Tensor", ...], error: Exception) -> Exception:
     """Return the error to raise when `compute` failed: what `infer` says, else its own."""
     theirs = (IndexError, TypeError, ValueError, RuntimeError)  # what array libraries raise
     if isinstance(error, MinitorchError) or not op.on_arrays or not isinstance(error, theirs):

@@ -3,14 +3,15 @@
 May import: errors, shapes, arrays, op, ops, updates.
 """
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, Self
 
 import numpy as np
 
 from . import arrays as _arrays
-from .arrays import Array, Device, DeviceLike, DTypeLike, as_dtype, asarray, to_numpy
+from .arrays import Array, Device, DeviceLike, DTypeLike, Scalar, as_dtype, asarray, to_numpy
 from .errors import DTypeError, GradientError, ShapeError
+from .hooks import Hooks
 from .ops.casting import Cast, Move
 from .shapes import axis
 from .updates import Updates
@@ -22,11 +23,11 @@ class Exchange(Updates):
     __slots__ = ()
 
     dtype: Any
-    hooks: Any
+    hooks: "Hooks | None"
     requires_grad_: Any
     _new: Any
 
-    def numpy(self, *, force: bool = False) -> "np.ndarray[Any, Any]":
+    def numpy(self, *, force: bool = False) -> Array:
         """Return the numbers as a NumPy array, which shares memory with a tensor on the CPU.
 
         Raises:
@@ -68,7 +69,7 @@ class Exchange(Updates):
         dtype: DTypeLike = None,
         copy: bool = False,
         non_blocking: bool = False,
-    ) -> Any:
+    ) -> Self:
         """Return this tensor on a device, as a dtype, or as another tensor is.
 
         `non_blocking` changes nothing: the numbers are there when this returns.
@@ -127,38 +128,42 @@ class Exchange(Updates):
 
     def new_full(
         self,
-        size: Any,
-        fill_value: Any,
+        size: int | Sequence[int],
+        fill_value: Scalar,
         *,
         dtype: DTypeLike = None,
         device: DeviceLike = None,
         requires_grad: bool = False,
-    ) -> Any:
+    ) -> Self:
         """Return a tensor of another shape filled with one number; else as this one is."""
         shape = (size,) if isinstance(size, int) else tuple(size)
         wanted = self.dtype if dtype is None else as_dtype(dtype)
         place = self.device if device is None else _arrays.device(device)
         numbers = np.full(shape, fill_value, _arrays.host_dtype(wanted))
-        made = self._new(asarray(numbers, wanted, place, copy=False))
-        return made.requires_grad_() if requires_grad else made
+        made: Self = self._new(asarray(numbers, wanted, place, copy=False))
+        if requires_grad:
+            made.requires_grad_()
+        return made
 
-    def new_zeros(self, *size: Any, **options: Any) -> Any:
+    def new_zeros(self, *size: Any, **options: Any) -> Self:
         """Return zeros of another shape; options as `new_full`."""
         return self.new_full(size if len(size) != 1 else size[0], 0, **options)
 
-    def new_ones(self, *size: Any, **options: Any) -> Any:
+    def new_ones(self, *size: Any, **options: Any) -> Self:
         """Return ones of another shape; options as `new_full`."""
         return self.new_full(size if len(size) != 1 else size[0], 1, **options)
 
-    def new_empty(self, *size: object, **options: object) -> Any:
+    def new_empty(self, *size: object, **options: object) -> Self:
         """Return zeros of another shape; options as `new_full`."""
         return self.new_zeros(*size, **options)
 
-    def new_tensor(self, data: Any, **options: Any) -> Any:
+    def new_tensor(self, data: object, **options: Any) -> Self:
         """Return a tensor with a copy of `data`, of this dtype and device unless given."""
         array = asarray(data, as_dtype(options.get("dtype", self.dtype)), self.device)
-        made = self._new(array)
-        return made.requires_grad_() if options.get("requires_grad") else made
+        made: Self = self._new(array)
+        if options.get("requires_grad"):
+            made.requires_grad_()
+        return made
 
     def is_contiguous(self) -> bool:
         """Tell whether the elements lie in memory in order."""
@@ -181,15 +186,15 @@ class Exchange(Updates):
         """Whether the numbers are on a CUDA device."""
         return bool(self.device.type == "cuda")
 
-    def pin_memory(self) -> Any:
+    def pin_memory(self) -> Self:
         """Return this tensor: copies to a device do not need memory that stays in its place."""
         return self
 
-    def cpu(self) -> Any:
+    def cpu(self) -> Self:
         """Return this tensor on the CPU."""
         return self.to("cpu")
 
-    def cuda(self, index: int = 0) -> Any:
+    def cuda(self, index: int = 0) -> Self:
         """Return this tensor on a CUDA device."""
         return self.to(f"cuda:{index}")
 
@@ -202,7 +207,7 @@ class Exchange(Updates):
             raise TypeError("len: a 0-d tensor has no length. Use .item() for its number.")
         return len(self.array)
 
-    def __iter__(self) -> Iterator[Any]:
+    def __iter__(self) -> Iterator[Self]:
         if not self.ndim:
             raise TypeError("iteration over a 0-d tensor. Use .item() for its number.")
         return iter([self[i] for i in range(self.shape[0])])
@@ -225,14 +230,14 @@ class Exchange(Updates):
             raise TypeError(f"index: got {self.dtype}, expected an integer tensor of one element.")
         return int(self.item())
 
-    def __contains__(self, element: Any) -> bool:
+    def __contains__(self, element: object) -> bool:
         return bool((self == element).any())
 
-    def __array__(self, dtype: DTypeLike = None, copy: bool | None = None) -> Any:
+    def __array__(self, dtype: DTypeLike = None, copy: bool | None = None) -> Array:
         found = self.numpy()
         return found.astype(dtype) if dtype is not None and found.dtype != dtype else found
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+    def __deepcopy__(self, memo: dict[int, object]) -> Any:
         if self.op is not None:
             raise GradientError(
                 "deepcopy: this tensor is the result of a recorded operator. Copy .detach()."
@@ -242,7 +247,7 @@ class Exchange(Updates):
         memo[id(self)] = copy
         return copy
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         if self.op is not None:
             raise GradientError("pickle: this tensor is the result of a recorded operator.")
         return _restored, (type(self), _arrays.on_host(self.array), self.requires_grad)

@@ -7,7 +7,8 @@ recording: its gradient would be that of numbers which are gone.
 May import: arrays, clock, eager, errors, op, ops, rebase, recording.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Self
 
 import numpy as np
 
@@ -24,10 +25,10 @@ from .rebase import check_own_memory, owns_memory, past_of, rebase
 from .recording import no_grad, recording
 
 
-def _sign(name: str) -> Any:
+def _sign(name: str) -> Callable[["InPlace", object], "InPlace"]:
     """Return the method behind a sign such as `+=`."""
 
-    def method(self: Any, other: object) -> Any:
+    def method(self: "InPlace", other: object) -> "InPlace":
         return self._signed(name, other)
 
     return method
@@ -63,7 +64,9 @@ class InPlace(Methods):
             return False
         return self.requires_grad or any(getattr(s, "requires_grad", False) for s in sources)
 
-    def _recorded(self, name: str, function: Any, *others: Any, **options: Any) -> Any:
+    def _recorded(
+        self, name: str, function: Callable[..., Any], *others: object, **options: object
+    ) -> Self:
         """Update by `function(self, *others)` and take its place in the graph."""
         check_own_memory(self, name)
         past, before = past_of(self, copy=name not in _BLIND)
@@ -72,7 +75,7 @@ class InPlace(Methods):
         rebase(self, past, result)
         return self
 
-    def _write(self, name: str, array: Any) -> Any:
+    def _write(self, name: str, array: Array) -> Self:
         """Put the numbers of `array` into this tensor's own memory."""
         own = self._written(name)
         if own.shape != array.shape:
@@ -88,10 +91,10 @@ class InPlace(Methods):
         clock.tick(own)
         return self
 
-    def _settled(self) -> Any:
+    def _settled(self) -> Array:
         raise NotImplementedError
 
-    def _written(self, name: str) -> Any:
+    def _written(self, name: str) -> Array:
         """Return the array that is going to be written to."""
         own = self._settled()
         if type(own) is np.ndarray and not own.flags.writeable:
@@ -101,29 +104,31 @@ class InPlace(Methods):
             )
         return own
 
-    def _updated(self, name: str, function: Any, *others: Any, **options: Any) -> Any:
+    def _updated(
+        self, name: str, function: Callable[..., Any], *others: object, **options: object
+    ) -> Self:
         if self._records(name, *others, *options.values()):
             return self._recorded(name, function, *others, **options)
         with no_grad():
             return self._write(name, function(self, *others, **options).array)
 
-    def add_(self, other: object, *, alpha: float = 1) -> Any:
+    def add_(self, other: object, *, alpha: float = 1) -> Self:
         """Add `alpha * other` in place."""
         return self._arithmetic("add_", other, np.add, alpha)
 
-    def sub_(self, other: object, *, alpha: float = 1) -> Any:
+    def sub_(self, other: object, *, alpha: float = 1) -> Self:
         """Subtract `alpha * other` in place."""
         return self._arithmetic("sub_", other, np.subtract, alpha)
 
-    def mul_(self, other: object) -> Any:
+    def mul_(self, other: object) -> Self:
         """Multiply by `other` in place."""
         return self._arithmetic("mul_", other, np.multiply)
 
-    def div_(self, other: object) -> Any:
+    def div_(self, other: object) -> Self:
         """Divide by `other` in place."""
         return self._arithmetic("div_", other, np.true_divide)
 
-    def _arithmetic(self, name: str, other: Any, ufunc: Any, alpha: float = 1) -> Any:
+    def _arithmetic(self, name: str, other: Any, ufunc: np.ufunc, alpha: float = 1) -> Self:
         """Do one of the four operations in place: by the ufunc where that says the same."""
         if self._records(name, other):
             scaled = other if alpha == 1 else other * alpha
@@ -139,7 +144,7 @@ class InPlace(Methods):
             return self
         return self._updated(name, _FUNCTIONS[name], other if alpha == 1 else other * alpha)
 
-    def _signed(self, name: str, other: object) -> Any:
+    def _signed(self, name: str, other: object) -> Self:
         """Do `x += y`; on a view while recording it makes a new tensor, as x[i] += y needs."""
         if self._records(name, other) and not owns_memory(self):
             return _FUNCTIONS[name](self, other)
@@ -160,7 +165,7 @@ class InPlace(Methods):
     __ilshift__ = _sign("bitwise_left_shift_")
     __irshift__ = _sign("bitwise_right_shift_")
 
-    def copy_(self, source: object) -> Any:
+    def copy_(self, source: object) -> Self:
         """Overwrite with the numbers of `source`, broadcast and converted."""
         if self._records("copy_", source):
             return self._recorded("copy_", replaced, source)
@@ -175,11 +180,11 @@ class InPlace(Methods):
         clock.tick(own)
         return self
 
-    def zero_(self) -> Any:
+    def zero_(self) -> Self:
         """Overwrite with zeros."""
         return self.fill_(0)
 
-    def fill_(self, value: object) -> Any:
+    def fill_(self, value: object) -> Self:
         """Overwrite with one number."""
         if self._records("fill_", value):
             return self._recorded("fill_", replaced, value)
@@ -189,19 +194,19 @@ class InPlace(Methods):
         clock.tick(own)
         return self
 
-    def clamp_(self, min: object = None, max: object = None) -> Any:
+    def clamp_(self, min: object = None, max: object = None) -> Self:
         """Clamp in place."""
         return self._updated("clamp_", pointwise.clamp, min, max)
 
-    def addcmul_(self, a: object, b: object, *, value: float = 1) -> Any:
+    def addcmul_(self, a: object, b: object, *, value: float = 1) -> Self:
         """Add `value * a * b` in place."""
         return self._updated("addcmul_", pointwise.addcmul, a, b, value=value)
 
-    def addcdiv_(self, a: object, b: object, *, value: float = 1) -> Any:
+    def addcdiv_(self, a: object, b: object, *, value: float = 1) -> Self:
         """Add `value * a / b` in place."""
         return self._updated("addcdiv_", pointwise.addcdiv, a, b, value=value)
 
-    def lerp_(self, end: object, weight: object) -> Any:
+    def lerp_(self, end: object, weight: object) -> Self:
         """Go the part `weight` of the way to `end` in place."""
         return self._updated("lerp_", pointwise.lerp, end, weight)
 
@@ -250,11 +255,11 @@ _BLIND = frozenset(["add_", "sub_", "copy_", "fill_", "masked_fill_", _ASSIGN])
 """Updates whose gradient does not read what was overwritten."""
 
 
-def _into(ufunc: Any, own: Any, array: object) -> None:
+def _into(ufunc: np.ufunc, own: Array, array: object) -> None:
     ufunc(own, array, out=own)
 
 
-def _broadcasts(shape: Any, to: Any) -> bool:
+def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
     tail = tuple(to)[len(to) - len(shape) :]
     return len(shape) <= len(to) and all(a in (1, b) for a, b in zip(shape, tail, strict=True))
 

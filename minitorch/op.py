@@ -156,7 +156,7 @@ class Op:
     def __call__(self, *inputs: object) -> Any:  # noqa: D102  (the class says it)
         return apply(self, *inputs)
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> dict[str, object]:
         """Return the parameters of the operator by name, for pictures and graph passes."""
         return dict(vars(self))
 

@@ -9,8 +9,8 @@ May import: arrays, clock, errors, ops.casting. Source: PyTorch's rebase_history
 """
 
 import weakref
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from .arrays import owner
 from .clock import clock
@@ -18,10 +18,14 @@ from .errors import GradientError, ModifiedInPlace
 from .hooks import Hooks
 from .ops.casting import cast_to, clone
 
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+
 FREED = -1
 """`_stamp` of a tensor whose graph a backward has consumed."""
 
-_moved: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+_moved: weakref.WeakValueDictionary[int, "Tensor"] = weakref.WeakValueDictionary()
 """The living tensors that have a past, by id."""
 
 
@@ -47,7 +51,7 @@ def check_own_memory(tensor: object, name: str) -> None:
     )
 
 
-def past_of(tensor: Any, copy: bool) -> Any:
+def past_of(tensor: Any, copy: bool) -> tuple["Tensor", "Tensor"]:
     """Return what `tensor` is before an update: its place in the graph, over the same memory.
 
     Args:
@@ -64,7 +68,7 @@ def past_of(tensor: Any, copy: bool) -> Any:
     return past, clone(past) if copy else past
 
 
-def rebase(tensor: Any, past: Any, result: Any) -> None:
+def rebase(tensor: Any, past: "Tensor", result: "Tensor") -> None:
     """Give `tensor`, whose memory has just been overwritten, the history of `result`."""
     result = cast_to(result, tensor.dtype)
     tensor.requires_grad, tensor.op, tensor.inputs = True, result.op, result.inputs
@@ -73,7 +77,7 @@ def rebase(tensor: Any, past: Any, result: Any) -> None:
     _moved[id(tensor)] = tensor
 
 
-def settle(roots: Iterable[Any]) -> None:
+def settle(roots: Iterable["Tensor"]) -> None:
     """Point every operator below `roots` at what its inputs were when it was made.
 
     Raises:
@@ -98,15 +102,18 @@ def settle(roots: Iterable[Any]) -> None:
                 waiting.append(source)
 
 
-def _as_of(source: object, stamp: int) -> Any:
+def _as_of(source: "Tensor", stamp: int) -> "Tensor":
     """Return what `source` was at the time `stamp`."""
+    past: Tensor
     for moment, past in getattr(source, "past", ()):
         if stamp < moment:
             return past
     return source
 
 
-def _check_view(source: Any, used: int, histories: dict[int, Any]) -> None:
+def _check_view(
+    source: "Tensor", used: int, histories: Mapping[int, tuple[tuple[int, "Tensor"], ...]]
+) -> None:
     """Raise when `source` is a view whose memory was updated between its making and its use."""
     if source.op is None or source._stamp == FREED:
         return

@@ -85,7 +85,7 @@ def count_uses(roots: Iterable[Any], needed: Callable[[Any], bool]) -> dict[Any,
     return uses
 
 
-def ancestors(targets: Iterable[object], roots: Iterable[object]) -> set[Any]:
+def ancestors(targets: Iterable[object], roots: Iterable[object]) -> set[object]:
     """Return the values between `targets` and `roots`, both included: those that use a target."""
     users: dict[Any, list[Any]] = {root: [] for root in roots}
     waiting = list(users)

@@ -257,13 +257,13 @@ class Tensor(Exchange):
             raise GradientError("retain_grad: this tensor does not require a gradient.")
         self._own_hooks().retain = True
 
-    def register_hook(self, hook: Callable[[Any], object]) -> Handle:
+    def register_hook(self, hook: Callable[[object], object]) -> Handle:
         """Call `hook(grad)` when the gradient is ready; what it returns replaces it."""
         if not self.requires_grad:
             raise GradientError("register_hook: this tensor does not require a gradient.")
         return add_hook(self._own_hooks().before, hook)
 
-    def register_post_accumulate_grad_hook(self, hook: Callable[[Any], object]) -> Handle:
+    def register_post_accumulate_grad_hook(self, hook: Callable[[object], object]) -> Handle:
         """Call `hook(param)` as soon as the gradient of this leaf is complete in `.grad`.
 
         The argument is the tensor itself, not its gradient.

@@ -1,5 +1,6 @@
 """The HTTP interface for programs: JSON in and out, `Authorization: Bearer`."""
 
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request
@@ -16,12 +17,11 @@ from autograder.records import Report
 from autograder.service import exports, openapi, platforms, views
 from autograder.service.auth import Caller, Here, Staff
 from autograder.service.course import Course
-from autograder.service.errors import OutOfRoom, Refused
+from autograder.service.errors import Refused
 from autograder.service.forms import AnyLab, Body, Lab, once
 from autograder.service.limits import too_large
 from autograder.service.roster import Person
 from autograder.service.schema import PARKED, STORED
-from autograder.service.settings import MIB
 from autograder.service.submissions import Entry, Receipt
 
 Fields = dict[str, UploadFile | str]
@@ -113,7 +113,10 @@ async def take_in(request: Request, course: Course, person: Person) -> Receipt:
         full = course.shelf.resolve(lab)
         async with course.reading:
             await run_in_threadpool(_readable, notebook)
-        return await run_in_threadpool(_store, course, person, full, notebook, key)
+        add = partial(course.ledger.add, retry_key=key, most_bytes=course.settings.kept_bytes)
+        receipt = await run_in_threadpool(add, person, full, notebook)
+    course.queue.wake()
+    return receipt
 
 
 def _retry_key(request: Request) -> str | None:
@@ -188,26 +191,6 @@ def _readable(notebook: bytes) -> None:
         read(notebook)
     except SubmissionError as error:
         raise Refused(422, f"submit: {error}") from error
-
-
-def _store(
-    course: Course, person: Person, full: str, notebook: bytes, retry_key: str | None
-) -> Receipt:
-    """Write a submission down; when this returns, it will be graded whatever happens.
-
-    Raises:
-        Refused: 413, this person's notebooks take up what they may; 422, the key is another's.
-    """
-    most = course.settings.kept_bytes
-    try:
-        receipt = course.ledger.add(person, full, notebook, retry_key=retry_key, most_bytes=most)
-    except OutOfRoom as error:
-        kept = f"{error.kept_bytes / MIB:.1f} of {most / MIB:g} MiB"
-        clear = "Clear the outputs (Kernel, Restart Kernel and Clear Outputs) and submit again"
-        problem = f"submit: your submissions take up {kept} here. {clear}"
-        raise Refused(413, f"{problem}, or ask your instructor for room.") from error
-    course.queue.wake()
-    return receipt
 
 
 def _told(entry: Entry, report: Report | None) -> str | None:

@@ -18,7 +18,6 @@ def write(
     who: str,
     action: str,
     subject: str,
-    *,
     before: Any = None,
     after: Any = None,
 ) -> None:

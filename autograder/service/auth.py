@@ -7,7 +7,6 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 from typing import Annotated, Any, TypeVar
 from urllib.parse import urlsplit
@@ -211,49 +210,32 @@ def own_path(target: str) -> str:
     return target if safe and target.isprintable() else "/"
 
 
-@dataclass(frozen=True)
-class Enrolment:
-    """Who is to be a learner; `renew` gives one who is enrolled another token."""
-
-    login: str
-    name: str
-    renew: bool = False
-    expires_at: float | None = None
-
-    @classmethod
-    def read(cls, body: Mapping[str, Any], lives_s: float) -> "Enrolment":
-        """Return what a request's JSON asks for; without `expires` the token lives for `lives_s`.
-
-        Raises:
-            Refused: 422, it is malformed.
-        """
-        login = body.get("login", body.get("name"))
-        name, renew = body.get("name", login), body.get("renew", False)
-        if not (isinstance(login, str) and isinstance(name, str) and isinstance(renew, bool)):
-            expected = '{"login": "...", "name": "...", "renew": false, "expires": "..."}'
-            raise Refused(422, f"enroll: expected {expected}.")
-        given = date(body.get("expires"), "enroll: expires")
-        ends = time.time() + lives_s if given is None else moment(given)
-        if ends <= time.time():
-            raise Refused(
-                422, f"enroll: expires: got {given!r}, expected a time to come with its zone."
-            )
-        return cls(login_of(login), as_given(name, "enroll: name", 100), renew, ends)
-
-
 def enroll(
-    roster: Roster, asked: Enrolment, *, role: str = LEARNER, by: str = ""
-) -> tuple[Person, str]:
-    """Return the person of that login and role, and a new token of theirs.
+    roster: Roster, body: Mapping[str, Any], lives_s: float, *, role: str = LEARNER, by: str = ""
+) -> tuple[Person, str, float]:
+    """Return the person whom a request's JSON names, a new token of theirs, and when it ends.
 
-    Somebody of the roster who has no token yet gets their first. `by` is who enrols them.
+    Somebody of the roster who has no token yet gets their first; `renew` gives another. Without
+    `expires` it lives for `lives_s`. `by` is who enrols them.
 
     Raises:
-        Refused: 409, the login is taken, and `renew` is false or it is not quite the same.
+        Refused: 409, the login is taken, and `renew` is false or it is not quite the same; 422,
+            something is malformed.
     """
-    person = roster.find(asked.login)
-    if person is None or person.login != asked.login or person.role != role:
-        person = roster.add(asked.login, role, name=asked.name, by=by)
-    elif not asked.renew and roster.has_token(person):
-        person = roster.add(asked.login, role, name=asked.name)  # which says that it is taken
-    return person, roster.give_token(person, "bearer", expires_at=asked.expires_at, by=by)
+    login = body.get("login", body.get("name"))
+    name, renew = body.get("name", login), body.get("renew", False)
+    if not (isinstance(login, str) and isinstance(name, str) and isinstance(renew, bool)):
+        expected = '{"login": "...", "name": "...", "renew": false, "expires": "..."}'
+        raise Refused(422, f"enroll: expected {expected}.")
+    given = date(body.get("expires"), "enroll: expires")
+    ends = time.time() + lives_s if given is None else moment(given)
+    if ends <= time.time():
+        expected = "a time to come with its zone"
+        raise Refused(422, f"enroll: expires: got {given!r}, expected {expected}.")
+    login, name = login_of(login), as_given(name, "enroll: name", 100)
+    person = roster.find(login)
+    if person is None or person.login != login or person.role != role:
+        person = roster.add(login, role, name=name, by=by)
+    elif not renew and roster.has_token(person):
+        person = roster.add(login, role, name=name)  # which says that it is taken
+    return person, roster.give_token(person, "bearer", expires_at=ends, by=by), ends

@@ -307,16 +307,14 @@ def _staff_add(arguments: argparse.Namespace) -> int:
 
 
 def _add_staff_here(data: Path, asked: dict[str, str]) -> str:
-    from autograder.service.auth import Enrolment, enroll
+    from autograder.service.auth import enroll
     from autograder.service.errors import Refused, StartError
     from autograder.service.store import existing
 
     with existing(data) as store:
         try:
             lives_s = Settings(data, data).bearer_s
-            enrolment = Enrolment.read(asked, lives_s)
-            by = "command line"
-            return enroll(store.roster, enrolment, role=asked["role"], by=by)[1]
+            return enroll(store.roster, asked, lives_s, role=asked["role"], by="command line")[1]
         except Refused as error:
             raise StartError(str(error)) from error
 

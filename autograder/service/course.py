@@ -1,7 +1,6 @@
 """What the routes work with: one object that holds the parts of a running course server."""
 
 import asyncio
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -68,15 +67,6 @@ class Course:
         if found is None:
             raise Refused(404, f"nobody here has the login {login[:100]!r}.")
         return found
-
-    def mark(self, number: int, given: Mapping[str, Any], by: Person) -> None:
-        """Add marks for answers of a submission; see `Ledger.mark`.
-
-        Raises:
-            Refused: 409, it is not graded yet.
-        """
-        if not self.ledger.mark(number, given, by):
-            raise Refused(409, f"submission {number}: it is not graded yet.")
 
     def regrade(self, number: int, by: Person) -> bool:
         """Send a finished submission through the queue again; False if it is not finished."""

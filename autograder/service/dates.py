@@ -61,8 +61,8 @@ class Dates:
             before = calendar(connection).rules.get(lab, Rules())
             connection.execute(lab_rules.delete().where(lab_rules.c.lab == lab))
             connection.execute(lab_rules.insert().values(lab=lab, **rules.to_dict()))
-            changed = {"before": before.to_dict(), "after": rules.to_dict()}
-            audit_log.write(connection, self.clock(), by.login, "dates", lab, **changed)
+            held = (before.to_dict(), rules.to_dict())
+            audit_log.write(connection, self.clock(), by.login, "dates", lab, *held)
             touch(connection, submissions.c.lab == lab)
 
     def extend(self, lab: str, learner: Person, due: str | None, by: Person) -> Rules:
@@ -75,8 +75,7 @@ class Dates:
                 row = {"lab": lab, "person_id": learner.id, "due": due}
                 connection.execute(extensions.insert().values(row))
             subject = f"{lab}: {learner.login}"
-            changed = {"before": before, "after": due}
-            audit_log.write(connection, self.clock(), by.login, "extension", subject, **changed)
+            audit_log.write(connection, self.clock(), by.login, "extension", subject, before, due)
             theirs = submissions.c.person_id == learner.id
             touch(connection, theirs, submissions.c.lab == lab)
             return calendar(connection, learner.id).of(lab, learner.id)

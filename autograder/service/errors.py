@@ -4,7 +4,6 @@ AutograderError
 └── ServiceError
     ├── Refused                what came over HTTP is answered with `status` and the message
     ├── ServerError            the client's side: the server said no, or nothing at all
-    ├── OutOfRoom              a learner's notebooks take up what they may
     ├── GraderDied             the process that grades died or overran, perhaps of the notebook
     │   ├── GraderKilled       it was killed from outside: not the notebook's fault
     │   └── GraderUnable       it cannot grade this lab at all, whatever the notebook
@@ -33,14 +32,6 @@ class ServerError(ServiceError):
     def __init__(self, message: str, *, status: int = 0) -> None:
         super().__init__(message)
         self.status = status
-
-
-class OutOfRoom(ServiceError):
-    """A learner's notebooks take up `kept_bytes` already, and may not take up more."""
-
-    def __init__(self, kept_bytes: int) -> None:
-        super().__init__(f"submit: {kept_bytes} bytes are kept of this learner.")
-        self.kept_bytes = kept_bytes
 
 
 class GraderDied(ServiceError):

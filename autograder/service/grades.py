@@ -47,8 +47,7 @@ def publish(connection: sa.Connection, submission_id: int, report: Report, now: 
     after = connection.scalar(sa.select(submissions.c.score).where(one))
     if not batches and before not in (None, after):
         subject = f"submission {submission_id}"
-        changed = {"before": before, "after": after}
-        audit_log.write(connection, now, "grading", "regraded", subject, **changed)
+        audit_log.write(connection, now, "grading", "regraded", subject, before, after)
 
 
 def _grading(connection: sa.Connection, submission_id: int, report: Report, now: float) -> int:

@@ -98,8 +98,8 @@ class LtiPeople:
         if row.role != launch.role:
             changed = people.update().where(people.c.id == number).values(role=launch.role)
             connection.execute(changed)
-            roles, by = {"before": row.role, "after": launch.role}, launch.platform.name
-            audit_log.write(connection, self.clock(), by, "role", row.login, **roles)
+            roles, by = (row.role, launch.role), launch.platform.name
+            audit_log.write(connection, self.clock(), by, "role", row.login, *roles)
         return Person(row.id, row.login, row.name, launch.role, row.email, row.section)
 
 

@@ -28,7 +28,8 @@ ENROLMENT = _body(_JSON, _object(**_TOKEN))
 STAFF = _body(_JSON, _object(**_TOKEN, role={"enum": ["instructor", "assistant"]}))
 EXTENSION = _body(_JSON, _object(due=_TIME))
 RULES = _body(_JSON, policy.RULES.json_schema())
-MARKS = _body(_JSON, {"type": "object", "additionalProperties": _MARK})
+_MARKS = {"type": "object", "additionalProperties": {**_MARK, "additionalProperties": False}}
+MARKS = _body(_JSON, _MARKS)
 CSV = _body("text/csv", {**_TEXT, "description": "login,name,email,..."})
 SUBMISSION = _body("multipart/form-data", {**_NOTEBOOK, "required": ["lab", "notebook"]})
 

@@ -18,6 +18,7 @@ from pydantic import (
     TypeAdapter,
     ValidationError,
     ValidationInfo,
+    WithJsonSchema,
 )
 
 from autograder.service.errors import Refused
@@ -30,7 +31,8 @@ def _given(value: object, info: ValidationInfo) -> str | None:
     return date(value, f"lab: {info.field_name}")
 
 
-Date = Annotated[str | None, BeforeValidator(_given)]
+_TIME = {"type": ["string", "null"], "format": "date-time"}
+Date = Annotated[str | None, BeforeValidator(_given), WithJsonSchema(_TIME)]
 OrNone = BeforeValidator(lambda value: 0.0 if value is None else value)
 
 

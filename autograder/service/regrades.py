@@ -106,9 +106,9 @@ class Regrades:
                 raise Refused(409, f"regrade: batch {batch}: {problem}. Publish it later.")
             if found.state == READY:
                 for change in _changes(connection, batch):
-                    scores = {"before": change.before, "after": change.after}
+                    scores = (change.before, change.after)
                     subject = f"submission {change.id}: {change.login}"
-                    audit_log.write(connection, now, by.login, "publish", subject, **scores)
+                    audit_log.write(connection, now, by.login, "publish", subject, *scores)
                 connection.execute(_publish(batch))
                 theirs = sa.select(drafts.c.submission_id).where(drafts.c.batch == batch)
                 touch(connection, submissions.c.id.in_(theirs))

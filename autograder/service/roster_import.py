@@ -168,7 +168,7 @@ def _take(
     else:
         chosen = people.update().where(people.c.id == held["id"])
         connection.execute(chosen.values(differs))
-    changed = {"before": held and {name: held[name] for name in differs}, "after": differs}
+    held_too = held and {name: held[name] for name in differs}
     action = "role" if "role" in differs else "roster"
-    audit_log.write(connection, now, by.login, action, line.login, **changed)
+    audit_log.write(connection, now, by.login, action, line.login, held_too, differs)
     return comes_to

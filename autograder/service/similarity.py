@@ -17,20 +17,15 @@ _LEAST = 0.5
 _MOST = 100  # pairs; nobody looks at more
 
 
+Side = dict[str, Any]  # {submission, login}
+
+
 @dataclass(frozen=True)
 class Found:
     """The pairs that are most alike of the `compared` learners' latest submissions."""
 
     compared: int
-    pairs: list[tuple[Pair, "Side", "Side"]]
-
-
-@dataclass(frozen=True)
-class Side:
-    """A submission and whose it is."""
-
-    submission: int
-    login: str
+    pairs: list[tuple[Pair, Side, Side]]  # and the two submissions, with whose they are
 
 
 class Similarity:
@@ -49,7 +44,10 @@ class Similarity:
         Raises:
             Refused: 422, the lab cannot be read.
         """
-        sides = {str(number): Side(number, login) for number, login in self._ledger.latest(lab)}
+        latest = self._ledger.latest(lab)
+        sides: dict[str, Side] = {
+            str(number): {"submission": number, "login": login} for number, login in latest
+        }
         with self._turn:
             key = (lab, self._stamp(lab))
             if key != self._key:
@@ -57,7 +55,7 @@ class Similarity:
             with closing(self._reader(lab)) as reader:
                 for name, side in sides.items():
                     if name not in self._kept:
-                        said = self._read(reader, side.submission)["prints"]
+                        said = self._read(reader, side["submission"])["prints"]
                         self._kept[name] = {q: frozenset(own) for q, own in said.items()}
             found = pairs({name: self._kept[name] for name in sides}, _LEAST)[:_MOST]
         return Found(len(sides), [(p, sides[p.left], sides[p.right]) for p in found])

@@ -49,10 +49,10 @@ def _people_routes(api: APIRouter, course: Course) -> None:
 
 
 def _enrolled(course: Course, body: dict[str, Any], role: str, by: Person) -> dict[str, Any]:
-    asked = auth.Enrolment.read(body, course.settings.bearer_s)
-    person, token = auth.enroll(course.roster, asked, role=role, by=by.login)
+    lives_s = course.settings.bearer_s
+    person, token, ends = auth.enroll(course.roster, body, lives_s, role=role, by=by.login)
     known = {"login": person.login, "name": person.name, "role": person.role}
-    return {**known, "token": token, "expires": iso(asked.expires_at)}
+    return {**known, "token": token, "expires": iso(ends)}
 
 
 def _lab_routes(api: APIRouter, course: Course) -> None:
@@ -70,7 +70,7 @@ def _lab_routes(api: APIRouter, course: Course) -> None:
     def similarity(_by: Staff, lab: Lab) -> dict[str, Any]:
         found = course.similarity.of(lab)
         pairs = [
-            {"question": p.question, "share": p.share, "left": vars(left), "right": vars(right)}
+            {"question": p.question, "share": p.share, "left": left, "right": right}
             for p, left, right in found.pairs
         ]
         return {"lab": lab, "compared": found.compared, "pairs": pairs}
@@ -88,7 +88,7 @@ def _lab_routes(api: APIRouter, course: Course) -> None:
 def _regrade_routes(api: APIRouter, course: Course) -> None:
     @api.put("/submissions/{number}/marks", openapi_extra=openapi.MARKS)
     def marks(by: Staff, entry: Seen, body: Json) -> dict[str, Any]:
-        course.mark(entry.id, body, by)
+        course.ledger.mark(entry.id, body, by)
         return views.summary(course.ledger.get(entry.id) or entry)
 
     @api.post("/labs/{lab}/regrade", status_code=202)

@@ -110,7 +110,7 @@ def _queue_routes(pages: APIRouter, course: Course) -> None:
     @pages.post("/submissions/{number}/manual")
     def manual(person: StaffSender, number: int, form: Fields) -> Response:
         mark = {"points": form.get("score", ""), "comment": form.get("comment", "")}
-        course.mark(number, {form.get("question", ""): mark}, person)
+        course.ledger.mark(number, {form.get("question", ""): mark}, person)
         return RedirectResponse(f"/submissions/{number}", 303)
 
 
@@ -213,7 +213,7 @@ def _marking_routes(pages: APIRouter, course: Course) -> None:
         at = int(form["at"]) if re.fullmatch("[0-9]{1,19}", form.get("at", "")) else 0
         items = [text for name, text in form.items() if name.startswith("item")]
         given = {"points": form.get("points", ""), "comment": form.get("comment", "")}
-        course.mark(at, {question: {**given, "items": items}}, person)
+        course.ledger.mark(at, {question: {**given, "items": items}}, person)
         after = marking.next_waiting(course.ledger, lab, question, at)
         path = _path(lab, question)
         return RedirectResponse(f"{path}?at={after}" if after else "/grading", 303)

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from autograder.service.auth import Enrolment, enroll
+from autograder.service.auth import enroll
 from autograder.service.errors import DataInUse, Refused, StartError
 from autograder.service.handout import PAGE, hand_out
 from autograder.service.jupyter import Jupyter, start_jupyter
@@ -136,7 +136,7 @@ def learner_token(server: Server, data: Path, name: str | None) -> Path:
         asked = {"login": name or _login(), "renew": True}
         try:
             lives_s = server.course.settings.bearer_s
-            _, token = enroll(roster, Enrolment.read(asked, lives_s))
+            _, token, _ = enroll(roster, asked, lives_s)
         except Refused as error:
             raise StartError(f"start: {error} Say --name NAME.") from error
         write_secret(path, token + "\n")

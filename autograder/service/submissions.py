@@ -17,7 +17,7 @@ from autograder.records import Report
 from autograder.service import audit_log, grades
 from autograder.service.database import Database
 from autograder.service.dates import Calendar, calendar
-from autograder.service.errors import OutOfRoom, Refused
+from autograder.service.errors import Refused
 from autograder.service.manual import Mark, question_of
 from autograder.service.roster import LEARNER, Person
 from autograder.service.schema import (
@@ -34,6 +34,7 @@ from autograder.service.schema import (
     retry_keys,
     submissions,
 )
+from autograder.service.settings import MIB
 
 # SQLite's largest integer: a larger id cannot exist, and binding it would raise.
 _LARGEST_ID = 2**63 - 1
@@ -129,8 +130,8 @@ class Ledger:
         bytes of the same lab while they wait.
 
         Raises:
-            Refused: 422, the key was used for something else; 403, the lab's dates or attempts.
-            OutOfRoom: all of this person's notebooks would be larger than `most_bytes`.
+            Refused: 422, the key was used for something else; 403, the lab's dates or attempts;
+                413, all of this person's notebooks would be larger than `most_bytes`.
         """
         digest = hashlib.sha256(notebook).hexdigest()
         with self.database.write() as connection:
@@ -142,7 +143,7 @@ class Ledger:
             if found is None:
                 kept = _kept_bytes(connection, person)
                 if most_bytes is not None and kept + len(notebook) > most_bytes:
-                    raise OutOfRoom(kept)
+                    raise _no_room(kept, most_bytes)
                 used = _attempts(connection, person, lab)
                 refusal = None if person.is_staff else rules.refusal(self.clock(), used)
                 if refusal is not None:
@@ -284,8 +285,8 @@ class Ledger:
             for text in connection.scalars(query.where(mine)):
                 yield json.loads(text)["results"]
 
-    def mark(self, submission_id: int, given: Mapping[str, Any], marker: Person) -> bool:
-        """Add marks for answers of a graded submission; False if it is not graded.
+    def mark(self, submission_id: int, given: Mapping[str, Any], marker: Person) -> None:
+        """Add marks for answers of a graded submission.
 
         Args:
             submission_id: of the submission.
@@ -293,28 +294,25 @@ class Ledger:
             marker: who gave them.
 
         Raises:
-            Refused: 404, there is no such answer; 422, a mark is malformed.
+            Refused: 404, there is no such answer; 409, it is not graded; 422, a mark is malformed.
         """
-        if not is_id(submission_id):
-            return False
-        locked = sa.select(submissions.c.id).where(submissions.c.id == submission_id)
+        number = submission_id if is_id(submission_id) else 0
+        locked = sa.select(submissions.c.id).where(submissions.c.id == number)
         with self.database.write() as connection:
             connection.execute(locked.with_for_update())
-            report = grades.published(connection, submission_id)
+            report = grades.published(connection, number)
             if report is None:
-                return False
+                raise Refused(409, f"submission {submission_id}: it is not graded yet.")
             now = self.clock()
             for question, body in given.items():
                 answer = question_of(report, question)
                 mark = Mark.read(body, answer)
-                grades.add_mark(connection, submission_id, answer, mark, marker, now)
+                grades.add_mark(connection, number, answer, mark, marker, now)
                 before = {"points": answer.score, "comment": answer.comment}
                 after = {"points": mark.points, "comment": mark.comment, "items": mark.items}
-                subject = f"submission {submission_id}: {question}"
-                changed = {"before": before, "after": after}
-                audit_log.write(connection, now, marker.login, "mark", subject, **changed)
-            grades.total(connection, submission_id)
-        return True
+                subject = f"submission {number}: {question}"
+                audit_log.write(connection, now, marker.login, "mark", subject, before, after)
+            grades.total(connection, number)
 
 
 def _entry(found: Calendar, row: Any) -> Entry:
@@ -366,6 +364,13 @@ def _attempts(connection: sa.Connection, person: Person, lab: str) -> int:
 def _kept_bytes(connection: sa.Connection, person: Person) -> int:
     size = sa.func.coalesce(sa.func.sum(submissions.c.size_bytes), 0)
     return int(connection.scalar(sa.select(size).where(submissions.c.person_id == person.id)) or 0)
+
+
+def _no_room(kept_bytes: int, most_bytes: int) -> Refused:
+    kept = f"{kept_bytes / MIB:.1f} of {most_bytes / MIB:g} MiB"
+    clear = "Clear the outputs (Kernel, Restart Kernel and Clear Outputs) and submit again"
+    problem = f"submit: your submissions take up {kept} here. {clear}"
+    return Refused(413, f"{problem}, or ask your instructor for room.")
 
 
 def _of(person_id: int | None) -> list[sa.ColumnElement[bool]]:

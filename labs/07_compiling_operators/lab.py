@@ -19,7 +19,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-from autograder import lab
+from autograder import compare, lab
 from minitorch import compile as code
 
 # %% tags="setup"
@@ -35,21 +35,10 @@ else:
     print("no llvmlite: NumPy computes all schedules alike, and your times will say so")
 
 # %% [markdown]
-# Three functions serve the whole lab: `compare` prints what you predicted, what was measured, and the ratio (a count is exact, or it is not); `milliseconds` times functions in turns and gives the best of each; `kernel` gives a function that multiplies by a schedule. (They need no reading.)
+# `compare` prints what you predicted, what was measured, and the ratio (a count is exact, or it is not). Two more functions serve the whole lab: `milliseconds` times functions in turns and gives the best of each; `kernel` gives a function that multiplies by a schedule. (They need no reading.)
 
 
 # %%
-def compare(what, predicted, measured):
-    """Print a prediction beside what came out; a count is exact or it is not."""
-    if predicted is ...:
-        print(f"{what:<44} measured {measured:>10,.4g}   (no prediction yet)")
-    else:
-        said = f"ratio {measured / predicted:.3f}" if predicted else "no ratio to 0"
-        if isinstance(measured, int | np.integer):
-            said = "exact" if measured == predicted else f"{said}, not exact: count again"
-        print(f"{what:<44} predicted {predicted:>10,.4g}  measured {measured:>10,.4g}  {said}")
-
-
 def milliseconds(*functions, repeats=5):
     """Return the least milliseconds of each function, all taking turns."""
     times = [[] for _ in functions]
@@ -325,7 +314,7 @@ compare("three loops over packed", predicted_speedup, naive_ms / found["packed"]
 # %% [markdown]
 # **Reflect.** Which steps of the ladder gain, and which do not at this size? Packing costs a copy of both matrices. Compare its bytes with those of `traffic`: when does it not pay? (Think of a matrix times three columns.)
 #
-# *The real system.* [BLIS](https://github.com/flame/blis) is these loops, with a block for each processor written by hand. TVM writes the same as `split`, `reorder`, `vectorize`, `unroll` and `cache_read`.
+# *The real system.* [BLIS](https://github.com/flame/blis) is these loops, with a block for each processor written by hand. TVM writes the same as `split`, `reorder`, `vectorize`, `unroll` and `cache_read`. On a GPU the knobs keep their sense: a tile of C goes to a block of threads, the register block to one thread, and packing copies a tile of A and B into memory that the block shares; `code.matmul(..., device="cuda")` compiles that.
 
 # %% [markdown]
 # ## 4. What a schedule looks like to a model

@@ -64,7 +64,7 @@ def class_gradient(g_N: _Array, labels_N: _Array, logits_NC: _Array) -> _Array |
     return out if _ran("gradient", g_N.dtype, g_N, labels_N, logits_NC, out) else None
 
 
-def _ran(what: str, of: Any, g: _Array, labels: _Array, x: _Array, out: _Array) -> bool:
+def _ran(what: str, of: object, g: _Array, labels: _Array, x: _Array, out: _Array) -> bool:
     """Run a kernel over all rows, where there is one for such arrays; tell whether there was."""
     if x.ndim != 2 or labels.shape != x.shape[:1]:
         return False

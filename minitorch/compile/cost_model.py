@@ -245,6 +245,6 @@ class CostModel:
         ranked = sorted(found.items(), key=lambda item: -item[1])
         return {knob: weight / total for knob, weight in ranked}
 
-    def _error(self, points: Sequence[Mapping[str, Any]]) -> float:
+    def _error(self, points: Sequence[Mapping[str, object]]) -> float:
         away = np.log(self.predict(points)) - self._logs
         return float((away**2).mean())

@@ -43,7 +43,13 @@ class Driver(Protocol):
         """Return the function `kernel` of an LLVM module for GPUs, ready on a device."""
 
     def launch(
-        self, function: Any, device: int, blocks: int, threads: int, arguments: Any, stream: int
+        self,
+        function: object,
+        device: int,
+        blocks: int,
+        threads: int,
+        arguments: object,
+        stream: int,
     ) -> None:
         """Start blocks of threads; `arguments` is a C array of pointers to each argument."""
 
@@ -173,7 +179,13 @@ class LibCuda:
         return function
 
     def launch(
-        self, function: Any, device: int, blocks: int, threads: int, arguments: Any, stream: int
+        self,
+        function: object,
+        device: int,
+        blocks: int,
+        threads: int,
+        arguments: object,
+        stream: int,
     ) -> None:
         """Start the kernel on a stream; it runs after what was put there before."""
         self._enter(device)

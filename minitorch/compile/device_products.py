@@ -101,7 +101,7 @@ class DeviceProductKernel:
         self._driver.launch(self._functions[key], index, count, threads, arguments, stream)
         del held  # the launch has copied them
 
-    def _windows(self, x: Any) -> tuple[Any, Any, Any]:
+    def _windows(self, x: Any) -> tuple[object, object, object]:
         """Return the padded image, and on its device the tables that say where windows are."""
         padding, torch = self.task.sizes[8], importlib.import_module("torch")
         image = torch.nn.functional.pad(x, [padding] * 4).contiguous()

@@ -37,7 +37,7 @@ class DeviceSchedule(Schedule):
     """
 
     @staticmethod
-    def filled(point: Mapping[str, Any]) -> dict[str, Any]:
+    def filled(point: Mapping[str, object]) -> dict[str, object]:
         """Return a point with every knob."""
         knobs = filled(point)
         sizes = [knobs[name] for name in ("rows", "vectors", "lanes")]

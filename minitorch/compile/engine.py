@@ -132,7 +132,7 @@ def _parsed(llvm: Any, text: str) -> Any:
     return module
 
 
-def _optimise(llvm: Any, module: Any, machine: Any) -> None:
+def _optimise(llvm: Any, module: object, machine: Any) -> None:
     """Run LLVM's own passes; the vectors are explicit, so a level of 2 is enough."""
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     builder = llvm.create_pass_builder(machine, options)

@@ -219,7 +219,7 @@ def _offset() -> int | None:
 _OFFSET = _offset()
 
 
-def places_of(arrays: Sequence[_Array]) -> tuple[Any, list[int]]:
+def places_of(arrays: Sequence[_Array]) -> tuple[object, list[int]]:
     """Return where the arrays' addresses are written, and what must be kept until they are read."""
     if _OFFSET is not None:
         return arrays, [id(a) + _OFFSET for a in arrays]

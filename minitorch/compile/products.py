@@ -191,7 +191,7 @@ class ProductKernel:
             np.maximum(out, 0, out=out)
 
 
-def _fitting(out: Any, shape: tuple[int, ...], dtype: Any) -> _Array:
+def _fitting(out: Any, shape: tuple[int, ...], dtype: object) -> _Array:
     fits = isinstance(out, np.ndarray) and out.shape == shape and out.dtype == dtype
     if not fits or not (out.flags.c_contiguous and out.flags.writeable):
         got = f"{out.dtype} {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__

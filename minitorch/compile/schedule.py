@@ -82,12 +82,12 @@ class Schedule(Mapping[str, Any]):
         return "\n".join(self.loop_nest())
 
     @staticmethod
-    def filled(point: Mapping[str, Any]) -> dict[str, Any]:
+    def filled(point: Mapping[str, object]) -> dict[str, object]:
         """Return a point with every knob."""
         return filled(point)
 
     @staticmethod
-    def fault(task: Task, knobs: Mapping[str, Any]) -> str | None:
+    def fault(task: Task, knobs: Mapping[str, object]) -> str | None:
         """Return which knob is wrong, and why; None if all is legal."""
         return fault(task, knobs)
 
@@ -129,7 +129,7 @@ class Schedule(Mapping[str, Any]):
         return found
 
 
-def filled(point: Mapping[str, Any]) -> dict[str, Any]:
+def filled(point: Mapping[str, object]) -> dict[str, object]:
     """Return a point with every knob, NumPy's numbers as Python's."""
     given = {k: v.item() if isinstance(v, np.generic) else v for k, v in point.items()}
     return NAIVE | given
@@ -144,7 +144,7 @@ def tiles_of(task: Task, knobs: Mapping[str, Any]) -> tuple[int, int, int]:
     return high, wide, min(knobs["tile_k"] or k, k)
 
 
-def fault(task: Task, knobs: Mapping[str, Any]) -> str | None:
+def fault(task: Task, knobs: Mapping[str, object]) -> str | None:
     """Return which knob a schedule of this task has wrong, and why; None if it is legal."""
     for knob in knobs:
         if knob not in NAIVE:

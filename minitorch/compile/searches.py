@@ -77,7 +77,7 @@ class State:
         return model.predict(self.points, self._features)
 
 
-def _key(point: Point) -> tuple[Any, ...]:
+def _key(point: Point) -> tuple[object, ...]:
     return tuple(sorted((knob, str(value)) for knob, value in point.items()))
 
 

@@ -81,14 +81,14 @@ class Space:
         """Return the legal points, each a dict of knob to value, always in the same order."""
         return [dict(point) for point in self._points]
 
-    def legal(self, point: Mapping[str, Any]) -> bool:
+    def legal(self, point: Mapping[str, object]) -> bool:
         """Tell whether a point is a schedule of this task; it need not be in the space."""
         if not isinstance(point, Mapping):
             return False
         return self.schedule.fault(self.task, self.schedule.filled(point)) is None
 
 
-def _default(task: Task) -> dict[str, tuple[Any, ...]]:
+def _default(task: Task) -> dict[str, tuple[object, ...]]:
     """Return the usual knobs; tiles of columns for wide matrices, threads where there are any."""
     _, n, k = task.axes
     knobs = dict(MATMUL if task.operator == "matmul" else CONV2D)
@@ -99,7 +99,7 @@ def _default(task: Task) -> dict[str, tuple[Any, ...]]:
     return knobs
 
 
-def space(task: Task | Sequence[Any], device: str = "cpu") -> Space:
+def space(task: Task | Sequence[object], device: str = "cpu") -> Space:
     """Return the schedules among which `tune` searches; for "cuda", those of thread blocks.
 
     Raises:

@@ -64,16 +64,16 @@ class Table:
         return self.space.points()[int(self.seconds.argmin())]
 
 
-def _key(point: Mapping[str, Any]) -> tuple[Any, ...]:
+def _key(point: Mapping[str, object]) -> tuple[object, ...]:
     return tuple(sorted((knob, str(value)) for knob, value in point.items()))
 
 
-def recorded_tasks() -> list[tuple[Any, ...]]:
+def recorded_tasks() -> list[tuple[object, ...]]:
     """Return the tasks that there are tables of."""
     return [tuple(json.loads(path.read_text())["task"]) for path in sorted(FOLDER.glob("*.json"))]
 
 
-def recorded(task: Task | Sequence[Any]) -> Table:
+def recorded(task: Task | Sequence[object]) -> Table:
     """Return the table of a task.
 
     Raises:

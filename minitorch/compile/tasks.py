@@ -117,11 +117,11 @@ def task_of(given: Task | Sequence[Any]) -> Task:
     return _checked(Task(operator, tuple(sizes), _dtype(dtype)))
 
 
-def _is_dtype(last: Sequence[Any]) -> bool:
+def _is_dtype(last: Sequence[object]) -> bool:
     return bool(last) and (isinstance(last[0], str | type) or hasattr(last[0], "itemsize"))
 
 
-def _dtype(given: Any) -> str:
+def _dtype(given: object) -> str:
     name = str(getattr(given, "__name__", given))
     if name not in ITEM_BYTES:
         raise ArgumentError(f"task: got dtype {given!r}, expected float32 or float64.")

@@ -41,28 +41,34 @@ class Contents(NamedTuple):
     skipped: list[str]
 
 
-def read(path: str | os.PathLike[str], operator: str, task: Task | None = None) -> Contents:
+def read(
+    path: str | os.PathLike[str], operator: str, task: Task | None = None, on: str = ""
+) -> Contents:
     """Return the trials of one operator in a log, of one task or of all; say what was skipped.
 
+    Args:
+        on: the processor they were measured on; this one unless given.
     Raises:
         OSError: there is no such file, or it cannot be read.
     """
-    found = Contents([], [])
+    found, alike = Contents([], []), dict[str, list[str]]()
     text = Path(path).read_bytes().decode("utf-8", errors="replace")
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
             continue
-        trial = _parsed(line, operator, task)
+        trial = _parsed(line, operator, task, on or processor())
         if isinstance(trial, Trial):
             found.trials.append(trial)
         else:
             found.skipped.append(f"line {number} is skipped: {trial}")
-    for reason in found.skipped:
-        _say.warning("tune: %s: %s", path, reason)
+            alike.setdefault(trial, []).append(found.skipped[-1])
+    for first, *others in alike.values():
+        more = f" (and {len(others)} more)" if others else ""
+        _say.warning("tune: %s: %s%s", path, first, more)
     return found
 
 
-def _parsed(line: str, operator: str, wanted: Task | None) -> Trial | str:
+def _parsed(line: str, operator: str, wanted: Task | None, on: str) -> Trial | str:
     """Return the trial of a line, or why it is of no use here."""
     try:
         entry = json.loads(line)
@@ -72,21 +78,26 @@ def _parsed(line: str, operator: str, wanted: Task | None) -> Trial | str:
         return "it is damaged"
     if task.operator != operator or (wanted is not None and task != wanted):
         return f"it is of another task, {task}"
+    if measured_on != on:
+        return f"it was measured on {measured_on}, and this is {on}"
     why = fault(task, NAIVE | point)
     if why:
         return f"its schedule is illegal: {why}"
     if not seconds > 0 or math.isnan(seconds):
         return f"it says {seconds} seconds"
-    if measured_on != processor():
-        return f"it was measured on {measured_on}, and this is {processor()}"
     return Trial(task, point, seconds)
 
 
 def append(
-    path: str | os.PathLike[str], task: Task, point: Mapping[str, Any], seconds: float
+    path: str | os.PathLike[str],
+    task: Task,
+    point: Mapping[str, object],
+    seconds: float,
+    on: str = "",
 ) -> None:
     """Add a line, on a new one even after a line that was cut off."""
-    entry = {"task": task.key, "point": dict(point), "seconds": seconds, "processor": processor()}
+    entry = {"task": task.key, "point": dict(point), "seconds": seconds}
+    entry["processor"] = on or processor()
     with Path(path).open("ab+") as file:
         torn = False
         if file.tell():
@@ -95,6 +106,6 @@ def append(
         file.write((b"\n" if torn else b"") + json.dumps(entry).encode() + b"\n")
 
 
-def points_of(trials: Sequence[Trial]) -> list[tuple[dict[str, Any], float]]:
+def points_of(trials: Sequence[Trial]) -> list[tuple[dict[str, object], float]]:
     """Return points and seconds."""
     return [(trial.point, trial.seconds) for trial in trials]

@@ -75,7 +75,7 @@ class Clock:
         self.best = min(self.best, found)
         return found
 
-    def once(self, run: Callable[[], Any], what: object = "the reference") -> float:
+    def once(self, run: Callable[[], object], what: object = "the reference") -> float:
         """Return the seconds of one run whose result is right."""
         self.out.fill(np.nan)
         began = time.perf_counter()
@@ -84,7 +84,7 @@ class Clock:
         self._check(result, what)
         return seconds
 
-    def _runs(self, run: Callable[[], Any]) -> list[float]:
+    def _runs(self, run: Callable[[], object]) -> list[float]:
         """Run some times more, and again where the machine was busy meanwhile."""
         times = []
         for _ in range(3):
@@ -96,7 +96,7 @@ class Clock:
                 break
         return times
 
-    def _check(self, result: Any, what: object) -> None:
+    def _check(self, result: object, what: object) -> None:
         scale = float(np.abs(self.right).max()) or 1.0
         wrong = float(np.abs(result - self.right).max()) / scale
         if not wrong < TOLERANCE[self.task.dtype]:
@@ -128,7 +128,7 @@ def answer(task: Task, a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> Any:
     return y.reshape(b.shape[0], a.shape[0], *task.places).transpose(1, 0, 2, 3)
 
 
-def _seconds(run: Callable[[], Any]) -> float:
+def _seconds(run: Callable[[], object]) -> float:
     began = time.perf_counter()
     run()
     return time.perf_counter() - began

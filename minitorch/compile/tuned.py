@@ -157,7 +157,7 @@ def any_kept() -> bool:
     return bool(_shelf.table())
 
 
-def times_of(task: Task | Sequence[Any], turned: str = "") -> Times | None:
+def times_of(task: Task | Sequence[object], turned: str = "") -> Times | None:
     """Return what a task's kernel and NumPy took, where the kernel took less."""
     kept = _shelf.table().get(task_of(task))
     times = kept and kept.times(turned)
@@ -165,7 +165,7 @@ def times_of(task: Task | Sequence[Any], turned: str = "") -> Times | None:
 
 
 def kernel_for(
-    task: Task | Sequence[Any], epilogue: str | None = None, turned: str = ""
+    task: Task | Sequence[object], epilogue: str | None = None, turned: str = ""
 ) -> ProductKernel | None:
     """Return the tuned kernel of a task where it was faster than NumPy; None otherwise.
 

@@ -49,7 +49,7 @@ class Tuned:
 
 
 def tune(
-    task: Task | Sequence[Any],
+    task: Task | Sequence[object],
     trials: int = 64,
     search: str = "learned",
     measure: Callable[[Point], float] | None = None,
@@ -75,11 +75,12 @@ def tune(
     """
     task = task_of(task)
     propose = _checked(search, trials)
-    before, skipped = _transferred(task, start_from)
     space = space or Space(task)
+    on = "" if space.device == "cpu" else space.device
+    before, skipped = _transferred(task, start_from, on)
     state = State(space, seed, before)
     if log is not None and Path(log).exists():
-        known = trial_log.read(log, task.operator, task)
+        known = trial_log.read(log, task.operator, task, on)
         skipped += known.skipped
         for point, seconds in trial_log.points_of(known.trials):
             state.add(point, seconds)
@@ -89,7 +90,7 @@ def tune(
             point = dict(state.points[number])
             seconds = _seconds(measure, point)
             if log is not None:
-                trial_log.append(log, task, point, seconds)
+                trial_log.append(log, task, point, seconds, on)
             state.add(point, seconds)
     best, least = min(state.history, key=lambda trial: trial[1])
     return Tuned(space.schedule(task, best), least, state.history, tuple(skipped))
@@ -103,11 +104,11 @@ def _checked(search: str, trials: int) -> Callable[[State, int], list[int]]:
     return SEARCHES[search]
 
 
-def _transferred(task: Task, path: Any) -> tuple[list[tuple[Point, float]], list[str]]:
+def _transferred(task: Task, path: Any, on: str) -> tuple[list[tuple[Point, float]], list[str]]:
     """Return the trials of other shapes, as if this one did its arithmetic at the same speed."""
     if path is None:
         return [], []
-    found = trial_log.read(path, task.operator)
+    found = trial_log.read(path, task.operator, on=on)
     return [(t.point, t.seconds / t.task.flops * task.flops) for t in found.trials], found.skipped
 
 

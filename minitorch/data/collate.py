@@ -54,7 +54,7 @@ def _collate_fields(batch: Sequence[Any]) -> Any:
     return fields
 
 
-def _same(facts: list[Any], what: str) -> None:
+def _same(facts: list[object], what: str) -> None:
     for i, fact in enumerate(facts):
         if fact != facts[0]:
             raise ArgumentError(

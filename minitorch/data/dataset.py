@@ -20,7 +20,7 @@ class Dataset(Generic[T_co]):
     def __getitem__(self, index: int) -> T_co:
         raise NotImplementedError(f"{type(self).__name__} has no __getitem__. Define it.")
 
-    def __add__(self, other: Dataset[Any]) -> ConcatDataset:
+    def __add__(self, other: Dataset[object]) -> ConcatDataset:
         return ConcatDataset([self, other])
 
 

@@ -231,7 +231,7 @@ def _stream(generator: GeneratorLike) -> GeneratorLike:
     return np.random.default_rng(generator) if isinstance(generator, int) else generator
 
 
-def _as_it_is(item: object) -> Any:
+def _as_it_is(item: object) -> object:
     """Return arrays as tensors and all else unchanged: what a loader does to single items."""
     import numpy as np
 

@@ -55,7 +55,7 @@ class Categorical(Distribution):
         lowest = finfo(self.logits.dtype).min
         return -(self.probs * self.logits.clamp(min=lowest)).sum(-1)
 
-    def enumerate_support(self) -> Any:
+    def enumerate_support(self) -> Tensor:
         """Return every class, (K, *batch_shape)."""
         ones = (1,) * len(self.batch_shape)
         classes = tensor(list(range(self._num_events)), device=self.probs.device)

@@ -54,7 +54,9 @@ class Distribution:
         return f"{type(self).__name__}(batch_shape={self.batch_shape})"
 
 
-def checked(name: str, what: str, value: object, holds: Callable[[Any], Any], expected: str) -> Any:
+def checked(
+    name: str, what: str, value: object, holds: Callable[[Any], Any], expected: str
+) -> Tensor:
     """Return a parameter as a floating tensor.
 
     Raises:

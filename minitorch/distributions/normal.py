@@ -8,6 +8,7 @@ from typing import Any
 from minitorch.creation import randn
 from minitorch.distributions.distribution import Distribution, checked
 from minitorch.ops.movement import broadcast_tensors
+from minitorch.tensor import Tensor
 
 
 class Normal(Distribution):
@@ -15,7 +16,9 @@ class Normal(Distribution):
 
     has_rsample = True
 
-    def __init__(self, loc: object, scale: object, validate_args: bool | None = None) -> None:
+    def __init__(
+        self, loc: Tensor | float, scale: Tensor | float, validate_args: bool | None = None
+    ) -> None:
         loc = checked("Normal", "loc", loc, lambda x: x == x, "numbers")
         scale = checked("Normal", "scale", scale, lambda x: x > 0, "more than 0")
         self.loc, self.scale = broadcast_tensors(loc, scale)

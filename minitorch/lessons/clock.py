@@ -3,12 +3,11 @@
 import time
 from collections.abc import Callable
 from statistics import median
-from typing import Any
 
 WARM = 2  # turns that are not counted
 
 
-def milliseconds(*functions: Callable[[], Any], repeats: int = 9) -> list[float]:
+def milliseconds(*functions: Callable[[], object], repeats: int = 9) -> list[float]:
     """Return the least milliseconds of each function, all taking turns.
 
     More than the least is interruption, and what slows one turn down slows all functions down.
@@ -24,7 +23,7 @@ def milliseconds(*functions: Callable[[], Any], repeats: int = 9) -> list[float]
 
 
 def in_turns(
-    functions: dict[str, Callable[..., Any]], *args: Any, repeats: int = 23
+    functions: dict[str, Callable[..., object]], *args: object, repeats: int = 23
 ) -> dict[str, float]:
     """Return the median seconds of each function of `args`, all taking turns."""
     times: dict[str, list[float]] = {name: [] for name in functions}
@@ -36,7 +35,7 @@ def in_turns(
     return {name: median(found[WARM:]) for name, found in times.items()}
 
 
-def seconds(function: Callable[..., Any], *args: Any, repeats: int = 5) -> float:
+def seconds(function: Callable[..., object], *args: object, repeats: int = 5) -> float:
     """Return the median time of `repeats` calls of function(*args)."""
     times = []
     for _ in range(repeats):

@@ -12,12 +12,12 @@ Floats = NDArray[np.float32]
 BATCHES = 24  # of an epoch
 
 
-def network(x: Any, w1: Any, b1: Any, w2: Any, b2: Any) -> Any:
+def network(x: Any, w1: Any, b1: Any, w2: Any, b2: object) -> Any:
     """Return the logits of a network 64-width-10."""
     return mt.tanh(x @ w1 + b1) @ w2 + b2
 
 
-def cross_entropy(logits: Any, one_hot: Any) -> Any:
+def cross_entropy(logits: Any, one_hot: object) -> Any:
     """Return the mean of -log softmax at the label."""
     shifted = logits - logits.amax(dim=1, keepdim=True)
     log_total = mt.log(mt.exp(shifted).sum(dim=1, keepdim=True))

@@ -1,7 +1,6 @@
 """Figures of lab 01: what a formula, a step, a batch and a wrong gradient cost."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +37,7 @@ def plot_distances(ways: Mapping[str, Floats], model: Floats) -> None:
     plt.show()
 
 
-def plot_differences(steps: Floats, central: Any, forward: Any) -> None:
+def plot_differences(steps: Floats, central: object, forward: object) -> None:
     """Plot the error of differences over the step, beside the two errors that a step has."""
     from matplotlib import pyplot as plt
 

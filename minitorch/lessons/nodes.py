@@ -39,7 +39,7 @@ class GroupOp(Op):
         return Spec((), np.dtype(np.float32))
 
 
-def every_node(*nodes: Any) -> list[Any]:
+def every_node(*nodes: object) -> list[Any]:
     """Return all nodes that these depend on, themselves included."""
     found: dict[Any, bool] = {}
     waiting: list[Any] = list(nodes)

@@ -11,7 +11,7 @@ def _by_name(op: str) -> Callable[..., Any]:
     return lambda _, *tensors: getattr(mt, op)(*tensors)
 
 
-def _fused(parts: Parts, *tensors: Any) -> Any:
+def _fused(parts: Parts, *tensors: object) -> Any:
     """Return the parts one after the other: one kernel for them would have to be generated."""
     results: list[Any] = []
     for op, operands in parts:
@@ -37,7 +37,7 @@ def device() -> str:
     return "cuda" if mt.cuda.is_available() else "cpu"
 
 
-def given_there(program: Program, feeds: Feeds) -> dict[int, Any]:
+def given_there(program: Program, feeds: Feeds) -> dict[int, object]:
     """Return {step: tensor on the device} for a program's inputs and constants."""
     steps = [(i, s) for i, s in enumerate(program.steps) if s.op in ("input", "const")]
     arrays = {i: feeds[s.attr[0]] if s.op == "input" else s.attr for i, s in steps}
@@ -45,8 +45,8 @@ def given_there(program: Program, feeds: Feeds) -> dict[int, Any]:
 
 
 def run_there(
-    program: Program, given: dict[int, Any], watch: Callable[[], None] = lambda: None
-) -> list[Any]:
+    program: Program, given: dict[int, object], watch: Callable[[], None] = lambda: None
+) -> list[object]:
     """Run a program on the device and wait for its end; a tensor is dropped after its last use.
 
     `watch` is called after each step, before anything is dropped.
@@ -64,7 +64,7 @@ def run_there(
     return [values[i] for i in program.outputs]
 
 
-def counted_there(program: Program, given: dict[int, Any]) -> tuple[list[int], int]:
+def counted_there(program: Program, given: dict[int, object]) -> tuple[list[int], int]:
     """Return (bytes alive at each step, requests to the system), as the allocator counts them."""
     counters = mt.cuda.memory_stats if device() == "cuda" else mt.cpu.memory_stats
     before, alive = counters(), []

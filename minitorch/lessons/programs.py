@@ -58,7 +58,7 @@ class Program:
         self.steps: list[Step] = []
         self.outputs: list[int] = []
 
-    def emit(self, op: str, *inputs: int, attr: Any = None) -> int:
+    def emit(self, op: str, *inputs: int, attr: object = None) -> int:
         """Add a step and return its number."""
         shape = infer(op, attr, [self.steps[i].shape for i in inputs])
         return self.keep(Step(op, inputs, attr, shape), inputs)
@@ -216,7 +216,7 @@ def traffic(program: Program) -> int:
     return sum(reads) + sum(s.shape == largest for s in arithmetic)
 
 
-def attr_key(attr: Any) -> Any:
+def attr_key(attr: object) -> Any:
     """Return something that is equal and hashable exactly where attributes are equal."""
     return (attr.shape, attr.tobytes()) if isinstance(attr, np.ndarray) else attr
 

@@ -87,7 +87,7 @@ EMPTY = Constant(0.0)
 EMPTY.value = ()  # the empty stack
 
 
-def push(stack: Node, *values: Any) -> Node:
+def push(stack: Node, *values: object) -> Node:
     """Return the stack with the values on top."""
     return record(Push(), [stack, *values])
 

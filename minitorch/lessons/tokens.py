@@ -37,7 +37,7 @@ class Node(Methods):
         self.name = name or (op.name if op else "node")
         self.shape, self.dtype = tuple(shape), np.dtype(dtype)
 
-    def _apply(self, op: Any, inputs: Sequence[Any]) -> "Node":
+    def _apply(self, op: object, inputs: Sequence[object]) -> "Node":
         return record(op, inputs)
 
     def __bool__(self) -> bool:
@@ -60,12 +60,12 @@ class Constant(Node):
         super().__init__(None, (), self.value.shape, self.value.dtype, "const")
 
 
-def as_node(value: Any) -> Node:
+def as_node(value: object) -> Node:
     """Return a node as it is, and anything else as a constant."""
     return value if isinstance(value, Node) else Constant(value)
 
 
-def record(op: Any, inputs: Iterable[Any]) -> Node:
+def record(op: Any, inputs: Iterable[object]) -> Node:
     """Return a node for `op` of `inputs`; an operator of constants is computed now."""
     nodes = [as_node(value) for value in inputs]
     if op.pure and all(isinstance(node, Constant) for node in nodes):
@@ -138,7 +138,7 @@ class Beside(Op):
         return out_grad, None
 
 
-def beside(value: Any, witness: Node) -> Node:
+def beside(value: object, witness: Node) -> Node:
     """Return value, dead where the witness is dead."""
     return record(Beside(), [value, witness])
 
@@ -183,7 +183,7 @@ def new_loop() -> str:
     return f"loop {next(_loops)}"
 
 
-def tied(values: Iterable[Any], witness: Node | None = None) -> list[Node]:
+def tied(values: Iterable[object], witness: Node | None = None) -> list[Node]:
     """Return nodes; a constant is alive wherever the witness is (default: the first other)."""
     nodes = [as_node(value) for value in values]
     moving = [node for node in nodes if not isinstance(node, Constant)]
@@ -197,7 +197,9 @@ def tied(values: Iterable[Any], witness: Node | None = None) -> list[Node]:
 # runs
 
 
-def in_order(nodes: Iterable[Node], stop: Collection[Node] | Mapping[Node, Any] = ()) -> list[Node]:
+def in_order(
+    nodes: Iterable[Node], stop: Collection[Node] | Mapping[Node, object] = ()
+) -> list[Node]:
     """Return all nodes behind these, inputs first; what is in `stop` has none behind it."""
     order: list[Node] = []
     seen: set[Node] = set()
@@ -214,8 +216,8 @@ def in_order(nodes: Iterable[Node], stop: Collection[Node] | Mapping[Node, Any] 
 
 
 def fired_in_order(
-    fetches: Sequence[Node], feeds: Mapping[Node, Any], fire: Fire
-) -> dict[Node, Any]:
+    fetches: Sequence[Node], feeds: Mapping[Node, object], fire: Fire
+) -> dict[Node, object]:
     """Return {node: token} for all nodes behind the fetches; each fires once, inputs first."""
     tokens: dict[Node, Any] = {}
     for node in in_order(fetches, feeds):
@@ -272,11 +274,11 @@ class TokenRun:
             if len(self.events) > MOST_FIRINGS:
                 raise RuntimeError("50,000 operators have fired: does the loop ever end?")
 
-    def fire(self, op: Any, tokens: list[Any]) -> Any:
+    def fire(self, op: object, tokens: list[object]) -> Any:
         """Return the token that an operator sends."""
         raise NotImplementedError
 
-    def tag_after(self, op: Any, tag: Tag) -> Tag:
+    def tag_after(self, op: object, tag: Tag) -> Tag:
         """Return the tag of what an operator sends."""
         raise NotImplementedError
 
@@ -284,14 +286,14 @@ class TokenRun:
         """Return whether a frame has come to its end."""
         raise NotImplementedError
 
-    def send(self, node: Node, tag: Tag, token: Any) -> None:
+    def send(self, node: Node, tag: Tag, token: object) -> None:
         """Hand a token to all users of a node."""
         if tag == ():
             self.values[node] = token
         for user, place in self.users[node]:
             self.arrive(user, tag, place, token)
 
-    def arrive(self, node: Node, tag: Tag, place: int, token: Any) -> None:
+    def arrive(self, node: Node, tag: Tag, place: int, token: object) -> None:
         """Note a token. Constants are always there, and are not waited for."""
         tokens = self.arrived[node, tag]
         tokens[place] = token
@@ -325,7 +327,7 @@ class TokenRun:
             frame.live -= 1
             self.end_if_finished(frame)
 
-    def pass_on(self, node: Node, tag: Tag, token: Any) -> None:
+    def pass_on(self, node: Node, tag: Tag, token: object) -> None:
         """Send a token on; across the border of a frame, only if it is alive."""
         op, dead = node.op, token is DEAD
         if isinstance(op, Enter):
@@ -367,7 +369,7 @@ def fetched(executor: type[TokenRun], fetches: Sequence[Node], feeds: Any = ()) 
 
 
 def gradients(
-    outputs: Sequence[Node], arriving: Sequence[Any], inputs: Sequence[Node]
+    outputs: Sequence[Node], arriving: Sequence[object], inputs: Sequence[Node]
 ) -> list[Node]:
     """Return nodes for the gradients by `inputs`, given the adjoints of `outputs`.
 
@@ -376,7 +378,7 @@ def gradients(
     adjoint: dict[Node, Any] = {}
     ends = set(inputs)
 
-    def add(node: Node, partial: Any) -> None:
+    def add(node: Node, partial: object) -> None:
         adjoint[node] = adjoint[node] + partial if node in adjoint else partial
 
     for output, grad in zip(outputs, arriving, strict=True):

@@ -43,7 +43,7 @@ def flatten(trees: Sequence[Tree]) -> tuple[list[int], list[int], list[int], lis
     return left, right, symbol, roots
 
 
-def tree_weights(device: str, d: int = 12) -> list[Any]:
+def tree_weights(device: str, d: int = 12) -> list[object]:
     """Return embed (2, d), left (d, d), right (d, d), bias (d,) and readout (d, 1)."""
     r = np.random.default_rng(8)
     arrays = [r.normal(size=s) / 2 for s in [(2, d), (d, d), (d, d), (d,), (d, 1)]]
@@ -51,7 +51,12 @@ def tree_weights(device: str, d: int = 12) -> list[Any]:
 
 
 def by_batching(
-    trees: Sequence[Tree], by_height: Heights, embed: Any, w_left: Any, w_right: Any, bias: Any
+    trees: Sequence[Tree],
+    by_height: Heights,
+    embed: Any,
+    w_left: object,
+    w_right: object,
+    bias: object,
 ) -> Any:
     """Return the states of the trees' roots, (len(trees), d): one cell for each height."""
     left, right, symbol, roots = flatten(trees)

@@ -30,13 +30,13 @@ def ways_to_write(size: int) -> dict[str, Callable[[], Any]]:
         nonlocal array
         array -= np.float32(RATE) * grad
 
-    def runs(node: Any) -> Callable[[], Any]:
+    def runs(node: object) -> Callable[[], Any]:
         return lambda: session.run(node)
 
     return {"NumPy, in place": in_place, **{name: runs(node) for name, node in nodes.items()}}
 
 
-def peak_arrays(run: Callable[[], Any], size: int) -> float:
+def peak_arrays(run: Callable[[], object], size: int) -> float:
     """Return how many arrays of `size` float32 were alive at once during a run, at most."""
     run()  # the first run plans
     tracemalloc.start()
@@ -66,7 +66,7 @@ def ways_of_adam(size: int) -> tuple[list[int], list[Callable[[], Any]]]:
     session = tf.Session(optimize=False)
     session.run(tf.initialize_all_variables())
 
-    def runs(way: Any) -> Callable[[], Any]:
+    def runs(way: object) -> Callable[[], Any]:
         return lambda: session.run(way)
 
     return [tf.count_nodes([way]) for way in ways], [runs(way) for way in ways]

@@ -138,7 +138,7 @@ class MultiheadAttention(Module):
         weights = weights_NHLS.mean(1) if average_attn_weights else weights_NHLS
         return out, weights.squeeze(0) if single else weights
 
-    def _batch_first(self, t: Tensor, single: bool) -> Any:
+    def _batch_first(self, t: Tensor, single: bool) -> Tensor:
         if single:
             return t.unsqueeze(0)
         return t if self.batch_first else t.transpose(0, 1)
@@ -180,7 +180,7 @@ class MultiheadAttention(Module):
             k_NSE, v_NSE = F.pad(k_NSE, (0, 0, 0, 1)), F.pad(v_NSE, (0, 0, 0, 1))
         return k_NSE, v_NSE, k_NSE.shape[1] - before
 
-    def _bias(self, scores_NHLS: Any, padding: Any, mask: Any, single: bool, added: int) -> Any:
+    def _bias(self, scores_NHLS: Any, padding: Any, mask: object, single: bool, added: int) -> Any:
         """Return what the masks add to the scores: 0 where allowed, -infinity where not."""
         total: Any = 0.0
         if padding is not None:

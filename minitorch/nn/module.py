@@ -89,7 +89,7 @@ class Module:
         else:
             self._set_plain(name, value)
 
-    def _claim(self, name: str, store: str) -> dict[str, Any]:
+    def _claim(self, name: str, store: str) -> dict[str, object]:
         """Return a store, after `name` has been taken out of every other place."""
         own = self.__dict__
         if store not in own:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from minitorch.arrays import Array, DeviceLike, DTypeLike, copied, on_host
 from minitorch.creation import zeros
 from minitorch.tensor import Tensor, tensor
@@ -23,12 +21,12 @@ class Parameter(Tensor):
         self.array = source.detach()._settled()
         self.requires_grad_(requires_grad)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Parameter:
+    def __deepcopy__(self, memo: dict[int, object]) -> Parameter:
         copy = Parameter(Tensor._new(copied(self.array)), self.requires_grad)
         memo[id(self)] = copy
         return copy
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _restored, (on_host(self.array), self.requires_grad)
 
     def __repr__(self) -> str:

@@ -25,7 +25,13 @@ from minitorch.tensor import Tensor, tensor
 
 
 def _steps(
-    step: Step, w_hr: Any, backwards: bool, from_x_LNG: Any, w_hh: Any, b_hh: Any, *first: object
+    step: Step,
+    w_hr: object,
+    backwards: bool,
+    from_x_LNG: Any,
+    w_hh: object,
+    b_hh: object,
+    *first: object,
 ) -> list[Any]:
     """Return the outputs (L, N, H) and the last states, step by step in the library's operators."""
     state: State = first
@@ -141,7 +147,7 @@ class _Recurrent(Module):
             y = y.transpose(0, 1)
         return y, ends if self.states > 1 else ends[0]
 
-    def _first_states(self, x_LNI: Tensor, hx: Any, single: bool) -> list[State]:
+    def _first_states(self, x_LNI: Tensor, hx: object, single: bool) -> list[State]:
         count = self.num_layers * (2 if self.bidirectional else 1)
         widths = [self.proj_size or self.hidden_size, self.hidden_size][: self.states]
         shapes = [(count, x_LNI.shape[1], width) for width in widths]

@@ -32,7 +32,7 @@ class Sequence(Op):
     def __init__(self, loop: Loop, formula: Formula) -> None:
         self.loop, self.formula = loop, formula
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> dict[str, object]:
         """Return nothing: what it holds is numbers."""
         return {}
 

@@ -76,7 +76,7 @@ class Loop:
         before[self.order[0]] = first
         return before, after
 
-    def _forward(self, from_x_LNG: Array, w_t: Array, b: Any, *first: Array) -> list[Array]:
+    def _forward(self, from_x_LNG: Array, w_t: Array, b: object, *first: Array) -> list[Array]:
         """Fill `after`; return the last of each state but the hidden one."""
         raise NotImplementedError
 
@@ -92,7 +92,7 @@ class PlainLoop(Loop):
         super().__init__(backwards)
         self.relu = nonlinearity == "relu"
 
-    def _forward(self, from_x_LNG: Array, w_t: Array, b: Any, *first: Array) -> list[Array]:
+    def _forward(self, from_x_LNG: Array, w_t: Array, b: object, *first: Array) -> list[Array]:
         for t in self.order:
             h = np.matmul(self.before[t], w_t, out=self.after[t])
             h += from_x_LNG[t]
@@ -122,7 +122,7 @@ class LSTMLoop(Loop):
     As σ(x) = tanh(x / 2) / 2 + 1/2, one tanh makes all four gates.
     """
 
-    def _forward(self, from_x_LNG: Array, w_t: Array, b: Any, *first: Array) -> list[Array]:
+    def _forward(self, from_x_LNG: Array, w_t: Array, b: object, *first: Array) -> list[Array]:
         width = len(w_t)
         dtype = from_x_LNG.dtype
         half = np.repeat(np.array([0.5, 0.5, 1, 0.5], dtype), width)
@@ -183,7 +183,7 @@ class LSTMLoop(Loop):
 class GRULoop(Loop):
     """n = tanh(x part + r * h part); h' = n + z (h - n); the gates lie in the order r, z, n."""
 
-    def _forward(self, from_x_LNG: Array, w_t: Array, b: Any, *first: Array) -> list[Array]:
+    def _forward(self, from_x_LNG: Array, w_t: Array, b: object, *first: Array) -> list[Array]:
         steps, n, wide = from_x_LNG.shape
         width, dtype = len(w_t), from_x_LNG.dtype
         self.gates = empty((steps, n, 2 * width), dtype)

@@ -249,7 +249,7 @@ class Transformer(Module):
         return full_mask.triu(1)
 
 
-def _function(activation: str | Callable[[Any], object]) -> Callable[[Any], Any]:
+def _function(activation: str | Callable[[object], object]) -> Callable[[Any], Any]:
     """Return the function of that name.
 
     Raises:

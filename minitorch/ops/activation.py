@@ -42,7 +42,7 @@ def _row(xp: Namespace, name: str, plain: Any, *arrays: Any) -> Any:
     return compiled.kernel(arrays[0].dtype.name, len(arrays), steps)(*arrays)
 
 
-def _gelu_grad_plain(xp: Namespace, g: Any, x: Any) -> Any:
+def _gelu_grad_plain(xp: Namespace, g: Array, x: Array) -> Any:
     return g * (_normal_cdf(xp, x) + x * (xp.exp(x * x * -0.5) * (1.0 / math.sqrt(2.0 * math.pi))))
 
 

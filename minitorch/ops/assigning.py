@@ -75,7 +75,7 @@ def _shaped_as(grad: Kind, value: Any) -> Kind:
     return cast_to(sum_to(grad, value), value.dtype)
 
 
-def assigned(x: Kind, index: Any, value: Any) -> Kind:
+def assigned(x: Kind, index: object, value: Any) -> Kind:
     """Return `x` with `value` at `index`.
 
     Raises:

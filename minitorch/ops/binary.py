@@ -67,7 +67,7 @@ def _below(xp: Namespace, a: Any, b: Any) -> Any:
 floor_divide = binary("floor_divide", _below, zero, zero, "⌊a / b⌋.", reads="", kinds=NUMBERS)
 
 
-def _towards_zero(xp: Namespace, a: Any, b: Any) -> Any:
+def _towards_zero(xp: Namespace, a: Kind, b: Kind) -> Any:
     """Return trunc(a / b): of integers exact, as an integer."""
     if as_dtype(a.dtype).kind == "f":
         return xp.trunc(a / b)

@@ -37,7 +37,12 @@ def each(name: str, value: Any, count: int) -> tuple[int, ...]:
 
 
 def _geometry(
-    name: str, kernel: tuple[int, ...], stride: Any, padding: Any, dilation: Any, groups: int
+    name: str,
+    kernel: tuple[int, ...],
+    stride: int | Sequence[int],
+    padding: int | str | Sequence[int],
+    dilation: int | Sequence[int],
+    groups: int,
 ) -> tuple[Geometry, int]:
     """Return the geometry, and how much wider the border is after than before ("same")."""
     k = len(kernel)
@@ -122,9 +127,9 @@ def _convolution(count: int, says: str) -> Callable[..., Any]:
         input: Kind,
         weight: Kind,
         bias: Kind | None = None,
-        stride: Any = 1,
-        padding: Any = 0,
-        dilation: Any = 1,
+        stride: int | Sequence[int] = 1,
+        padding: int | str | Sequence[int] = 0,
+        dilation: int | Sequence[int] = 1,
         groups: int = 1,
     ) -> Kind:
         return _conv(count, input, weight, bias, stride, padding, dilation, groups)

@@ -154,7 +154,7 @@ class Convolve(FormDerivative):
         y = _product(xp, kernels, _columns(xp, x, tuple(w.shape[2:]), self.how, places))
         return _by_sample(xp, y, w.shape[0], x.shape[0], places)
 
-    def tuned(self, x: Any, w: Any, epilogue: str | None = None) -> Any:
+    def tuned(self, x: Array, w: Array, epilogue: str | None = None) -> Any:
         """Return the kernel that somebody has tuned for such inputs, if there is any."""
         from ..compile import tuned
 

@@ -154,7 +154,7 @@ def _parsed(equation: str, operands: tuple[Any, ...]) -> tuple[list[str], str]:
     return spelled, result
 
 
-def _from_lists(arguments: tuple[object, ...]) -> tuple[str, tuple[Any, ...]]:
+def _from_lists(arguments: tuple[object, ...]) -> tuple[str, tuple[object, ...]]:
     """Return the equation and operands of the form einsum(a, [0, 1], b, [1, 2], [0, 2])."""
     pairs = len(arguments) // 2
     operands = tuple(arguments[2 * i] for i in range(pairs))

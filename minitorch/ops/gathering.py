@@ -120,7 +120,9 @@ class Scatter(KeepsSpec):
         return apply(self, out_grad, index, nothing), None, share
 
 
-def _checked(name: str, x: "Methods", dim: int, index: Any, source: "Methods | None" = None) -> int:
+def _checked(
+    name: str, x: "Methods", dim: int, index: Kind, source: "Methods | None" = None
+) -> int:
     """Return the axis, after comparing shapes.
 
     Raises:
@@ -222,7 +224,7 @@ def scatter_add(x: Kind, dim: int, index: Kind, src: Kind) -> Kind:
     return apply(ScatterAdd(_checked("scatter_add", x, dim, index, src)), x, index, src)
 
 
-def _row_pattern(d: int) -> tuple[Any, ...]:
+def _row_pattern(d: int) -> tuple[object, ...]:
     return (*(slice(None),) * d, ARRAY)
 
 
@@ -242,7 +244,7 @@ def index_select(x: Kind, dim: int, index: Kind) -> Kind:
     return apply(Take(_row_pattern(axis(dim, len(x.shape), "index_select"))), x, index)
 
 
-def index_add(x: Kind, dim: int, index: Any, source: "Methods", *, alpha: object = 1) -> Kind:
+def index_add(x: Kind, dim: int, index: Kind, source: "Methods", *, alpha: object = 1) -> Kind:
     """Return `x` with alpha·source added to the slices along `dim` that `index` names."""
     index = _vector("index_add", index)
     if not x.shape:

@@ -75,7 +75,7 @@ def _count(item: slice, size: int | None) -> int | None:
     return None if size is None else len(range(*item.indices(size)))
 
 
-def _spelled_out(index: tuple[object, ...], rank: int, op: str) -> tuple[Any, ...]:
+def _spelled_out(index: tuple[object, ...], rank: int, op: str) -> tuple[object, ...]:
     used = len([i for i in index if i is not None and i is not Ellipsis])
     if used > rank:
         raise AxisError(
@@ -209,7 +209,7 @@ class PlaceAdd(Op):
         return (apply(Take(self.pattern), out_grad, *indices), *(None for _ in rest))
 
 
-def located(x: Any, pattern: tuple[Any, ...], arrays: tuple[Any, ...]) -> tuple[Any, Any]:
+def located(x: Array, pattern: tuple[Any, ...], arrays: tuple[Any, ...]) -> tuple[Any, Any]:
     """Return a view of `x` and the index into it that together are x[pattern], as torch reads it.
 
     Integers select and None inserts before arrays index, so that neither moves the axes that the
@@ -248,7 +248,7 @@ def located(x: Any, pattern: tuple[Any, ...], arrays: tuple[Any, ...]) -> tuple[
     return view, tuple(index) if any(hasattr(item, "shape") for item in index) else ()
 
 
-def put(x: Any, pattern: tuple[Any, ...], arrays: tuple[object, ...], values: Any) -> None:
+def put(x: Array, pattern: tuple[Any, ...], arrays: tuple[object, ...], values: Any) -> None:
     """Overwrite x[pattern], read as in `located`, with `values`, broadcast."""
     lead = next((d for d, n in enumerate(values.shape) if n != 1), len(values.shape))
     values = values.reshape(tuple(values.shape)[lead:])  # they broadcast; NumPy may refuse them
@@ -270,7 +270,7 @@ def _is_mask(item: Any) -> bool:
     return hasattr(item, "dtype") and dtype_of(item).kind == "b"
 
 
-def split_index(index: Any) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def split_index(index: object) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Return an index as (pattern, arrays); no arrays means that it is basic.
 
     Raises:
@@ -298,7 +298,7 @@ def _slice(item: object) -> Any:
     return slice(*(None if n is None else int(n) for n in (item.start, item.stop, item.step)))
 
 
-def _index_array(item: object) -> Any:
+def _index_array(item: object) -> object:
     if not isinstance(item, Value) and not hasattr(item, "dtype"):
         item = np.asarray(item)
         if item.size == 0:
@@ -310,7 +310,7 @@ def _index_array(item: object) -> Any:
     return item
 
 
-def getitem(x: Kind, index: Any) -> Kind:
+def getitem(x: Kind, index: object) -> Kind:
     """Return x[index], basic or advanced, as NumPy and torch index."""
     pattern, arrays = split_index(index)
     if arrays:

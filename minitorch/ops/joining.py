@@ -118,7 +118,7 @@ def vstack(tensors: Sequence[Kind]) -> Kind:
     return cat([v if len(v.shape) > 1 else reshape(v, 1, -1) for v in tensors], 0)
 
 
-def split(x: "Methods", split_size: int | Sequence[int], dim: int = 0) -> tuple[Any, ...]:
+def split(x: Kind, split_size: int | Sequence[int], dim: int = 0) -> tuple[Kind, ...]:
     """Return `x` cut along `dim` into pieces of one size (the last may be smaller), or of several.
 
     Raises:
@@ -139,7 +139,7 @@ def split(x: "Methods", split_size: int | Sequence[int], dim: int = 0) -> tuple[
     return tuple(narrow(x, d, s, n) for s, n in zip(starts, pieces, strict=True))
 
 
-def chunk(x: "Methods", chunks: int, dim: int = 0) -> tuple[Any, ...]:
+def chunk(x: Kind, chunks: int, dim: int = 0) -> tuple[Kind, ...]:
     """Return `x` cut along `dim` into `chunks` pieces of equal size, the last maybe smaller.
 
     Raises:
@@ -152,7 +152,7 @@ def chunk(x: "Methods", chunks: int, dim: int = 0) -> tuple[Any, ...]:
     return split(x, size, d) if size else tuple(narrow(x, d, 0, 0) for _ in range(chunks))
 
 
-def unbind(x: "Methods", dim: int = 0) -> tuple[Any, ...]:
+def unbind(x: Kind, dim: int = 0) -> tuple[Kind, ...]:
     """Return the slices along `dim`, without that axis."""
     d = axis(dim, len(x.shape), "unbind")
     return tuple(select(x, d, i) for i in range(x.shape[d]))

@@ -112,7 +112,7 @@ def mm(a: Kind, b: Kind) -> Kind:
     return apply(_matmul, a, b)
 
 
-def bmm(a: Kind, b: Any) -> Kind:
+def bmm(a: Kind, b: Kind) -> Kind:
     """Return the products of two batches of matrices, (n, i, j) and (n, j, k)."""
     _axes_are("bmm", (a, 3), (b, 3))
     if a.shape[0] != b.shape[0] and None not in (a.shape[0], b.shape[0]):
@@ -213,7 +213,7 @@ class Linear(Op):
 _linear = Linear()
 
 
-def linear(x: Kind, weight: Any, bias: Any = None) -> Kind:
+def linear(x: Kind, weight: Any, bias: object = None) -> Kind:
     """Return x Wᵀ + b: (..., in) times (out, in) gives (..., out)."""
     if len(weight.shape) == 2 and len(x.shape) > 1:
         return apply(_linear, x, weight) if bias is None else apply(_linear, x, weight, bias)

@@ -153,7 +153,7 @@ class Pad(Movement):
     def __init__(self, widths: tuple[tuple[int, int], ...], value: float = 0.0) -> None:
         self.widths, self.value = widths, value
 
-    def _shape(self, shape: Any) -> tuple[int, ...]:
+    def _shape(self, shape: Sequence[int]) -> tuple[int, ...]:
         return tuple(n + a + b for n, (a, b) in zip(shape, self.widths, strict=True))
 
     def compute(self, xp: Namespace, x: Array) -> Array:

@@ -60,10 +60,10 @@ class Methods(Value):
     __ge__ = logic.ge
     __getitem__ = indexing.getitem
 
-    def __eq__(self, other: Any) -> Any:  # elementwise, as in torch; nothing equals None
+    def __eq__(self, other: object) -> Any:  # elementwise, as in torch; nothing equals None
         return NotImplemented if other is None or isinstance(other, str) else logic.eq(self, other)
 
-    def __ne__(self, other: Any) -> Any:
+    def __ne__(self, other: object) -> Any:
         return NotImplemented if other is None or isinstance(other, str) else logic.ne(self, other)
 
     def __rsub__(self, other: object) -> Self:

@@ -170,7 +170,7 @@ def view(x: Kind, *shape: object) -> Kind:
     return reshape(x, *shape)
 
 
-def permute(x: Kind, *dims: int | Sequence[int] | None, **named: Any) -> Kind:
+def permute(x: Kind, *dims: int | Sequence[int] | None, **named: object) -> Kind:
     """Return `x` with its axes in the order `dims`."""
     rank, wanted = len(x.shape), listed("permute", "dims", dims, named)
     order = tuple(axis(d, rank, "permute") for d in wanted)
@@ -250,7 +250,7 @@ def t_reversed(x: Kind) -> Kind:
     return apply(Permute(tuple(reversed(range(len(x.shape))))), x)
 
 
-def movedim(x: Kind, source: Any, destination: Any) -> Kind:
+def movedim(x: Kind, source: object, destination: object) -> Kind:
     """Return `x` with the axes `source` moved to the places `destination`."""
     rank = len(x.shape)
     start = [axis(d, rank, "movedim") for d in sizes((source,))]
@@ -278,7 +278,7 @@ def broadcast_to(x: Kind, *shape: object, **named: object) -> Kind:
     return expand(x, *shape, **named)
 
 
-def broadcast_tensors(*values: Any) -> tuple[Any, ...]:
+def broadcast_tensors(*values: Kind) -> tuple[Kind, ...]:
     """Return the values stretched to the shape that they broadcast to."""
     shape = broadcast(*(tuple(v.shape) for v in values), op="broadcast_tensors")
     return tuple(expand(v, shape) for v in values)

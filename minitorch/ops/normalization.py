@@ -21,6 +21,8 @@ from .statistics import vector_norm
 if TYPE_CHECKING:
     from .methods import Methods
 
+SAME = (("positive", (0,)),)  # a kernel's step that changes nothing
+
 
 class AlongAxis(KeepsSpec):
     """Base of the two softmaxes, whose gradients read their results."""
@@ -83,10 +85,10 @@ class SoftmaxGradient(KeepsSpec):
 
 def _shares_of_rows(x: Array) -> Array:
     """Return the softmax of each row of a large array, kernel by kernel."""
-    dtype, same = x.dtype.name, (("positive", (0,)),)
-    most = compiled.over_rows(x, same, "amax")
+    dtype = x.dtype.name
+    most = compiled.over_rows(x, SAME, "amax")
     y = compiled.kernel(dtype, 2, (("sub", (0, 1)), ("exp", (-1,))))(x, most)
-    total = compiled.over_rows(y, same, "sum")
+    total = compiled.over_rows(y, SAME, "sum")
     return compiled.kernel(dtype, 2, (("div", (0, 1)),))(y, total, out=y)
 
 
@@ -150,20 +152,61 @@ class Standardize(KeepsSpec, Reduction):
 
     def _of_rows(self, x: Array) -> Array:
         """Return each row of a large array standardized, kernel by kernel."""
-        share = x.dtype.type(1.0 / x.shape[-1])
-        middle = compiled.over_rows(x, (("positive", (0,)),), "sum") * share
-        away = ("sub", (0, 1))
-        spread = compiled.over_rows(x, (away, ("mul", (-1, -1))), "sum", middle) * share
-        scale = 1.0 / np.sqrt(spread + x.dtype.type(self.eps))
-        return compiled.kernel(x.dtype.name, 3, (away, ("mul", (-1, 2))))(x, middle, scale)
+        middle = compiled.over_rows(x, SAME, "sum") * x.dtype.type(1.0 / x.shape[-1])
+        scale = _scale_of_rows(x, middle, self.eps)
+        steps = (("sub", (0, 1)), ("mul", (-1, 2)))
+        return compiled.kernel(x.dtype.name, 3, steps)(x, middle, scale)
 
     def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
         """Return (g - mean g - y · mean(g y)) / √(variance + eps)."""
-        x, y, over = node.inputs[0], node.output, self.dims
+        op = StandardizeGradient(self.dims, self.eps)
+        return (apply(op, out_grad, node.inputs[0], node.output),)
+
+
+class StandardizeGradient(KeepsSpec, Reduction):
+    """(g - mean g - y · mean(g y)) / √(variance of x + eps) along axes, for y standardized."""
+
+    def __init__(self, dims: tuple[int, ...], eps: float) -> None:
+        super().__init__(dims, True)
+        self.eps = eps
+
+    def compute(self, xp: Namespace, g: Array, x: Array, y: Array) -> Array:
+        """Return the gradient of what was standardized."""
+        if self.dims == (x.ndim - 1,) and compiled.fits(xp, g, x, y):
+            return self._of_rows(g, x, y)
+        over: dict[str, Any] = {"axis": self.dims, "keepdims": True}
+        away = x - xp.mean(x, **over)
+        centred: Array = g - xp.mean(g, **over) - y * xp.mean(g * y, **over)
+        centred /= xp.sqrt(xp.mean(away * away, **over) + self.eps)
+        return centred
+
+    def _of_rows(self, g: Array, x: Array, y: Array) -> Array:
+        share = x.dtype.type(1.0 / x.shape[-1])
+        middle = compiled.over_rows(g, SAME, "sum") * share
+        along = compiled.over_rows(g, (("mul", (0, 1)),), "sum", y) * share
+        scale = _scale_of_rows(x, compiled.over_rows(x, SAME, "sum") * share, self.eps)
+        steps = (("sub", (0, 2)), ("mul", (1, 3)), ("sub", (-1, -2)), ("mul", (-3, 4)))
+        return compiled.kernel(x.dtype.name, 5, steps)(g, y, middle, along, scale)
+
+    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+        """With s = 1 / √(variance + eps) and u the gradient of this result F.
+
+        By g: F of u. By x: -s y mean(u F). By y: -s (u mean(g y) + g mean(u y)).
+        """
+        (g, x, y), over = node.inputs, self.dims
         away = x - mean(x, over, True)
         scale = rsqrt(mean(away * away, over, True) + self.eps)
-        centred = out_grad - mean(out_grad, over, True) - y * mean(out_grad * y, over, True)
-        return (centred * scale,)
+        by_g = apply(StandardizeGradient(over, self.eps), out_grad, x, y)
+        by_x = -(scale * y * mean(out_grad * node.output, over, True))
+        by_y = -(scale * (out_grad * mean(g * y, over, True) + g * mean(out_grad * y, over, True)))
+        return by_g, by_x, by_y
+
+
+def _scale_of_rows(x: Array, middle: Array, eps: float) -> Array:
+    """Return 1 / √(variance + eps) of each row of a large array."""
+    spread = compiled.over_rows(x, (("sub", (0, 1)), ("mul", (-1, -1))), "sum", middle)
+    scale: Array = 1.0 / np.sqrt(spread * x.dtype.type(1.0 / x.shape[-1]) + x.dtype.type(eps))
+    return scale
 
 
 def layer_norm(

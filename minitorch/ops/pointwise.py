@@ -2,7 +2,7 @@
 
 import builtins
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..arrays import Array, Namespace, as_dtype, bool_, finfo, int64
 from ..errors import ArgumentError
@@ -72,17 +72,17 @@ def square(x: Kind) -> Kind:
     return squared(cast_to(x, int64) if as_dtype(x.dtype) is bool_ else x)
 
 
-def add(a: Kind, b: Any, *, alpha: object = 1) -> Kind:
+def add(a: Kind, b: Kind, *, alpha: object = 1) -> Kind:
     """Return a + alpha·b."""
     return add_row(a, b if alpha == 1 else _scaled(a, b, alpha))
 
 
-def sub(a: Kind, b: Any, *, alpha: object = 1) -> Kind:
+def sub(a: Kind, b: Kind, *, alpha: object = 1) -> Kind:
     """Return a - alpha·b."""
     return sub_row(a, b if alpha == 1 else _scaled(a, b, alpha))
 
 
-def _scaled(a: Any, b: Kind, alpha: object) -> Kind:
+def _scaled(a: Kind, b: Kind, alpha: object) -> Kind:
     """Return alpha·b in the dtype of the sum, in which it may fit where it does not in its own."""
     if hasattr(a, "dtype") and hasattr(b, "dtype"):
         specs = [Spec(tuple(v.shape), as_dtype(v.dtype)) for v in (a, b)]
@@ -189,6 +189,6 @@ def allclose(
     return bool(isclose(a, b, rtol, atol, equal_nan).all())
 
 
-def equal(a: Any, b: Any) -> bool:
+def equal(a: Kind, b: Kind) -> bool:
     """Tell whether two values have the same shape and the same elements."""
     return tuple(a.shape) == tuple(b.shape) and bool((a == b).all())

@@ -186,7 +186,12 @@ def _bordered(x: Kind, how: Any, border: Any, places: Any, value: float) -> Kind
 
 
 def _pooling(
-    name: str, x: "Methods", count: int, kernel: Any, stride: Any, padding: Any
+    name: str,
+    x: "Methods",
+    count: int,
+    kernel: object,
+    stride: int | Sequence[int],
+    padding: int | str | Sequence[int],
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     if len(x.shape) not in (count + 1, count + 2):
         raise ShapeError(f"{name}: got shape {tuple(x.shape)}, expected {count + 2} axes.")
@@ -208,7 +213,7 @@ def _max_pool(
     kernel: Any,
     stride: int | Sequence[int],
     padding: int | str | Sequence[int],
-    dilation: Any,
+    dilation: object,
     ceil_mode: bool,
     indices: bool,
 ) -> Kind | ValuesAndIndices[Kind]:

@@ -49,7 +49,7 @@ class Reduction(Op):
         """Return the shape without the reduced axes, or with size 1 there."""
         return Spec(reduced(specs[0].shape, self.dims, self.keepdim), specs[0].dtype)
 
-    def spread(self, y: Any, x: Array) -> Any:
+    def spread(self, y: Kind, x: Array) -> Any:
         """Return `y`, of the reduced shape, with the reduced axes put back as size 1."""
         return y if self.keepdim else insert_axes(y, self.dims)
 

@@ -5,7 +5,7 @@ May import: errors, op, shapes, movement.
 
 import builtins
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..arrays import Array, Namespace, copied
 from ..errors import ShapeError
@@ -48,12 +48,12 @@ class Roll(KeepsSpec, Movement):
         return (apply(Roll(tuple(-shift for shift in self.shifts), self.dims), out_grad),)
 
 
-def flip(x: Kind, *dims: int | Sequence[int] | None, **named: Any) -> Kind:
+def flip(x: Kind, *dims: int | Sequence[int] | None, **named: object) -> Kind:
     """Return `x` with the elements along `dims` in reverse order."""
     return apply(Flip(axes(listed("flip", "dims", dims, named), len(x.shape), "flip")), x)
 
 
-def roll(x: Kind, shifts: Any, dims: int | Sequence[int] | None = ()) -> Kind:
+def roll(x: Kind, shifts: object, dims: int | Sequence[int] | None = ()) -> Kind:
     """Return `x` moved by `shifts` along `dims`, or, without those, as one vector."""
     moves = sizes((shifts,))
     places = sizes((dims,)) if dims != () else ()

@@ -67,14 +67,14 @@ class Elementwise(Op):
             raise DTypeError(f"{self._name}: got {common}, expected {wanted}. Convert first.")
         return Spec(shape, self.dtype or common)
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> dict[str, object]:
         """Return nothing: a row has no parameters."""
         return {}
 
     def __repr__(self) -> str:
         return self._name
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return _row, (self._name,)
 
     def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:

@@ -61,7 +61,7 @@ class LBFGS(Optimizer):
         if len(self.param_groups) != 1:
             raise ArgumentError("LBFGS: got several groups, expected one: all move together.")
 
-    def check(self, group: dict[str, Any]) -> None:
+    def check(self, group: dict[str, object]) -> None:
         """Raise unless the hyperparameters make sense."""
         super().check(group)
         if group["line_search_fn"] not in (None, "strong_wolfe"):
@@ -125,7 +125,7 @@ class LBFGS(Optimizer):
         with enable_grad():
             return closure(), evaluate
 
-    def _flat(self, arrays: list[Any]) -> Any:
+    def _flat(self, arrays: list[object]) -> Any:
         return np.concatenate([to_numpy(array).reshape(-1) for array in arrays])
 
     def _gathered(self) -> Any:
@@ -208,7 +208,7 @@ def strong_wolfe(
     c2: float = 0.9,
     tolerance_change: float = 1e-9,
     max_ls: int = 25,
-) -> tuple[float, Any, float, int]:
+) -> tuple[float, object, float, int]:
     """Return (loss, gradient, step length, evaluations) where the strong Wolfe conditions hold.
 
     They are f(t) <= f + c1 t slope and |slope(t)| <= c2 |slope|.

@@ -80,11 +80,13 @@ class Optimizer:
         """Raise that a hyperparameter is out of its range."""
         raise ArgumentError(f"{type(self).__name__}: got {name} {value}, expected {expected}.")
 
-    def update(self, w: Array, g: Array, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def update(
+        self, w: Array, g: Array, state: dict[str, object], group: dict[str, object]
+    ) -> None:
         """Change the parameter's array `w` in place, given its gradient `g`, which is only read."""
         raise NotImplementedError(f"{type(self).__name__} has no update(w, g, state, group).")
 
-    def step(self, closure: Callable[[], object] | None = None) -> Any:
+    def step(self, closure: Callable[[], object] | None = None) -> object:
         """Update every parameter that has a gradient; return the loss of `closure`, if given."""
         loss = None
         if closure is not None:
@@ -111,7 +113,7 @@ class Optimizer:
 
     # State
 
-    def state_dict(self) -> dict[str, Any]:
+    def state_dict(self) -> dict[str, object]:
         """Return state and hyperparameters, parameters numbered in order, as PyTorch does."""
         number: dict[int, int] = {}
         for group in self.param_groups:

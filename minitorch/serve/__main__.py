@@ -36,7 +36,7 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def loaded(path: Path) -> dict[str, Any]:
+def loaded(path: Path) -> dict[str, object]:
     """Return the names of a file, under a module that is sent with its code: none can import it."""
     sys.path.insert(0, str(path.resolve().parent))
     if not path.is_file():

@@ -48,7 +48,7 @@ class Cache:
         self.n_bytes += size
 
 
-def value_bytes(value: Any) -> int:
+def value_bytes(value: object) -> int:
     """Return about how much memory a value takes."""
     if isinstance(value, dict):
         value = [*value, *value.values()]

@@ -143,7 +143,7 @@ def evaluate(model: Model, batch: np.ndarray) -> tuple[Any, Errors]:
     return [*left, *right], {**left_errors, **moved}
 
 
-def as_results(results: Any, count: int) -> Any:
+def as_results(results: object, count: int) -> Any:
     """Return an array or a list with one result for each query, or refuse what is none."""
     if hasattr(results, "detach"):
         results = results.detach().cpu()

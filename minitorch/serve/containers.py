@@ -19,7 +19,6 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -38,7 +37,7 @@ PROGRAM = "import sys; sys.path[:] = {!r}; from minitorch.serve.container import
 INSTALLED = (sys.prefix, sys.base_prefix, str(Path(__file__).parents[1]))
 
 
-def shipped(model: Any) -> bytes:
+def shipped(model: object) -> bytes:
     """Return the model for a fresh process that has this one's `sys.path`.
 
     What is of a script, a notebook, or any module that is not installed is sent with its code,
@@ -126,7 +125,7 @@ class Counts:
     restarts: int = 0  # processes that have followed one that ended
     latency_ms: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return them as `Server.metrics` says them."""
         p50, p99 = np.quantile(self.latency_ms, (0.5, 0.99)) if self.latency_ms else (0.0, 0.0)
         mean = self.queries / self.batches if self.batches else 0.0

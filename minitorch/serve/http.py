@@ -142,12 +142,12 @@ async def _fields(request: Request, *required: str) -> list[Any]:
     return [body[name] for name in required] + [body.get("context")]
 
 
-def _json(status: int, content: Any) -> Response:
+def _json(status: int, content: object) -> Response:
     text = json.dumps(_plain(content), allow_nan=False, default=str)
     return Response(text, status, RETRY if status == 503 else None, "application/json")
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     """Return what JSON can hold: arrays as lists, numbers that JSON has not as null."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()

@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -38,7 +37,7 @@ class Load:
 
 
 async def load(
-    server: Server, app: str, inputs: Sequence[Any], rate: float, seconds: float, seed: int = 0
+    server: Server, app: str, inputs: Sequence[object], rate: float, seconds: float, seed: int = 0
 ) -> Load:
     """Send queries at random times, independent of the answers (open loop, Poisson).
 

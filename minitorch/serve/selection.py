@@ -30,11 +30,11 @@ class Policy:
         """Return the models to ask, each with the chance that it had."""
         return {next(iter(weights)): 1.0}
 
-    def combine(self, weights: Weights, asked: Asked, values: Answers) -> tuple[Any, float]:
+    def combine(self, weights: Weights, asked: Asked, values: Answers) -> tuple[object, float]:
         """Return one answer of those that have arrived, and the share of the asked that agree."""
         return next(iter(values.values())), 1.0
 
-    def learn(self, weights: Weights, asked: Asked, values: Answers, label: Any) -> None:
+    def learn(self, weights: Weights, asked: Asked, values: Answers, label: object) -> None:
         """Charge each model that was asked its loss, divided by the chance that it had."""
         for name, chance in asked.items():
             weights[name] *= math.exp(-self.eta * loss(values.get(name), label) / chance)
@@ -70,7 +70,7 @@ class Ensemble(Policy):
         """Return all."""
         return dict.fromkeys(weights, 1.0)
 
-    def combine(self, weights: Weights, asked: Asked, values: Answers) -> tuple[Any, float]:
+    def combine(self, weights: Weights, asked: Asked, values: Answers) -> tuple[object, float]:
         """Vote on labels, average what is real, by weight."""
         total = sum(weights[name] for name in values)
         shares = {name: weights[name] / total for name in values}
@@ -91,7 +91,7 @@ class Exp4(Ensemble):
 POLICIES = {"first": Policy, "exp3": Exp3, "exp4": Exp4, "ensemble": Ensemble}
 
 
-def loss(value: Any, label: Any) -> float:
+def loss(value: object, label: object) -> float:
     """Return how wrong an answer is, from 0 to 1; none at all is wrong.
 
     Scores of classes are held against a label by their largest; real numbers by their distance.
@@ -140,5 +140,5 @@ def _are_real(values: Answers) -> bool:
     return all(map(_is_real, found)) and not all(float(value).is_integer() for value in found)
 
 
-def _is_real(value: Any) -> bool:
+def _is_real(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)

@@ -153,7 +153,7 @@ class Server:
         if hub is not None:
             hub.close()
 
-    async def deploy(self, name: str, model: Any, replicas: int = 1) -> None:
+    async def deploy(self, name: str, model: object, replicas: int = 1) -> None:
         """Run a model in processes of its own, in place of one of that name, if there is one.
 
         It is `model(batch) -> results` and can be pickled, or a function without arguments that
@@ -191,7 +191,7 @@ class Server:
         return self._hub
 
     async def link(
-        self, app: str, models: Sequence[str], policy: str = "first", default: Any = None
+        self, app: str, models: Sequence[str], policy: str = "first", default: object = None
     ) -> None:
         """Make an application of models: what `predict` asks by its name.
 
@@ -212,7 +212,7 @@ class Server:
         self._apps[app] = App(app, names, POLICIES[policy](), default)
         self._apps[app].weights_of(None)
 
-    async def predict(self, app: str, x: Any, context: Hashable = None) -> Prediction:
+    async def predict(self, app: str, x: object, context: Hashable = None) -> Prediction:
         """Return the answer by the deadline: of what has arrived, else the default.
 
         Args:
@@ -226,11 +226,11 @@ class Server:
         """
         return await self.ask(app, x, context)
 
-    def ask(self, app: str, x: Any, context: Hashable = None) -> "asyncio.Future[Prediction]":
+    def ask(self, app: str, x: object, context: Hashable = None) -> "asyncio.Future[Prediction]":
         """Send a query and return its answer to come: `predict` without the coroutine."""
         return self.send(app, x, context).future
 
-    def send(self, app: str, x: Any, context: Hashable = None) -> Ask:
+    def send(self, app: str, x: object, context: Hashable = None) -> Ask:
         """Send a query; what comes back knows more than its answer."""
         hub = self._open("predict")
         to = self._app(app, context)
@@ -281,7 +281,7 @@ class Server:
         model.dispatcher.submit(Query(data, key[-1], first.asked_ms, first.due_ms, answer))
 
     def _resolve(
-        self, model: Model, key: Key, data: bytes, value: Any, error: ServeError | None
+        self, model: Model, key: Key, data: bytes, value: object, error: ServeError | None
     ) -> None:
         """Answer all who wait for a query; those who joined it late may have time for another."""
         asks = self._pending.pop(key)
@@ -300,7 +300,7 @@ class Server:
         for ask in asks:
             self._arrived(model, ask, value, error)
 
-    def _arrived(self, model: Model, ask: Ask, value: Any, error: ServeError | None) -> None:
+    def _arrived(self, model: Model, ask: Ask, value: object, error: ServeError | None) -> None:
         now_ms = self._now.now_ms()
         if error is None:
             ask.values[model.name] = value
@@ -328,7 +328,7 @@ class Server:
                 ask.finish(now_ms)
         self._timer = self._now.call_at(self._asks[0].due_ms, self._expire) if self._asks else None
 
-    async def feedback(self, app: str, x: Any, label: Any, context: Hashable = None) -> None:
+    async def feedback(self, app: str, x: object, label: object, context: Hashable = None) -> None:
         """Tell what the right answer would have been; the policy learns from what was predicted.
 
         A prediction is joined once, the oldest of equal ones first; where there is none that is
@@ -367,7 +367,7 @@ class Server:
         return [name for name, model in models if not any(c.is_serving for c in model.containers)]
 
 
-def digested(x: Any) -> tuple[bytes, Group, bytes]:
+def digested(x: object) -> tuple[bytes, Group, bytes]:
     """Return an input's bytes, its dtype and shape, and what stands for it in keys."""
     array = as_input(x)
     data = array.tobytes()

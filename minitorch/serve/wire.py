@@ -23,7 +23,7 @@ HELLO, READY, BROKEN, RESULTS = b"hello", b"ready", b"broken", b"results"
 Errors = dict[int, tuple[bool, str]]  # place in the batch: is it the input's fault, what was raised
 
 
-def as_input(x: Any) -> np.ndarray:
+def as_input(x: object) -> np.ndarray:
     """Return a query's input as a plain array, or refuse what is none."""
     if type(x) is np.ndarray and x.dtype.kind in "biuf":
         return x
@@ -72,13 +72,13 @@ def _stacked(results: Sequence[Any]) -> Any:
     return np.stack(results) if len(alike) == 1 and None not in alike else results
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Any:
     if isinstance(value, np.ndarray | np.generic) and value.dtype.kind in KINDS:
         return value.tolist()
     raise TypeError(f"cannot send {type(value).__name__}, expected arrays, numbers or text")
 
 
-def unpack_results(header_frame: bytes, data: bytes) -> tuple[list[Any], Errors, float]:
+def unpack_results(header_frame: bytes, data: bytes) -> tuple[list[object], Errors, float]:
     """Return the results in order, each with memory of its own, the errors, and the time."""
     header = json.loads(header_frame)
     errors = {int(at): (bool(blamed), words) for at, (blamed, words) in header["errors"].items()}

@@ -18,7 +18,7 @@ def check_limit(operation: str, limit: int) -> None:
         raise ArgumentError(f"{operation}: got limit {limit}, expected 1 or more.")
 
 
-def names_by_id(names: Any) -> dict[int, str]:
+def names_by_id(names: object) -> dict[int, str]:
     """Return what to call values, by their ids, from a module or a dict of values by name."""
     if names is None:
         return {}

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from itertools import takewhile
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minitorch.errors import ArgumentError
+from minitorch.op import Value
 from minitorch.show.asked import check_limit, names_by_id
 from minitorch.show.diagram import Boxed, Line, Wire, draw, forever, lit
 from minitorch.show.numbers import brief, listing, plural
 from minitorch.show.record import Record, Visit
 from minitorch.show.recorded import record
 from minitorch.show.scene import Canvas, Drag, Scene, Step, Travel, When, phases
+
+if TYPE_CHECKING:
+    from minitorch.graph.core.node import Node
+    from minitorch.graph.core.session import Session
+
 
 HINT = "A box is a value. Step with the arrow keys."
 LEGEND = (
@@ -24,11 +30,11 @@ LEGEND = (
 
 
 def step_through(
-    value: Any,
+    value: Value,
     *,
-    names: Any = None,
-    feed_dict: Mapping[Any, Any] | None = None,
-    session: Any = None,
+    names: object = None,
+    feed_dict: Mapping[Node, object] | None = None,
+    session: Session | None = None,
     limit: int = 40,
     title: str = "Forward, then backward",
 ) -> Scene:
@@ -150,7 +156,7 @@ def _box(
                  round=not found.ops[i])  # fmt: skip
 
 
-def _spans(entries: list[tuple[int, Any, int]]) -> list[tuple[int, int | None, Any, int]]:
+def _spans(entries: list[tuple[int, object, int]]) -> list[tuple[int, int | None, object, int]]:
     """Return (from, until, sum, count); of several at one position the last."""
     last: dict[int, tuple[Any, int]] = {at: (total, count) for at, total, count in entries}
     starts = sorted(last)
@@ -204,7 +210,13 @@ def _opening(found: Record) -> str:
     return f"Before the first step: {some or 'nothing'} given, nothing computed."
 
 
-def _forward(found: Record, i: int, k: int, work: list[int], paths: dict[Any, str]) -> Step:
+def _forward(
+    found: Record,
+    i: int,
+    k: int,
+    work: list[int],
+    paths: Mapping[tuple[Hashable, Hashable, int], str],
+) -> Step:
     names = [found.names[s] for s in found.inputs[i]]
     given = f" from {listing(names)}" if names else ""
     result = found.numbers[i]
@@ -223,7 +235,7 @@ def _called(found: Record, i: int) -> str:
     return op if name == op or name.startswith(f"{op} ") else f"{name} by {op}"
 
 
-def _ways(found: Record, i: int, paths: dict[Any, str]) -> list[str]:
+def _ways(found: Record, i: int, paths: Mapping[tuple[Hashable, Hashable, int], str]) -> list[str]:
     seen: dict[int, int] = {}
     ways = []
     for source in found.inputs[i]:
@@ -232,7 +244,9 @@ def _ways(found: Record, i: int, paths: dict[Any, str]) -> list[str]:
     return ways
 
 
-def _backward(found: Record, visit: Visit, k: int, paths: dict[Any, str]) -> Step:
+def _backward(
+    found: Record, visit: Visit, k: int, paths: Mapping[tuple[Hashable, Hashable, int], str]
+) -> Step:
     i, count = visit.place, len(found.visits)
     name = found.names[i]
     whole = f"the gradient of {name} is complete, {brief(visit.grad)}"

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minitorch.errors import MinitorchError
 from minitorch.graph.core.node import Node
 from minitorch.graph.core.order import needed
+from minitorch.op import Value
 from minitorch.show.autodiff_scene import scene_of
 from minitorch.show.memory_scene import map_memory
 from minitorch.show.pass_scene import compare_passes
@@ -15,15 +16,19 @@ from minitorch.show.recorded import record
 from minitorch.show.scene import Scene
 from minitorch.show.token_scene import follow_tokens
 
+if TYPE_CHECKING:
+    from minitorch.graph.core.session import Session
+
+
 LIMIT = 80
 MOST = 2000  # nodes of a graph that all passes are run on only to be shown
 
 
 def explore(
-    roots: Sequence[Any],
+    roots: Sequence[Value],
     names: Mapping[int, str],
-    feed_dict: Mapping[Any, Any] | None = None,
-    session: Any = None,
+    feed_dict: Mapping[Node, Any] | None = None,
+    session: Session | None = None,
     large: bool = False,
 ) -> list[Scene]:
     """Return the scenes of some values: what cannot be shown of them is left out.
@@ -36,12 +41,17 @@ def explore(
         large: whether there is more than can be stepped through value by value; of a dataflow graph
             memory and passes can be shown still.
     """
-    options = {"names": names, "limit": LIMIT, "feed_dict": feed_dict, "session": session}
+    options: dict[str, Any] = {
+        "names": names,
+        "limit": LIMIT,
+        "feed_dict": feed_dict,
+        "session": session,
+    }
     views: list[Callable[[], Scene]] = []
     if not large:
         views.append(lambda: scene_of(record(roots[0], **options)))
     if isinstance(roots[0], Node):
-        nodes = list(roots)
+        nodes = [node for node in roots if isinstance(node, Node)]
         if not large:
             views.append(lambda: follow_tokens(nodes, feed_dict, session, limit=LIMIT))
         views.append(lambda: map_memory(nodes, feed_dict))

@@ -17,13 +17,14 @@ import numpy as np
 
 import minitorch
 import minitorch.graph
-from minitorch.arrays import to_numpy
+from minitorch.arrays import Array, to_numpy
 from minitorch.graph.control.pytree import flatten
 from minitorch.graph.core.graph import Graph
 from minitorch.graph.core.node import Node
 from minitorch.graph.core.order import schedule
 from minitorch.graph.core.session import Session
 from minitorch.graph.core.variables import NoOp, Variable
+from minitorch.op import Value
 from minitorch.show.numbers import brief
 from minitorch.tensor import Tensor
 
@@ -43,9 +44,9 @@ class Statement:
     lines: list[str]
     new: list[Any] = field(default_factory=list)
     outcome: str = ""
-    grads: dict[int, Any] = field(default_factory=dict)
+    grads: dict[int, Array] = field(default_factory=dict)
     computed: list[tuple[Any, Any]] = field(default_factory=list)
-    names: dict[int, str] = field(default_factory=dict)
+    names: dict[Any, Any] = field(default_factory=dict)
 
 
 class _Watched(Session):
@@ -53,7 +54,7 @@ class _Watched(Session):
 
     runs: list[tuple[list[Node], dict[Any, Any], dict[Node, Any]]]
 
-    def run(self, fetches: Any, feed_dict: Any = None, *more: Any) -> Any:
+    def run(self, fetches: Any, feed_dict: Any = None, *more: object) -> Any:
         """Run, and remember."""
         leaves: list[Node] = []
         flatten(fetches, leaves)
@@ -73,9 +74,9 @@ class _Names:
 
 def run_imperative(code: str) -> list[Statement]:
     """Return the statements of code over tensors, run."""
-    names: dict[str, Any] = {"mt": minitorch}
+    names: dict[Any, Any] = {"mt": minitorch}
     found, known = [], set[int]()
-    grads: dict[int, Any] = {}
+    grads: dict[int, Array] = {}
     held: list[Any] = []
     for text, lines in _statements(code):
         made = Statement(lines)
@@ -92,7 +93,7 @@ def run_imperative(code: str) -> list[Statement]:
 
 def run_symbolic(code: str) -> list[Statement]:
     """Return the statements of code over nodes, run; the session's runs node by node."""
-    names: dict[str, Any] = {"tf": _Names()}
+    names: dict[Any, Any] = {"tf": _Names()}
     found, known, held = [], set[int](), list[Any]()
     ran = 0
     with Graph().as_default():
@@ -116,7 +117,7 @@ def _statements(code: str) -> Iterable[tuple[str, list[str]]]:
         yield "\n".join(part), part
 
 
-def _execute(text: str, names: dict[str, Any]) -> tuple[Any, str]:
+def _execute(text: str, names: dict[str, object]) -> tuple[object, str]:
     """Run one statement; return its value if it is an expression, and what it printed."""
     said = io.StringIO()
     with redirect_stdout(said):
@@ -129,7 +130,7 @@ def _execute(text: str, names: dict[str, Any]) -> tuple[Any, str]:
     return value, said.getvalue().strip()
 
 
-def _values(names: dict[str, Any], kind: type) -> list[Any]:
+def _values(names: dict[str, object], kind: type) -> list[Any]:
     return [v for name, v in names.items() if isinstance(v, kind) and not name.startswith("__")]
 
 
@@ -149,14 +150,14 @@ def _new(values: Iterable[Any], known: set[int], held: list[Any]) -> list[Any]:
     return made
 
 
-def sources(value: Any) -> list[Any]:
+def sources(value: Value) -> list[Value]:
     """Return what a tensor or node was computed from."""
     return list(value.inputs) if value.op is not None else []
 
 
 def _node_by_node(
     leaves: list[Node], feeds: dict[Any, Any], state: dict[Node, Any]
-) -> list[tuple[Any, Any]]:
+) -> list[tuple[object, object]]:
     """Return every node of a run with its value, in the order in which it runs."""
     order = [n for n in schedule(leaves, set(feeds)) if not getattr(n.op, "writes", ())]
     order = [n for n in order if not isinstance(n.op, NoOp)]
@@ -166,7 +167,7 @@ def _node_by_node(
     return list(zip(ready, session.run(ready, feeds), strict=True))
 
 
-def _told(text: str, names: dict[str, Any], value: Any, printed: str) -> str:
+def _told(text: str, names: dict[str, object], value: object, printed: str) -> str:
     if printed:
         return f"prints {printed.splitlines()[0]}"
     found = _assigned(ast.parse(text).body[0], names, value)
@@ -181,7 +182,7 @@ def _told(text: str, names: dict[str, Any], value: Any, printed: str) -> str:
     return "" if found is None else _plain(found)
 
 
-def _assigned(statement: ast.stmt, names: dict[str, Any], value: Any) -> Any:
+def _assigned(statement: ast.stmt, names: dict[str, object], value: object) -> object:
     """Return what a statement assigned to a name, or to several; else its value."""
     if not isinstance(statement, ast.Assign):
         return value

@@ -6,9 +6,9 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from itertools import accumulate
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from minitorch.errors import ArgumentError, GraphError, MinitorchError
 from minitorch.graph.core.node import Node
@@ -33,8 +33,8 @@ LEGEND = (
 
 
 def map_memory(
-    fetches: Any,
-    feed_dict: Mapping[Any, Any] | None = None,
+    fetches: object,
+    feed_dict: Mapping[Node, ArrayLike] | None = None,
     *,
     title: str = "The memory plan",
     limit: int = 2000,
@@ -223,7 +223,7 @@ class _Teller:
         for buffer in plan.buffers:
             self.freed.setdefault(buffer.last, []).append(buffer.node.name)
 
-    def step(self, node: Any, k: int, time: int) -> Step:
+    def step(self, node: Node, k: int, time: int) -> Step:
         """Return the step of `node`, the k-th that computes, at a place in the order."""
         own, live = self.own.get(node), in_bytes(self.bytes[time])
         text = (
@@ -236,7 +236,7 @@ class _Teller:
         gone = [f"after it nobody needs {listing(freed)}"] if freed else []
         return Step(text, (*born, *gone))
 
-    def _what(self, node: Any) -> str:
+    def _what(self, node: Node) -> str:
         own, home = self.own.get(node), self.plan.home.get(node, node)
         if own is not None:
             return f"gets {in_bytes(own.n_bytes)} at byte {own.offset}"

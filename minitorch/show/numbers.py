@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays import Array
+
 ROOM = 36  # characters that fit into a box
 
 
-def brief(array: Any, room: int = ROOM) -> str:
+def brief(array: Array, room: int = ROOM) -> str:
     """Return the numbers where they fit into `room` characters, else their mean and spread."""
     found = np.asarray(array)
     if found.size == 0:
@@ -22,7 +24,7 @@ def brief(array: Any, room: int = ROOM) -> str:
     return f"mean {_short(float(flat.mean()))} ± {_short(float(flat.std()))}"
 
 
-def _listed(array: Any) -> str:
+def _listed(array: Array) -> str:
     if array.ndim == 0:
         return _short(array[()])
     return f"[{', '.join(_listed(part) for part in array)}]"

@@ -54,7 +54,7 @@ alone(player.firstElementChild);
 """
 
 
-def page(scenes: Sequence[Scene] | Scene | Any) -> str:
+def page(scenes: Sequence[Scene] | Scene | object) -> str:
     """Return the player with these scenes, one a tab, as the text of an HTML file.
 
     Args:
@@ -90,7 +90,7 @@ def _checked(given: Any) -> Sequence[Scene]:
     return scenes
 
 
-def _is_scene(given: Any) -> bool:
+def _is_scene(given: object) -> bool:
     return hasattr(given, "marks") and hasattr(given, "steps")
 
 

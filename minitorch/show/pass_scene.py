@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
 
 from minitorch.graph.core.node import Constant, Node, UnknownShape
 from minitorch.graph.core.order import orders_kept, schedule
@@ -38,7 +37,7 @@ class Stage:
     predicted_s: float
 
 
-def stages(fetches: Any, passes: Sequence[str] | None = None) -> list[Stage]:
+def stages(fetches: object, passes: Sequence[str] | None = None) -> list[Stage]:
     """Return the graph as built and after each pass, as `optimize` runs them."""
     leaves = nodes_in("compare_passes", fetches)
     with orders_kept():
@@ -50,7 +49,7 @@ def stages(fetches: Any, passes: Sequence[str] | None = None) -> list[Stage]:
 
 
 def compare_passes(
-    fetches: Any,
+    fetches: object,
     *,
     passes: Sequence[str] | None = None,
     title: str = "Graph passes, before and after",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from minitorch.show import trace
 from minitorch.show.asked import check_limit, names_by_id, roots_in
@@ -13,6 +13,10 @@ from minitorch.show.drawing import Drawing
 from minitorch.show.notebook import bundle, has_kernel
 from minitorch.show.scene import Scene
 from minitorch.show.svg import render
+
+if TYPE_CHECKING:
+    from minitorch.graph.core.node import Node
+    from minitorch.graph.core.session import Session
 
 
 class Picture:
@@ -49,7 +53,7 @@ class Picture:
         """Write the SVG to a file."""
         Path(path).write_text(self.svg, encoding="utf-8")
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Any:
         plain = {"image/svg+xml": self.svg, "text/plain": self.text}
         if not has_kernel() or not self.scenes:
             return plain
@@ -61,12 +65,12 @@ class Picture:
 
 
 def show(
-    value: Any,
+    value: object,
     *,
-    names: Any = None,
+    names: object = None,
     limit: int = 80,
-    feed_dict: Mapping[Any, Any] | None = None,
-    session: Any = None,
+    feed_dict: Mapping[Node, object] | None = None,
+    session: Session | None = None,
 ) -> Picture:
     """Return a picture of the operators behind `value`, with shapes, numbers and gradients.
 

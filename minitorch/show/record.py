@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from minitorch.op import Value
 from minitorch.show import trace
 
 
@@ -68,6 +69,6 @@ def structure(
     return made
 
 
-def inputs_of(value: Any) -> tuple[Any, ...]:
+def inputs_of(value: Value) -> tuple[Value, ...]:
     """Return what a value was computed from; nothing for a leaf."""
     return tuple(value.inputs) if value.op is not None else ()

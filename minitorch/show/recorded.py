@@ -7,11 +7,11 @@ whose numbers a session computes; and any objects with `inputs`, a learner's own
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minitorch.arrays import to_numpy
+from minitorch.arrays import Array, to_numpy
 from minitorch.errors import ArgumentError
 from minitorch.op import Value
 from minitorch.ops.elementwise import ones_like
@@ -20,16 +20,21 @@ from minitorch.show import trace
 from minitorch.show.record import Record, Visit, inputs_of, structure
 from minitorch.show.recorded_own import record_own, with_numbers
 from minitorch.sweep import ancestors, count_uses
+from minitorch.tensor import Tensor
 from minitorch.vjp import on_values
+
+if TYPE_CHECKING:
+    from minitorch.graph.core.node import Node
+    from minitorch.graph.core.session import Session
 
 
 def record(
-    root: Any,
+    root: Value,
     *,
     names: Mapping[int, str],
     limit: int,
-    feed_dict: Mapping[Any, Any] | None = None,
-    session: Any = None,
+    feed_dict: Mapping[Node, object] | None = None,
+    session: Session | None = None,
 ) -> Record:
     """Return the computation behind `root`.
 
@@ -58,7 +63,7 @@ def record(
 # ── tensors ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _eager(made: Record, order: Sequence[Any], root: Any) -> Record:
+def _eager(made: Record, order: Sequence[Tensor], root: Any) -> Record:
     made.numbers = [to_numpy(value.array) for value in order]
     if root.requires_grad:
         seed = ones_like(root.detach())
@@ -73,7 +78,7 @@ def _eager(made: Record, order: Sequence[Any], root: Any) -> Record:
 
 
 def _sweep(
-    made: Record, order: Sequence[Any], root: Any, seed: Any, uses: dict[Any, int]
+    made: Record, order: Sequence[Value], root: Value, seed: Any, uses: dict[Value, int]
 ) -> list[Visit]:
     """Return the visits of a reverse sweep, with gradients of the values' own kind.
 
@@ -113,7 +118,7 @@ def _sweep(
     return found
 
 
-def _array(value: Any) -> Any:
+def _array(value: Any) -> Array:
     return to_numpy(value.array)
 
 
@@ -122,10 +127,10 @@ def _array(value: Any) -> Any:
 
 def _run(
     made: Record,
-    order: Sequence[Any],
-    root: Any,
-    feed_dict: Mapping[Any, Any] | None,
-    session: Any,
+    order: Sequence[Node],
+    root: Node,
+    feed_dict: Mapping[Node, object] | None,
+    session: Session | None,
 ) -> Record:
     if session is None and feed_dict is None and any(_needs_feed(node) for node in order):
         return made
@@ -146,13 +151,13 @@ def _run(
     return made
 
 
-def _needs_feed(node: Any) -> bool:
+def _needs_feed(node: Node) -> bool:
     from minitorch.graph.core.node import Placeholder
 
     return isinstance(node, Placeholder) and node.default is None
 
 
-def _open(session: Any, root: Any) -> Any:
+def _open(session: Session | None, root: Node) -> Session:
     """Return a session of our own, so that what a picture runs changes no variable of anybody's."""
     from minitorch.graph.core.session import Session
     from minitorch.graph.core.variables import initialize_variables
@@ -166,7 +171,7 @@ def _open(session: Any, root: Any) -> Any:
     return own
 
 
-def _symbolic(made: Record, order: Sequence[Any], root: Any) -> list[Visit]:
+def _symbolic(made: Record, order: Sequence[Node], root: Node) -> list[Visit]:
     """Return the visits with nodes for gradients; none where the graph cannot be differentiated."""
     if root.dtype.kind != "f":
         return []
@@ -179,11 +184,11 @@ def _symbolic(made: Record, order: Sequence[Any], root: Any) -> list[Visit]:
         return _sweep(made, order, root, ones_like(root), uses)
 
 
-def _constant(node: Any) -> bool:
+def _constant(node: Node) -> bool:
     from minitorch.graph.core.node import Constant
 
     return isinstance(node, Constant)
 
 
-def _as_array(value: Any) -> Any:
+def _as_array(value: object) -> Array | None:
     return None if value is None or not hasattr(value, "dtype") else np.asarray(value)

@@ -45,7 +45,7 @@ def record_own(root: Any, names: Mapping[int, str], limit: int) -> Record:
     return with_numbers(structure(order, [top], {}, hidden), [own.node for own in order])
 
 
-def with_numbers(made: Record, order: Sequence[Any]) -> Record:
+def with_numbers(made: Record, order: Sequence[Value]) -> Record:
     """Return the record with the numbers and gradients that the objects themselves hold."""
     made.numbers = [_first(node, NUMBERS) for node in order]
     grads = [_first(node, GRADIENTS) for node in order]

@@ -99,7 +99,7 @@ class Scene:
     panes: tuple[tuple[str, float, float], ...] = ()
     drag: Drag | None = None
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, object]:
         """Return the scene as what JSON can hold."""
         return {
             "title": self.title,
@@ -129,7 +129,7 @@ class Scene:
         path.write_text(page([self]), encoding="utf-8")
         return path
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> Any:
+    def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Any:
         from minitorch.show.notebook import bundle
 
         return bundle([self])
@@ -138,24 +138,24 @@ class Scene:
         return self.summary
 
 
-def _drag(drag: Drag) -> dict[str, Any]:
+def _drag(drag: Drag) -> dict[str, object]:
     scenes = [scene.as_dict() for scene in drag.scenes]
     return {"name": drag.name, "values": [*drag.values], "scenes": scenes, "at": drag.at}
 
 
-def _mark(mark: Mark) -> dict[str, Any]:
+def _mark(mark: Mark) -> dict[str, object]:
     numbers = {
         key: round(value, 1) if isinstance(value, float) else value
         for key, value in mark.attrs.items()
     }
-    made: dict[str, Any] = {"shape": mark.shape, "attrs": numbers, "when": [*mark.when]}
+    made: dict[str, object] = {"shape": mark.shape, "attrs": numbers, "when": [*mark.when]}
     for key in ("text", "tip", "arrow"):
         if getattr(mark, key):
             made[key] = getattr(mark, key)
     return made
 
 
-def _step(step: Step) -> dict[str, Any]:
+def _step(step: Step) -> dict[str, object]:
     travels = [{"d": t.d, "kind": t.kind, "back": t.back} for t in step.travels]
     return {"text": step.text, "rows": list(step.rows), "travels": travels}
 

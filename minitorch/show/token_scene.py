@@ -7,10 +7,10 @@ Exit. Constants are left out of the picture: they are written into the operators
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 
+from minitorch.arrays import Array
 from minitorch.errors import ArgumentError
 from minitorch.graph.core.fetches import node_called
 from minitorch.graph.core.node import Node
@@ -36,8 +36,8 @@ LEDGER, SQUARE = 250.0, 14.0
 
 
 def follow_tokens(
-    fetches: Any,
-    feed_dict: Mapping[Any, Any] | None = None,
+    fetches: object,
+    feed_dict: Mapping[Node, object] | None = None,
     session: Session | None = None,
     *,
     limit: int = 80,
@@ -70,7 +70,7 @@ def follow_tokens(
     return _scene(shown, kept, title, _summary(kept, results))
 
 
-def _key(session: Session, key: Any) -> Node:
+def _key(session: Session, key: object) -> Node:
     return key if isinstance(key, Node) else node_called(key, session.graph, "feed")
 
 
@@ -199,7 +199,7 @@ def _step(
     k: int,
     count: int,
     tokens: Tokens,
-    paths: Mapping[tuple[Any, Any], str],
+    paths: Mapping[tuple[object, object], str],
 ) -> Step:
     i = shown.place[event.node_name]
     took = taken(shown, i, k, tokens)
@@ -248,7 +248,7 @@ def _why(event: TokenEvent, took: Sequence[Taken]) -> str:
     return "One input is dead, so nothing is computed." if event.dead and dead_input else ""
 
 
-def _summary(events: Sequence[TokenEvent], results: Sequence[Any]) -> str:
+def _summary(events: Sequence[TokenEvent], results: Sequence[Array]) -> str:
     dead = sum(event.dead for event in events)
     loops = {event.frame for event in events if event.frame}
     rounds = {(event.frame, event.iteration) for event in events if event.frame}

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from minitorch.arrays import to_numpy
+from minitorch.arrays import Array, to_numpy
+from minitorch.op import Value
 from minitorch.show.drawing import Arrow, Box, Drawing
 
 FEW = 4  # elements that fit into a box
 
 
-def draw(roots: Iterable[Any], names: Mapping[int, str], limit: int) -> Drawing:
+def draw(roots: Iterable[Value], names: Mapping[int, str], limit: int) -> Drawing:
     """Return the drawing of everything that `roots` are computed from.
 
     Args:
@@ -56,7 +57,7 @@ def text(drawing: Drawing) -> str:
     return "\n".join(lines)
 
 
-def _before(value: Any) -> tuple[Any, ...]:
+def _before(value: Value) -> tuple[Value, ...]:
     sources = tuple(value.inputs) if value.op is not None else ()
     return (*sources, *getattr(value, "control_inputs", ()))
 
@@ -99,7 +100,7 @@ def _inputs_first(kept: Mapping[int, Any]) -> list[Any]:
     return order
 
 
-def _box(value: Any, names: Mapping[int, str], is_root: bool) -> Box:
+def _box(value: Value, names: Mapping[int, str], is_root: bool) -> Box:
     op = value.op
     given = names.get(id(value)) or getattr(value, "name", None)
     title = given or (op.name if op is not None else "input")
@@ -113,7 +114,7 @@ def _box(value: Any, names: Mapping[int, str], is_root: bool) -> Box:
     return Box(id(value), str(title), tuple(lines), _kind(value, is_root))
 
 
-def _type(value: Any) -> str:
+def _type(value: Value) -> str:
     if getattr(value.shape, "ndims", 0) is None:
         return str(value.dtype)
     return f"{tuple(value.shape)} {value.dtype}"
@@ -125,7 +126,7 @@ def _numbers(tensor: Any) -> list[str]:
     return lines + (_summary(to_numpy(grad.array), "grad ") if grad is not None else [])
 
 
-def _summary(array: Any, what: str) -> list[str]:
+def _summary(array: Array, what: str) -> list[str]:
     """Return the numbers themselves when few, else their mean and spread."""
     if not array.size:
         return []
@@ -136,7 +137,7 @@ def _summary(array: Any, what: str) -> list[str]:
     return [f"{what}{flat.mean():.3g} ± {flat.std():.3g}"]
 
 
-def _kind(value: Any, is_root: bool) -> str:
+def _kind(value: Value, is_root: bool) -> str:
     kind = type(value).__name__
     if is_root and value.op is not None:
         return "output"

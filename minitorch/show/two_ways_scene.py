@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from minitorch.arrays import to_numpy
+from minitorch.arrays import Array, to_numpy
 from minitorch.graph.core.node import Constant, Node
 from minitorch.show.diagram import CHAR_W, Boxed, Line, Wire, draw, forever
 from minitorch.show.listings import Statement, run_imperative, run_symbolic, sources
@@ -169,7 +169,7 @@ def _box(
     at: int,
     called: str,
     known: Numbers,
-    grad: tuple[int, Any] | None,
+    grad: tuple[int, Array] | None,
 ) -> Boxed:
     op = value.op.name if value.op is not None else ""
     leaf = value.name if isinstance(value, Node) else called

@@ -42,7 +42,7 @@ class Call(Op):
         """The traced function's name."""
         return self.way.program.name
 
-    def attributes(self) -> dict[str, Any]:
+    def attributes(self) -> dict[str, object]:
         """Return nothing: what it holds is numbers."""
         return {}
 

@@ -37,7 +37,7 @@ def compiled(
     dynamic: bool | None = None,
     backend: object = "inductor",
     mode: str | None = None,
-    options: dict[str, Any] | None = None,
+    options: dict[str, object] | None = None,
     disable: bool = False,
 ) -> Any:
     """Return a function or module as one that runs compiled where it can; also a decorator.

@@ -104,7 +104,7 @@ def lift(value: object) -> Any:
     return made
 
 
-def _each(value: object, change: Callable[[Any], object]) -> Any:
+def _each(value: object, change: Callable[[object], object]) -> Any:
     if isinstance(value, dict):
         return {key: change(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -80,7 +80,7 @@ def _rows(name: str, elems: Any) -> list[Any]:
 
 def _running(
     name: str, fn: Callable[..., object], elems: object, initializer: object, reverse: bool
-) -> list[Any]:
+) -> list[object]:
     """Return the values of the accumulator, in the order in which they were computed."""
     rows = _rows(name, elems)
     rows = rows[::-1] if reverse else rows
@@ -94,7 +94,7 @@ def _running(
     return found
 
 
-def _stacked(values: list[Any]) -> Any:
+def _stacked(values: list[object]) -> Any:
     """Return one structure of stacked tensors for a list of structures of tensors."""
     columns: list[list[Tensor]] = []
     rebuild = None

@@ -8,7 +8,7 @@ to end takes them away. They ask a variable of the thread, so other threads comp
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -42,7 +42,7 @@ def current() -> Tracer:
     return _local.stack[-1]
 
 
-def _apply(self: Tensor, op: Op, inputs: tuple[object, ...]) -> Any:
+def _apply(self: Tensor, op: Op, inputs: tuple[object, ...]) -> Tensor:
     stack = _local.stack
     if stack and stack[-1].concerns(inputs):
         return stack[-1].apply(op, inputs)
@@ -56,7 +56,9 @@ def _records(self: Tensor, name: str, *sources: object) -> bool:
     return _eager_records(self, name, *sources)
 
 
-def _recorded(self: Tensor, name: str, function: object, *others: object, **options: object) -> Any:
+def _recorded(
+    self: Tensor, name: str, function: Callable[..., Any], *others: object, **options: object
+) -> Tensor:
     stack = _local.stack
     if stack and stack[-1].overwrites(self, (*others, *options.values())):
         return stack[-1].overwrite(self, name, function, others, options)

@@ -145,7 +145,7 @@ class Symbol(Tensor):
         past.op, past.inputs = self.op, self.inputs
         return past
 
-    def _updated(self, name: str, function: Any, *others: object, **options: Any) -> Any:
+    def _updated(self, name: str, function: Any, *others: object, **options: Any) -> Symbol:
         self._refuse_leaf(name)
         self.tracer.check_no_view(self, name)
         self.tracer.outdate_views(self.node)

@@ -89,7 +89,7 @@ class Tracer:
         node = Placeholder(self._has(tensor.dtype), tensor.shape, name)
         return Symbol.of(node, self, tensor.requires_grad)
 
-    def apply(self, op: Op, inputs: tuple[object, ...]) -> Any:
+    def apply(self, op: Op, inputs: tuple[object, ...]) -> Symbol:
         """Return the symbol for `op` of these inputs."""
         if not is_tracing() or current() is not self:
             raise GraphError(

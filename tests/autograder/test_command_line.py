@@ -105,7 +105,9 @@ def test_a_resumed_run_sums_up_all_of_it(inbox, sample_directory, tmp_path, caps
     out, junit = tmp_path / "out", tmp_path / "junit.xml"
     grade = ["grade", str(sample_directory), str(inbox), "-o", str(out)]
     assert main(grade) == 0
-    whole = capsys.readouterr().out.partition("points\n")[2].splitlines()[-4:]
+    said = capsys.readouterr().out
+    assert said.endswith("4 checks: 3 in the notebook too, 1 at submission only.\n")
+    whole = said.partition("points\n")[2].splitlines()[-4:]
     sorted(out.glob("*.json"))[0].unlink()
     assert main([*grade, "--resume", "--junit", str(junit)]) == 0
     assert capsys.readouterr().out.splitlines()[-4:] == whole
@@ -115,8 +117,20 @@ def test_a_resumed_run_sums_up_all_of_it(inbox, sample_directory, tmp_path, caps
 @SANDBOX
 def test_check_runs_the_public_checks(inbox, sample_directory, capsys) -> None:
     assert main(["check", str(sample_directory), str(inbox / "ada" / "lab.ipynb")]) == 0
-    assert "6 of 6 points" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "6 of 6 points" in said
+    assert said.endswith("  3 checks run here; 1 more runs when you submit.\n")
     assert main(["check", str(sample_directory), str(inbox / "bob" / "lab.ipynb")]) == 1
+
+
+@SANDBOX
+def test_check_takes_answers_that_lie_in_files(sample_directory, tmp_path, capsys) -> None:
+    notebook = tmp_path / "lab.ipynb"
+    notebook.write_text(learner_notebook(load_lab(sample_directory)))
+    (tmp_path / "answers").mkdir()
+    (tmp_path / "answers" / "scale.py").write_text("def scale(x, factor):\n    return factor * x")
+    assert main(["check", str(sample_directory), str(notebook)]) == 1
+    assert "✓       2/2  scale: every element" in capsys.readouterr().out
 
 
 @SANDBOX

@@ -296,9 +296,9 @@ def _fit(variable: Variable, array: Array) -> None:
     """Raise unless `array` has a shape that the variable can have."""
     if not agree(array.shape, variable.shape):
         got, want = tuple(array.shape), tuple(variable.shape)
-        raise variable.error(
+        raise GraphError(  # the write that fails is named by whoever runs it
             f"assign: shape differs: got {got}, expected {want}, that of variable "
-            f"{variable.name!r}."
+            f"{variable.name!r} (built at {variable.location})."
         )
 
 

@@ -232,7 +232,7 @@ def test_the_second_layout_comes_over_with_roles_marks_and_retry_keys(
     assert ada and staff and (staff.role, ada.role) == ("instructor", "learner")
     report = store.ledger.report(1)
     assert report and report.manual[0].comment == "Well."
-    assert store.ledger.mark(1, {"how": {"points": 1, "items": ["So."]}}, staff)
+    store.ledger.mark(1, {"how": {"points": 1, "items": ["So."]}}, staff)
     entry = store.ledger.get(1)
     assert entry and (entry.score, entry.pending) == (2.5, 0)
     with pytest.raises(Refused, match="Idempotency-Key"):  # it is known

@@ -8,6 +8,7 @@ import ctypes
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -239,13 +240,18 @@ def test_a_schedule_of_a_device_prints_its_blocks_and_says_what_is_slow() -> Non
     assert "live registers of 255" in str(DeviceSchedule(("matmul", 512, 512, 512), wide))
 
 
-def test_a_search_on_a_device_measures_with_what_it_is_given() -> None:
+def test_a_search_on_a_device_measures_with_what_it_is_given(tmp_path: Path) -> None:
     task = ("matmul", 256, 256, 256)
     blocks = space(task, "cuda")
     with pytest.raises(CompileError, match="Give `measure=`"):
         tune(task, 4, space=blocks)
-    found = tune(task, 20, measure=lambda p: 1.0 / p["tile_m"], space=blocks)
+    log = tmp_path / "log"
+    for trials in (10, 20):
+        found = tune(task, trials, measure=lambda p: 1.0 / p["tile_m"], space=blocks, log=log)
     assert isinstance(found.best, DeviceSchedule) and found.best["tile_m"] == 128
+    assert len(log.read_text().splitlines()) == 20 and not found.skipped
+    here = tune(task, 1, measure=lambda p: 1.0, log=log)
+    assert len(here.skipped) == 20 and "measured on cuda, and this is" in here.skipped[0]
 
 
 def test_without_a_device_its_kernels_are_refused_in_one_line() -> None:
