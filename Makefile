@@ -16,8 +16,8 @@ start: ## JupyterLab on the labs and the course server, until Ctrl-C
 	@scripts/setup.sh learner
 	@exec $(BIN)/autograder start
 
-test: setup ## every test, three processes side by side
-	@$(BIN)/python -m pytest --numprocesses 3
+test: setup ## every test, four processes side by side
+	@$(BIN)/python -m pytest --numprocesses 4
 
 test-wide: setup ## every test, and in full what a sample stands for otherwise
 	@WIDE=1 MINITORCH_WIDE=1 $(BIN)/python -m pytest --numprocesses 3

@@ -12,11 +12,13 @@ import os
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import tomllib
 import urllib.request
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -70,12 +72,12 @@ class Pip:
         Raises:
             InstallError: it failed.
         """
-        command = [*self.command, "install", "--disable-pip-version-check", *arguments]
+        command = [*self.command, "install", "--disable-pip-version-check", "--no-compile"]
         lines: list[str] = []
         with (
             self.log.open("a", encoding="utf-8") as log,
             subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+                [*command, *arguments], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
             ) as process,
         ):
             for line in process.stdout or ():
@@ -109,19 +111,32 @@ def main() -> int:
             needs = [need for need in needs if need not in torch]
         else:
             install_torch(pip, torch, index, has_device=has_cuda_device())
-        files = pip.plan(*needs)
-        if files:
-            print(
-                f"setup: {len(files)} packages, {told(sizes([f.url for f in files]))}", flush=True
-            )
-            pip.install("--no-deps", *(file.pin for file in files))
-        pip.install("--no-deps", "--editable", str(root))
+        with compiling(Path(sysconfig.get_path("purelib"))):  # PyTorch, beside the others' way here
+            files = pip.plan(*needs)
+            if files:
+                size = told(sizes([f.url for f in files]))
+                print(f"setup: {len(files)} packages, {size}", flush=True)
+                pip.install("--no-deps", *(file.pin for file in files))
+            pip.install("--no-deps", "--editable", str(root))
     except InstallError as error:
         print(
             f"{error}\nsetup: pip could not install; all it said is in {pip.log}", file=sys.stderr
         )
         return 1
     return 0
+
+
+@contextmanager
+def compiling(folder: Path) -> Iterator[None]:
+    """Compile the modules in `folder`, and at the end on all cores those that came meanwhile.
+
+    pip would do so on one core, after it has unpacked everything: most of the time of a set-up.
+    """
+    command = [sys.executable, "-m", "compileall", "-qq", str(folder)]
+    with subprocess.Popen(command) as early:
+        yield
+        early.wait()
+    subprocess.run([*command, "-j", "0"])  # some packages have files for other Pythons: no matter
 
 
 def _what(line: str) -> str:

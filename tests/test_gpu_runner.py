@@ -43,7 +43,7 @@ def outcomes(rows: Any) -> list[tuple[str, str]]:
 
 @pytest.fixture
 def environment() -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(SCRIPTS)}
+    return {**os.environ, "PYTHONPATH": str(SCRIPTS), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
 
 
 def part_of(file: Path) -> Any:

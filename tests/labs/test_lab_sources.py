@@ -16,7 +16,7 @@ from autograder.audit.trivial import THEFT_SAMPLE, VALUES
 from autograder.audit.variants import Trials
 from autograder.authoring.notebook import learner_notebook, solution_notebook
 from autograder.authoring.regions import learner_text, parts_of, solution_text
-from autograder.authoring.release import CHECKS, contradictions, copy_shared, is_stale
+from autograder.authoring.release import CHECKS, contradictions, is_stale, write_files
 from autograder.authoring.source import find_labs, load_wrong_answers
 from autograder.checks import load_checks
 from autograder.records import Lab
@@ -141,8 +141,7 @@ def test_no_line_of_a_solution_is_in_the_learners_notebook(lab: Lab) -> None:
 
 
 def test_the_house_style_goes_where_the_notebook_looks_for_it(lab: Lab, tmp_path: Path) -> None:
-    (tmp_path / lab.name).mkdir()
-    copy_shared(lab.directory, tmp_path / lab.name)
+    write_files(lab.directory, tmp_path / lab.name, {})
     setup = "\n".join(cell.text for cell in lab.cells if "setup" in cell.tags)
     (named,) = re.findall(r"Path\(\"(.+\.mplstyle)\"\)", setup)
     assert (tmp_path / lab.name / named).is_file()

@@ -136,10 +136,10 @@ def function_of(op: Any, agreement: Any) -> Any:
 
 def in_graphs(op: Any, agreement: Any) -> Iterator[tuple[Any, Any]]:
     """Give samples, each with its parts in a graph of its own; None where it has no such form."""
-    with warnings.catch_warnings(), agreement.short_stacks():
+    torch.default_generator.manual_seed(0)
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.manual_seed(0)
-        samples = list(op.sample_inputs("cpu", torch.float64, requires_grad=op.supports_autograd))
+        samples = list(agreement.samples_of(op, torch.float64, op.supports_autograd))
     for sample in samples if WIDE else samples[len(samples) // 2 :][:1]:
         tf.reset_default_graph()
         with warnings.catch_warnings(), np.errstate(all="ignore"):

@@ -566,8 +566,7 @@ def test_every_operator_agrees_with_torch_when_it_is_traced(agreement: Any, part
     assert len(operators) >= 250
     for op, function in operators[part::PARTS]:
         grads = op.supports_autograd
-        with agreement.short_stacks():
-            sample = next(iter(op.sample_inputs("cpu", torch.float64, requires_grad=grads)))
+        sample = next(agreement.samples_of(op, torch.float64, grads))
         agreement.judge(op, jit(function, optimize=False), sample, score)
     assert score.value == score.samples == len(operators[part::PARTS]), score.failures
     assert (score.gradient, score.second) == (score.gradients, score.seconds), score.failures
