@@ -4,6 +4,7 @@ In a warm shell, for the imports take most of the time. One starter runs in a ke
 too, all with WIDE=1.
 """
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -36,8 +37,8 @@ def problem_with(lab: Lab, said: str, errors: list[str]) -> str:
         return f"stopped at {errors[:1]}"
     if not any(question.name in errors[0] for question in lab.questions):
         return f"names no question: {errors[0]}"
-    if "Traceback" in said:
-        return f"a traceback where a line is enough: {said[said.index('Traceback') - 200 :][:800]}"
+    if found := re.search(r"NotImplementedError\S*\s+Traceback|failed: NotImplementedError:", said):
+        return f"a traceback where a line is enough: {found[0]}"
     return ""
 
 
