@@ -110,7 +110,7 @@ predicted_steps = {"dead_code": 9, "fold": 7, "cse": 6}
 ### END SOLUTION
 
 # %% [markdown]
-# **Idea.** A **pass** reads a program from top to bottom and writes a new one. `rebuild(program, rule)` does the copying. Before it copies step `i`, it calls `rule(new, i, place)`. `place[j]` is the number in `new` of the value that replaces the old value `j`. The rule may emit steps into `new`. It returns the number of the value that replaces value `i`, or `None`, and the step is copied.
+# **Idea.** A **pass** reads a program from top to bottom and writes a new one. `rebuild(program, rule)` does the copying. Before it copies step `i`, it calls `rule(new, i, place)`. `place[j]` is the number in `new` of the value that replaces the old value `j`. The rule may emit steps into `new`. It returns the number of the value that replaces value `i`, or `None`: then the step is copied.
 
 # %%
 print(inspect.getsource(rebuild))
