@@ -67,11 +67,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Groups(config, log)
 
 
-# The tests that run in one process, one after another; the groups that take longest first.
+# The tests that run in one process, one after another: the first that a folder fits, longest first.
 GROUPS = {
     "ranks": ("tests/ddp_lab/",),
     "labs": ("tests/labs/",),
     "browser": ("tests/browser/",),
+    "service": ("tests/autograder/service/",),
     "judge": ("tests/attacks/", "tests/autograder/"),
 }
 
