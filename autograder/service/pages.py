@@ -203,7 +203,7 @@ def _lab_routes(pages: APIRouter, course: Course) -> None:
     @pages.get("/labs")
     def labs(person: Visitor) -> Response:
         found = views.labs_for(person, course)
-        said = {
+        said: dict[str, Any] = {
             "batches": course.regrades.all() if person.is_staff else [],
             "drafts": views.drafts_for(person, course),
         }

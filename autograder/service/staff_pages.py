@@ -71,7 +71,7 @@ def _gradebook_routes(pages: APIRouter, course: Course) -> None:
         found = course.person(login)
         labs, entries = views.labs_for(found, course), course.ledger.all(person_id=found.id)
         drafts = views.drafts_for(found, course)
-        said = {"labs": labs, "entries": entries, "drafts": drafts}
+        said: dict[str, Any] = {"labs": labs, "entries": entries, "drafts": drafts}
         return page("learner", person=person, learner=found, **said)
 
     @pages.get("/audit")
