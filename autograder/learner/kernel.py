@@ -134,9 +134,9 @@ def unwritten(error: BaseException, names: Collection[str]) -> str | None:
         said = str(cause)
         if isinstance(cause, NotImplementedError) and said in names:
             return said
-        last = said.strip().rpartition("NotImplementedError: ")[2].split(maxsplit=1)
-        if "NotImplementedError: " in said and last and last[0] in names:
-            return last[0]
+        named = re.findall(r"NotImplementedError: ([\w.-]*\w)", said)  # ranks quote each other
+        if name := next((name for name in named if name in names), None):
+            return str(name)
     return None
 
 

@@ -492,6 +492,8 @@ try:  # not every right answer works with a DeviceArray
     few = DeviceArray(torch.ones(5))
     launch(ring_all_reduce, 2, few, transport=device_ranks(2, "cpu"))
 except DdpLabError as error:
+    if "NotImplementedError" in str(error):
+        raise  # it is not written yet
     print("yours does not run on a DeviceArray, so it is not timed:", str(error).splitlines()[0])
     del on_device["yours"]
 

@@ -75,6 +75,13 @@ def test_other_errors_have_their_traceback(released: Path) -> None:
     [
         (NotImplementedError("scale"), "scale"),
         (RuntimeError("rank 0 failed: NotImplementedError: scale\n  File ..."), "scale"),
+        (
+            RuntimeError(
+                "NotImplementedError: scale\n then rank 1: lost; NotImplementedError: (0, )"
+            ),
+            "scale",
+        ),
+        (RuntimeError("then rank 1: rank 0 ended: NotImplementedError: scale."), "scale"),
         (NotImplementedError("another"), None),
         (RuntimeError("NotImplementedError: "), None),
         (ValueError("scale"), None),
