@@ -1,13 +1,11 @@
 # %% [markdown] builds="a line by formula and by descent, a gradient check, a network with gradients of your own" needs="NumPy, the chain rule" audience="gpu"
 # # Lab 01: Gradients by hand
 #
-# - **You build** the oldest ways to train: a line fitted by a formula and by descent, a check that tells a right gradient from a wrong one, and a network on handwritten digits whose every gradient you derive yourself.
+# - **You build** a line fitted by a formula and by descent, a check for gradients, and a network for handwritten digits whose every gradient you derive yourself.
 # - **You need** NumPy, matrix products, the chain rule.
 # - **It takes** about 90 minutes: introduction 2, sections 6, 15, 17, 17, 11 and 12, discussion 10. The reading note is for another day.
 #
-# The gradients of AlexNet (2012) were derived on paper and typed in. You do the same for a small network, and find out how one can be *sure* of a gradient, and why nobody works like this any more.
-#
-# Write each prediction down before you measure.
+# The gradients of AlexNet (2012) were derived on paper. You do the same for a small network, and find out how to be *sure* of a gradient, and why nobody works like this any more.
 
 # %% tags="setup"
 import platform
@@ -44,7 +42,7 @@ print("Python", platform.python_version(), "on", platform.machine())
 print("CUDA", torch.cuda.get_device_name() if CUDA else "none: everything runs on the CPU")
 
 # %% [markdown]
-# The whole lab uses the same tiny data: three points. The first column of `x` is always one, so the first weight is where the line starts, and the second is its slope.
+# The whole lab uses three points. The first column of `x` is one: the first weight is where the line starts, the second its slope.
 
 # %%
 x = np.array([[1.0, 1.0], [1.0, 2.0], [1.0, 4.0]])
@@ -54,7 +52,7 @@ y = np.array([1.0, 2.0, 2.0])
 # %% [markdown]
 # ## 1. A formula
 #
-# We look for the weights $w$ with the smallest **mean squared error**, $L(w) = \frac1n \sum_i (x_i \cdot w - y_i)^2$. The simplest way is to try many of them:
+# We look for the weights $w$ with the smallest **mean squared error**, $L(w) = \frac1n \sum_i (x_i \cdot w - y_i)^2$. The simplest way: try many.
 
 
 # %%
@@ -122,7 +120,7 @@ print("error at a right angle to the columns:", x.T @ (x @ w_best - y))
 q.check("closed_form")
 
 # %% [markdown]
-# **Measure** for more and more weights $d$, with $n = 2d$ points.
+# **Measure** for more and more weights $d$ and $n = 2d$ points.
 
 # %%
 rng = np.random.default_rng(0)
@@ -137,14 +135,14 @@ alexnet_s = formula_s[-1] * (60e6 / sizes[-1]) ** 3
 print(f"60 million weights, as AlexNet has, would take {alexnet_s / 3.15e7:.1g} years")
 
 # %% [markdown]
-# **Reflect.** On the left the measured times lie above the model's line. What does the model leave out, and why does it matter less on the right? Time is not the only limit: how many bytes has $x^\top x$ for 60 million weights?
+# **Reflect.** On the left the measured times lie above the model's line. What does the model leave out, and why does it matter less on the right? And how many bytes has $x^\top x$ for 60 million weights?
 #
 # *What the real system does.* scikit-learn's [`LinearRegression`](https://github.com/scikit-learn/scikit-learn/blob/main/sklearn/linear_model/_base.py) calls `scipy.linalg.lstsq`, which factors $x$ itself. The product $x^\top x$ would lose twice as many digits.
 
 # %% [markdown]
 # ## 2. Down the slope
 #
-# Now real data: 442 patients with diabetes, ten measurements each, and the state of the disease a year later (Efron et al. 2004). Columns are scaled to mean 0 and variance 1. We go against the gradient, first with a short step, then with one that is three times as long.
+# Now real data: 442 patients with diabetes, ten measurements each, and the state of the disease a year later (Efron et al. 2004), scaled to mean 0 and variance 1. We go against the gradient, with a short step and with one three times as long.
 
 # %%
 patients, progress = load_diabetes(return_X_y=True)
@@ -169,7 +167,7 @@ for lr in (0.1, 0.3):
     print(f"the formula has {mse(patients, progress, goal):.4g}")
 
 # %% [markdown]
-# **Idea.** The error has the shape of a bowl, and the bowl is steeper in some directions than in others. Take the **Hessian** $H = \frac2n x^\top x$ with eigenvectors $v_k$ and eigenvalues $\lambda_k$. Along $v_k$ each step multiplies the distance to the minimum by
+# **Idea.** The error is a bowl, steeper in some directions than in others. Take the **Hessian** $H = \frac2n x^\top x$ with eigenvectors $v_k$ and eigenvalues $\lambda_k$. Along $v_k$ each step multiplies the distance to the minimum by
 #
 # $$1 - \text{lr} \cdot \lambda_k .$$
 #
@@ -287,12 +285,12 @@ pictures.plot_distances(ways, way[300] * (1 - 1 / kappa) ** (np.arange(600) - 30
 # %% [markdown]
 # **Reflect.** A step of descent costs $4nd$ operations, the formula about $nd^2$. With the number of steps that you measured: for which $d$ would descent to a tenth be cheaper here? And if $\kappa$ is a million?
 #
-# *What the real system does.* [`torch.optim.SGD`](https://github.com/pytorch/pytorch/blob/main/torch/optim/sgd.py) is your loop body, with momentum, which needs about $\sqrt\kappa$ steps instead of $\kappa$. For a network one does not compute $\lambda_{\max}$, but raises the learning rate until the loss jumps (Cohen et al. 2021).
+# *What the real system does.* [`torch.optim.SGD`](https://github.com/pytorch/pytorch/blob/main/torch/optim/sgd.py) is your loop body, with momentum, which needs about $\sqrt\kappa$ steps instead of $\kappa$. For a network one raises the learning rate until the loss jumps (Cohen et al. 2021).
 
 # %% [markdown]
 # ## 3. Is the gradient right?
 #
-# Here is a colleague's gradient. It has a mistake. Look at the loss.
+# A colleague's gradient has a mistake. Look at the loss.
 
 
 # %%
@@ -317,7 +315,7 @@ for name, rule in {
 #
 # $$\frac{f(w + h) - f(w - h)}{2h} = f'(w) + \tfrac{h^2}{6} f'''(w) + \dots$$
 #
-# This **central difference** has an error of about $h^2$, because the curve bends. A **forward difference**, $\frac{f(w+h) - f(w)}{h}$, has an error of about $h$. Both also lose digits: $f$ is only known to a relative $\varepsilon \approx 10^{-16}$, and the division by $h$ makes of this an error of $\varepsilon / h$. So the best step is where $h^2 = \varepsilon/h$.
+# This **central difference** has an error of about $h^2$, because the curve bends. A **forward difference**, $\frac{f(w+h) - f(w)}{h}$, has an error of about $h$. Both also lose digits: $f$ is known to a relative $\varepsilon \approx 10^{-16}$, and dividing by $h$ makes this an error of $\varepsilon / h$. The best step is where $h^2 = \varepsilon/h$.
 # *(Press et al., "Numerical Recipes", section 5.7.)*
 #
 # **Predict.** Which step $h$ is best for central differences in float64, up to a factor of ten?
@@ -389,9 +387,9 @@ compare("best step of central differences", predicted_step, measured_step)
 pictures.plot_differences(steps, central, forward_)
 
 # %% [markdown]
-# **When do two gradients agree?** At the best step the two sides agree to ten digits, so a check may ask for six. A difference of less than 0.01 looks strict. But near the minimum the gradient itself is smaller than that, and then *any* rule passes.
+# **When do two gradients agree?** At the best step the two sides agree to ten digits, so a check may ask for six. A difference of less than 0.01 looks strict, but near the minimum the gradient itself is smaller, and *any* rule passes.
 #
-# So compare **relatively**: the length of the difference with the length of the longer of the two,
+# So compare **relatively**: the length of the difference with that of the longer of the two,
 #
 # $$\lVert a - b \rVert \;\le\; \text{tolerance} \cdot \max(\lVert a \rVert, \lVert b \rVert).$$
 
@@ -444,7 +442,7 @@ for name, rule in rules.items():
 # %% [markdown]
 # ## 4. Two layers, by hand
 #
-# Handwritten digits: 1,797 pictures of 8 by 8 pixels. The network has two layers, 64-32-10, and 2,410 parameters. So far we only have the numerical gradient, here of 64 pictures.
+# Handwritten digits: 1,797 pictures of 8 by 8 pixels. The network has two layers, 64-32-10, and 2,410 parameters. First the numerical gradient, of 64 pictures.
 
 # %%
 images, labels = (t.numpy() for t in digits(flat=True).tensors)
@@ -496,7 +494,7 @@ print(f"its gradient for the {params[0].size} weights of layer 1: {numerical_s *
 #
 # *(Rumelhart, Hinton & Williams, Nature 1986.)*
 #
-# **Predict.** An untrained network gives all ten classes about the same probability. What is its loss? Then count in the table: the forward pass has two matrix products. How many has the backward pass?
+# **Predict.** An untrained network gives all ten classes about the same probability. What is its loss? The forward pass has two matrix products: how many has the backward pass?
 
 # %%
 ### BEGIN STARTER
@@ -584,7 +582,7 @@ q.check("cross_entropy")
 q.check("backward")
 
 # %% [markdown]
-# **Measure** the first loss. Then compare the time of the two ways to the same 2,410 numbers.
+# **Measure** the first loss. Then time both ways to the same 2,410 numbers.
 
 # %%
 small = initial([64, 32, 10], scale=0.1)
@@ -604,7 +602,7 @@ speedup = 2 * count * times["forward"] / times["backward"]
 print(f"{2 * count:,} runs of the network, or one backward: {speedup:,.0f} times as long")
 
 # %% [markdown]
-# How does the time of a run depend on the number of pictures? Measured on the CPU, and on the GPU where there is one.
+# How does the time of a run depend on the number of pictures?
 
 
 # %%
@@ -637,12 +635,12 @@ pictures.plot_batches(batches, lines)
 # %% [markdown]
 # **Reflect.** Your backward needs `hidden`, which forward has computed. What would a network with a hundred layers have to keep until its backward begins?
 #
-# *What the real system does.* AlexNet's own code, [cuda-convnet](https://github.com/akrizhevsky/cuda-convnet2), and [Caffe](https://github.com/BVLC/caffe/blob/master/src/caffe/layers/inner_product_layer.cpp) after it, have such pairs: each layer is a class with a forward and a backward, both written by hand.
+# *What the real system does.* AlexNet's own code, [cuda-convnet](https://github.com/akrizhevsky/cuda-convnet2), and [Caffe](https://github.com/BVLC/caffe/blob/master/src/caffe/layers/inner_product_layer.cpp) have such pairs: each layer is a class with a forward and a backward written by hand.
 
 # %% [markdown]
 # ## 5. Train, and trust no falling loss
 #
-# A gradient of the whole training set costs 1,438 pictures and gives one step. Compare it with a step on 64 pictures, which is 22 times cheaper:
+# A gradient of all 1,438 pictures gives one step. A step on 64 is 22 times cheaper:
 
 # %%
 for name, rows in {"all 1,438": slice(None), "64": slice(0, 64)}.items():
@@ -716,9 +714,9 @@ print(f"right on {right_accuracy:.1%} of {len(test_labels)} pictures never seen"
 # %% [markdown]
 # Now three **wrong** gradients, made from your right one:
 #
-# 1. layer 1 gets no gradient at all: its weights stay as they were drawn;
+# 1. layer 1 gets no gradient;
 # 2. the biases get no gradient;
-# 3. on the way back *another* matrix stands in the place of $w_2$, random and never trained. So every gradient of layer 1 is wrong.
+# 3. on the way back a fixed *random* matrix stands in the place of $w_2$: every gradient of layer 1 is wrong.
 #
 # **Predict.** What share of the test pictures does the network with rule 3 get right after the same 20 epochs? Guessing gets 0.1.
 
@@ -751,7 +749,7 @@ def nonsense_on_the_way_back(params, x, labels):
 
 
 # %% [markdown]
-# **Measure** all four from the same start. Your own check says whether each is right.
+# **Measure** all four from the same start.
 
 # %%
 rules = {
@@ -808,13 +806,13 @@ for skip in (0.0, 1.0):
     print(f"skip {skip:g}: the logits of {len(notes)} layers have size {np.std(logits):.1g}")
 
 # %% [markdown]
-# **Idea.** Without the skips a signal shrinks from layer to layer: the ReLU sets half of the values to zero, which halves the mean square. The gradient shrinks in the same way on its way back. A **residual** connection adds the input to the output, $h' = s\,h + \max(h w + b, 0)$, so that both can also pass around the layer (He et al. 2016).
+# **Idea.** Without skips a signal shrinks from layer to layer: ReLU sets half of the values to zero, which halves the mean square. The gradient shrinks alike on its way back. A **residual** connection adds the input to the output, $h' = s\,h + \max(h w + b, 0)$, so that both can pass around the layer (He et al. 2016).
 #
-# What is the gradient now? The value $h$ is used **twice**: by the layer and by the connection around it. Each use sends an adjoint back, and they **add up**:
+# Now $h$ is used **twice**: by the layer and by the connection around it. Each use sends an adjoint back, and they **add up**:
 #
 # $$\bar h = s\,\bar h' + \bar a\, w^\top, \qquad \bar a = \bar h' \text{ where the layer is open, else } 0.$$
 #
-# **Predict.** Weights are drawn so that a product with them keeps the length, and each ReLU halves the mean square. By which factor is the gradient shorter after 15 layers without skips?
+# **Predict.** A product with the weights keeps the length, and each ReLU halves the mean square. By which factor is the gradient shorter after 15 layers without skips?
 
 # %%
 ### BEGIN STARTER
@@ -845,7 +843,7 @@ def deep_backward(params, notes, out_grad):
 
 
 # %% [markdown]
-# **Try it**: first on the two layers that you know, then on three with a skip. Your check tests the gradients.
+# **Try it** on the two layers that you know, then on three with a skip.
 
 # %%
 notes, logits = deep_forward(params, few)
@@ -884,7 +882,7 @@ compare("gradient at the first layer over the last", predicted_shrink, plain[0] 
 pictures.plot_lengths(residual, plain)
 
 # %% [markdown]
-# Train both with your own gradients. With skips the middle layers start at 0.3 of their weights, so that each changes the signal only a little at first.
+# Train both. With skips the middle layers start at 0.3 of their weights, to change the signal only a little at first.
 
 
 # %%
@@ -908,7 +906,7 @@ for skip, scale, name in [(1.0, 0.3, "16 layers, with skips"), (0.0, 1.0, "16 la
 pictures.plot_losses(losses, "Sixteen layers, gradients by hand")
 
 # %% [markdown]
-# **And ResNet-50?** It would need the same for its real layers: convolutions, each followed by a normalisation, in blocks of three, with skips around the blocks.
+# **And ResNet-50?** Its layers are convolutions, each followed by a normalisation, in blocks of three with skips around them.
 
 # %%
 shapes = list(pictures.resnet50_parameters())
@@ -918,7 +916,7 @@ minutes = 2 * total * 0.01 / 60
 print(f"a numerical gradient, at 10 ms a run: {minutes / 60 / 24:.0f} days")
 
 # %% [markdown]
-# **Reflect.** Your `deep_backward` works for any depth. Which single line of `deep_forward` could you change so that it no longer does, and would anything tell you? What is missing until each turn of your loop can have a rule of its own? That is lab 02.
+# **Reflect.** Which single line of `deep_forward` could you change so that your `deep_backward` is wrong, and would anything tell you? What is missing until each turn of your loop can have a rule of its own?
 #
 # *What the real system does.* [torchvision's ResNet](https://github.com/pytorch/vision/blob/main/torchvision/models/resnet.py) has a forward and no backward at all: `out += identity` is one line, and the sum of the two adjoints follows from it.
 
@@ -932,7 +930,7 @@ print(f"a numerical gradient, at 10 ms a run: {minutes / 60 / 24:.0f} days")
 # ### END SOLUTION
 
 # %% [markdown] question="reading_note" points="5" manual="true" rubric="Overview in the learner's own words (1); problem and challenges: a large labelled set, a model too large for one GPU of 3 GB, overfitting (1); methods: ReLU, two GPUs that talk at some layers only, local response normalisation, overlapping pooling, augmentation, dropout (1); evaluation read critically: what the second-best entry was and what each part contributed, what was not measured (1); trade-offs and one open question (1)."
-# **Reading note.** Krizhevsky, Sutskever & Hinton 2012, "ImageNet Classification with Deep Convolutional Neural Networks", NeurIPS. One page, in the form below. Read it as a paper about a *system*: what was built by hand there that you get from a library?
+# **Reading note.** Krizhevsky, Sutskever & Hinton 2012, "ImageNet Classification with Deep Convolutional Neural Networks", NeurIPS. One page, in this form. What was built by hand there that you get from a library?
 # ### BEGIN STARTER
 # **Overview** (two sentences of your own):
 #

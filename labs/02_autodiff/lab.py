@@ -3,11 +3,9 @@
 #
 # - **You build** reverse-mode automatic differentiation: operators that know their own gradients, a topological order, the reverse sweep.
 # - **You need** NumPy, the chain rule, and lab 01 or a gradient that you have derived by hand.
-# - **It takes** about 90 minutes: introduction 2, sections 10, 17, 14, 19, 9 and 9, discussion 10. The reading note is for another day.
+# - **It takes** about 85 minutes: introduction 1, sections 9, 16, 14, 18, 8 and 9, discussion 10. The reading note is for another day.
 #
-# Every layer is made of a dozen kinds of operation, and each kind has a gradient of one line. Autodiff puts those lines together. At the end you train a network on handwritten digits with operators and a sweep of your own.
-#
-# Write each prediction down before you measure.
+# Every layer is made of a dozen kinds of operation, each with a gradient of one line. Autodiff puts those lines together. At the end yours trains a network on handwritten digits.
 
 # %% tags="setup"
 import platform
@@ -39,7 +37,7 @@ DEVICE = "cuda" if mt.cuda.is_available() else "cpu"  # of section 4's measureme
 print("CUDA: timed in section 4" if DEVICE == "cuda" else "CUDA: none; all is timed on the CPU")
 
 # %% [markdown]
-# The whole lab uses the same tiny arrays: three rows, two features, two outputs.
+# The whole lab uses three rows, two features, two outputs.
 
 # %%
 x = mt.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
@@ -62,7 +60,7 @@ def on_device(f):
 # %% [markdown]
 # ## 1. A broadcast is a copy, and copies add up
 #
-# A layer adds the same bias to every row. Suppose that the gradient of a sum passes through unchanged. Then this is a step:
+# A layer adds the same bias to every row. Let the gradient of a sum pass through unchanged:
 
 # %%
 out_grad = mt.ones(3, 2)  # the gradient of the sum of all six outputs
@@ -71,7 +69,7 @@ print("b before the step", b.detach().numpy().tolist())
 print("b after the step ", stepped.numpy().tolist())
 
 # %% [markdown]
-# **Predict.** The loss is the sum of all six elements of `x @ w + b`. Increase `b[0]` by a small number. How many times that number does the loss increase by?
+# **Predict.** The loss is the sum of all six elements of `x @ w + b`. Increase `b[0]` a little. How many times that does the loss increase?
 
 # %%
 ### BEGIN STARTER
@@ -82,11 +80,11 @@ predicted_bias_gradient = 3
 ### END SOLUTION
 
 # %% [markdown]
-# **The idea.** Broadcasting behaves as if `b` had been copied, once for each row, and each copy receives its own gradient. A small change of `b` changes all the copies at once, so its gradient is the **sum over the copies**:
+# **The idea.** Broadcasting acts as if `b` were copied for each row, and each copy receives its own gradient. A change of `b` changes all copies, so its gradient is the **sum over the copies**:
 #
 # $$\frac{\partial L}{\partial b_j} = \sum_i \frac{\partial L}{\partial y_{ij}}$$
 #
-# Shapes are matched from the right. An axis was copied in two cases: if the input does not have it at all (then it vanishes from the gradient), or if the input has it with size 1 (then it stays, with size 1).
+# Shapes are matched from the right. An axis was copied if the input does not have it (then it vanishes from the gradient), or has it with size 1 (then it stays, with size 1).
 #
 
 
@@ -111,7 +109,7 @@ def sum_to_shape(grad, shape):
 
 
 # %% [markdown]
-# **Try it** on the running example: the gradient of `b`, of a column, and of a single number.
+# **Try it** on the running example.
 
 # %%
 for shape in [(2,), (3, 1), (1, 2), (), (3, 2)]:
@@ -137,7 +135,7 @@ print("your sum over the copies:", sum_to_shape(out_grad, (2,)).numpy()[0])
 # %% [markdown]
 # ## 2. An operator is a pair
 #
-# In lab 01 you wrote a backward pass beside each forward pass. Here is such a pair. Then somebody added `* b` to the forward pass only.
+# Here is a backward pass beside its forward pass, as in lab 01. Then somebody added `* b` to the forward pass only.
 
 
 # %%
@@ -165,7 +163,7 @@ print("db, right should be 1:", db / by_differences(lambda b: forward_pass(w_arr
 # %% [markdown]
 # No error message. Differences show the mistake, but need two runs **for every parameter**.
 #
-# **Predict.** A layer has 64 by 32 weights. How many times as long as one run of the network does its gradient take by differences? A backward pass has two matrix products where the run has one. How many times as long as one run do the run and the backward pass take together?
+# **Predict.** A layer has 64 by 32 weights. How many times as long as one run does its gradient take by differences? A backward pass has two matrix products where the run has one. How many times as long do run and backward take together?
 
 # %%
 ### BEGIN STARTER
@@ -187,9 +185,9 @@ predicted_by_operators = 3
 #
 # $$\bar a = \bar y \cdot f'(a), \qquad \text{where } \bar v \text{ is short for } \partial L / \partial v.$$
 #
-# $\bar v$ is called the **adjoint** of $v$. One rule: write `gradient` in operators of the library, not in NumPy. Then a gradient is itself made of operators that know their gradients, and it can be differentiated again.
+# $\bar v$ is called the **adjoint** of $v$. One rule: write `gradient` in operators of the library, not in NumPy. Then it can itself be differentiated.
 #
-# Here is addition: `gradient` returns one adjoint for each input, in a tuple.
+# Addition: `gradient` returns one adjoint for each input, in a tuple.
 
 
 # %%
@@ -277,7 +275,7 @@ q.check("MulOp")
 q.check("MatMulOp")
 
 # %% [markdown]
-# **Measure** for layers of more and more weights. By differences, every weight takes as long as any other, so a sample of 8 is timed.
+# **Measure** for layers of more and more weights. By differences, a sample of 8 weights is timed.
 
 
 # %%
@@ -346,7 +344,7 @@ for times in [2, 4, 8, 12]:
     print(f"{times:2} additions: {count_paths(doubled(times)):6} visits")
 
 # %% [markdown]
-# **Predict.** How many visits for 20 additions? And how many visits are necessary?
+# **Predict.** How many visits for 20 additions, and how many are necessary?
 
 # %%
 ### BEGIN STARTER
@@ -359,11 +357,11 @@ predicted_needed = 21
 ### END SOLUTION
 
 # %% [markdown]
-# **The idea.** A value's adjoint is complete only when **all** of its users have sent their share. So every user has to come before the values it uses. That is a **topological order**, reversed:
+# **The idea.** A value's adjoint is complete only when **all** of its users have sent their share. So every user comes before the values it uses. That is, reversed, a **topological order**:
 #
 # > a list in which every value stands **after** all of its inputs.
 #
-# Depth-first search gives it: append a value after all of its inputs have been appended (postorder), and visit each value once. With recursion that is four lines, but Python stops it at a depth of 1,000, and a recurrent network over a text is deeper. So keep the stack yourself.
+# Depth-first search gives it: append a value after all of its inputs (postorder), and visit each value once. Python stops recursion at a depth of 1,000, and a recurrent network over a text is deeper: keep the stack yourself.
 #
 # *Source: Tarjan 1976, "Edge-disjoint spanning trees and depth-first search"; Cormen et al., *Introduction to Algorithms*, 4th edition, section 20.4.*
 
@@ -421,14 +419,14 @@ ax.legend()
 plt.show()
 
 # %% [markdown]
-# **Reflect.** In a graph where every value has one user, a tree, both programs visit equally often. Which part of every trained network makes it a graph that is not a tree?
+# **Reflect.** In a tree, where every value has one user, both visit equally often. Which part of every trained network makes its graph no tree?
 #
 # *What the real system does.* PyTorch does not sort: for each node it counts the users that have not sent their share yet ([`torch/csrc/autograd/engine.cpp`](https://github.com/pytorch/pytorch/blob/main/torch/csrc/autograd/engine.cpp)).
 
 # %% [markdown]
 # ## 4. The reverse sweep
 #
-# First a wrong sweep: it passes a value's adjoint on **before** all of its users have sent their share. It starts at the result and takes the values in the order in which it meets them.
+# First a wrong sweep. It takes the values in the order in which it meets them, and passes an adjoint on **before** all users have sent their share.
 
 
 # %%
@@ -457,7 +455,7 @@ y = add(u, mul(u, s))  # y = s**2 + s**3
 print("d(s**2 + s**3)/ds at 3 is 2*3 + 3*9 = 33, and this says", wrong.item())
 
 # %% [markdown]
-# **Predict.** The forward pass has one matrix product, `a @ b`. How many has its `gradient`? A network with three layers has three products forward. How many has it backward?
+# **Predict.** `a @ b` is one matrix product. How many has its `gradient`? A network of three layers has three products forward. How many backward?
 
 # %%
 ### BEGIN STARTER
@@ -473,10 +471,10 @@ predicted_backward_products = 6
 # $$\bar v = \sum_{u \text{ uses } v} \overline{v \to u}, \qquad \overline{v \to u} = \text{the part of } u\text{'s gradient that belongs to } v.$$
 #
 # 1. The adjoint of the output is one.
-# 2. Go through the topological order backwards. So each value's adjoint is complete when you come to it.
+# 2. Go through the topological order backwards: each adjoint is complete when you come to it.
 # 3. Ask its operator for the partial adjoints of its inputs, and add each to what is there.
 #
-# One pass, with each operator once, gives the gradients of **all** inputs: the cost does not depend on the number of parameters.
+# One pass gives the gradients of **all** inputs: the cost does not depend on the number of parameters.
 #
 # *Source: Griewank & Walther, "Evaluating Derivatives", chapter 3; Baydin et al. 2018, JMLR 18.*
 
@@ -509,7 +507,7 @@ def gradients(output, inputs):
 
 
 # %% [markdown]
-# **Try it**: the graph of the wrong sweep, then the running example, whose `dw` you know from section 2.
+# **Try it** on the graph of the wrong sweep and on the running example.
 
 # %%
 print("ds:", gradients(y, [s])[0].item(), "(33 expected)")
@@ -527,7 +525,7 @@ q.check("gradients")
 step_through(y, names={"s": s, "u": u}, title="s² + s³, forward and backward")
 
 # %% [markdown]
-# **Measure.** Count the matrix products. `CountingMatMul` is your operator with a counter: one product for each adjoint.
+# **Measure.** `CountingMatMul` is your operator with a counter: one product for each adjoint.
 
 
 # %%
@@ -572,7 +570,7 @@ gradients(top, layers)
 compare("matrix products backward", predicted_backward_products, CountingMatMul.backward)
 
 # %% [markdown]
-# Then the time, on the CPU, or on the GPU where there is one. If only products took time, the ratio would be that of the products.
+# Then the time. If only products took time, the ratio would be theirs.
 
 
 # %%
@@ -632,7 +630,7 @@ plt.show()
 # %% [markdown]
 # ## 5. The gradient is a graph too
 #
-# Gradient descent knows the slope but not the curvature: with too long a step it leaves a narrow valley. A second derivative would show that. Differences of differences lose most of the digits:
+# Gradient descent does not know the curvature: with too long a step it leaves a narrow valley. Differences of differences lose most of the digits:
 
 
 # %%
@@ -696,7 +694,7 @@ print(product.detach().numpy(), "expected", ((t.detach().numpy() + 2) * np.exp(t
 q.check("hessian_vector_product")
 
 # %% [markdown]
-# **Measure** how many digits are right, by differences and by two sweeps. Then higher derivatives: each is a graph that can be differentiated.
+# **Measure** how many digits are right, by differences and by two sweeps. Then higher derivatives.
 
 # %%
 short = (f(1 + 1e-7) - 2 * f(1.0) + f(1 - 1e-7)) / 1e-14
@@ -735,7 +733,7 @@ plt.show()
 #
 # Everything below runs on your operators and your sweep: 1,797 images of handwritten digits, 8 by 8 pixels, a network 64-32-10.
 #
-# **Predict.** Both sweeps are written in Python. What will be the time of a step with yours, divided by the time with the library's?
+# **Predict.** Both sweeps are written in Python. What is the time of a step with yours, divided by that with the library's?
 
 # %%
 ### BEGIN STARTER
@@ -746,7 +744,7 @@ predicted_slowdown = 1
 ### END SOLUTION
 
 # %% [markdown]
-# **The idea.** A step of gradient descent moves each parameter against its gradient. The new parameter must be a **leaf**. If it remembered the step that made it, the graph would grow with every step, and each sweep would go back through the whole training.
+# **The idea.** A step of gradient descent moves each parameter against its gradient. The new parameter must be a **leaf**. If it remembered the step that made it, the graph would grow with every step.
 
 
 # %% question="sgd_step" points="2" hint1="In which direction does the loss fall: along the gradient, or against it?" hint2="`parameter - lr * grad` is a value with an `op`. Make a fresh leaf from its numbers: detach it, then ask for gradients again."
@@ -779,7 +777,7 @@ for _ in range(4):
 q.check("sgd_step")
 
 # %% [markdown]
-# **Measure** on the digits. The two sweeps train side by side and take turns, epoch by epoch.
+# **Measure** on the digits. The two sweeps take turns, epoch by epoch.
 
 # %%
 train_images, train_labels = (t.numpy() for t in digits(flat=True).tensors)
@@ -855,7 +853,7 @@ ratio = median(mine.times) / median(theirs.times)
 compare("time of a step, yours over the library's", predicted_slowdown, ratio)
 
 # %% [markdown]
-# **How long may a step be?** In lab 01 the largest learning rate was $2 / \lambda_{\max}$. Here the Hessian of `w1` alone has four million entries, but you need not compute them. Multiply a vector by $H$ again and again: it turns into the steepest direction. Your `hessian_vector_product` does the multiplication.
+# **How long may a step be?** In lab 01 the largest learning rate was $2 / \lambda_{\max}$. Here the Hessian of `w1` alone has four million entries. You need none of them: multiply a vector by $H$ again and again, with your `hessian_vector_product`, and it turns into the steepest direction.
 
 
 # %%
@@ -887,13 +885,13 @@ for when, parameters in (("before training", initial()), ("after", mine.paramete
 # ## Discussion
 
 # %% [markdown] question="why_topological_order" points="3" manual="true" rubric="Says that a value with several users must wait for all partial adjoints (1); gives or follows a concrete graph where the careless order is wrong, and by which amount (1); says for which graphs any order from the output works, and why: trees, one user each (1)."
-# Section 4 showed a sweep with a wrong order. Why is a topological order needed? Take the graph $y = s^2 + s^3$ from there and say which adjoint was passed on too early, what was missing from it, and by how much the result is therefore wrong. For which graphs would this sweep have been right?
+# Why is a topological order needed? Take $y = s^2 + s^3$ and the wrong sweep of section 4: which adjoint was passed on too early, what was missing from it, and by how much is the result wrong? For which graphs would this sweep be right?
 # ### BEGIN SOLUTION
 # The adjoint of $u = s^2$ is the sum of two partial adjoints: 1 from the sum directly, and $s = 3$ through the product $u s$. The wrong sweep reached $u$ first by the direct edge and passed on 1; the 3 arrived after $u$ had been visited. So the result lacks $3 \cdot 2s = 18$ of the 33. A value's adjoint is complete only when all of its users have delivered, and a reversed topological order guarantees just that. If every value has one user, the graph is a tree, nothing has to be waited for, and any order from the output is right.
 # ### END SOLUTION
 
 # %% [markdown] question="reading_note" points="5" manual="true" rubric="Overview in the learner's own words (1); problem and challenges: what differences lose (accuracy, a run for each input) and what symbolic differentiation loses (expression swell, control flow), and that automatic differentiation is neither (1); methods: a trace of elementary operations, forward mode carries tangents, reverse mode needs the trace and carries adjoints back; which is cheaper for n inputs and m outputs (1); evaluation and discussion read critically, as a survey: what is compared, what is not measured (1); trade-offs (memory of the trace) and one open question (1)."
-# **Reading note.** Baydin, Pearlmutter, Radul & Siskind 2018, ["Automatic Differentiation in Machine Learning: a Survey"](https://jmlr.org/papers/v18/17-468.html), JMLR 18. One page, in the form below. Read sections 2 and 3 with this lab at hand: which of its ways to differentiate have you used here, and which of its columns is your `gradients`?
+# **Reading note.** Baydin, Pearlmutter, Radul & Siskind 2018, ["Automatic Differentiation in Machine Learning: a Survey"](https://jmlr.org/papers/v18/17-468.html), JMLR 18. One page, in this form. In sections 2 and 3, which of its ways to differentiate have you used here, and which of its columns is your `gradients`?
 # ### BEGIN STARTER
 # **Overview** (two sentences of your own):
 #

@@ -1,13 +1,11 @@
 # %% [markdown] builds="`Module`, `Linear`, SGD and Adam in place; a network of convolutions" needs="02" audience="gpu"
 # # Lab 03: Modules and training
 #
-# - **You build** what people train with: modules that know their parameters, a layer that starts well, SGD and Adam that change weights in place. With them you train a convolutional network.
+# - **You build** modules that know their parameters, a layer that starts well, SGD and Adam that change weights in place. They train a convolutional network.
 # - **You need** lab 02 or a working idea of `backward()`, and NumPy; a little PyTorch helps.
 # - **It takes** about 90 minutes: introduction 1, sections 14, 8, 12, 17, 19 and 9, discussion 10. The reading note is for another day.
 #
-# `minitorch` gives you tensors and gradients. From section 5 on, everything runs on *your* `Module`, `Linear` and `Adam`: the network, its training, and a comparison with PyTorch and with NumPy by hand.
-#
-# Write each prediction down before you measure.
+# `minitorch` gives tensors and gradients. From section 5 on, everything runs on *your* `Module`, `Linear` and `Adam`, beside PyTorch and NumPy by hand.
 
 # %% tags="setup"
 import platform
@@ -44,7 +42,7 @@ print("Python", platform.python_version(), "on", platform.machine())
 print("CUDA", torch.cuda.get_device_name() if CUDA else "none: everything runs on the CPU")
 
 # %% [markdown]
-# The whole lab uses the same tiny data: three rows, two features, and the wanted results.
+# The whole lab uses three rows, two features, and the wanted results.
 
 # %%
 x = mt.tensor([[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]])
@@ -54,7 +52,7 @@ wanted = mt.tensor([[1.0], [0.0], [2.0]])
 # %% [markdown]
 # ## 1. Where do the parameters live?
 #
-# In lab 02 they lived in a list. Here somebody has added a layer and forgotten to put it into the list.
+# In lab 02, in a list. Here somebody has added a layer and forgotten to list it.
 
 # %%
 rng = np.random.default_rng(0)
@@ -81,7 +79,7 @@ for name, w, old in zip(("w1", "w2", "w3"), (w1, w2, w3), before):
 #     ├── blocks: [Linear, ...]  net.gain
 #     └── gain: Parameter
 #
-# Only its class makes a tensor a parameter. And if the same layer stands in two places? Then its weights are shared, and must be found **once**: an optimizer that gets them twice takes two steps.
+# Only its class makes a tensor a parameter. A layer that stands in two places has shared weights, to be found **once**: an optimizer that gets them twice takes two steps.
 # *(Paszke et al. 2019, section 4.1: models are ordinary programs.)*
 #
 # **Predict.** A network of four linear layers, 64 to 32, 32 to 32, 32 to 32, 32 to 10, each with a bias. The two in the middle are *the same object*. How many numbers does it train?
@@ -221,7 +219,7 @@ for depth in range(1, 21):
         print(f"after {depth:2} layers: root mean square {np.sqrt(np.mean(h**2)):.3g}")
 
 # %% [markdown]
-# **Idea.** An output is a sum of $n$ products, so its variance is $n \cdot \sigma_w^2 \cdot \overline{h^2}$. Half of the outputs are negative, and ReLU makes them zero, which halves the mean square. So from one layer to the next
+# **Idea.** An output is a sum of $n$ products, so its variance is $n \cdot \sigma_w^2 \cdot \overline{h^2}$. ReLU makes the negative half of them zero, which halves the mean square. So from one layer to the next
 #
 # $$\overline{h'^2} = \tfrac12\, n\, \sigma_w^2\; \overline{h^2}.$$
 #
@@ -306,7 +304,7 @@ compare("growth with weights of size 1", predicted_growth, found["1"][-1])
 # %% [markdown]
 # ## 3. Change the weights in place
 #
-# Here is a first try at a step of descent. Look at the loss.
+# A first try at descent. Look at the loss.
 
 # %%
 net = Linear(2, 1, np.random.default_rng(0))
@@ -322,7 +320,7 @@ for step in range(3):
 #
 # **Idea.** The optimizer and the network hold **the same objects**, and the optimizer writes into their memory: `p -= ...`. Autodiff must not record that, so it happens under `mt.no_grad()`.
 #
-# An optimizer can also hold a state. **Momentum** keeps a running sum of gradients, the velocity, and moves along it:
+# **Momentum** keeps a running sum of gradients, the velocity, and moves along it:
 #
 # $$v \leftarrow \mu v + g, \qquad w \leftarrow w - \text{lr} \cdot v .$$
 #
@@ -460,15 +458,15 @@ sgd_path = towards_one(SGD([w], lr=1.0), w, 300)
 print("SGD after 300 steps:", sgd_path[-1].round(3))
 
 # %% [markdown]
-# **Idea.** **Adam** keeps two running means for each weight: $m$ of the gradient, and $s$ of its square. It moves by $m / \sqrt{s}$. There the *size* of the gradient cancels and its direction remains:
+# **Idea.** **Adam** keeps two running means for each weight: $m$ of the gradient, and $s$ of its square. It moves by $m / \sqrt{s}$. There the *size* of the gradient cancels:
 #
 # $$m \leftarrow \beta_1 m + (1 - \beta_1) g, \qquad s \leftarrow \beta_2 s + (1 - \beta_2) g^2,$$
 # $$w \leftarrow w - \text{lr} \cdot \frac{m / (1 - \beta_1^t)}{\sqrt{s / (1 - \beta_2^t)} + \epsilon}.$$
 #
-# Both means start at zero and are too small at first: after $t$ steps they hold only the share $1 - \beta^t$ of a mean. To divide by it is the **bias correction**. $\epsilon$ keeps the quotient finite.
+# Both means start at zero: after $t$ steps they hold only the share $1 - \beta^t$ of a mean. To divide by it is the **bias correction**. $\epsilon$ keeps the quotient finite.
 # *(Kingma & Ba 2015, algorithm 1.)*
 #
-# **Predict.** The learning rate is 0.05, and the gradient in the flattest direction 0.0001. How long is Adam's first step in that direction? And how many bytes does training with Adam keep from one step to the next for each float32 weight: the weight, its gradient, and what else?
+# **Predict.** The learning rate is 0.05, and the gradient in the flattest direction 0.0001. How long is Adam's first step in that direction? And how many bytes does training with Adam keep between steps for each float32 weight: the weight, its gradient, and what else?
 
 # %%
 ### BEGIN STARTER
@@ -562,7 +560,7 @@ pictures.plot_directions({"SGD, lr 1": sgd_path, "Adam, lr 0.05": adam_path})
 # %% [markdown]
 # ## 5. A convolutional network, three times
 #
-# A linear layer sees 64 pixels and does not know which of them are neighbours. Here every picture is moved by one pixel:
+# A linear layer does not know which pixels are neighbours. Here every picture is moved by one pixel:
 
 # %%
 images, labels = digits().tensors
@@ -699,7 +697,7 @@ q.check("CNN")
 q.check("train_step")
 
 # %% [markdown]
-# Now train it with your modules, your optimizer and your step.
+# Now train it.
 
 
 # %%
@@ -762,7 +760,7 @@ for (name, p), g in zip(start.named_parameters(), by_hand):
     print(f"{name:13} by hand and by autodiff differ by {difference:.1g}")
 
 # %% [markdown]
-# **Measure the time of a step** for batches of 1 to 512 pictures, all ways in turns.
+# **Measure the time of a step** for batches of 1 to 512 pictures.
 
 
 # %%
@@ -793,14 +791,14 @@ for name, guess in predicted.items():
 pictures.plot_race(counts, raced, predicted)
 
 # %% [markdown]
-# **Reflect.** Each way has a fixed time for a step and a time for each picture. What is done in the fixed time, in each of the three? Also: after a move by one pixel the convolutions are still bad. Which layer of `CNN` knows the place?
+# **Reflect.** Each way has a fixed time for a step and a time for each picture. What is done in the fixed time? After a move by one pixel the convolutions are still bad. Which layer of `CNN` knows the place?
 #
 # *What the real system does.* PyTorch does not cut windows: on the CPU it gives convolutions to [oneDNN](https://github.com/pytorch/pytorch/blob/main/aten/src/ATen/native/mkldnn/Conv.cpp), on NVIDIA cards to cuDNN.
 
 # %% [markdown]
 # ## 6. What an `assign` costs a graph
 #
-# In a static graph (`minitorch.graph`, with TensorFlow 1's names) weights are **variables**, and a change of one is a node: `assign`. Here is momentum, written as in the formulas. The gradient is 1 and the learning rate 1, so after three steps the weight should be $-(1 + 1.5 + 1.75) = -4.25$.
+# In a static graph (`minitorch.graph`, with TensorFlow 1's names) weights are **variables**, and a change of one is a node: `assign`. Here is momentum as in the formulas. Gradient and learning rate are 1, so after three steps the weight should be $-(1 + 1.5 + 1.75) = -4.25$.
 
 
 # %%
@@ -828,11 +826,11 @@ def as_the_formulas_stand(w, v, grad):
 print("the weight after each step:", run_three(as_the_formulas_stand))
 
 # %% [markdown]
-# It is always one step late: the second line reads `v`, the first writes `v`, and **no edge says which comes first**.
+# It is one step late: the second line reads `v`, the first writes `v`, and **no edge says which comes first**.
 #
 # **Idea.** In an imperative program the order of lines is the order of effects. A graph knows only edges: use the *result of* `assign`, which is the new value, or put a read under `control_dependencies`.
 #
-# The graph pays for that. With pure values it may merge two equal nodes, drop one that nobody needs, reuse a buffer, or run two branches at once. Around each write it must forbid this, or prove that it is harmless. A write may go into the old memory only if nobody reads it later. Otherwise it needs **a copy**.
+# The graph pays for that. With pure values it may merge two equal nodes, drop one that nobody needs, reuse a buffer, or run two branches at once. Around each write it must forbid this, or prove it harmless. A write may go into the old memory only if nobody reads it later. Otherwise it needs **a copy**.
 # *(Abadi et al. 2016, section 3.1: variables are stateful operations.)*
 #
 # **Predict.** In one run, `w` is decreased by `lr * g`, **and** its old value is fetched. How many arrays of `w`'s size have to be made in that run? (Without the fetch `w` is overwritten in place, and nothing of its size is made.)
@@ -892,7 +890,7 @@ compare("arrays made with the old value fetched", predicted_arrays, made)
 pictures.plot_updates(sizes, took, base="NumPy, in place")
 
 # %% [markdown]
-# **Train with it**: one linear layer on the digits, as a graph with your node for each variable, and imperatively with your `Linear` and your `SGD`.
+# **Train with it**: one linear layer on the digits, as a graph with your node, and imperatively with your `Linear` and `SGD`.
 
 
 # %%
@@ -938,14 +936,14 @@ for size in (10, 1_000_000):
 # ## Discussion
 
 # %% [markdown] question="mutable_tensors" points="5" manual="true" rubric="1: order: in a graph nothing but edges orders a write and a read, with the step-behind example; 1: which rewrites a write forbids or makes conditional (merging equal reads, dropping, reordering, reusing buffers), with an example; 1: copies: when a write needs a new array, with the measured arrays and times; 1: what mutability gives the imperative style: one object shared by module and optimizer, memory of 16 bytes a weight and no more, and its price (version counters, a value that backward needs may be gone); 1: a judgement with a reason, e.g. functional steps with donated buffers."
-# Weights change in every step, and a static graph is at its best when nothing ever changes. What does an `assign` node cost a static graph? Argue with section 6: order, the rewrites that it forbids, the copies. Then the other side: what do tensors that can be written to buy an imperative library, and what does *it* pay for them? How would you let a compiler have both?
+# What does an `assign` node cost a static graph? Argue with section 6: order, the rewrites that it forbids, the copies. What do tensors that can be written to buy an imperative library, and what does *it* pay for them? How would you let a compiler have both?
 # ### BEGIN SOLUTION
 # An `assign` is an effect among values, and a graph orders values only. Where the formulas stood one below the other, the weight was always one step behind, since no edge led from the write of `v` to its read. So the user has to write edges that say nothing about data, or the library must order every read against every write. Around a write the optimizer may no longer treat two reads of `w` as one value, nor move a read across it, nor drop it though nobody uses its result, nor hand `w`'s memory on. Overwriting is allowed only when it is proved that nobody can still look: then `assign_sub` makes nothing of the variable's size and is about as fast as NumPy. When the old value was fetched in the same run two arrays of its size had to be made instead of none, and it took several times as long. And each small effect is a node: Adam of nodes took a third longer for ten weights and about twice as long for a million, so a fused kernel is written by hand.
 # The imperative side: optimizer and network share one object, so a step needs no plumbing; weights, gradients and two means are all there is, 16 bytes a weight. It pays with aliasing: a write may destroy what backward needs, which costs a version counter on every tensor and an error at run time; and no compiler sees the step as a whole. A way to have both: write the step as a function from old weights to new ones, let the compiler optimise values, and let the caller promise that the old ones are dead, so that their memory is reused (donation), or turn writes into values automatically and put them back at the end.
 # ### END SOLUTION
 
 # %% [markdown] question="reading_note" points="5" manual="true" rubric="Overview in the learner's own words (1); problem and challenges: the four design principles and where they conflict, usability against speed (1); methods: models as programs and extensible autodiff; separate control and data flow, caching allocator, multiprocessing, reference counting; mutation made safe by versioning (1); evaluation read critically: what table 1 compares, within 17 % of the fastest, one machine, what it leaves out (1); trade-offs and one open question (1)."
-# **Reading note.** Paszke et al. 2019, "PyTorch: An Imperative Style, High-Performance Deep Learning Library", NeurIPS. One page, in the form below. Read sections 4 and 5 with this lab at hand: which of your classes are in the paper, and what does it say about tensors that are written to?
+# **Reading note.** Paszke et al. 2019, "PyTorch: An Imperative Style, High-Performance Deep Learning Library", NeurIPS. One page, in this form. Which of your classes are in sections 4 and 5, and what do they say about tensors that are written to?
 # ### BEGIN STARTER
 # **Overview** (two sentences of your own):
 #

@@ -1,11 +1,11 @@
 # %% [markdown] builds="placeholders, variables, a session, symbolic gradients" needs="02" audience="gpu"
 # # Lab 04: Dataflow graphs
 #
-# - **You build** a small TensorFlow 1: nodes that record instead of computing, a run that computes only what is fetched, gradients that are nodes, a session with variables, an optimizer made of nodes, and a plan that is made once and run many times.
+# - **You build** a small TensorFlow 1: nodes that record, a run that computes only what is fetched, gradients that are nodes, a session with variables, an optimizer made of nodes, and a plan made once and run many times.
 # - **You need** lab 02: operators with a `gradient`, topological order, the reverse sweep.
 # - **It takes** about 110 minutes: introduction 1, sections 9, 24, 16, 12, 10, 9 and 19, discussion 10. The reading note is for another day.
 #
-# PyTorch computes each line when Python comes to it: **define by run**. TensorFlow 1 first built a graph of operators and then ran it many times: **define once, run many**. Both use the same operators. You build the second kind on the operators of the first, run one model both ways, and measure what each is good for.
+# PyTorch computes each line when Python comes to it: **define by run**. TensorFlow 1 first built a graph of operators and then ran it many times: **define once, run many**. Both use the same operators. You build the second kind on the operators of the first, and measure what each is good for.
 
 # %% tags="setup"
 import platform
@@ -42,7 +42,7 @@ print("CUDA: used in section 7" if DEVICE == "cuda" else "CUDA: none; all runs o
 
 
 # %% [markdown]
-# The whole lab uses the same tiny arrays: three rows, two features, two outputs.
+# The whole lab uses three rows, two features, two outputs.
 
 # %%
 X = np.array([[1, 2], [3, 4], [5, 6]], np.float32)
@@ -60,7 +60,7 @@ print("imperative:", model(mt.tensor(X), mt.tensor(W), mt.tensor(B)).item())
 # %% [markdown]
 # ## 1. Record, do not compute
 #
-# Imperative code computes each line at once, even if nobody uses the result. Somebody once added this line to a model to look at it.
+# Imperative code computes each line at once, even if nobody uses the result:
 
 # %%
 rows = mt.tensor(np.ones((2_000, 500), np.float32))
@@ -82,7 +82,7 @@ print(f"with a million rows: {4 * 10**12 / 1e12:g} TB")
 # | `Constant` | fixed when the graph is built |
 # | any other | its operator `op` computes it from its `inputs` |
 #
-# minitorch's operators work on any kind of value. `mt.exp(v)` calls `v._apply(op, inputs)`. A tensor then computes and remembers; your nodes will only remember. So one function of yours is enough for all operators of the library.
+# minitorch's operators work on any kind of value. `mt.exp(v)` calls `v._apply(op, inputs)`. A tensor then computes and remembers; your nodes only remember. So one function is enough for all operators.
 #
 # *Source: Abadi et al. 2016, "TensorFlow: A System for Large-Scale Machine Learning", section 3.1.*
 
@@ -200,7 +200,7 @@ except ValueError as error:
     print(f"{type(error).__name__}: {error}")
 
 # %% [markdown]
-# **Reflect.** `model` is exactly the same for tensors and for nodes. Which lines of a model *would* behave differently on nodes? Think of `if`, of `print`, of `float(...)`.
+# **Reflect.** `model` is the same for tensors and nodes. Which lines *would* behave differently on nodes? Think of `if`, of `print`, of `float(...)`.
 #
 # *What the real system does.* In TensorFlow every operator registers a shape function, and [`shape_refiner.cc`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/common_runtime/shape_refiner.cc) calls it while the graph is built.
 
@@ -217,11 +217,11 @@ print("to compute everything:", everything, "B")
 print("to fetch y           :", 4 * 3 * 2, "B")
 
 # %% [markdown]
-# **The idea.** A run names its **fetches**, the nodes whose values it wants, and its **feeds**, nodes whose values it gives. Walk backwards from the fetches, and stop at every fed node, whatever kind it is: nothing behind it is needed. The nodes that you met have to run, in topological order, and no others:
+# **The idea.** A run names its **fetches**, the nodes whose values it wants, and its **feeds**, nodes whose values it gives. Walk backwards from the fetches, and stop at every fed node, whatever kind it is: nothing behind it is needed. The nodes that you meet run, in topological order, and no others:
 #
 # $$\text{needed}(F, D) = \{\, v : \text{a path leads from } v \text{ to a fetch in } F \text{ without passing a fed node in } D \,\}$$
 #
-# So one can feed a node in the middle and test the second half of a model without the first. TensorFlow's paper calls this **partial execution** (section 3.2).
+# So one can feed a node in the middle and test half of a model: **partial execution** (section 3.2 of the paper).
 #
 # **Predict.** `loss` has five operators behind it. If the sum `x @ w + b` is *fed*, how many operators have to run for `loss`?
 
@@ -295,7 +295,7 @@ def evaluate(fetches, feeds, state):
 
 
 # %% [markdown]
-# **Try it** on the running example. Compare with the imperative answer at the top. Then try another batch size, and no feed at all.
+# **Try it** on the running example, with another batch size, and with no feed.
 
 # %%
 state = {w: W, b: B}
@@ -320,7 +320,7 @@ print("ran:", ran, "giving", values[loss])
 compare("operators run", predicted_runs, len(ran))
 
 # %% [markdown]
-# **Reflect.** You fed a node in the middle, and neither `x` nor `w` was needed. What would the programmer of imperative code have to write for this?
+# **Reflect.** What would the programmer of imperative code have to write to feed a node in the middle?
 #
 # *What the real system does.* The same walk: [`subgraph.cc`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/graph/subgraph.cc) replaces fed nodes by `_Arg`, puts a `_Retval` behind each fetch, and removes everything that does not lead there.
 
@@ -335,7 +335,7 @@ compare("operators run", predicted_runs, len(ran))
 #
 # Nothing runs, and what is never fetched never will. The result is an ordinary part of the graph: it can be fed, fetched, optimised, and differentiated again.
 #
-# **Predict.** Three layers, `tanh(tanh(tanh(x @ w1) @ w2) @ w3)`, summed. Your sweep makes a graph of 3 + 6 matrix products, two for each of the forward ones. How many of these **run** when the gradients of all three weights are fetched? And how many when only the gradient of `w3`, the last, is fetched?
+# **Predict.** Three layers, `tanh(tanh(tanh(x @ w1) @ w2) @ w3)`, summed. Your sweep makes a graph of 3 + 6 matrix products, two for each of the forward ones. How many of these **run** when the gradients of all three weights are fetched? And when only that of `w3`, the last, is fetched?
 
 # %%
 ### BEGIN STARTER
@@ -376,7 +376,7 @@ def gradients(loss, wanted):
 
 
 # %% [markdown]
-# **Try it** on the running example, and compare with minitorch's own sweep over tensors. The bits are the same.
+# **Try it** on the running example, and compare with minitorch's own sweep over tensors.
 
 # %%
 w_grad, b_grad = gradients(loss, [w, b])
@@ -419,14 +419,14 @@ print(f"nodes: loss {small}, with its gradients {big}, twice {len(every_node(cur
 show(gradients(loss, [b])[0])
 
 # %% [markdown]
-# **Reflect.** PyTorch throws its graph away after each backward pass; this one stays. The gradients are in the graph *before* the first batch is seen. Name one thing that this makes possible, and one that it makes harder.
+# **Reflect.** PyTorch throws its graph away after each backward pass; this one stays, gradients included. Name one thing that this makes possible, and one that it makes harder.
 #
 # *What the real system does.* [`gradients_util.py`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/python/ops/gradients_util.py) is this sweep, in Python. The C++ runtime knows nothing about differentiation (section 4.1 of the paper).
 
 # %% [markdown]
 # ## 4. State
 #
-# A graph has no memory, but training needs it. So there is an operator that writes: `assign(variable, value)`. When this node runs, `value` becomes the variable's new value. But which value do the other nodes of the same run read? Here two assignments should exchange two variables, and each write happens at once:
+# A graph has no memory, but training needs it. So there is an operator that writes: when `assign(variable, value)` runs, `value` becomes the variable's new value. But what do the other nodes of that run read? Here two assignments should exchange two variables, and each write happens at once:
 
 
 # %%
@@ -559,7 +559,7 @@ curves.plot_paths(apart, ylabel="u - v", title="u and v start equal, and stay eq
 #
 # $$v_{t+1} = \mu v_t + g_t, \qquad w_{t+1} = w_t - \eta\, v_{t+1}$$
 #
-# Look at the index of the last $v$: it is the *new* velocity. In a graph that is the node which computes it. The variable still has the old value until the run is over.
+# The last $v$ is the *new* velocity: in a graph, the node which computes it. The variable has the old value until the run is over.
 #
 # *Source: Polyak 1964.*
 #
@@ -609,7 +609,7 @@ session.run(train)
 compare("fall after two steps", predicted_fall, 5.0 - session.run(height))
 
 # %% [markdown]
-# **Train on it.** Handwritten digits, 8 by 8 pixels, and a network 64-32-10, `network` and `cross_entropy`. Everything that runs is yours: recording, running, gradients, state, optimizer.
+# **Train on it.** Handwritten digits, 8 by 8 pixels, and a network 64-32-10, `network` and `cross_entropy`.
 
 # %%
 train_images, train_labels = (t.numpy() for t in digits(flat=True).tensors)
@@ -647,7 +647,7 @@ print("nodes of the loss:", len(every_node(loss)), "of the step:", len(every_nod
 # %% [markdown]
 # ## 6. Finding a mistake
 #
-# A number is wrong in the middle of a model. The first thing that most people do is to print it:
+# A number in the middle of a model is wrong. Most people print it:
 
 
 # %%
@@ -668,7 +668,7 @@ session.run(looked_at, {x: X})
 # %% [markdown]
 # **The idea.** Python's `print` runs while the graph is built. To see a value, the printing has to be **in the graph**: an operator whose result is its input, and which prints when it runs. Its gradient passes the adjoint on unchanged, so it can stand anywhere in a model that is trained.
 #
-# **Predict.** The model is built once and run five times. How many lines does Python's `print` write in all? How many does the operator write? And how many if nothing that is fetched uses the operator's result?
+# **Predict.** The model is built once and run five times. How many lines does Python's `print` write in all, and how many the operator? And how many if nothing that is fetched uses the operator's result?
 
 # %%
 ### BEGIN STARTER
@@ -783,7 +783,7 @@ except ValueError as error:
 # %% [markdown]
 # ## 7. Define once, run many
 #
-# Your session is slow. In every run it works out what is needed and in which order, though the answer is always the same.
+# In every run your session works out what is needed and in which order, though the answer is always the same.
 
 # %%
 session = Session()
@@ -940,7 +940,7 @@ operators = len(Plan(symbolic()[0], [images, labels]).steps)
 curves.plot_overhead(taken, operators, "your Plan", "your Session", predicted_speedup)
 
 # %% [markdown]
-# **It is the same training.** Here are the losses of three ways, step by step, compared with section 5:
+# **It is the same training.** The losses of three ways, step by step, compared with section 5:
 
 # %%
 for name, make in [("imperative", imperative), ("plan", by_plan), ("minitorch.graph", by_library)]:
@@ -972,7 +972,7 @@ for n, expected, seen in list(zip(widths, line, times["minitorch.graph"]))[1:-1]
     compare(f"minitorch.graph, width {n}, ms", 1e3 * expected, 1e3 * seen)
 
 # %% [markdown]
-# On a GPU the arithmetic of such a layer takes almost no time. Then only the overhead would be left of the widest network, that is, the time of the narrowest. Is that so? (Without a GPU the cell measures the CPU.)
+# On a GPU the arithmetic of such a layer takes almost no time, so the widest network should take the time of the narrowest. Does it? (Without a GPU the cell measures the CPU.)
 
 # %%
 makers_there = {"imperative": imperative, "minitorch.graph": by_library}
@@ -1000,13 +1000,13 @@ print(f"your Plan holds {held:.0f} MB when a step ends; its largest array: {larg
 # ## Discussion
 
 # %% [markdown] question="two_ways" points="6" manual="true" rubric="2: names what define-once-run-many gains, with numbers measured here (planning once, per-operator overhead; only what is fetched; gradients and optimizer in the graph, so that it can be rewritten, placed, saved without Python). 2: names what it costs, tied to sections 1, 4 and 6 (print and errors at another time than the code, if and while on values need operators of their own, order of reads and writes). 1: says for which width or hardware the difference vanishes or grows, from the measurement of section 7. 1: takes a position for a concrete project and says what would change it; a hybrid such as torch.compile is a fine position if its guards are discussed."
-# **Define once, run many, or define by run?** Your group starts a project: a model whose structure changes every week, trained on one GPU by four people, and served afterwards to many users. Which of the two ways do you choose for research, and which for serving? Argue with your own measurements (sections 6 and 7), and say what would change your mind. Half a page.
+# **Define once, run many, or define by run?** Four people train a model whose structure changes every week on one GPU, and later serve it to many users. Which way do you choose for research, and which for serving? Argue with your measurements (sections 6 and 7), and say what would change your mind. Half a page.
 # ### BEGIN SOLUTION
 # For research by run: the model changes weekly, and most of the time goes into finding out what is wrong. In section 6 Python's print spoke once and before there was a value, and the symbolic error did not show the line to blame; with tensors both work as everybody expects, and `if` is just `if`. The price is overhead: on 8 images the imperative step took nearly twice as long as the plan, a few microseconds more an operator; at width 1024 nothing of it was left. For serving once: the graph is fixed, small batches with low latency are where overhead counts, only the logits are fetched, so gradients and loss do not run, and the graph can be saved and run without Python, rewritten and placed. I would change my mind about research if the operators became so fast (a big GPU, tiny layers) that Python's overhead is most of the step; then I would let torch.compile capture the step, and watch how often its guards fail. For serving I would reconsider if structure depends on the input, as in a tree-shaped model.
 # ### END SOLUTION
 
 # %% [markdown] question="reading_note" points="5" manual="true" rubric="Overview in the learner's own words (1); problem and challenges: DistBelief's fixed layers and parameter server, wish for new optimizers, sparse models, many devices (1); methods: unified dataflow graph with mutable state, partial and concurrent execution, placement and partition by send and receive, control flow, user-level extensions such as differentiation and checkpoints (1); evaluation read critically, with a figure and its conditions, e.g. null steps or single-machine step times (1); trade-offs and one open question (1)."
-# **Reading note.** Abadi et al. 2016, ["TensorFlow: A System for Large-Scale Machine Learning"](https://www.usenix.org/conference/osdi16/technical-sessions/presentation/abadi), OSDI. One page, in the form below.
+# **Reading note.** Abadi et al. 2016, ["TensorFlow: A System for Large-Scale Machine Learning"](https://www.usenix.org/conference/osdi16/technical-sessions/presentation/abadi), OSDI. One page, in this form.
 # ### BEGIN STARTER
 # **Overview** (two sentences of your own):
 #

@@ -1,14 +1,14 @@
 # %% [markdown] builds="Switch, Merge and dead tokens; `cond`, `while_loop` and their gradients" needs="04" audience="gpu"
 # # Lab 05: Control flow
 #
-# - **You build** branches and loops *inside* a dataflow graph: Switch and Merge, tokens that may be dead, tags that tell iterations apart, `cond`, `while_loop`, and the gradient of each. A token executor runs them by your rules.
+# - **You build** branches and loops *inside* a dataflow graph: Switch and Merge, tokens that may be dead, tags that tell iterations apart, `cond`, `while_loop`, and the gradient of each.
 # - **You need** lab 04: nodes, feeds and fetches, gradients that are nodes.
-# - **It takes** about 105 minutes: introduction 2, sections 13, 15, 17, 11, 13, 11 and 13, discussion 10.
-# - **Optional** is what says so; nothing graded needs it. The reading note is for another day.
+# - **It takes** about 100 minutes: introduction 1, sections 12, 15, 16, 10, 13, 11 and 12, discussion 10.
+# - **Optional** is what says so. The reading note is for another day.
 #
-# In lab 04 a graph could not decide anything, and every run did the same work. But sentences differ in length, and parse trees in shape. This lab is about models whose *structure* depends on the data.
+# In lab 04 every run did the same work. But sentences differ in length, and parse trees in shape: their *structure* depends on the data.
 #
-# Nodes, trees and figures come from `minitorch.lessons`. You need not read them; `Node??` shows the source of a name.
+# Nodes, trees and figures come from `minitorch.lessons`; `Node??` shows the source of a name.
 
 # %% tags="setup"
 import inspect
@@ -64,12 +64,12 @@ print("CUDA: used in section 7" if DEVICE == "cuda" else "CUDA: none; all runs o
 
 
 # %% [markdown]
-# Nodes are those of lab 04: `placeholder(name, shape)` is fed, `record(op, inputs)` is a node for an operator, and `Constant(value)` is fixed. One thing is new: an operator of constants is computed at once and gives a constant.
+# Nodes are those of lab 04: `placeholder(name, shape)` is fed, `record(op, inputs)` is a node for an operator, and `Constant(value)` is fixed. New: an operator of constants is computed at once and gives a constant.
 
 # %% [markdown]
 # ## 1. Two ways out of a node
 #
-# Without branches, one computes both sides and picks one: `where(x > 0, sqrt(x), 0)`. It costs the time of both sides. And there is a worse problem:
+# Without branches, one computes both sides and picks one: `where(x > 0, sqrt(x), 0)`. It costs the time of both sides, and worse:
 
 # %%
 x_eager = mt.tensor([-1.0, 0.0, 4.0], requires_grad=True)
@@ -86,9 +86,7 @@ print("value:", y_eager.detach().numpy(), " gradient:", slope.numpy())
 # - **Switch**(data, predicate) sends the data to one of two sides. The other side gets a token too, a **dead** one.
 # - **Merge** takes the token that is alive and sends it on. It is the only operator that does not wait for all of its inputs.
 #
-# All other operators follow one rule: **an operator with a dead input computes nothing, and its output is dead.** So dead tokens spread through the side that was not taken, until a Merge ends them.
-#
-# So in every run every operator gets a token from each of its inputs, and a simple count tells when it may compute.
+# All other operators follow one rule: **an operator with a dead input computes nothing, and its output is dead.** So dead tokens spread through the side not taken, until a Merge ends them. In every run every operator gets a token from each of its inputs, and a count tells when it may compute.
 #
 # Here a Switch is two nodes, `Switch(False)` and `Switch(True)`, so that a node still has one value.
 #
@@ -148,7 +146,7 @@ def fire(op, tokens):
 q.check("fire")
 
 # %% [markdown]
-# **Try and measure** on the diagram of the prediction. While there are no loops, each node computes once, inputs first.
+# **Try and measure** on the diagram of the prediction.
 
 
 # %%
@@ -172,7 +170,7 @@ compare("dead tokens", predicted_dead, sum(token is DEAD for token in found.valu
 show(either)
 
 # %% [markdown]
-# **Reflect.** At x = -8 the square root of a negative number was never computed, and no warning was printed. On a GPU that works on 10,000 elements at once, each with its own predicate, would you use `where` or Switch, and why?
+# **Reflect.** At x = -8 no square root of a negative number was computed. On a GPU that works on 10,000 elements at once, each with its own predicate, would you use `where` or Switch, and why?
 #
 # *What the real system does.* For each node TensorFlow's executor counts the tokens that are still missing ([`executor.cc`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/common_runtime/executor.cc)).
 
@@ -188,14 +186,14 @@ for value in (2.0, -2.0):
     print(f"x = {value:g}:", run_in_order([naive], {x: value})[naive])
 
 # %% [markdown]
-# **The idea.** `cond(predicate, if_true, if_false, *inputs)` calls *both* functions, once, while the graph is built. Each function gets the inputs through Switches of its own side, and a Merge joins the two results. A side may also have a result that does not come from its inputs, such as the constant `seven`: then nothing makes it dead. So each **result** passes a Switch too before it reaches the Merge, and exactly one input of the Merge is alive.
+# **The idea.** `cond(predicate, if_true, if_false, *inputs)` calls *both* functions, once, while the graph is built. Each function gets the inputs through Switches of its own side, and a Merge joins the two results. A result need not come from the inputs: nothing makes the constant `seven` dead. So each **result** passes a Switch too before the Merge, and exactly one input of the Merge is alive.
 #
 # **The gradient** goes against the edges:
 #
 # - Where the value was **merged**, the adjoint is **switched**: it goes back to the side that the value came from, and the other side gets a dead one.
 # - Where the value was **switched**, the adjoints are **merged**: only the side taken sends one. The share of the side not taken is **zero**.
 #
-# Both need an operator that makes a token dead unless some other token is alive. `beside(value, witness)` does that: it returns the value and ignores the witness.
+# Both need `beside(value, witness)`: it returns the value, and is dead unless the witness is alive.
 
 
 # %%
@@ -210,7 +208,7 @@ def merge(*values):
 
 
 # %% [markdown]
-# **Predict.** The branch `if_true` of some `cond` computes `heavy @ heavy`. Here `heavy` is a node from outside that the function uses **without** getting it as an input. The predicate is False. Is the product computed? Write 1 for yes and 0 for no.
+# **Predict.** The branch `if_true` of some `cond` computes `heavy @ heavy`, where `heavy` is a node from outside, **not** passed as an input. The predicate is False. Is the product computed (1: yes, 0: no)?
 
 # %%
 ### BEGIN STARTER
@@ -287,7 +285,7 @@ def switch_gradient(out_grad, node):
 q.check("gradient_rules")
 
 # %% [markdown]
-# **Measure.** First the function whose gradient `where` made NaN, now with `cond`. Then the running time of a branch with a hundred matrix products on one side; the predicate is true for a share of the runs.
+# **Measure.** First the function whose gradient `where` made NaN, now with `cond`. Then the time of a branch with a hundred matrix products on one side; the predicate is true for a share of the runs.
 
 # %%
 root = cond(x > 0.0, mt.sqrt, lambda x: 0.0, x)
@@ -330,7 +328,7 @@ pictures.plot_branch(shares, predicted_ms, measured_ms)
 # %% [markdown]
 # ## 3. Tags and frames
 #
-# A loop is a cycle in the graph, and in a cycle tokens can overtake each other. Suppose that nothing tells iterations apart. `s` and `i` go round, `s` is slow, and an operator that needs both takes the tokens that come:
+# A loop is a cycle in the graph, where tokens can overtake each other. `s` and `i` go round, `s` is slow, and an operator that needs both takes the tokens that come:
 
 # %%
 slow_s, fast_i = deque([("s", 0)]), deque([("i", n) for n in range(4)])
@@ -347,7 +345,7 @@ print("the adder gets", slow_s.popleft(), "and", fast_i.pop(), "- from different
 #
 # All iterations of one run of a loop are a **frame**. A loop inside a loop has a frame for each iteration of the outer one.
 #
-# **Dead tokens do not pass these three.** Through NextIteration they would go round for ever, and every iteration but the last sends a dead token towards the Exit. Outside, one token is needed for each Exit. So a live token passes, and when the frame is **finished**, each Exit that has let nothing out sends one dead token. When is a frame finished? "When there is no token left in it" seems right; you will see that it is not.
+# **Dead tokens do not pass these three.** Through NextIteration they would go round for ever, and every iteration but the last sends a dead token towards the Exit. Outside, one token is needed for each Exit. So a live token passes, and when the frame is **finished**, each Exit that has let nothing out sends one dead token. When is a frame finished? Not "when there is no token left in it", as you will see.
 #
 # *Source: Yu et al. 2018, "Dynamic Control Flow in Large-Scale Machine Learning", EuroSys, section 4.*
 
@@ -387,7 +385,7 @@ def tag_after(op, tag):
 q.check("tag_after")
 
 # %% [markdown]
-# Now the end of a frame. A `Frame` has three counts. `live`: firings that are under way in it, and in loops inside it. `enters`: how many Enter operators the loop has, one for each variable. `entered`: how many of them have had their token, alive or dead.
+# Now the end of a frame. A `Frame` counts `live`, the firings under way in it and in loops inside it; `enters`, the loop's Enter operators, one for each variable; and `entered`, those that have had their token, alive or dead.
 
 
 # %% question="is_finished" points="3" hint1="When nothing is under way in a frame, can something still come into it?" hint2="Two conditions. One is about what is inside, one about what may still come from outside."
@@ -447,7 +445,7 @@ for start in (0, 4, 7):
 q.check("is_finished")
 
 # %% [markdown]
-# **Measure.** Draw where tokens were: a row for each node, time from left to right, one colour for each iteration, and a cross where a token was dead.
+# **Measure.** Where tokens were: a row for each node, time to the right, a colour for each iteration, a cross for a dead token.
 
 # %%
 title = "while i < 3: one colour an iteration, a cross is dead"
@@ -457,14 +455,14 @@ tops = Counter(node for node, _, _ in done.events if isinstance(node.op, Merge))
 compare("firings of the Merge of i", predicted_merges, next(iter(tops.values())))
 
 # %% [markdown]
-# **Optional.** `minitorch.graph` has a token executor with the same rules. Step through its run of the same loop: at which operators do dead tokens stop?
+# **Optional.** `minitorch.graph` has a token executor with the same rules. Step through the same loop.
 
 # %%
 limit = tf.placeholder(tf.float32, ())
 follow_tokens(tf.while_loop(lambda i: i < limit, lambda i: i + 1.0, [0.0]), {limit: 3.0})
 
 # %% [markdown]
-# **The wrong rule.** In this loop the second variable comes late: it has to go through thirty operators first. By then the counter has finished all of its iterations, and for a moment no token is in the frame.
+# **The wrong rule.** In this loop the second variable comes late, through thirty operators. By then the counter has finished, and for a moment no token is in the frame.
 
 
 # %%
@@ -497,7 +495,7 @@ for executor in (Careless, Run):
     print(f"{executor.__name__:8} i = {values[ends[0]]}, x = {values[ends[1]]}")
 
 # %% [markdown]
-# **Reflect.** With the simple rule the frame sent a dead token for a variable that had not even entered. Suppose that the executor always moved the *oldest* token first, and that all variables entered at the same moment. Which of the two parts of your rule would then be enough?
+# **Reflect.** With the simple rule the frame sent a dead token for a variable that had not entered. If the executor always moved the *oldest* token first, and all variables entered at once, which of the two parts of your rule would be enough?
 #
 # *What the real system does.* TensorFlow has the same rule: [`propagator_state.h`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/common_runtime/propagator_state.h) counts for each frame the outstanding iterations and the Enters that have not come (`num_pending_inputs`), and sends `dead_exits` when the frame is done.
 
@@ -510,10 +508,10 @@ for executor in (Careless, Run):
 #
 # `test` and `body` are functions from nodes to nodes; they are called **once**, to build. Everything that the body needs is a variable of the loop, weights too: the token of a node from outside does not have the loop's tag, so the body would wait for ever.
 #
-# Two functions are given. `new_loop()` returns a name that no other loop has. `tied(values, witness)` makes nodes of values, and puts constants beside the witness; a constant has no token, so it could not enter a loop by itself.
+# `new_loop()` returns a name that no other loop has. `tied(values, witness)` makes nodes of values, and puts constants beside the witness; a constant has no token, so it could not enter a loop by itself.
 
 # %% [markdown]
-# **Predict.** A loop with *three* variables goes round ten times. How often do the loop's own operators fire (Enter, Merge, Switch of both sides, NextIteration, Exit), without test and body? Count for one variable: which fires once, which ten times, which eleven times? (An operator that sends a dead token has fired.)
+# **Predict.** A loop with *three* variables goes round ten times. How often do the loop's own operators fire (Enter, Merge, Switch of both sides, NextIteration, Exit), without test and body? Count for one variable first. (An operator that sends a dead token has fired.)
 
 # %%
 ### BEGIN STARTER
@@ -547,7 +545,7 @@ def while_loop(test, body, *start):
 
 
 # %% [markdown]
-# **Try it.** Heron's square root improves a guess until it is good enough. The number of rounds depends on the data.
+# **Try it.** Heron's square root improves a guess until it is good enough.
 
 
 # %%
@@ -585,14 +583,14 @@ fired = sum(isinstance(n.op, own) for n, _, _ in Run(idle, {number: 0.0}).events
 compare("the loop's own firings", predicted_firings, fired)
 
 # %% [markdown]
-# **Reflect.** A variable that never changes, such as a weight matrix, costs five firings an iteration here. If the executor knew that it is constant in the loop, which two of its operators would be enough?
+# **Reflect.** A variable that never changes, such as a weight matrix, costs five firings an iteration here. If the executor knew that, which two of its operators would be enough?
 #
 # *What the real system does.* TensorFlow's Enter has a flag `is_constant` for this ([`control_flow_ops.cc`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/ops/control_flow_ops.cc)): every iteration gets the value, without a Merge or NextIteration. JAX's `lax.while_loop` and `lax.scan` ([`loops.py`](https://github.com/jax-ml/jax/blob/main/jax/_src/lax/control_flow/loops.py)) compile the body once into a loop of the machine.
 
 # %% [markdown]
 # ## 5. A loop backwards
 #
-# The loop has no gradient yet: a sweep from its Exit would go round the cycle for ever. Values must be kept, too. To go back through `guess = (guess + x / guess) / 2` one needs the guess of *each* round, but the graph has one node for all of them:
+# The loop has no gradient yet: a sweep from its Exit would go round for ever. To go back through `guess = (guess + x / guess) / 2` one also needs the guess of *each* round, but the graph has one node for all:
 
 # %%
 guess, rounds = heron(number)
@@ -609,7 +607,7 @@ print("one run, and the multiplications had so many values each:", sorted(halved
 #
 # That is `gradients(body(*values), adjoints, values)`, an ordinary sweep through *one* body. For a variable that does not change, such as a weight, the adjoint is passed on too, plus what this round adds.
 #
-# The stack is a token like any other. `push(stack, *values)` returns a new stack, `pop(stack, like)` returns (the values on top, the stack below), `filled(stack)` is true while there is something in it, and `EMPTY` is the empty stack.
+# `push(stack, *values)` returns a new stack, `pop(stack, like)` returns (the values on top, the stack below), `filled(stack)` is true while there is something in it, and `EMPTY` is the empty stack.
 
 # %% [markdown]
 # **Predict.** Heron's loop for 200 has three variables and goes round seven times. How many numbers are on the stack when it ends?
@@ -648,7 +646,7 @@ def loop_vjp(test, body, *start):
 
 
 # %% [markdown]
-# **Try it.** The derivative of the square root is $1 / (2 \sqrt x)$. Here it comes from a loop whose length depends on its data.
+# **Try it.** The derivative of the square root is $1 / (2 \sqrt x)$.
 
 # %%
 (_, root, _), back = loop_vjp(
@@ -676,7 +674,7 @@ there, both = (len(Run([node], {number: 200.0}).events) for node in (root, slope
 print(f"firings: {there} forward, {both - there} back: {(both - there) / there:.1f} times as many")
 
 # %% [markdown]
-# **Reflect.** Your backward loop keeps only the loop's variables, and computes the inside of the body again. What would one have to push to save this second computation? When is it worth the memory? For which bodies does it make no difference?
+# **Reflect.** Your backward loop keeps only the loop's variables, and computes the inside of the body again. What would one push to save this, and when is it worth the memory? For which bodies does it make no difference?
 #
 # *What the real system does.* TensorFlow pushes every intermediate value that the gradient needs, each on its own stack, and computes nothing twice ([`stack.cc`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/kernels/stack.cc)). JAX's `lax.while_loop` cannot be differentiated backwards, since the memory is not known when it compiles; `lax.scan`, whose length is fixed, can. `minitorch.graph` does as you did:
 
@@ -745,7 +743,7 @@ def unrolled_rnn(steps):
 
 
 # %% [markdown]
-# **Predict.** Run all 48 sentences one by one. How many times as many cells does the padded graph compute as the loop? (The numbers are printed above.) And how many times as much *time* does it take: more than that, less, or the same?
+# **Predict.** Run all 48 sentences one by one. How many times as many cells does the padded graph compute as the loop? And how many times as much *time* does it take?
 
 # %%
 ### BEGIN STARTER
@@ -848,7 +846,7 @@ each_ms = {name: 1e3 * t / len(sentences) for name, t in taken.items()}
 pictures.plot_ways(each_ms, predicted_time, at=2)
 
 # %% [markdown]
-# **Train on it**, with the loop and your gradient. The network reads a sentence of +1 and -1 and says which of them occurs more often. It is then tested on longer sentences too. The loss is $\log(1 + e^{-m})$, whose exponential overflows where $m$ is very negative. There your `cond` takes another form of it, and the gradient goes through your rules.
+# **Train on it**, with the loop and your gradient. The network says which occurs more often in a sentence, +1 or -1, and is tested on longer sentences too. The loss is $\log(1 + e^{-m})$, whose exponential overflows where $m$ is very negative. There your `cond` takes another form of it.
 
 # %%
 ends, back = loop_vjp(lambda i, n, *_: i < n, step_on, 0.0, length, table, h0, w, u)
@@ -1025,7 +1023,7 @@ right = np.mean(guesses == [trees.truth(tree) for tree in deep])
 print(f"loss {losses[0]:.2f} -> {losses[-1]:.3f}; trees twice as deep as in training: {right:.0%}")
 
 # %% [markdown]
-# **The same with sentences.** A server that writes texts has a batch of `slots` requests. A *static* batch is over when its longest request is over. A *continuous* batch fills a slot with the next request as soon as it is free. Count the steps for the sentences of section 6; the discussion asks for these numbers.
+# **The same with sentences.** A server that writes texts has a batch of `slots` requests. A *static* batch is over when its longest request is over. A *continuous* batch fills a slot as soon as it is free. The discussion asks for the steps, counted for the sentences of section 6.
 
 # %%
 slots = 8
@@ -1045,13 +1043,13 @@ for kind, steps in {"static": static, "continuous": free.max()}.items():
 # ## Discussion
 
 # %% [markdown] question="three_kinds" points="6" manual="true" rubric="1 each for the three models, with the reason (CNN: static, all shapes known, compile and plan once; GPT training: structure static once sequences are packed or padded to one length, so static graph with batching; GPT serving: lengths unknown, requests come and go, batched-dynamic). 1: for one of them, says what the wrong choice would cost, with a number measured here (padding share, control firings an iteration, slots at work, recursion over batching). 1: names what each way demands of the system: shape inference and memory planning; masks and buckets; a scheduler between steps, memory that grows (paged KV cache). 1: discusses where it would change: mixture of experts, early exit, speculative decoding, images of many sizes."
-# **Static, dynamic, batched-dynamic.** Take three models: a CNN for images, a GPT in training, a GPT that serves users. For each: what of its structure depends on the data? Would you run it as a static graph, dynamically, or batched-dynamically, and what does the system need for that? Use what you measured in sections 6 and 7 to say what the wrong choice would cost.
+# **Static, dynamic, batched-dynamic.** A CNN for images, a GPT in training, a GPT that serves users: what of the structure of each depends on the data? Would you run it as a static graph, dynamically, or batched-dynamically, and what does the system need for that? What would the wrong choice cost, by your measurements in sections 6 and 7?
 # ### BEGIN SOLUTION
 # *CNN*: nothing depends on the data but the numbers. All shapes are known, so one static graph: compile once, plan memory once, and no control flow at run time. *GPT training*: texts differ in length, but one may choose what goes into a batch: pack texts end to end into rows of 2,048 tokens with a mask between them, and every step is the same static graph. Padding instead would waste the share that we saw, half of the table; a loop would pay dozens of firings an iteration beside the cell. *GPT serving*: prompts come at any time, outputs end when the model says so, and nobody can choose. One by one uses one row of a matrix unit; a static batch left half of the slots idle here. So batched-dynamic: the step is a static graph over a batch, and a scheduler changes who is in it between steps; memory for keys and values must then grow by pages. The lines move: experts chosen per token make training dynamic inside a layer, so one fixes a capacity and pads; speculative decoding makes the number of tokens a step depend on the data.
 # ### END SOLUTION
 
 # %% [markdown] question="reading_note" points="5" manual="true" rubric="Overview of dataflow control flow in the learner's own words (1); problem and challenges: data-dependent structure within a deferred, distributed graph; in-graph against out-of-graph (1); methods: Switch, Merge, Enter, Exit, NextIteration, dead tokens, frames, gradients with stacks, distribution by control loops on each device (1); evaluation read critically, with a figure and its conditions, or the remark that the OSDI paper gives none for control flow (1); trade-offs and one open question (1)."
-# **Reading note.** Abadi et al. 2016, ["TensorFlow: A System for Large-Scale Machine Learning"](https://www.usenix.org/conference/osdi16/technical-sessions/presentation/abadi), OSDI, section 3.4 and what it rests on. Further reading, with the whole story: Yu et al. 2018, ["Dynamic Control Flow in Large-Scale Machine Learning"](https://arxiv.org/abs/1805.01772), EuroSys. One page, in the form below.
+# **Reading note.** Abadi et al. 2016, ["TensorFlow: A System for Large-Scale Machine Learning"](https://www.usenix.org/conference/osdi16/technical-sessions/presentation/abadi), OSDI, section 3.4 and what it rests on. Further reading: Yu et al. 2018, ["Dynamic Control Flow in Large-Scale Machine Learning"](https://arxiv.org/abs/1805.01772), EuroSys. One page, in this form.
 # ### BEGIN STARTER
 # **Overview** (two sentences of your own):
 #

@@ -4,13 +4,11 @@
 # - **You build** the passes of a compiler for dataflow programs: dead code, constant folding, common subexpressions, the order of products, merged products, fusion, a memory plan, and a search that decides by measured cost.
 # - **You need** NumPy, and what a gradient graph is (lab 02 or 04).
 # - **It takes** about 110 minutes: introduction 2, sections 22, 14, 13, 12, 21 and 16, discussion 10.
-# - **Optional** is the last section, a caching allocator: twenty minutes more, and no points. The reading note is for another day.
+# - **Optional** is the last section, a caching allocator: twenty minutes more. The reading note is for another day.
 #
-# A program that is written for a reader computes values that nobody uses, or computes the same value twice. A system that sees the **whole** computation before it runs can do better. At the end a network learns with the training step that your passes have rewritten, in the memory that you have planned.
+# A program written for a reader computes values that nobody uses, or the same value twice. A system that sees the **whole** computation first can do better. At the end a network learns with the training step that your passes have rewritten.
 #
-# Write each prediction down before you measure.
-#
-# The programs and figures come from `minitorch.lessons`. You need not read them; `Program??` shows the source of a name.
+# Programs and figures come from `minitorch.lessons`; `Program??` shows the source of a name.
 
 # %% tags="setup"
 import heapq
@@ -75,7 +73,7 @@ print("CUDA: used in 5 and 6" if DEVICE == "cuda" else "CUDA: none; all runs on 
 # - Operators: the elementwise ones below, and `input`, `const`, `matmul`, `transpose`, `sum`, `concat` and `slice` (of columns), `noise`, and from section 4 on `fused`. `compute(step, arrays)` runs one step, `run(program, feeds)` runs all.
 
 # %% [markdown]
-# `compare` prints your prediction, the measurement and their ratio. `milliseconds` runs some functions in turns and returns the best time of each. `ready(program, feeds)` makes a function that always runs in the same memory.
+# `milliseconds` returns the best time of each function. `ready(program, feeds)` makes a function that always runs in the same memory.
 
 
 # %%
@@ -84,7 +82,7 @@ print("CUDA: used in 5 and 6" if DEVICE == "cuda" else "CUDA: none; all runs on 
 print("elementwise:", *ELEMENTWISE)
 
 # %% [markdown]
-# The running example is `tiny`. A person wrote $y = x \cdot (2 \cdot 0.5) + \tanh(x)\cdot\tanh(x)$, and also computed $-x$ once to look at it.
+# Our example is `tiny`. Somebody wrote $y = x \cdot (2 \cdot 0.5) + \tanh(x)\cdot\tanh(x)$, and also computed $-x$.
 
 # %%
 tiny = Program()
@@ -101,7 +99,7 @@ print(run(tiny, {"x": x_array})[0])
 pictures.draw(tiny=tiny)
 
 # %% [markdown]
-# **Predict.** The program has 10 steps. How many are left after dead code is removed? How many after constants are folded, and how many after equal steps become one? (A constant that is no longer used is dead too.)
+# **Predict.** The program has 10 steps. How many are left without dead code? How many after constants are folded, and after equal steps become one? (A constant that is no longer used is dead too.)
 
 # %%
 ### BEGIN STARTER
@@ -112,13 +110,13 @@ predicted_steps = {"dead_code": 9, "fold": 7, "cse": 6}
 ### END SOLUTION
 
 # %% [markdown]
-# **Idea.** A **pass** reads a program from top to bottom and writes a new one. `rebuild(program, rule)` does the copying. Before it copies step `i`, it calls `rule(new, i, place)`. Here `place[j]` is the number in `new` of the value that replaces the old value `j`. The rule may emit steps into `new`, and it returns the number of the value that replaces value `i`; or it returns `None`, and the step is copied.
+# **Idea.** A **pass** reads a program from top to bottom and writes a new one. `rebuild(program, rule)` does the copying. Before it copies step `i`, it calls `rule(new, i, place)`. `place[j]` is the number in `new` of the value that replaces the old value `j`. The rule may emit steps into `new`. It returns the number of the value that replaces value `i`, or `None`: then the step is copied.
 
 # %%
 print(inspect.getsource(rebuild))
 
 # %% [markdown]
-# The first pass does not use `rebuild`, since nothing replaces a dead step. Which steps are needed? The outputs, and the inputs of every needed step. If you read the list from the end, you see every user of a value before the value itself. (The second half, the copying, is given.)
+# The first pass does not use `rebuild`, since nothing replaces a dead step. Needed are the outputs, and the inputs of every needed step. From the end of the list, you see every user of a value before the value. (The copying is given.)
 
 
 # %% question="dead_code" points="3" hint1="The outputs are needed to begin with. Which others, because of them?" hint2="Going through the steps backwards, you know of each step whether it is needed when you come to it." hint3="range(len(program.steps)), reversed. If i is needed, so are all of program.steps[i].inputs: needed.update(...) takes them in."
@@ -165,9 +163,9 @@ def fold(program):
 q.check("fold")
 
 # %% [markdown]
-# **Common subexpressions**: two steps with the same operator, the same attribute and the same inputs compute the same value, so one of them is enough. Work from the top down: when two inputs have become one, their users may have become equal too. `attr_key(attr)` gives something that you can compare and use as a key of a dict, for arrays too.
+# **Common subexpressions**: two steps with the same operator, the same attribute and the same inputs compute the same value: one is enough. Work from the top down: when two inputs have become one, their users may have become equal too. `attr_key(attr)` gives something that you can compare and use as a key of a dict, for arrays too.
 #
-# Two warnings. $a + b$ and $b + a$ are the same number to the last bit, and so are products: see `COMMUTATIVE`. And two steps of `noise`, as dropout makes them, look equal but are not: each draws its own numbers.
+# $a + b$ and $b + a$ are the same number to the last bit, and so are products: see `COMMUTATIVE`. And two steps of `noise`, as dropout makes them, look equal but are not: each draws its own numbers.
 
 # %%
 COMMUTATIVE = ("add", "mul")
@@ -198,7 +196,7 @@ def cse(program):
 q.check("cse")
 
 # %% [markdown]
-# **Try and measure.** Run the passes one after another. After each, `dead_code` removes the steps that are no longer used.
+# **Try and measure.** After each pass, `dead_code` removes what is no longer used.
 
 # %%
 swept = dead_code(tiny)
@@ -211,9 +209,7 @@ print("the same result, to the last bit:", same)
 pictures.draw(as_written=tiny, after_three_passes=shared)
 
 # %% [markdown]
-# After folding, the factor is the constant 1, and $x \cdot 1$ is $x$.
-#
-# **Reflect.** $x \cdot 1 \to x$ is right for every number. Is $x \cdot 0 \to 0$ right? Is $(a + b) - b \to a$?
+# **Reflect.** The folded factor is 1. $x \cdot 1 \to x$ is right for every number. Is $x \cdot 0 \to 0$ right? Is $(a + b) - b \to a$?
 #
 # *The real system.* TensorFlow's [grappler](https://github.com/tensorflow/tensorflow/tree/master/tensorflow/core/grappler/optimizers) has these passes under these names and repeats them until nothing changes. XLA has them in [`xla/service`](https://github.com/openxla/xla/tree/main/xla/service).
 
@@ -298,7 +294,7 @@ print(chain_order([512, 512, 512, 1]))
 print(reassociate(left))
 
 # %% [markdown]
-# **Predict.** A network of two layers has the loss `MSE(w2 ReLU(w1 x), y)`. `two_layers` makes this program with the gradients of `w1` and `w2`, which come from one rule for each operator, as in labs 02 and 04. In how many places of both can the pass fire? And without the ReLU?
+# **Predict.** A network of two layers has the loss `MSE(w2 ReLU(w1 x), y)`. `two_layers` makes this program with the gradients of `w1` and `w2`, from one rule for each operator. In how many places of both can the pass fire? And without the ReLU?
 
 # %%
 ### BEGIN STARTER
@@ -331,21 +327,21 @@ for sizes in chains:
 pictures.plot_orders(by_work, by_clock, [(512, 512, 512, 1), *chains])
 
 # %% [markdown]
-# **Reflect.** With the ReLU, no product is an input of another product: there is always an elementwise operator between them. Where do chains occur in real networks, then? And why is the speed-up so rarely the ratio of the multiplications?
+# **Reflect.** With the ReLU, no product is an input of another: why? And why is the speed-up so rarely the ratio of the multiplications?
 #
 # *The real system.* JAX and NumPy leave the order of `a @ b @ c` to you, but `np.linalg.multi_dot` and [`opt_einsum`](https://github.com/dgasmith/opt_einsum) search for it. TASO finds associativity by itself. It compares all graphs of up to four operators on random inputs, and a theorem prover confirms 743 substitutions (Jia et al., SOSP 2019).
 
 # %% [markdown]
 # ## 3. Rewrites that lose
 #
-# Two products have the same left factor: $xA$ and $xB$, for example the queries and keys of attention. If you put the weights side by side, you get one larger product, and larger products use a processor better:
+# Two products have the same left factor: $xA$ and $xB$, as the queries and keys of attention. With the weights side by side they are one larger product, which uses a processor better:
 #
 # $$xA,\; xB \;\to\; y = x\,[A\;B],\quad y_{:,\,:m},\; y_{:,\,m:}$$
 #
 #
 # **Idea.** Whether a rewrite is *faster* depends on the shapes and the machine. Merging saves a call and makes the product larger, but it copies the weights.
 #
-# **Predict.** The `concat` copies both weights. Let $x$ have 64 rows, and let $A$ and $B$ be 512 by 64. What is the ratio of the times, before over after, (a) when the weights are inputs, so that the concat runs each time, (b) when they are constants, so that your `fold` runs it once?
+# **Predict.** Let $x$ have 64 rows, and let $A$ and $B$ be 512 by 64. What is the ratio of the times, before over after, (a) when the weights are inputs, so that the concat runs each time, (b) when they are constants, so that your `fold` runs it once?
 
 # %%
 ### BEGIN STARTER
@@ -399,7 +395,7 @@ heads = examples.two_heads(2, 3, 2)
 pictures.draw(before=heads, after=merge_matmuls(heads))
 
 # %% [markdown]
-# **Measure** the two cases, and a few other shapes. A bar above 1 means that the merged program is faster.
+# **Measure** the two cases, and a few other shapes. A bar above 1: the merged program is faster.
 
 
 # %%
@@ -420,20 +416,20 @@ predicted = predicted_gain_at_run_time, predicted_gain_folded
 pictures.plot_merges(gains, shapes, predicted, at=1)
 
 # %% [markdown]
-# **Reflect.** For which shapes is the merged program slower, and what do they have in common?  What does a system have to know to decide?
+# **Reflect.** For which shapes is the merged program slower, and what do they have in common?
 #
-# *The real system.* On a GPU one small product leaves most of the chip idle, so there the same rewrite is faster more often. TASO *measures* each operator of each shape once, on the device at hand, and adds the times ([`src/cudnn`](https://github.com/jiazhihao/TASO/tree/master/src/cudnn)).
+# *The real system.* On a GPU one small product leaves most of the chip idle: there the rewrite is faster more often. TASO *measures* each operator of each shape once, on the device at hand, and adds the times ([`src/cudnn`](https://github.com/jiazhihao/TASO/tree/master/src/cudnn)).
 
 # %% [markdown]
 # ## 4. One walk through memory
 #
-# `relu(x * w + b) * s + y` on a large array does little arithmetic. Most of the time is spent waiting for memory.
+# `relu(x * w + b) * s + y` on a large array does little arithmetic: mostly it waits for memory.
 
 # %%
 print(examples.five_elementwise(4))
 
 # %% [markdown]
-# **Predict.** How many arrays of x's size does this program read and write in all? (Do not count the vectors w, b and s.) How many reads and writes are necessary?
+# **Predict.** How many arrays of x's size does this program read and write in all, not counting the vectors w, b and s? How many are necessary?
 
 # %%
 ### BEGIN STARTER
@@ -444,10 +440,10 @@ arrays_unfused, arrays_fused = 5 * 2 + 1, 3
 ### END SOLUTION
 
 # %% [markdown]
-# **Idea.** **Fusion**: a tree of elementwise operators becomes one step, which goes through memory once. It works in blocks that are small enough for its temporaries to stay in the cache. The kernel is given. The `attr` of a `fused` step is a tuple of parts `(op, operands)`: an operand of 0 or more is an input of the step, and $-1-k$ is the result of part $k$. `tree_of(program, i, joins)` returns `(parts, leaves)` of step `i`: all of its inputs in `joins` become parts, and so do their inputs in `joins`; the leaves are the inputs of the fused step.
+# **Idea.** **Fusion**: a tree of elementwise operators becomes one step, which goes through memory once. It works in blocks so small that its temporaries stay in the cache. The kernel is given. The `attr` of a `fused` step is a tuple of parts `(op, operands)`: an operand of 0 or more is an input of the step, and $-1-k$ is the result of part $k$. `tree_of(program, i, joins)` returns `(parts, leaves)` of step `i`: all of its inputs in `joins` become parts, and so do their inputs in `joins`; the leaves are the inputs of the fused step.
 
 # %% [markdown]
-# You decide **which step joins its user**. A step joins if it is elementwise, its user is elementwise and has the same shape, and nothing else uses it. (`users_of(program)[i]` lists the users of step `i`; an output has the user `None` too. A step that reads a value twice is listed twice. You may treat that as one user or as two.)
+# You decide **which step joins its user**. A step joins if it is elementwise, its user is elementwise and has the same shape, and nothing else uses it. (`users_of(program)[i]` lists the users of step `i`; an output has the user `None` too. A step that reads a value twice is listed twice; treat that as one user or as two.)
 
 
 # %% question="fuse" points="6" hint1="Step i joins its user when four things hold. Write them down as conditions on step i, users[i] and the user's step." hint2="users[i] == [u] with u not None: one user, and not an output. A step that its user reads twice has two entries; it may join, and is then computed twice." hint3="In the rule: a step that has an input in joins, and does not join itself, is the root of a tree: emit \"fused\" with the leaves' places as inputs and the parts as attr. What joined is dead afterwards."
@@ -500,7 +496,7 @@ for rows in counts:
 pictures.plot_fusion([rows * 4096 for rows in counts], speedups, 11 / 3)
 
 # %% [markdown]
-# **Reflect.** For small arrays fusion gains nothing or is even slower: everything is in the cache already. What could still be gained there, and why can NumPy not do it? And why must a value with two users not simply join both of them?
+# **Reflect.** For small arrays, which are in the cache already, fusion gains nothing or loses. What could still be gained there, and why can NumPy not do it? And why must a value with two users not join both?
 #
 # *The real system.* XLA, TVM and torch's [inductor](https://github.com/pytorch/pytorch/tree/main/torch/_inductor) *generate* the loop. Then temporaries stay in registers. TVM's authors report 1.2 to 2 times from fusion (Chen et al., OSDI 2018).
 
@@ -537,7 +533,7 @@ def lifetimes(program):
 q.check("lifetimes")
 
 # %% [markdown]
-# Now the places. To find the smallest arena is NP-hard, but **greedy by size** comes close. Take the values from the largest to the smallest; of equal ones, first the one that lives first. Put each at the lowest offset where it overlaps nothing that lives at the same time. (Pisarchyk & Lee, *Efficient memory management for deep neural net inference*, 2020.)
+# To find the smallest arena is NP-hard, but **greedy by size** comes close. Take the values from the largest to the smallest; of equal ones, first the one that lives first. Put each at the lowest offset where it overlaps nothing that lives at the same time. (Pisarchyk & Lee, *Efficient memory management for deep neural net inference*, 2020.)
 
 
 # %% question="place" points="6" hint1="Which of the values that are placed already matter for the next one? Those whose lives touch its own, ends included." hint2="Go through these in the order of their offsets, with a candidate offset that starts at 0. When does the value fit in front of the next one, and what becomes of the candidate if not?" hint3="If offset + size <= start of the next: it fits, stop. Otherwise offset = max(offset, end of that one): an earlier one may reach further."
@@ -566,7 +562,7 @@ def place(lives, sizes):
 q.check("place")
 
 # %% [markdown]
-# **Predict.** A network has ten layers: ten products of 64 by 256 and ten ReLUs, 64 KiB each. Without a plan, a forward run takes 20 buffers. How many does the planned arena take? And does it stay as small if the gradients, ten more layers backwards, are computed too?
+# **Predict.** A network has ten layers: ten products of 64 by 256 and ten ReLUs, 64 KiB each. Without a plan, a forward run takes 20 buffers. How many does the planned arena take? And does it stay as small with the gradients?
 
 # %%
 ### BEGIN STARTER
@@ -597,7 +593,7 @@ forward, both = layers(10, False), layers(10, True)
 pictures.map_arenas(ten_layers=memory_plan(forward), with_gradients=memory_plan(both))
 
 # %% [markdown]
-# **Measure.** `bind` makes a function that runs a program in its arena.  `poisoned` also overwrites every value with NaN as soon as its life has ended, so that no later read goes unnoticed.
+# **Measure.** `bind` makes a function that runs a program in its arena.  `poisoned` also overwrites every value with NaN when its life has ended, so that no later read goes unnoticed.
 
 
 # %%
@@ -622,7 +618,7 @@ for title, program in {"forward": forward, "with gradients": both}.items():
     print(f"{title}: time fresh / planned {times[0] / times[1]:.2f}")
 
 # %% [markdown]
-# **On the device**, the GPU where there is one, memory comes from an allocator: torch's on CUDA, minitorch's own on the CPU. The program runs over tensors, and each tensor is dropped after its last use. Your `lifetimes` predict how many bytes are alive at every step, and the allocator counts them.
+# **On the device**, the GPU where there is one, memory comes from an allocator: torch's on CUDA, minitorch's own on the CPU. Each tensor is dropped after its last use. Your `lifetimes` predict the bytes alive at every step; the allocator counts them.
 
 # %%
 wide = layers(4, True, size=512, batch=2048)
@@ -639,7 +635,7 @@ compare("times to the system, second run", 0, requests)
 pictures.plot_alive(expected, alive, plan.total, DEVICE)
 
 # %% [markdown]
-# Here is the library's plan for four layers with gradients, step by step. Which results share a buffer?
+# The library's plan for four layers with gradients. Which results share a buffer?
 
 # %%
 h = graph.placeholder(graph.float32, (64, 256), name="x")
@@ -658,7 +654,7 @@ map_memory(graph.gradients(graph.reduce_sum(h), ws), title="Four layers, with gr
 #
 # Some rewrites make the program slower, and lead to another that makes it much faster.
 #
-# **Idea.** TASO uses a search with a **measured cost**. It keeps a queue of programs, takes the cheapest, and tries every rewrite on it. It keeps what is better than the best so far, and also what is a *little* worse: what costs less than $\alpha$ times the best. With $\alpha = 1$ the search is greedy and stops where no single rewrite helps. TASO takes $\alpha = 1.05$.
+# **Idea.** TASO uses a search with a **measured cost**. It keeps a queue of programs, takes the cheapest, and tries every rewrite on it. It keeps what costs less than $\alpha$ times the best so far, and so also what is a *little* worse. With $\alpha = 1$ the search is greedy and stops where no single rewrite helps. TASO takes $\alpha = 1.05$.
 #
 # **Predict.** One rewrite leads from A to B, another from B to C. The costs are 100, 104, 60. What does the search find with $\alpha = 1$, and what with 1.05? And with 1.05 if B costs 106?
 
@@ -716,7 +712,7 @@ for title, predicted, b, alpha in (
     compare(title, predicted, search("A", [step_to.get], costs.get, alpha=alpha)[0])
 
 # %% [markdown]
-# Now a real program: one training step on handwritten digits. The first layer is made of two thin factors, $W = UV$. On one hidden layer there are two heads: which digit it is, and whether it is even. The losses are mean squared errors. The program computes the gradients of all weights, and the new weights.
+# Now one training step on handwritten digits. The first layer is two thin factors, $W = UV$. On one hidden layer there are two heads: which digit it is, and whether it is even. The losses are mean squared errors. The program computes all gradients and the new weights.
 
 # %%
 BATCH = 512
@@ -724,7 +720,7 @@ written = examples.training_step(BATCH)
 print(len(written.steps), "steps, of which products:", sum(s.op == "matmul" for s in written.steps))
 
 # %% [markdown]
-# Apply the passes in the order of the lab. The table shows steps, millions of multiplications, MiB of all values and of the planned arena, and the time as a share of the program as written: by NumPy in planned memory, and over tensors on the device. **Does the same pass help on both?**
+# Apply the passes in the order of the lab. Columns: steps, millions of multiplications, MiB of all values and of the planned arena, and the time as a share of the program as written: by NumPy in planned memory, and over tensors on the device. **Does the same pass help on both?**
 
 # %%
 stages = {"as written": written}
@@ -760,7 +756,7 @@ measures = {
 pictures.plot_shares(list(stages), measures)
 
 # %% [markdown]
-# **Measure.** The search uses the clock as its cost: the time of a program over the time of the one as written. Both run in turns. `reassociate` with `shared=True` computes again what others use too: sometimes less work, sometimes more. The search decides that as well.
+# **Measure.** The cost is the clock: the time of a program over that of the one as written, in turns. `reassociate` with `shared=True` computes again what others use too: sometimes less work, sometimes more.
 
 
 # %%
@@ -790,7 +786,7 @@ compare("as written / found by the search", 1 / best_cost, again[0] / again[2])
 print("merged products in it:", sum(step.op == "concat" for step in best.steps))
 
 # %% [markdown]
-# Now the network learns, with the program that your search found and with the one as written.
+# Now the network learns, with the program found and with the one as written.
 
 # %%
 pixels, digits = load_digits(return_X_y=True)
@@ -832,7 +828,7 @@ print("(as written it ran in fresh memory, as `run` does; making batches takes t
 # %% [markdown]
 # **Reflect.** Which pass gained most? When the winner is measured once more, it is mostly slower than the search believed. Why must that be so?
 #
-# *The real system.* `minitorch.graph.optimize` runs such passes on a real graph, and [TASO's search](https://github.com/jiazhihao/TASO/blob/master/src/core/substitution.cc) is the loop that you wrote. The cell below gives the library a graph with a chain and a common subexpression.
+# *The real system.* `minitorch.graph.optimize` runs such passes on a real graph, and [TASO's search](https://github.com/jiazhihao/TASO/blob/master/src/core/substitution.cc) is the loop that you wrote. Below, the library optimizes a graph with a chain and a common subexpression.
 
 # %%
 a, b = (graph.placeholder(graph.float32, [256, 256], name=n) for n in "ab")
@@ -853,7 +849,7 @@ compare_passes(library, title="What the library's passes do to it")
 # %% [markdown] question="where_it_fires" points="6" manual="true" rubric="2: for MSE(w2 ReLU(w1 x), y) names all the products, forward (w1 x, w2 h) and backward (g h', w2' g, (w2' g * mask) x') and says that an elementwise operator stands between any two of them, so associativity fires nowhere; 1: says what changes without the ReLU, with the chains by name, such as w2 w1 x and w2' g x'; 1: gives a case in real networks where it does fire (low-rank factors, linear attention, gradients of a product); 1: says that rewrites are not free, with a measured ratio of this lab below 1 and its reason; 1: says why a cost must be measured (shape, cache, device) or what a count of multiplications misses, with a number"
 # ## Discuss
 #
-# `MSE(w2 ReLU(w1 x), y)`: where can associativity fire, forward and backward, for which gradients? What changes when the ReLU is left out, and where do you expect chains of products in networks that people really train? Then name a rewrite that lost in your measurements, say why, and what a system needs so that it would not have applied it. Half a page.
+# `MSE(w2 ReLU(w1 x), y)`: where can associativity fire, forward and backward, for which gradients? What changes when the ReLU is left out, and where are chains of products in networks that people really train? Name a rewrite that lost in your measurements: why did it, and what does a system need so as not to apply it? Half a page.
 #
 # ### BEGIN SOLUTION
 # Nowhere. Forward there are $z = w_1 x$ and $w_2 h$ with $h = \mathrm{ReLU}(z)$ between them. Backward: $g = 2(w_2 h - y)$ is elementwise of a product, $\partial w_2 = g h^\top$ has the ReLU in $h$ and the subtraction in $g$; $w_2^\top g$; then the mask of the ReLU is multiplied in, elementwise, before $(\cdot)\,x^\top$ gives $\partial w_1$. In every joint stands an elementwise operator, and $(A \odot M)B \ne A \odot (MB)$. Without the ReLU: $w_2 w_1 x$ forward, $g\,(w_1 x)^\top$ for $w_2$, and $w_2^\top g\, x^\top$ for $w_1$: three products of products, and for a small batch the order matters.
@@ -866,7 +862,7 @@ compare_passes(library, title="What the library's passes do to it")
 # %% [markdown] question="reading_note" points="6" manual="true" rubric="1 point for each heading answered in the writer's own words and correctly: overview; problem and challenges (hand-written rules: many, incomplete, wrong at times, never for all new operators); methods (enumerates graphs of up to 4 operators, fingerprints on random inputs, 743 substitutions, verified from operator axioms by a theorem prover; cost-based backtracking with alpha 1.05; joint layout); evaluation (a figure with its conditions, such as up to 2.8 times over existing frameworks on one GPU, inference); trade-offs; an open question that the paper does not answer"
 # ## Reading note
 #
-# Zhihao Jia et al., [*TASO: Optimizing Deep Learning Computation with Automatic Generation of Graph Substitutions*](https://doi.org/10.1145/3341301.3359630), SOSP 2019. One page, in the form below.
+# Zhihao Jia et al., [*TASO: Optimizing Deep Learning Computation with Automatic Generation of Graph Substitutions*](https://doi.org/10.1145/3341301.3359630), SOSP 2019. One page, in this form.
 #
 # ### BEGIN STARTER
 # **Overview** (two sentences of your own):
@@ -891,7 +887,7 @@ q.status()
 # %% [markdown]
 # ## 7. Memory that comes back (optional)
 #
-# An imperative program has no plan: nobody knows what it will ask for next. But new memory is expensive. The system hands it out in pages of 4 KiB, and fills each with zeros when it is first used.
+# An imperative program has no plan: nobody knows what it will ask for next. But new memory is expensive: the system fills each page of 4 KiB with zeros at its first use.
 
 # %%
 big = np.ones((4096, 4096), np.float32)
@@ -970,7 +966,7 @@ compare("calls of reserve", predicted_reserves, system.calls)
 print("addresses of the last two:", last, "- four small blocks had become one large one")
 
 # %% [markdown]
-# **Try and measure.** `Heap` holds one large piece of real memory, and your allocator divides it. `run_in_heap` frees each value after its last use, as reference counting would.
+# **Try and measure.** `Heap` holds one large piece of real memory, and your allocator divides it. `run_in_heap` frees each value after its last use.
 
 # %%
 feeds, plan = random_feeds(wide), memory_plan(wide)
@@ -985,6 +981,6 @@ shares = heap.system.bytes / plan.total, plan.peak / plan.total
 print(f"bytes, fresh : cached : planned = 1 : {shares[0]:.2f} : {shares[1]:.2f}")
 
 # %% [markdown]
-# **Reflect.** In the second run the allocator never asks the system: a training step asks for the same sizes each time. What happens when the batch size or the length of a text changes from step to step? Which blocks are then free but too small? (**Fragmentation**.)
+# **Reflect.** In the second run the allocator never asks the system. What happens when the length of a text changes from step to step? Which blocks are then free but too small? (**Fragmentation**.)
 #
 # *The real system.* [PyTorch's CUDA allocator](https://github.com/pytorch/pytorch/blob/main/c10/cuda/CUDACachingAllocator.cpp) works like yours. It also rounds sizes to 512 bytes and keeps small and large blocks apart (Paszke et al., NeurIPS 2019, section 5.3).

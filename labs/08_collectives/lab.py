@@ -7,9 +7,7 @@
 #
 # A training job is many programs, called **ranks**, that send bytes to each other.
 # They train a network together by eight operations, the **collectives**: broadcast, scatter, gather, reduce, all-gather, reduce-scatter, all-reduce, barrier.
-# You build them from bytes, count what they send, and predict what they cost. At the end a network learns over them.
-#
-# Write each prediction down before you measure: you learn most from one that was wrong.
+# You build them, count what they send, and predict what they cost. At the end a network learns over them.
 
 # %% tags="setup"
 import json
@@ -54,8 +52,6 @@ print("CUDA", torch.cuda.get_device_name() if GPUS else "none: everything runs o
 # `tiny` is the running example: element $i$ of rank $r$ is $(i+1)\cdot 10^r$. So every sum shows which ranks are in it: in `3303` the digit of rank 1 is missing.
 #
 # `launch(fn, n)` runs `fn(comm)` on `n` ranks, each a process. A rank knows `comm.rank` and `comm.size`, and can `comm.send(x, dst)` and `comm.recv(src)`.
-#
-# `compare` prints what you predicted, what was measured, and the ratio.
 
 # %%
 RANKS = 4
@@ -123,7 +119,7 @@ print("all of them took", calls, "calls")
 #
 # **Idea.** A **protocol** is an agreement on what the bytes mean. Before the bytes of an array come a few bytes, the **header**, with its dtype and shape. The receiver reads the header first, then exactly as many bytes as the array has, in as many calls as necessary.
 #
-# First the reading. When the other end has closed the socket, `read` returns `b""` at every call.
+# When the other end has closed the socket, `read` returns `b""` at every call.
 
 
 # %% question="read_exactly" points="3" hint1="What does one call of read return when only some of the bytes have arrived?" hint2="A loop: how many bytes are still missing, and what is asked for next?" hint3="Never ask for more than is missing: the bytes after belong to the next message. And b\"\" will not become more by asking again."
@@ -152,7 +148,7 @@ def read_exactly(read, n):
 q.check("read_exactly")
 
 # %% [markdown]
-# Now the message. You choose the form of the header; `json.dumps([x.dtype.str, x.shape]).encode()` makes bytes of dtype and shape, but `recv_array` has to know how many bytes. (`pickle` would run any code that a stranger puts into the bytes.)
+# You choose the form of the header; `json.dumps([x.dtype.str, x.shape]).encode()` makes bytes of dtype and shape, but `recv_array` has to know how many bytes. (`pickle` would run any code that a stranger puts into the bytes.)
 
 
 # %% question="message" points="5" defines="send_array recv_array" hint1="The receiver first has to learn how long the header is. How many bytes do you give to that number, so that they are always as many?" hint2="(5).to_bytes(4, \"big\") makes four bytes of a number, int.from_bytes(b, \"big\") the number of bytes." hint3="x.tobytes() gives the elements in C order, whatever x's strides are. np.frombuffer(data, dtype).reshape(shape) is their inverse, but read-only: a copy is not."
@@ -264,7 +260,7 @@ for i in (0, 2, 4, 5, 6):
     compare(f"{sizes[i]:,} bytes, microseconds", line[i] * 1e6, seconds[i] * 1e6)
 
 # %% [markdown]
-# **Reflect.** Left of the grey line all messages cost about the same. If a rank has a thousand gradients of 100 bytes to send, what should it do? What would that gain, by your $\alpha$ and $\beta$?
+# **Reflect.** Left of the grey line all messages cost about the same. If a rank has a thousand gradients of 100 bytes to send, what should it do, and what would that gain, by your $\alpha$ and $\beta$?
 #
 # *The real system.* [gloo's TCP pair](https://github.com/pytorch/gloo/blob/main/gloo/transport/tcp/pair.cc) sends a fixed header before each buffer, and counts what is missing, as yours does. NCCL sends no header: a rank that makes another call hangs, or adds wrong numbers.
 
@@ -287,7 +283,7 @@ except ddp_lab.DdpLabError as error:
     print(error)
 
 # %% [markdown]
-# Each waits for the other: a **deadlock**. So let both send first. The cell below tries this over sockets with larger and larger arrays, and stops after half a second without progress.
+# Each waits for the other: a **deadlock**. So let both send first, larger and larger arrays over sockets, until half a second brings no progress.
 #
 # **Predict.** Of the arrays of $10^2, 10^3, \dots, 10^8$ bytes, how many arrive when both send first?
 
@@ -499,7 +495,7 @@ compare("reduce, bytes to the root", root_bytes["reduce"], sum(b for b, _ in sen
 # %% [markdown]
 # ## 4. The tree
 #
-# A rank that has the array can send it on. In round 1 the root sends to one rank; in round 2 both send to one more; in round 3 four ranks send to four more.
+# A rank that has the array can send it on: in round 1 one rank sends, in round 2 two, in round 3 four.
 #
 # **Idea.** The **binomial tree**. Count ranks from the root: rank $r$'s place is $(r - \text{root}) \bmod n$. Let the distance $d$ be the largest power of two below $n$, then half of it, and so on to 1. In the round of distance $d$, a rank whose place is divisible by $2d$ has the array. It sends it to the rank $d$ places further on, if there is one.
 #
@@ -609,7 +605,7 @@ sent = launch(lambda comm: tree_broadcast(comm, one), 200, transport="threads", 
 compare("messages, 200 ranks", predicted_messages, sum(r.messages_sent for r in sent.traffic))
 
 # %% [markdown]
-# **Reflect.** The tree sends as many messages as the loop, of the same size, so the sum of bytes is equal. What became smaller? And which rank is still the busiest, by how much?
+# **Reflect.** The tree sends as many messages as the loop, of the same size. What became smaller? And which rank is still the busiest, by how much?
 #
 # *The real system.* [gloo's broadcast](https://github.com/pytorch/gloo/blob/main/gloo/broadcast.cc) is this tree, from near ranks to far ones. Tree and loop add floats in different orders, so they differ in the last bits.
 
@@ -742,7 +738,7 @@ print("messages of each rank:", doubling[3][1], "and", halving[3][1])
 # %% [markdown]
 # ## 6. When is the tree faster?
 #
-# To broadcast a *large* array, the root of the tree sends all of it $\log_2 n$ times, while others wait. There is a third way: **scatter** the array, a share for each rank, then **all-gather** the shares. Every rank helps, and none sends more than twice the array.
+# To broadcast a *large* array, the root of the tree sends all of it $\log_2 n$ times, while others wait. A third way: **scatter** the array, then **all-gather** the shares. Every rank helps, and none sends more than twice the array.
 
 
 # %%
@@ -838,7 +834,7 @@ plt.show()
 # %% [markdown]
 # **And on a device?** `launch(fn, n, transport="cuda")` puts ranks on GPUs: over NCCL if each rank can have one, else as **virtual ranks**, threads that share one. Without a GPU they share the CPU.
 #
-# If each rank has a device, your formula holds. Ranks that share a device share its memory, which makes one copy at a time: all $n - 1$ messages follow each other, **tree or not**. With $\alpha$ and $\beta$ of one message there, that is a prediction.
+# If each rank has a device, your formula holds. Ranks that share a device share its memory, which makes one copy at a time: all $n - 1$ messages follow each other, **tree or not**.
 
 # %%
 device_sizes = [2**k for k in range(10, 29 if GPUS else 23, 2)]
@@ -902,7 +898,7 @@ CollectivesExplorer(explore([2, 4, 8, 16], compared), ranks=8, latency_us=5.0, b
 # %% [markdown]
 # ## 7. A network learns over your collectives
 #
-# Each rank trains on its own share of the data and has the whole model. Must each of eight ranks keep the momentum of *every* parameter, and update all of them?
+# Each rank has its own share of the data and the whole model. Must each of eight ranks keep the momentum of *every* parameter, and update all of them?
 #
 # **Idea.** Let rank $r$ be responsible for row $r$ of the parameters:
 #
@@ -1019,7 +1015,7 @@ print("the same parameters on all ranks, to the last bit:", same)
 # %% [markdown] question="tree_wins" points="6" manual="true" rubric="2: gives both times with alpha and beta and says that the tree trades bytes for rounds: lg n latencies, but lg n times the whole array on the critical path; 1: names the crossover with a number of this lab (formula or figure) and its dependence on n and alpha/beta; 1: against the naive loop the tree never loses in the model, and says where they are equal (n of 2 or 3); 1: sees that for scatter and gather the tree saves messages only, since the root's bytes stay; 1: a case that the model does not see, such as a root with several links, ranks that arrive late, switches with multicast, or far and near neighbours"
 # ## Discuss
 #
-# When does the tree win? Half a page for somebody who has to choose the broadcast of a library: against the loop, against scatter and all-gather; for one number (the loss), for a gradient of a small network (10 KB), for the weights of a large one (1 GB); with 2, 8 and 1,000 ranks. Use your $\alpha$, your $\beta$ and a ratio that you measured. Then say what your model leaves out that could turn the choice round.
+# When does the tree win against the loop, and when against scatter and all-gather: for one number, for a gradient of 10 KB, for weights of 1 GB; with 2, 8 and 1,000 ranks? Use your $\alpha$, your $\beta$ and a ratio that you measured. What does your model leave out that could turn the choice round? Half a page.
 #
 # ### BEGIN SOLUTION
 # The tree needs $\lceil \log_2 n \rceil (\alpha + N\beta)$, the loop $(n-1)(\alpha + N\beta)$: they are equal for 2 and 3 ranks, and from 4 on the tree wins for every size, by 7/3 with 8 ranks (the figure shows it) and by 100 with 1,000. Scatter and all-gather need $(n-1+\log_2 n)\alpha + 2\frac{n-1}{n}N\beta$: more messages, but the array travels less than twice instead of $\log_2 n$ times. So one number and 10 KB go by the tree wherever $\alpha/\beta$ is tens of kilobytes; with 8 ranks on the slow network the crossover lies at $7\alpha/(1.25\beta)$, half a megabyte, and the measured curves cross there. 1 GB goes by scatter and all-gather on 8 and on 1,000 ranks; on 2 ranks the tree never loses.
@@ -1032,7 +1028,7 @@ print("the same parameters on all ranks, to the last bit:", same)
 # %% [markdown] question="reading_note" points="6" manual="true" rubric="1 point for each heading answered in the writer's own words and correctly: overview; problem and challenges; methods and contributions (map, reduce, the shuffle by key, the master, re-execution, locality, backup tasks); evaluation (a figure with its conditions, such as the sort of a terabyte in 891 s, 1283 s without backup tasks, on about 1,800 machines); trade-offs against collectives; an open question that the paper does not answer"
 # ## Reading note
 #
-# Jeffrey Dean and Sanjay Ghemawat, [*MapReduce: Simplified Data Processing on Large Clusters*](https://research.google/pubs/mapreduce-simplified-data-processing-on-large-clusters/), OSDI 2004. It has a gather, a reduce and an all-to-all in it, and no rank ever waits for another in person. One page, in the form below.
+# Jeffrey Dean and Sanjay Ghemawat, [*MapReduce: Simplified Data Processing on Large Clusters*](https://research.google/pubs/mapreduce-simplified-data-processing-on-large-clusters/), OSDI 2004. It has a gather, a reduce and an all-to-all, and no rank waits for another in person. One page, in this form.
 #
 # ### BEGIN STARTER
 # **Overview** (two sentences of your own):

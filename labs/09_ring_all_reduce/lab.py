@@ -5,9 +5,7 @@
 # - **You need** NumPy, and `send` and `recv` between ranks (lab 08).
 # - **It takes** about 75 minutes: introduction 1, sections 6, 6, 10, 14, 11, 12 and 5, discussion 10. The reading note, with its paper, is for another day.
 #
-# Every rank of a training job has a gradient, and every rank needs the sum of all of them. At the end torch's `DistributedDataParallel` trains over your ring.
-#
-# Write each prediction down before you measure: you learn most from one that was wrong.
+# Every rank of a training job has a gradient, and needs the sum of all. At the end torch's `DistributedDataParallel` trains over your ring.
 
 # %% tags="setup"
 import os
@@ -43,7 +41,7 @@ print("CUDA", f"{GPUS} x {torch.cuda.get_device_name()}" if GPUS else "none: all
 
 # %% [markdown]
 # `tiny` is the running example: element $i$ of rank $r$ is $(i+1)\cdot 10^r$.
-# So every sum shows which ranks are in it: `3303` is element 2, summed over ranks 0, 2 and 3. The digit of rank 1 is missing.
+# So every sum shows which ranks are in it: `3303` is element 2, summed over ranks 0, 2 and 3.
 #
 
 # %%
@@ -56,7 +54,7 @@ for rank, x in enumerate(tiny):
 # %% [markdown]
 # ## 1. One rank adds for all
 #
-# The simplest all-reduce: every rank sends its array to rank 0. Rank 0 adds them, and sends the sum back to every rank.
+# Every rank sends its array to rank 0, which adds them and sends the sum back.
 
 
 # %%
@@ -78,9 +76,9 @@ print(seen.results[3])
 RingPlayer(seen.story("All to rank 0 and back"))
 
 # %% [markdown]
-# Play it: in every round one link works and all others are idle.
+# Play it: in every round one link works.
 #
-# **Predict.** With `n` ranks and an array of `n_bytes` bytes: how many bytes does the busiest rank *send*? (It receives as many.) Write your prediction as a function of `n`.
+# **Predict.** With `n` ranks and an array of `n_bytes` bytes: how many bytes does the busiest rank *send*? Write your prediction as a function of `n`.
 
 
 # %% question="naive_bytes" points="2" hint1="Which rank is the busiest? Count the messages that leave it in the picture above." hint2="Each of these messages is the whole array. Nobody sends to itself."
@@ -130,7 +128,7 @@ except ValueError as error:
 # %% [markdown]
 # **Idea.** The step with the largest chunk takes longest. So sizes differ by at most one. Ten elements over four ranks give chunks of 2, 3, 2 and 3, in some order.
 #
-# **Predict.** The other way would be to give all left-over elements to the last rank. Take 1,003 elements over 8 ranks. How many elements has the largest chunk that way, and how many when sizes are as equal as possible?
+# **Predict.** 1,003 elements over 8 ranks: how many has the largest chunk if the last rank gets all left-over elements, and how many if sizes are as equal as possible?
 
 # %%
 ### BEGIN STARTER
@@ -198,9 +196,9 @@ for n in (2, 4, 8):
     print(f"{n} ranks: {len(pairs)} links, one from each rank to each other")
 
 # %% [markdown]
-# But where there are fewer wires than pairs of ranks, several messages need the same wire at once. Put the ranks in a ring instead: each sends only to its right neighbour, `(rank + 1) % n`, and receives only from its left one. That is $n$ links, with one message at a time on each.
+# But with fewer wires than pairs of ranks, several messages need the same wire at once. In a ring each sends only to its right neighbour, `(rank + 1) % n`, and receives only from its left one: $n$ links, one message at a time on each.
 #
-# **Idea.** The finished sum of chunk $c$ shall end on rank $c$. It has to pass every other rank before, so it starts at rank $c+1$ and goes round the ring. Every rank that it meets adds its own part.
+# **Idea.** The finished sum of chunk $c$ shall end on rank $c$. It has to pass every other rank before, so it starts at rank $c+1$, and every rank adds its own part.
 # All $n$ chunks travel at the same time, each one place behind the other. In step $s = 0, 1, \dots, n-2$
 #
 # - rank $r$ **sends** chunk $(r - 1 - s) \bmod n$ to the right,
@@ -251,7 +249,7 @@ RingPlayer(seen.story("Your reduce-scatter"))
 q.check("ring_reduce_scatter")
 
 # %% [markdown]
-# In the player a dashed message with a question mark is not a sum of inputs. If you see one, look for your mistake there.
+# In the player a dashed message with a question mark is not a sum of inputs: look for your mistake there.
 #
 # **Measure.** The message that you predicted, and the number of messages.
 
@@ -347,7 +345,7 @@ ax.legend()
 plt.show()
 
 # %% [markdown]
-# **Reflect.** The ring never sends more than twice the array, on a thousand ranks as on four. No all-reduce can send less than $2(n-1)/n$ of it (Patarasuk and Yuan prove this). What still grows with $n$? Count the rounds in the player.
+# **Reflect.** The ring never sends more than twice the array, on a thousand ranks as on four. No all-reduce can send less than $2(n-1)/n$ of it (Patarasuk and Yuan). What still grows with $n$? Count the rounds in the player.
 #
 # *The real system.* NCCL chooses between ring and tree for each call, by size, number of ranks and measured constants of the links ([`tuning`](https://github.com/NVIDIA/nccl/tree/master/src/graph)).
 
@@ -433,9 +431,9 @@ ax.legend(ncols=2)
 plt.show()
 
 # %% [markdown]
-# With two ranks both all-reduces send the array once in each direction, so the ring cannot be faster. It needs more ranks, but with fewer cores than ranks we would measure how the cores are shared.
+# With two ranks both all-reduces send the array once in each direction, so the ring cannot be faster. With more ranks than cores we would measure how the cores are shared.
 #
-# So run the same functions on a **virtual clock**. `simulate.program` sends your messages, and adds up $\alpha + b\beta$ for each message and $b\gamma$ for each sum, with the constants measured above. This is a prediction for a machine with a core and a link for each rank, not a measurement.
+# So run the same functions on a **virtual clock**: `simulate.program` sends your messages, and adds up $\alpha + b\beta$ for each message and $b\gamma$ for each sum, with the constants measured above. This predicts a machine with a core and a link for each rank.
 #
 # **Predict.** On 8 ranks, for a very large array: how many times as long as your ring does the all-reduce of section 1 take? (Compare the bytes of the busiest rank.)
 
@@ -471,7 +469,7 @@ ax.legend()
 plt.show()
 
 # %% [markdown]
-# **And on a device?** The gradients of a GPU should stay in its memory. A `DeviceArray` is a torch tensor that behaves as a NumPy array in slices, `COMBINE` and `np.concatenate`. So your function runs on the device: over NCCL where each rank has a GPU, else on **virtual ranks**, which are threads on one device. Without a GPU the same cells run on the CPU.
+# **And on a device?** The gradients of a GPU should stay in its memory. A `DeviceArray` is a torch tensor that behaves as a NumPy array in slices, `COMBINE` and `np.concatenate`. So your function runs there: over NCCL where each rank has a GPU, else on **virtual ranks**, threads on one device, the CPU if need be.
 
 # %%
 DEVICE = "cuda" if GPUS else "cpu"
@@ -521,9 +519,9 @@ ax.legend()
 plt.show()
 
 # %% [markdown]
-# **Reflect.** At which size does the curve of your ring begin to rise, and is $\alpha/\beta$ bytes near it? If model and measurement differ at *large* sizes, some bytes are moved that the model does not count: which copies does `send` make? On the virtual clock the naive all-reduce adds while the next array arrives: how does this change your ratio? On a device each slice, sum and copy starts a kernel: how many are in one step of yours?
+# **Reflect.** At which size does the curve of your ring begin to rise, and is $\alpha/\beta$ bytes near it? If model and measurement differ at *large* sizes: which copies does `send` make that the model does not count? How does it change your ratio that the naive all-reduce adds while the next array arrives? On a device each slice, sum and copy starts a kernel: how many are in one step of yours?
 #
-# *The real system.* On shared memory nothing needs to travel: each rank can read the arrays of the others. In a **two-shot** all-reduce every rank reduces its own chunk from all others, then reads the finished chunks.
+# *The real system.* On shared memory each rank can read the arrays of the others. In a **two-shot** all-reduce every rank reduces its own chunk from all others, then reads the finished chunks.
 
 # %% [markdown]
 # ## 6. Pipelining
@@ -590,7 +588,7 @@ RingPlayer(seen.story("Your pipelined ring, two pieces a chunk"))
 q.check("pipelined_ring")
 
 # %% [markdown]
-# **Measure.** The messages. Then the time for more and more pieces, divided by the time of your plain ring: 8 MiB on this machine, and 256 MiB on the virtual clock, with 4 ranks and links as fast as memory.
+# **Measure.** The messages. Then the time over that of your plain ring: 8 MiB on this machine, and 256 MiB on the virtual clock, with 4 ranks and links as fast as memory.
 
 
 # %%
@@ -637,9 +635,9 @@ plt.show()
 # %% [markdown]
 # ## 7. torch trains over your ring
 #
-# `ddp_lab.torch_backend` is a **backend** of `torch.distributed`, as gloo and NCCL are, and finds its algorithms by name. Give names to your two rings, and torch's own `DistributedDataParallel` averages its gradients over them.
+# `ddp_lab.torch_backend` is a **backend** of `torch.distributed`, as gloo and NCCL are, and finds its algorithms by name. Named, your two rings average the gradients of torch's own `DistributedDataParallel`.
 #
-# **Predict.** The network below has 9,610 parameters of 4 bytes. How many bytes does each of `CLOCK_RANKS` ranks send in one training step? Use your formula.
+# **Predict.** The network below has 9,610 parameters of 4 bytes. How many bytes does each of `CLOCK_RANKS` ranks send in one training step?
 
 # %%
 ### BEGIN STARTER
@@ -752,7 +750,7 @@ plt.show()
 #
 # Spark runs a job as stages of independent **tasks**: a task starts when some executor has a free slot, reads what earlier stages left, and is run again elsewhere if it fails. Between two stages there is a barrier.
 #
-# Your colleague wants to run the ring all-reduce inside Spark tasks, one rank a task, 64 tasks on a cluster that has 48 slots free at the moment. What happens, and why? What could Spark do instead to sum gradients, and what does that cost compared to what you measured here? Half a page.
+# Your colleague runs the ring all-reduce inside Spark tasks, one rank a task: 64 tasks, 48 free slots. What happens, and why? How else could Spark sum gradients, and what does that cost compared to what you measured? Half a page.
 #
 # ### BEGIN SOLUTION
 # Nothing happens: the 48 tasks that run wait for ever. In every step a rank waits for its left neighbour, so by step $n-1$ each has waited for all; the 16 tasks that have no slot get none before one of the 48 ends. All ranks must be active at once (gang scheduling; Spark has a barrier mode for this now), which gives up what tasks are for: starting when there is room, and being run again alone when they fail. One slow rank slows the whole ring.
@@ -763,7 +761,7 @@ plt.show()
 # %% [markdown] question="reading_note" points="6" manual="true" rubric="1 point for each heading answered in the writer's own words and correctly: overview; problem and challenges; methods and contributions; evaluation (names a figure with its conditions, such as 90 percent scaling for Inception V3 and ResNet-101 on 512 Pascal GPUs over 25 Gb RoCE, and says why VGG-16 keeps less: many parameters for its computation); trade-offs; an open question that the paper does not answer"
 # ## Reading note
 #
-# Alexander Sergeev and Mike Del Balso, [*Horovod: fast and easy distributed deep learning in TensorFlow*](https://arxiv.org/abs/1802.05799), 2018. One page, in the form below.
+# Alexander Sergeev and Mike Del Balso, [*Horovod: fast and easy distributed deep learning in TensorFlow*](https://arxiv.org/abs/1802.05799), 2018. One page, in this form.
 #
 # ### BEGIN STARTER
 # **Overview** (two sentences of your own):

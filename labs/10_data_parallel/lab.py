@@ -1,13 +1,11 @@
 # %% [markdown] builds="gradient averaging, from hooks to overlapped buckets" needs="03, 09" audience="gpu"
 # # Lab 10: Data-parallel training
 #
-# - **You build** `DistributedDataParallel` (DDP) in the order in which it was invented: one all-reduce for each gradient, one for all, buckets, and then communication that is hidden behind computation.
+# - **You build** `DistributedDataParallel` (DDP) in the order of its invention: one all-reduce for each gradient, one for all, buckets, and communication hidden behind computation.
 # - **You need** torch modules and `backward()`, and what an all-reduce costs (lab 09).
-# - **It takes** about 95 minutes: introduction 2, sections 9, 16, 10, 23, 9, 9 and 7, discussion 10. The reading note, with its paper, is for another day.
+# - **It takes** about 90 minutes: introduction 1, sections 8, 14, 10, 22, 9, 9 and 7, discussion 10. The reading note, with its paper, is for another day.
 #
-# Every rank has a copy of the model and a part of the batch. After each backward pass the gradients are averaged, every copy takes the same step, and the copies stay equal. That is **data parallelism**. You predict which bucket size is best, and then measure it.
-#
-# Write each prediction down before you measure.
+# Every rank has a copy of the model and a part of the batch. After each backward pass the gradients are averaged, every copy takes the same step, and the copies stay equal. That is **data parallelism**.
 
 # %% tags="setup"
 import os
@@ -48,7 +46,7 @@ CUDA = torch.cuda.is_available()
 print("CUDA", torch.cuda.get_device_name() if CUDA else "none: everything runs on the CPU")
 
 # %% [markdown]
-# The running example: a small network on scikit-learn's images of digits. It has four linear layers, so eight parameters: a weight and a bias each.
+# The running example: a small network on scikit-learn's images of digits. Its four linear layers have eight parameters: a weight and a bias each.
 
 
 # %%
@@ -81,7 +79,7 @@ for name, param in make_model().named_parameters():
 # %% [markdown]
 # ## 1. Replicas drift apart
 #
-# Give each rank a copy of the model and its share of every batch, and let them train without any messages. (As many ranks as this machine has cores, 2 at least and 4 at most. `descend` is one step of gradient descent.)
+# Each rank has a copy of the model and its share of every batch, and trains without messages. (As many ranks as this machine has cores, from 2 to 4.)
 
 # %%
 RANKS = max(2, min(4, CORES))
@@ -134,7 +132,7 @@ print("distance after 1, 10, 40 steps:", *(f"{apart(alone)[i]:.3f}" for i in (0,
 #
 # $$\nabla L_{\text{batch}} = \frac1n \sum_{r=0}^{n-1} \nabla L_{\text{shard } r}.$$
 #
-# If every rank replaces its own gradient by this average, all take the same step, which one process would have taken with the whole batch.
+# If every rank replaces its own gradient by this average, all take the step that one process would take with the whole batch.
 #
 # **Predict.** With one all-reduce a parameter: how many all-reduces does a training step of our model need?
 
@@ -182,7 +180,7 @@ curves = {
 draw_curves(curves, x="training step", y="distance between replicas", title="Weights, norm")
 
 # %% [markdown]
-# `comm.all_reduce` may be any function that returns the sums. In lab 09 you wrote one. If its checks pass, `earlier` brings it here; if not, the course's own ring takes its place, and you lose nothing.
+# `comm.all_reduce` may be any function that returns the sums, such as your own. If lab 09's checks pass, `earlier` brings it here; if not, the course's own ring takes its place.
 
 
 # %%
@@ -217,10 +215,10 @@ print(f"largest difference to the weights above: {apart_by:.1e}")
 # %% [markdown]
 # ## 2. A wire with known constants
 #
-# Between two ranks on one machine there is no wire: the cores that compute also copy the messages. So we lend this machine one. `Wire(comm, alpha, beta)` is a communicator whose all-reduces take turns, and take at least $\alpha + \beta \cdot \text{bytes}$ each, asleep. While the wire carries something the core is free, as with a network card.
+# Between two ranks on one machine there is no wire: the cores that compute also copy the messages. So we lend this machine one: `Wire(comm, alpha, beta)` is a communicator whose all-reduces take turns, and take at least $\alpha + \beta \cdot \text{bytes}$ each, asleep. Meanwhile the core is free, as with a network card.
 
 # %% [markdown]
-# The constants follow from *this* machine's speed: with `BETA`, to carry all gradients of a larger model takes as long as its backward pass; `ALPHA` is a thirtieth of that. `ready_times` times backward passes while all ranks compute.
+# The constants follow from *this* machine's speed: with `BETA`, to carry all gradients of a larger model takes as long as its backward pass; `ALPHA` is a thirtieth of that.
 
 
 # %%
@@ -244,9 +242,9 @@ ALPHA, BETA = BACKWARD / 30, BACKWARD / B
 print(f"{N} parameters, {B:,} bytes; one message takes as long as {ALPHA / BETA:,.0f} bytes")
 
 # %% [markdown]
-# **Idea.** **Hooks** can do the averaging: `param.register_post_accumulate_grad_hook(f)` has torch call `f` each time a gradient of `param` is complete. Then nothing need be called after backward.
+# **Idea.** **Hooks** can do the averaging: `param.register_post_accumulate_grad_hook(f)` has torch call `f` each time a gradient of `param` is complete.
 #
-# A second idea: thirty-four messages pay thirty-four latencies. One **flat** tensor of all gradients needs one message.
+# Second: thirty-four messages pay thirty-four latencies. One **flat** tensor of all gradients pays one.
 #
 # **Predict.** By $\alpha + \beta \cdot \text{bytes}$: how many times as long does one all-reduce a parameter take as one flat one?
 
@@ -384,11 +382,9 @@ for share in (0, 1 / 8, 1 / 2, 1):
 # %% [markdown]
 # ## 4. Overlap
 #
-# Two rules make overlap right.
+# **Idea.** Two rules. First: a full bucket is **launched** and not waited for: `comm.all_reduce(x, async_op=True)` returns a handle at once, and `handle.wait()` the result later. Second: **buckets are launched in their fixed order**. Ranks may finish gradients in different orders, but the $k$-th all-reduce of one rank always meets the $k$-th of the others. So a bucket that is full early has to wait for those before it.
 #
-# **Idea.** First: a full bucket is **launched** and not waited for: `comm.all_reduce(x, async_op=True)` returns a handle at once, and `handle.wait()` the result later. Second: **buckets are launched in their fixed order**. Ranks may finish gradients in different orders, but the $k$-th all-reduce of one rank always meets the $k$-th of the others. So a bucket that is full early has to wait for those before it.
-#
-# **Predict.** Of four buckets, numbers 1, 2 and 3 are full, and number 0 lacks a gradient. How many are launched now? And how many when that gradient comes?
+# **Predict.** Of four buckets, numbers 1, 2 and 3 are full, and number 0 lacks a gradient. How many are launched now, and how many when that gradient comes?
 
 # %%
 ### BEGIN STARTER
@@ -429,7 +425,7 @@ for what, predicted, waiting in (
     compare(f"launched {what}", predicted, len(now))
 
 # %% [markdown]
-# `Reducer` knows which parameters are in which bucket, and which gradients have not come yet. You write what happens when a gradient is ready, and what happens at the end.
+# `Reducer` knows which parameters are in which bucket, and which gradients have not come yet. You write what happens when a gradient is ready, and at the end.
 
 
 # %%
@@ -511,7 +507,7 @@ for kind, expected in zip(kinds, waits):
 draw_steps(on_wire, "One step on the slow wire", "in backward passes", waits)
 
 # %% [markdown]
-# **And on a device?** Here no wire is lent. Two ranks train on GPUs, by NCCL where each can have one; else as **virtual ranks**, threads that share one device. Without a GPU the same cells run on the CPU. Every reading of the clock waits for the device first.
+# **And on a device?** Here no wire is lent. Two ranks train on GPUs, by NCCL where each can have one; else as **virtual ranks**, threads that share one device. Without a GPU the same cells run on the CPU.
 
 # %%
 GPUS = torch.cuda.device_count()
@@ -565,7 +561,7 @@ for (kind, step), expected in zip(there.items(), waits):
 draw_steps(there, f"One step, two ranks on {PLACE}", "ms", waits)
 
 # %% [markdown]
-# **Reflect.** How much of the communication is hidden, and which part cannot be, for any cut into buckets? On the device, a ratio above 1 says that ranks wait for more than bytes: what does a rank wait for that has finished its own backward? What would happen in `finish` if one parameter got no gradient in this step? (Lab 11 begins there.)
+# **Reflect.** How much of the communication is hidden, and which part cannot be, for any cut into buckets? On the device, a ratio above 1 says that ranks wait for more than bytes: for what? What would happen in `finish` if one parameter got no gradient in this step?
 #
 # *The real system.* torch's reducer does the same in C++, and with `gradient_as_bucket_view=True` without your two copies: its gradients then *are* views into the buckets. Li et al. measured that overlap saves 38.0 % of an iteration for ResNet-50 and 35.2 % for BERT on NCCL (section 5.1).
 
@@ -628,7 +624,7 @@ compare("bytes with no_sync / without", predicted_fraction, fraction, exact=True
 print(f"largest difference of the gradients: {np.abs(once[0] - always[0]).max():.1e}")
 
 # %% [markdown]
-# **Reflect.** To average each time gave the *same* gradient here. Look at what is averaged in the second micro-batch: why does it do no harm to average an average again?
+# **Reflect.** To average each time gave the *same* gradient here. Why does it do no harm to average an average again?
 #
 # *The real system.* In torch the [forward pass has to be inside `no_sync` too](https://pytorch.org/docs/stable/generated/torch.nn.parallel.DistributedDataParallel.html): DDP decides there whether the coming backward will be synchronised. Without `finally`, one exception would switch averaging off for good.
 
@@ -702,7 +698,7 @@ axes = {"x": "bucket cap, KiB", "y": "backward + exposed, in backward passes", "
 draw_curves(curves, **axes, title="Too large hides nothing; too small pays latencies")
 
 # %% [markdown]
-# And one step of yours, recorded at the predicted optimum, below a simulation of the same layers on the same wire. Move the bucket size: when does a bucket turn orange? Where does your machine differ from the model?
+# One step of yours, at the predicted optimum, below a simulation of the same layers on the same wire. Move the bucket size: when does a bucket turn orange?
 
 # %%
 steps = launch(recorded_step, 2, set_up, ("overlap", best), batch)
@@ -799,7 +795,7 @@ draw_curves(curves, **axes, title="In DataParallel one rank sends for all", mark
 # *The real system.* [`torch.nn.DataParallel`](https://github.com/pytorch/pytorch/blob/main/torch/nn/parallel/data_parallel.py) is one process with a thread a GPU, so its ranks share Python's interpreter lock too.
 
 # %% [markdown]
-# **And train, with all of it**: your buckets with the cap of section 6, launched by your `Overlapped`, and two micro-batches a step, of which `no_sync` keeps the first local. The last 297 digits are kept for the end.
+# **And train, with all of it**: your buckets with the cap of section 6, launched by your `Overlapped`, and two micro-batches a step, of which `no_sync` keeps the first local. The last 297 digits are the test.
 
 # %%
 SEEN = 1500
@@ -832,7 +828,7 @@ print("all replicas equal:", all(torch.equal(weights, w) for _, w in others))
 # %% [markdown] question="bucket_size" points="6" manual="true" rubric="2: says both extremes with the reason (one bucket is launched when backward is over and nothing is hidden; a bucket a gradient pays a latency each); 2: uses numbers measured in this notebook; 1: predicts the direction right for both changes (lower latency: smaller buckets; faster computation with the same wire: less to hide behind, exposed communication grows, and the cap matters less or larger buckets win); 1: names something the model leaves out (copying, communication that takes cores or SMs from backward, several wires, other jobs)"
 # ## Discuss
 #
-# You move the training to GPUs with ten times the computing speed, over a network of the same bandwidth and a tenth of the latency. Someone asks you for the new `bucket_cap_mb`. From the model of section 6 and your measurements: which way do you move it, and why? What does the model leave out that you would want to measure first? Half a page.
+# Your training moves to GPUs ten times as fast, over a network of the same bandwidth and a tenth of the latency. From the model of section 6 and your measurements: which way do you move `bucket_cap_mb`, and why? What does the model leave out that you would measure first? Half a page.
 #
 # ### BEGIN SOLUTION
 # With one bucket everything is sent after backward: the step is compute plus all of the communication, about twice a backward pass on our wire. With a bucket a gradient the wire pays thirty-four latencies, and is still busy long after backward has ended. The best cap lay between.
@@ -843,7 +839,7 @@ print("all replicas equal:", all(torch.equal(weights, w) for _, w in others))
 # %% [markdown] question="reading_note" points="6" manual="true" rubric="1 point for each heading answered in the writer's own words and correctly: overview; problem and challenges (mathematical equivalence, non-intrusive API, high performance); methods and contributions (bucketing, overlap, fixed order and unused parameters, no_sync); evaluation and discussion (names a figure and its conditions); trade-offs; an open question that the paper does not answer"
 # ## Reading note
 #
-# Shen Li et al., [*PyTorch Distributed: Experiences on Accelerating Data Parallel Training*](https://arxiv.org/abs/2006.15704), VLDB 2020. One page, in the form below.
+# Shen Li et al., [*PyTorch Distributed: Experiences on Accelerating Data Parallel Training*](https://arxiv.org/abs/2006.15704), VLDB 2020. One page, in this form.
 #
 # ### BEGIN STARTER
 # **Overview** (two sentences of your own):

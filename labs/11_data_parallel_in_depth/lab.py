@@ -1,13 +1,11 @@
 # %% [markdown] builds="what makes it safe for strangers, and compression" needs="10" audience="gpu optional"
 # # Lab 11: Data-parallel training in depth
 #
-# - **You build** what makes a data-parallel wrapper safe for strangers: the constructor's check and broadcast, buckets in an order that was seen, parameters that are skipped, inputs that run out; then three kinds of compression, and groups that take turns.
+# - **You build** what makes a data-parallel wrapper safe for strangers: a check and a broadcast, an agreed order of buckets, skipped parameters, inputs that run out; three kinds of compression; groups that take turns.
 # - **You need** lab 10; what a matrix of low rank is.
 # - **It takes** about 105 minutes: introduction 2, sections 10, 16, 20, 9, 26, 8 and 4, discussion 10. The reading note, with its paper, is for another day.
 #
-# Lab 10 averaged gradients on ranks with equal models, equal graphs and equally many batches. Here each of these is broken on purpose; you read the diagnosis, and mend it. Then you send less.
-#
-# Write each prediction down before you measure.
+# In lab 10 all ranks had equal models, equal graphs and equally many batches. Here each is broken on purpose, and you mend it. Then you send less.
 
 # %% tags="setup"
 import os
@@ -68,7 +66,7 @@ def batch(step, size=128):
 # %% [markdown]
 # ## 1. Ranks that start apart
 #
-# A colleague forgot the seed: every rank has its own first weights. From then on the gradients are averaged correctly, and all ranks take the same steps.
+# A colleague forgot the seed: every rank has its own first weights. The gradients are averaged correctly.
 
 
 # %%
@@ -131,9 +129,9 @@ predicted_factor = 1.0  # the same step on both leaves their difference as it wa
 compare("distance after / before", predicted_factor, distances(apart)[-1] / distances(apart)[0])
 
 # %% [markdown]
-# To average gradients never repairs a difference. And the average of two gradients taken at two different points is not the gradient of the loss at either.
+# To average gradients never repairs a difference, and the average of gradients at two points is the gradient of the loss at neither.
 #
-# **Idea.** The constructor does two things before the first step. It **checks** that all ranks have the same names, shapes and dtypes, by comparing a short fingerprint; if not, *every* rank raises. Then all ranks take rank 0's values: **parameters and buffers**, `model.state_dict()`.
+# **Idea.** Before the first step the constructor **checks** that all ranks have the same names, shapes and dtypes, by comparing a short fingerprint; if not, *every* rank raises. Then all ranks take rank 0's values: **parameters and buffers**, `model.state_dict()`.
 
 
 # %%
@@ -187,7 +185,7 @@ draw_curves(curves, x="training step", y="distance between the ranks", title="Di
 # %% [markdown]
 # ## 2. Ranks that disagree about the order
 #
-# A model has two branches, and the code decides which comes first, for example by the order of a dict. Here each gradient is all-reduced when it is ready, as by the hooks of lab 10. Rank 0 has the gradients `a` = 1, `b` = 10, and rank 1 `a` = 3, `b` = 30.
+# A model has two branches, and the code decides which comes first. Here each gradient is all-reduced when it is ready, as by the hooks of lab 10. Rank 0 has the gradients `a` = 1, `b` = 10, and rank 1 `a` = 3, `b` = 30.
 
 
 # %%
@@ -228,7 +226,7 @@ diagnosis(lambda comm: two_branches(comm, shape_of_b=(2, 2)))
 # %% [markdown]
 # With equal shapes no rank complained; with (4,) and (2, 2) the headers of the messages showed it.
 #
-# **Idea.** So the ranks must *agree* on the order. Lab 10 took the reverse of registration, which is a guess. After the first step something better is known: the order in which gradients **were** ready. All ranks take rank 0's order, and fill new buckets in it: this is DDP's **rebuild**. The first bucket has a smaller cap, so that sending starts early. (Li et al., *PyTorch Distributed*, VLDB 2020, "gradient order prediction".)
+# **Idea.** So the ranks must *agree* on the order. Lab 10's, the reverse of registration, is a guess. After the first step one knows the order in which gradients **were** ready. All ranks take rank 0's order, and fill new buckets in it: this is DDP's **rebuild**. The first bucket has a smaller cap, so that sending starts early. (Li et al., *PyTorch Distributed*, VLDB 2020, "gradient order prediction".)
 
 
 # %% question="agreed_order" points="3" hint1="A broadcast carries an array: np.array(ready), of dtype int64." hint2="Whose order arrives depends on root."
@@ -291,7 +289,7 @@ print("(a, b) on each rank:", *launch(mended, 2))
 q.check("rebuild")
 
 # %% [markdown]
-# **Measure.** `LastToFirst` is a model of twelve equal layers, registered from the output to the input. `ready_times` times the gradients in a backward pass. A bucket may be launched when its last gradient is there *and* the buckets before it have been launched.
+# **Measure.** `LastToFirst` is a model of twelve equal layers, registered from the output to the input. A bucket may be launched when its last gradient is there *and* the buckets before it have been launched.
 #
 # **Predict.** The first bucket holds one layer. At which fraction of backward is it launched, when buckets are filled in the reverse of registration, and when they are rebuilt?
 
@@ -553,12 +551,12 @@ print("weights are the same:", torch.equal(uneven[0][1], uneven[1][1]))
 # %% [markdown]
 # **Reflect.** torch's `join` divides by the *initial* number of ranks unless told otherwise. What does that do to the length of the steps at the end of an epoch, compared to yours? Which would you choose if the long inputs are all on one rank?
 #
-# *The real system.* [`Join`](https://pytorch.org/docs/stable/distributed.algorithms.join.html) is a context manager around the training loop; shadows repeat the collectives of forward and backward.
+# *The real system.* [`Join`](https://pytorch.org/docs/stable/distributed.algorithms.join.html) is a context manager; shadows repeat the collectives of forward and backward.
 
 # %% [markdown]
 # ## 5. Fewer bytes
 #
-# What cannot be hidden must become smaller. The cheapest way is half-precision: 16-bit floats, half the bytes.
+# What cannot be hidden must become smaller. The cheapest way: 16-bit floats.
 
 # %%
 gradient = torch.tensor([1e-8, 0.1, 300.0, 40_000.0])
@@ -591,7 +589,7 @@ print("your average:", launch(lambda comm: fp16_average(comm, gradient), 3)[0])
 #
 # Every rank picks other positions, so the ranks cannot add; they gather.
 #
-# **Predict.** A gradient of $N$ = 100,000 floats, $k$ = 1,000, two ranks. For each entry that it picks, a rank sends a value of 4 bytes and a position of 4 bytes. What fraction is that of the bytes that it sends in a ring all-reduce of the whole gradient?
+# **Predict.** A gradient of $N$ = 100,000 floats, $k$ = 1,000, two ranks. For each entry a rank sends a value of 4 bytes and a position of 4 bytes. What fraction is that of its bytes in a ring all-reduce of the whole gradient?
 
 # %%
 ### BEGIN STARTER
@@ -698,7 +696,7 @@ for name, matrix in (("one", one), ("two", two)):
 q.check("low_rank_average")
 
 # %% [markdown]
-# **Measure.** The same training with each: 1 % of the entries, and rank 1. "Forgets" is top-k whose memory is cleared in each step. `Compressor` calls your three functions, and keeps a memory for each gradient.
+# **Measure.** The same training with each: 1 % of the entries, and rank 1. "Forgets" is top-k whose memory is cleared in each step.
 
 # %%
 Yours = partial(Compressor, fp16_average, top_k_average, low_rank_average)
@@ -789,7 +787,7 @@ for kind in COSTLY[1:]:
 
 
 # %% [markdown]
-# **And on a device?** The work alone needs no second rank: with `Alone` nothing is sent, and the arithmetic remains. It is timed on the GPU where there is one, else by the same cells on the CPU.
+# **And on a device?** The work alone needs no second rank: `Alone` sends nothing. It is timed on the GPU where there is one, else on the CPU.
 #
 # **Predict.** For large gradients memory decides. A copy reads 4 bytes an element and writes 4. Follow your `fp16_average` through its three operations: how many times as long as a copy should it take?
 
@@ -843,14 +841,14 @@ wires = {"1 Gbit/s": 1 / 8, "400 Gbit/s": 50}
 draw_curves(curves, **axes, title=f"Bytes saved for a second of work on {PLACE}", marks=wires)
 
 # %% [markdown]
-# **Reflect.** Which method would you take on a network of 1 Gbit/s (125 MB/s), which on one of 400 Gbit/s, with the device that you have timed? Where points lie above their line: how many messages does that method send? Top-k's messages are gathered: how do the bytes that a rank *receives* grow with the number of ranks, compared to low rank, which is all-reduced?
+# **Reflect.** Which method would you take on a network of 1 Gbit/s (125 MB/s), which on one of 400 Gbit/s, with the device that you have timed? Where points lie above their line, count the messages. Top-k's messages are gathered, low rank's all-reduced: how do the bytes that a rank *receives* grow with the number of ranks?
 #
 # *The real system.* These are [comm hooks](https://github.com/pytorch/pytorch/tree/main/torch/distributed/algorithms/ddp_comm_hooks): `model.register_comm_hook(state, hook)`. torch's PowerSGD hook begins after 1,000 plain steps unless told otherwise.
 
 # %% [markdown]
 # ## 6. Groups that take turns
 #
-# One group runs its collectives one after the other. While one waits for an answer, the link is idle. `GroupOnLink` lends this machine such a network: every group pays the latency $\alpha$ by itself, but all share one link, which carries one bucket at a time in $\beta$ a bucket.
+# One group runs its collectives one after the other: while one waits, the link is idle. On `GroupOnLink` every group pays the latency $\alpha$ by itself, but all share one link, which carries one bucket at a time, in $\beta$ each.
 
 # %%
 (took,) = np.max(launch(time_groups, 2, [1], lambda groups: groups[0]), axis=0)
@@ -915,7 +913,7 @@ axes = {"x": "number of groups", "y": "times as fast as one group"}
 draw_curves(curves, **axes, title="More groups, until the link is busy")
 
 # %% [markdown]
-# **Reflect.** Four groups are not four times as fast, and eight are no faster than four. Which of the two terms of the formula limits them?
+# **Reflect.** Which term of the formula limits four groups, and which eight?
 #
 # *The real system.* Li et al. ([section 5.4](https://arxiv.org/abs/2006.15704)) measured one, three and five such groups: the gain depends on model and backend. Several NCCL communicators at once [have to be used with care](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/communicators.html).
 
@@ -924,7 +922,7 @@ draw_curves(curves, **axes, title="More groups, until the link is busy")
 #
 # Now your functions inside a real wrapper: `ddp_lab.DistributedDataParallel` calls a **comm hook** with each bucket, and expects a future of the bucket's average. `comm.split(0)` is a second group over the same ranks, so that your messages do not mix with the wrapper's.
 #
-# First without a memory: each bucket's average is made of 1 % of the entries, and the others are dropped.
+# First without a memory: 1 % of each bucket's entries are sent, the others dropped.
 
 
 # %%
@@ -997,7 +995,7 @@ axes = {"x": "share of the entries that is sent", "y": "right on digits never se
 draw_curves(curves, **axes, title="150 steps inside DistributedDataParallel")
 
 # %% [markdown]
-# **And on ranks that misbehave.** In one training everything goes wrong at once: first weights by a seed of each rank's own, layers that each rank drops by its own coin, nine batches on rank 0 against six on rank 1. All your functions together keep the ranks equal.
+# **And on ranks that misbehave.** Everything goes wrong at once: each rank has its own first weights and drops layers by its own coin; rank 0 has nine batches, rank 1 six. Your functions keep the ranks equal.
 
 # %%
 functions = synchronize, agreed_order, rebuild, used_parameters, average_used, average_uneven
@@ -1014,7 +1012,7 @@ print("weights are the same:", torch.equal(weights, others))
 # %% [markdown] question="layer_dropping" points="6" manual="true" rubric="2: why a fixed parameter-to-bucket map sends a bucket as soon as one rank used one of its parameters, and that coins of ranks differ; 1: uses the measured or predicted numbers (p to the power nk); 1: a shared coin (equal seed) alone does not suffice, because buckets mix layers; 1: a proposal that would save (a bucket a layer or bucket boundaries at what is dropped together, plus a shared coin or an agreed mask; or a map built anew each step); 1: the price of that proposal (latency of small buckets, an agreement each step, loss of randomness between ranks)"
 # ## Discuss
 #
-# A team trains a deep network with layer dropping: each step computes only about half of the layers. Computation halves; the time of a step hardly changes. From your measurements: explain why, propose what to change so that communication falls too, and say what your proposal costs. Half a page.
+# A team trains with layer dropping: each step computes about half of the layers, but its time hardly changes. From your measurements: why? What would you change so that communication falls too, and what does that cost? Half a page.
 #
 # ### BEGIN SOLUTION
 # Parameters are assigned to buckets once, by size. A bucket has to be sent if any rank used any parameter in it. Each rank drops by its own coin, so a layer is dropped by everybody with probability p to the n; and a bucket of k layers is free only with p to the nk: in our figure 12.5 % with one coin and three layers, 1.6 % with two ranks, practically nothing with four. The wire was the bottleneck, so the step stays as long as it was.
@@ -1027,7 +1025,7 @@ print("weights are the same:", torch.equal(weights, others))
 # %% [markdown] question="reading_note" points="6" manual="true" rubric="1 point for each heading answered in the writer's own words and correctly: overview; problem and challenges (bursts of gradients after backward, limited bandwidth between GPU machines); methods and contributions (wait-free backpropagation; hybrid communication that sends a fully connected layer as factors when that is smaller; bulk-synchronous consistency); evaluation and discussion (names a figure and its conditions, such as 31.5 times on 32 machines for Inception-V3 where TensorFlow reached 20); trade-offs; an open question that the paper does not answer"
 # ## Reading note
 #
-# Hao Zhang et al., [*Poseidon: An Efficient Communication Architecture for Distributed Deep Learning on GPU Clusters*](https://arxiv.org/abs/1706.03292), USENIX ATC 2017. One page, in the form below.
+# Hao Zhang et al., [*Poseidon: An Efficient Communication Architecture for Distributed Deep Learning on GPU Clusters*](https://arxiv.org/abs/1706.03292), USENIX ATC 2017. One page, in this form.
 #
 # ### BEGIN STARTER
 # **Overview** (two sentences of your own):
