@@ -246,6 +246,10 @@ def _to_7(connection: sa.Connection, _now: float) -> None:
     _add_column(connection, "lab_rules", "leaderboard", "BOOLEAN NOT NULL DEFAULT FALSE")
 
 
+def _to_8(_connection: sa.Connection, _now: float) -> None:
+    """Keep learners' drafts: a table of its own, which `_step` has made."""
+
+
 def _add_column(connection: sa.Connection, table: str, column: str, kind: str) -> None:
     """Add a column, unless an earlier step has made the table as it is today."""
     if column not in {c["name"] for c in sa.inspect(connection).get_columns(table)}:
@@ -259,4 +263,5 @@ _STEPS: dict[int, Callable[[sa.Connection, float], None]] = {
     4: _to_5,
     5: _to_6,
     6: _to_7,
+    7: _to_8,
 }

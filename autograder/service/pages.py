@@ -110,7 +110,8 @@ def _submission_routes(pages: APIRouter, course: Course) -> None:
         whose = None if person.is_staff else person.id
         entries, count = course.ledger.page(number, PAGE_ROWS, person_id=whose)
         paging = Paging("/submissions", number, count)
-        return page("submissions", person=person, entries=entries, paging=paging)
+        drafts = views.drafts_for(person, course)
+        return page("submissions", person=person, entries=entries, paging=paging, drafts=drafts)
 
     @pages.get("/submissions/{number}/state")
     async def state(entry: Seen, seen: str = "") -> dict[str, Any]:
@@ -202,8 +203,11 @@ def _lab_routes(pages: APIRouter, course: Course) -> None:
     @pages.get("/labs")
     def labs(person: Visitor) -> Response:
         found = views.labs_for(person, course)
-        batches = course.regrades.all() if person.is_staff else []
-        return page("labs", person=person, labs=found, batches=batches, fields=FIELDS)
+        said: dict[str, Any] = {
+            "batches": course.regrades.all() if person.is_staff else [],
+            "drafts": views.drafts_for(person, course),
+        }
+        return page("labs", person=person, labs=found, fields=FIELDS, **said)
 
     @pages.post("/submissions")
     async def hand_in(request: Request, person: Sender) -> Response:

@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 # Raised when a table changes shape; `migrations` brings an older database here.
-VERSION = 7
+VERSION = 8
 
 # Of `facts`, beside "schema": what signs the cookies of a sign-in under way.
 COOKIE_KEY = "cookie_key"
@@ -106,6 +106,20 @@ notebooks = Table(
     "notebooks",
     metadata,
     Column("submission_id", ForeignKey("submissions.id"), primary_key=True),
+    Column("notebook", LargeBinary, nullable=False),
+)
+
+# What a learner sent and could not hand in; not the `drafts` of a batch of re-gradings. It is read
+# one at a time, by its key, and lists never name its last column.
+learner_drafts = Table(
+    "learner_drafts",
+    metadata,
+    Column("person_id", ForeignKey("people.id"), primary_key=True),
+    Column("lab", String(100), primary_key=True),
+    Column("sha256", String(64), nullable=False),
+    Column("size_bytes", Integer, nullable=False),
+    Column("saved_at", Float, nullable=False),
+    Column("why", Text, nullable=False),  # it was refused
     Column("notebook", LargeBinary, nullable=False),
 )
 

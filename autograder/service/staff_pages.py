@@ -70,7 +70,9 @@ def _gradebook_routes(pages: APIRouter, course: Course) -> None:
     def learner(person: StaffVisitor, login: str) -> Response:
         found = course.person(login)
         labs, entries = views.labs_for(found, course), course.ledger.all(person_id=found.id)
-        return page("learner", person=person, learner=found, labs=labs, entries=entries)
+        drafts = views.drafts_for(found, course)
+        said: dict[str, Any] = {"labs": labs, "entries": entries, "drafts": drafts}
+        return page("learner", person=person, learner=found, **said)
 
     @pages.get("/audit")
     def audit(person: StaffVisitor, number: PageNumber = 1) -> Response:

@@ -14,7 +14,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from autograder.records import Report
-from autograder.service import audit_log, grades
+from autograder.service import audit_log, grades, learner_drafts
 from autograder.service.database import Database
 from autograder.service.dates import Calendar, calendar
 from autograder.service.errors import Refused
@@ -127,30 +127,64 @@ class Ledger:
         """Store a submission: when this returns, it is on the disk.
 
         One that is there already is not stored again: under the same `retry_key`, or the same
-        bytes of the same lab while they wait.
+        bytes of the same lab while they wait. What dates or attempts refuse becomes the person's
+        draft of the lab, and what is stored takes the place of their draft.
 
         Raises:
             Refused: 422, the key was used for something else; 403, the lab's dates or attempts;
                 413, all of this person's notebooks would be larger than `most_bytes`.
         """
-        digest = hashlib.sha256(notebook).hexdigest()
         with self.database.write() as connection:
-            connection.execute(
-                sa.select(lines.c.next_id).where(lines.c.person_id == person.id).with_for_update()
-            )
-            rules = calendar(connection, person.id).of(lab, person.id)
-            found = _known(connection, person, lab, digest, retry_key)
-            if found is None:
-                kept = _kept_bytes(connection, person)
-                if most_bytes is not None and kept + len(notebook) > most_bytes:
-                    raise _no_room(kept, most_bytes)
-                used = _attempts(connection, person, lab)
-                refusal = None if person.is_staff else rules.refusal(self.clock(), used)
-                if refusal is not None:
-                    raise Refused(403, f"submit: {lab}: {refusal}. Your instructor can extend it.")
-                found = self._insert(connection, person, lab, notebook, digest)
-            _remember(connection, person, retry_key, found["id"])
-            return Receipt(late_days=rules.late_days(found["submitted_at"]), **found)
+            _their_turn(connection, person)
+            done = self._taken(connection, person, lab, notebook, retry_key, most_bytes)
+            if isinstance(done, str):
+                learner_drafts.keep(connection, person.id, lab, notebook, self.clock(), done)
+        if isinstance(done, str):
+            kept = "What you sent is kept as your draft of the lab; it is not handed in."
+            raise Refused(403, f"{_too_late(lab, done)} {kept}")
+        return done
+
+    def add_draft(self, person: Person, lab: str) -> Receipt:
+        """Hand in now the draft that is kept of a lab; it is a draft no more.
+
+        Raises:
+            Refused: 404, there is none; 403, the lab's dates or attempts, and the draft stays.
+        """
+        with self.database.write() as connection:
+            _their_turn(connection, person)  # before it is read: no newer one comes in between
+            notebook = learner_drafts.notebook(connection, person.id, lab)
+            done = self._taken(connection, person, lab, notebook)
+            if isinstance(done, Receipt):
+                learner_drafts.drop(connection, person.id, lab)
+        if isinstance(done, str):
+            raise Refused(403, f"{_too_late(lab, done)} Your draft is still kept.")
+        return done
+
+    def _taken(
+        self,
+        connection: sa.Connection,
+        person: Person,
+        lab: str,
+        notebook: bytes,
+        retry_key: str | None = None,
+        most_bytes: int | None = None,
+    ) -> Receipt | str:
+        """Return the receipt of what is stored now or was before, or why dates refuse it."""
+        digest = hashlib.sha256(notebook).hexdigest()
+        rules = calendar(connection, person.id).of(lab, person.id)
+        found = _known(connection, person, lab, digest, retry_key)
+        if found is None:
+            kept = _kept_bytes(connection, person, but=lab)
+            if most_bytes is not None and kept + len(notebook) > most_bytes:
+                raise _no_room(kept, most_bytes)
+            used = _attempts(connection, person, lab)
+            refusal = None if person.is_staff else rules.refusal(self.clock(), used)
+            if refusal is not None:
+                return refusal
+            found = self._insert(connection, person, lab, notebook, digest)
+            learner_drafts.drop(connection, person.id, lab)
+        _remember(connection, person, retry_key, found["id"])
+        return Receipt(late_days=rules.late_days(found["submitted_at"]), **found)
 
     def _insert(
         self, connection: sa.Connection, person: Person, lab: str, notebook: bytes, digest: str
@@ -322,6 +356,16 @@ def _entry(found: Calendar, row: Any) -> Entry:
     return replace(Entry(*row), score=counted, late_days=days, raw_score=row.score)
 
 
+def _their_turn(connection: sa.Connection, person: Person) -> None:
+    """Wait until nobody else hands in for this person."""
+    line = sa.select(lines.c.next_id).where(lines.c.person_id == person.id)
+    connection.execute(line.with_for_update())
+
+
+def _too_late(lab: str, refusal: str) -> str:
+    return f"submit: {lab}: {refusal}. Your instructor can extend it."
+
+
 def _known(
     connection: sa.Connection, person: Person, lab: str, digest: str, retry_key: str | None
 ) -> dict[str, Any] | None:
@@ -361,9 +405,11 @@ def _attempts(connection: sa.Connection, person: Person, lab: str) -> int:
     return int(connection.scalar(count) or 0)
 
 
-def _kept_bytes(connection: sa.Connection, person: Person) -> int:
+def _kept_bytes(connection: sa.Connection, person: Person, *, but: str) -> int:
+    """Return what a person's submissions and drafts take up; not the draft of the lab `but`."""
     size = sa.func.coalesce(sa.func.sum(submissions.c.size_bytes), 0)
-    return int(connection.scalar(sa.select(size).where(submissions.c.person_id == person.id)) or 0)
+    stored = connection.scalar(sa.select(size).where(submissions.c.person_id == person.id)) or 0
+    return int(stored) + learner_drafts.kept_bytes(connection, person.id, but=but)
 
 
 def _no_room(kept_bytes: int, most_bytes: int) -> Refused:

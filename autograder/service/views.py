@@ -7,9 +7,11 @@ from dataclasses import replace
 from typing import Any
 
 from autograder.records import CheckResult, Report
+from autograder.service import learner_drafts
 from autograder.service.course import Course
 from autograder.service.errors import Refused
 from autograder.service.gradebook import Row
+from autograder.service.learner_drafts import Draft
 from autograder.service.roster import Person, Session
 from autograder.service.schema import STORED
 from autograder.service.submissions import Entry, Ledger, Receipt
@@ -111,6 +113,20 @@ def labs_for(person: Person, course: Course) -> list[dict[str, Any]]:
         rules = dates.of(name, person.id)
         left = None if rules.attempts is None else max(0, rules.attempts - used.get(name, 0))
         found.append({"name": name, **rules.to_dict(), "attempts_left": left})
+    return found
+
+
+def drafts_for(person: Person, course: Course) -> dict[str, tuple[Draft, str | None]]:
+    """Return a person's drafts by lab, each with why it cannot be handed in now, or None."""
+    kept = learner_drafts.of_person(course.database, person.id)
+    if not kept:
+        return {}
+    dates, used = course.dates.calendar(person.id), course.ledger.attempts(person.id)
+    found: dict[str, tuple[Draft, str | None]] = {}
+    for draft in kept:
+        rules, now = dates.of(draft.lab, person.id), course.dates.clock()
+        refusal = None if person.is_staff else rules.refusal(now, used.get(draft.lab, 0))
+        found[draft.lab] = (draft, refusal)
     return found
 
 

@@ -12,7 +12,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from autograder.records import CheckResult, ManualAnswer, Outcome, Report
-from autograder.service import schema
+from autograder.service import learner_drafts, schema
 from autograder.service.course import Course
 from autograder.service.errors import GraderUnable
 from autograder.service.policy import Rules
@@ -119,7 +119,7 @@ def server(tmp_path_factory: pytest.TempPathFactory, bench: Bench) -> Iterator[S
 
 
 def fill(course: Course) -> None:
-    """Sixty learners, graded answers of three, a batch, a place each, what is parked and held."""
+    """Sixty learners, graded answers of three, a batch, places, drafts, what is parked and held."""
     staff = course.roster.find("instructor")
     assert staff
     lines = "".join(f"learner{n:02d},Learner Number {n},{'AB'[n % 2]}\n" for n in range(60))
@@ -150,6 +150,9 @@ def fill(course: Course) -> None:
         row = {"platform": "canvas", "person_id": first.id, "lab": FIRST, "tries": 3}
         late = {"not_before": time.time() + 3600, "problem": "the platform answers 503: " + LONG}
         connection.execute(schema.lti_outbox.insert().values(**row, **late))
+        for person in (first, others[0]):
+            why = "the lab closed at 2031-03-07T23:59:00+01:00"
+            learner_drafts.keep(connection, person.id, SECOND, b"{}", time.time(), why)
 
 
 def hand_in(course: Course, person: Person, lab: str) -> None:

@@ -16,6 +16,7 @@ from autograder.service import marking, migrations, schema
 from autograder.service.database import Database
 from autograder.service.errors import Refused, StartError
 from autograder.service.manual import answer_digest
+from autograder.service.policy import Rules
 from autograder.service.store import Store, existing, sqlite_url
 from autograder.service.tokens import digest, key_of, new_token
 
@@ -356,6 +357,27 @@ def test_on_postgresql_a_course_comes_over_as_on_sqlite(
     assert claim and stores[1].claims.finish(claim.id, "a", MARKED)
     for store in stores:
         store.close()
+
+
+def test_a_course_of_layout_7_gets_room_for_drafts(database_url: Any) -> None:
+    store = Store(database_url)
+    staff, ada = store.roster.add("grace", "instructor"), store.roster.add("ada", "learner")
+    receipt = store.ledger.add(ada, "lab", book(1))
+    facts, drafts = schema.facts, schema.learner_drafts
+    with store.database.write() as connection:
+        drafts.drop(connection)
+        version = facts.update().where(facts.c.name == "schema")
+        connection.execute(version.values(value="7"))
+    store.close()
+    with pytest.raises(StartError, match="got version 7"):
+        Store(database_url, migrate=False)
+    store = Store(database_url)
+    assert store.ledger.notebook(receipt.id) == book(1)
+    store.dates.set_rules("lab", Rules(attempts=1), staff)
+    with pytest.raises(Refused, match="kept as your draft"):
+        store.ledger.add(ada, "lab", book(2))
+    assert [row["notebook"] for row in contents(store.database, drafts)] == [book(2)]
+    store.close()
 
 
 def described(store: Store, table: str) -> Any:
