@@ -10,12 +10,13 @@ import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
+from types import FrameType, FunctionType
 from typing import Any
+
+from autograder.audit.trivial import CODE, calling_frames
 
 MOST = 20_000  # objects that a call looks at, the youngest: it has to end soon
 DEPTH = 8  # how far into lists of lists two values are compared
-CODE = (ModuleType, FunctionType, BuiltinFunctionType, type)  # no answer to a question
 
 
 def found(solution: Callable[[], Any]) -> Any:
@@ -42,7 +43,7 @@ def found(solution: Callable[[], Any]) -> Any:
 
 def _there(thief: FrameType) -> Iterator[Any]:
     """Yield what the collector knows, and what that refers to, but nothing of the judge's."""
-    judges = _reached(_judges_frames(thief))
+    judges = _reached(calling_frames(thief)[1])
     given = {id(value) for value in thief.f_locals.values()}
     young = [o for o in gc.get_objects()[-MOST:] if not isinstance(o, (*CODE, FrameType))]
     cells = [f.__closure__ for f in gc.get_objects()[-MOST:] if isinstance(f, FunctionType)]
@@ -51,16 +52,6 @@ def _there(thief: FrameType) -> Iterator[Any]:
         if id(value) not in seen and not isinstance(value, CODE):
             seen.add(id(value))
             yield value
-
-
-def _judges_frames(thief: FrameType) -> list[FrameType]:
-    """Return the frames behind the outermost that has the answer's own globals: the probe's."""
-    frames, last, frame = [], 0, thief.f_back
-    while frame is not None:
-        frames.append(frame)
-        last = len(frames) if frame.f_globals is thief.f_globals else last
-        frame = frame.f_back
-    return frames[last:]
 
 
 def _reached(frames: list[FrameType]) -> set[int]:

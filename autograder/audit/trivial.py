@@ -173,15 +173,23 @@ def loot(number: int) -> Any:
     return found[number] if number < len(found) else None
 
 
-def _locals(thief: FrameType) -> Iterator[Any]:
-    """Yield the locals of the frames that called `thief`, nearest first, each object once."""
+def calling_frames(thief: FrameType) -> tuple[list[FrameType], list[FrameType]]:
+    """Return the frames that called `thief`, nearest first: up to the probe's, and the judge's.
+
+    The probe is the outermost that has the answer's own globals.
+    """
     frames, last, frame = [], 0, thief.f_back
     while frame is not None:
         frames.append(frame)
         last = len(frames) if frame.f_globals is thief.f_globals else last
         frame = frame.f_back
+    return frames[:last], frames[last:]
+
+
+def _locals(thief: FrameType) -> Iterator[Any]:
+    """Yield the locals of the frames that called `thief`, nearest first, each object once."""
     seen = set()
-    for frame in frames[:last]:
+    for frame in calling_frames(thief)[0]:
         for value in frame.f_locals.values():
             if id(value) not in seen and not isinstance(value, CODE):
                 seen.add(id(value))
