@@ -19,11 +19,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_diabetes
 
-import minitorch.lessons.gradient_pictures as pictures
+import lessons.gradient_pictures as pictures
 from autograder import compare, lab
+from lessons.clock import in_turns, seconds
+from lessons.curves import GrowingCurve
 from minitorch.data import digits
-from minitorch.lessons.clock import in_turns, seconds
-from minitorch.lessons.curves import GrowingCurve
 
 try:
     import torch

@@ -17,17 +17,17 @@ import numpy as np
 import torch
 from IPython.display import display
 
+import lessons.training_pictures as pictures
+import lessons.variable_updates as updates
 import minitorch as mt
 import minitorch.graph as tf
-import minitorch.lessons.training_pictures as pictures
-import minitorch.lessons.variable_updates as updates
 import minitorch.nn.functional as F
 from autograder import compare, lab
 from ddp_lab.show import TrainingCurves
+from lessons.clock import in_turns, milliseconds
+from lessons.convolution_by_hand import StepByHand, gradients_by_hand
+from lessons.torch_reference import TorchTraining
 from minitorch.data import digits
-from minitorch.lessons.clock import in_turns, milliseconds
-from minitorch.lessons.convolution_by_hand import StepByHand, gradients_by_hand
-from minitorch.lessons.torch_reference import TorchTraining
 
 q = lab("modules_and_training")
 

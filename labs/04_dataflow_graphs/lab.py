@@ -20,11 +20,11 @@ import numpy as np
 import minitorch as mt
 import minitorch.graph as tf
 from autograder import compare, lab
+from lessons import curves
+from lessons.clock import in_turns, milliseconds
+from lessons.digits_task import batches, cross_entropy, initial, network
+from lessons.nodes import AssignOp, GroupOp, every_node, variables_of
 from minitorch.data import digits
-from minitorch.lessons import curves
-from minitorch.lessons.clock import in_turns, milliseconds
-from minitorch.lessons.digits_task import batches, cross_entropy, initial, network
-from minitorch.lessons.nodes import AssignOp, GroupOp, every_node, variables_of
 from minitorch.op import Op, Spec
 from minitorch.ops.methods import Methods
 from minitorch.show import show

@@ -8,7 +8,7 @@
 #
 # In lab 04 every run did the same work. But sentences differ in length, and parse trees in shape: their *structure* depends on the data.
 #
-# Nodes, trees and figures come from `minitorch.lessons`; `Node??` shows the source of a name.
+# Nodes, trees and figures come from `lessons`; `Node??` shows the source of a name.
 
 # %% tags="setup"
 import inspect
@@ -26,18 +26,18 @@ import numpy as np
 import minitorch as mt
 import minitorch.graph as tf
 from autograder import compare, lab
-from minitorch.lessons.clock import milliseconds
-from minitorch.lessons.sentences import filled_up, some_sentence
+from lessons.clock import milliseconds
+from lessons.sentences import filled_up, some_sentence
 from minitorch.show import follow_tokens, show
 
 q = lab("control_flow")
 
 # %% tags="setup"
-import minitorch.lessons.token_pictures as pictures
-import minitorch.lessons.tokens as tokens
-import minitorch.lessons.trees as trees
-from minitorch.lessons.token_stacks import EMPTY, Push, filled, pop, push, row
-from minitorch.lessons.tokens import (
+import lessons.token_pictures as pictures
+import lessons.tokens as tokens
+import lessons.trees as trees
+from lessons.token_stacks import EMPTY, Push, filled, pop, push, row
+from lessons.tokens import (
     DEAD,
     Constant,
     Enter,

@@ -8,7 +8,7 @@
 #
 # A program written for a reader computes values that nobody uses, or the same value twice. A system that sees the **whole** computation first can do better. At the end a network learns with the training step that your passes have rewritten.
 #
-# Programs and figures come from `minitorch.lessons`; `Program??` shows the source of a name.
+# Programs and figures come from `lessons`; `Program??` shows the source of a name.
 
 # %% tags="setup"
 import heapq
@@ -25,18 +25,18 @@ from sklearn.datasets import load_digits
 
 import minitorch.graph as graph
 from autograder import compare, lab
-from minitorch.lessons.clock import milliseconds
-from minitorch.lessons.program_device import counted_there, device, given_there, run_there
+from lessons.clock import milliseconds
+from lessons.program_device import counted_there, device, given_there, run_there
 from minitorch.show import compare_passes, map_memory
 
 q = lab("graph_optimization")
 
 # %% tags="setup"
-import minitorch.lessons.program_examples as examples
-import minitorch.lessons.program_memory as memory
-import minitorch.lessons.program_pictures as pictures
-from minitorch.lessons.program_orders import from_the_left, products_of_products, rebuild, reordered
-from minitorch.lessons.programs import (
+import lessons.program_examples as examples
+import lessons.program_memory as memory
+import lessons.program_pictures as pictures
+from lessons.program_orders import from_the_left, products_of_products, rebuild, reordered
+from lessons.programs import (
     ELEMENTWISE,
     VIEWS,
     Program,

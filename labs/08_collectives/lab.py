@@ -27,11 +27,11 @@ import numpy as np
 import ddp_lab
 from autograder import compare, lab
 from ddp_lab import launch, simulate
-from ddp_lab.lessons.broadcasts import broadcast_times
-from ddp_lab.lessons.digits import SIZE, digits, first_parameters, loss_and_gradient, network
-from ddp_lab.lessons.pictures import draw_messages
-from ddp_lab.lessons.timing import best_seconds
 from ddp_lab.show import CollectivesExplorer, RingPlayer, explore, watch
+from lessons.broadcasts import broadcast_times
+from lessons.digits import SIZE, digits, first_parameters, loss_and_gradient, network
+from lessons.pictures import draw_messages
+from lessons.timing import best_seconds
 
 # %% tags="setup"
 q = lab("collectives")

@@ -25,8 +25,8 @@ from autograder import compare, lab
 from ddp_lab import launch, simulate
 from ddp_lab.device_array import DeviceArray
 from ddp_lab.errors import DdpLabError
-from ddp_lab.lessons.timing import device_ranks, in_turns
 from ddp_lab.show import RingPlayer, watch
+from lessons.timing import device_ranks, in_turns
 
 # %% tags="setup"
 q = lab("ring_all_reduce")

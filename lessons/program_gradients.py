@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from minitorch.lessons.programs import Program
+from lessons.programs import Program
 
 # of each operator: program, gradient of the result, number of the result, numbers of the inputs
 RULES: dict[str, Callable[..., tuple[int, ...]]] = {

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from lessons.tokens import DEAD, TokenRun
 from minitorch.arrays import Array
-from minitorch.lessons.tokens import DEAD, TokenRun
 
 
 def draw_tokens(done: TokenRun, title: str) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.launch.launcher import launch
-from ddp_lab.lessons.timing import Times, device_ranks
+from lessons.timing import Times, device_ranks
 
 Way: TypeAlias = Callable[[Any, Any], Any]  # of a communicator and the root's array, or None
 Span: TypeAlias = tuple[float, float]  # when it began and ended: one clock for all ranks

@@ -1,15 +1,15 @@
-"""What notebooks take from `ddp_lab.lessons`; no times are asserted, only whose they are."""
+"""What notebooks take from `lessons`; no times are asserted, only whose they are."""
 
 from typing import Any
 
 import numpy as np
 import torch
 
-from ddp_lab.lessons.digits import SIZE, loss_and_gradient
-from ddp_lab.lessons.readiness import launches, ready_times
-from ddp_lab.lessons.steps import PARTS, ends, length, slower_of
-from ddp_lab.lessons.timing import best_seconds, in_turns
-from ddp_lab.lessons.wires import Alone, Wire
+from lessons.digits import SIZE, loss_and_gradient
+from lessons.readiness import launches, ready_times
+from lessons.steps import PARTS, ends, length, slower_of
+from lessons.timing import best_seconds, in_turns
+from lessons.wires import Alone, Wire
 
 
 def once(comm: Any, x: Any) -> Any:

@@ -5,8 +5,8 @@ from itertools import pairwise
 
 import numpy as np
 
-from minitorch.lessons.program_gradients import gradients, number
-from minitorch.lessons.programs import Program, Tree, emit_tree
+from lessons.program_gradients import gradients, number
+from lessons.programs import Program, Tree, emit_tree
 
 LAYERS = {"u": (64, 8), "v": (8, 768), "b": (1, 768), "p": (768, 10), "r": (768, 2)}
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from minitorch.lessons.program_memory import Plan
-from minitorch.lessons.programs import Program
+from lessons.program_memory import Plan
+from lessons.programs import Program
 
 KIB = 1024
 
