@@ -20,7 +20,7 @@ from IPython.display import display
 
 import minitorch as mt
 from autograder import compare, lab
-from lessons.clock import milliseconds
+from lessons.timing import milliseconds
 from minitorch import Op
 from minitorch.data import digits
 from minitorch.show import show, step_through

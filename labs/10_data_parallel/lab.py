@@ -28,10 +28,11 @@ from ddp_lab import launch
 from ddp_lab.data_parallel.sweep import BackwardProfile
 from ddp_lab.device_array import synchronize
 from ddp_lab.show import DdpTimeline
-from lessons.pictures import draw_curves
+from lessons.figures import draw_curves
+from lessons.rank_timing import device_ranks
 from lessons.readiness import ready_times
-from lessons.steps import descend, draw_steps, recorded_step, slower_of, step_contest
-from lessons.timing import device_ranks
+from lessons.step_figures import draw_steps
+from lessons.steps import descend, recorded_step, slower_of, step_contest
 from lessons.wires import Clocked, Wire
 
 # %% tags="setup"

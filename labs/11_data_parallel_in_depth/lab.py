@@ -23,9 +23,10 @@ from sklearn.datasets import load_digits
 from autograder import compare, lab
 from ddp_lab import DistributedDataParallel, launch
 from lessons.compressing import Compressor, errors_of_means
+from lessons.figures import draw_curves
 from lessons.misbehaving import CountingNode, diagnosis, train_misbehaving
-from lessons.pictures import draw_curves
-from lessons.readiness import LastToFirst, draw_launches, launches, ready_times
+from lessons.readiness import LastToFirst, launches, ready_times
+from lessons.step_figures import draw_launches
 from lessons.timing import best_seconds
 from lessons.wires import Alone, Narrow, time_groups
 

@@ -5,10 +5,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from lessons.digits import SIZE, loss_and_gradient
+from lessons.flat_network import SIZE, loss_and_gradient
+from lessons.rank_timing import ranks_in_turns
 from lessons.readiness import launches, ready_times
 from lessons.steps import PARTS, ends, length, slower_of
-from lessons.timing import best_seconds, in_turns
+from lessons.timing import best_seconds
 from lessons.wires import Alone, Wire
 
 
@@ -22,13 +23,13 @@ def twice(comm: Any, x: Any) -> Any:
 
 
 def test_each_run_has_a_time_for_each_size_and_gloo_too() -> None:
-    found = in_turns(2, {"once": once, "twice": twice}, [64, 4096, 64], repeats=2, gloo=True)
+    found = ranks_in_turns(2, {"once": once, "twice": twice}, [64, 4096, 64], repeats=2, gloo=True)
     assert list(found) == ["once", "twice", "gloo"]
     assert all(times.shape == (3,) and np.isfinite(times).all() for times in found.values())
 
 
 def test_arrays_lie_on_the_device_that_was_asked_for() -> None:
-    found = in_turns(2, {"twice": twice}, [64], repeats=1, device="cpu")
+    found = ranks_in_turns(2, {"twice": twice}, [64], repeats=1, device="cpu")
     assert np.isfinite(found["twice"]).all()
 
 

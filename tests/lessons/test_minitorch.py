@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from lessons import (
-    clock,
     program_examples,
     program_memory,
     sentences,
+    timing,
     token_stacks,
     trees,
 )
@@ -262,8 +262,8 @@ def test_sentences_are_filled_up_behind_their_end() -> None:
 def test_functions_are_timed_in_turns() -> None:
     calls: list[str] = []
     functions = {name: lambda name=name: calls.append(name) for name in "ab"}
-    assert list(clock.in_turns(functions, repeats=2)) == ["a", "b"]
-    assert "".join(calls) == "ab" * (2 + clock.WARM)
+    assert list(timing.in_turns(functions, repeats=2)) == ["a", "b"]
+    assert "".join(calls) == "ab" * 3
     calls.clear()
-    assert len(clock.milliseconds(*functions.values(), repeats=3)) == 2
+    assert len(timing.milliseconds(*functions.values(), repeats=3)) == 2
     assert "".join(calls) == "ab" * 4
