@@ -25,10 +25,10 @@ class GrowingCurve:
         self.half, dot = middle // 2, "." if middle else ""
         self.figure, ax = plt.subplots()
         (self.line,) = ax.semilogy([], [], label=f"median of {middle}")
-        (self.dots,) = ax.semilogy([], [], dot, color="C4", ls="", markersize=3, label="each")
+        (self.dots,) = ax.semilogy([], [], color="C4", ls="", marker=dot, ms=3, label="each")
         ax.set(xlim=(0, steps), ylim=ylim, **labels)
         if middle:
-            ax.legend(loc="upper left")
+            ax.legend(loc="upper right")
         plt.close(self.figure)  # shown below, where it grows
         self.handle: Any = display(self.figure, display_id=True)  # type: ignore[no-untyped-call]
 

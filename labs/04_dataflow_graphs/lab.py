@@ -544,7 +544,7 @@ for _ in range(40):
         careless[node.op.variable] = evaluate([node], {}, careless)[node]
 
 # %%
-paths = {name: (range(40), path, c) for (name, path), c in zip(apart.items(), ("C1-", "C0-"))}
+paths = {name: (range(40), path, c) for (name, path), c in zip(apart.items(), ("C1--", "C0-"))}
 draw_curves(paths, x="step", y="u - v", title="u and v start equal, and stay equal in only one")
 
 # %% [markdown]
