@@ -1,6 +1,7 @@
 """Imports point down only: the allowed edges as a table, read off the sources' own syntax trees."""
 
 import ast
+import functools
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+PAGE = (ROOT / "docs/architecture.md").read_text()
 OURS = {"minitorch", "ddp_lab", "autograder", "lessons", "labs"}
 
 # package -> the packages of ours that it must never import
@@ -182,15 +184,22 @@ def circles(edges: dict[str, set[str]]) -> list[list[str]]:
     return [circle for circle in found if len(circle) > 1]
 
 
-@pytest.mark.parametrize("package", FORBIDDEN_PACKAGES)
-def test_no_modules_import_each_other_in_a_circle(package: str) -> None:
-    """Lazy imports inside functions are counted."""
+@functools.cache
+def edges_of(package: str) -> dict[str, set[str]]:
+    """Return what each module of a package imports of the others."""
     texts = {
         module_name(path): (path.read_text(), path.name == "__init__.py")
         for path in sources(package)
     }
-    assert len(texts) > 20
-    assert circles(import_graph(texts)) == []
+    return import_graph(texts)
+
+
+@pytest.mark.parametrize("package", FORBIDDEN_PACKAGES)
+def test_no_modules_import_each_other_in_a_circle(package: str) -> None:
+    """Lazy imports inside functions are counted."""
+    edges = edges_of(package)
+    assert len(edges) > 20
+    assert circles(edges) == []
 
 
 def test_a_circle_is_found_through_a_lazy_import_and_not_through_a_checkers() -> None:
@@ -303,3 +312,56 @@ def test_any_is_found_inside_a_type_in_quotes_and_under_another_name() -> None:
     first = "Thing: TypeAlias = Any\ndef f(a: int, b: 'list[Any]') -> Thing: ..."
     second = "class C:\n    a: dict[str, Anything]\n    def g(self, *b: Thing) -> None: ..."
     assert share_of_any([first, second]) == 3 / 6
+
+
+# what docs/architecture.md says of the tree
+
+CHAIN = re.compile(r"`(\w+(?:, \w+)* <- [^`]+)`")  # of modules, each above those to its left
+STARTS = re.compile(r"\b(?:Popen|subprocess\.run|os\.fork)\(")
+
+
+def climbs(chain: str, package: str, edges: dict[str, set[str]]) -> list[str]:
+    """Return the imports that go up in a chain; a name stands for all modules inside it."""
+    levels = [re.findall(r"\w+", level) for level in chain.split("<-")]
+    level_of = {f"{package}.{name}": i for i, names in enumerate(levels) for name in names}
+    depth = package.count(".") + 2
+
+    def level(module: str) -> int | None:
+        return level_of.get(".".join(module.split(".")[:depth]))
+
+    pairs = [(module, other) for module, others in edges.items() for other in others]
+    known = [(m, o, level(m), level(o)) for m, o in pairs]
+    return [f"{m} imports {o}" for m, o, a, b in known if a is not None and b is not None and a < b]
+
+
+def test_the_chains_on_the_page_point_down_and_their_modules_are_there() -> None:
+    edges = edges_of("minitorch")
+    for chain, package in zip(CHAIN.findall(PAGE), ("minitorch", "minitorch.serve"), strict=True):
+        listed = {f"{package}.{name}" for name in re.findall(r"\w+", chain)}
+        assert listed <= edges.keys(), listed - edges.keys()
+        assert not climbs(chain, package, edges)
+
+
+def test_an_import_that_goes_up_is_found() -> None:
+    edges = {"p.a": {"p.b.c"}, "p.b.c": {"p.a"}, "p.d": {"p.a"}}
+    assert climbs("a, d <- b", "p", edges) == ["p.a imports p.b.c"]
+
+
+def test_files_that_the_page_names_are_there() -> None:
+    files = [str(path.relative_to(ROOT)) for path in ROOT.glob("[a-z]*/**/*.py")]
+    named = set(re.findall(r"`([\w/]+\.py)`", PAGE))
+    missing = {n for n in named if not any(f == n or f.endswith(f"/{n}") for f in files)}
+    assert len(named) > 50 and not missing
+
+
+def test_files_that_start_processes_are_named_on_the_page() -> None:
+    section = PAGE.partition("### Processes")[2].partition("###")[0]
+    named = re.findall(r"`([\w/]+(?:\.py|/))`", section)
+    starting = {
+        str(path.relative_to(ROOT))
+        for package in ("minitorch", "ddp_lab", "autograder", "lessons")
+        for path in sources(package)
+        if STARTS.search(path.read_text())
+    }
+    assert {file for file in starting if not any(name in file for name in named)} == set()
+    assert "autograder/sandbox/launch.py" in starting
