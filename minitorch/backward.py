@@ -86,16 +86,23 @@ def on_tensors(clock: int, retain: bool) -> Rule:
 
 
 def backward(
-    outputs: Sequence[Any],
-    gradients: Sequence[Any],
+    tensors: Any,
+    grad_tensors: Any = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
 ) -> None:
-    """Add the gradients of `outputs`, weighted by `gradients`, to `.grad` of the leaves below.
+    """Add the gradients of `tensors`, weighted by `grad_tensors`, to `.grad` of the leaves below.
+
+    Args:
+        tensors: a tensor or several.
+        grad_tensors: the weight of each one's elements; may be left out for one element.
+        retain_graph, create_graph: as for `Tensor.backward`.
 
     Raises: what `Tensor.backward` raises.
     """
-    seeds = _seeds("backward", outputs, gradients)
+    outputs = _several(tensors)
+    weights = [None] * len(outputs) if grad_tensors is None else _several(grad_tensors)
+    seeds = _seeds("backward", outputs, weights)
     uses = count_uses(seeds, lambda value: value.requires_grad)
 
     def deliver(leaf: Any, grad: Any) -> None:

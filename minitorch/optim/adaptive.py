@@ -35,13 +35,6 @@ class Adagrad(Optimizer):
         }
         super().__init__(params, defaults)
 
-    def check(self, group: dict[str, Any]) -> None:
-        """Raise unless the hyperparameters make sense."""
-        super().check(group)
-        if not group["initial_accumulator_value"] >= 0.0:
-            start = group["initial_accumulator_value"]
-            self.refuse("initial_accumulator_value", start, "0 or more")
-
     def update(self, w: Array, g: Array, state: dict[str, Any], group: dict[str, Any]) -> None:
         """Take one step on `w`."""
         if not state:
