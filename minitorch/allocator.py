@@ -5,7 +5,7 @@ every 4 KiB on a CPU. So large results of operators on the CPU lie in blocks tha
 a request takes the one of its size that came back last, which is the warmest. An array's block
 comes back when the array and all its views are gone.
 
-May import: nothing of minitorch. Source: PyTorch's CUDA caching allocator (Paszke et al., NeurIPS
+May import: shapes. Source: PyTorch's CUDA caching allocator (Paszke et al., NeurIPS
 2019, section 5.3), which also cuts large blocks and joins their free neighbours.
 """
 
@@ -18,6 +18,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from .shapes import stretches
 
 if TYPE_CHECKING:
     from .arrays import Array
@@ -113,7 +115,7 @@ def result_of(ufunc: Callable[..., "Array"], *arrays: object) -> "Array":
         if other is not like and not (
             isinstance(other, np.ndarray | np.generic)
             and other.dtype is like.dtype
-            and (other.shape == like.shape or _fits(other.shape, like.shape))
+            and (other.shape == like.shape or stretches(other.shape, like.shape))
         ):
             return ufunc(*arrays)
     if like.dtype.kind != "f":
@@ -124,11 +126,6 @@ def result_of(ufunc: Callable[..., "Array"], *arrays: object) -> "Array":
 def _nbytes(array: object) -> int:
     size: int = getattr(array, "nbytes", 0)
     return size
-
-
-def _fits(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
-    lead = len(to) - len(shape)
-    return lead >= 0 and all(n in (1, m) for n, m in zip(shape, to[lead:], strict=True))
 
 
 def matrix_product(a: "Array", b: "Array") -> "Array":

@@ -19,7 +19,7 @@ from .op import Value
 from .ops.casting import clone
 from .ops.elementwise import ones_like
 from .rebase import FREED, settle
-from .recording import recorded
+from .recording import set_grad_enabled
 from .sweep import Rule, ancestors, count_uses, sweep
 from .vjp import on_values
 
@@ -174,7 +174,7 @@ def _run(
     retain_graph: bool | None,
 ) -> None:
     retain = create_graph if retain_graph is None else retain_graph
-    with recorded(create_graph), np.errstate(all="ignore"):
+    with set_grad_enabled(create_graph), np.errstate(all="ignore"):
         if create_graph:
             sweep(seeds, uses, on_tensors(clock.now, retain), deliver, targets, clone)
         else:

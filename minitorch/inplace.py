@@ -24,6 +24,7 @@ from .ops.indexing import put, split_index
 from .ops.methods import Methods
 from .rebase import check_own_memory, owns_memory, past_of, rebase
 from .recording import no_grad, recording
+from .shapes import stretches
 
 
 def _sign(name: str) -> Callable[["InPlace", object], "InPlace"]:
@@ -138,7 +139,7 @@ class InPlace(Methods):
         plain = type(array) in (float, int)
         fits = type(own) is np.ndarray and own.dtype.kind == "f"
         fits = fits and (plain or (type(array) in HOST_TYPES and array.dtype is own.dtype))
-        if fits and (plain or array.shape == own.shape or _broadcasts(array.shape, own.shape)):
+        if fits and (plain or array.shape == own.shape or stretches(array.shape, own.shape)):
             quiet.run(_into, _UFUNCS[name], own, array if alpha == 1 else array * alpha)
             clock.tick(own)
             return self
@@ -171,7 +172,7 @@ class InPlace(Methods):
             return self._recorded("copy_", replaced, source)
         own = self._written("copy_")
         array = source.to(self.device).array if isinstance(source, InPlace) else np.asarray(source)
-        if not _broadcasts(array.shape, own.shape):
+        if not stretches(array.shape, own.shape):
             raise ShapeError(
                 f"copy_: got shape {tuple(array.shape)}, expected one that broadcasts to "
                 f"{tuple(own.shape)}."
@@ -261,11 +262,6 @@ _BLIND = frozenset(["add_", "sub_", "copy_", "fill_", "masked_fill_", _ASSIGN])
 
 def _into(ufunc: np.ufunc, own: Array, array: object) -> None:
     ufunc(own, array, out=own)
-
-
-def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
-    tail = tuple(to)[len(to) - len(shape) :]
-    return len(shape) <= len(to) and all(a in (1, b) for a, b in zip(shape, tail, strict=True))
 
 
 def _rank(dtype: DTypeLike) -> int:

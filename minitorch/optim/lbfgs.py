@@ -15,7 +15,7 @@ import numpy as np
 from minitorch.arrays import Array, asarray, host_dtype, to_numpy
 from minitorch.clock import clock
 from minitorch.errors import ArgumentError
-from minitorch.optim.optimizer import Optimizer, Params
+from minitorch.optim.optimizer import Optimizer, Params, hyperparameters
 from minitorch.recording import enable_grad
 
 C1, C2 = 1e-4, 0.9
@@ -51,16 +51,8 @@ class LBFGS(Optimizer):
         history_size: int = 100,
         line_search_fn: str | None = None,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "max_iter": max_iter,
-            "max_eval": max_iter * 5 // 4 if max_eval is None else max_eval,
-            "tolerance_grad": tolerance_grad,
-            "tolerance_change": tolerance_change,
-            "history_size": history_size,
-            "line_search_fn": line_search_fn,
-        }
-        super().__init__(params, defaults)
+        max_eval = max_iter * 5 // 4 if max_eval is None else max_eval
+        super().__init__(params, hyperparameters(locals()))
         if len(self.param_groups) != 1:
             raise ArgumentError("LBFGS: got several groups, expected one: all move together.")
 

@@ -158,6 +158,11 @@ class Optimizer:
         return "\n".join([*lines, ")"])
 
 
+def hyperparameters(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the hyperparameters among the `locals()` of a constructor: all its own arguments."""
+    return {k: v for k, v in arguments.items() if k not in ("self", "params", "__class__")}
+
+
 def filled_like(w: Array, value: float = 0.0) -> Array:
     """Return an array like `w` filled with one number; never a scalar, which has no memory."""
     return namespace(w).full_like(w, value)
