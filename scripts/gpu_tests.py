@@ -35,7 +35,8 @@ def outcome_of(report: pytest.TestReport) -> str:
 def lacks_a_package(note: str) -> bool:
     """Tell whether a failure is that a package is not installed, and none of ours."""
     found = re.search(r"^(?:ModuleNotFound|Import)Error: .*No module named '(\w+)", note)
-    return found is not None and found[1] not in ("autograder", "ddp_lab", "minitorch", "labs")
+    ours = ("autograder", "ddp_lab", "lessons", "minitorch", "labs")
+    return found is not None and found[1] not in ours
 
 
 def _note(report: pytest.TestReport) -> str:

@@ -69,7 +69,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 # The tests that run in one process, one after another: the first that a folder fits, longest first.
 GROUPS = {
-    "ranks": ("tests/ddp_lab/",),
+    "ranks": ("tests/ddp_lab/", "tests/lessons/"),
     "labs": ("tests/labs/",),
     "browser": ("tests/browser/",),
     "service": ("tests/autograder/service/",),

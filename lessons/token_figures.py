@@ -2,19 +2,17 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from statistics import median
 from typing import Any
 
 import numpy as np
+from matplotlib import pyplot as plt
 
+from lessons.tokens import DEAD, TokenRun
 from minitorch.arrays import Array
-from minitorch.lessons.tokens import DEAD, TokenRun
 
 
 def draw_tokens(done: TokenRun, title: str) -> None:
     """Draw a run: a row for each node, one colour an iteration, a cross where a token was dead."""
-    from matplotlib import pyplot as plt
-
     names: Counter[str] = Counter()
     rows: dict[Any, tuple[int, str]] = {}
     for node, _, _ in done.events:
@@ -38,8 +36,6 @@ def draw_tokens(done: TokenRun, title: str) -> None:
 
 def plot_branch(shares: Array, predicted_ms: Any, measured_ms: Any) -> None:
     """Plot the time of a run over the share of runs that take the expensive side."""
-    from matplotlib import pyplot as plt
-
     _, ax = plt.subplots(figsize=(6.8, 2.6))
     ax.plot(100 * shares, predicted_ms, lw=1, color="C4", label="from the first and the last")
     ax.plot(100 * shares, measured_ms, "o", color="C0", label="measured")
@@ -51,8 +47,6 @@ def plot_branch(shares: Array, predicted_ms: Any, measured_ms: Any) -> None:
 
 def plot_ways(each_ms: Mapping[str, float], predicted: Any, at: int) -> None:
     """Plot the time of a sentence in several ways; the prediction, a ratio, stands at bar `at`."""
-    from matplotlib import pyplot as plt
-
     _, ax = plt.subplots()
     costs = list(each_ms.values())
     ax.barh(list(each_ms), costs)
@@ -69,36 +63,8 @@ def plot_ways(each_ms: Mapping[str, float], predicted: Any, at: int) -> None:
     plt.show()
 
 
-class GrowingLosses:
-    """A figure of losses in a notebook, drawn again while training goes on."""
-
-    def __init__(self, sentences: int) -> None:
-        from IPython.display import display
-        from matplotlib import pyplot as plt
-
-        self.figure, ax = plt.subplots()
-        (self.dots,) = ax.semilogy([], [], ".", color="C4", markersize=3, label="each sentence")
-        (self.middle,) = ax.semilogy([], [], color="C0", label="median of 48")
-        ax.set(
-            xlabel="sentence", ylabel="loss, nats", title="A loop trained by your loop backwards"
-        )
-        ax.set(xlim=(0, sentences), ylim=(5e-3, 10))
-        ax.legend(loc="upper left")
-        plt.close(self.figure)  # shown below, where it grows
-        self.handle: Any = display(self.figure, display_id=True)  # type: ignore[no-untyped-call]
-
-    def show(self, losses: Sequence[float]) -> None:
-        """Draw the losses so far."""
-        at = range(len(losses))
-        self.middle.set_data(at, [median(losses[max(0, i - 24) : i + 24]) for i in at])
-        self.dots.set_data(at, losses)
-        self.handle.update(self.figure)
-
-
 def plot_trees(sizes: Sequence[int], taken_s: Any, cells: Any, device: str) -> None:
     """Plot trees a second by recursion and by batching, beside what the cells alone would give."""
-    from matplotlib import pyplot as plt
-
     _, ax = plt.subplots()
     price = taken_s[0, 0] / cells[0, 0]  # of one cell, from the first tree alone
     for k, (name, marker) in enumerate([("recursion", "o"), ("batched by height", "s")]):

@@ -1,40 +1,10 @@
-"""Figures of lab 04: curves that grow while training runs, and what running a graph costs."""
+"""Figures of lab 04: what running a graph costs."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-
-
-class GrowingCurve:
-    """A figure of one curve in a notebook, drawn again while training goes on."""
-
-    def __init__(self, steps: int, *, ylim: tuple[float, float] = (0.02, 4), **labels: str) -> None:
-        from IPython.display import display
-        from matplotlib import pyplot as plt
-
-        self.figure, ax = plt.subplots()
-        (self.line,) = ax.semilogy([], [])
-        ax.set(xlim=(0, steps), ylim=ylim, **labels)
-        plt.close(self.figure)  # shown below, where it grows
-        self.handle: Any = display(self.figure, display_id=True)  # type: ignore[no-untyped-call]
-
-    def show(self, values: Sequence[float]) -> None:
-        """Draw the values so far."""
-        self.line.set_data(range(len(values)), values)
-        self.handle.update(self.figure)
-
-
-def plot_paths(paths: Mapping[str, Sequence[float]], **labels: str) -> None:
-    """Plot several curves over the step; the first is the odd one."""
-    from matplotlib import pyplot as plt
-
-    _, ax = plt.subplots()
-    for (label, path), color in zip(paths.items(), ("C1", "C0"), strict=True):
-        ax.plot(path, label=label, color=color)
-    ax.set(xlabel="step", **labels)
-    ax.legend()
-    plt.show()
+from matplotlib import pyplot as plt
 
 
 def plot_overhead(
@@ -44,8 +14,6 @@ def plot_overhead(
 
     The prediction, the ratio of `at` over `base`, stands at the bar of `at`.
     """
-    from matplotlib import pyplot as plt
-
     _, ax = plt.subplots()
     cost_us = {name: 1e6 * seconds / operators for name, seconds in taken_s.items()}
     ax.barh(list(cost_us), list(cost_us.values()))
@@ -71,8 +39,6 @@ def plot_widths(
     device: str,
 ) -> None:
     """Plot the time of a step over the width, the line that predicts it, and the device's time."""
-    from matplotlib import pyplot as plt
-
     _, ax = plt.subplots()
     for (name, found), marker in zip(times_s.items(), "os^", strict=False):
         ax.loglog(widths, np.array(found) * 1e3, marker=marker, label=name)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
+from matplotlib import pyplot as plt
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
@@ -10,8 +11,6 @@ Floats = NDArray[np.float64]
 
 def plot_formula(sizes: Sequence[int], taken_s: Sequence[float]) -> None:
     """Plot the time of the formula over the weights, beside a constant times their cube."""
-    from matplotlib import pyplot as plt
-
     _, ax = plt.subplots()
     ax.loglog(sizes, np.array(taken_s) * 1e3, "o-", label="measured")
     model = taken_s[-1] * (np.array(sizes) / sizes[-1]) ** 3
@@ -25,8 +24,6 @@ def plot_formula(sizes: Sequence[int], taken_s: Sequence[float]) -> None:
 
 def plot_distances(ways: Mapping[str, Floats], model: Floats) -> None:
     """Plot the distance to the minimum over the step for some learning rates."""
-    from matplotlib import pyplot as plt
-
     _, ax = plt.subplots()
     for name, way in ways.items():
         ax.semilogy(way, label=name)
@@ -39,8 +36,6 @@ def plot_distances(ways: Mapping[str, Floats], model: Floats) -> None:
 
 def plot_differences(steps: Floats, central: object, forward: object) -> None:
     """Plot the error of differences over the step, beside the two errors that a step has."""
-    from matplotlib import pyplot as plt
-
     _, ax = plt.subplots()
     ax.loglog(steps, forward, "s", label="forward differences")
     ax.loglog(steps, central, "o", label="central differences")
@@ -56,8 +51,6 @@ def plot_differences(steps: Floats, central: object, forward: object) -> None:
 
 def plot_batches(batches: Sequence[int], curves: Mapping[str, tuple[Floats, Floats]]) -> None:
     """Plot {name: (measured, predicted)} seconds of a forward pass over the pictures."""
-    from matplotlib import pyplot as plt
-
     _, ax = plt.subplots()
     for (name, (found, line)), marker in zip(curves.items(), "os", strict=False):
         ax.loglog(batches, found * 1e6, marker + "-", label=name)
@@ -71,8 +64,6 @@ def plot_batches(batches: Sequence[int], curves: Mapping[str, tuple[Floats, Floa
 
 def plot_losses(losses: Mapping[str, Sequence[float]], title: str, wide: str = "") -> None:
     """Plot losses over the step, averaged over an epoch of 23 steps; `wide` is a broad one."""
-    from matplotlib import pyplot as plt
-
     _, ax = plt.subplots()
     for name, found in losses.items():
         (line,) = ax.semilogy(np.convolve(found, np.ones(23) / 23, mode="valid"), label=name)
@@ -85,8 +76,6 @@ def plot_losses(losses: Mapping[str, Sequence[float]], title: str, wide: str = "
 
 def plot_lengths(residual: Floats, plain: Floats) -> None:
     """Plot the length of the gradient at each layer, with skips and without."""
-    from matplotlib import pyplot as plt
-
     _, ax = plt.subplots()
     depth = np.arange(1, len(plain) + 1)
     ax.semilogy(depth, residual, "o-", label="with skips")

@@ -1,7 +1,4 @@
-"""A network of two layers for scikit-learn's digits, its parameters in one flat array.
-
-May import: NumPy; sklearn inside functions.
-"""
+"""A network of two layers for scikit-learn's digits, its parameters in one flat array."""
 
 from typing import Any, TypeAlias
 
@@ -12,14 +9,6 @@ Array: TypeAlias = NDArray[Any]
 
 SHAPES = [(64, 32), (32,), (32, 10), (10,)]
 SIZE = sum(int(np.prod(shape)) for shape in SHAPES)
-
-
-def digits() -> tuple[Array, Array]:
-    """Return the images, (1797, 64) float32 in 0..1, and their labels."""
-    from sklearn.datasets import load_digits
-
-    images, labels = load_digits(return_X_y=True)
-    return (images / 16).astype(np.float32), labels
 
 
 def first_parameters(padded: int) -> Array:

@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib import pyplot as plt
 
-from minitorch.lessons.program_memory import Plan
-from minitorch.lessons.programs import Program
+from lessons.program_memory import Plan
+from lessons.programs import Program
 
 KIB = 1024
 
@@ -25,8 +26,6 @@ def positions(program: Program) -> list[tuple[float, float]]:
 
 def draw(**programs: Program) -> None:
     """Draw programs side by side, inputs at the top, outputs with a thick border."""
-    from matplotlib import pyplot as plt
-
     _, axes = plt.subplots(1, len(programs), squeeze=False)
     for ax, (title, program) in zip(axes[0], programs.items(), strict=True):
         at = positions(program)
@@ -48,8 +47,6 @@ def plot_orders(
     by_work: Sequence[float], by_clock: Sequence[float], chains: Sequence[Sequence[int]]
 ) -> None:
     """Plot the gain in time of better orders over their gain in multiplications."""
-    from matplotlib import pyplot as plt
-
     _, ax = plt.subplots()
     ax.loglog(by_work, by_clock, "o", label="measured")
     ax.loglog([1, 300], [1, 300], color="C4", linewidth=1, label="if only the work counted")
@@ -69,8 +66,6 @@ def plot_merges(
     at: int,
 ) -> None:
     """Plot one bar a shape for each kind of weights; predictions stand at shape `at`."""
-    from matplotlib import pyplot as plt
-
     _, ax = plt.subplots()
     for k, (kind, values) in enumerate(gains.items()):
         ax.bar(np.arange(len(shapes)) + 0.4 * k, values, 0.38, label=f"weights: {kind}")
@@ -87,8 +82,6 @@ def plot_merges(
 
 def plot_fusion(n_bytes: Sequence[int], speedups: Sequence[float], by_traffic: float) -> None:
     """Plot the gain of fusion over the size of an array, beside what traffic alone would give."""
-    from matplotlib import pyplot as plt
-
     _, ax = plt.subplots()
     ax.semilogx(n_bytes, speedups, "o-", label="measured")
     ax.set_ylim(0, 1.3 * max(by_traffic, *speedups))
@@ -102,8 +95,6 @@ def plot_fusion(n_bytes: Sequence[int], speedups: Sequence[float], by_traffic: f
 
 def map_arenas(**plans: Plan) -> None:
     """Draw arenas side by side: time to the right, bytes upwards, one box for each value."""
-    from matplotlib import pyplot as plt
-
     _, axes = plt.subplots(1, len(plans), squeeze=False)
     for ax, (title, plan) in zip(axes[0], plans.items(), strict=True):
         for i, (first, last) in plan.lives.items():
@@ -119,8 +110,6 @@ def map_arenas(**plans: Plan) -> None:
 
 def plot_alive(expected: Sequence[int], counted: Sequence[int], total: int, device: str) -> None:
     """Plot the bytes alive at each step, by a plan and by the allocator's count."""
-    from matplotlib import pyplot as plt
-
     _, ax = plt.subplots()
     ax.step(
         range(len(counted)), np.array(expected) / KIB**2, where="mid", label="by your lifetimes"
@@ -135,8 +124,6 @@ def plot_alive(expected: Sequence[int], counted: Sequence[int], total: int, devi
 
 def plot_shares(names: Sequence[str], measures: Mapping[str, Sequence[float]]) -> None:
     """Plot each measure of some programs as a share of the first program's."""
-    from matplotlib import pyplot as plt
-
     fig, axes = plt.subplots(1, len(measures), sharey=True, figsize=(8.6, 3.6))
     rows = np.arange(len(names))[::-1]
     for ax, (title, values) in zip(axes, measures.items(), strict=True):
@@ -152,8 +139,6 @@ def plot_shares(names: Sequence[str], measures: Mapping[str, Sequence[float]]) -
 
 def plot_losses(**losses: Sequence[float]) -> None:
     """Plot losses over training steps; the first as a broad band under the others."""
-    from matplotlib import pyplot as plt
-
     _, ax = plt.subplots()
     for k, (name, values) in enumerate(losses.items()):
         (line,) = ax.plot(values, linestyle="-", marker="", label=name.replace("_", " "))

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from lessons.tokens import Constant, Node, record
 from minitorch.arrays import Array, Namespace
-from minitorch.lessons.tokens import Constant, Node, record
 from minitorch.op import Op, Spec
 
 

@@ -1,12 +1,11 @@
 """Programs of steps to try passes on: a chain of products, two heads, networks, a training step."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import numpy as np
 
-from minitorch.lessons.program_gradients import gradients, number
-from minitorch.lessons.programs import Program, Tree, emit_tree
+from lessons.programs import Program, Tree, emit_tree
 
 LAYERS = {"u": (64, 8), "v": (8, 768), "b": (1, 768), "p": (768, 10), "r": (768, 2)}
 
@@ -68,16 +67,16 @@ def deep_network(depth: int, backward: bool, size: int = 256, batch: int = 64) -
     return p
 
 
-def training_step(batch: int, layers: Mapping[str, tuple[int, int]] | None = None) -> Program:
-    """Return one training step: the loss, then the new weights in the order of `layers`.
+def training_step(batch: int) -> Program:
+    """Return one training step: the loss, then the new weights in the order of LAYERS.
 
     A first layer of two thin factors, u v; two heads on one hidden layer, p for which digit it is
     and r for whether it is even; mean squared errors; SGD.
     """
-    p, layers = Program(), layers or LAYERS
+    p = Program()
     fed = (("x", 64), ("digit", 10), ("even", 2))
     x, digit, even = (p.emit("input", attr=(name, (batch, n))) for name, n in fed)
-    w = {name: p.emit("input", attr=(name, shape)) for name, shape in layers.items()}
+    w = {name: p.emit("input", attr=(name, shape)) for name, shape in LAYERS.items()}
     layer = p.emit("matmul", x, p.emit("matmul", w["u"], w["v"]))
     hidden = p.emit("relu", p.emit("add", layer, w["b"]))
     losses = []
@@ -91,3 +90,50 @@ def training_step(batch: int, layers: Mapping[str, tuple[int, int]] | None = Non
     steps = zip(w.values(), grads, strict=True)
     p.outputs = [loss, *(p.emit("sub", old, p.emit("mul", rate, g)) for old, g in steps)]
     return p
+
+
+# gradients, appended to a program rule by rule
+
+# of each operator: program, gradient of the result, number of the result, numbers of the inputs
+RULES: dict[str, Callable[..., tuple[int, ...]]] = {
+    "add": lambda p, g, i, a, b: (g, g),
+    "sub": lambda p, g, i, a, b: (g, p.emit("neg", g)),
+    "mul": lambda p, g, i, a, b: (p.emit("mul", g, b), p.emit("mul", g, a)),
+    "div": lambda p, g, i, a, b: (
+        p.emit("div", g, b),
+        p.emit("neg", p.emit("div", p.emit("mul", g, i), b)),
+    ),
+    "matmul": lambda p, g, i, a, b: (
+        p.emit("matmul", g, p.emit("transpose", b)),
+        p.emit("matmul", p.emit("transpose", a), g),
+    ),
+    "relu": lambda p, g, i, a: (p.emit("mul", g, p.emit("positive", a)),),
+    "square": lambda p, g, i, a: (p.emit("mul", g, p.emit("mul", number(p, 2), a)),),
+    "sum": lambda p, g, i, a: (p.emit("mul", g, ones(p, p.steps[a].shape)),),
+}
+
+
+def number(program: Program, value: float) -> int:
+    """Add a constant of one element; return its number."""
+    return program.emit("const", attr=np.full((1, 1), value, np.float32))
+
+
+def ones(program: Program, shape: tuple[int, ...]) -> int:
+    """Add a constant of ones; return its number."""
+    return program.emit("const", attr=np.ones(shape, np.float32))
+
+
+def gradients(p: Program, loss: int, wrt: Sequence[int]) -> list[int]:
+    """Append the gradients of value `loss` to program `p`; return their numbers, one for each."""
+    adjoint = {loss: ones(p, p.steps[loss].shape)}
+    for i in range(loss, -1, -1):
+        step = p.steps[i]
+        if i not in adjoint or not step.inputs:
+            continue
+        found = RULES[step.op](p, adjoint[i], i, *step.inputs)
+        for j, partial in zip(step.inputs, found, strict=True):
+            for axis in (0, 1):  # a broadcast input is a copy, and copies add up
+                if p.steps[j].shape[axis] == 1 < p.steps[partial].shape[axis]:
+                    partial = p.emit("sum", partial, attr=axis)
+            adjoint[j] = p.emit("add", adjoint[j], partial) if j in adjoint else partial
+    return [adjoint[j] for j in wrt]

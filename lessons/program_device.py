@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import minitorch as mt
-from minitorch.lessons.programs import ELEMENTWISE, Feeds, Parts, Program
+from lessons.programs import ELEMENTWISE, Feeds, Parts, Program
 from minitorch.tensor import Tensor
 
 

@@ -1,9 +1,6 @@
-"""When gradients are ready in a backward pass, and when buckets of them are launched.
+"""When gradients are ready in a backward pass, and when buckets of them are launched."""
 
-May import: NumPy, torch; matplotlib inside functions.
-"""
-
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import Any
 
@@ -60,24 +57,3 @@ def ready_times(
 def launches(buckets: Sequence[Sequence[int]], at: Sequence[float]) -> NDArray[np.float64]:
     """Return when each bucket is launched, given when each gradient is ready."""
     return np.maximum.accumulate([max(at[i] for i in bucket) for bucket in buckets])
-
-
-def draw_launches(
-    rows: Mapping[str, Sequence[Sequence[int]]], at: Sequence[float], title: str
-) -> None:
-    """Draw when the buckets of each row are launched; a circle where equal layers would be."""
-    from matplotlib import pyplot as plt
-
-    seen = np.argsort(at)
-    _, ax = plt.subplots()
-    for row, buckets in enumerate(rows.values()):
-        times = launches(buckets, at)
-        ax.barh([row], 1 - times[0], 0.4, times[0], color=f"C{row}", alpha=0.15)
-        ax.plot(times, [row] * len(times), "|", color=f"C{row}", markersize=28, markeredgewidth=3)
-        places = [max(np.flatnonzero(np.isin(seen, b))) // 2 + 1 for b in buckets]
-        circles = np.maximum.accumulate(places) / (len(at) / 2)
-        ax.plot(circles, [row] * len(buckets), "ko", fillstyle="none")
-    ax.set_yticks(range(len(rows)), list(rows))
-    ax.set(xlabel="launch of each bucket, as a fraction of backward", title=title)
-    ax.set(xlim=(0, 1.03), ylim=(-0.5, len(rows) - 0.5))
-    plt.show()

@@ -1,13 +1,12 @@
 """Functions of ranks, timed in turns, so that a busy machine is unfair to all of them alike.
 
-May import: NumPy; torch inside functions, launch, device_array, transport.device.
+torch is imported inside functions: lab 08 does without it.
 """
 
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
-from time import perf_counter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -15,12 +14,15 @@ from numpy.typing import NDArray
 
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.launch.launcher import launch
+from lessons.timing import best_seconds, now
 
 Run: TypeAlias = Callable[[Any, Any], Any]  # of a communicator and an array
+Way: TypeAlias = Callable[[Any, Any], Any]  # of a communicator and the root's array, or None
+Span: TypeAlias = tuple[float, float]  # when it began and ended: one clock for all ranks
 Times: TypeAlias = dict[str, NDArray[np.float64]]  # seconds by name and size
 
 
-def in_turns(
+def ranks_in_turns(
     ranks: int,
     runs: Mapping[str, Run],
     sizes: Sequence[int],
@@ -42,7 +44,7 @@ def in_turns(
     where: dict[str, Any] = {"transport": device_ranks(ranks, device)} if device else {}
     with tempfile.TemporaryDirectory() as folder:  # until all ranks have ended
         meeting = f"{folder}/meeting" if gloo else ""
-        found = launch(_contest, ranks, dict(runs), list(sizes), repeats, device, meeting, **where)
+        found = launch(_all_runs, ranks, dict(runs), list(sizes), repeats, device, meeting, **where)
     return {name: np.max([times[name] for times in found], axis=0) for name in found[0]}
 
 
@@ -53,25 +55,7 @@ def device_ranks(ranks: int, device: str) -> Any:
     return "cuda" if device.startswith("cuda") else DeviceWorld(ranks, device)
 
 
-def best_seconds(
-    run: Callable[[], Any],
-    repeats: int,
-    *,
-    before: Callable[[], Any] | None = None,
-    device: str = "",
-) -> float:
-    """Return the best seconds of `run()`, after `before()` each time; a device has then ended."""
-    best = np.inf
-    for _ in range(repeats):
-        if before:
-            before()
-        began = _now(device)
-        run()
-        best = min(best, _now(device) - began)
-    return best
-
-
-def _contest(
+def _all_runs(
     comm: Communicator,
     runs: Mapping[str, Run],
     sizes: Sequence[int],
@@ -102,16 +86,6 @@ def _ones(elements: int, device: str) -> Any:
     return DeviceArray(torch.ones(elements, device=device))
 
 
-def _now(device: str) -> float:
-    if device:
-        import torch
-
-        from ddp_lab.device_array import synchronize
-
-        synchronize(torch.device(device))
-    return perf_counter()
-
-
 @contextmanager
 def _nothing() -> Iterator[dict[str, Run]]:
     yield {}
@@ -130,3 +104,68 @@ def _over_gloo(comm: Communicator, meeting: str) -> Iterator[dict[str, Run]]:
         comm.barrier()  # no rank leaves while another is still in a collective
     finally:
         dist.destroy_process_group()
+
+
+# broadcasts on a device, from the root's first send to the last rank's end
+
+
+class OnDevice:
+    """A rank whose arrays lie on the device; NumPy's functions work on them there."""
+
+    def __init__(self, comm: Communicator) -> None:
+        self.comm, self.rank, self.size = comm, comm.rank, comm.size
+
+    def send(self, x: Any, dst: int) -> None:
+        """Send the tensor under `x`."""
+        self.comm.send(x.tensor, dst)
+
+    def recv(self, src: int) -> Any:
+        """Return what rank `src` sent, as an array for NumPy's functions."""
+        from ddp_lab.device_array import DeviceArray
+
+        return DeviceArray(self.comm.recv(src))
+
+
+def there_and_back(comm: Any, x: Any) -> None:
+    """Send from rank 0 to rank 1 and back; the others have nothing to do."""
+    if comm.rank == 0:
+        comm.send(x, 1)
+        comm.recv(1)
+    elif comm.rank == 1:
+        comm.send(comm.recv(0), 0)
+
+
+def broadcast_times(
+    ways: Mapping[str, Way], ranks: int, sizes: Sequence[int], device: str
+) -> tuple[Times, float, float]:
+    """Return the best seconds of each way by size in bytes; and alpha and beta of one message."""
+    runs = {"two messages": there_and_back, **ways}
+    found = launch(_all_ways, ranks, runs, sizes, device, transport=device_ranks(ranks, device))
+    spans = {name: np.array([rank[name] for rank in found]) for name in runs}
+    best = {name: (t[..., 1].max(axis=0) - t[0, ..., 0]).min(axis=1) for name, t in spans.items()}
+    message = best.pop("two messages") / 2
+    return best, message[0], (message[-1] - message[0]) / sizes[-1]
+
+
+def _all_ways(
+    comm: Communicator, runs: Mapping[str, Way], sizes: Sequence[int], device: str
+) -> dict[str, list[list[Span]]]:
+    found: dict[str, list[list[Span]]] = {name: [] for name in runs}
+    for n_bytes in sizes:
+        x = _ones(n_bytes // 4, device) if comm.rank == 0 else None
+        for name, run in runs.items():
+            found[name].append(_spans(comm, partial(run, OnDevice(comm), x), device))
+    return found
+
+
+def _spans(
+    comm: Communicator, run: Callable[[], Any], device: str, repeats: int = 25
+) -> list[Span]:
+    spans = []
+    for _ in range(repeats):
+        now(device)  # a GPU works on while Python goes ahead
+        comm.barrier()
+        began = now()
+        run()
+        spans.append((began, now(device)))
+    return spans

@@ -1,7 +1,4 @@
-"""Ranks that fail, and a training in which everything goes wrong at once.
-
-May import: NumPy, torch, errors, launch.
-"""
+"""Ranks that fail, and a training in which everything goes wrong at once."""
 
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, TypeAlias

@@ -1,15 +1,12 @@
 """Training steps of two ranks taken apart: what the computing thread did, and the wire beside it.
 
 A runner is (wire, model, finish): a wire of `wires`, and what is to be called after each backward.
-
-May import: NumPy, torch, data_parallel.step_times; matplotlib inside functions.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from time import perf_counter, perf_counter_ns
+from time import perf_counter
 from typing import Any, TypeAlias
 
-import numpy as np
 import torch
 
 from ddp_lab.data_parallel.step_times import Span, StepTimes
@@ -25,7 +22,6 @@ PARTS = (
     "optimizer",
     "hidden communication",
 )
-HATCHES = ("", "//", "xx", "..", "--")
 
 
 @torch.no_grad()
@@ -36,10 +32,10 @@ def descend(params: Any, lr: float) -> None:
         param.grad = None
 
 
-def one_step(
+def train_step(
     runner: Runner, x: Any, y: Any, now: Callable[[], float] = perf_counter
-) -> dict[str, float]:
-    """Train one step; return the seconds of each of PARTS."""
+) -> list[float]:
+    """Train one step; return when it began, and when each of its four parts had ended."""
     wire, model, finish = runner
     place = next(model.parameters()).device
     x, y = x.to(place), y.to(place)
@@ -48,13 +44,20 @@ def one_step(
     loss = torch.nn.functional.cross_entropy(model(x), y)
     at.append(now())
     loss.backward()  # type: ignore[no-untyped-call]
+    at.append(now())
     finish()
     at.append(now())
     descend(model.parameters(), lr=0.01)
-    forward, backward, optimize = np.diff([*at, now()]).tolist()
+    return [*at, now()]
+
+
+def parts(wire: Any, moments: Sequence[float]) -> dict[str, float]:
+    """Return the seconds of each of PARTS of the step that `wire` has just carried."""
+    began, forward, _, finished, ended = moments
     exposed = wire.blocked
-    hidden = max(0.0, wire.busy - exposed)
-    return dict(zip(PARTS, (forward, backward - exposed, exposed, optimize, hidden), strict=True))
+    compute, hidden = finished - forward - exposed, max(0.0, wire.busy - exposed)
+    spent = (forward - began, compute, exposed, ended - finished, hidden)
+    return dict(zip(PARTS, spent, strict=True))
 
 
 def length(step: Step) -> float:
@@ -78,7 +81,7 @@ def step_contest(
         for runner, kept in zip(runners, steps, strict=True):
             x, y = batch(turn)
             comm.barrier()
-            kept.append(one_step(runner, x, y, now))
+            kept.append(parts(runner[0], train_step(runner, x, y, now)))
     return [min(kept, key=length) for kept in steps]
 
 
@@ -93,22 +96,15 @@ def recorded_step(
 ) -> StepTimes:
     """Return the moments of this rank's fastest step."""
     torch.set_num_threads(1)
-    (wire, model, finish), steps = set_up(comm, *plan), []
+    runner, steps = set_up(comm, *plan), []
     for turn in range(turns):
         x, y = batch(turn)
-        wire.forget()
         comm.barrier()
-        began = perf_counter_ns()
-        loss = torch.nn.functional.cross_entropy(model(x), y)
-        forward = perf_counter_ns()
-        loss.backward()  # type: ignore[no-untyped-call]
-        returned = perf_counter_ns()
-        finish()
-        finished = perf_counter_ns()
-        descend(model.parameters(), lr=0.01)
-        trips = tuple(Span("bucket", "communication", *trip) for trip in wire.trips)
+        moments = train_step(runner, x, y)
+        began, forward, returned, finished, ended = (round(1e9 * moment) for moment in moments)
+        trips = tuple(Span("bucket", "communication", *trip) for trip in runner[0].trips)
         waited = Span("finish", "compute", returned, finished)
-        steps.append(StepTimes(began, forward, finished, perf_counter_ns(), trips, (waited,)))
+        steps.append(StepTimes(began, forward, finished, ended, trips, (waited,)))
     return min(steps, key=lambda step: step.end_ns - step.start_ns)
 
 
@@ -116,29 +112,3 @@ def ends(steps: Sequence[Step], waits: Sequence[float]) -> list[float]:
     """Return when each step would have ended with the predicted wait in place of its own."""
     pairs = zip(steps, waits, strict=True)
     return [length(step) - step["exposed communication"] + wait for step, wait in pairs]
-
-
-def draw_steps(
-    steps: Mapping[str, Step], title: str, unit: str, waits: Sequence[float] = ()
-) -> None:
-    """Draw {kind: its step}, and marks where they would end with the predicted `waits`."""
-    from matplotlib import pyplot as plt
-
-    _, ax = plt.subplots()
-    left, rows = np.zeros(len(steps)), np.arange(len(steps))
-    for name, hatch in zip(PARTS, HATCHES, strict=True):
-        width = np.array([step[name] for step in steps.values()])
-        if name != "hidden communication":
-            ax.barh(rows, width, 0.5, left, label=name, hatch=hatch)
-            left = left + width
-        elif width.any():  # runs beside compute: a bar of its own
-            beside = [step["forward"] for step in steps.values()]
-            ax.barh(rows + 0.35, width, 0.15, beside, label=name, hatch=hatch)
-    if len(waits):
-        marks = ends(list(steps.values()), waits)
-        ax.plot(marks, rows, "wD", markeredgecolor="k", label="end, by the predicted wait")
-    ax.set_yticks(rows, list(steps))
-    ax.invert_yaxis()
-    ax.set(xlabel=f"time, {unit}", title=title)
-    ax.legend(loc="upper center", bbox_to_anchor=(0.45, -0.2), ncols=3, fontsize="small")
-    plt.show()

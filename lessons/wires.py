@@ -1,12 +1,10 @@
 """Wires that a machine is lent: communicators whose collectives also sleep as long as on a network.
 
 A sleeping rank needs no core, so a wire carries while the rank computes, as with a network card.
-
-May import: NumPy.
 """
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from time import perf_counter, sleep
 from typing import Any
@@ -87,17 +85,15 @@ def time_groups(
     return seconds
 
 
-class Wire:
-    """`comm` with one wire: all-reduces take turns, at least alpha + beta * bytes each.
+class Clocked:
+    """`comm`, and for how long its all-reduces were waited for: `blocked`.
 
-    `busy` is for how long it carried something, `blocked` for how long it was waited for, and
-    `trips` when each all-reduce was on it, in nanoseconds.
+    `now` reads the clock once this rank has done all that it was given to compute: what it still
+    computes itself is not waiting. Only a wire is `busy`, and has `trips`.
     """
 
-    def __init__(self, comm: Any, alpha: float, beta: float) -> None:
-        self.comm, self.rank, self.size = comm, comm.rank, comm.size
-        self.alpha, self.beta = alpha, beta
-        self.queue = ThreadPoolExecutor(1)
+    def __init__(self, comm: Any, now: Callable[[], float] = perf_counter) -> None:
+        self.comm, self.rank, self.size, self.now = comm, comm.rank, comm.size, now
         self.forget()
 
     def forget(self) -> None:
@@ -107,8 +103,30 @@ class Wire:
 
     def all_reduce(self, x: Any, op: str = "sum", async_op: bool = False) -> Any:
         """Return the reduction, or with `async_op` a handle; `wait()` returns the reduction."""
-        work = _Carried(self, self.queue.submit(self._carry, x, op))
+        work = _UnderWay(self, self.start(x, op))
         return work if async_op else work.wait()
+
+    def start(self, x: Any, op: str) -> Callable[[], Any]:
+        """Begin an all-reduce; return what waits for its result."""
+        wait: Callable[[], Any] = self.comm.all_reduce(x, op, async_op=True).wait
+        return wait
+
+
+class Wire(Clocked):
+    """`comm` with one wire: all-reduces take turns, at least alpha + beta * bytes each.
+
+    `busy` is for how long it carried something, and `trips` when each all-reduce was on it, in
+    nanoseconds.
+    """
+
+    def __init__(self, comm: Any, alpha: float, beta: float) -> None:
+        super().__init__(comm)
+        self.alpha, self.beta = alpha, beta
+        self.queue = ThreadPoolExecutor(1)
+
+    def start(self, x: Any, op: str) -> Callable[[], Any]:
+        """Put an all-reduce on the wire, behind those before it."""
+        return self.queue.submit(self._carry, x, op).result
 
     def _carry(self, x: Any, op: str) -> Any:
         began = perf_counter()
@@ -120,51 +138,15 @@ class Wire:
         return result
 
 
-class _Carried:
-    """An all-reduce under way on a wire."""
+class _UnderWay:
+    """An all-reduce that has begun."""
 
-    def __init__(self, wire: Wire, future: "Future[Any]") -> None:
-        self.wire, self.future = wire, future
-
-    def wait(self) -> Any:
-        """Return the result, and note for how long it was waited for."""
-        began = perf_counter()
-        result = self.future.result()
-        self.wire.blocked += perf_counter() - began
-        return result
-
-
-class Clocked:
-    """`comm` without a lent wire; `blocked` is for how long its all-reduces were waited for.
-
-    `now` reads the clock once this rank has done all that it was given to compute.
-    """
-
-    busy = 0.0
-
-    def __init__(self, comm: Any, now: Callable[[], float]) -> None:
-        self.comm, self.rank, self.size, self.now = comm, comm.rank, comm.size, now
-        self.forget()
-
-    def forget(self) -> None:
-        """Begin to note anew."""
-        self.blocked = 0.0
-
-    def all_reduce(self, x: Any, op: str = "sum", async_op: bool = False) -> Any:
-        """Return the reduction, or with `async_op` a handle."""
-        work = _Awaited(self, self.comm.all_reduce(x, op, async_op=True))
-        return work if async_op else work.wait()
-
-
-class _Awaited:
-    """An all-reduce under way; what this rank itself still computes is not waiting for it."""
-
-    def __init__(self, clocked: Clocked, work: Any) -> None:
-        self.clocked, self.work = clocked, work
+    def __init__(self, clocked: Clocked, result: Callable[[], Any]) -> None:
+        self.clocked, self.result = clocked, result
 
     def wait(self) -> Any:
         """Return the result, and note for how long it was waited for."""
         began = self.clocked.now()
-        result = self.work.wait()
+        result = self.result()
         self.clocked.blocked += self.clocked.now() - began
         return result

@@ -1,15 +1,16 @@
-"""What notebooks take from `ddp_lab.lessons`; no times are asserted, only whose they are."""
+"""What notebooks take from `lessons`; no times are asserted, only whose they are."""
 
 from typing import Any
 
 import numpy as np
 import torch
 
-from ddp_lab.lessons.digits import SIZE, loss_and_gradient
-from ddp_lab.lessons.readiness import launches, ready_times
-from ddp_lab.lessons.steps import PARTS, ends, length, slower_of
-from ddp_lab.lessons.timing import best_seconds, in_turns
-from ddp_lab.lessons.wires import Alone, Wire
+from lessons.flat_network import SIZE, loss_and_gradient
+from lessons.rank_timing import ranks_in_turns
+from lessons.readiness import launches, ready_times
+from lessons.steps import PARTS, ends, length, slower_of
+from lessons.timing import best_seconds
+from lessons.wires import Alone, Wire
 
 
 def once(comm: Any, x: Any) -> Any:
@@ -22,13 +23,13 @@ def twice(comm: Any, x: Any) -> Any:
 
 
 def test_each_run_has_a_time_for_each_size_and_gloo_too() -> None:
-    found = in_turns(2, {"once": once, "twice": twice}, [64, 4096, 64], repeats=2, gloo=True)
+    found = ranks_in_turns(2, {"once": once, "twice": twice}, [64, 4096, 64], repeats=2, gloo=True)
     assert list(found) == ["once", "twice", "gloo"]
     assert all(times.shape == (3,) and np.isfinite(times).all() for times in found.values())
 
 
 def test_arrays_lie_on_the_device_that_was_asked_for() -> None:
-    found = in_turns(2, {"twice": twice}, [64], repeats=1, device="cpu")
+    found = ranks_in_turns(2, {"twice": twice}, [64], repeats=1, device="cpu")
     assert np.isfinite(found["twice"]).all()
 
 

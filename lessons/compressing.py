@@ -1,7 +1,4 @@
-"""Ways of averaging gradients with fewer bytes, made of the functions that a lab asks for.
-
-May import: torch.
-"""
+"""Ways of averaging gradients with fewer bytes, made of the functions that a lab asks for."""
 
 from collections.abc import Callable, Sequence
 from typing import Any

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from matplotlib import pyplot as plt
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
@@ -11,8 +12,6 @@ Floats = NDArray[np.float64]
 
 def plot_signals(found: Mapping[str, Floats], spreads: Mapping[str, float]) -> None:
     """Plot the root mean square after each layer, beside the formula, spread ** layer."""
-    from matplotlib import pyplot as plt
-
     _, ax = plt.subplots()
     for name, sizes in found.items():
         (line,) = ax.semilogy(sizes, "o", ls="", label=f"weights of size {name}")
@@ -28,8 +27,6 @@ def plot_signals(found: Mapping[str, Floats], spreads: Mapping[str, float]) -> N
 
 def plot_valley(ways: Mapping[str, Floats], shrink: Sequence[float]) -> None:
     """Plot the distance to the minimum over the step, beside what a factor a step would give."""
-    from matplotlib import pyplot as plt
-
     _, ax = plt.subplots()
     steps = np.arange(1, 801)
     for name, way in ways.items():
@@ -44,8 +41,6 @@ def plot_valley(ways: Mapping[str, Floats], shrink: Sequence[float]) -> None:
 
 def plot_directions(paths: Mapping[str, Floats]) -> None:
     """Plot the weights over the step, one picture for each optimizer."""
-    from matplotlib import pyplot as plt
-
     _, axes = plt.subplots(1, len(paths), sharey=True)
     for ax, (title, path) in zip(axes, paths.items(), strict=True):
         for k in range(path.shape[1]):
@@ -63,8 +58,6 @@ def plot_race(
 
     Predictions are multiples of PyTorch's time at 64 pictures.
     """
-    from matplotlib import pyplot as plt
-
     _, ax = plt.subplots()
     base_ms = raced[list(counts).index(64)]["PyTorch"] * 1e3
     for k, (name, guess) in enumerate(predicted.items()):
@@ -87,8 +80,6 @@ def plot_race(
 
 def plot_updates(sizes: Sequence[int], took_s: Mapping[str, Sequence[float]], base: str) -> None:
     """Plot the time of an update over the weights, as a multiple of the way `base`."""
-    from matplotlib import pyplot as plt
-
     _, ax = plt.subplots()
     for (name, found), marker in zip(took_s.items(), "osd^v", strict=False):
         ax.loglog(sizes, np.array(found) / took_s[base], marker=marker, label=name)
