@@ -1,1 +1,0 @@
-"""Rewrites found by machine: terms enumerated, fingerprinted, proved, pruned."""
