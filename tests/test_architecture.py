@@ -21,7 +21,7 @@ FORBIDDEN_PACKAGES = {
 # what of minitorch belongs to tensors
 BESIDE_GRAPH = ("backward", "tensor", "nn", "optim", "data")
 # folders of minitorch.graph, each above what it may import
-ON_TOP = ("placement", "models", "train")
+ON_TOP = ("placement", "discovery", "models", "train")
 ABOVE_MEMORY = ("executors.tokens", "costs", *ON_TOP)
 
 ABOVE_COMMUNICATOR = (

@@ -1,0 +1,1 @@
+"""Rewrites found by machine: terms enumerated, fingerprinted, proved, pruned."""
