@@ -41,6 +41,7 @@ May import: errors, shapes, arrays. Source of the trio: the operator nodes of CS
 """
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, TypeVar, overload
 
 import numpy as np
@@ -123,10 +124,7 @@ class Op:
     pure: bool = True
     """Equal inputs give equal results: false for random numbers and for effects."""
 
-    @property
-    def name(self) -> str:
-        """What messages and pictures call the operator."""
-        return type(self).__name__
+    name = property(attrgetter("__class__.__name__"), doc="What messages and pictures call it.")
 
     def compute(self, xp: Namespace, *arrays: Any) -> Array:
         """Return the result for these arrays, in the namespace `xp` of their library."""

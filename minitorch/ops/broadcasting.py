@@ -10,7 +10,7 @@ import numpy as np
 
 from ..arrays import Array, Namespace
 from ..op import Gradients, Kind, Op, Spec, apply
-from ..shapes import Shape, broadcast, known, stretched_axes
+from ..shapes import Shape, broadcast, stretched_axes
 
 if TYPE_CHECKING:
     from .methods import Methods
@@ -64,7 +64,7 @@ class ExpandTo(Op):
     def infer(self, *specs: Spec) -> Spec:
         """Return the spec of the value to stretch to."""
         shape = specs[-1].shape if self.shape is None else self.shape
-        if len(specs[0].shape) > len(shape) or known(specs[0].shape):
+        if len(specs[0].shape) > len(shape) or None not in specs[0].shape:
             broadcast(specs[0].shape, shape, op="expand")
         return Spec(shape, specs[0].dtype)
 

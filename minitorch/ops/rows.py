@@ -6,6 +6,7 @@ calculus: `g` is the gradient of the result, `y` the result. Broadcasting is und
 """
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..arrays import Array, DType, get_default_dtype, result_type
@@ -53,10 +54,7 @@ class Elementwise(Op):
         self.reads_inputs, self.reads_output = bool(set("xo") & set(reads)), "y" in reads
         self.reads_across = "o" in reads
 
-    @property
-    def name(self) -> str:
-        """The row's name, which is torch's."""
-        return self._name
+    name = property(attrgetter("_name"), doc="The row's name, which is torch's.")
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the broadcast shape and the promoted dtype."""

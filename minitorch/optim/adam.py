@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minitorch.arrays import Array
-from minitorch.optim.optimizer import Optimizer, Params, filled_like
+from minitorch.optim.optimizer import Optimizer, Params, filled_like, hyperparameters
 
 
 class Adam(Optimizer):
@@ -31,15 +31,7 @@ class Adam(Optimizer):
         *,
         maximize: bool = False,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "amsgrad": amsgrad,
-            "maximize": maximize,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, hyperparameters(locals()))
 
     def update(self, w: Array, g: Array, state: dict[str, Any], group: dict[str, Any]) -> None:
         """Take one step on `w`."""

@@ -7,6 +7,7 @@ Sources: Nocedal & Wright, Numerical Optimization, 2nd ed., algorithm 7.4 (the d
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,12 +15,14 @@ import numpy as np
 from minitorch.arrays import Array, asarray, host_dtype, to_numpy
 from minitorch.clock import clock
 from minitorch.errors import ArgumentError
-from minitorch.optim.optimizer import Optimizer, Params
+from minitorch.optim.optimizer import Optimizer, Params, hyperparameters
 from minitorch.recording import enable_grad
 
-Phi = Callable[[float], tuple[float, Array]]
-"""(step length) -> (loss, gradient) there."""
-Point = tuple[float, float, Any, float]
+C1, C2 = 1e-4, 0.9
+"""Of the strong Wolfe conditions: f(t) <= f + C1 t slope, and |slope(t)| <= C2 |slope|."""
+SHORTEST = 1e-9
+"""A bracket along which no parameter moves further is not cut again."""
+Point = tuple[float, float, Array, float]
 """(step length, loss, gradient, slope along the direction)."""
 
 
@@ -48,16 +51,8 @@ class LBFGS(Optimizer):
         history_size: int = 100,
         line_search_fn: str | None = None,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "max_iter": max_iter,
-            "max_eval": max_iter * 5 // 4 if max_eval is None else max_eval,
-            "tolerance_grad": tolerance_grad,
-            "tolerance_change": tolerance_change,
-            "history_size": history_size,
-            "line_search_fn": line_search_fn,
-        }
-        super().__init__(params, defaults)
+        max_eval = max_iter * 5 // 4 if max_eval is None else max_eval
+        super().__init__(params, hyperparameters(locals()))
         if len(self.param_groups) != 1:
             raise ArgumentError("LBFGS: got several groups, expected one: all move together.")
 
@@ -94,19 +89,20 @@ class LBFGS(Optimizer):
             slope = float(g @ d)
             if slope > -group["tolerance_change"]:
                 break
-            before, start = loss, self._flat([p._settled() for p in group["params"]])
-            calls = 0
+            before, start = loss, _flat([p._settled() for p in group["params"]])
+            at, calls = partial(self._point, closure, start, d), 1
             if group["line_search_fn"]:
-
-                def phi(t: float, start: Any = start, d: Any = d) -> tuple[float, Any]:
-                    return self._at(closure, start + t * d)
-
                 most = group["max_eval"] - evaluations
-                loss, g, t, calls = strong_wolfe(phi, t, d, loss, g, slope, max_ls=most)
-            if calls or n == group["max_iter"]:
+                found, calls = strong_wolfe(
+                    at, t, (0.0, loss, g, slope), SHORTEST / float(abs(d).max()), most
+                )
+                t, loss, g, _ = found
+                self._put(start + t * d)
+            elif n == group["max_iter"]:
+                calls = 0
                 self._put(start + t * d)
             else:
-                (loss, g), calls = self._at(closure, start + t * d), 1
+                _, loss, g, _ = at(t)
             state.update(t=t, func_evals=state["func_evals"] + calls)
             evaluations += calls
             if (
@@ -119,23 +115,20 @@ class LBFGS(Optimizer):
                 break
         return first
 
-    def _at(self, closure: Callable[[], Any], point: Any) -> tuple[float, Any]:
-        """Return the loss and the gradient where the parameters are `point`."""
-        self._put(point)
+    def _point(self, closure: Callable[[], Any], origin: Array, d: Array, t: float) -> Point:
+        """Return what the closure finds `t` along the direction `d` from `origin`."""
+        self._put(origin + t * d)
         with enable_grad():
             loss = float(closure())
-        return loss, self._gathered()
-
-    def _flat(self, arrays: list[object]) -> Array:
-        return np.concatenate([to_numpy(array).reshape(-1) for array in arrays])
+        g = self._gathered()
+        return t, loss, g, float(g @ d)
 
     def _gathered(self) -> Array:
         """Return all gradients as one vector; zeros where there is none."""
-        params = self.param_groups[0]["params"]
-        return self._flat(
+        return _flat(
             [
                 np.zeros(p.shape, host_dtype(p.dtype)) if p.grad is None else p.grad.array
-                for p in params
+                for p in self.param_groups[0]["params"]
             ]
         )
 
@@ -148,6 +141,10 @@ class LBFGS(Optimizer):
             array[...] = asarray(part, None, param.device)
             clock.tick(array)
             at += param.numel()
+
+
+def _flat(arrays: list[Array]) -> Array:
+    return np.concatenate([to_numpy(array).reshape(-1) for array in arrays])
 
 
 def _direction(state: dict[str, Any], g: Array, history: int) -> Any:
@@ -174,90 +171,50 @@ def _direction(state: dict[str, Any], g: Array, history: int) -> Any:
     return q
 
 
-def cubic_minimum(
-    x1: float, f1: float, g1: float, x2: float, f2: float, g2: float, low: float, high: float
-) -> float:
+def cubic_minimum(one: Point, other: Point, low: float, high: float) -> float:
     """Return where the cubic through two points with these slopes is least, within the bounds."""
+    (x1, f1, _, g1), (x2, f2, _, g2) = (one, other) if one[0] <= other[0] else (other, one)
     d1 = g1 + g2 - 3.0 * (f1 - f2) / (x1 - x2)
     square: float = d1 * d1 - g1 * g2
     if not square >= 0.0:
         return (low + high) / 2.0
     d2: float = square**0.5
-    if x1 <= x2:
-        least = x2 - (x2 - x1) * ((g2 + d2 - d1) / (g2 - g1 + 2.0 * d2))
-    else:
-        least = x1 - (x1 - x2) * ((g1 + d2 - d1) / (g1 - g2 + 2.0 * d2))
+    least = x2 - (x2 - x1) * ((g2 + d2 - d1) / (g2 - g1 + 2.0 * d2))
     return min(max(least, low), high)
 
 
 def strong_wolfe(
-    phi: Phi,
-    t: float,
-    d: Array,
-    f: float,
-    g: Array,
-    slope: float,
-    c1: float = 1e-4,
-    c2: float = 0.9,
-    tolerance_change: float = 1e-9,
-    max_ls: int = 25,
-) -> tuple[float, Array, float, int]:
-    """Return (loss, gradient, step length, evaluations) where the strong Wolfe conditions hold.
-
-    They are f(t) <= f + c1 t slope and |slope(t)| <= c2 |slope|.
+    at: Callable[[float], Point], t: float, start: Point, shortest: float, most: int
+) -> tuple[Point, int]:
+    """Return a point where the strong Wolfe conditions hold, and how often `at` was called.
 
     Args:
-        phi: loss and gradient at a step length.
+        at: step length -> point.
         t: the first length to try.
-        d: the direction.
-        f: the loss at 0; g: the gradient; slope: g @ d.
+        start: the point at 0.
+        shortest: a bracket that is not cut again.
+        most: of the cuts and steps.
     """
-
-    def at(t: float) -> Point:
-        loss, grad = phi(t)
-        return t, loss, grad, float(grad @ d)
-
-    start: Point = (0.0, f, g.copy(), slope)
+    _, f, _, slope = start
     before, now, n = start, at(t), 0
-    bracket: list[Point] = []
-    while n < max_ls:
+    while n < most:
         t, loss, _, rate = now
-        if loss > f + c1 * t * slope or (n > 1 and loss >= before[1]) or not np.isfinite(loss):
-            bracket = [before, now]
-        elif abs(rate) <= -c2 * slope:
-            return loss, now[2], t, n + 1
-        elif rate >= 0:
-            bracket = [before, now]
-        if bracket:
+        if loss > f + C1 * t * slope or (n > 1 and loss >= before[1]) or not np.isfinite(loss):
+            break
+        if abs(rate) <= -C2 * slope:
+            return now, n + 1
+        if rate >= 0:
             break
         low, high = t + 0.01 * (t - before[0]), t * 10.0
-        after = cubic_minimum(before[0], before[1], before[3], t, loss, rate, low, high)
+        after = cubic_minimum(before, now, low, high)
         before, now, n = now, at(after), n + 1
-    if not bracket:
-        bracket = [start, now]
-    best, n = _zoom(
-        at, bracket, f, slope, c1, c2, tolerance_change / float(abs(d).max()), n, max_ls
-    )
-    return best[1], best[2], best[0], n + 1
-
-
-def _zoom(
-    at: Callable[[float], Point],
-    bracket: list[Point],
-    f: float,
-    slope: float,
-    c1: float,
-    c2: float,
-    shortest: float,
-    n: int,
-    max_ls: int,
-) -> tuple[Point, int]:
-    """Shrink a bracket until its lower end satisfies the conditions; return that end."""
+    else:
+        before = start
+    low_end, high_end = sorted((before, now), key=_loss)
     slow = False
-    low, high = sorted(bracket, key=_loss)
-    while n < max_ls and abs(high[0] - low[0]) >= shortest:
-        left, right = sorted((low[0], high[0]))
-        t = cubic_minimum(low[0], low[1], low[3], high[0], high[1], high[3], left, right)
+    while n < most and abs(high_end[0] - low_end[0]) >= shortest:
+        left, right = sorted((low_end[0], high_end[0]))
+        t = cubic_minimum(low_end, high_end, left, right)
         margin = 0.1 * (right - left)
         near = min(right - t, t - left) < margin  # so near an end teaches little
         if near and (slow or not left < t < right):
@@ -265,14 +222,14 @@ def _zoom(
             near = False
         slow = near
         new, n = at(t), n + 1
-        if new[1] > f + c1 * t * slope or new[1] >= low[1]:
-            low, high = sorted((low, new), key=_loss)
-        elif abs(new[3]) <= -c2 * slope:
-            return new, n
+        if new[1] > f + C1 * t * slope or new[1] >= low_end[1]:
+            low_end, high_end = sorted((low_end, new), key=_loss)
+        elif abs(new[3]) <= -C2 * slope:
+            return new, n + 1
         else:
-            high = low if new[3] * (high[0] - low[0]) >= 0 else high
-            low = new
-    return low, n
+            high_end = low_end if new[3] * (high_end[0] - low_end[0]) >= 0 else high_end
+            low_end = new
+    return low_end, n + 1
 
 
 def _loss(point: Point) -> float:

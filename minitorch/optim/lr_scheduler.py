@@ -1,7 +1,7 @@
 """Learning-rate schedules: each is a function of the step count, written as its formula.
 
-`value(t, base)` is the rate after t calls of `step`, for a group that started at `base`. A
-scheduler multiplies the group's rate by value(t) / value(t - 1), so that two schedulers on one
+`_value(t, base)` is the rate after t calls of `step`, for a group that started at `base`. A
+scheduler multiplies the group's rate by _value(t) / _value(t - 1), so that two schedulers on one
 optimizer multiply, as PyTorch's do; after a rate of 0 it sets the value itself.
 """
 
@@ -17,39 +17,32 @@ from minitorch.optim.optimizer import Optimizer
 
 
 class LRScheduler:
-    """Base of the schedules; a subclass gives `value`."""
+    """Base of the schedules; a subclass gives `_value`."""
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         self.optimizer = optimizer
         self.last_epoch = last_epoch
-        for group in optimizer.param_groups:
-            if last_epoch == -1 or "initial_lr" not in group:
-                group.setdefault("initial_lr", group["lr"])
-        self.base_lrs = [float(group["initial_lr"]) for group in optimizer.param_groups]
+        self.base_lrs = [
+            float(group.setdefault("initial_lr", group["lr"])) for group in optimizer.param_groups
+        ]
         self.step()
 
-    def value(self, t: int, base: float) -> float:
-        """Return the rate after `t` steps of a group that started at `base`."""
-        raise NotImplementedError(f"{type(self).__name__} has no value(t, base). Define it.")
+    def _value(self, t: int, base: float) -> float:
+        raise NotImplementedError(f"{type(self).__name__} has no _value(t, base). Define it.")
 
     def step(self) -> None:
         """Move on by one and set the rate of every group. Call it after `optimizer.step()`."""
         self.last_epoch += 1
-        for i, (group, base) in enumerate(
-            zip(self.optimizer.param_groups, self.base_lrs, strict=True)
-        ):
-            group["lr"] = self._next(i, group["lr"], base)
-
-    def _next(self, index: int, current: float, base: float) -> float:
-        value = self._value_of(index)
-        if self.last_epoch == 0:
-            return current * value(0, base) / base if base else value(0, base)
-        before = value(self.last_epoch - 1, base)
-        now = value(self.last_epoch, base)
-        return current * (now / before) if before else now
+        for i, group in enumerate(self.optimizer.param_groups):
+            value, base, t = self._value_of(i), self.base_lrs[i], self.last_epoch
+            now, before = value(t, base), value(t - 1, base) if t else base
+            if not before:
+                group["lr"] = now
+            else:
+                group["lr"] = group["lr"] * (now / before) if t else group["lr"] * now / before
 
     def _value_of(self, index: int) -> Callable[[int, float], float]:
-        return self.value
+        return self._value
 
     def get_last_lr(self) -> list[float]:
         """Return the present rate of every group."""
@@ -68,12 +61,12 @@ class LRScheduler:
         vars(self).update(state_dict)
 
 
-def cosine(start: float, end: float, share: float) -> float:
+def _cosine(start: float, end: float, share: float) -> float:
     """Return the point at `share` of half a cosine from `start` (0) to `end` (1)."""
     return end + (start - end) * (1.0 + math.cos(math.pi * share)) / 2.0
 
 
-def positive(where: str, name: str, value: int) -> int:
+def _positive(where: str, name: str, value: int) -> int:
     """Return `value`, which must be an integer of 1 or more."""
     if not isinstance(value, int) or value <= 0:
         raise ArgumentError(f"{where}: got {name} {value!r}, expected an integer of 1 or more.")
@@ -117,12 +110,11 @@ class StepLR(LRScheduler):
     def __init__(
         self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1
     ) -> None:
-        self.step_size = positive("StepLR", "step_size", step_size)
+        self.step_size = _positive("StepLR", "step_size", step_size)
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
 
-    def value(self, t: int, base: float) -> float:
-        """Return base * gamma^(t // step_size)."""
+    def _value(self, t: int, base: float) -> float:
         return base * self.gamma ** (t // self.step_size)
 
 
@@ -140,8 +132,7 @@ class MultiStepLR(LRScheduler):
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
 
-    def value(self, t: int, base: float) -> float:
-        """Return base * gamma^k, where k milestones are at most t."""
+    def _value(self, t: int, base: float) -> float:
         return base * self.gamma ** bisect_right(self.milestones, t)
 
 
@@ -152,8 +143,7 @@ class ExponentialLR(LRScheduler):
         self.gamma = gamma
         super().__init__(optimizer, last_epoch)
 
-    def value(self, t: int, base: float) -> float:
-        """Return base * gamma^t."""
+    def _value(self, t: int, base: float) -> float:
         return base * self.gamma**t
 
 
@@ -178,8 +168,7 @@ class LinearLR(LRScheduler):
         self.total_iters = total_iters
         super().__init__(optimizer, last_epoch)
 
-    def value(self, t: int, base: float) -> float:
-        """Return base * (start + (end - start) * min(t / total, 1))."""
+    def _value(self, t: int, base: float) -> float:
         share = min(t / self.total_iters, 1.0)
         return base * (self.start_factor + (self.end_factor - self.start_factor) * share)
 
@@ -193,13 +182,12 @@ class CosineAnnealingLR(LRScheduler):
     def __init__(
         self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1
     ) -> None:
-        self.T_max = positive("CosineAnnealingLR", "T_max", T_max)
+        self.T_max = _positive("CosineAnnealingLR", "T_max", T_max)
         self.eta_min = eta_min
         super().__init__(optimizer, last_epoch)
 
-    def value(self, t: int, base: float) -> float:
-        """Return eta_min + (base - eta_min) * (1 + cos(pi t / T_max)) / 2."""
-        return cosine(base, self.eta_min, t / self.T_max)
+    def _value(self, t: int, base: float) -> float:
+        return _cosine(base, self.eta_min, t / self.T_max)
 
 
 # ── made of others, moving momentum too, watching a metric ──────────────────────────────────────
@@ -226,7 +214,7 @@ class OneCycleLR(LRScheduler):
         final_div_factor: float = 1e4,
     ) -> None:
         self.max_lr = max_lr
-        self.total_steps = positive("OneCycleLR", "total_steps", total_steps)
+        self.total_steps = _positive("OneCycleLR", "total_steps", total_steps)
         self.peak = float(pct_start * total_steps) - 1.0
         self.first, self.last = max_lr / div_factor, max_lr / div_factor / final_div_factor
         self.cycle_momentum = cycle_momentum
@@ -235,8 +223,7 @@ class OneCycleLR(LRScheduler):
             group["initial_lr"] = group["lr"] = self.first
         super().__init__(optimizer)
 
-    def value(self, t: int, base: float) -> float:
-        """Return the point at `t` of the two half cosines."""
+    def _value(self, t: int, base: float) -> float:
         return self._point(t, self.first, self.max_lr, self.last)
 
     def step(self) -> None:
@@ -259,8 +246,8 @@ class OneCycleLR(LRScheduler):
     def _point(self, t: int, first: float, middle: float, last: float) -> float:
         end = self.total_steps - 1.0
         if t <= self.peak:
-            return cosine(first, middle, t / self.peak)
-        return cosine(middle, last, (t - self.peak) / (end - self.peak))
+            return _cosine(first, middle, t / self.peak)
+        return _cosine(middle, last, (t - self.peak) / (end - self.peak))
 
 
 class SequentialLR(LRScheduler):
@@ -291,7 +278,7 @@ class SequentialLR(LRScheduler):
         return value
 
 
-class ReduceLROnPlateau:
+class ReduceLROnPlateau(LRScheduler):
     """Multiply the rate by `factor` once a metric has not improved for `patience` steps."""
 
     def __init__(
@@ -320,7 +307,7 @@ class ReduceLROnPlateau:
         self.best = math.inf if mode == "min" else -math.inf
         self.num_bad_epochs = self.cooldown_counter = self.last_epoch = 0
 
-    def step(self, metrics: float) -> None:
+    def step(self, metrics: float) -> None:  # type: ignore[override]
         """Take note of `metrics` and lower the rates if the patience is over."""
         current = float(metrics)
         self.last_epoch += 1
@@ -338,35 +325,9 @@ class ReduceLROnPlateau:
                     group["lr"] = lower
             self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
 
-    def get_last_lr(self) -> list[float]:
-        """Return the present rate of every group."""
-        return [group["lr"] for group in self.optimizer.param_groups]
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return every number of the schedule."""
-        return {key: value for key, value in vars(self).items() if key != "optimizer"}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue where `state_dict` was taken."""
-        vars(self).update(state_dict)
-
     def _is_better(self, current: float) -> bool:
         sign = -1.0 if self.mode == "min" else 1.0
         if math.isinf(self.best):
             return sign * current > sign * self.best
         margin = self.threshold * (self.best if self.threshold_mode == "rel" else 1.0)
         return sign * current > sign * (self.best + sign * margin)
-
-
-__all__ = [
-    "CosineAnnealingLR",
-    "ExponentialLR",
-    "LRScheduler",
-    "LambdaLR",
-    "LinearLR",
-    "MultiStepLR",
-    "OneCycleLR",
-    "ReduceLROnPlateau",
-    "SequentialLR",
-    "StepLR",
-]
