@@ -3,6 +3,7 @@
 import ast
 import functools
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -365,3 +366,68 @@ def test_files_that_start_processes_are_named_on_the_page() -> None:
     }
     assert {file for file in starting if not any(name in file for name in named)} == set()
     assert "autograder/sandbox/launch.py" in starting
+
+
+# what a module says that it may import
+
+SAID = re.compile(r"May import: (.*?)\.(?=\s|$)", re.DOTALL)
+CALLED = {"NumPy": "numpy"}  # what sentences call a module that imports call otherwise
+
+
+def said_wrongly(sentence: str, module: str, imported: set[str], package: set[str]) -> set[str]:
+    """Return what a module imports and does not say, and what it says and does not import.
+
+    A word stands for a module, or for all in the folder of that name; "this folder" and "the
+    package" are allowed too. The standard library need not be named.
+
+    Args:
+        package: all modules of the module's package, and their folders.
+    """
+    words = {CALLED.get(word, word) for word in re.findall(r"[\w.]+", sentence)}
+    top, folder = module.split(".")[0], module.rpartition(".")[0]
+    others = {name for name in imported if name.split(".")[0] not in sys.stdlib_module_names}
+    unsaid = {name for name in others if not any(part in words for part in named_by(name))}
+    if "this folder" in sentence:
+        unsaid = {name for name in unsaid if not within(name, folder)}
+    if "the package" in sentence:
+        unsaid = {name for name in unsaid if not within(name, top)}
+    used = {part for name in others for part in named_by(name)}
+    known = {part for name in package for part in named_by(name)} | {"numpy", "torch"}
+    return unsaid | (words & known) - used
+
+
+def named_by(module: str) -> set[str]:
+    """Return the words that stand for a module: `b`, `c` and `b.c` for p.b.c, `numpy` alone."""
+    parts = module.split(".")[1:] or module.split(".")
+    return {".".join(parts[i:j]) for i in range(len(parts)) for j in range(i + 1, len(parts) + 1)}
+
+
+def imported_by(text: str, module: str, is_package: bool, package: set[str]) -> set[str]:
+    """Return the modules of the package that a module imports, and the top of all others."""
+    names = set(imports(ast.parse(text), module, is_package))
+    own = {name for name in names if name in package}
+    inner = {name.rpartition(".")[0] for name in own}
+    top = module.split(".")[0]
+    return own - inner | {name.split(".")[0] for name in names if not within(name, top)}
+
+
+@pytest.mark.parametrize("package", ["ddp_lab"])
+def test_what_modules_say_that_they_may_import_is_what_they_import(package: str) -> None:
+    known = {module_name(path) for path in sources(package)}
+    wrong = {}
+    for path in sources(package):
+        text, module = path.read_text(), module_name(path)
+        if said := SAID.search(ast.get_docstring(ast.parse(text)) or ""):
+            found = imported_by(text, module, path.name == "__init__.py", known)
+            wrong[str(path.relative_to(ROOT))] = said_wrongly(said[1], module, found, known)
+    assert len(wrong) > 50
+    assert {path: names for path, names in wrong.items() if names} == {}
+
+
+def test_an_untrue_word_of_what_a_module_may_import_is_found() -> None:
+    package = {"p", "p.a", "p.b", "p.b.c", "p.b.d"}
+    imported = {"numpy", "re", "p.a", "p.b.c"}
+    for right in ("NumPy, a, c", "NumPy, a, b", "NumPy, a, b.c", "NumPy, a, this folder"):
+        assert said_wrongly(right, "p.b.d", imported, package) == set()
+    assert said_wrongly("NumPy, a", "p.b.d", imported, package) == {"p.b.c"}
+    assert said_wrongly("NumPy, torch, a, c", "p.b.d", imported, package) == {"torch"}
