@@ -1,1 +1,1 @@
-"""What operators cost here: measured, and predicted."""
+"""What operators cost here: predicted, measured, explained."""

@@ -20,7 +20,7 @@ from ...ops.rows import Elementwise
 from ..core.node import Constant, Node
 from ..core.order import before_each, ordered_among, read_by, schedule
 from ..core.variables import Read, StateOp, Variable
-from ..passes.fused import Fused
+from ..passes.fused import Several
 
 SHAPED = (ExpandTo, Reshape, SumTo)  # read no more of a second input than its shape
 FRESH = frozenset({MatMul, Sum})  # and every row of `ops.rows`
@@ -29,7 +29,7 @@ NOTHING: frozenset[Variable] = frozenset()
 
 def is_fresh(op: Op | None) -> bool:
     """Tell whether the result of `op` never shares memory with an input."""
-    return isinstance(op, Elementwise | Fused) or type(op) in FRESH
+    return isinstance(op, Elementwise | Several) or type(op) in FRESH
 
 
 def views(of: Collection[Node], order: Sequence[Node], fed: Collection[Node]) -> set[Node]:

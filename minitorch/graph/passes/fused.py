@@ -34,20 +34,64 @@ Origin = tuple[str, tuple[str, int]]
 LARGE = 2**22  # elements: below this the whole arrays fit the last cache, and blocks gain nothing
 
 
-class Fused(Op):
-    """Several elementwise operators as one.
+class Several(Op):
+    """Several operators as one.
 
     Attributes:
         parts: the operators, inputs first; an integer operand is an input of the whole, a negative
             one the result of part -1 - operand.
         origins: for each part the name and the line of the node that it was.
+    """
+
+    reads_output = False
+
+    def __init__(self, parts: Parts, origins: Sequence[Origin] = ()) -> None:
+        self.parts, self.origins = tuple(parts), tuple(origins)
+        self._function = _expression(self.parts)
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return what the parts infer, one after another."""
+        found: list[Spec] = []
+        for op, operands in self.parts:
+            found.append(op.infer(*[found[-1 - i] if i < 0 else specs[i] for i in operands]))
+        return found[-1]
+
+    def blamed(self, *specs: Spec) -> Origin | None:
+        """Return the node, as it was before fusion, that cannot take inputs of these specs."""
+        found: list[Spec] = []
+        for (op, operands), origin in zip(self.parts, self.origins, strict=False):
+            try:
+                found.append(op.infer(*[found[-1 - i] if i < 0 else specs[i] for i in operands]))
+            except MinitorchError:
+                return origin
+        return None
+
+    def unfused(self, *inputs: Node) -> Any:
+        """Return the parts as they were, over these nodes."""
+        values: list[Node] = []
+        for op, operands in self.parts:
+            values.append(op(*[values[-1 - i] if i < 0 else inputs[i] for i in operands]))
+        return values[-1]
+
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
+        """Differentiate the parts as they were, rebuilt over the same inputs."""
+        inputs = list(node.inputs)  # one may be computed from another, which is not ours to follow
+        return tuple(gradients(self.unfused(*inputs), inputs, out_grad, stop_gradients=inputs))
+
+    def attributes(self) -> dict[str, object]:
+        """Return the parts."""
+        return {"parts": self.parts}
+
+
+class Fused(Several):
+    """Several elementwise operators as one.
+
+    Attributes:
         program: what a kernel computes, or the reason why there is none.
         least: the number of elements from which the kernel computes; None for never.
         widest: the place of an input that is as large as the result, where that is known.
         small: whether the result is known to be too small for anything but one call.
     """
-
-    reads_output = False
 
     def __init__(
         self,
@@ -59,8 +103,7 @@ class Fused(Op):
         small: bool = False,
         origins: Sequence[Origin] = (),
     ) -> None:
-        self.parts, self.origins = tuple(parts), tuple(origins)
-        self._function = _expression(self.parts)
+        super().__init__(parts, origins)
         self.dtypes, self.widest = tuple(dtypes), widest
         self.program = program_of(self.parts, self.dtypes)
         self.least = least if isinstance(self.program, code.Program) else None
@@ -125,39 +168,6 @@ class Fused(Op):
             self.kernel(*arrays, out=out)
         else:
             np.copyto(out, self._function(np, *arrays))
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return what the parts infer, one after another."""
-        found: list[Spec] = []
-        for op, operands in self.parts:
-            found.append(op.infer(*[found[-1 - i] if i < 0 else specs[i] for i in operands]))
-        return found[-1]
-
-    def blamed(self, *specs: Spec) -> Origin | None:
-        """Return the node, as it was before fusion, that cannot take inputs of these specs."""
-        found: list[Spec] = []
-        for (op, operands), origin in zip(self.parts, self.origins, strict=False):
-            try:
-                found.append(op.infer(*[found[-1 - i] if i < 0 else specs[i] for i in operands]))
-            except MinitorchError:
-                return origin
-        return None
-
-    def unfused(self, *inputs: Node) -> Any:
-        """Return the parts as they were, over these nodes."""
-        values: list[Node] = []
-        for op, operands in self.parts:
-            values.append(op(*[values[-1 - i] if i < 0 else inputs[i] for i in operands]))
-        return values[-1]
-
-    def gradient(self, out_grad: Node, node: Node) -> Gradients:
-        """Differentiate the parts as they were, rebuilt over the same inputs."""
-        inputs = list(node.inputs)  # one may be computed from another, which is not ours to follow
-        return tuple(gradients(self.unfused(*inputs), inputs, out_grad, stop_gradients=inputs))
-
-    def attributes(self) -> dict[str, object]:
-        """Return the parts."""
-        return {"parts": self.parts}
 
 
 class FusedReduction(Fused):
