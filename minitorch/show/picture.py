@@ -7,16 +7,25 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from minitorch.errors import MinitorchError
+from minitorch.graph.core.node import Node
+from minitorch.graph.core.order import needed
 from minitorch.show import trace
 from minitorch.show.asked import check_limit, names_by_id, roots_in
-from minitorch.show.drawing import Drawing
-from minitorch.show.notebook import bundle, has_kernel
-from minitorch.show.scene import Scene
-from minitorch.show.svg import render
+from minitorch.show.autodiff_scene import scene_of
+from minitorch.show.diagram import draw
+from minitorch.show.memory_scene import map_memory
+from minitorch.show.pass_scene import compare_passes
+from minitorch.show.poster import poster
+from minitorch.show.record import record
+from minitorch.show.scene import Canvas, Scene, Step, bundle, has_kernel
+from minitorch.show.token_scene import follow_tokens
 
 if TYPE_CHECKING:
-    from minitorch.graph.core.node import Node
     from minitorch.graph.core.session import Session
+
+LIMIT = 80
+MOST = 2000  # nodes of a graph that all passes are run on only to be shown
 
 
 class Picture:
@@ -28,9 +37,7 @@ class Picture:
         drawing: the boxes and arrows.
     """
 
-    def __init__(
-        self, drawing: Drawing, scenes: Callable[[], Sequence[Scene]] = lambda: ()
-    ) -> None:
+    def __init__(self, drawing: trace.Drawing, scenes: Callable[[], Sequence[Scene]]) -> None:
         self.drawing = drawing
         self._scenes = scenes
 
@@ -42,7 +49,12 @@ class Picture:
     @property
     def svg(self) -> str:
         """The picture as one SVG element."""
-        return render(self.drawing)
+        canvas = Canvas()
+        drawn = draw(canvas, self.drawing.boxes, self.drawing.arrows)
+        hidden = self.drawing.hidden
+        title = "Computation graph" + (f", {hidden} more not drawn" if hidden else "")
+        marks, steps = tuple(canvas.marks), (Step(title),)
+        return poster(Scene(title, "", "", title, drawn.width, drawn.height, marks, steps, 0))
 
     @property
     def text(self) -> str:
@@ -68,7 +80,7 @@ def show(
     value: object,
     *,
     names: object = None,
-    limit: int = 80,
+    limit: int = LIMIT,
     feed_dict: Mapping[Node, object] | None = None,
     session: Session | None = None,
 ) -> Picture:
@@ -93,10 +105,22 @@ def show(
     check_limit("show", limit)
     called = names_by_id(names)
     drawing = trace.draw(roots, called, limit)
+    views: list[Callable[[], Scene]] = []
+    if not drawing.hidden:
+        views.append(lambda: scene_of(record(roots[0], called, LIMIT, feed_dict, session)))
+    if isinstance(roots[0], Node):
+        nodes = [node for node in roots if isinstance(node, Node)]
+        if not drawing.hidden:
+            views.append(lambda: follow_tokens(nodes, feed_dict, session, limit=LIMIT))
+        views.append(lambda: map_memory(nodes, feed_dict))
+        if len(needed(nodes, ())) <= MOST:
+            views.append(lambda: compare_passes(nodes, limit=LIMIT))
+    return Picture(drawing, lambda: [scene for view in views if (scene := _possible(view))])
 
-    def scenes() -> Sequence[Scene]:
-        from minitorch.show.explore import explore
 
-        return explore(roots, called, feed_dict, session, large=bool(drawing.hidden))
-
-    return Picture(drawing, scenes)
+def _possible(view: Callable[[], Scene]) -> Scene | None:
+    """Return a scene; None for a graph that lacks what it shows, a feed or a known size say."""
+    try:
+        return view()
+    except MinitorchError:
+        return None

@@ -15,11 +15,11 @@ from minitorch.errors import ArgumentError
 from minitorch.graph.core.fetches import node_called
 from minitorch.graph.core.node import Node
 from minitorch.graph.core.session import Session
-from minitorch.graph.core.variables import initialize_variables
 from minitorch.graph.executors.tokens.program import TokenEvent
 from minitorch.show.asked import check_limit, nodes_in
 from minitorch.show.diagram import Boxed, Line, Wire, draw
 from minitorch.show.numbers import brief, file_and_line, listing, plural
+from minitorch.show.record import bring_variables
 from minitorch.show.scene import ALWAYS, Canvas, Scene, Step, Travel, When, phases
 from minitorch.show.token_graph import Shown, Taken, Tokens, last, taken
 
@@ -57,7 +57,7 @@ def follow_tokens(
     leaves = nodes_in("follow_tokens", fetches)
     events: list[TokenEvent] = []
     own = Session(leaves[0].graph, executor="tokens", on_event=events.append)
-    _bring_variables(own, session)
+    bring_variables(own, session)
     events.clear()
     results = own.run(leaves, feed_dict)
     shown = Shown(leaves, [_key(own, key) for key in feed_dict or {}])
@@ -72,14 +72,6 @@ def follow_tokens(
 
 def _key(session: Session, key: object) -> Node:
     return key if isinstance(key, Node) else node_called(key, session.graph, "feed")
-
-
-def _bring_variables(own: Session, session: Session | None) -> None:
-    if session is not None:
-        own.state.values = {v: np.copy(array) for v, array in session.state.values.items()}
-        return
-    with own.graph.as_default():
-        own.run(initialize_variables(own.graph.variables))
 
 
 # ── the picture ─────────────────────────────────────────────────────────────────────────────────
@@ -122,14 +114,13 @@ def _box(shown: Shown, i: int, tokens: list[tuple[int, TokenEvent]]) -> Boxed:
     lines = [Line(head, "bold"), Line(below, "small muted")]
     base = "box control" if op in CONTROL else "box"
     changes: list[tuple[int, str | None]] = [(0, f"{base} idle")]
-    for n, (at, event) in enumerate(tokens):
-        later = tokens[n + 1][0] if n + 1 < len(tokens) else ALWAYS
+    starts = [at for at, _ in tokens]
+    for (at, event), later in zip(tokens, [*starts[1:], ALWAYS], strict=True):
         classes = "code muted" if event.dead else "code value"
         lines.append(Line(_token(event), ((at, later, classes),), 2))
         changes.append((at, "box dead" if event.dead else "box value"))
-    rings = tuple(at for at, _ in tokens)
     tip = f"{node.name}, {op}, built at {file_and_line(node.location)}"
-    return Boxed(i, tuple(lines), phases(changes), rings, tip, round=node.op is None)
+    return Boxed(i, tuple(lines), phases(changes), tuple(starts), tip, round=node.op is None)
 
 
 def _short(name: str) -> str:
@@ -150,8 +141,7 @@ def _wire(source: list[tuple[int, TokenEvent]], target: list[tuple[int, TokenEve
         token = last(source, at)
         if token is not None:
             changes += [(at, "wire dead" if token.dead else "wire value"), (at + 1, "wire")]
-    merged = dict(changes)
-    return phases(sorted(merged.items()))
+    return phases(sorted(dict(changes).items()))
 
 
 # ── every token of the run, a row for each iteration ────────────────────────────────────────────
@@ -221,11 +211,8 @@ def _sends(event: TokenEvent) -> str:
 
 
 def _called(event: TokenEvent) -> str:
-    return (
-        event.node_name
-        if event.op_name in event.node_name
-        else (f"{event.node_name} ({event.op_name})")
-    )
+    name, op = event.node_name, event.op_name
+    return name if op in name else f"{name} ({op})"
 
 
 def _why(event: TokenEvent, took: Sequence[Taken]) -> str:

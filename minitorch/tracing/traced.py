@@ -17,7 +17,6 @@ from minitorch.nn import Module
 from minitorch.recording import no_grad
 from minitorch.tensor import Tensor
 from minitorch.tracing.control import lift
-from minitorch.tracing.outer_arrays import OuterArrays
 from minitorch.tracing.program import Program
 from minitorch.tracing.reach import Reach
 from minitorch.tracing.structure import Rebuild, flatten
@@ -147,11 +146,8 @@ def record(
     optimize: bool = False,
 ) -> Traced:
     """Return `function` as a graph, run on symbols of the types of `tensors`."""
-    reach = Reach(function)
-    modules, device = reach.roots, _device(tensors, operation)
-    tracer = Tracer(operation, device, variables, _names(modules))
-    if not variables and device == CPU:  # a run of the graph elsewhere takes it as it was
-        tracer.arrays = OuterArrays(reach.arrays)
+    modules = Reach(function).roots
+    tracer = Tracer(operation, _device(tensors, operation), variables, _names(modules))
     with tracing(tracer), swapped(modules, tracer) as buffers:
         symbols = [tracer.argument(t, f"x{i}" if i else "x") for i, t in enumerate(tensors)]
         starts = [s.node for s in symbols]
@@ -163,7 +159,6 @@ def record(
         updates = [*_updated_arguments(symbols, starts), *_updated_buffers(buffers, tracer)]
     del args, kwargs, symbols  # so that what the function alone held is gone
     updates += _updated_outside(tracer)
-    tracer.arrays.settle()
     captured = _captured(tracer)
     places = {node: i for i, node in enumerate([*starts, *captured])}
     results = tuple(_result(value, places, tracer) for value in found)

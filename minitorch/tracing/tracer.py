@@ -38,7 +38,6 @@ from minitorch.ops.indexing import Slice
 from minitorch.ops.movement import InsertAxes, Permute, RemoveAxes, Reshape
 from minitorch.recording import recording
 from minitorch.tensor import Tensor
-from minitorch.tracing.outer_arrays import OuterArrays
 from minitorch.tracing.shadow import Ghost, Shadow
 from minitorch.tracing.switch import current, is_tracing
 from minitorch.tracing.symbol import Symbol
@@ -70,7 +69,6 @@ class Tracer:
         variables: make parameters graph variables, rather than placeholders fed at each run.
         names: what to call captured tensors, by id.
         captured: the tensors used from outside, and the nodes that stand for them.
-        arrays: the NumPy arrays from outside, which each run reads anew.
     """
 
     operation: str = "trace"
@@ -82,7 +80,6 @@ class Tracer:
     read: dict[int, Tensor] = field(default_factory=dict)
     shadows: dict[int, Shadow] = field(default_factory=dict)
     views: dict[Node, list[weakref.ref[Symbol]]] = field(default_factory=dict)
-    arrays: OuterArrays = field(default_factory=OuterArrays)
 
     def argument(self, tensor: Tensor, name: str) -> Symbol:
         """Return the symbol for an argument of the traced function."""
@@ -238,9 +235,6 @@ class Tracer:
         if isinstance(value, bool | int | float):
             wanted = result_type([value]) if dtype is None else dtype
             return Symbol.of(Constant(np.asarray(value, wanted)), self)
-        live = self.arrays.tensor_of(value) if isinstance(value, np.ndarray) else None
-        if live is not None:
-            return self._wrapped(op, live, dtype)
         if isinstance(value, np.ndarray | np.generic | list | tuple):
             array = np.asarray(value)
             return Symbol.of(Constant(array, dtype or array.dtype), self)
