@@ -134,9 +134,7 @@ def _box(
     found: Record, i: int, computed: dict[int, int], visited: dict[int, int], sums: Sums
 ) -> Boxed:
     known = computed.get(i, 0)
-    head = found.names[i]
-    kind = " · ".join(part for part in (found.ops[i], found.types[i]) if part and part != head)
-    lines = [Line(head, "bold"), *([Line(kind, "small muted")] if kind else [])]
+    lines = heading(found, i)
     if found.numbers[i] is not None:
         lines.append(Line(brief(found.numbers[i]), forever(known, "code value")))
     row = len(lines)
@@ -152,6 +150,13 @@ def _box(
     rings = tuple(at for at in (known, visited.get(i, 0)) if at)
     return Boxed(i, tuple(lines), phases(sorted(changes, key=lambda c: c[0])), rings,
                  round=not found.ops[i])  # fmt: skip
+
+
+def heading(found: Record, i: int) -> list[Line]:
+    """Return the lines of a box that say what it is: its name, its operator and its type."""
+    head = found.names[i]
+    kind = " · ".join(part for part in (found.ops[i], found.types[i]) if part and part != head)
+    return [Line(head, "bold"), *([Line(kind, "small muted")] if kind else [])]
 
 
 def _partial(total: Any, count: int, uses: int) -> str:
@@ -170,8 +175,13 @@ def _wires(found: Record, computed: dict[int, int], first_back: int) -> list[Wir
             if visit is not None and any(place == source for place, _ in visit.shares):
                 moments[at] = "wire grad"
             wires.append(Wire(source, i, lit("wire", moments)))
+    return wires + control_wires(found)
+
+
+def control_wires(found: Record) -> list[Wire]:
+    """Return the arrows that are an order alone."""
     ordered = enumerate(found.controls)
-    return wires + [Wire(before, i, "wire dashed") for i, all_ in ordered for before in all_]
+    return [Wire(before, i, "wire dashed") for i, all_ in ordered for before in all_]
 
 
 # ── the words ───────────────────────────────────────────────────────────────────────────────────
@@ -213,7 +223,7 @@ def _backward(found: Record, visit: Visit, k: int, paths: Paths) -> Step:
     i, count = visit.place, len(found.visits)
     name = found.names[i]
     whole = f"the gradient of {name} is complete, {brief(visit.grad)}"
-    if i == found.root:
+    if i in found.roots:
         whole = f"the gradient of {name} with respect to itself is {brief(visit.grad)}"
     hands = ""
     if visit.shares:
@@ -246,8 +256,9 @@ def _summary(found: Record) -> str:
     )
     if found.visits:
         text += f", and the {plural(len(found.visits), 'step')} of its reverse sweep"
-    if found.numbers[found.root] is not None:
-        text += f". It gives {brief(found.numbers[found.root])}"
+    result = found.numbers[found.roots[0]]
+    if result is not None:
+        text += f". It gives {brief(result)}"
     if found.hidden:
         text += f". {plural(found.hidden, 'value')} farther away not shown"
     return text + "."

@@ -11,11 +11,11 @@ from minitorch.graph.core.order import orders_kept, schedule
 from minitorch.graph.costs.prediction import predicted_s
 from minitorch.graph.passes.optimize import PASSES, run_pass
 from minitorch.op import Value
+from minitorch.show.ancestors import controls_of, inputs_of
 from minitorch.show.asked import check_limit, nodes_in
 from minitorch.show.diagram import Boxed, Drawn, Line, Wire, draw
 from minitorch.show.numbers import brief, file_and_line, in_seconds, listing, plural
 from minitorch.show.scene import Canvas, Mark, Scene, Step, lit
-from minitorch.show.trace import DASHED, controls_of, inputs_of
 
 HINT = (
     "Left: the graph before the pass. Right: after it. "
@@ -157,7 +157,7 @@ def _graph(
     ]
     wires = [
         Wire(places[source], places[node], classes)
-        for before, classes in ((inputs_of, "wire"), (controls_of, DASHED))
+        for before, classes in ((inputs_of, "wire"), (controls_of, "wire dashed"))
         for node in nodes
         for source in before(node)
         if source in places

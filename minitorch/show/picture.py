@@ -7,17 +7,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from minitorch.arrays import to_numpy
 from minitorch.errors import MinitorchError
 from minitorch.graph.core.node import Node
 from minitorch.graph.core.order import needed
-from minitorch.show import trace
+from minitorch.graph.core.variables import Variable
+from minitorch.op import Value
 from minitorch.show.asked import check_limit, names_by_id, roots_in
-from minitorch.show.autodiff_scene import scene_of
-from minitorch.show.diagram import draw
+from minitorch.show.autodiff_scene import control_wires, heading, scene_of
+from minitorch.show.diagram import Boxed, Line, Wire, draw
 from minitorch.show.memory_scene import map_memory
+from minitorch.show.numbers import brief
 from minitorch.show.pass_scene import compare_passes
 from minitorch.show.poster import poster
-from minitorch.show.record import record
+from minitorch.show.record import Record, record, structure
 from minitorch.show.scene import Canvas, Scene, Step, bundle, has_kernel
 from minitorch.show.token_scene import follow_tokens
 
@@ -29,17 +32,21 @@ MOST = 2000  # nodes of a graph that all passes are run on only to be shown
 
 
 class Picture:
-    """A drawing that a notebook shows as SVG and a terminal prints as text.
+    """A picture that a notebook shows as SVG and a terminal prints as text.
 
     In a notebook with a kernel it is the player instead, with a tab for each of `scenes`.
 
     Attributes:
-        drawing: the boxes and arrows.
+        record: what is drawn.
     """
 
-    def __init__(self, drawing: trace.Drawing, scenes: Callable[[], Sequence[Scene]]) -> None:
-        self.drawing = drawing
+    def __init__(
+        self, found: Record, values: Sequence[Any], scenes: Callable[[], Sequence[Scene]]
+    ) -> None:
+        self.record = found
         self._scenes = scenes
+        self._lines = [(*heading(found, i), *_numbers(found, i, values[i])) for i in _all(found)]
+        self._kinds = [_kind(value, i in found.roots) for i, value in enumerate(values)]
 
     @cached_property
     def scenes(self) -> tuple[Scene, ...]:
@@ -49,9 +56,12 @@ class Picture:
     @property
     def svg(self) -> str:
         """The picture as one SVG element."""
-        canvas = Canvas()
-        drawn = draw(canvas, self.drawing.boxes, self.drawing.arrows)
-        hidden = self.drawing.hidden
+        canvas, found, hidden = Canvas(), self.record, self.record.hidden
+        boxes = [
+            Boxed(i, self._lines[i], self._kinds[i], round=not found.ops[i]) for i in _all(found)
+        ]
+        wires = [Wire(s, i) for i, sources in enumerate(found.inputs) for s in sources]
+        drawn = draw(canvas, boxes, wires + control_wires(found))
         title = "Computation graph" + (f", {hidden} more not drawn" if hidden else "")
         marks, steps = tuple(canvas.marks), (Step(title),)
         return poster(Scene(title, "", "", title, drawn.width, drawn.height, marks, steps, 0))
@@ -59,7 +69,16 @@ class Picture:
     @property
     def text(self) -> str:
         """The picture as lines, one for each box."""
-        return trace.text(self.drawing)
+        found, lines = self.record, []
+        for i in _all(found):
+            title, *rest = (line.text for line in self._lines[i])
+            inputs, after = (
+                ", ".join(f"%{place}" for place in places[i])
+                for places in (found.inputs, found.controls)
+            )
+            call = f"({inputs})" * bool(inputs) + f" after {after}" * bool(after)
+            lines.append(f"%{i} = {title}{call}  {', '.join(rest)}".rstrip())
+        return "\n".join([*lines, *([f"{found.hidden} more not shown"] if found.hidden else [])])
 
     def save(self, path: str | Path) -> None:
         """Write the SVG to a file."""
@@ -74,6 +93,26 @@ class Picture:
 
     def __repr__(self) -> str:
         return self.text
+
+
+def _all(found: Record) -> range:
+    return range(len(found.names))
+
+
+def _numbers(found: Record, i: int, value: Any) -> list[Line]:
+    number, grad = found.numbers[i], getattr(value, "_grad", None)
+    lines = [] if number is None else [Line(brief(number), "code value")]
+    return lines + (
+        [] if grad is None else [Line(f"grad {brief(to_numpy(grad.array))}", "code grad")]
+    )
+
+
+def _kind(value: Value, is_root: bool) -> str:
+    """Return the class of a box: what keeps its value, leaves, ends, and operators between."""
+    if value.op is None:
+        is_kept = isinstance(value, Variable) or getattr(value, "requires_grad", False)
+        return "box good" if is_kept else "box value"
+    return "box grad" if is_root else "box good" if getattr(value.op, "writes", ()) else "box"
 
 
 def show(
@@ -104,18 +143,18 @@ def show(
     roots = roots_in(value)
     check_limit("show", limit)
     called = names_by_id(names)
-    drawing = trace.draw(roots, called, limit)
+    found, values = structure(roots, called, limit)
     views: list[Callable[[], Scene]] = []
-    if not drawing.hidden:
+    if not found.hidden:
         views.append(lambda: scene_of(record(roots[0], called, LIMIT, feed_dict, session)))
     if isinstance(roots[0], Node):
         nodes = [node for node in roots if isinstance(node, Node)]
-        if not drawing.hidden:
+        if not found.hidden:
             views.append(lambda: follow_tokens(nodes, feed_dict, session, limit=LIMIT))
         views.append(lambda: map_memory(nodes, feed_dict))
         if len(needed(nodes, ())) <= MOST:
             views.append(lambda: compare_passes(nodes, limit=LIMIT))
-    return Picture(drawing, lambda: [scene for view in views if (scene := _possible(view))])
+    return Picture(found, values, lambda: [scene for v in views if (scene := _possible(v))])
 
 
 def _possible(view: Callable[[], Scene]) -> Scene | None:

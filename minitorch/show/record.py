@@ -21,7 +21,7 @@ from minitorch.graph.core.variables import initialize_variables
 from minitorch.op import Value
 from minitorch.ops.elementwise import ones_like
 from minitorch.recording import no_grad
-from minitorch.show.trace import controls_of, inputs_of, nearest, type_of
+from minitorch.show.ancestors import controls_of, inputs_of, nearest
 from minitorch.sweep import ancestors, count_uses
 from minitorch.vjp import on_values
 
@@ -47,7 +47,7 @@ class Record:
         inputs: the places of each value's inputs.
         controls: the places of what each value only runs after.
         numbers: its array, None where it has none.
-        root: the place of the value that was asked for.
+        roots: the places of the values that were asked for.
         hidden: how many values were left out.
         visits: the reverse sweep, from the root down; empty where there is none.
         uses: how many shares the gradient of each value is the sum of.
@@ -60,7 +60,7 @@ class Record:
     inputs: list[tuple[int, ...]]
     controls: list[tuple[int, ...]]
     numbers: list[Any]
-    root: int
+    roots: list[int]
     hidden: int
     visits: list[Visit] = field(default_factory=list)
     uses: dict[int, int] = field(default_factory=dict)
@@ -83,19 +83,19 @@ def record(
         raise ArgumentError(
             f"step_through: got {type(root).__name__}, expected a tensor or a node of a graph."
         )
-    order, hidden = nearest([root], limit)
-    made = _structure(order, root, names, hidden)
-    if hasattr(root, "array"):
-        _take_numbers(made, order, root)
-    elif isinstance(root, Node):
+    made, order = structure([root], names, limit)
+    if isinstance(root, Node):
         _run(made, order, root, feed_dict, session)
-    else:
-        made.numbers = [_own_number(value) for value in order]
+    elif hasattr(root, "array"):
+        _go_back(made, order, root)
     return made
 
 
-def _structure(order: Sequence[Any], root: Value, names: Mapping[int, str], hidden: int) -> Record:
-    """Return a record of the structure alone: names, operators, types and inputs."""
+def structure(
+    roots: Sequence[Value], names: Mapping[int, str], limit: int
+) -> tuple[Record, list[Any]]:
+    """Return a record of what is there without a run or a sweep, and the values in its order."""
+    order, hidden = nearest(roots, limit)
     place = {id(value): i for i, value in enumerate(order)}
     inputs, controls = (
         [tuple(place[id(s)] for s in before(value) if id(s) in place) for value in order]
@@ -109,13 +109,27 @@ def _structure(order: Sequence[Any], root: Value, names: Mapping[int, str], hidd
         base = str(given or op or "input")
         counts[base] = counts.get(base, 0) + 1
         called.append(base if given or counts[base] == 1 else f"{base} {counts[base]}")
-    types = [type_of(value) for value in order]
-    numbers = [None] * len(order)
-    return Record(called, ops, types, inputs, controls, numbers, place[id(root)], hidden)
+    types = [_type(value) for value in order]
+    numbers = [_number(value) for value in order]
+    ends = [place[id(root)] for root in roots if id(root) in place]
+    return Record(called, ops, types, inputs, controls, numbers, ends, hidden), order
 
 
-def _take_numbers(made: Record, order: Sequence[Tensor], root: Any) -> None:
-    made.numbers = [to_numpy(value.array) for value in order]
+def _type(value: Value) -> str:
+    if getattr(value.shape, "ndims", 0) is None:
+        return str(value.dtype)
+    return f"{tuple(value.shape)} {value.dtype}"
+
+
+def _number(value: Value) -> Array | None:
+    """Return a tensor's array, or the number that a constant or a learner's own node holds."""
+    if hasattr(value, "array"):
+        return to_numpy(value.array)
+    found = np.asarray(getattr(value, "value", None))
+    return found if found.dtype.kind in "biuf" else None
+
+
+def _go_back(made: Record, order: Sequence[Tensor], root: Any) -> None:
     if root.requires_grad:
         seed = ones_like(root.detach())
         uses = count_uses([root], lambda value: value.requires_grad)
@@ -220,9 +234,3 @@ def _add_symbolic_visits(made: Record, order: Sequence[Node], root: Node) -> Non
 
 def _as_array(value: object) -> Array | None:
     return None if value is None or not hasattr(value, "dtype") else np.asarray(value)
-
-
-def _own_number(node: Value) -> Array | None:
-    """Return the number that a learner's own node holds as its value."""
-    found = np.asarray(getattr(node, "value", None))
-    return found if found.dtype.kind in "biuf" else None

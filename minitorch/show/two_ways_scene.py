@@ -7,11 +7,11 @@ from typing import Any
 
 from minitorch.arrays import Array, to_numpy
 from minitorch.graph.core.node import Constant, Node
+from minitorch.show.ancestors import inputs_of
 from minitorch.show.diagram import CHAR_W, Boxed, Line, Wire, draw
 from minitorch.show.listings import Statement, run_imperative, run_symbolic
 from minitorch.show.numbers import brief, plural
 from minitorch.show.scene import ALWAYS, Canvas, Scene, Step, forever, phases
-from minitorch.show.trace import inputs_of
 
 HINT = (
     "Left: each line computes at once. Right: a line only builds; nothing has a number until the "
