@@ -11,7 +11,7 @@ import minitorch
 from minitorch import nn
 from minitorch.errors import ArgumentError, DeviceError, DTypeError
 from minitorch.graph import Session, count_nodes
-from minitorch.tracing.compiled import MOST_TRACES, Compiled
+from minitorch.tracing.jitted import MOST_TRACES, Compiled
 
 BOTH = [minitorch, torch]
 
