@@ -51,7 +51,7 @@ class Updates(InPlace):
 
 
 _OF_METHODS = """
-abs ceil clamp_max clamp_min clip cos exp floor floor_divide index_add index_put log logical_not
+abs ceil clamp_max clamp_min clip cos exp floor floor_divide index_add log logical_not
 masked_fill neg pow reciprocal relu remainder round rsqrt scatter scatter_add sigmoid sin sqrt
 square tanh tril triu trunc
 """
