@@ -52,7 +52,7 @@ from .errors import DTypeError, GraphError, NoGradientRule, ShapeError
 from .shapes import Shape, known
 
 if TYPE_CHECKING:
-    from .ops.methods import Methods
+    from .ops.methods import Methods as Methods
 
 Kind = TypeVar("Kind", bound="Methods")
 """A kind of value: operators of a tensor give tensors, those of a node nodes."""
@@ -88,6 +88,9 @@ class Value:
         """For each input, whether its gradient is asked for; a rule may leave out the others."""
         return (True,) * len(self.inputs)
 
+
+if not TYPE_CHECKING:
+    Methods = Value  # what rules are annotated with; `ops.methods` stands above this file
 
 Gradients: TypeAlias = Value | Sequence[Value | None] | None
 """What a gradient rule gives: a value for each input, None where there is none; of one input alone

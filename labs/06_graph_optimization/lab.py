@@ -859,6 +859,13 @@ compare_passes(library, title="What the library's passes do to it")
 # Merging $xA$ and $xB$ at run time lost for weights of 512 by 64 and 64 rows (0.8 to 0.9 here): the concat copies 256 KiB of weights to save one call. With constant weights the copy is folded away and it was about even. Fusion lost for arrays that fit the cache. Multiplications do not tell: in section 2 the work fell by 257 times and the time by another factor, because a product with one column waits for memory. So a system has to measure, on the shapes and the device at hand, and to keep the measurements: operators of one shape cost the same wherever they stand.
 # ### END SOLUTION
 
+# %% [markdown]
+# **Try.** A machine finds such rules too. `discover` enumerates small terms over matrices and compares their values on random integers; TASO finds its 743 rules in this way. Which two of these rules did you write in this lab?
+
+# %%
+for rule in graph.discover():
+    print(rule)
+
 # %% [markdown] question="reading_note" points="6" manual="true" rubric="1 point for each heading answered in the writer's own words and correctly: overview; problem and challenges (hand-written rules: many, incomplete, wrong at times, never for all new operators); methods (enumerates graphs of up to 4 operators, fingerprints on random inputs, 743 substitutions, verified from operator axioms by a theorem prover; cost-based backtracking with alpha 1.05; joint layout); evaluation (a figure with its conditions, such as up to 2.8 times over existing frameworks on one GPU, inference); trade-offs; an open question that the paper does not answer"
 # ## Reading note
 #

@@ -1,20 +1,17 @@
 """Products of matrices."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..allocator import matrix_product
 from ..arrays import Array, Namespace
 from ..errors import ShapeError
-from ..op import Gradients, Kind, Op, Spec, apply
+from ..op import Gradients, Kind, Methods, Op, Spec, apply
 from ..shapes import broadcast
 from .broadcasting import sum_to
 from .movement import Permute, insert_axes, remove_axes, reshape, reshape_like, t
 from .reduction import sum
-
-if TYPE_CHECKING:
-    from .methods import Methods
 
 
 def mT(x: Kind) -> Kind:
@@ -56,7 +53,7 @@ class MatMul(Op):
         lead = broadcast(left[:-2], right[:-2], op="matmul")
         return Spec((*lead, left[-2], right[-1]), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """dA = dY Bᵀ and dB = Aᵀ dY, summed over broadcast leading axes."""
         a, b = node.inputs
         left, right = node.wants
@@ -192,7 +189,7 @@ class Linear(Op):
             raise ShapeError(f"linear: got bias {specs[2].shape}, expected ({weight[0]},).")
         return Spec((*x[:-1], weight[0]), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """dx = g W; dW = gᵀ x and db = Σ g over all rows."""
         x, weight = node.inputs[:2]
         wants = node.wants

@@ -22,8 +22,6 @@ class Adagrad(Optimizer):
         weight_decay: float = 0.0,
         initial_accumulator_value: float = 0.0,
         eps: float = 1e-10,
-        *,
-        maximize: bool = False,
     ) -> None:
         super().__init__(params, hyperparameters(locals()))
 
@@ -55,8 +53,6 @@ class Adadelta(Optimizer):
         rho: float = 0.9,
         eps: float = 1e-6,
         weight_decay: float = 0.0,
-        *,
-        maximize: bool = False,
     ) -> None:
         super().__init__(params, hyperparameters(locals()))
 
@@ -100,8 +96,6 @@ class RMSprop(Optimizer):
         weight_decay: float = 0.0,
         momentum: float = 0.0,
         centered: bool = False,
-        *,
-        maximize: bool = False,
     ) -> None:
         super().__init__(params, hyperparameters(locals()))
 

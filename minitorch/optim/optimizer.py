@@ -97,11 +97,9 @@ class Optimizer:
                 loss = closure()
         for group in self.param_groups:
             for param in group["params"]:
-                grad = param.grad
-                if grad is not None:
+                if param.grad is not None:
                     w = param._settled()
-                    g = -grad.array if group.get("maximize") else grad.array
-                    self.update(w, g, self.state[param], group)
+                    self.update(w, param.grad.array, self.state[param], group)
                     clock.tick(w)
         return loss
 

@@ -24,8 +24,6 @@ class SGD(Optimizer):
         dampening: float = 0.0,
         weight_decay: float = 0.0,
         nesterov: bool = False,
-        *,
-        maximize: bool = False,
     ) -> None:
         super().__init__(params, hyperparameters(locals()))
 

@@ -13,7 +13,6 @@ from ...exports import own_names
 from ...ops import elementwise as rows
 from ...ops import linalg, movement, ordering, reduction, statistics
 from ...ops.casting import cast_to
-from ...ops.products import Product
 from ..core.gradients import Identity
 from ..core.naming import once_known, rename, rename_all
 from ..core.node import Constant, Node, build, convert
@@ -101,10 +100,7 @@ def _prod(x: Node, dims: int, keep: bool) -> Any:
     rank, dtype = len(x.shape), x.dtype
     along = tuple(sorted(d % rank for d in over))
     for dim in along:
-        if x.shape[dim] is None:  # no tree of products can be built for it now
-            x = movement.insert_axes(build(Product(dim), (x,)), (dim,))
-        else:
-            x = statistics.prod(x, dim, True)
+        x = statistics.prod(x, dim, True)
     return cast_to(x if keep else movement.remove_axes(x, along), dtype)
 
 
