@@ -355,6 +355,13 @@ def test_files_that_the_page_names_are_there() -> None:
     assert len(named) > 50 and not missing
 
 
+@pytest.mark.parametrize("package", ["minitorch", "minitorch/graph", "ddp_lab", "autograder"])
+def test_every_folder_of_a_package_is_in_its_table_on_the_page(package: str) -> None:
+    table = PAGE.partition(f"| folder of `{package.rpartition('/')[2]}` |")[2].partition("\n\n")[0]
+    folders = {path.parent.name for path in (ROOT / package).glob("*/__init__.py")}
+    assert folders - set(re.findall(r"`(\w+)`", table)) == set()
+
+
 def test_files_that_start_processes_are_named_on_the_page() -> None:
     section = PAGE.partition("### Processes")[2].partition("###")[0]
     named = re.findall(r"`([\w/]+(?:\.py|/))`", section)
