@@ -15,7 +15,7 @@ from ..errors import ArgumentError, CompileError, DTypeError, ShapeError
 from . import cuda_driver
 from .device_schedule import DeviceSchedule
 from .tasks import Task, check_epilogue, result_shape
-from .thread_blocks import BlockPlan, ThreadBlocks
+from .thread_blocks import BlockPlan
 
 
 class DeviceProductKernel:
@@ -90,8 +90,7 @@ class DeviceProductKernel:
         plan = BlockPlan(self.schedule, self.epilogue, a.stride(1) == 1, b_strides[2] == 1)
         key = (plan.a_by_rows, plan.b_by_columns, index)
         if key not in self._functions:
-            blocks = ThreadBlocks(plan, self._driver.target)
-            self._functions[key] = self._driver.load(blocks.text(), index)
+            self._functions[key] = self._driver.load(self._driver.blocks(plan).text(), index)
         strides = [s * item for s in (a.stride(0), b_strides[0], *a.stride()[1:], *b_strides[1:])]
         addresses = [x.data_ptr() for x in (a, b, *others)]
         held, arguments = cuda_driver.packed([*addresses, *strides])

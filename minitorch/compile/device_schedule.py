@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import ArgumentError
-from .schedule import Schedule, fault, filled, tiles_of
+from .schedule import Schedule, tiles_of
 from .tasks import Task
 
 THREADS = 1024  # of a block, at most
@@ -39,7 +39,7 @@ class DeviceSchedule(Schedule):
     @staticmethod
     def filled(point: Mapping[str, object]) -> dict[str, object]:
         """Return a point with every knob."""
-        knobs = filled(point)
+        knobs = Schedule.filled(point)
         sizes = [knobs[name] for name in ("rows", "vectors", "lanes")]
         rows, vectors, lanes = (x if isinstance(x, int) else 1 for x in sizes)
         return knobs | {
@@ -51,7 +51,7 @@ class DeviceSchedule(Schedule):
     @staticmethod
     def fault(task: Task, knobs: Mapping[str, Any]) -> str | None:
         """Return which knob is wrong, and why; None if all is legal."""
-        why = fault(task, knobs)
+        why = Schedule.fault(task, knobs)
         if why:
             return why
         if knobs["order"][-1] != "k":
