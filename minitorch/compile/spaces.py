@@ -35,8 +35,6 @@ BLOCKS: dict[str, tuple[Any, ...]] = {
     "tile_n": (32, 64, 128),
     "tile_k": (8, 16, 32),
     "order": ("mnk", "nmk"),
-    "pack_a": (False, True),
-    "pack_b": (False, True),
 }
 CONV2D = MATMUL | {"tile_k": (1, 9, 72, None)}
 WIDE_BYTES = 2**20  # of a tile of B as wide as the matrix: more than the second cache keeps

@@ -29,11 +29,9 @@ from .device_schedule import ALIGNED, PAD, DeviceSchedule, shared_bytes
 from .ptx import TRIPLE, special
 from .text import Text
 
-POINTERS = ("a", "b", "c", "bias", "places", "offsets")
+POINTERS = ("a", "b", "c", "bias")
 NUMBERS = ("a_batch", "b_batch", "a_row", "a_k", "b_k", "b_column")
-"""The kernel's arguments: addresses, and strides in bytes. `places` has two numbers for each column
-of a convolution: where its window begins in the image, and where it lies in the result; `offsets`
-has for each term how far from there it lies."""
+"""The kernel's arguments: addresses, and strides in bytes."""
 
 
 @dataclass(frozen=True)
@@ -50,11 +48,6 @@ class BlockPlan:
     epilogue: str | None = None
     a_by_rows: bool = False
     b_by_columns: bool = True
-
-    @property
-    def convolution(self) -> bool:
-        """Whether columns and terms are found through tables."""
-        return self.schedule.task.operator == "conv2d"
 
 
 class ThreadBlocks:
@@ -117,9 +110,8 @@ class ThreadBlocks:
 
     def _tile(self, block: str) -> None:
         """Write one block: which tile it has, its rounds, and the result."""
-        t, s, k, depth = self.t, self.schedule, self.sizes["k"], self.tiles["k"]
+        t, k, depth = self.t, self.sizes["k"], self.tiles["k"]
         self._find(block)
-        packed = self.shared > 0
         with self.phase(False) as (_, registers):
             for cell in range(len(self.cells)):
                 self._keep(registers, cell, t.number(0.0))
@@ -127,14 +119,11 @@ class ThreadBlocks:
             self.start["k"] = t.times(number, depth)
             left = t.minus(k, self.start["k"])
             self.depth = t.least(left, depth) if k % depth else str(depth)
-            if packed:
-                with self.phase(True) as (thread, _):
-                    if s["pack_a"]:
-                        self._copy(thread, "m", self.plan.a_by_rows, "%shared")
-                    if s["pack_b"]:
-                        at = t.at("%shared", self.shared_a)
-                        self._copy(thread, "n", self.plan.b_by_columns, at)
-            with self.phase(packed) as (thread, registers):
+            self.tile = {"m": "%shared", "n": t.at("%shared", self.shared_a)}
+            with self.phase(True) as (thread, _):
+                self._copy(thread, "m", self.plan.a_by_rows)
+                self._copy(thread, "n", self.plan.b_by_columns)
+            with self.phase(True) as (thread, registers):
                 self._multiply(thread, registers)
         with self.phase(False) as (thread, registers):
             self._store(thread, registers)
@@ -159,40 +148,45 @@ class ThreadBlocks:
         self.start = {"m": t.times(m, self.tiles["m"]), "n": t.times(n, self.tiles["n"])}
         self.a, self.b = (t.at(f"%{x}", t.times(batch, f"%{x}_batch")) for x in "ab")
         size = self.sizes["m"] * self.sizes["n"] * t.item
-        self.c = "%c" if self.plan.convolution else t.at("%c", t.times(batch, size))
+        self.c = t.at("%c", t.times(batch, size))
 
-    def _copy(self, thread: str, axis: str, by_axis: bool, into: str) -> None:
+    def _copy(self, thread: str, axis: str, by_axis: bool) -> None:
         """Copy a tile of A (axis m) or B (axis n) into shared memory, a line of it a term."""
         t, wide, depth = self.t, self.tiles[axis], self.tiles["k"]
         count = wide * depth
+        base, across, along = {
+            "m": (self.a, "%a_row", "%a_k"),
+            "n": (self.b, "%b_column", "%b_k"),
+        }[axis]
         with t.loop("copy", -(-count // self.threads)) as turn, ExitStack() as inside:
             i = t.plus(t.times(turn, self.threads), thread)
             if count % self.threads:
                 inside.enter_context(t.when(t.emit(f"icmp slt i64 {i}, {count}")))
             at = self._rest(i, wide) if by_axis else self._over(i, depth)
             k = self._over(i, wide) if by_axis else self._rest(i, depth)
-            element = self._a_at if axis == "m" else self._b_at
             place = self._inside(axis, t.plus(self.start[axis], at))
             term = self._inside("k", t.plus(self.start["k"], k))
-            one = t.emit(f"load {t.scalar}, ptr {element(place, term)}")
-            line = t.at(into, t.times(k, (wide + PAD) * t.item))
+            source = t.at(t.at(base, t.times(place, across)), t.times(term, along))
+            one = t.emit(f"load {t.scalar}, ptr {source}")
+            line = self._line(axis, k)
             t.do(f"store {t.scalar} {one}, ptr {t.at(line, t.times(at, t.item))}")
+
+    def _line(self, axis: str, k: str) -> str:
+        """Return where a term's line of a tile begins."""
+        t = self.t
+        return t.at(self.tile[axis], t.times(k, (self.tiles[axis] + PAD) * t.item))
 
     def _multiply(self, thread: str, registers: str) -> None:
         """Add the round's terms to a thread's register block."""
         t, unroll = self.t, self.schedule["unroll"]
         rows, columns = self._own(thread)
-        if not self.schedule["pack_a"]:
-            rows = [self._inside("m", t.plus(self.start["m"], i)) for i in rows]
-        if not self.schedule["pack_b"]:
-            columns = [self._inside("n", c) for c in self._lanes(columns)]
         whole = t.minus(self.depth, t.emit(f"srem i64 {self.depth}, {unroll}"))
         loops = [("0", whole, unroll)] + [(whole, self.depth, 1)] * (unroll > 1)
         for start, stop, step in loops:
             with t.loop("k", stop, step, start) as first:
                 for u in range(step):
                     k = t.plus(first, u)
-                    row, line = self._row(k, rows), self._line(k, columns)
+                    row, line = self._row_of_a(k, rows), self._row_of_b(k, columns)
                     for cell, (i, v) in enumerate(self.cells):
                         total = t.fma(row[i], line[v], self._kept(registers, cell))
                         self._keep(registers, cell, total)
@@ -207,65 +201,34 @@ class ThreadBlocks:
         columns = [t.times(t.plus(x, v * along), s["lanes"]) for v in range(s["vectors"])]
         return rows, columns
 
-    def _lanes(self, columns: list[str]) -> list[str]:
-        """Return the columns of C of every lane of vectors of the tile."""
-        t = self.t
-        starts = [t.plus(self.start["n"], column) for column in columns]
-        return [t.plus(start, i) for start in starts for i in range(t.width)]
-
-    def _row(self, k: str, rows: list[str]) -> list[str]:
-        """Return a term of A for each row of a thread, in every lane."""
-        t, s = self.t, self.schedule
-        if s["pack_a"]:
-            line = t.at("%shared", t.times(k, (self.tiles["m"] + PAD) * t.item))
-            group = math.gcd(s["rows"], ALIGNED // t.item)
-            found = []
-            for i in range(0, s["rows"], group):
-                at = t.at(line, t.times(rows[i], t.item))
-                found += self._loaded(at, group)
-        else:
-            term = t.plus(self.start["k"], k)
-            found = [t.emit(f"load {t.scalar}, ptr {self._a_at(row, term)}") for row in rows]
+    def _row_of_a(self, k: str, rows: list[str]) -> list[str]:
+        """Return a term of A for each row of a thread, in every lane; neighbours load at once."""
+        t, line = self.t, self._line("m", k)
+        group = math.gcd(len(rows), ALIGNED // t.item)
+        kind, found = f"<{group} x {t.scalar}>", []
+        for row in rows[::group]:
+            at = t.at(line, t.times(row, t.item))
+            many = t.emit(f"load {kind}, ptr {at}, align {group * t.item}")
+            found += [t.emit(f"extractelement {kind} {many}, i32 {i}") for i in range(group)]
         return [t.spread(t.scalar, one) for one in found]
 
-    def _loaded(self, at: str, count: int) -> list[str]:
-        """Return neighbours in shared memory, loaded at once."""
-        t = self.t
-        if count == 1:
-            return [t.emit(f"load {t.scalar}, ptr {at}")]
-        kind = f"<{count} x {t.scalar}>"
-        many = t.emit(f"load {kind}, ptr {at}, align {count * t.item}")
-        return [t.emit(f"extractelement {kind} {many}, i32 {i}") for i in range(count)]
-
-    def _line(self, k: str, columns: list[str]) -> list[str]:
+    def _row_of_b(self, k: str, columns: list[str]) -> list[str]:
         """Return a term of B for each vector of a thread."""
-        t, s = self.t, self.schedule
-        if s["pack_b"]:
-            at = t.at("%shared", self.shared_a)
-            line = t.at(at, t.times(k, (self.tiles["n"] + PAD) * t.item))
-            places = [t.at(line, t.times(column, t.item)) for column in columns]
-            align = min(ALIGNED, self.vector_bytes)
-            return [t.emit(f"load {t.vector}, ptr {at}, align {align}") for at in places]
-        term = t.plus(self.start["k"], k)
-        ones = [t.emit(f"load {t.scalar}, ptr {self._b_at(c, term)}") for c in columns]
-        found = []
-        for v in range(s["vectors"]):
-            many = "poison"
-            for lane in range(t.width):
-                many = t.with_lane(t.vector, many, ones[v * t.width + lane], lane)
-            found.append(many)
-        return found
+        t, line = self.t, self._line("n", k)
+        align = min(ALIGNED, self.vector_bytes)
+        return [t.load(t.at(line, t.times(column, t.item)), align=align) for column in columns]
 
     def _store(self, thread: str, registers: str) -> None:
         """Apply the epilogue to what of a thread's block lies inside C, and write it."""
         t = self.t
-        rows, columns = self._own(thread)
+        rows, starts = self._own(thread)
         rows = [t.plus(self.start["m"], i) for i in rows]
-        columns = self._lanes(columns)
+        starts = [t.plus(self.start["n"], column) for column in starts]
         for cell, (i, v) in enumerate(self.cells):
             sums = self._kept(registers, cell)
+            line = t.at(self.c, t.times(rows[i], self.sizes["n"] * t.item))
             for lane in range(t.width):
-                column = columns[v * t.width + lane]
+                column = t.plus(starts[v], lane)
                 inside = [
                     t.emit(f"icmp slt i64 {x}, {self.sizes[axis]}")
                     for axis, x in (("m", rows[i]), ("n", column))
@@ -273,41 +236,18 @@ class ThreadBlocks:
                 ]
                 with t.when(*inside):
                     one = self._epilogue(t.lane(t.vector, sums, lane), rows[i], column)
-                    t.do(f"store {t.scalar} {one}, ptr {self._c_at(rows[i], column)}")
+                    t.do(f"store {t.scalar} {one}, ptr {t.at(line, t.times(column, t.item))}")
 
     def _epilogue(self, one: str, row: str, column: str) -> str:
         t, epilogue = self.t, self.plan.epilogue or ""
         if "bias" in epilogue:
-            at = t.at("%bias", t.times(row if self.plan.convolution else column, t.item))
+            channel = row if self.schedule.task.operator == "conv2d" else column
+            at = t.at("%bias", t.times(channel, t.item))
             one = t.emit(f"fadd {t.scalar} {one}, {t.emit(f'load {t.scalar}, ptr {at}')}")
         if "relu" in epilogue:
             negative = t.emit(f"fcmp olt {t.scalar} {one}, 0.0")  # NaN stays NaN
             one = t.emit(f"select i1 {negative}, {t.scalar} 0.0, {t.scalar} {one}")
         return one
-
-    # Where elements lie
-
-    def _a_at(self, row: str, k: str) -> str:
-        t = self.t
-        return t.at(t.at(self.a, t.times(row, "%a_row")), t.times(k, "%a_k"))
-
-    def _b_at(self, column: str, k: str) -> str:
-        t = self.t
-        if not self.plan.convolution:
-            return t.at(t.at(self.b, t.times(column, "%b_column")), t.times(k, "%b_k"))
-        return t.at(t.at(self.b, self._entry("places", column, 0)), self._entry("offsets", k))
-
-    def _c_at(self, row: str, column: str) -> str:
-        t, n = self.t, self.sizes["n"]
-        if not self.plan.convolution:
-            return t.at(t.at(self.c, t.times(row, n * t.item)), t.times(column, t.item))
-        plane = n // self.schedule.task.sizes[0] * t.item
-        return t.at(t.at(self.c, t.times(row, plane)), self._entry("places", column, 1))
-
-    def _entry(self, table: str, i: str, field: int | None = None) -> str:
-        t = self.t
-        offset = t.times(i, 8) if field is None else t.times(i, 16)
-        return t.emit(f"load i64, ptr {t.at(t.at(f'%{table}', offset), 8 * (field or 0))}")
 
     def _inside(self, axis: str, i: str) -> str:
         """Return an index, or the last one inside."""
