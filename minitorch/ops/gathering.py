@@ -12,9 +12,10 @@ from ..errors import ArgumentError, AxisError, DTypeError, ShapeError
 from ..op import Flat, Gradients, KeepsSpec, Kind, Methods, Spec, apply
 from ..shapes import axis, broadcast, known, numel
 from .binary import where
+from .broadcasting import sum_to
 from .casting import cast_to
 from .elementwise import zeros_like
-from .indexing import ARRAY, Place, PlaceAdd, Take, getitem, narrow
+from .indexing import ARRAY, Place, PlaceAdd, Take, getitem, narrow, put, split_index
 from .movement import AlongDim, expand, reshape
 
 
@@ -150,6 +151,28 @@ def gather(x: Kind, dim: int, index: Kind, *, sparse_grad: bool = False) -> Kind
     return apply(Gather(_checked("gather", x, dim, index)), x, index)
 
 
+def take_along_dim(x: Kind, indices: Kind, dim: int | None = None) -> Kind:
+    """Return the elements of `x` at `indices` along `dim`; the other axes broadcast."""
+    if dim is None:
+        return gather(reshape(x, -1), 0, reshape(indices, -1))
+    if as_dtype(indices.dtype).kind not in "iu" or len(x.shape) != len(indices.shape):
+        raise ShapeError(
+            f"take_along_dim: got indices {indices.dtype} {tuple(indices.shape)} for shape "
+            f"{tuple(x.shape)}, expected integers and equally many axes."
+        )
+    d = axis(dim, len(x.shape), "take_along_dim")
+    shape, places = list(x.shape), list(indices.shape)
+    shape[d] = places[d] = 1
+    common: list[Any] = list(broadcast(tuple(shape), tuple(places), op="take_along_dim"))
+    x, indices = (_stretched(v, (*common[:d], v.shape[d], *common[d + 1 :])) for v in (x, indices))
+    return gather(x, d, indices)
+
+
+def _stretched(x: Kind, shape: tuple[int | None, ...]) -> Kind:
+    """Return `x` in this shape; as it is where it has that, though sizes may be unknown."""
+    return x if tuple(x.shape) == shape else expand(x, shape)
+
+
 def scatter(
     x: Kind,
     dim: int,
@@ -246,6 +269,41 @@ def masked_select(x: Kind, mask: Methods) -> Kind:
     """Return the elements of `x` where the mask holds, as a vector; the two broadcast."""
     shape = broadcast(tuple(x.shape), tuple(mask.shape), op="masked_select")
     return getitem(expand(x, shape), expand(mask, shape))
+
+
+class Put(KeepsSpec):
+    """`x` with `source` at an advanced index, whose arrays are the further inputs."""
+
+    on_arrays = reads_indices = True
+    reads_output = False
+    name = "index_put"
+
+    def __init__(self, pattern: tuple[object, ...]) -> None:
+        self.pattern = pattern
+
+    def compute(self, xp: Namespace, x: Array, source: Array, *indices: Array) -> Array:
+        """Return the copy."""
+        out = copied(x)
+        put(out, self.pattern, indices, source)
+        return out
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """What was overwritten gets no gradient; the source gets it instead."""
+        _, source, *indices = node.inputs
+        share = apply(Take(self.pattern), out_grad, *indices)
+        kept = apply(self, out_grad, zeros_like(source), *indices)
+        return (kept, sum_to(share, source), *(None for _ in indices))
+
+
+def index_put(x: Kind, indices: Any, values: Kind, accumulate: bool = False) -> Kind:
+    """Return `x` with `values` at an advanced index, or added there; equal places add up."""
+    pattern, arrays = split_index(tuple(indices))
+    values = cast_to(values, x.dtype)
+    if not accumulate:
+        return apply(Put(pattern), x, values, *arrays)
+    picked = apply(Take(pattern), x, *arrays)
+    spread = expand(values, tuple(picked.shape))
+    return x + apply(PlaceAdd(pattern, tuple(x.shape)), spread, *arrays)
 
 
 class OneHot(Flat):

@@ -126,8 +126,10 @@ class Methods(Value):
     unfold = matrices.unfold
     repeat_interleave = matrices.repeat_interleave
     gather = gathering.gather
+    take_along_dim = gathering.take_along_dim
     scatter = gathering.scatter
     scatter_add = gathering.scatter_add
+    index_put = gathering.index_put
     index_select = gathering.index_select
     index_add = gathering.index_add
     masked_fill = gathering.masked_fill
@@ -246,6 +248,10 @@ class Methods(Value):
     log_softmax = normalization.log_softmax
     T = property(movement.t_reversed)
     mT = property(linalg.mT)
+    absolute, negative = elementwise.abs, elementwise.neg
+    multiply, divide, subtract = binary.mul, pointwise.div, pointwise.sub
+    less, less_equal, greater, greater_equal = logic.lt, logic.le, logic.gt, logic.ge
+    not_equal = logic.ne
     clip, swapaxes, moveaxis = pointwise.clamp, movement.transpose, movement.movedim
     clone, type_as = casting.clone, casting.type_as
     view_as, reshape_as = movement.reshape_as, movement.reshape_as
