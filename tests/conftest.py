@@ -54,8 +54,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Return what gives each process one group of tests after another.
 
     Tests that start ranks, time them or count what they leave behind never meet their own kind,
-    nor do those of the judge, of the solved labs or of the browser; the rest fills up whichever process
-    has time. There are more processes than cores because ranks, kernels and browsers often wait.
+    nor do those of the judge, of the solved labs or of the browser; the rest fills up whichever
+    process has time. There are more processes than cores because ranks, kernels and browsers often
+    wait.
     """
     from xdist.scheduler import LoadScopeScheduling
 
