@@ -6,7 +6,8 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from autograder.grading.line_process import LinePool, LineProcess, ProcessEnded
+from autograder.grading.line_process import Answer, LineProcess, ProcessEnded
+from autograder.grading.pool import Pool
 from autograder.grading.similarity import Pair, Prints, pairs
 from autograder.service.lab_catalog import Shelf
 from autograder.service.submissions import Ledger
@@ -70,10 +71,10 @@ class Similarity:
         self._shelf.questions(lab)  # for what it raises
         return (self._shelf.path(lab) / "lab.py").stat().st_mtime_ns
 
-    def _reader(self, lab: str) -> LinePool:
-        return LinePool(lambda: LineProcess(_WORKER, [str(self._shelf.path(lab))]), 1)
+    def _reader(self, lab: str) -> Pool:
+        return Pool(lambda: LineProcess(["-m", _WORKER, str(self._shelf.path(lab))]))
 
-    def _read(self, reader: LinePool, number: int) -> dict[str, Any]:
+    def _read(self, reader: Pool, number: int) -> Answer:
         """Return what was read of a submission: nothing where it ended its reader."""
         text = base64.b64encode(self._ledger.notebook(number) or b"").decode()
         try:
