@@ -140,9 +140,9 @@ def grade(arguments: argparse.Namespace) -> int:
         problem = "submissions ran unsandboxed, with this user's files in reach"
         print(f"grade: {problem}. What to do: autograder doctor", file=sys.stderr)
     if arguments.similarity:
-        from autograder.grading.similarity import alike
+        from autograder.grading.similarity_reader import alike
 
-        print("\n".join(alike(lab, [item.path for item in items])))
+        print("\n".join(alike(lab.directory, [item.path for item in items])))
     return 0
 
 
