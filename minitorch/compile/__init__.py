@@ -21,13 +21,10 @@ from minitorch.compile.engine import (
     vector_registers,
 )
 from minitorch.compile.kernels import Kernel, get_num_threads, kernel, set_num_threads
-from minitorch.compile.operators import conv2d, matmul
-from minitorch.compile.products import ProductKernel
-from minitorch.compile.program import DTYPES, Program, Step
-from minitorch.compile.rows import POWERS, ROWS, gives, takes
+from minitorch.compile.products import ProductKernel, conv2d, matmul
+from minitorch.compile.rows import DTYPES, POWERS, ROWS, Program, Step, gives, takes
 from minitorch.compile.schedule import Schedule
-from minitorch.compile.spaces import Space, space
-from minitorch.compile.tables import Table, recorded
+from minitorch.compile.spaces import Space, Table, recorded, space
 from minitorch.compile.tuned import (
     get_cache_directory,
     keep,

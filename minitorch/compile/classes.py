@@ -12,7 +12,7 @@ of vectors a row; the last one is read and written under a mask.
 
 For the loss g is an integer in memory, to which the rows are added whose label is no class.
 
-May import: text, folds, functions, engine, kernels.
+May import: text, rows, functions, engine, kernels.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import numpy as np
 
 from . import functions, kernels
 from .engine import Function, available
-from .folds import across, fold
+from .rows import across, fold
 from .text import KERNEL, LANES, Text
 
 LABELS = {"int32": "i32", "int64": "i64"}

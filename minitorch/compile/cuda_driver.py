@@ -20,8 +20,8 @@ from typing import Any, Protocol
 from ..errors import CompileError
 from . import rows
 from .engine import assembly, available
-from .program import Program
 from .ptx import TRIPLE, module
+from .rows import Program
 from .thread_blocks import ThreadBlocks
 
 THREADS = 256  # a block: eight warps, which every architecture can hold several times

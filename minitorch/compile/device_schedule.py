@@ -21,8 +21,6 @@ from .schedule import Schedule, tiles_of
 from .tasks import Task
 
 THREADS = 1024  # of a block, at most
-WARP = 32  # threads that run as one
-REGISTERS = 255  # of a thread, of 32 bits
 SHARED_BYTES = 48 * 2**10  # of a block, where nothing more is asked for
 SIDE = 16  # threads along each side of a tile, and terms of a round, where a point does not say
 ALIGNED = 16  # bytes that a thread loads at once
@@ -91,17 +89,6 @@ class DeviceSchedule(Schedule):
         high, wide, _ = self.tiles
         return -(-m // high), -(-n // wide)
 
-    def notes(self) -> list[str]:
-        """Return what is legal here and yet likely to be slow."""
-        found, threads = [], self.threads[0] * self.threads[1]
-        numbers = self["rows"] * self.columns + self["rows"] + self.columns
-        live = numbers * self.task.item_bytes // 4
-        if live > REGISTERS:
-            found.append(f"{live} live registers of {REGISTERS}: the others wait in memory")
-        if threads % WARP:
-            found.append(f"{threads} threads a block: the last warp of {WARP} is not full")
-        return found
-
     def loop_nest(self) -> list[str]:
         """Return the loops of a block, one a line."""
         (high, wide, depth), (m, n, k) = self.tiles, self.task.axes
@@ -126,7 +113,6 @@ class DeviceSchedule(Schedule):
             + "   # unrolled" * (self["unroll"] > 1),
             f"                    {block} += A[{self['rows']}] * B[{self['vectors']} vectors]",
             barrier,
-            *(f"# {note}" for note in self.notes()),
         ]
 
 

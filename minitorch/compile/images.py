@@ -63,24 +63,16 @@ class Image:
             size = int(np.prod(self.shape))
             memory = np.zeros(size + self.lanes, x.dtype)  # the last vector may reach over the end
             phases = self._local.phases = memory[:size].reshape(self.shape)
-        s, padding = self.task.sizes[7:]
+        s, p = self.task.sizes[7:]
         image = np.moveaxis(phases[0], -1, 0) if self.last else phases[..., 0]
-        for i in range(s):
-            for j in range(s):
-                to, source = zip(
-                    *(_phase(n, p, s, padding) for n, p in zip(x.shape[2:], (i, j), strict=True)),
-                    strict=True,
-                )
-                image[(slice(None), slice(None), i, j, *to)] = x[(..., *source)]
+        (n, c, h, w), (rows, columns) = x.shape, image.shape[-2:]
+        if s == 1:
+            image[:, :, 0, 0, p : p + h, p : p + w] = x
+        else:
+            padded = np.pad(x, ((0, 0), (0, 0), (p, rows * s - h - p), (p, columns * s - w - p)))
+            cut = padded.reshape(n, c, rows, s, columns, s)
+            image[...] = cut.transpose(0, 1, 3, 5, 2, 4)
         return phases
-
-
-def _phase(size: int, phase: int, stride: int, padding: int) -> tuple[slice, slice]:
-    """Return where an axis of the image goes in its phase, and which of its elements do."""
-    first = max(0, -(-(padding - phase) // stride))
-    start = first * stride + phase - padding
-    count = len(range(start, size, stride))
-    return slice(first, first + count), slice(start, None, stride)
 
 
 def windows_of(x: _Array, kernel: Sequence[int], stride: int, padding: int) -> _Array:

@@ -3,7 +3,7 @@
 A kernel is specialised to how its operands lie, not to their sizes; `kernel(program)` gives equal
 programs the same one, so a structure is compiled once in a process.
 
-May import: program, loops, engine, strides; allocator, errors, shapes.
+May import: rows, loops, engine; allocator, errors, shapes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import struct
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,14 +25,21 @@ from ..shapes import broadcast
 from . import loops, rows
 from .engine import Function
 from .loops import Layout
-from .program import Program
-from .strides import Nest, in_rows, kind, merged, stretched
+from .rows import Program
 
 SHARE = 2**16  # elements: a thread with fewer costs more than it brings
 PAST_CACHES = 2**21  # bytes of a new result: more than the caches of one core hold, and writing it
 # past them saves reading it first, a seventh of what five arrays of a million take
 LINE = 64  # bytes of a vector; a large new result begins at a multiple of 512
 _Array = np.ndarray[Any, Any]
+Strides = tuple[int, ...]
+
+
+class Nest(NamedTuple):
+    """A loop nest: the sizes of its axes, and the strides of every operand along them."""
+
+    sizes: tuple[int, ...]
+    strides: tuple[Strides, ...]
 
 
 @dataclass(frozen=True)
@@ -120,7 +127,7 @@ class Kernel:
         self._fit(arrays)
         shape = tuple(int(n or 0) for n in broadcast(*(a.shape for a in arrays), op="kernel"))
         axes = (len(shape) if over is None else over) if self.program.reduction else 0
-        strides = [stretched(a.shape, a.strides, shape) for a in arrays]
+        strides = [np.broadcast_to(a, shape).strides for a in arrays]
         kept = shape[: len(shape) - axes] if axes else shape
         result = in_rows(kept, self.result_dtype.itemsize)
         nest = merged(Nest(shape, (*strides, (*result, *([0] * axes)))))
@@ -201,7 +208,10 @@ def _run(call: _Call, arrays: Sequence[_Array], out: _Array) -> None:
 
 
 def share(work: Callable[[int, int], None], total: int, step: int, threads: int) -> None:
-    """Let threads do the work from 0 to `total`, `step` at a time."""
+    """Let threads do the work from 0 to `total`, `step` at a time; one is the caller's."""
+    if threads == 1:
+        work(0, total)
+        return
     bounds = [(lo, min(lo + step, total)) for lo in range(0, total, step)]
     for waiting in [_pool(threads).submit(work, lo, hi) for lo, hi in bounds]:
         waiting.result()
@@ -256,3 +266,47 @@ def set_num_threads(threads: int) -> None:
 def get_num_threads() -> int:
     """Return how many threads share a kernel's work."""
     return _threads[0]
+
+
+# Operands of different shapes as one loop nest of as few axes as can be. A stride is in bytes; 0
+# repeats an element.
+
+
+def in_rows(shape: Sequence[int], n_bytes: int) -> Strides:
+    """Return the strides of a contiguous array."""
+    found, step = [], n_bytes
+    for size in reversed(shape):
+        found.append(step)
+        step *= size
+    return tuple(reversed(found))
+
+
+def merged(nest: Nest) -> Nest:
+    """Return the same nest with as few axes as possible, one at least.
+
+    Axes of size 1 go; two neighbours become one where every operand steps through both as
+    through one.
+    """
+    sizes: list[int] = []
+    columns: list[list[int]] = [[] for _ in nest.strides]
+    for d in reversed(range(len(nest.sizes))):  # from the row outwards
+        size, steps = nest.sizes[d], [s[d] for s in nest.strides]
+        if size == 1:
+            continue
+        whole = sizes and all(
+            step == column[-1] * sizes[-1] for step, column in zip(steps, columns, strict=True)
+        )
+        if whole:
+            sizes[-1] *= size
+            continue
+        sizes.append(size)
+        for step, column in zip(steps, columns, strict=True):
+            column.append(step)
+    if not sizes:
+        return Nest((1,), tuple((0,) for _ in nest.strides))
+    return Nest(tuple(sizes[::-1]), tuple(tuple(c[::-1]) for c in columns))
+
+
+def kind(stride: int, n_bytes: int) -> str:
+    """Return how an operand goes along a row: "c" contiguous, "b" one element, "s" strided."""
+    return "c" if stride == n_bytes else "b" if stride == 0 else "s"

@@ -15,7 +15,7 @@ What is left of a row after its whole vectors is computed as one more, of which 
 inside are loaded and stored. Lanes outside hold zeros: with denormals a processor would compute a
 hundred times slower.
 
-May import: text, rows, program, folds.
+May import: text, rows.
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from . import rows
-from .folds import IDENTITY, across, fold
-from .program import Program
+from .rows import IDENTITY, Program, across, fold
 from .text import KERNEL, Text
 
 AHEAD = 512  # bytes, eight cache lines; on arrays larger than the caches 3 % faster than not to ask
@@ -205,7 +204,8 @@ class _Loops:
                 index = t.least(index, self.last)
             at = t.at(self.starts[k], t.times(index, self.strides[k][-1]))
             one = t.emit(f"load {element}, ptr {at}, align 1")
-            value = t.with_lane(t.of(element), value, one, lane)
+            kind = t.of(element)
+            value = t.emit(f"insertelement {kind} {value}, {element} {one}, i32 {lane}")
         return value
 
     def _ask_ahead(self, at: str) -> None:

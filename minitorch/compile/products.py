@@ -2,7 +2,8 @@
 
 Without llvmlite NumPy computes the same, whatever the schedule says.
 
-May import: allocator, errors, tasks, schedule, register_block, tiled_loops, engine, kernels.
+May import: allocator, errors, tasks, schedule, images, register_block, tiled_loops, engine,
+kernels, device_schedule, device_products.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import functools
 import math
 import struct
 import threading
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,11 +20,13 @@ import numpy as np
 from .. import allocator
 from ..errors import DTypeError, ShapeError
 from . import engine
+from .device_products import DeviceProductKernel
+from .device_schedule import DeviceSchedule, schedule_for
 from .images import Image, convolved
 from .kernels import places_of, share
 from .register_block import Plan
 from .schedule import Schedule
-from .tasks import Task, check_epilogue, result_shape
+from .tasks import Task, check_epilogue, result_shape, task_of
 from .tiled_loops import TiledLoops
 
 _Array = np.ndarray[Any, Any]
@@ -62,8 +66,7 @@ class ProductKernel:
         self.dtype = np.dtype(task.dtype)
         self._image = Image(task, self.schedule["lanes"]) if task.operator == "conv2d" else None
         self._local = threading.local()
-        if engine.available():
-            code_for(Plan(self.schedule, self.epilogue))
+        self._code = code_for(Plan(self.schedule, epilogue)) if engine.available() else None
 
     def __repr__(self) -> str:
         return f"ProductKernel({self.task}, {dict(self.schedule)}, {self.epilogue!r})"
@@ -118,7 +121,9 @@ class ProductKernel:
         return a, b, bias
 
     def _compute(self, a: _Array, b: _Array, bias: _Array, out: _Array) -> None:
-        if not engine.available():
+        """Do the work, in the caller's thread or shared among the schedule's."""
+        code = self._code
+        if code is None:
             last = self.task.samples_last
             self._with_numpy(a, b, bias, np.moveaxis(out, -1, 0) if last else out)
             return
@@ -126,10 +131,6 @@ class ProductKernel:
             a, b = b.reshape(b.shape[0], -1), self._image.laid_out(a)
         elif b.strides[1] != b.itemsize:
             b = np.ascontiguousarray(b)
-        self._run(a, b, bias, out, code_for(Plan(self.schedule, self.epilogue)))
-
-    def _run(self, a: _Array, b: _Array, bias: _Array, out: _Array, code: _Code) -> None:
-        """Do the work, in the caller's thread or shared among the schedule's."""
         held, places = places_of((a, b, out, bias))
         tables = self._image.addresses if self._image is not None else (0, 0)
         threads = min(self.schedule["parallel"], code.tiles)
@@ -138,10 +139,7 @@ class ProductKernel:
             numbers = (*a.strides, b.strides[0], *self._buffers(code), *tables)
             code.call(lo, hi, struct.pack("11q", *places, *numbers))
 
-        if threads == 1:
-            work(0, code.tiles)
-        else:
-            share(work, code.tiles, -(-code.tiles // threads), threads)
+        share(work, code.tiles, -(-code.tiles // threads), threads)
         del held  # until here
 
     def _buffers(self, code: _Code) -> tuple[int, int]:
@@ -178,3 +176,59 @@ def _check_fits(out: Any, shape: tuple[int, ...], dtype: object) -> None:
         raise ShapeError(
             f"kernel: out does not fit: got {got}, expected contiguous {dtype} {shape}."
         )
+
+
+def kernel_of(task: Any, schedule: Any, epilogue: str | None, device: str) -> Any:
+    """Return the kernel of a task; see `matmul`."""
+    on_device = schedule_for(device) is DeviceSchedule
+    kernel = DeviceProductKernel if on_device else ProductKernel
+    return kernel(task_of(task), schedule, epilogue)
+
+
+def matmul(
+    m: int,
+    n: int,
+    k: int,
+    dtype: Any = "float32",
+    schedule: Mapping[str, Any] | None = None,
+    epilogue: str | None = None,
+    *,
+    device: str = "cpu",
+) -> Any:
+    """Return a kernel that multiplies (m, k) by (k, n), or batches of them.
+
+    Args:
+        dtype: float32 or float64.
+        schedule: a point or a Schedule; None is the naive loop nest.
+        epilogue: None, "bias", "relu" or "bias_relu"; the bias is the kernel's third array.
+        device: "cpu" for NumPy's arrays; "cuda" for PyTorch's tensors on CUDA devices, where
+            tiles are thread blocks (see `DeviceSchedule`).
+    Raises:
+        ArgumentError: a ValueError: sizes, dtype, epilogue or schedule that cannot be; says why.
+        CompileError: device is "cuda", and there is none here.
+    """
+    return kernel_of(("matmul", m, n, k, np.dtype(dtype).name), schedule, epilogue, device)
+
+
+def conv2d(
+    n: int,
+    c: int,
+    h: int,
+    w: int,
+    o: int,
+    kh: int,
+    kw: int,
+    stride: int = 1,
+    padding: int = 0,
+    dtype: Any = "float32",
+    schedule: Mapping[str, Any] | None = None,
+    epilogue: str | None = None,
+    *,
+    device: str = "cpu",
+) -> Any:
+    """Return a kernel that convolves images (n, c, h, w) with kernels (o, c, kh, kw).
+
+    Args and Raises: as `matmul`.
+    """
+    sizes = (n, c, h, w, o, kh, kw, stride, padding)
+    return kernel_of(("conv2d", *sizes, np.dtype(dtype).name), schedule, epilogue, device)

@@ -6,38 +6,18 @@ same instructions on the processor, thread by thread.
 
     .visible .entry kernel(.param .u64 n, .param .u64 input_0, ..., .param .u64 result)
 
-May import: errors, text, rows, program, engine.
+May import: errors, text, rows.
 """
 
 from __future__ import annotations
 
-import re
-
 from ..errors import CompileError
 from . import rows
-from .engine import assembly
-from .program import Program
+from .rows import Program
 from .text import Text
 
 TRIPLE = "nvptx64-nvidia-cuda"
 SPECIAL = "llvm.nvvm.read.ptx.sreg"
-
-
-def ptx(program: Program, kinds: str = "", processor: str = "sm_80") -> str:
-    """Return the PTX of a program on arrays that lie in one run, or are one element.
-
-    Args:
-        kinds: for each input "c" for an array, "b" for one element; arrays unless given.
-        processor: the architecture, "sm_80" for Ampere.
-    Raises:
-        CompileError: the program reduces; the processor is none; or llvmlite, or its NVPTX
-            backend, is missing.
-    """
-    if not re.fullmatch(r"sm_[0-9]+a?", processor):
-        raise CompileError(
-            f"ptx: got processor {processor!r}, expected an architecture. Write 'sm_80', say."
-        )
-    return assembly(module(program, kinds), TRIPLE, processor)
 
 
 def module(program: Program, kinds: str = "") -> str:

@@ -212,13 +212,6 @@ class Text:
         """Return one element of a vector of this type."""
         return self.emit(f"extractelement {kind} {a}, i32 {i}") if self.width > 1 else a
 
-    def with_lane(self, kind: str, a: str, one: str, i: int) -> str:
-        """Return a vector of this type with another element in one lane."""
-        if self.width == 1:
-            return one
-        element = kind.split(" x ")[1].rstrip(">")
-        return self.emit(f"insertelement {kind} {a}, {element} {one}, i32 {i}")
-
     def polynomial(self, x: str, coefficients: Sequence[float]) -> str:
         """Return the polynomial with these coefficients, the highest power first (Horner)."""
         total = self.number(coefficients[0])

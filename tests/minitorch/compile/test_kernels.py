@@ -11,8 +11,8 @@ import torch
 import minitorch
 from minitorch import compile as code
 from minitorch.compile import Program, Step, kernel, kernels, loops
+from minitorch.compile.kernels import Nest, in_rows, merged
 from minitorch.compile.loops import Layout
-from minitorch.compile.strides import Nest, in_rows, merged, stretched
 from minitorch.errors import ArgumentError, CompileError, DTypeError, ShapeError
 from minitorch.ops.rows import ROWS
 
@@ -263,7 +263,7 @@ def test_arrays_that_change_place_dtype_or_shape_between_calls_are_not_mixed_up(
 
 def test_neighbouring_axes_become_one_where_all_operands_agree() -> None:
     shape = (4, 5, 6)
-    whole, row = in_rows(shape, 8), stretched((6,), (8,), shape)
+    whole, row = in_rows(shape, 8), (0, 0, 8)
     assert merged(Nest(shape, (whole, whole))) == Nest((120,), ((8,), (8,)))
     assert merged(Nest(shape, (whole, row))) == Nest((20, 6), ((48, 8), (0, 8)))
     assert merged(Nest((1, 1), ((8, 8),))) == Nest((1,), ((0,),))

@@ -233,13 +233,10 @@ def test_an_illegal_schedule_of_a_device_says_which_knob_and_why(
     assert not space(("matmul", 512, 512, 512), "cuda").legal(point)
 
 
-def test_a_schedule_of_a_device_prints_its_blocks_and_says_what_is_slow() -> None:
+def test_a_schedule_of_a_device_prints_its_blocks() -> None:
     text = str(DeviceSchedule(("matmul", 512, 512, 512), FAST | {"rows": 16}))
     assert "for m0 in range(0, 512, 16):   # thread blocks" in text
     assert text.count("barrier") == 2 and "copy A: 640 bytes to shared memory" in text
-    assert "# 4 threads a block: the last warp of 32 is not full" in text
-    wide = {"rows": 16, "vectors": 4, "lanes": 4}
-    assert "live registers of 255" in str(DeviceSchedule(("matmul", 512, 512, 512), wide))
 
 
 def test_a_search_on_a_device_measures_with_what_it_is_given(tmp_path: Path) -> None:
