@@ -12,10 +12,8 @@ from types import ModuleType
 from typing import Any
 
 from minitorch.compile.cost_model import CostModel
-from minitorch.compile.device_schedule import DeviceSchedule
 from minitorch.compile.engine import (
     Function,
-    assembly,
     available,
     processor,
     vector_registers,
@@ -23,7 +21,7 @@ from minitorch.compile.engine import (
 from minitorch.compile.kernels import Kernel, get_num_threads, kernel, set_num_threads
 from minitorch.compile.products import ProductKernel, conv2d, matmul
 from minitorch.compile.rows import DTYPES, POWERS, ROWS, Program, Step, gives, takes
-from minitorch.compile.schedule import Schedule
+from minitorch.compile.schedule import DeviceSchedule, Schedule
 from minitorch.compile.spaces import Space, Table, recorded, space
 from minitorch.compile.tuned import (
     get_cache_directory,
@@ -58,7 +56,6 @@ __all__ = [
     "Step",
     "Table",
     "Tuned",
-    "assembly",
     "available",
     "conv2d",
     "get_cache_directory",

@@ -163,7 +163,7 @@ class CostModel:
         self.task, self.kind = None if task is None else task_of(task), kind
         self._knobs: list[str] = []
 
-    def fit(self, points: Points, seconds: Sequence[float], prepared: Any = None) -> CostModel:
+    def fit(self, points: Points, seconds: Sequence[float]) -> CostModel:
         """Learn from points that took so many seconds; return self.
 
         Raises:
@@ -176,11 +176,11 @@ class CostModel:
             raise ArgumentError("fit: seconds have to be finite and above zero.")
         self._points = [dict(point) for point in points]
         self._knobs = sorted({knob for point in points for knob in point})
-        self._fit(prepared or self.prepare(points), np.log(y))
+        self._fit(self.prepare(points), np.log(y))
         return self
 
     def prepare(self, points: Points) -> tuple[_Array, _Array]:
-        """Return the features of points, which `fit` and `predict` take in place of making them."""
+        """Return the features of points, which `predict` takes in place of making them."""
         knobs = self._knobs or sorted({knob for point in points for knob in point})
         plain = raw(points, knobs)
         return plain, plain if self.task is None else derived(points, knobs, self.task)
@@ -257,7 +257,7 @@ def raw(points: Points, knobs: Sequence[str]) -> _Array:
     return np.array(columns, float).T.reshape(len(points), len(columns))
 
 
-def _number(value: Any) -> float:
+def _number(value: float | None) -> float:
     if value is None:
         return WHOLE
     if isinstance(value, bool):

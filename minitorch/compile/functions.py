@@ -21,7 +21,7 @@ the reduced argument is small enough for them; erf by W. J. Cody, Math. Comp. 23
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
 
 from ..ops import special
 from .text import Text
@@ -160,14 +160,15 @@ def sigmoid(t: Text, x: str) -> str:
 
 def tanh(t: Text, x: str) -> str:
     """An odd rational in single; in double u / (u + 2) with u = exp(2|x|) - 1, and x's sign."""
-    return _tanh_single(t, x) if t.single else _tanh_double(t, x)
+    return _rational(t, x, TANH_REACH, TANH_P, TANH_Q) if t.single else _tanh_double(t, x)
 
 
-def _tanh_single(t: Text, x: str) -> str:
-    near = clamped(t, x, -TANH_REACH, TANH_REACH)
+def _rational(t: Text, x: str, reach: float, p: Sequence[float], q: Sequence[float]) -> str:
+    """Return x P(x²) / Q(x²) for |x| up to `reach`, from where on it is ±1."""
+    near = clamped(t, x, -reach, reach)
     square = t.mul(near, near)
-    top = t.mul(near, t.polynomial(square, TANH_P))
-    return clamped(t, t.div(top, t.polynomial(square, TANH_Q)), -1.0, 1.0)
+    top = t.mul(near, t.polynomial(square, p))
+    return clamped(t, t.div(top, t.polynomial(square, q)), -1.0, 1.0)
 
 
 def _tanh_double(t: Text, x: str) -> str:
@@ -180,15 +181,9 @@ def _tanh_double(t: Text, x: str) -> str:
 
 def erf(t: Text, x: str) -> str:
     """The error function: an odd rational in single; in double 1 - exp(-x²)·R(x) past 0.47."""
-    return _erf_single(t, x) if t.single else _erf_double(t, x)
-
-
-def _erf_single(t: Text, x: str) -> str:
-    near = clamped(t, x, -special._SINGLE_REACH, special._SINGLE_REACH)
-    square = t.mul(near, near)
-    top = t.polynomial(square, special._SINGLE_P)
-    found = t.div(t.mul(near, top), t.polynomial(square, special._SINGLE_Q))
-    return clamped(t, found, -1.0, 1.0)
+    if t.single:
+        return _rational(t, x, special._SINGLE_REACH, special._SINGLE_P, special._SINGLE_Q)
+    return _erf_double(t, x)
 
 
 def _erf_double(t: Text, x: str) -> str:
@@ -202,7 +197,7 @@ def _erf_double(t: Text, x: str) -> str:
     return t.either(small, near, far)
 
 
-def _cody(t: Text, x: str, table: Any) -> str:
+def _cody(t: Text, x: str, table: tuple[Sequence[float], Sequence[float], float, float]) -> str:
     top, bottom, top_last, bottom_last = table
     above = t.polynomial(x, [*top, top_last])
     return t.div(above, t.polynomial(x, [1.0, *bottom, bottom_last]))

@@ -8,7 +8,6 @@ May import: rows, loops, engine; allocator, errors, shapes.
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import math
 import struct
@@ -102,11 +101,8 @@ class Kernel:
             call = self._call_for(arrays, key, axes, out is None)
         if out is None:
             out = call.empty(call.shape, self.result_dtype)
-        elif out.shape != call.shape or out.dtype != self.result_dtype or not _in_rows(out):
-            raise ShapeError(
-                f"kernel: out does not fit: got {out.dtype} {out.shape}, expected contiguous "
-                f"{self.result_dtype} {call.shape}."
-            )
+        else:
+            check_fits(out, call.shape, self.result_dtype)
         _run(call, arrays, out)
         return out
 
@@ -166,7 +162,7 @@ class Kernel:
                     "Cast it first."
                 )
 
-    def _split(self, shape: tuple[int, ...], axes: int, strides: Any) -> Nest:
+    def _split(self, shape: tuple[int, ...], axes: int, strides: Sequence[Strides]) -> Nest:
         """Return the nest of a reduction: the kept axes merged, and the folded ones as the row."""
         at = len(shape) - axes
         inner = merged(Nest(shape[at:], tuple(s[at:] for s in strides[:-1])))
@@ -183,19 +179,25 @@ class Kernel:
         sizes = [d.itemsize for d in (*self._dtypes, self.result_dtype)]
         if nest.sizes[-1] == 1 and not self.program.reduction:  # one element: a result in rows
             return "b" * (len(sizes) - 1) + "c"
-        return "".join(kind(s[-1], n) for s, n in zip(nest.strides, sizes, strict=True))
+        rows_of = ((s[-1], n) for s, n in zip(nest.strides, sizes, strict=True))
+        return "".join("c" if step == n else "b" if step == 0 else "s" for step, n in rows_of)
 
 
-def _in_rows(array: _Array) -> bool:
-    return bool(array.flags.c_contiguous and array.flags.writeable)
+def check_fits(out: Any, shape: tuple[int, ...], dtype: object) -> None:
+    """Raise ShapeError unless a result of this shape and dtype can be written here."""
+    fits = isinstance(out, np.ndarray) and out.shape == shape and out.dtype == dtype
+    if not (fits and out.flags.c_contiguous and out.flags.writeable):
+        got = f"{out.dtype} {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
+        raise ShapeError(
+            f"kernel: out does not fit: got {got}, expected contiguous {dtype} {shape}."
+        )
 
 
 def _run(call: _Call, arrays: Sequence[_Array], out: _Array) -> None:
     """Do the work, in the caller's thread or shared among the pool's."""
     if not call.total:
         return
-    held, places = places_of((*arrays, out))
-    table = call.head + call.pack(*places)
+    table = call.head + call.pack(*places_of((*arrays, out)))
     threads = _threads[0]
     elements = call.total * (call.row if call.total < call.row else 1)
     if threads == 1 or elements < 2 * SHARE or call.total < threads:
@@ -204,7 +206,6 @@ def _run(call: _Call, arrays: Sequence[_Array], out: _Array) -> None:
     step = -(-call.total // threads)
     step = -(-step // 16) * 16 if call.total >= 2 * SHARE else step  # whole vectors
     share(lambda lo, hi: call.function(lo, hi, table), call.total, step, threads)
-    del held  # until here
 
 
 def share(work: Callable[[int, int], None], total: int, step: int, threads: int) -> None:
@@ -222,38 +223,24 @@ def _pool(threads: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(threads, "kernel")
 
 
-def _offset() -> int | None:
-    """Return where in an array object its address stands; None where it is not to be found there.
+def places_of(arrays: Sequence[_Array]) -> list[int]:
+    """Return where the arrays' addresses are written.
 
     NumPy's C interface fixes it: the first field after Python's own head of an object. So a kernel
     is told where the objects are and reads the addresses itself; asking each array for its
     `ctypes.data` would take longer than the arithmetic on a few thousand elements.
     """
-    probe = np.zeros(3)
-    place = object.__basicsize__
-    found = ctypes.c_void_p.from_address(id(probe) + place).value
-    return place if found == probe.ctypes.data else None
+    return [id(a) + _HEAD for a in arrays]
 
 
-_OFFSET = _offset()
-
-
-def places_of(arrays: Sequence[_Array]) -> tuple[object, list[int]]:
-    """Return where the arrays' addresses are written, and what must be kept until they are read."""
-    if _OFFSET is not None:
-        return arrays, [id(a) + _OFFSET for a in arrays]
-    held = [ctypes.c_int64(a.ctypes.data) for a in arrays]
-    return held, [ctypes.addressof(h) for h in held]
-
-
+_HEAD = object.__basicsize__
 _threads = [1]  # that share a kernel's work
-_kernels: dict[Program, Kernel] = {}
 
 
+@functools.cache
 def kernel(program: Program) -> Kernel:
     """Return the kernel of a program, the same for equal programs; nothing is compiled yet."""
-    found = _kernels.get(program)
-    return _kernels.setdefault(program, Kernel(program)) if found is None else found
+    return Kernel(program)
 
 
 def set_num_threads(threads: int) -> None:
@@ -305,8 +292,3 @@ def merged(nest: Nest) -> Nest:
     if not sizes:
         return Nest((1,), tuple((0,) for _ in nest.strides))
     return Nest(tuple(sizes[::-1]), tuple(tuple(c[::-1]) for c in columns))
-
-
-def kind(stride: int, n_bytes: int) -> str:
-    """Return how an operand goes along a row: "c" contiguous, "b" one element, "s" strided."""
-    return "c" if stride == n_bytes else "b" if stride == 0 else "s"

@@ -72,27 +72,14 @@ class Program:
                 )
 
 
-def _op(name: str) -> Row:
-    return lambda t, a, b: t.op(name, a, b)
+def _extreme(how: str) -> Row:
+    """a where it is the larger (oge) or smaller one (ole) or NaN, else b, which may be NaN too."""
 
+    def row(t: Text, a: str, b: str) -> str:
+        wins = t.logic("or", t.compare(how, a, b), t.compare("uno", a, a))
+        return t.either(wins, a, b)
 
-def _compare(how: str) -> Row:
-    return lambda t, a, b: t.compare(how, a, b)
-
-
-def _intrinsic(name: str) -> Row:
-    return lambda t, x: t.intrinsic(name, x)
-
-
-def _larger(t: Text, a: str, b: str) -> str:
-    """a where it is larger or NaN, else b, which may be NaN too."""
-    wins = t.logic("or", t.compare("oge", a, b), t.compare("uno", a, a))
-    return t.either(wins, a, b)
-
-
-def _smaller(t: Text, a: str, b: str) -> str:
-    wins = t.logic("or", t.compare("ole", a, b), t.compare("uno", a, a))
-    return t.either(wins, a, b)
+    return row
 
 
 def _relu(t: Text, x: str) -> str:
@@ -130,23 +117,23 @@ POWERS = (-2.0, -1.0, 1.0, 2.0, 3.0, 4.0)
 """Exponents that are a few multiplications."""
 
 ROWS: dict[str, Row] = {
-    "add": _op("fadd"),
-    "sub": _op("fsub"),
-    "mul": _op("fmul"),
-    "div": _op("fdiv"),
-    "maximum": _larger,
-    "minimum": _smaller,
+    "add": lambda t, a, b: t.add(a, b),
+    "sub": lambda t, a, b: t.sub(a, b),
+    "mul": lambda t, a, b: t.mul(a, b),
+    "div": lambda t, a, b: t.div(a, b),
+    "maximum": _extreme("oge"),
+    "minimum": _extreme("ole"),
     "neg": lambda t, x: t.neg(x),
     "positive": lambda t, x: x,
-    "abs": _intrinsic("fabs"),
+    "abs": lambda t, x: t.intrinsic("fabs", x),
     "square": lambda t, x: t.mul(x, x),
-    "sqrt": _intrinsic("sqrt"),
+    "sqrt": lambda t, x: t.intrinsic("sqrt", x),
     "rsqrt": lambda t, x: _reciprocal(t, t.intrinsic("sqrt", x)),
     "reciprocal": _reciprocal,
-    "floor": _intrinsic("floor"),
-    "ceil": _intrinsic("ceil"),
-    "trunc": _intrinsic("trunc"),
-    "rint": _intrinsic("nearbyint"),
+    "floor": lambda t, x: t.intrinsic("floor", x),
+    "ceil": lambda t, x: t.intrinsic("ceil", x),
+    "trunc": lambda t, x: t.intrinsic("trunc", x),
+    "rint": lambda t, x: t.intrinsic("nearbyint", x),
     "sign": _sign,
     "relu": _relu,
     "relu_grad": _through,
@@ -165,12 +152,12 @@ ROWS: dict[str, Row] = {
     "sin": partial(functions.circular, "sin"),
     "cos": partial(functions.circular, "cos"),
     "where": lambda t, c, a, b: t.either(c, a, b),
-    "eq": _compare("oeq"),
-    "ne": _compare("une"),
-    "lt": _compare("olt"),
-    "le": _compare("ole"),
-    "gt": _compare("ogt"),
-    "ge": _compare("oge"),
+    "eq": lambda t, a, b: t.compare("oeq", a, b),
+    "ne": lambda t, a, b: t.compare("une", a, b),
+    "lt": lambda t, a, b: t.compare("olt", a, b),
+    "le": lambda t, a, b: t.compare("ole", a, b),
+    "gt": lambda t, a, b: t.compare("ogt", a, b),
+    "ge": lambda t, a, b: t.compare("oge", a, b),
     "isnan": lambda t, x: t.compare("uno", x, x),
     "as_number": lambda t, c: t.either(c, t.number(1.0), t.number(0.0)),
     "logical_and": lambda t, a, b: t.logic("and", a, b),

@@ -3,7 +3,7 @@
 A space is a table of values a knob. A recorded one has what every schedule took on one machine: a
 search on it takes a second and is the same for everybody.
 
-May import: errors, tasks, device_schedule, kernels.
+May import: errors, tasks, schedule, kernels.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError
-from .device_schedule import schedule_for
 from .kernels import get_num_threads
+from .schedule import schedule_for
 from .tasks import Task, task_of
 
 Point = dict[str, Any]
@@ -131,6 +131,7 @@ class Table:
     """The seconds of every point of a space; called with a point it is what `tune` measures by.
 
     Attributes:
+        task: what the schedules compute.
         space: its points, in the order of `seconds`.
         seconds: one number a point.
         processor: where they were measured.
@@ -138,13 +139,11 @@ class Table:
     """
 
     def __init__(self, entry: Mapping[str, Any]) -> None:
-        self.space = Space(task_of(entry["task"]), entry["knobs"])
+        self.space = Space(entry["task"], entry["knobs"])
+        self.task = self.space.task
         self.seconds = np.array(entry["microseconds"], float) * 1e-6
         self.processor = str(entry["processor"])
         self.blas_seconds = float(entry["blas_microseconds"]) * 1e-6
-
-    def __repr__(self) -> str:
-        return f"Table({self.space.task}: {len(self.seconds):,} points on {self.processor})"
 
     def __call__(self, point: Mapping[str, Any]) -> float:
         """Return what a point took.
@@ -156,16 +155,6 @@ class Table:
         if number is None:
             raise ArgumentError(f"table: {dict(point)} is none of its points.")
         return float(self.seconds[number])
-
-    @property
-    def task(self) -> Task:
-        """What the schedules compute."""
-        return self.space.task
-
-    @property
-    def best(self) -> Point:
-        """The fastest point."""
-        return self.space.points()[int(self.seconds.argmin())]
 
 
 def recorded_tasks() -> list[tuple[object, ...]]:

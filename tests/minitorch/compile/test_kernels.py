@@ -236,12 +236,7 @@ def test_what_does_not_fit_is_refused_by_name() -> None:
         code.Function("define void @kernel( {")
 
 
-@pytest.mark.parametrize("offset", ["found", None])
-def test_an_array_s_address_is_read_right(
-    offset: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if offset is None:  # as where array objects are laid out in another way
-        monkeypatch.setattr(kernels, "_OFFSET", None)
+def test_an_array_s_address_is_read_right() -> None:
     x = np.arange(20.0).reshape(4, 5)
     task = kernel(program("neg", "float64"))
     for view in (x, x[1:, ::2], x.T, x[::-1], np.float64(3.0), np.zeros((0, 2)), 2.0):
