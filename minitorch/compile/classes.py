@@ -82,12 +82,7 @@ def _function(what: str, g: Any, labels: Any, logits: Any, classes: int) -> Func
     width = LANES.get(logits.name, 0)
     if not (available() and g == logits and labels.kind in "iu" and 0 < classes <= MOST * width):
         return None
-    return _compiled(what, logits.name, -(-classes // width))
-
-
-@functools.cache
-def _compiled(what: str, dtype: str, vectors: int) -> Function:
-    return Function(module(what, dtype, vectors))
+    return Function(module(what, logits.name, -(-classes // width)))
 
 
 def module(what: str, dtype: str, vectors: int) -> str:

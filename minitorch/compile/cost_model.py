@@ -81,7 +81,8 @@ class Trees:
 
     def fit(self, x_NF: _Array, y_N: _Array) -> Trees:
         """Grow the trees, one after another."""
-        cuts = [(f, c) for f in range(x_NF.shape[1]) for c in _middles(x_NF[:, f])]
+        values = [np.unique(column) for column in x_NF.T]
+        cuts = [(f, c) for f, v in enumerate(values) for c in (v[:-1] + v[1:]) / 2]
         self.columns = np.array([f for f, _ in cuts], int)
         self.cuts = np.array([c for _, c in cuts], float)
         self.start = float(y_N.mean())
@@ -131,11 +132,6 @@ def by_pairs(scores_N: _Array, y_N: _Array) -> _Array:
     order = np.sign(y_N[:, None] - y_N)
     moves: _Array = (order / (1.0 + np.exp(order * (scores_N[:, None] - scores_N)))).mean(1)
     return moves
-
-
-def _middles(column: _Array) -> _Array:
-    values = np.unique(column)
-    return np.asarray((values[:-1] + values[1:]) / 2)
 
 
 def _values(tree: Tree, answers: _Array) -> _Array:

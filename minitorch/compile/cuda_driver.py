@@ -70,14 +70,11 @@ def run_on_device(program: Program, arrays: Sequence[Any]) -> Any | None:
     gives = "bool" if rows.gives(program.steps[-1].row) == "bool" else program.dtype
     out = torch.empty(like.shape, dtype=getattr(torch, gives), device=like.device)
     device = like.device.index or 0
-    stream = current_stream(driver, device)
     count = out.numel()
     if count:
-        held, arguments = packed([count, *(a.data_ptr() for a in arrays), out.data_ptr()])
+        numbers = [count, *(a.data_ptr() for a in (*arrays, out))]
         function = _loaded(driver, program, kinds, device)
-        shape = (-(-count // THREADS), THREADS)
-        driver.launch(function, device, shape, arguments, stream)
-        del held  # the launch has copied them
+        _start(driver, function, device, (-(-count // THREADS), THREADS), numbers)
     return out
 
 
@@ -100,10 +97,16 @@ def _kinds(program: Program, arrays: Sequence[Any], kind: str) -> str:
     return "".join("c" if a.shape == shape else "b" for a in arrays)
 
 
-def current_stream(driver: Driver, device: int) -> int:
-    """Return torch's current stream on a device, as the driver takes it."""
-    torch = importlib.import_module("torch")
-    return int(torch.cuda.current_stream(device).cuda_stream) if driver.kind == "cuda" else 0
+def _start(
+    driver: Driver, function: object, device: int, shape: Shape, numbers: Sequence[int]
+) -> None:
+    """Start a kernel on torch's current stream."""
+    values, arguments = packed(numbers)
+    torch, stream = importlib.import_module("torch"), 0
+    if driver.kind == "cuda":
+        stream = int(torch.cuda.current_stream(device).cuda_stream)
+    driver.launch(function, device, shape, arguments, stream)
+    del values  # the launch has copied them
 
 
 def packed(numbers: Sequence[int]) -> tuple[Any, Any]:
@@ -229,12 +232,9 @@ class DeviceProductKernel:
             self._functions[index] = self._driver.load(blocks.text(), index)
         strides = [s * item for s in (a.stride(0), b.stride(0), a.stride(1), b.stride(1))]
         addresses = [x.data_ptr() for x in (a, b, out, bias)]
-        held, arguments = packed([*addresses, *strides])
         s = self.schedule
         shape = (a.shape[0] * math.prod(s.blocks), math.prod(s.threads))
-        stream = current_stream(self._driver, index)
-        self._driver.launch(self._functions[index], index, shape, arguments, stream)
-        del held  # the launch has copied them
+        _start(self._driver, self._functions[index], index, shape, [*addresses, *strides])
 
 
 def driver_for(task: Task) -> Driver:

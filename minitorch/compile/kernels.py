@@ -147,9 +147,8 @@ class Kernel:
 
     def _in_whole_lines(self, nest: Nest) -> bool:
         """Tell whether each row of a new result begins at a whole vector, as its first one does."""
-        if self.program.reduction or self.result_dtype is not self.dtype:
-            return False
-        return all(stride % LINE == 0 for stride in nest.strides[-1][:-1])
+        vectors = not self.program.reduction and self.result_dtype is self.dtype
+        return vectors and all(stride % LINE == 0 for stride in nest.strides[-1][:-1])
 
     def _fit(self, arrays: Sequence[_Array]) -> None:
         """Raise unless there are as many arrays as inputs, each of its dtype."""

@@ -82,14 +82,6 @@ def _extreme(how: str) -> Row:
     return row
 
 
-def _relu(t: Text, x: str) -> str:
-    return t.either(t.compare("ugt", x, t.number(0.0)), x, t.number(0.0))
-
-
-def _through(t: Text, g: str, y: str) -> str:
-    return t.either(t.compare("ogt", y, t.number(0.0)), g, t.number(0.0))
-
-
 def _sign(t: Text, x: str) -> str:
     one = t.intrinsic("copysign", t.number(1.0), x)
     nonzero = t.compare("one", x, t.number(0.0))  # false for NaN and for both zeros
@@ -135,8 +127,8 @@ ROWS: dict[str, Row] = {
     "trunc": lambda t, x: t.intrinsic("trunc", x),
     "rint": lambda t, x: t.intrinsic("nearbyint", x),
     "sign": _sign,
-    "relu": _relu,
-    "relu_grad": _through,
+    "relu": lambda t, x: t.either(t.compare("ugt", x, t.number(0.0)), x, t.number(0.0)),
+    "relu_grad": lambda t, g, y: t.either(t.compare("ogt", y, t.number(0.0)), g, t.number(0.0)),
     "zeros_like": lambda t, x: t.number(0.0),
     "ones_like": lambda t, x: t.number(1.0),
     "exp": functions.exp,

@@ -70,9 +70,7 @@ class Schedule(Mapping[str, Any]):
         ArgumentError: an unknown knob, or one that this task does not allow; says which and why.
     """
 
-    def __init__(
-        self, task: Task | Sequence[Any], point: Mapping[str, object] | None = None
-    ) -> None:
+    def __init__(self, task: Task | Sequence[Any], point: Any = None) -> None:
         self.task = task_of(task)
         if point is not None and not isinstance(point, Mapping):
             raise ArgumentError(f"schedule: got {point!r}, expected a dict of knob to value.")

@@ -157,11 +157,6 @@ class Table:
         return float(self.seconds[number])
 
 
-def recorded_tasks() -> list[tuple[object, ...]]:
-    """Return the tasks that there are tables of."""
-    return [tuple(json.loads(path.read_text())["task"]) for path in sorted(FOLDER.glob("*.json"))]
-
-
 def recorded(task: Task | Sequence[object]) -> Table:
     """Return the table of a task.
 
@@ -170,7 +165,6 @@ def recorded(task: Task | Sequence[object]) -> Table:
     """
     path = FOLDER / ("_".join(map(str, task_of(task).key)) + ".json")
     if not path.exists():
-        raise ArgumentError(
-            f"recorded: there is no table of {task_of(task)}, but of {recorded_tasks()}."
-        )
+        there = [tuple(json.loads(p.read_text())["task"]) for p in sorted(FOLDER.glob("*.json"))]
+        raise ArgumentError(f"recorded: there is no table of {task_of(task)}, but of {there}.")
     return Table(json.loads(path.read_text()))

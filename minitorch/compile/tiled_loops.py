@@ -5,7 +5,7 @@
 computes the tiles lo to hi of the outermost loop, counted in tiles, so that threads can share them.
 The table holds, as 64-bit integers, where the addresses of A, B, C and the bias are written; the
 strides in bytes of A (row, k) and B (k), whose columns lie side by side; and the addresses of the
-buffers of packed A and B, of the slots and of the offsets (see `register_block`).
+buffers of packed A and B, of the slots and of the offsets.
 
 A tile is packed as soon as the loops over both of its axes are entered: the order of the loops says
 how often that is done. Shapes are part of the code, so that an edge is a block of its own size.

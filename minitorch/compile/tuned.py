@@ -183,12 +183,10 @@ def convolution(
     x: Any, w: Any, stride: Sequence[int], padding: Sequence[int], epilogue: str | None = None
 ) -> ProductKernel | None:
     """Return the tuned kernel for the convolution of such arrays, if it is one and pays."""
-    sizes = (*x.shape, *w.shape)
-    if not any_kept() or len(x.shape) != 4 or x.dtype != w.dtype:
+    sizes, square = (*x.shape, *w.shape), len({*stride}) == len({*padding}) == 1
+    if not any_kept() or len(x.shape) != 4 or x.dtype != w.dtype or not square:
         return None
-    if x.dtype.name not in ITEM_BYTES or len({*stride}) > 1 or len({*padding}) > 1:
-        return None
-    if None in sizes or 0 in sizes:
+    if x.dtype.name not in ITEM_BYTES or None in sizes or 0 in sizes:
         return None
     key = (*x.shape, w.shape[0], *w.shape[2:], stride[0], padding[0])
     return kernel_for(Task("conv2d", key, x.dtype.name), epilogue)
