@@ -11,11 +11,7 @@ from minitorch.graph.core.graph import Graph
 from minitorch.graph.core.node import Node
 from minitorch.op import Value
 
-
-def check_limit(operation: str, limit: int) -> None:
-    """Raise unless there is something to draw."""
-    if limit < 1:
-        raise ArgumentError(f"{operation}: got limit {limit}, expected 1 or more.")
+MOST = 80  # boxes that are stepped through
 
 
 def names_by_id(names: object) -> dict[int, str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from minitorch.errors import ArgumentError
 from minitorch.op import Value
-from minitorch.show.asked import check_limit, names_by_id
+from minitorch.show.asked import names_by_id
 from minitorch.show.diagram import Boxed, Line, Wire, draw
 from minitorch.show.numbers import brief, listing, plural
 from minitorch.show.record import Record, Visit, record
@@ -34,21 +34,20 @@ def step_through(
     names: object = None,
     feed_dict: Mapping[Node, object] | None = None,
     session: Session | None = None,
-    limit: int = 40,
     title: str = "Forward, then backward",
 ) -> Scene:
     """Return how `value` was computed and differentiated, to be stepped through.
+
+    Of a large computation the part nearest to `value` is shown.
 
     Args:
         value: a tensor, or a node of a dataflow graph, which is run.
         names: what to call leaves: a module, whose parameters have names, or a dict by name.
         feed_dict, session: for a node of a dataflow graph: how to run it.
-        limit: show at most so many values, those nearest to `value`.
     Raises:
-        ArgumentError: `value` is neither, or `limit` is below 1.
+        ArgumentError: `value` is neither.
     """
-    check_limit("step_through", limit)
-    return scene_of(record(value, names_by_id(names), limit, feed_dict, session), title)
+    return scene_of(record(value, names_by_id(names), feed_dict, session), title)
 
 
 def draggable(make: Callable[[float], Scene], name: str, values: Sequence[float]) -> Scene:

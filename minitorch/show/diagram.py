@@ -84,12 +84,14 @@ class Drawn:
 
 
 def draw(
-    canvas: Canvas, boxes: Sequence[Boxed], wires: Sequence[Wire], x: float = 0.0, y: float = 0.0
-) -> Drawn:
-    """Add a diagram to a canvas with its upper left corner at (x, y)."""
+    canvas: Canvas, boxes: Sequence[Boxed], wires: Sequence[Wire],
+    x: float = 0.0, y: float = 0.0, room: float = 0.0,
+) -> Drawn:  # fmt: skip
+    """Add a diagram to a canvas, its upper left corner at (x, y), in the middle of some room."""
     sizes = {box.key: box.size for box in boxes}
     layout = place(sizes, [(wire.source, wire.target) for wire in wires])
-    left, top = x + MARGIN, y + MARGIN
+    width = layout.width + 2 * MARGIN
+    left, top = x + max((room - width) / 2, 0.0) + MARGIN, y + MARGIN
     paths = []
     for wire, points in zip(wires, layout.paths, strict=True):
         paths.append(curve([(px + left, py + top) for px, py in points]))
@@ -98,7 +100,7 @@ def draw(
         cx, cy = layout.centers[box.key]
         _box(canvas, box, cx + left, cy + top)
     centers = {key: (px + left, py + top) for key, (px, py) in layout.centers.items()}
-    return Drawn(layout.width + 2 * MARGIN, layout.height + 2 * MARGIN, tuple(paths), centers)
+    return Drawn(width, layout.height + 2 * MARGIN, tuple(paths), centers)
 
 
 def _box(canvas: Canvas, box: Boxed, cx: float, cy: float) -> None:

@@ -13,10 +13,11 @@ from minitorch.errors import ArgumentError, GraphError, MinitorchError
 from minitorch.graph.core.node import Node
 from minitorch.graph.core.order import schedule
 from minitorch.graph.memory.plan import Buffer, MemoryPlan, memory_plan, sizes_of
-from minitorch.show.asked import check_limit, nodes_in
+from minitorch.show.asked import nodes_in
 from minitorch.show.numbers import in_bytes, listing, plural
 from minitorch.show.scene import Canvas, Scene, Step, lit, phases
 
+MOST = 2000  # operators to go through
 LEFT, TOP, WIDTH, HEIGHT = 96.0, 26.0, 740.0, 300.0
 CURVE_TOP, CURVE = 44.0, 84.0  # the live bytes below the map, and the gap above them
 HINT = (
@@ -36,28 +37,24 @@ def map_memory(
     feed_dict: Mapping[Node, object] | None = None,
     *,
     title: str = "The memory plan",
-    limit: int = 2000,
 ) -> Scene:
     """Return the memory plan of a run of `fetches`, to be gone through node by node.
 
     Args:
         feed_dict: what the run is fed, nodes and values: their sizes count.
-        limit: the most operators to go through.
     Raises:
         GraphError: a size is not known before the run; names the node. Or nothing is computed.
-        ArgumentError: no nodes; `limit` is below 1, or the graph has more operators.
+        ArgumentError: no nodes, or more than 2,000 operators.
     """
-    check_limit("map_memory", limit)
     nodes = nodes_in("map_memory", fetches)
     shapes = {node: np.asarray(value).shape for node, value in (feed_dict or {}).items()}
     plan = memory_plan(nodes, set(shapes), _sizes(nodes, shapes))
     if not plan.buffers:
         raise GraphError("map_memory: got a graph that computes nothing, expected an operator.")
     count = sum(node.op is not None for node in plan.order)
-    if count > limit:
+    if count > MOST:
         raise ArgumentError(
-            f"map_memory: got a graph of {count} operators, expected at most {limit}. Fetch less "
-            "of it, or raise limit."
+            f"map_memory: got a graph of {count} operators, expected at most {MOST}. Fetch less."
         )
     return scene_of(plan, title)
 

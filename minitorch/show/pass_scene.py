@@ -12,7 +12,7 @@ from minitorch.graph.costs.prediction import predicted_s
 from minitorch.graph.passes.optimize import PASSES, run_pass
 from minitorch.op import Value
 from minitorch.show.ancestors import controls_of, inputs_of
-from minitorch.show.asked import check_limit, nodes_in
+from minitorch.show.asked import MOST, nodes_in
 from minitorch.show.diagram import Boxed, Drawn, Line, Wire, draw
 from minitorch.show.numbers import brief, file_and_line, in_seconds, listing, plural
 from minitorch.show.scene import Canvas, Mark, Scene, Step, lit
@@ -55,23 +55,20 @@ def compare_passes(
     *,
     passes: Sequence[str] | None = None,
     title: str = "Graph passes, before and after",
-    limit: int = 60,
 ) -> Scene:
     """Return what each pass of `optimize` does to the graph of `fetches`, pass by pass.
 
     Args:
         passes: names of passes, in order; those of `optimize` that find something to do unless
             given.
-        limit: draw at most so many nodes of a graph, the last ones.
     Raises:
         GraphError: no such pass.
-        ArgumentError: no nodes, or `limit` is below 1.
+        ArgumentError: no nodes.
     """
-    check_limit("compare_passes", limit)
     every = stages(fetches, passes)
     found = every if passes is not None else (_useful(every) or every)
     strip = len(found) * PITCH + 20
-    pairs = [_pair(found, k, limit, strip) for k in range(len(found))]
+    pairs = [_pair(found, k, strip) for k in range(len(found))]
     width = max([strip, *(w for _, w, _ in pairs)])
     height = STRIP + max(h for _, _, h in pairs)
     canvas = Canvas()
@@ -112,23 +109,20 @@ def _strip(canvas: Canvas, found: Sequence[Stage]) -> None:
         canvas.text(middle, 22 + BAR + 16, stage.name, seen)
 
 
-def _pair(
-    found: Sequence[Stage], k: int, limit: int, room: float
-) -> tuple[list[Mark], float, float]:
+def _pair(found: Sequence[Stage], k: int, room: float) -> tuple[list[Mark], float, float]:
     """Return the marks of position k, seen only there, and their width and height."""
     canvas = Canvas()
     top = STRIP - 6
     if k == 0:
-        size = _graph(Canvas(), found[0], set(), "", 0.0, top, limit).width
-        drawn = _graph(canvas, found[0], set(), "", max((room - size) / 2, 0.0), top, limit)
+        drawn = _graph(canvas, found[0], set(), "", 0.0, top, room)
         return _only_at(canvas, k), drawn.width, drawn.height
     before, after = found[k - 1], found[k]
     old, new = _identities(before), _identities(after)
     canvas.text(12, top, f"before {after.name}", "bold")
-    left = _graph(canvas, before, old - new, "box bad", 0.0, top, limit)
+    left = _graph(canvas, before, old - new, "box bad", 0.0, top)
     x = max(left.width + GAP, room / 2)
     canvas.text(x + 12, top, f"after {after.name}", "bold")
-    right = _graph(canvas, after, new - old, "box good", x, top, limit)
+    right = _graph(canvas, after, new - old, "box good", x, top)
     middle = x - GAP / 2
     height = max(left.height, right.height)
     canvas.line(middle, top - 8, middle, top + height - 8, "rule")
@@ -140,9 +134,9 @@ def _only_at(canvas: Canvas, k: int) -> list[Mark]:
 
 
 def _graph(
-    canvas: Canvas, stage: Stage, marked: set[str], kind: str, x: float, y: float, limit: int
+    canvas: Canvas, stage: Stage, marked: set[str], kind: str, x: float, y: float, room: float = 0.0
 ) -> Drawn:
-    nodes = stage.nodes[-limit:]
+    nodes = stage.nodes[-MOST:]
     places: dict[Value, int] = {node: i for i, node in enumerate(nodes)}
     names = _names(stage)
     boxes = [
@@ -162,7 +156,7 @@ def _graph(
         for source in before(node)
         if source in places
     ]
-    return draw(canvas, boxes, wires, x, y + 4)
+    return draw(canvas, boxes, wires, x, y + 4, room)
 
 
 def _lines(node: Node) -> list[Line]:

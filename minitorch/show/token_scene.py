@@ -16,7 +16,7 @@ from minitorch.graph.core.fetches import node_called
 from minitorch.graph.core.node import Node
 from minitorch.graph.core.session import Session
 from minitorch.graph.executors.tokens.program import TokenEvent
-from minitorch.show.asked import check_limit, nodes_in
+from minitorch.show.asked import MOST, nodes_in
 from minitorch.show.diagram import Boxed, Line, Wire, draw
 from minitorch.show.numbers import brief, file_and_line, listing, plural
 from minitorch.show.record import bring_variables
@@ -40,7 +40,6 @@ def follow_tokens(
     feed_dict: Mapping[Node, object] | None = None,
     session: Session | None = None,
     *,
-    limit: int = 80,
     title: str = "Tokens on the move",
 ) -> Scene:
     """Return a run of `fetches` by the token executor, to be stepped through.
@@ -48,12 +47,10 @@ def follow_tokens(
     Args:
         feed_dict: as `Session.run` takes it.
         session: where variables have their values; it is not changed. Initial values unless given.
-        limit: the most operators to draw.
     Raises:
         GraphError: what `run` raises.
-        ArgumentError: no nodes; `limit` is below 1, or the graph has more operators.
+        ArgumentError: no nodes, or more operators than can be drawn.
     """
-    check_limit("follow_tokens", limit)
     leaves = nodes_in("follow_tokens", fetches)
     events: list[TokenEvent] = []
     own = Session(leaves[0].graph, executor="tokens", on_event=events.append)
@@ -61,10 +58,10 @@ def follow_tokens(
     events.clear()
     results = own.run(leaves, feed_dict)
     shown = Shown(leaves, [_key(own, key) for key in feed_dict or {}])
-    if len(shown.nodes) > limit:
+    if len(shown.nodes) > MOST:
         raise ArgumentError(
             f"follow_tokens: got a graph of {len(shown.nodes)} operators, expected at most "
-            f"{limit}. Fetch less of it, or raise limit."
+            f"{MOST}. Fetch less of it."
         )
     kept = [event for event in events if event.node_name in shown.place]
     return _scene(shown, kept, title, _summary(kept, results))
