@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 
 from minitorch.graph.core.node import Constant, Node, UnknownShape
@@ -37,6 +38,11 @@ class Stage:
     name: str
     nodes: tuple[Node, ...]
     predicted_s: float
+
+    @cached_property
+    def names(self) -> dict[Node, str]:
+        """What makes a node the same before and after: its name and its operator."""
+        return {node: f"{node.name}|{node.op.name if node.op else ''}" for node in self.nodes}
 
 
 def stages(fetches: object, passes: Sequence[str] | None = None) -> list[Stage]:
@@ -117,7 +123,7 @@ def _pair(found: Sequence[Stage], k: int, room: float) -> tuple[list[Mark], floa
         drawn = _graph(canvas, found[0], set(), "", 0.0, top, room)
         return _only_at(canvas, k), drawn.width, drawn.height
     before, after = found[k - 1], found[k]
-    old, new = _identities(before), _identities(after)
+    old, new = {*before.names.values()}, {*after.names.values()}
     canvas.text(12, top, f"before {after.name}", "bold")
     left = _graph(canvas, before, old - new, "box bad", 0.0, top)
     x = max(left.width + GAP, room / 2)
@@ -138,12 +144,11 @@ def _graph(
 ) -> Drawn:
     nodes = stage.nodes[-MOST:]
     places: dict[Value, int] = {node: i for i, node in enumerate(nodes)}
-    names = _names(stage)
     boxes = [
         Boxed(
             places[node],
             tuple(_lines(node)),
-            kind if names[node] in marked else ("box value" if node.op is None else "box"),
+            kind if stage.names[node] in marked else ("box value" if node.op is None else "box"),
             tip=f"{node.name}, built at {file_and_line(node.location)}",
             round=node.op is None,
         )
@@ -170,24 +175,15 @@ def _lines(node: Node) -> list[Line]:
 # ── what changed ────────────────────────────────────────────────────────────────────────────────
 
 
-def _names(stage: Stage) -> dict[Node, str]:
-    """Return what makes a node the same before and after: its name and its operator."""
-    return {node: f"{node.name}|{node.op.name if node.op else ''}" for node in stage.nodes}
-
-
-def _identities(stage: Stage) -> set[str]:
-    return set(_names(stage).values())
-
-
 def _changed(before: Stage, after: Stage) -> bool:
-    return _identities(before) != _identities(after)
+    return {*before.names.values()} != {*after.names.values()}
 
 
 def _step(before: Stage, after: Stage, k: int, count: int) -> Step:
     head = f"Pass {k} of {count}, {after.name}: "
     if not _changed(before, after):
         return Step(f"{head}nothing to do here; {plural(len(after.nodes), 'node')}.")
-    old, new = _names(before), _names(after)
+    old, new = before.names, after.names
     left, known = set(new.values()), set(old.values())
     gone = [_called(n) for n in before.nodes if old[n] not in left]
     made = [_called(n) for n in after.nodes if new[n] not in known]

@@ -18,8 +18,8 @@ from minitorch.show.autodiff_scene import control_wires, heading, scene_of
 from minitorch.show.diagram import Boxed, Line, Wire, draw
 from minitorch.show.memory_scene import map_memory
 from minitorch.show.numbers import brief
+from minitorch.show.page import poster
 from minitorch.show.pass_scene import compare_passes
-from minitorch.show.poster import poster
 from minitorch.show.record import Record, record, structure
 from minitorch.show.scene import Canvas, Scene, Step, bundle, has_kernel
 from minitorch.show.token_scene import follow_tokens

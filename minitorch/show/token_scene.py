@@ -7,21 +7,23 @@ Exit. Constants are left out of the picture: they are written into the operators
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 
 import numpy as np
 
 from minitorch.arrays import Array
 from minitorch.errors import ArgumentError
 from minitorch.graph.core.fetches import node_called
-from minitorch.graph.core.node import Node
+from minitorch.graph.core.node import Constant, Node
 from minitorch.graph.core.session import Session
+from minitorch.graph.executors.tokens.lower import lower
 from minitorch.graph.executors.tokens.program import TokenEvent
+from minitorch.graph.executors.tokens.ring import Enter
 from minitorch.show.asked import MOST, nodes_in
 from minitorch.show.diagram import Boxed, Line, Wire, draw
 from minitorch.show.numbers import brief, file_and_line, listing, plural
 from minitorch.show.record import bring_variables
 from minitorch.show.scene import ALWAYS, Canvas, Scene, Step, Travel, When, forever, phases
-from minitorch.show.token_graph import Shown, Tokens, last, taken
 
 CONTROL = ("Switch", "Merge", "MergeIndex", "Enter", "Exit", "NextIteration", "LoopCond")
 HINT = "#2 means in iteration 2. On the right every token of the run, a row an iteration."
@@ -33,6 +35,9 @@ LEGEND = (
     ("box dead", "has sent a dead token"),
 )
 LEDGER, SQUARE = 250.0, 14.0
+
+Tokens = list[list[tuple[int, TokenEvent]]]
+"""For each operator drawn, (position, token) of everything that it sent."""
 
 
 def follow_tokens(
@@ -144,17 +149,13 @@ def _wire(source: list[tuple[int, TokenEvent]], target: list[tuple[int, TokenEve
 # ── every token of the run, a row for each iteration ────────────────────────────────────────────
 
 
-def _rows(events: Sequence[TokenEvent]) -> dict[tuple[str, int], list[tuple[int, TokenEvent]]]:
+def _ledger(canvas: Canvas, events: Sequence[TokenEvent], x: float) -> float:
+    """Add a square for each token, a row for each iteration; return where they end."""
+    y, per_line = 26.0, int((LEDGER - 20) // SQUARE)
     rows: dict[tuple[str, int], list[tuple[int, TokenEvent]]] = {}
     for k, event in enumerate(events):
         rows.setdefault((event.frame, event.iteration), []).append((k + 1, event))
-    return dict(sorted(rows.items()))
-
-
-def _ledger(canvas: Canvas, events: Sequence[TokenEvent], x: float) -> float:
-    """Add a square for each token; return where they end."""
-    y, per_line = 26.0, int((LEDGER - 20) // SQUARE)
-    for (frame, iteration), row in _rows(events).items():
+    for (frame, iteration), row in sorted(rows.items(), key=itemgetter(0)):
         label = f"{frame}, iteration {iteration}" if frame else "outside all loops"
         canvas.text(x, y, label, "bold")
         y += 8
@@ -166,6 +167,65 @@ def _ledger(canvas: Canvas, events: Sequence[TokenEvent], x: float) -> float:
             canvas.rect(left - 2, top - 2, SQUARE + 1, SQUARE + 1, ((at, at + 1, "ring"),), rx=3)
         y += SQUARE * -(-len(row) // per_line) + 18
     return y + 14
+
+
+# ── what of the lowered graph is drawn, and which tokens an operator took ──
+
+
+class Shown:
+    """What of the lowered graph is drawn: no constants, and no Switch that only carries control.
+
+    Attributes:
+        nodes: in order.
+        place: their numbers, by name.
+        sources: for each the numbers of the nodes whose tokens it takes.
+        constants: for each the constants that it uses, by the place among its inputs.
+    """
+
+    def __init__(self, leaves: Sequence[Node], fed: Sequence[Node]) -> None:
+        lowered = lower(leaves, set(fed))
+        hidden = {node for node in lowered.nodes if _constant(node) is not None}
+        used = {source for node in lowered.nodes for source in node.inputs}
+        kept = {*lowered.fetches}
+        hidden |= {
+            node
+            for node in lowered.nodes
+            if node not in used and node not in kept and getattr(node.op, "name", "") == "Switch"
+        }
+        self.nodes = [node for node in lowered.nodes if node not in hidden]
+        self.place = {node.name: i for i, node in enumerate(self.nodes)}
+        at = {node: i for i, node in enumerate(self.nodes)}
+        self.sources = [[at[s] for s in node.inputs if s in at] for node in self.nodes]
+        self.constants = [
+            [brief(one.value, 10) for s in node.inputs if (one := _constant(s)) is not None]
+            for node in self.nodes
+        ]
+
+
+def _constant(node: Node) -> Constant | None:
+    """Return the constant that a node is, or that it brings into a loop for every iteration."""
+    if isinstance(node.op, Enter) and node.op.constant:
+        node = node.inputs[0]
+    return node if isinstance(node, Constant) else None
+
+
+def taken(shown: Shown, i: int, at: int, tokens: Tokens) -> list[tuple[int, TokenEvent]]:
+    """Return (source, token) of what operator `i` took at a position.
+
+    Of a Merge's tokens it is the one that counted.
+    """
+    sent = [(source, last(tokens[source], at)) for source in dict.fromkeys(shown.sources[i])]
+    found = [(source, token) for source, token in sent if token is not None]
+    op = shown.nodes[i].op
+    if op is not None and op.name == "Merge":
+        return sorted(found, key=lambda pair: (not pair[1].dead, pair[1].step))[-1:]
+    return found
+
+
+def last(tokens: list[tuple[int, TokenEvent]], before: int) -> TokenEvent | None:
+    """Return the last token sent before a position."""
+    found = [event for at, event in tokens if at < before]
+    return found[-1] if found else None
 
 
 # ── the words ───────────────────────────────────────────────────────────────────────────────────

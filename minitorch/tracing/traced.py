@@ -53,6 +53,10 @@ class Traced:
 
     def feed(self, *args: object) -> dict[Node, Any]:
         """Return the `feed_dict` for these arguments, with captured tensors as they are now."""
+        given = dict(zip(self.inputs, self._tensors(args), strict=True)) | self.captured
+        return {node: tensor.array for node, tensor in given.items()}
+
+    def _tensors(self, args: object) -> list[Tensor]:
         tensors: list[Tensor] = []
         flatten(args, tensors, self.name)
         if len(tensors) != len(self.inputs):
@@ -60,20 +64,11 @@ class Traced:
                 f"{self.name}: got {len(tensors)} tensors, expected {len(self.inputs)}, as in the "
                 "example."
             )
-        return {
-            node: tensor.array
-            for node, tensor in zip(
-                (*self.inputs, *self.captured), (*tensors, *self.captured.values()), strict=True
-            )
-        }
+        return tensors
 
     def __call__(self, *args: object) -> Any:
         """Return what the function gives for these arguments; gradients pass through."""
-        tensors: list[Tensor] = []
-        flatten(args, tensors, self.name)
-        if len(tensors) != len(self.inputs):
-            self.feed(*args)
-        return self.run(tensors)
+        return self.run(self._tensors(args))
 
     def run(self, tensors: Sequence[Tensor]) -> Any:
         """As a call, with the tensors among the arguments in a list; writes updated buffers."""
@@ -84,7 +79,7 @@ class Traced:
             if isinstance(result, int):  # the place of a tensor that is handed through
                 results.append(given[result])
             else:
-                results.append(next(values) if isinstance(result, Node) else result.tensor)
+                results.append(next(values) if isinstance(result, Node) else result)
         if self.updates:
             with no_grad():
                 for (target, _), value in zip(self.updates, values, strict=True):
@@ -102,13 +97,6 @@ class Traced:
     def up_to_date(self) -> bool:
         """Tell whether every tensor that was read while tracing still has the same numbers."""
         return not any(outside.changed() for outside in self.outside)
-
-
-@dataclass(frozen=True)
-class _Fixed:
-    """A tensor of the result that does not depend on the arguments."""
-
-    tensor: Tensor
 
 
 def trace(function: Callable[..., object]) -> Callable[..., Traced]:
@@ -154,8 +142,12 @@ def record(
         with drawing_nothing(operation):
             args, kwargs = rebuild(iter(symbols))
             found, back = _results(lift(function(*args, **kwargs)), tracer)
-        if not variables:
-            _refuse_variables(tracer)
+        if made := [] if variables else tracer.graph.variables:
+            raise GraphError(
+                f"{operation}: the function makes variable {made[0].name!r} (built at "
+                f"{made[0].location}), which no call would give a value. Trace it and run the "
+                "graph in a session, or use a module, whose parameters are tensors."
+            )
         updates = [*_updated_arguments(symbols, starts), *_updated_buffers(buffers, tracer)]
     del args, kwargs, symbols  # so that what the function alone held is gone
     captured = _captured(tracer)
@@ -168,16 +160,6 @@ def record(
         name, tuple(starts), outputs, captured, tuple(updates), tracer.graph, outside,
         tracer.device, optimize, results, back,
     )  # fmt: skip
-
-
-def _refuse_variables(tracer: Tracer) -> None:
-    """Raise if the function made variables of the graph: a call has no session to keep them in."""
-    for variable in tracer.graph.variables:
-        raise GraphError(
-            f"{tracer.operation}: the function makes variable {variable.name!r} (built at "
-            f"{variable.location}), which no call would give a value. Trace it and run the graph "
-            "in a session, or use a module, whose parameters are tensors."
-        )
 
 
 def _results(result: object, tracer: Tracer) -> tuple[list[Tensor], Rebuild]:
@@ -216,7 +198,7 @@ def _result(value: Tensor, places: dict[Node, int], tracer: Tracer) -> Any:
     node = _node(value, tracer)
     if node in places:
         return places[node]
-    return node if isinstance(value, Symbol) else _Fixed(value)
+    return node if isinstance(value, Symbol) else value
 
 
 def _captured(tracer: Tracer) -> dict[Node, Tensor]:

@@ -161,7 +161,9 @@ def test_a_deep_node_is_printed_by_itself() -> None:
 
 def test_a_map_of_memory_says_when_it_would_be_too_large() -> None:
     x = tf.placeholder(tf.float64, (2, 2))
-    with pytest.raises(ArgumentError, match=r"map_memory: .* 3000 operators, expected at most 2000"):
+    with pytest.raises(
+        ArgumentError, match=r"map_memory: .* 3000 operators, expected at most 2000"
+    ):
         map_memory(chain(x, 3_000))
 
 
