@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import Counter
 from collections.abc import Iterable, Mapping
-from itertools import accumulate
 
 import numpy as np
 
@@ -71,9 +69,7 @@ def _sizes(nodes: list[Node], fed: dict[Node, tuple[int, ...]]) -> dict[Node, tu
 
 def scene_of(plan: MemoryPlan, title: str) -> Scene:
     """Return the scene of a plan."""
-    order = [node for node in plan.order if node.op is not None]
-    places = {node: i for i, node in enumerate(plan.order)}
-    times = [places[node] for node in order]
+    times = [i for i, node in enumerate(plan.order) if node.op is not None]
     view = _View(plan, times)
     canvas = Canvas()
     view.axes(canvas)
@@ -81,11 +77,10 @@ def scene_of(plan: MemoryPlan, title: str) -> Scene:
         view.block(canvas, buffer)
     view.limits(canvas)
     view.curve(canvas)
-    view.cursor(canvas)
     arena = f"its place in an arena of {in_bytes(plan.peak_bytes)}"
     steps = [Step(f"Before the run: every buffer has {arena}; none is in use yet.")]
-    tell = _Teller(plan, len(order))
-    steps += [tell.step(node, k, times[k]) for k, node in enumerate(order)]
+    tell = _Teller(plan, len(times))
+    steps += [tell.step(plan.order[time], k, time) for k, time in enumerate(times)]
     bottom = TOP + HEIGHT + CURVE_TOP + CURVE + 30
     return Scene(
         title, HINT, "Memory", _summary(plan), LEFT + WIDTH + 130, bottom,
@@ -98,19 +93,14 @@ class _View:
 
     def __init__(self, plan: MemoryPlan, times: list[int]) -> None:
         self.plan, self.times = plan, times
-        self.slot = {time: k for k, time in enumerate(times)}
         self.pitch = WIDTH / max(len(times), 1)
         self.full = max(plan.peak_bytes, 1)
         self.live = _sums(((*self.spans(b), b.n_bytes) for b in plan.buffers), len(times))
         """The bytes of the buffers that live in each computing step."""
 
-    def column(self, time: int) -> int:
-        """Return the number of the computing step at or after a place in the order."""
-        return min(bisect_left(self.times, time), len(self.times) - 1)
-
     def spans(self, buffer: Buffer) -> tuple[int, int]:
         """Return the first and the last computing step in which a buffer lives."""
-        first = self.column(buffer.first)
+        first = min(bisect_left(self.times, buffer.first), len(self.times) - 1)
         return first, max(first, bisect_right(self.times, buffer.last) - 1)
 
     def y(self, n_bytes: float) -> float:
@@ -164,9 +154,6 @@ class _View:
         canvas.line(LEFT, base, LEFT + WIDTH, base, "rule")
         canvas.text(LEFT, base + 18, "first node", "small muted")
         canvas.text(LEFT + WIDTH, base + 18, "last node", "small muted end")
-
-    def cursor(self, canvas: Canvas) -> None:
-        base = TOP + HEIGHT + CURVE_TOP + CURVE
         for k in range(len(self.times)):
             x = LEFT + (k + 0.5) * self.pitch
             canvas.line(x, TOP - 6, x, base, ((k + 1, k + 2, "rule now"),))
@@ -174,11 +161,11 @@ class _View:
 
 def _sums(spans: Iterable[tuple[int, int, int]], count: int) -> list[int]:
     """Return what (first, last, amount) add up to at each of `count` places, in one sweep."""
-    changes: Counter[int] = Counter()
+    changes = np.zeros(count + 1, int)
     for first, last, amount in spans:
         changes[first] += amount
         changes[last + 1] -= amount
-    return list(accumulate(changes[at] for at in range(count)))
+    return np.cumsum(changes)[:count].tolist()
 
 
 class _Teller:
