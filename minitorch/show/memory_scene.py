@@ -161,11 +161,11 @@ class _View:
 
 def _sums(spans: Iterable[tuple[int, int, int]], count: int) -> list[int]:
     """Return what (first, last, amount) add up to at each of `count` places, in one sweep."""
-    changes = np.zeros(count + 1, int)
+    changes = np.zeros(count + 2, int)  # what is fetched lives beyond the last
     for first, last, amount in spans:
         changes[first] += amount
         changes[last + 1] -= amount
-    return np.cumsum(changes)[:count].tolist()
+    return [int(total) for total in np.cumsum(changes[:count])]
 
 
 class _Teller:

@@ -72,29 +72,24 @@ def compare_passes(
         ArgumentError: no nodes.
     """
     every = stages(fetches, passes)
-    found = every if passes is not None else (_useful(every) or every)
+    useful = [b for a, b in pairwise(every) if _changed(a, b)]
+    found = [every[0], *useful] if useful and passes is None else every
     strip = len(found) * PITCH + 20
     pairs = [_pair(found, k, strip) for k in range(len(found))]
     width = max([strip, *(w for _, w, _ in pairs)])
     height = STRIP + max(h for _, _, h in pairs)
     canvas = Canvas()
     _strip(canvas, found)
-    for marks, _, _ in pairs:
-        canvas.marks += marks
+    canvas.marks += [mark for marks, _, _ in pairs for mark in marks]
     steps = [Step(f"As built: {plural(len(found[0].nodes), 'node')}.")]
     steps += [_step(found[k - 1], found[k], k, len(found) - 1) for k in range(1, len(found))]
     changed = [k for k in range(1, len(found)) if _changed(found[k - 1], found[k])]
     still = max(changed, key=lambda k: found[k - 1].predicted_s - found[k].predicted_s, default=0)
+    summary = _summary(every, [stage.name for stage in useful])
     return Scene(
-        title, HINT, "Passes", _summary(every), width, height, tuple(canvas.marks), tuple(steps),
-        still, LEGEND,
+        title, HINT, "Passes", summary, width, height, tuple(canvas.marks), tuple(steps), still,
+        LEGEND,
     )  # fmt: skip
-
-
-def _useful(found: Sequence[Stage]) -> list[Stage]:
-    """Return the first stage and those that differ from the one before; none if none does."""
-    changed = [b for a, b in pairwise(found) if _changed(a, b)]
-    return [found[0], *changed] if changed else []
 
 
 # ── the picture ─────────────────────────────────────────────────────────────────────────────────
@@ -208,8 +203,7 @@ def _some(names: list[str], most: int = 8) -> str:
     return listing(names[:most] + more)
 
 
-def _summary(found: Sequence[Stage]) -> str:
-    useful = [b.name for a, b in pairwise(found) if _changed(a, b)]
+def _summary(found: Sequence[Stage], useful: list[str]) -> str:
     count, first, last = len(found) - 1, len(found[0].nodes), len(found[-1].nodes)
     passes = "1 pass" if count == 1 else f"{count} passes"
     what = "None changes anything"

@@ -20,7 +20,7 @@ from minitorch.graph.executors.tokens.lower import lower
 from minitorch.graph.executors.tokens.program import TokenEvent
 from minitorch.graph.executors.tokens.ring import Enter
 from minitorch.show.asked import MOST, nodes_in
-from minitorch.show.diagram import Boxed, Line, Wire, draw
+from minitorch.show.diagram import Boxed, Line, Paths, Wire, draw
 from minitorch.show.numbers import brief, file_and_line, listing, plural
 from minitorch.show.record import bring_variables
 from minitorch.show.scene import ALWAYS, Canvas, Scene, Step, Travel, When, forever, phases
@@ -92,10 +92,10 @@ def _scene(shown: Shown, events: Sequence[TokenEvent], title: str, summary: str)
     boxes = [_box(shown, i, tokens[i]) for i in range(len(shown.nodes))]
     drawn = draw(canvas, boxes, wires)
     bottom = _ledger(canvas, events, drawn.width + 10)
-    paths = {(w.source, w.target): d for w, d in zip(wires, drawn.paths, strict=True)}
     steps = [Step("Before the run: no token is there.")]
     steps += [
-        _step(shown, event, k + 1, len(events), tokens, paths) for k, event in enumerate(events)
+        _step(shown, event, k, len(events), tokens, drawn.paths)
+        for k, event in enumerate(events, 1)
     ]
     return Scene(
         title, HINT, "Tokens", summary, drawn.width + LEDGER + 20,
@@ -232,12 +232,7 @@ def last(tokens: list[tuple[int, TokenEvent]], before: int) -> TokenEvent | None
 
 
 def _step(
-    shown: Shown,
-    event: TokenEvent,
-    k: int,
-    count: int,
-    tokens: Tokens,
-    paths: Mapping[tuple[object, object], str],
+    shown: Shown, event: TokenEvent, k: int, count: int, tokens: Tokens, paths: Paths
 ) -> Step:
     i = shown.place[event.node_name]
     took = taken(shown, i, k, tokens)
@@ -248,7 +243,7 @@ def _step(
         for source, token in took
         if token.dead or token.value is not None
     ]
-    travels = [Travel(paths[source, i], "dead" if token.dead else "") for source, token in took]
+    travels = [Travel(paths[source, i][-1], "dead" if token.dead else "") for source, token in took]
     return Step(text.strip(), tuple(rows), tuple(travels))
 
 

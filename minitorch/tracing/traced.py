@@ -24,6 +24,9 @@ from minitorch.tracing.switch import tracing
 from minitorch.tracing.symbol import Symbol
 from minitorch.tracing.tracer import Outside, Tracer, at_the_start
 
+Update = tuple[Tensor | int, Node]
+"""A tensor that a function updated in place, an argument by its number; the node it becomes."""
+
 
 @dataclass(frozen=True)
 class Traced:
@@ -34,8 +37,7 @@ class Traced:
         outputs: what the function returned, with nodes in the place of tensors.
         captured: the tensors that the function used from outside, by the node that stands for
             each: a variable for what requires a gradient, else a placeholder with a default.
-        updates: tensors that the function updated in place, and the nodes they become; an
-            argument by its number.
+        updates: what the function updated in place.
         graph: where the nodes are.
     """
 
@@ -43,7 +45,7 @@ class Traced:
     inputs: tuple[Node, ...]
     outputs: Any
     captured: dict[Node, Tensor]
-    updates: tuple[tuple[Tensor | int, Node], ...]
+    updates: tuple[Update, ...]
     graph: Graph
     outside: tuple[Outside, ...]
     device: Device
@@ -141,35 +143,31 @@ def record(
         starts = [s.node for s in symbols]
         with drawing_nothing(operation):
             args, kwargs = rebuild(iter(symbols))
-            found, back = _results(lift(function(*args, **kwargs)), tracer)
+            found: list[Tensor] = []
+            _, back = flatten(lift(function(*args, **kwargs)), found, operation)
+        ends = [_node(value, tracer) for value in found]
         if made := [] if variables else tracer.graph.variables:
             raise GraphError(
                 f"{operation}: the function makes variable {made[0].name!r} (built at "
                 f"{made[0].location}), which no call would give a value. Trace it and run the "
                 "graph in a session, or use a module, whose parameters are tensors."
             )
-        updates = [*_updated_arguments(symbols, starts), *_updated_buffers(buffers, tracer)]
+        arguments = enumerate(zip(symbols, starts, strict=True))
+        updates: list[Update] = [(i, s.node) for i, (s, start) in arguments if s.node is not start]
+        updates += _updated_buffers(buffers, tracer)
     del args, kwargs, symbols  # so that what the function alone held is gone
     captured = _captured(tracer)
     places = {node: i for i, node in enumerate([*starts, *captured])}
-    results = tuple(_result(value, places, tracer) for value in found)
-    outputs = back(iter([_node(value, tracer) for value in found]))
+    results = tuple(
+        places.get(node, node if isinstance(value, Symbol) else value)
+        for node, value in zip(ends, found, strict=True)
+    )
     name = getattr(function, "__name__", type(function).__name__)
     outside = tuple(tracer.outside())
     return Traced(
-        name, tuple(starts), outputs, captured, tuple(updates), tracer.graph, outside,
+        name, tuple(starts), back(iter(ends)), captured, tuple(updates), tracer.graph, outside,
         tracer.device, optimize, results, back,
     )  # fmt: skip
-
-
-def _results(result: object, tracer: Tracer) -> tuple[list[Tensor], Rebuild]:
-    """Return the tensors that a function returned, and how to rebuild what it returned."""
-    found: list[Tensor] = []
-    _, back = flatten(result, found, tracer.operation)
-    for value in found:
-        if isinstance(value, Symbol) or value.requires_grad:
-            tracer.node_of(value)
-    return found, back
 
 
 def _names(modules: Sequence[Module]) -> dict[int, str]:
@@ -185,20 +183,11 @@ def _device(tensors: Sequence[Tensor], operation: str) -> Device:
     return tensors[0].device if tensors else CPU
 
 
-def _node(value: Tensor, tracer: Tracer) -> Any:
-    return (
-        tracer.captured[id(value)][1]
-        if id(value) in tracer.captured
-        else (value.node if isinstance(value, Symbol) else Constant(value.array))
-    )
-
-
-def _result(value: Tensor, places: dict[Node, int], tracer: Tracer) -> Any:
-    """Return a node to compute, the place of an input that is handed through, or a tensor."""
-    node = _node(value, tracer)
-    if node in places:
-        return places[node]
-    return node if isinstance(value, Symbol) else value
+def _node(value: Tensor, tracer: Tracer) -> Node:
+    """Return the node of a result: one of the trace, or a constant."""
+    if isinstance(value, Symbol) or value.requires_grad or id(value) in tracer.captured:
+        return tracer.node_of(value)
+    return Constant(value.array)
 
 
 def _captured(tracer: Tracer) -> dict[Node, Tensor]:
@@ -212,17 +201,10 @@ def _captured(tracer: Tracer) -> dict[Node, Tensor]:
     return kept
 
 
-def _updated_arguments(
-    symbols: Sequence[Symbol], starts: Sequence[Node]
-) -> list[tuple[Tensor | int, Node]]:
-    pairs = enumerate(zip(symbols, starts, strict=True))
-    return [(i, symbol.node) for i, (symbol, start) in pairs if symbol.node is not start]
-
-
 def _updated_buffers(
     buffers: Sequence[tuple[Module, str, Tensor, Symbol]], tracer: Tracer
-) -> list[tuple[Tensor | int, Node]]:
-    found: dict[int, tuple[Tensor | int, Node]] = {}
+) -> list[Update]:
+    found: dict[int, Update] = {}
     for module, name, buffer, symbol in buffers:
         now = module._buffers[name]
         if now is not symbol and isinstance(now, Tensor):

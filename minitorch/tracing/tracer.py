@@ -206,8 +206,10 @@ class Tracer:
         if isinstance(value, Node):
             return self._wrapped(Symbol.of(value, self), dtype)
         if dtype is None:
-            is_number = isinstance(value, bool | int | float)
-            dtype = result_type([value]) if is_number else np.asarray(value).dtype
+            if isinstance(value, bool | int | float):
+                dtype = result_type([value])
+            else:
+                dtype = np.asarray(value).dtype
         return Symbol.of(convert(value, dtype), self)
 
     # What is left when the function has returned
