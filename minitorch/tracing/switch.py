@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from minitorch.op import Op
-from minitorch.recording import recorded
+from minitorch.recording import set_grad_enabled
 from minitorch.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def tracing(tracer: Tracer) -> Iterator[None]:
     _count(1)
     _local.stack.append(tracer)
     try:
-        with tracer.graph.as_default(), recorded(True):
+        with tracer.graph.as_default(), set_grad_enabled(True):
             yield
     finally:
         _local.stack.pop()

@@ -165,7 +165,7 @@ class Symbol(Tensor):
         rest = tuple(past if other is self else other for other in others)
         return self._moved(name, function(past, *rest, **options))
 
-    def _arithmetic(self, name: str, other: Any, ufunc: object, alpha: float = 1) -> Symbol:
+    def _arithmetic(self, name: str, other: Any, alpha: float = 1) -> Symbol:
         return self._updated(name, SIGNS[name], other if alpha == 1 else other * alpha)
 
     def _signed(self, name: str, other: object) -> Symbol:

@@ -515,7 +515,7 @@ def test_every_operator_agrees_with_torch_when_it_is_traced(agreement: Any, part
     """One sample of each: value, gradient and second gradient."""
     score = agreement.Score()
     operators = traceable(agreement)
-    assert len(operators) >= 250
+    assert len(operators) >= 200
     for op, function in operators[part::PARTS]:
         grads = op.supports_autograd
         sample = next(agreement.samples_of(op, torch.float64, grads))
@@ -718,7 +718,7 @@ def test_an_error_inside_leaves_nothing_behind() -> None:
 
     with pytest.raises(ValueError, match="mine"):
         jit(f)(mt.ones(3, 2))
-    assert all(net.get_buffer(name) is buffer for name, buffer in before.items())
+    assert all(dict(net.named_buffers())[name] is buffer for name, buffer in before.items())
     assert net.num_batches_tracked.item() == 0
     (mt.ones(2, requires_grad=True) * 2).sum().backward()
     x = mt.ones(2)
