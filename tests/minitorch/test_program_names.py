@@ -225,7 +225,6 @@ def test_compile_runs_what_cannot_be_traced_as_it_is() -> None:
     assert compiled.eager
     with pytest.raises(minitorch.errors.GraphError):
         minitorch.compile(f, fullgraph=True)(minitorch.ones(2))
-    assert minitorch.compile(f, disable=True) is f
     with pytest.raises(ArgumentError, match="compile: got int"):
         minitorch.compile(3)
 
