@@ -7,7 +7,6 @@ import math
 from minitorch.arrays import DeviceLike, DTypeLike
 from minitorch.nn import functional as F
 from minitorch.nn import init
-from minitorch.nn.function_module import FunctionModule
 from minitorch.nn.module import Module
 from minitorch.nn.parameter import Parameter, empty_parameter
 from minitorch.tensor import Tensor
@@ -64,19 +63,3 @@ class Linear(Module):
         """Return the sizes."""
         has_bias = self.bias is not None
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={has_bias}"
-
-
-def _flatten(x: Tensor, start_dim: int = 1, end_dim: int = -1) -> Tensor:
-    return x.flatten(start_dim, end_dim)
-
-
-class Flatten(FunctionModule, of=_flatten, options="start_dim end_dim"):
-    """Axes start_dim to end_dim as one; by default all but the first."""
-
-
-def _unflatten(x: Tensor, dim: int, unflattened_size: tuple[int, ...]) -> Tensor:
-    return x.unflatten(dim, unflattened_size)
-
-
-class Unflatten(FunctionModule, of=_unflatten, options="dim unflattened_size"):
-    """Axis `dim` as several of the given sizes."""

@@ -20,6 +20,16 @@ M = TypeVar("M", bound="Module")
 STORES = ("_parameters", "_modules", "_buffers")
 
 
+def _to(target: str) -> Callable[[M], M]:
+    """Return the method that moves a module to a device, or converts it to a floating dtype."""
+
+    def method(self: M) -> M:
+        return self.to(target)
+
+    method.__doc__ = f"Return this module after `to({target!r})`."
+    return method
+
+
 class Module:
     """Base of every layer and model: set parameters and modules as attributes, write `forward`."""
 
@@ -298,25 +308,8 @@ class Module:
                     _convert(value, device, dtype)
         return self
 
-    def float(self: M) -> M:
-        """Convert floating parameters and buffers to float32."""
-        return self.to("float32")
-
-    def double(self: M) -> M:
-        """Convert floating parameters and buffers to float64."""
-        return self.to("float64")
-
-    def bfloat16(self: M) -> M:
-        """Convert floating parameters and buffers to bfloat16."""
-        return self.to("bfloat16")
-
-    def half(self: M) -> M:
-        """Convert floating parameters and buffers to float16."""
-        return self.to("float16")
-
-    def cpu(self: M) -> M:
-        """Move to the CPU."""
-        return self.to("cpu")
+    float, double = _to("float32"), _to("float64")
+    bfloat16, half, cpu = _to("bfloat16"), _to("float16"), _to("cpu")
 
     def cuda(self: M, device: int | str | None = None) -> M:
         """Move to a CUDA device, the first one unless told."""

@@ -24,7 +24,6 @@ from . import (
     pointwise,
     random,
     reduction,
-    reordering,
     statistics,
 )
 from .rows import ROWS
@@ -106,12 +105,12 @@ class Methods(Value):
     expand_as = movement.expand_as
     squeeze = movement.squeeze
     unsqueeze = movement.unsqueeze
-    flip = reordering.flip
-    roll = reordering.roll
+    flip = movement.flip
+    roll = joining.roll
     movedim = movement.movedim
     unflatten = movement.unflatten
-    repeat = reordering.repeat
-    tile = reordering.tile
+    repeat = movement.repeat
+    tile = movement.tile
     ravel = movement.ravel
     contiguous = movement.contiguous
     broadcast_to = movement.broadcast_to
@@ -160,8 +159,6 @@ class Methods(Value):
     sinh = elementwise.sinh
     cosh = elementwise.cosh
     tanh = elementwise.tanh
-    asinh = elementwise.asinh
-    acosh = elementwise.acosh
     atanh = elementwise.atanh
     erf = elementwise.erf
     floor = elementwise.floor
@@ -170,7 +167,6 @@ class Methods(Value):
     mul = binary.mul
     floor_divide = binary.floor_divide
     remainder = binary.remainder
-    fmod = binary.fmod
     maximum = binary.maximum
     minimum = binary.minimum
     atan2 = binary.atan2

@@ -13,13 +13,12 @@ from ..errors import ArgumentError, AxisError, ShapeError
 from ..op import Flat, Gradients, Kind, Methods, Spec, apply
 from ..shapes import axis, reduced
 from .binary import maximum, minimum
-from .casting import cast_to
+from .casting import cast_to, clone
 from .gathering import gather
 from .indexing import narrow
-from .movement import AlongDim, remove_axes, reshape
+from .joining import cat
+from .movement import AlongDim, flip, remove_axes, reshape
 from .reduction import amax, amin
-from .reordering import flip
-from .statistics import scan
 
 
 class ValuesAndIndices(NamedTuple, Generic[Kind]):
@@ -234,9 +233,18 @@ def cumsum(x: Kind, dim: int, *, dtype: DTypeLike = None) -> Kind:
 
 
 def cumprod(x: Kind, dim: int, *, dtype: DTypeLike = None) -> Kind:
-    """Return the running products along `dim`; the gradient is right also where elements are 0."""
+    """Return the running products along `dim`; the gradient is right also where elements are 0.
+
+    In log₂ n steps of whole arrays: Hillis & Steele, Data parallel algorithms, CACM 29(12), 1986.
+    """
     if dtype is not None or as_dtype(x.dtype).kind != "f":
         x = cast_to(x, dtype or int64)
     row, d = _along(x, dim, "cumprod")
-    products = scan(row, d, lambda later, earlier: later * earlier)
-    return products if x.shape else reshape(products, ())
+    size, shift = row.shape[d], 1
+    row = clone(row) if size == 1 else row
+    while shift < size:
+        rest = size - shift
+        later = narrow(row, d, shift, rest) * narrow(row, d, 0, rest)
+        row = cat((narrow(row, d, 0, shift), later), d)
+        shift *= 2
+    return row if x.shape else reshape(row, ())
