@@ -15,8 +15,8 @@ from minitorch.nn.containers import Sequential as Sequential
 from minitorch.nn.conv import Conv1d as Conv1d
 from minitorch.nn.conv import Conv2d as Conv2d
 from minitorch.nn.conv import ConvTranspose2d as ConvTranspose2d
-from minitorch.nn.embedding import Embedding as Embedding
 from minitorch.nn.function_modules import *  # noqa: F403  (its __all__)
+from minitorch.nn.linear import Embedding as Embedding
 from minitorch.nn.linear import Identity as Identity
 from minitorch.nn.linear import Linear as Linear
 from minitorch.nn.module import Module as Module

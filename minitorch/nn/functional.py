@@ -20,7 +20,6 @@ from ..ops.activation import softsign as softsign
 from ..ops.activation import tanh as tanh
 from ..ops.attention import embedding as embedding
 from ..ops.attention import scaled_dot_product_attention as scaled_dot_product_attention
-from ..ops.attention import unfold as unfold
 from ..ops.conv import conv1d as conv1d
 from ..ops.conv import conv2d as conv2d
 from ..ops.conv import conv_transpose2d as conv_transpose2d

@@ -14,7 +14,7 @@ from ..allocator import LARGE, result_of
 from ..arrays import Array, Namespace, as_dtype, dtype_of
 from ..errors import DTypeError
 from ..op import Kind, Value, apply
-from .elementwise import floor, log, minus, same, sigmoid, zero
+from .elementwise import floor, log, minus, same, zero
 from .logic import eq
 from .rows import NUMBERS, ROWS, Compute, Elementwise, Partial, binary
 
@@ -133,15 +133,6 @@ atan2 = _float_row(
     lambda g, a, b, y: g * (-a / (a * a + b * b)),
     "The angle of the point (b, a).",
 )
-logaddexp = _float_row(
-    "logaddexp",
-    lambda xp, a, b: xp.logaddexp(a, b),
-    lambda g, a, b, y: g * sigmoid(a - b),
-    lambda g, a, b, y: g * sigmoid(b - a),
-    "ln(exp a + exp b).",
-)
-
-
 xlogy = _float_row(
     "xlogy",
     lambda xp, a, b: xp.where((a == 0) & ~xp.isnan(b), a * 0, a * xp.log(b)),

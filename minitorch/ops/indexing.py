@@ -119,7 +119,7 @@ class PlaceAdd(Op):
     on_arrays = reads_indices = True
     reads_output = False
 
-    def __init__(self, pattern: tuple[object, ...], shape: tuple[int, ...] | None) -> None:
+    def __init__(self, pattern: tuple[Any, ...], shape: tuple[int, ...] | None) -> None:
         self.pattern, self.shape = pattern, shape
 
     def compute(self, xp: Namespace, values: Array, *rest: Array) -> Array:
@@ -128,6 +128,9 @@ class PlaceAdd(Op):
             (tuple(rest[-1].shape), rest[:-1]) if self.shape is None else (self.shape, rest)
         )
         out = xp.zeros(shape, dtype=values.dtype, **native_device_of(values))
+        if not indices:
+            out[self.pattern] = values
+            return out
         view, index = located(out, self.pattern, indices)
         if index:
             add_at(view, index, values)

@@ -96,7 +96,7 @@ class Methods(Value):
 
     # torch's methods: each is the function of that name, whose first argument is the value
     reshape = movement.reshape
-    view = movement.view
+    view = movement.reshape
     flatten = movement.flatten
     permute = movement.permute
     transpose = movement.transpose
@@ -113,7 +113,7 @@ class Methods(Value):
     tile = movement.tile
     ravel = movement.ravel
     contiguous = movement.contiguous
-    broadcast_to = movement.broadcast_to
+    broadcast_to = movement.expand
     split = joining.split
     chunk = joining.chunk
     unbind = joining.unbind
@@ -170,7 +170,6 @@ class Methods(Value):
     maximum = binary.maximum
     minimum = binary.minimum
     atan2 = binary.atan2
-    logaddexp = binary.logaddexp
     xlogy = binary.xlogy
     add = pointwise.add
     sub = pointwise.sub
@@ -182,9 +181,7 @@ class Methods(Value):
     lerp = pointwise.lerp
     addcmul = pointwise.addcmul
     addcdiv = pointwise.addcdiv
-    logit = pointwise.logit
     round = pointwise.round
-    nan_to_num = pointwise.nan_to_num
     isclose = pointwise.isclose
     allclose = pointwise.allclose
     equal = pointwise.equal

@@ -186,11 +186,6 @@ def reshape(x: Kind, *shape: object, **named: object) -> Kind:
     return apply(Reshape(wanted), x)
 
 
-def view(x: Kind, *shape: object) -> Kind:
-    """Return `reshape(x, *shape)`."""
-    return reshape(x, *shape)
-
-
 def permute(x: Kind, *dims: int | Sequence[int] | None, **named: object) -> Kind:
     """Return `x` with its axes in the order `dims`."""
     rank, wanted = len(x.shape), listed("permute", "dims", dims, named)
@@ -292,11 +287,6 @@ def movedim(x: Kind, source: object, destination: object) -> Kind:
 def expand_as(x: Kind, other: Any) -> Kind:
     """Return `x` stretched to the shape of `other`."""
     return expand(x, tuple(other.shape))
-
-
-def broadcast_to(x: Kind, *shape: object, **named: object) -> Kind:
-    """Return `x` stretched to a shape."""
-    return expand(x, *shape, **named)
 
 
 def broadcast_tensors(*values: Kind) -> tuple[Kind, ...]:

@@ -4,7 +4,7 @@ Only positions are computed here; values are then taken from those positions, so
 order come from `gather`.
 """
 
-from typing import Any, Generic, NamedTuple, overload
+from typing import Any, Generic, NamedTuple
 
 import numpy as np
 
@@ -131,15 +131,7 @@ def _chosen(x: Kind, dim: int, keepdim: bool, largest: bool) -> ValuesAndIndices
     return _taken(x, *_extreme(x, dim, "max" if largest else "min", largest), keepdim)
 
 
-@overload
-def max(x: Kind, dim: Methods | None = None, keepdim: bool = False) -> Kind: ...
-
-
-@overload
-def max(x: Kind, dim: int, keepdim: bool = False) -> ValuesAndIndices[Kind]: ...
-
-
-def max(x: Kind, dim: Any = None, keepdim: bool = False) -> Kind | ValuesAndIndices[Kind]:
+def max(x: Kind, dim: Any = None, keepdim: bool = False) -> Any:
     """Return the largest element; with `dim` also where it is; of two values, the larger."""
     if dim is None:
         return amax(x)
@@ -148,15 +140,7 @@ def max(x: Kind, dim: Any = None, keepdim: bool = False) -> Kind | ValuesAndIndi
     return _chosen(x, dim, keepdim, True)
 
 
-@overload
-def min(x: Kind, dim: Methods | None = None, keepdim: bool = False) -> Kind: ...
-
-
-@overload
-def min(x: Kind, dim: int, keepdim: bool = False) -> ValuesAndIndices[Kind]: ...
-
-
-def min(x: Kind, dim: Any = None, keepdim: bool = False) -> Kind | ValuesAndIndices[Kind]:
+def min(x: Kind, dim: Any = None, keepdim: bool = False) -> Any:
     """Return the smallest element; with `dim` also where it is; of two values, the smaller."""
     if dim is None:
         return amin(x)

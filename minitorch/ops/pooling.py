@@ -33,9 +33,6 @@ class MaxWindows:
     gap: tuple[int, ...]
     places: tuple[int, ...]
 
-    def __repr__(self) -> str:
-        return f"({self.size}, {self.step}, {self.gap}, {self.places})"
-
     @property
     def apart(self) -> bool:
         """Whether no element is in two windows."""

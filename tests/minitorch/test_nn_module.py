@@ -12,7 +12,7 @@ import torch
 from minitorch import nn, optim
 from minitorch.errors import ArgumentError, DTypeError, GradientError, MinitorchError
 from minitorch.generator import manual_seed
-from minitorch.nn.state import StateDictMismatch
+from minitorch.nn.module import StateDictMismatch
 from minitorch.serialize import load, save
 from minitorch.tensor import Tensor, tensor
 
