@@ -1,4 +1,4 @@
-"""What works on the parameters of a whole model: gradients kept small."""
+"""What works on the parameters of a whole model: gradients kept small, all as one vector."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import numpy as np
 
 from minitorch.arrays import namespace
 from minitorch.clock import clock
-from minitorch.errors import ArgumentError, GradientError
+from minitorch.errors import ArgumentError, GradientError, ShapeError
+from minitorch.ops.joining import cat
+from minitorch.recording import no_grad
 from minitorch.tensor import Tensor, tensor
 
 
@@ -66,4 +68,29 @@ def _norm(grads: list[Tensor], order: float) -> float:
     return float(sum(float((abs(a) ** order).sum()) for a in arrays) ** (1.0 / order))
 
 
-__all__ = ["clip_grad_norm_", "clip_grad_value_"]
+def parameters_to_vector(parameters: Iterable[Tensor]) -> Tensor:
+    """Return the elements of all parameters, one after another."""
+    return cat([param.reshape(-1) for param in parameters])
+
+
+def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
+    """Copy the elements of `vec` into the parameters, in place.
+
+    Raises:
+        ShapeError: the vector is longer or shorter than all parameters together.
+    """
+    listed = list(parameters)
+    total = sum(param.numel() for param in listed)
+    if vec.shape != (total,):
+        raise ShapeError(
+            f"vector_to_parameters: got shape {vec.shape}, expected {(total,)}, the number of "
+            "elements of all parameters."
+        )
+    start = 0
+    with no_grad():
+        for param in listed:
+            param.copy_(vec[start : start + param.numel()].reshape(*param.shape))
+            start += param.numel()
+
+
+__all__ = ["clip_grad_norm_", "clip_grad_value_", "parameters_to_vector", "vector_to_parameters"]

@@ -14,7 +14,7 @@ from ..allocator import LARGE, result_of
 from ..arrays import Array, Namespace, as_dtype, dtype_of
 from ..errors import DTypeError
 from ..op import Kind, Value, apply
-from .elementwise import floor, log, minus, same, zero
+from .elementwise import floor, log, minus, same, sigmoid, zero
 from .logic import eq
 from .rows import NUMBERS, ROWS, Compute, Elementwise, Partial, binary
 
@@ -142,6 +142,14 @@ xlogy = _float_row(
 )
 
 # ── choosing ────────────────────────────────────────────────────────────────────────────────────
+logaddexp = _float_row(
+    "logaddexp",
+    lambda xp, a, b: xp.logaddexp(a, b),
+    lambda g, a, b, y: g * sigmoid(a - b),
+    lambda g, a, b, y: g * sigmoid(b - a),
+    "ln(exp a + exp b).",
+)
+
 
 _WHERE = ROWS["where"] = Elementwise(
     "where",

@@ -173,6 +173,7 @@ class Methods(Value):
     minimum = binary.minimum
     atan2 = binary.atan2
     xlogy = binary.xlogy
+    logaddexp = binary.logaddexp
     add = pointwise.add
     sub = pointwise.sub
     div = pointwise.div
@@ -184,6 +185,7 @@ class Methods(Value):
     addcmul = pointwise.addcmul
     addcdiv = pointwise.addcdiv
     round = pointwise.round
+    nan_to_num = pointwise.nan_to_num
     isclose = pointwise.isclose
     allclose = pointwise.allclose
     equal = pointwise.equal

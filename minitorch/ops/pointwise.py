@@ -1,15 +1,16 @@
 """Arithmetic made of rows, or with a parameter: powers, clamps, blends."""
 
 import builtins
+import math
 
-from ..arrays import Array, Namespace, as_dtype, bool_, int64
+from ..arrays import Array, Namespace, as_dtype, bool_, finfo, int64
 from ..errors import ArgumentError
 from ..op import Gradients, KeepsSpec, Kind, Methods, Spec, Value, apply
 from .binary import add as add_row
 from .binary import floor_divide, power, true_divide, trunc_divide, where
 from .binary import sub as sub_row
 from .casting import cast_to, clone
-from .elementwise import abs, ones_like, rint, zeros_like
+from .elementwise import abs, ones_like, positive, rint, zeros_like
 from .elementwise import square as squared
 from .logic import eq, isfinite, isnan
 from .rows import promoted
@@ -143,6 +144,19 @@ def round(x: Kind, *, decimals: int = 0) -> Kind:
         return rint(x)
     scale = 10.0 ** builtins.abs(decimals)
     return rint(x * scale) / scale if decimals > 0 else rint(x / scale) * scale
+
+
+def nan_to_num(
+    x: Kind, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> Kind:
+    """Return `x` with NaN and infinities replaced; by default by 0 and the largest numbers."""
+    dtype = as_dtype(x.dtype)
+    if dtype.kind != "f":
+        return positive(x) if dtype.kind != "b" else x
+    largest = finfo(dtype).max
+    x = where(isnan(x), nan, x)
+    x = where(eq(x, math.inf), largest if posinf is None else posinf, x)
+    return where(eq(x, -math.inf), -largest if neginf is None else neginf, x)
 
 
 def isclose(
