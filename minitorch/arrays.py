@@ -13,6 +13,7 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from types import EllipsisType, SimpleNamespace
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from typing import cast as typed
@@ -164,19 +165,14 @@ def result_type(operands: Sequence[tuple[DType, int | None] | Scalar]) -> DType:
     Args:
         operands: (dtype, number of axes) of each array, or a Python number.
     """
-    tiers: list[DType | None] = [None, None, None]
+    tiers: tuple[list[DType], ...] = ([], [], [])
     for operand in operands:
         if isinstance(operand, tuple):
-            dtype, tier = operand[0], 1 if operand[1] == 0 else 0
+            tiers[1 if operand[1] == 0 else 0].append(operand[0])
         else:
-            dtype, tier = scalar_dtype(operand), 2
-        have = tiers[tier]
-        tiers[tier] = dtype if have is None else promote_types(have, dtype)
-    result: DType | None = None
-    for dtype_ in tiers:
-        if dtype_ is not None:
-            result = dtype_ if result is None else _over(result, dtype_)
-    return _default if result is None else result
+            tiers[2].append(scalar_dtype(operand))
+    found = [reduce(promote_types, tier) for tier in tiers if tier]
+    return reduce(_over, found) if found else _default
 
 
 def _over(higher: DType, lower: DType) -> DType:
@@ -361,7 +357,7 @@ def asarray(
     if isinstance(data, Halves):
         data, wanted = widened(data), wanted or xp.bfloat16
     if isinstance(data, np.ndarray | np.generic):
-        data = np.array(data, order="C")  # torch reads neither negative strides nor scalars
+        data, copy = np.array(data, order="C"), False  # torch reads no negative strides, no scalars
     return xp.asarray(data, dtype=wanted, device=native_device(place), copy=copy or None)
 
 
@@ -439,9 +435,7 @@ def add_at(into: Array, index: tuple[Any, ...], values: Array) -> Array:
 
 
 def copied(array: Array) -> Array:
-    """Return a new array with the same numbers; a NumPy scalar, which never changes, itself."""
-    if isinstance(array, np.generic):
-        return array
+    """Return a new array with the same numbers."""
     return array.copy() if hasattr(array, "copy") else namespace(array).clone(array)
 
 

@@ -231,10 +231,8 @@ class Exchange(InPlace):
             raise GradientError(
                 "deepcopy: this tensor is the result of a recorded operator. Copy .detach()."
             )
-        copy = type(self)._new(_arrays.copied(self.array))
-        copy.requires_grad = self.requires_grad
-        memo[id(self)] = copy
-        return copy
+        memo[id(self)] = _restored(type(self), _arrays.copied(self.array), self.requires_grad)
+        return memo[id(self)]
 
     def __reduce__(self) -> tuple[object, ...]:
         if self.op is not None:
