@@ -61,6 +61,7 @@ from .generator import Generator as Generator
 from .generator import default_generator as default_generator
 from .generator import manual_seed as manual_seed
 from .gradcheck import gradcheck as gradcheck
+from .gradcheck import gradgradcheck as gradgradcheck
 from .op import Op as Op
 from .op import Value as Value
 from .op import apply as apply

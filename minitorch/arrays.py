@@ -357,7 +357,8 @@ def asarray(
     if isinstance(data, Halves):
         data, wanted = widened(data), wanted or xp.bfloat16
     if isinstance(data, np.ndarray | np.generic):
-        data, copy = np.array(data, order="C"), False  # torch reads no negative strides, no scalars
+        # torch reads neither negative strides nor scalars, and converts no array without axes
+        data = np.array(data, None if dtype is None else host_dtype(dtype), order="C")
     return xp.asarray(data, dtype=wanted, device=native_device(place), copy=copy or None)
 
 

@@ -67,6 +67,33 @@ def gradcheck(
     return True
 
 
+def gradgradcheck(
+    function: Callable[..., Any], inputs: Any, *, rtol: float = 1e-5, **options: Any
+) -> bool:
+    """Tell whether the second gradients agree with finite differences of the first.
+
+    Args: as `gradcheck`.
+    """
+    points = (inputs,) if isinstance(inputs, Tensor) else tuple(inputs)
+    with enable_grad():
+        shapes = [y.shape for y in _outputs(function, points)]
+    rng = np.random.default_rng(0)
+    weights = [Tensor._new(rng.standard_normal(shape)).requires_grad_() for shape in shapes]
+
+    def slopes(*args: Any) -> tuple[Tensor, ...]:
+        own = args[: len(points)]
+        pairs = zip(_outputs(function, own), args[len(points) :], strict=True)
+        tracked = [(y, u) for y, u in pairs if y.requires_grad]
+        if not tracked:
+            return ()
+        ys, us = zip(*tracked, strict=True)
+        varied = [x for x in own if isinstance(x, Tensor) and x.requires_grad]
+        shares = grad(ys, varied, us, create_graph=True, allow_unused=True)
+        return tuple(share for share in shares if share is not None)
+
+    return gradcheck(slopes, (*points, *weights), rtol=rtol, **options)
+
+
 def _outputs(function: Callable[..., Any], points: Sequence[Any]) -> list[Tensor]:
     result = function(*points)
     found = [result] if isinstance(result, Tensor) else list(result)

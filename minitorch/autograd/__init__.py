@@ -1,7 +1,7 @@
 """Torch's names for differentiation."""
 
 from ..backward import backward, grad
-from ..gradcheck import gradcheck
+from ..gradcheck import gradcheck, gradgradcheck
 from ..recording import enable_grad, no_grad, set_grad_enabled
 from . import functional
 
@@ -11,6 +11,7 @@ __all__ = [
     "functional",
     "grad",
     "gradcheck",
+    "gradgradcheck",
     "no_grad",
     "set_grad_enabled",
 ]

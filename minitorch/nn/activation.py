@@ -12,100 +12,64 @@ from minitorch.nn.parameter import empty_parameter
 from minitorch.tensor import Tensor
 
 
-class Activation(FunctionModule):
-    """A function of one tensor, element by element unless the class says otherwise."""
-
-    def extra_repr(self) -> str:
-        """Return the arguments."""
-        return ", ".join(f"{name}={getattr(self, name)!r}" for name in self.defaults)
-
-
-class ReLU(Activation, options="inplace"):
+class ReLU(FunctionModule, of=F.relu, options="inplace"):
     """max(x, 0)."""
-
-    function = staticmethod(F.relu)
 
     def forward(self, *inputs: Tensor) -> Tensor:
         """Return max(x, 0)."""
         return F.relu(*inputs)  # type: ignore[no-any-return]
 
 
-class ReLU6(Activation, options="inplace"):
+class ReLU6(FunctionModule, of=F.relu6, options="inplace"):
     """min(max(x, 0), 6)."""
 
-    function = staticmethod(F.relu6)
 
-
-class LeakyReLU(Activation, options="negative_slope inplace"):
+class LeakyReLU(FunctionModule, of=F.leaky_relu, options="negative_slope inplace"):
     """x where positive, negative_slope x elsewhere."""
 
-    function = staticmethod(F.leaky_relu)
 
-
-class ELU(Activation, options="alpha inplace"):
+class ELU(FunctionModule, of=F.elu, options="alpha inplace"):
     """x where positive, alpha (e^x - 1) elsewhere."""
 
-    function = staticmethod(F.elu)
 
-
-class SELU(Activation, options="inplace"):
+class SELU(FunctionModule, of=F.selu, options="inplace"):
     """ELU with the scale and alpha that keep mean 0 and variance 1."""
 
-    function = staticmethod(F.selu)
 
-
-class GELU(Activation, options="approximate"):
+class GELU(FunctionModule, of=F.gelu, options="approximate"):
     """x Phi(x), exact or by tanh ("none" or "tanh")."""
 
-    function = staticmethod(F.gelu)
 
-
-class SiLU(Activation, options="inplace"):
+class SiLU(FunctionModule, of=F.silu, options="inplace"):
     """x sigmoid(x)."""
 
-    function = staticmethod(F.silu)
 
-
-class Mish(Activation, options="inplace"):
+class Mish(FunctionModule, of=F.mish, options="inplace"):
     """x tanh(softplus(x))."""
 
-    function = staticmethod(F.mish)
 
-
-class Sigmoid(Activation):
+class Sigmoid(FunctionModule, of=F.sigmoid):
     """1 / (1 + e^-x)."""
 
-    function = staticmethod(F.sigmoid)
 
-
-class Hardsigmoid(Activation, options="inplace"):
+class Hardsigmoid(FunctionModule, of=F.hardsigmoid, options="inplace"):
     """min(max(x / 6 + 1/2, 0), 1)."""
 
-    function = staticmethod(F.hardsigmoid)
 
-
-class LogSigmoid(Activation):
+class LogSigmoid(FunctionModule, of=F.logsigmoid):
     """log sigmoid(x), without overflow."""
 
-    function = staticmethod(F.logsigmoid)
 
-
-class Hardswish(Activation, options="inplace"):
+class Hardswish(FunctionModule, of=F.hardswish, options="inplace"):
     """x min(max(x + 3, 0), 6) / 6."""
 
-    function = staticmethod(F.hardswish)
 
-
-class Tanh(Activation):
+class Tanh(FunctionModule, of=F.tanh):
     """tanh(x)."""
 
-    function = staticmethod(F.tanh)
 
-
-class Hardtanh(Activation, options="min_val max_val inplace"):
+class Hardtanh(FunctionModule, of=F.hardtanh, options="min_val max_val inplace"):
     """x cut to [min_val, max_val]."""
-
-    function = staticmethod(F.hardtanh)
 
     def __init__(self, *args: object, **kwargs: object) -> None:
         super().__init__(*args, **kwargs)
@@ -116,34 +80,24 @@ class Hardtanh(Activation, options="min_val max_val inplace"):
             )
 
 
-class Softplus(Activation, options="beta threshold"):
+class Softplus(FunctionModule, of=F.softplus, options="beta threshold"):
     """log(1 + e^(beta x)) / beta; x itself where beta x is above the threshold."""
 
-    function = staticmethod(F.softplus)
 
-
-class Softsign(Activation):
+class Softsign(FunctionModule, of=F.softsign):
     """x / (1 + |x|)."""
 
-    function = staticmethod(F.softsign)
 
-
-class GLU(Activation, options="dim"):
+class GLU(FunctionModule, of=F.glu, options="dim"):
     """First half times sigmoid of the second half, along `dim`."""
 
-    function = staticmethod(F.glu)
 
-
-class Softmax(Activation, options="dim"):
+class Softmax(FunctionModule, of=F.softmax, options="dim"):
     """e^x over its sum along `dim`."""
 
-    function = staticmethod(F.softmax)
 
-
-class LogSoftmax(Activation, options="dim"):
+class LogSoftmax(FunctionModule, of=F.log_softmax, options="dim"):
     """log softmax(x) along `dim`, without overflow."""
-
-    function = staticmethod(F.log_softmax)
 
 
 class PReLU(Module):
@@ -163,10 +117,7 @@ class PReLU(Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the piecewise linear function of `x`."""
-        slope: Tensor = self.weight
-        if self.num_parameters > 1:
-            slope = slope.reshape(-1, *[1] * (x.ndim - 2))
-        return F.relu(x) - slope * F.relu(-x)  # type: ignore[no-any-return]
+        return F.prelu(x, self.weight)
 
     def extra_repr(self) -> str:
         """Return the number of slopes."""

@@ -11,33 +11,38 @@ from minitorch.tensor import Tensor
 
 
 class FunctionModule(Module):
-    """A module that calls `function`; a subclass names the `options`, in torch's order.
+    """A module that calls a function; a subclass says which one, and its `options`.
 
-    Their defaults are those of the function. "inplace" is taken for PyTorch's sake and changes
-    nothing: results are always new tensors.
+        class Softmax(FunctionModule, of=F.softmax, options="dim"): ...
+
+    The options stand in torch's order; their defaults are those of the function. "inplace" is
+    taken for PyTorch's sake and changes nothing: results are always new tensors.
     """
 
     function: ClassVar[Callable[..., Any]]
     options: ClassVar[tuple[str, ...]] = ()
     defaults: ClassVar[Mapping[str, Any]] = {}
 
-    def __init_subclass__(cls, options: str | None = None) -> None:
+    def __init_subclass__(cls, of: Callable[..., Any] | None = None, options: str = "") -> None:
         super().__init_subclass__()
-        if options is not None:
-            known = inspect.signature(cls.function).parameters
+        if of is not None:
+            known = inspect.signature(of).parameters
+            cls.function = staticmethod(of)
             cls.options = tuple(options.split())
             cls.defaults = {name: known[name].default for name in cls.options if name in known}
 
     def __init__(self, *args: Any, **kwargs: object) -> None:
         super().__init__()
         names = self.options
-        given = dict(zip(names, args, strict=False)) | kwargs
+        given = {**self.defaults, **dict(zip(names, args, strict=False)), **kwargs}
         unknown = sorted(given.keys() - set(names))
         if len(args) > len(names) or unknown:
             got = unknown or list(args)
             raise TypeError(f"{self._get_name()}: got {got}, expected {names or 'no arguments'}.")
-        for name, default in self.defaults.items():
-            value = given.get(name, default)
+        for name in self.defaults:
+            value = given[name]
+            if value is inspect.Parameter.empty:
+                raise TypeError(f"{self._get_name()}: got no {name}. Pass one.")
             if name in ("weight", "pos_weight"):  # of the classes: state, but not trained
                 self.register_buffer(name, value)
             else:
@@ -48,3 +53,7 @@ class FunctionModule(Module):
         options = {name: getattr(self, name) for name in self.defaults}
         result: Tensor = type(self).function(*inputs, **options)
         return result
+
+    def extra_repr(self) -> str:
+        """Return the options."""
+        return ", ".join(f"{name}={getattr(self, name)!r}" for name in self.defaults)

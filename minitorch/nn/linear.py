@@ -7,6 +7,7 @@ import math
 from minitorch.arrays import DeviceLike, DTypeLike
 from minitorch.nn import functional as F
 from minitorch.nn import init
+from minitorch.nn.function_module import FunctionModule
 from minitorch.nn.module import Module
 from minitorch.nn.parameter import Parameter, empty_parameter
 from minitorch.tensor import Tensor
@@ -65,36 +66,17 @@ class Linear(Module):
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={has_bias}"
 
 
-class Flatten(Module):
+def _flatten(x: Tensor, start_dim: int = 1, end_dim: int = -1) -> Tensor:
+    return x.flatten(start_dim, end_dim)
+
+
+class Flatten(FunctionModule, of=_flatten, options="start_dim end_dim"):
     """Axes start_dim to end_dim as one; by default all but the first."""
 
-    def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
-        super().__init__()
-        self.start_dim = start_dim
-        self.end_dim = end_dim
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return `x` with fewer axes."""
-        return x.flatten(self.start_dim, self.end_dim)
-
-    def extra_repr(self) -> str:
-        """Return the axes."""
-        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
+def _unflatten(x: Tensor, dim: int, unflattened_size: tuple[int, ...]) -> Tensor:
+    return x.unflatten(dim, unflattened_size)
 
 
-class Unflatten(Module):
+class Unflatten(FunctionModule, of=_unflatten, options="dim unflattened_size"):
     """Axis `dim` as several of the given sizes."""
-
-    def __init__(self, dim: int, unflattened_size: tuple[int, ...]) -> None:
-        super().__init__()
-        self.dim = dim
-        self.unflattened_size = tuple(unflattened_size)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return `x` with more axes."""
-        dim = self.dim % x.ndim
-        return x.reshape(*x.shape[:dim], *self.unflattened_size, *x.shape[dim + 1 :])
-
-    def extra_repr(self) -> str:
-        """Return axis and sizes."""
-        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"

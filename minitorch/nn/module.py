@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar, cast
 
-from minitorch.errors import ArgumentError
+from minitorch.arrays import Device, DeviceLike, DTypeLike, as_dtype
+from minitorch.errors import ArgumentError, DTypeError
 from minitorch.hooks import Handle, add_hook
-from minitorch.nn import walk
-from minitorch.nn.convert import convert
 from minitorch.nn.parameter import Parameter
 from minitorch.nn.state import IncompatibleKeys, load_into, state_of
 from minitorch.tensor import Tensor
@@ -164,7 +163,15 @@ class Module:
         self, memo: set[int] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Module]]:
         """Yield this module and all below it with dotted names, parents first, each once."""
-        return walk.named_modules(self, memo, prefix, remove_duplicate)
+        memo = set() if memo is None else memo
+        if remove_duplicate:
+            if id(self) in memo:
+                return
+            memo.add(id(self))
+        yield prefix, self
+        for name, child in self._modules.items():
+            if child is not None:
+                yield from child.named_modules(memo, _dotted(prefix, name), remove_duplicate)
 
     def modules(self) -> Iterator[Module]:
         """Yield this module and all below it, each once."""
@@ -186,7 +193,7 @@ class Module:
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
         """Yield the parameters with dotted names, a shared one once."""
-        return walk.named_tensors(self, "_parameters", prefix, recurse, remove_duplicate)
+        return self._named_tensors("_parameters", prefix, recurse, remove_duplicate)
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
         """Yield the parameters, a shared one once."""
@@ -196,23 +203,35 @@ class Module:
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Tensor]]:
         """Yield the buffers with dotted names, a shared one once."""
-        return walk.named_tensors(self, "_buffers", prefix, recurse, remove_duplicate)
+        return self._named_tensors("_buffers", prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
         """Yield the buffers, a shared one once."""
         return (buffer for _, buffer in self.named_buffers(recurse=recurse))
 
+    def _named_tensors(
+        self, store: str, prefix: str, recurse: bool, remove_duplicate: bool
+    ) -> Iterator[tuple[str, Any]]:
+        seen: set[int] = set()
+        parts = self.named_modules(None, prefix, remove_duplicate) if recurse else [(prefix, self)]
+        for path, part in parts:
+            for name, value in part.__dict__[store].items():
+                if value is None or (remove_duplicate and id(value) in seen):
+                    continue
+                seen.add(id(value))
+                yield _dotted(path, name), value
+
     def get_submodule(self, target: str) -> Module:
         """Return the module with this dotted name, this one for the empty name."""
-        return walk.find_module(self, target)
-
-    def get_parameter(self, target: str) -> Parameter:
-        """Return the parameter with this dotted name."""
-        return cast("Parameter", walk.find_tensor(self, "_parameters", target))
-
-    def get_buffer(self, target: str) -> Tensor:
-        """Return the buffer with this dotted name."""
-        return cast("Tensor", walk.find_tensor(self, "_buffers", target))
+        found: Any = self
+        for name in target.split(".") if target else ():
+            found = found._modules.get(name)
+            if found is None:
+                raise AttributeError(
+                    f"{type(self).__name__}: there is no module {target!r}: {name!r} is missing. "
+                    "named_modules() lists them."
+                )
+        return found  # type: ignore[no-any-return]
 
     # ── changes to all ──────────────────────────────────────────────────────────────────────────
 
@@ -247,13 +266,36 @@ class Module:
             if param.grad is not None:
                 param.grad = None if set_to_none else param.grad.detach() * 0
 
-    def to(self: M, *args: Any, **kwargs: Any) -> M:
+    def to(
+        self: M,
+        *targets: Any,
+        device: DeviceLike = None,
+        dtype: DTypeLike = None,
+        non_blocking: bool = False,
+    ) -> M:
         """Move to a device, convert to a floating dtype, or both, in place; return this module.
 
         Takes what `Tensor.to` takes. Parameters stay the same objects, so an optimizer keeps them.
         Integer and boolean buffers change device and keep their dtype.
+
+        Raises:
+            DTypeError: the dtype is not a floating one.
         """
-        convert(self, *args, **kwargs)
+        for target in targets:
+            if isinstance(target, Tensor):
+                device, dtype = target.device, target.dtype
+            elif isinstance(target, Device) or str(target).partition(":")[0] in ("cpu", "cuda"):
+                device = target
+            elif not isinstance(target, bool):
+                dtype = target
+        if dtype is not None and as_dtype(dtype).kind != "f":
+            raise DTypeError(
+                f"Module.to: got {dtype}, expected a floating dtype: only those can be trained."
+            )
+        for part in self.modules():
+            for value in (*part._parameters.values(), *part._buffers.values()):
+                if value is not None:
+                    _convert(value, device, dtype)
         return self
 
     def float(self: M) -> M:
@@ -328,3 +370,14 @@ def _not_initialised(module: Module) -> AttributeError:
         f"{type(module).__name__}: its __init__ has not called super().__init__(). "
         "Call it before setting parameters or modules."
     )
+
+
+def _dotted(prefix: str, name: str) -> str:
+    return f"{prefix}.{name}" if prefix else name
+
+
+def _convert(tensor: Tensor, device: DeviceLike, dtype: DTypeLike) -> None:
+    wanted = dtype if tensor.dtype.kind == "f" else None
+    tensor.data = tensor.detach().to(device=device, dtype=wanted)
+    if tensor.grad is not None:
+        tensor.grad = tensor.grad.detach().to(device=device, dtype=wanted)

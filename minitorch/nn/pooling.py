@@ -1,4 +1,4 @@
-"""Pools over windows, over the whole, and borders around an input."""
+"""Pools over windows and over the whole, borders around an input, and pixels from channels."""
 
 from __future__ import annotations
 
@@ -6,138 +6,59 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from minitorch.nn import functional as F
-from minitorch.nn.conv import Size, each_axis
+from minitorch.nn.conv import each_axis
+from minitorch.nn.function_module import FunctionModule
 from minitorch.nn.module import Module
 from minitorch.tensor import Tensor
 
 
-class _MaxPool(Module):
-    """The largest element of every window."""
+class _Pool(FunctionModule):
+    """A pool over windows, which lie side by side unless a stride is given."""
 
-    axes: ClassVar[int]
+    stride: Any
 
-    def __init__(
-        self,
-        kernel_size: Size,
-        stride: Size | None = None,
-        padding: Size = 0,
-        dilation: Size = 1,
-        return_indices: bool = False,
-        ceil_mode: bool = False,
-    ) -> None:
-        super().__init__()
-        self.kernel_size = kernel_size
-        self.stride = kernel_size if stride is None else stride
-        self.padding = padding
-        self.dilation = dilation
-        self.return_indices = return_indices
-        self.ceil_mode = ceil_mode
-
-    def forward(self, x: Tensor) -> Any:
-        """Return the maxima, and with `return_indices` their places too."""
-        function = F.max_pool1d if self.axes == 1 else F.max_pool2d
-        how = (self.kernel_size, self.stride, self.padding, self.dilation)
-        return function(x, *how, self.ceil_mode, self.return_indices)
+    def __init__(self, *args: object, **kwargs: object) -> None:
+        super().__init__(*args, **kwargs)
+        self.stride = self.kernel_size if self.stride is None else self.stride
 
     def extra_repr(self) -> str:
         """Return the sizes."""
-        return (
-            f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}, "
-            f"dilation={self.dilation}, ceil_mode={self.ceil_mode}"
-        )
+        shown = "kernel_size stride padding"
+        if "dilation" in self.options:
+            shown += " dilation ceil_mode"
+        return ", ".join(f"{name}={getattr(self, name)}" for name in shown.split())
 
 
-class MaxPool1d(_MaxPool):
-    """The largest of every window of (N, C, L)."""
-
-    axes = 1
+_OF_MAX = "kernel_size stride padding dilation return_indices ceil_mode"
+_OF_MEAN = "kernel_size stride padding ceil_mode count_include_pad"
 
 
-class MaxPool2d(_MaxPool):
-    """The largest of every window of (N, C, H, W)."""
-
-    axes = 2
+class MaxPool1d(_Pool, of=F.max_pool1d, options=_OF_MAX):
+    """The largest of every window of (N, C, L); with `return_indices` also where it is."""
 
 
-class _AvgPool(Module):
-    """The mean of every window."""
-
-    axes: ClassVar[int]
-    divisor_override: int | None = None
-
-    def __init__(
-        self,
-        kernel_size: Size,
-        stride: Size | None = None,
-        padding: Size = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        divisor_override: int | None = None,
-    ) -> None:
-        super().__init__()
-        if self.axes == 1:  # torch shows tuples
-            kernel_size, padding = each_axis(kernel_size, 1), each_axis(padding, 1)
-            stride = None if stride is None else each_axis(stride, 1)
-        self.kernel_size = kernel_size
-        self.stride = kernel_size if stride is None else stride
-        self.padding = padding
-        self.ceil_mode = ceil_mode
-        self.count_include_pad = count_include_pad
-        self.divisor_override = divisor_override
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the means."""
-        how = (self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad)
-        if self.axes == 1:
-            return F.avg_pool1d(x, *how)
-        return F.avg_pool2d(x, *how, self.divisor_override)
-
-    def extra_repr(self) -> str:
-        """Return the sizes."""
-        return f"kernel_size={self.kernel_size}, stride={self.stride}, padding={self.padding}"
+class MaxPool2d(_Pool, of=F.max_pool2d, options=_OF_MAX):
+    """The largest of every window of (N, C, H, W); with `return_indices` also where it is."""
 
 
-class AvgPool1d(_AvgPool):
+class AvgPool1d(_Pool, of=F.avg_pool1d, options=_OF_MEAN):
     """The mean of every window of (N, C, L)."""
 
-    axes = 1
 
-
-class AvgPool2d(_AvgPool):
+class AvgPool2d(_Pool, of=F.avg_pool2d, options=f"{_OF_MEAN} divisor_override"):
     """The mean of every window of (N, C, H, W)."""
 
-    axes = 2
 
-
-class _AdaptivePool(Module):
-    """Windows that share the input out evenly, as many as asked for."""
-
-    def __init__(
-        self, output_size: int | Sequence[int | None], return_indices: bool = False
-    ) -> None:
-        super().__init__()
-        self.output_size = output_size
-        self.return_indices = return_indices
-
-    def extra_repr(self) -> str:
-        """Return the output size."""
-        return f"output_size={self.output_size}"
-
-
-class AdaptiveAvgPool1d(_AdaptivePool):
+class AdaptiveAvgPool1d(FunctionModule, of=F.adaptive_avg_pool1d, options="output_size"):
     """Means of (N, C, L) to a length."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the means."""
-        return F.adaptive_avg_pool1d(x, self.output_size)
 
-
-class AdaptiveAvgPool2d(_AdaptivePool):
+class AdaptiveAvgPool2d(FunctionModule, of=F.adaptive_avg_pool2d, options="output_size"):
     """Means of (N, C, H, W) to a size; a None keeps the input's."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return the means."""
-        return F.adaptive_avg_pool2d(x, self.output_size)
+
+class PixelShuffle(FunctionModule, of=F.pixel_shuffle, options="upscale_factor"):
+    """(N, C r^2, H, W) as (N, C, H r, W r): channels become the pixels between."""
 
 
 # ── borders ─────────────────────────────────────────────────────────────────────────────────────
@@ -148,56 +69,37 @@ class _Pad(Module):
 
     axes: ClassVar[int]
     mode: ClassVar[str] = "constant"
-    value: float = 0.0
 
-    def __init__(self, padding: int | Sequence[int]) -> None:
+    def __init__(self, padding: int | Sequence[int], value: float | None = None) -> None:
         super().__init__()
         self.padding = each_axis(padding, 2 * self.axes)
+        self.value = value
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `x` with its border."""
-        if self.mode == "constant":
-            return F.pad(x, self.padding, value=self.value)
-        return F.pad(x, self.padding, mode=self.mode)
+        return F.pad(x, self.padding, self.mode, self.value)
 
     def extra_repr(self) -> str:
-        """Return the widths."""
-        return str(self.padding)
-
-
-class _ConstantPad(_Pad):
-    def __init__(self, padding: int | Sequence[int], value: float) -> None:
-        super().__init__(padding)
-        self.value = value
-
-    def extra_repr(self) -> str:
-        """Return widths and value."""
+        """Return the widths, and the number around where one was given."""
+        if self.value is None:
+            return str(self.padding)
         return f"padding={self.padding}, value={self.value}"
 
 
-def _pad(name: str, base: type[_Pad], axes: int, mode: str, says: str) -> Any:
+def _pad(name: str, axes: int, mode: str, says: str) -> type[_Pad]:
     """Return a class: the same border for 1 or 2 axes."""
     return type(
-        name, (base,), {"axes": axes, "mode": mode, "__doc__": says, "__module__": __name__}
+        name, (_Pad,), {"axes": axes, "mode": mode, "__doc__": says, "__module__": __name__}
     )
 
 
-ConstantPad1d = _pad("ConstantPad1d", _ConstantPad, 1, "constant", "One number around (.., L).")
-
-ConstantPad2d = _pad("ConstantPad2d", _ConstantPad, 2, "constant", "One number around (.., H, W).")
-
-ZeroPad1d = _pad("ZeroPad1d", _Pad, 1, "constant", "Zeros around (.., L).")
-
-ZeroPad2d = _pad("ZeroPad2d", _Pad, 2, "constant", "Zeros around (.., H, W).")
-
-ReflectionPad1d = _pad("ReflectionPad1d", _Pad, 1, "reflect", "The input mirrored around (.., L).")
-
-ReflectionPad2d = _pad("ReflectionPad2d", _Pad, 2, "reflect", "The input mirrored at 2 axes.")
-
-ReplicationPad1d = _pad("ReplicationPad1d", _Pad, 1, "replicate", "The rim repeated, (.., L).")
-
-ReplicationPad2d = _pad("ReplicationPad2d", _Pad, 2, "replicate", "The rim repeated at 2 axes.")
-
-CircularPad1d = _pad("CircularPad1d", _Pad, 1, "circular", "The other end's elements, (.., L).")
-
-CircularPad2d = _pad("CircularPad2d", _Pad, 2, "circular", "The other end's elements, 2 axes.")
+ConstantPad1d = _pad("ConstantPad1d", 1, "constant", "One number around (.., L).")
+ConstantPad2d = _pad("ConstantPad2d", 2, "constant", "One number around (.., H, W).")
+ZeroPad1d = _pad("ZeroPad1d", 1, "constant", "Zeros around (.., L).")
+ZeroPad2d = _pad("ZeroPad2d", 2, "constant", "Zeros around (.., H, W).")
+ReflectionPad1d = _pad("ReflectionPad1d", 1, "reflect", "The input mirrored around (.., L).")
+ReflectionPad2d = _pad("ReflectionPad2d", 2, "reflect", "The input mirrored at 2 axes.")
+ReplicationPad1d = _pad("ReplicationPad1d", 1, "replicate", "The rim repeated, (.., L).")
+ReplicationPad2d = _pad("ReplicationPad2d", 2, "replicate", "The rim repeated at 2 axes.")
+CircularPad1d = _pad("CircularPad1d", 1, "circular", "The other end's elements, (.., L).")
+CircularPad2d = _pad("CircularPad2d", 2, "circular", "The other end's elements, 2 axes.")

@@ -8,6 +8,7 @@ one operator (`sequence`); elsewhere, and with `proj_size`, it is one operator a
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
@@ -50,6 +51,8 @@ class _Recurrent(Module):
 
     gates: ClassVar[int]
     states: ClassVar[int] = 1
+    step: Step
+    loop: Callable[[bool], Loop]
 
     def __init__(
         self,
@@ -113,12 +116,6 @@ class _Recurrent(Module):
 
     def flatten_parameters(self) -> None:
         """Do nothing: torch lays weights out for cuDNN so, which does not run here."""
-
-    def _step(self) -> Step:
-        raise NotImplementedError(f"{type(self).__name__} does not say which step it takes.")
-
-    def _loop(self, backwards: bool) -> Loop:
-        raise NotImplementedError(f"{type(self).__name__} does not say which loop it runs.")
 
     def forward(self, x: Tensor, hx: Any = None) -> Any:
         """Return the outputs of the last layer and the last state of every layer and direction.
@@ -186,9 +183,9 @@ class _Recurrent(Module):
         if b_hh is None:
             b_hh = zeros(w_hh.shape[0], dtype=w_hh.dtype, device=w_hh.device)
         inputs = (from_x_LNG, w_hh, b_hh, *state)
-        formula = partial(_steps, self._step(), w_hr, backwards)
+        formula = partial(_steps, self.step, w_hr, backwards)
         if w_hr is None and len(from_x_LNG) and sequence.fits(inputs):
-            y, *last = sequence.run(self._loop(backwards), formula, inputs)
+            y, *last = sequence.run(self.loop(backwards), formula, inputs)
         else:
             y, *last = formula(*inputs)
         return y, tuple(last)
@@ -210,65 +207,28 @@ class _Recurrent(Module):
 
 
 class RNN(_Recurrent):
-    """h' = tanh(W x + b + U h + c), or relu."""
+    """h' = tanh(W x + b + U h + c), or relu: `nonlinearity`, which may stand fourth."""
 
     gates = 1
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        nonlinearity: str = "tanh",
-        bias: bool = True,
-        batch_first: bool = False,
-        dropout: float = 0.0,
-        bidirectional: bool = False,
-        proj_size: int = 0,
-        device: DeviceLike = None,
-        dtype: DTypeLike = None,
-    ) -> None:
-        step_for(nonlinearity)  # refuses what there is not
-        super().__init__(
-            input_size,
-            hidden_size,
-            num_layers,
-            bias,
-            batch_first,
-            dropout,
-            bidirectional,
-            proj_size,
-            device=device,
-            dtype=dtype,
-        )
-        self.nonlinearity = nonlinearity
-
-    def _step(self) -> Step:
-        return step_for(self.nonlinearity)
-
-    def _loop(self, backwards: bool) -> Loop:
-        return PlainLoop(backwards, self.nonlinearity)
+    def __init__(self, *sizes: Any, nonlinearity: str = "tanh", **options: Any) -> None:
+        if len(sizes) > 3:
+            nonlinearity, sizes = sizes[3], (*sizes[:3], *sizes[4:])
+        step = step_for(nonlinearity)  # refuses what there is not
+        super().__init__(*sizes, **options)
+        self.nonlinearity, self.step = nonlinearity, step
+        self.loop = partial(PlainLoop, nonlinearity=nonlinearity)
 
 
 class LSTM(_Recurrent):
     """Long short-term memory; the state is (hidden, cell). See `cells.lstm_step`."""
 
     gates, states = 4, 2
-
-    def _step(self) -> Step:
-        return lstm_step
-
-    def _loop(self, backwards: bool) -> Loop:
-        return LSTMLoop(backwards)
+    step, loop = staticmethod(lstm_step), LSTMLoop
 
 
 class GRU(_Recurrent):
     """Gated recurrent unit. See `cells.gru_step`."""
 
     gates = 3
-
-    def _step(self) -> Step:
-        return gru_step
-
-    def _loop(self, backwards: bool) -> Loop:
-        return GRULoop(backwards)
+    step, loop = staticmethod(gru_step), GRULoop

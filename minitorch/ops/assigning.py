@@ -3,20 +3,17 @@
 May import: errors, arrays, op, shapes, ops.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..arrays import Array, Index, Namespace, as_dtype, cast, copied, dtype_of, native_device_of
 from ..errors import AxisError, ShapeError
-from ..op import Flat, Gradients, KeepsSpec, Kind, Spec, apply
+from ..op import Flat, Gradients, KeepsSpec, Kind, Methods, Spec, apply
 from .broadcasting import expand_to, sum_to
 from .casting import cast_to
 from .indexing import Slice, Take, put, split_index
 from .movement import reshape
-
-if TYPE_CHECKING:
-    from .methods import Methods
 
 
 class Assign(KeepsSpec):
@@ -37,7 +34,7 @@ class Assign(KeepsSpec):
         put(out, self.pattern, arrays[2:], cast(arrays[1], dtype_of(out)))
         return out
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """What was overwritten gets none; the values get that of their places."""
         _, value, *indices = node.inputs
         nothing = zeros_0d(out_grad)

@@ -1,13 +1,13 @@
 """Attention, embeddings, and windows of images as columns."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..arrays import as_dtype, float32
 from ..errors import ArgumentError, AxisError, DTypeError, ShapeError
-from ..op import Kind, apply
+from ..op import Kind, Methods, apply
 from .binary import where
 from .casting import cast_to
 from .conv import each
@@ -19,9 +19,6 @@ from .matrices import unfold as windows_along
 from .movement import insert_axes, permute, remove_axes, reshape
 from .normalization import softmax
 from .random import dropout
-
-if TYPE_CHECKING:
-    from .methods import Methods
 
 
 def scaled_dot_product_attention(
@@ -97,7 +94,7 @@ def _shared_heads(x: Kind, times: int) -> Kind:
     return reshape(wide, (*lead, heads * times, length, size))
 
 
-def _check_rows(input: "Methods", count: Any) -> None:
+def _check_rows(input: Methods, count: Any) -> None:
     """Raise unless the numbers that are known now name rows of a table of `count`."""
     array = getattr(input, "array", None)
     if array is None or count is None or not math.prod(array.shape):

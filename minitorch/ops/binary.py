@@ -6,7 +6,7 @@ rows undo the broadcast. A tie in `maximum` or `minimum` shares its gradient, as
 
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import numpy as np
 
@@ -17,9 +17,6 @@ from ..op import Kind, Value
 from .elementwise import floor, log, minus, same, sigmoid, trunc, zero
 from .logic import eq
 from .rows import NUMBERS, Compute, Partial, binary, ternary
-
-if TYPE_CHECKING:
-    pass
 
 
 def _cached(ufunc: Callable[..., Array], plain: Callable[..., Array]) -> Callable[..., Array]:

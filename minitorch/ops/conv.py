@@ -1,17 +1,14 @@
 """Torch's convolutions by name: arguments checked, made one number an axis, and handed on."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..errors import ArgumentError, ShapeError
-from ..op import Kind, apply
+from ..op import Kind, Methods, apply
 from .convolution import Convolve, ConvolveBack, Geometry
 from .movement import insert_axes, remove_axes, reshape
-
-if TYPE_CHECKING:
-    from .methods import Methods
 
 
 def documented(function: Callable[..., object], name: str, says: str) -> Callable[..., Any]:
@@ -68,9 +65,9 @@ def _geometry(
 
 def _check(
     name: str,
-    x: "Methods",
-    w: "Methods",
-    bias: "Methods | None",
+    x: Methods,
+    w: Methods,
+    bias: Methods | None,
     count: int,
     channels: int | None,
     out: int | None,
@@ -92,8 +89,8 @@ def _check(
 def _conv(
     count: int,
     x: Kind,
-    w: "Methods",
-    bias: "Methods | None",
+    w: Methods,
+    bias: Methods | None,
     stride: int | Sequence[int],
     padding: int | str | Sequence[int],
     dilation: int | Sequence[int],

@@ -7,7 +7,6 @@ numbers of the input ("x"), of the result ("y"), of both or of neither.
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,9 +15,6 @@ from ..arrays import Array, Namespace, dtype_of
 from ..op import Kind
 from .rows import NUMBERS, Compute, Partial, binary, unary
 from .special import erf_array
-
-if TYPE_CHECKING:
-    pass
 
 
 def _cos(x: Kind) -> Kind:
@@ -67,7 +63,6 @@ trunc = unary("trunc", lambda xp, x: xp.trunc(x), zero, "The integer towards 0."
 rint = unary(
     "rint", lambda xp, x: xp.round(x), zero, "The nearest integer.", reads="", kinds=NUMBERS
 )
-sgn = sign
 
 # ── polynomials and pieces ──────────────────────────────────────────────────────────────────────
 

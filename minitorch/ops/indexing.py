@@ -6,17 +6,14 @@ element back where it came from: `Place`, `PlaceAdd` (an element taken twice get
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..arrays import Array, Index, Namespace, add_at, dtype_of, native_device_of
 from ..errors import AxisError, DTypeError
-from ..op import Gradients, Kind, Op, Spec, Value, apply, infer_by_trial
+from ..op import Gradients, Kind, Methods, Op, Spec, Value, apply, infer_by_trial
 from ..shapes import Shape, axis, known
-
-if TYPE_CHECKING:
-    from .methods import Methods
 
 ARRAY = "array"
 """Stands in a pattern where an array of indices goes."""
@@ -42,7 +39,7 @@ class Slice(Op):
         """Return the shape of the slice; a size that is not known stays so under `:`."""
         return Spec(sliced(specs[0].shape, self.index), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return zeros with the gradient in the slice."""
         x = node.inputs[0]
         if None in x.shape:
@@ -109,7 +106,7 @@ class Place(Op):
         """Return the shape placed into."""
         return Spec(specs[-1].shape if self.shape is None else self.shape, specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the slice of the gradient."""
         return (apply(Slice(self.index), out_grad), None)[: len(node.inputs)]
 
@@ -141,7 +138,7 @@ class Take(Op):
         sizes = (a if a == b else None for a, b in zip(first, second, strict=True))
         return Spec(tuple(sizes), trial.dtype)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Add the gradient of each pick to the element picked."""
         x, *indices = node.inputs
         if known(tuple(x.shape)):
@@ -202,7 +199,7 @@ class PlaceAdd(Op):
         """Return the shape placed into."""
         return Spec(specs[-1].shape if self.shape is None else self.shape, specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the picked elements of the gradient."""
         rest = node.inputs[1:]
         indices = rest[:-1] if self.shape is None else rest

@@ -3,29 +3,22 @@
 import builtins
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..arrays import Array, Namespace, as_dtype, promote_types
 from ..errors import ArgumentError, DTypeError, ShapeError
-from ..op import Gradients, Kind, Op, Spec, apply
+from ..op import Gradients, Kind, Methods, Spec, apply
 from ..shapes import axis
 from .casting import cast_to
 from .indexing import narrow, select
-from .movement import insert_axes, reshape
-
-if TYPE_CHECKING:
-    from .methods import Methods
+from .movement import AlongDim, insert_axes, reshape
 
 
-class Cat(Op):
+class Cat(AlongDim):
     """The inputs one after another along the axis `dim`."""
 
-    on_arrays = True
     reads_inputs = reads_output = False
     name = "cat"
-
-    def __init__(self, dim: int) -> None:
-        self.dim = dim
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the arrays joined."""
@@ -54,7 +47,7 @@ class Cat(Op):
                     f"the others equal: on axis {i} {a} is not {b}."
                 )
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Each input gets its part of the gradient."""
         shares, start = [], 0
         for source, wanted in zip(node.inputs, node.wants, strict=True):

@@ -1,18 +1,13 @@
 """Losses. `reduction` is "mean", "sum" or "none"."""
 
-from typing import TYPE_CHECKING
-
 from ..errors import ArgumentError, ShapeError
-from ..op import Kind
+from ..op import Kind, Methods
 from ..shapes import broadcast
 from .binary import where, xlogy
 from .elementwise import abs, exp, log, log1p, logsigmoid
 from .pointwise import clamp_min
 from .reduction import mean, sum
 from .statistics import vector_norm
-
-if TYPE_CHECKING:
-    from .methods import Methods
 
 
 def reduced(loss: Kind, reduction: str) -> Kind:
@@ -33,7 +28,7 @@ def reduced(loss: Kind, reduction: str) -> Kind:
 # ── numbers ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _same_shape(name: str, input: "Methods", target: "Methods") -> None:
+def _same_shape(name: str, input: Methods, target: Methods) -> None:
     if tuple(input.shape) != tuple(target.shape):
         raise ShapeError(
             f"{name}: got {tuple(input.shape)} and target {tuple(target.shape)}, expected equal. "
@@ -42,7 +37,7 @@ def _same_shape(name: str, input: "Methods", target: "Methods") -> None:
 
 
 def mse_loss(
-    input: Kind, target: "Methods", *, reduction: str = "mean", weight: "Methods | None" = None
+    input: Kind, target: Methods, *, reduction: str = "mean", weight: Methods | None = None
 ) -> Kind:
     """Return (input - target)²."""
     away = input - target
@@ -50,7 +45,7 @@ def mse_loss(
 
 
 def l1_loss(
-    input: Kind, target: "Methods", *, reduction: str = "mean", weight: "Methods | None" = None
+    input: Kind, target: Methods, *, reduction: str = "mean", weight: Methods | None = None
 ) -> Kind:
     """Return |input - target|."""
     away = abs(input - target)
@@ -58,7 +53,7 @@ def l1_loss(
 
 
 def smooth_l1_loss(
-    input: Kind, target: "Methods", *, reduction: str = "mean", beta: float = 1.0
+    input: Kind, target: Methods, *, reduction: str = "mean", beta: float = 1.0
 ) -> Kind:
     """Return a square below `beta`, a straight line above: d²/2β and |d| - β/2."""
     if beta < 0:
@@ -71,10 +66,10 @@ def smooth_l1_loss(
 
 def huber_loss(
     input: Kind,
-    target: "Methods",
+    target: Methods,
     reduction: str = "mean",
     delta: float = 1.0,
-    weight: "Methods | None" = None,
+    weight: Methods | None = None,
 ) -> Kind:
     """Return d²/2 below `delta`, δ(|d| - δ/2) above."""
     if delta <= 0:
@@ -85,7 +80,7 @@ def huber_loss(
 
 
 def binary_cross_entropy(
-    input: Kind, target: "Methods", weight: "Methods | None" = None, *, reduction: str = "mean"
+    input: Kind, target: Methods, weight: Methods | None = None, *, reduction: str = "mean"
 ) -> Kind:
     """Return -(t ln p + (1 - t) ln(1 - p)), each logarithm -100 at least.
 
@@ -107,7 +102,7 @@ def binary_cross_entropy(
 def binary_cross_entropy_with_logits(
     input: Kind,
     target: Kind,
-    weight: "Methods | None" = None,
+    weight: Methods | None = None,
     *,
     reduction: str = "mean",
     pos_weight: Kind | None = None,
@@ -151,8 +146,8 @@ def pairwise_distance(
 
 def triplet_margin_loss(
     anchor: Kind,
-    positive: "Methods",
-    negative: "Methods",
+    positive: Methods,
+    negative: Methods,
     margin: float = 1.0,
     p: float = 2,
     eps: float = 1e-6,

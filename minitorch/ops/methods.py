@@ -1,11 +1,12 @@
 """`Methods`: the operators as methods and operator signs, shared by every kind of value."""
 
 import builtins
+from collections.abc import Callable
 from inspect import isfunction
 from typing import Any, Self
 
 from ..arrays import as_dtype
-from ..op import Value
+from ..op import Kind, Value
 from ..shapes import numel
 from . import (
     binary,
@@ -27,6 +28,25 @@ from . import (
     statistics,
 )
 from .rows import ROWS
+
+
+def _reflected(name: str) -> Callable[[Kind, object], Kind]:
+    """Return the method for a value on the right of a sign: `2 - x`."""
+
+    def method(self: Kind, other: object) -> Kind:
+        return self._apply(ROWS[name], (other, self))
+
+    return method
+
+
+def _as(dtype: str) -> Callable[[Kind], Kind]:
+    """Return the method that converts to a dtype."""
+
+    def method(self: Kind) -> Kind:
+        return casting.cast_to(self, dtype)
+
+    method.__doc__ = f"Return this value as {dtype}."
+    return method
 
 
 class Methods(Value):
@@ -66,20 +86,11 @@ class Methods(Value):
     def __ne__(self, other: object) -> Any:
         return NotImplemented if other is None or isinstance(other, str) else logic.ne(self, other)
 
-    def __rsub__(self, other: object) -> Self:
-        return self._apply(ROWS["sub"], (other, self))
-
-    def __rtruediv__(self, other: object) -> Self:
-        return self._apply(ROWS["div"], (other, self))
-
-    def __rfloordiv__(self, other: object) -> Self:
-        return self._apply(ROWS["floor_divide"], (other, self))
-
-    def __rmod__(self, other: object) -> Self:
-        return self._apply(ROWS["remainder"], (other, self))
-
-    def __rpow__(self, other: object) -> Self:
-        return self._apply(ROWS["pow"], (other, self))
+    __rsub__ = _reflected("sub")
+    __rtruediv__ = _reflected("div")
+    __rfloordiv__ = _reflected("floor_divide")
+    __rmod__ = _reflected("remainder")
+    __rpow__ = _reflected("pow")
 
     def __rmatmul__(self, other: Self) -> Self:
         return linalg.matmul(other, self)
@@ -111,24 +122,22 @@ class Methods(Value):
     triu = matrices.triu
     diag = matrices.diag
     diagonal = matrices.diagonal
-    diag_embed = matrices.diag_embed
     trace = matrices.trace
     unfold = matrices.unfold
     repeat_interleave = matrices.repeat_interleave
     gather = gathering.gather
+    take_along_dim = gathering.take_along_dim
     scatter = gathering.scatter
     scatter_add = gathering.scatter_add
-    take_along_dim = gathering.take_along_dim
+    index_put = gathering.index_put
     index_select = gathering.index_select
     index_add = gathering.index_add
     masked_fill = gathering.masked_fill
     masked_select = gathering.masked_select
-    index_put = gathering.index_put
     narrow = indexing.narrow
     select = indexing.select
     nonzero = indexing.nonzero
     neg = elementwise.neg
-    positive = elementwise.positive
     abs = elementwise.abs
     sign = elementwise.sign
     square = pointwise.square
@@ -160,9 +169,7 @@ class Methods(Value):
     floor = elementwise.floor
     ceil = elementwise.ceil
     trunc = elementwise.trunc
-    sgn = elementwise.sgn
     mul = binary.mul
-    true_divide = binary.true_divide
     floor_divide = binary.floor_divide
     remainder = binary.remainder
     fmod = binary.fmod
@@ -193,11 +200,6 @@ class Methods(Value):
     le = logic.le
     gt = logic.gt
     ge = logic.ge
-    not_equal = logic.not_equal
-    less = logic.less
-    less_equal = logic.less_equal
-    greater = logic.greater
-    greater_equal = logic.greater_equal
     logical_and = logic.logical_and
     logical_or = logic.logical_or
     logical_xor = logic.logical_xor
@@ -231,7 +233,6 @@ class Methods(Value):
     argsort = ordering.argsort
     multinomial = random.multinomial
     topk = ordering.topk
-    kthvalue = ordering.kthvalue
     median = ordering.median
     cumsum = ordering.cumsum
     cumprod = ordering.cumprod
@@ -249,9 +250,9 @@ class Methods(Value):
     mT = property(linalg.mT)
     absolute, negative = elementwise.abs, elementwise.neg
     multiply, divide, subtract = binary.mul, pointwise.div, pointwise.sub
+    less, less_equal, greater, greater_equal = logic.lt, logic.le, logic.gt, logic.ge
+    not_equal = logic.ne
     clip, swapaxes, moveaxis = pointwise.clamp, movement.transpose, movement.movedim
-    arcsin, arccos, arctan = elementwise.asin, elementwise.acos, elementwise.atan
-    arctan2, ger, swapdims = binary.atan2, linalg.outer, movement.transpose
     clone, type_as = casting.clone, casting.type_as
     view_as, reshape_as = movement.reshape_as, movement.reshape_as
 
@@ -259,33 +260,8 @@ class Methods(Value):
         """Return this value where the condition holds, else `other`."""
         return binary.where(condition, self, other)
 
-    def float(self, memory_format: object = None) -> Self:
-        """Return this value as float32."""
-        return casting.cast_to(self, "float32")
-
-    def double(self, memory_format: object = None) -> Self:
-        """Return this value as float64."""
-        return casting.cast_to(self, "float64")
-
-    def half(self, memory_format: object = None) -> Self:
-        """Return this value as float16."""
-        return casting.cast_to(self, "float16")
-
-    def bfloat16(self, memory_format: object = None) -> Self:
-        """Return this value as bfloat16."""
-        return casting.cast_to(self, "bfloat16")
-
-    def long(self, memory_format: object = None) -> Self:
-        """Return this value as int64."""
-        return casting.cast_to(self, "int64")
-
-    def int(self, memory_format: object = None) -> Self:
-        """Return this value as int32."""
-        return casting.cast_to(self, "int32")
-
-    def bool(self, memory_format: object = None) -> Self:
-        """Return this value as booleans."""
-        return casting.cast_to(self, "bool")
+    float, double, half = _as("float32"), _as("float64"), _as("float16")
+    bfloat16, long, int, bool = _as("bfloat16"), _as("int64"), _as("int32"), _as("bool")
 
     @property
     def ndim(self) -> builtins.int:

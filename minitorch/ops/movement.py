@@ -2,19 +2,16 @@
 
 import builtins
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..arrays import Array, Namespace
 from ..errors import ShapeError
-from ..op import Gradients, Kind, Op, Spec, apply
+from ..op import Gradients, Kind, Methods, Op, Spec, apply
 from ..shapes import Shape, axes, axis, broadcast, fill_in, known, numel
 from .broadcasting import ExpandTo
 from .casting import clone
-
-if TYPE_CHECKING:
-    from .methods import Methods
 
 
 class Movement(Op):
@@ -23,6 +20,15 @@ class Movement(Op):
     on_arrays = True
     reads_inputs = reads_output = False
     halves = "moved"
+
+
+class AlongDim(Op):
+    """Base of the operators along one axis, `dim`."""
+
+    on_arrays = True
+
+    def __init__(self, dim: int) -> None:
+        self.dim = dim
 
 
 class Reshape(Movement):
@@ -43,12 +49,12 @@ class Reshape(Movement):
             return Spec(specs[1].shape, specs[0].dtype)
         return Spec(fill_in(self.shape, numel(specs[0].shape), "reshape"), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the gradient under the old shape."""
         return (reshape_like(out_grad, node.inputs[0]), None)[: len(node.inputs)]
 
 
-def reshape_like(x: Kind, like: "Methods") -> Kind:
+def reshape_like(x: Kind, like: Methods) -> Kind:
     """Return `x` under the shape of `like`, which may be known only at run time."""
     if None in like.shape:
         return apply(Reshape(None), x, like)
@@ -71,7 +77,7 @@ class Permute(Movement):
         """Return the permuted shape."""
         return Spec(tuple(specs[0].shape[d] for d in self.dims), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the gradient with the axes back in place."""
         back = sorted(range(len(self.dims)), key=self.dims.__getitem__)
         return (apply(Permute(tuple(back)), out_grad),)
@@ -107,7 +113,7 @@ class InsertAxes(Axes):
         rank = len(shape) + len(self.dims)
         return tuple(1 if i in self.dims else next(sizes) for i in range(rank))
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the gradient without the axes."""
         return (remove_axes(out_grad, self.dims),)
 
@@ -119,7 +125,7 @@ class RemoveAxes(Axes):
         """Return the shape without the axes."""
         return tuple(size for i, size in enumerate(shape) if i not in self.dims)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the gradient with the axes put back."""
         return (insert_axes(out_grad, self.dims),)
 
@@ -284,10 +290,10 @@ def broadcast_tensors(*values: Kind) -> tuple[Kind, ...]:
     return tuple(expand(v, shape) for v in values)
 
 
-def unflatten(x: Kind, dim: int, shape: Sequence[int]) -> Kind:
-    """Return `x` with the axis `dim` made several, of sizes `shape`; one may be -1."""
+def unflatten(x: Kind, dim: int, sizes: Sequence[int]) -> Kind:
+    """Return `x` with the axis `dim` made several, of `sizes`; one may be -1."""
     d = axis(dim, len(x.shape), "unflatten")
-    full = fill_in(tuple(shape), x.shape[d], "unflatten")
+    full = fill_in(tuple(sizes), x.shape[d], "unflatten")
     return reshape(x, (*x.shape[:d], *full, *x.shape[d + 1 :]))
 
 

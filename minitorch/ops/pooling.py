@@ -4,13 +4,14 @@ import builtins
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ..arrays import Array, Index, Namespace, as_dtype, host_dtype
 from ..errors import ArgumentError, ShapeError
-from ..op import Gradients, Kind, Op, Spec, apply
+from ..op import Gradients, Kind, Methods, Op, Spec, apply
 from .casting import cast_to
 from .conv import documented, each
 from .indexing import getitem, narrow
@@ -20,23 +21,17 @@ from .matrices import unfold as windows_along
 from .ordering import ValuesAndIndices
 from .reduction import mean, sum
 
-if TYPE_CHECKING:
-    from .methods import Methods
-
 # ── the largest of each window ──────────────────────────────────────────────────────────────────
 
 
+@dataclass(frozen=True)
 class MaxWindows:
     """Windows over the last axes: their size, step, dilation, and how many there are."""
 
-    def __init__(
-        self,
-        size: tuple[int, ...],
-        step: tuple[int, ...],
-        gap: tuple[int, ...],
-        places: tuple[int, ...],
-    ) -> None:
-        self.size, self.step, self.gap, self.places = size, step, gap, places
+    size: tuple[int, ...]
+    step: tuple[int, ...]
+    gap: tuple[int, ...]
+    places: tuple[int, ...]
 
     def __repr__(self) -> str:
         return f"({self.size}, {self.step}, {self.gap}, {self.places})"
@@ -88,7 +83,7 @@ class MaxPool(OfWindows):
         shape = specs[0].shape
         return Spec((*shape[: len(shape) - len(self.how.places)], *self.how.places), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """The largest element of a window gets its gradient."""
         return (apply(MaxPoolBack(self.how), out_grad, node.inputs[0], node.output),)
 
@@ -121,7 +116,7 @@ class MaxPoolBack(OfWindows):
         """Return the spec of x."""
         return specs[1]
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Each window gets what is at its largest element."""
         _, x, y = node.inputs
         return apply(MaxPoolPick(self.how), out_grad, x, y), None, None
@@ -146,7 +141,7 @@ class MaxPoolPick(OfWindows):
         """Return the spec of the pooled value."""
         return specs[2]
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """The picked elements get the gradient back."""
         _, x, y = node.inputs
         return apply(MaxPoolBack(self.how), out_grad, x, y), None, None
@@ -187,7 +182,7 @@ def _bordered(x: Kind, how: Any, border: Any, places: Any, value: float) -> Kind
 
 def _pooling(
     name: str,
-    x: "Methods",
+    x: Methods,
     count: int,
     kernel: object,
     stride: int | Sequence[int],

@@ -1,6 +1,6 @@
 """Random numbers as operators without inputs, draws by weight, dropout. They are not `pure`."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,11 +18,8 @@ from ..arrays import (
 )
 from ..errors import ArgumentError
 from ..generator import Generator, default_generator
-from ..op import Flat, Gradients, KeepsSpec, Kind, Op, Spec, apply
+from ..op import Flat, Gradients, KeepsSpec, Kind, Methods, Op, Spec, apply
 from .elementwise import zeros_like
-
-if TYPE_CHECKING:
-    from .methods import Methods
 
 
 class Drawn(Op):
@@ -45,7 +42,7 @@ class Drawn(Op):
         """Return the shape and dtype drawn."""
         return Spec(self.shape, self.dtype)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """There are no inputs."""
         return ()
 

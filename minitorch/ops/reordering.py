@@ -1,21 +1,19 @@
 """Elements put in another order or repeated: flip, roll, repeat, tile.
 
-May import: errors, op, shapes, movement.
+May import: errors, op, shapes, indexing, joining, movement.
 """
 
 import builtins
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from ..arrays import Array, Namespace, copied
 from ..errors import ShapeError
-from ..op import Gradients, KeepsSpec, Kind, apply
+from ..op import Gradients, KeepsSpec, Kind, Methods, apply
 from ..shapes import axes, axis
 from .casting import clone
+from .indexing import narrow
+from .joining import cat
 from .movement import Movement, expand, listed, reshape, sizes
-
-if TYPE_CHECKING:
-    from .methods import Methods
 
 
 class Flip(KeepsSpec, Movement):
@@ -28,24 +26,9 @@ class Flip(KeepsSpec, Movement):
         """Return the reversed array, which NumPy would give as a view."""
         return copied(xp.flip(x, axis=self.dims))
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the gradient reversed."""
         return (apply(self, out_grad),)
-
-
-class Roll(KeepsSpec, Movement):
-    """The elements moved along axes; what leaves at one end enters at the other."""
-
-    def __init__(self, shifts: tuple[int, ...], dims: tuple[int, ...]) -> None:
-        self.shifts, self.dims = shifts, dims
-
-    def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return the rolled array."""
-        return xp.roll(x, self.shifts, axis=self.dims)
-
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
-        """Return the gradient rolled back."""
-        return (apply(Roll(tuple(-shift for shift in self.shifts), self.dims), out_grad),)
 
 
 def flip(x: Kind, *dims: int | Sequence[int] | None, **named: object) -> Kind:
@@ -54,16 +37,23 @@ def flip(x: Kind, *dims: int | Sequence[int] | None, **named: object) -> Kind:
 
 
 def roll(x: Kind, shifts: object, dims: int | Sequence[int] | None = ()) -> Kind:
-    """Return `x` moved by `shifts` along `dims`, or, without those, as one vector."""
+    """Return `x` moved by `shifts` along `dims`, or, without those, as one vector.
+
+    What leaves at one end enters at the other.
+    """
     moves = sizes((shifts,))
     places = sizes((dims,)) if dims != () else ()
     if not places:
-        return reshape(apply(Roll(moves, (0,)), reshape(x, -1)), tuple(x.shape))
+        return reshape(roll(reshape(x, -1), moves, 0), tuple(x.shape))
     if len(moves) != len(places):
         raise ShapeError(
             f"roll: got {len(moves)} shifts for {len(places)} axes, expected one each."
         )
-    return apply(Roll(moves, tuple(axis(d, len(x.shape), "roll") for d in places)), x)
+    for move, place in zip(moves, places, strict=True):
+        d = axis(place, len(x.shape), "roll")
+        cut = x.shape[d] - move % builtins.max(x.shape[d], 1)
+        x = cat((narrow(x, d, cut, x.shape[d] - cut), narrow(x, d, 0, cut)), d)
+    return x
 
 
 def repeat(x: Kind, *times: object, **named: object) -> Kind:

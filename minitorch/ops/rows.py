@@ -6,16 +6,14 @@ calculus: `g` is the gradient of the result, `y` the result. Broadcasting is und
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from operator import attrgetter
+from typing import Any, TypeVar
 
 from ..arrays import Array, DType, get_default_dtype, result_type
 from ..errors import DTypeError
-from ..op import Gradients, Kind, Op, Spec, Value, apply
+from ..op import Gradients, Kind, Methods, Op, Spec, Value, apply
 from ..shapes import broadcast
 from .broadcasting import sum_to
-
-if TYPE_CHECKING:
-    from .methods import Methods
 
 Compute = Callable[..., Array]
 Partial = Callable[..., Any]
@@ -53,10 +51,7 @@ class Elementwise(Op):
         self.reads_inputs, self.reads_output = bool(set("xo") & set(reads)), "y" in reads
         self.reads_across = "o" in reads
 
-    @property
-    def name(self) -> str:
-        """The row's name, which is torch's."""
-        return self._name
+    name = property(attrgetter("_name"), doc="The row's name, which is torch's.")
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the broadcast shape and the promoted dtype."""
@@ -77,7 +72,7 @@ class Elementwise(Op):
     def __reduce__(self) -> tuple[object, ...]:
         return _row, (self._name,)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the derivative by each input that is asked for, summed to its shape."""
         shares = []
         for partial, source, wanted in zip(self.partials, node.inputs, node.wants, strict=True):
@@ -89,7 +84,7 @@ class Elementwise(Op):
 class Unary(Elementwise):
     """A row of one input."""
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the row's derivative."""
         if not self.partials:
             return (None,)
@@ -99,7 +94,7 @@ class Unary(Elementwise):
 class Binary(Elementwise):
     """A row of two inputs that broadcast against each other."""
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the row's two derivatives, each summed to the shape of its input."""
         if not self.partials:
             return None, None

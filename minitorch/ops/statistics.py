@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..arrays import Array, DTypeLike, Namespace, as_dtype
 from ..errors import ArgumentError, GraphError
-from ..op import Gradients, Kind, apply
+from ..op import Gradients, Kind, Methods, apply
 from ..shapes import axes, axis
 from .binary import where
 from .casting import cast_to, clone, floats_only
@@ -18,9 +18,6 @@ from .movement import reshape
 from .pointwise import pow
 from .reduction import Dims, Reduction, amax, amin, mean, sum
 from .rows import unary
-
-if TYPE_CHECKING:
-    from .methods import Methods
 
 
 def prod(
@@ -72,7 +69,7 @@ _root = unary(
 
 
 def var(
-    x: "Methods",
+    x: Methods,
     dim: Dims = None,
     unbiased: bool | None = None,
     keepdim: bool = False,
@@ -91,7 +88,7 @@ def var(
     return (sum(away * away, over, keepdim) if over else away * away) / float(free)
 
 
-def std(x: "Methods", *args: Any, **options: Any) -> Any:
+def std(x: Methods, *args: Any, **options: Any) -> Any:
     """Return the square root of `var`, whose arguments it takes."""
     floats_only("std", x)
     return _root(var(x, *args, **options))
@@ -106,7 +103,7 @@ class Length(Reduction):
         """Return the length."""
         return xp.sqrt(xp.sum(x * x, axis=self.dims, keepdims=self.keepdim))
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the unit vector, times the gradient."""
         x, y = node.inputs[0], self.spread(node.output, node.inputs[0])
         unit = x / where(y == 0, 1.0, y)

@@ -6,8 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from minitorch.show.layout import Point, place
-from minitorch.show.scene import ALWAYS, Canvas, When, always, phases
-from minitorch.show.svg import curve
+from minitorch.show.scene import Canvas, When, always
 
 CHAR_W, LINE_H, PAD = 7.3, 16.0, 8.0  # a monospace glyph of 12 px, rounded up
 BOLD_W, SMALL_W = 7.9, 6.6  # of the proportional font, bold and small
@@ -117,14 +116,12 @@ def _box(canvas: Canvas, box: Boxed, cx: float, cy: float) -> None:
         canvas.text(cx, top + 5 + (at + 1) * LINE_H - 4, line.shown, when)
 
 
-def lit(base: str, moments: Mapping[int, str]) -> When:
-    """Return `base` at all positions but `moments`, which have classes of their own."""
-    changes: list[tuple[int, str | None]] = [(0, base)]
-    for at in sorted(moments):
-        changes += [(at, moments[at]), (at + 1, base)]
-    return phases(changes)
-
-
-def forever(start: int, classes: str) -> When:
-    """Return classes from a position on."""
-    return ((start, ALWAYS, classes),)
+def curve(path: Sequence[Point]) -> str:
+    """Return a polyline as one smooth curve in SVG's words: vertical where it meets a layer."""
+    (x, y), *rest = path
+    d = [f"M{x:.1f} {y:.1f}"]
+    for nx, ny in rest:
+        middle = (y + ny) / 2
+        d.append(f"C{x:.1f} {middle:.1f} {nx:.1f} {middle:.1f} {nx:.1f} {ny:.1f}")
+        x, y = nx, ny
+    return "".join(d)

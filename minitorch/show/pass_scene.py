@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from minitorch.graph.core.node import Constant, Node, UnknownShape
 from minitorch.graph.core.order import orders_kept, schedule
 from minitorch.graph.costs.prediction import predicted_s
 from minitorch.graph.passes.optimize import PASSES, run_pass
+from minitorch.op import Value
+from minitorch.show.ancestors import controls_of, inputs_of
 from minitorch.show.asked import check_limit, nodes_in
 from minitorch.show.diagram import Boxed, Drawn, Line, Wire, draw
 from minitorch.show.numbers import brief, file_and_line, in_seconds, listing, plural
-from minitorch.show.scene import ALWAYS, Canvas, Mark, Scene, Step
+from minitorch.show.scene import Canvas, Mark, Scene, Step, lit
 
 HINT = (
     "Left: the graph before the pass. Right: after it. "
@@ -102,18 +104,12 @@ def _strip(canvas: Canvas, found: Sequence[Stage]) -> None:
         count, x = len(stage.nodes), 10 + k * PITCH
         h = max(BAR * count / most, 2.0)
         top = 22 + BAR - h
-        canvas.rect(
-            x + 14, top, PITCH - 40, h,
-            ((0, k, "bar faded"), (k, k + 1, "bar"), (k + 1, ALWAYS, "bar faded")), rx=2,
-        )  # fmt: skip
-        canvas.text(x + PITCH / 2 - 6, top - 5, str(count), "middle bold")
-        time = in_seconds(stage.predicted_s)
-        canvas.text(x + PITCH / 2 - 6, 22 + BAR + 31, time, "small muted middle")
-        canvas.text(
-            x + PITCH / 2 - 6, 22 + BAR + 16, stage.name,
-            ((0, k, "small muted middle"), (k, k + 1, "small now bold middle"),
-             (k + 1, ALWAYS, "small muted middle")),
-        )  # fmt: skip
+        canvas.rect(x + 14, top, PITCH - 40, h, lit("bar faded", {k: "bar"}), rx=2)
+        middle, muted = x + PITCH / 2 - 6, "small muted middle"
+        canvas.text(middle, top - 5, str(count), "middle bold")
+        canvas.text(middle, 22 + BAR + 31, in_seconds(stage.predicted_s), muted)
+        seen = lit(muted, {k: "small now bold middle"})
+        canvas.text(middle, 22 + BAR + 16, stage.name, seen)
 
 
 def _pair(
@@ -140,17 +136,14 @@ def _pair(
 
 
 def _only_at(canvas: Canvas, k: int) -> list[Mark]:
-    return [
-        Mark(m.shape, m.attrs, ((k, k + 1, m.when[0][2]),), m.text, m.tip, m.arrow)
-        for m in canvas.marks
-    ]
+    return [replace(mark, when=((k, k + 1, mark.when[0][2]),)) for mark in canvas.marks]
 
 
 def _graph(
     canvas: Canvas, stage: Stage, marked: set[str], kind: str, x: float, y: float, limit: int
 ) -> Drawn:
     nodes = stage.nodes[-limit:]
-    places = {node: i for i, node in enumerate(nodes)}
+    places: dict[Value, int] = {node: i for i, node in enumerate(nodes)}
     names = _names(stage)
     boxes = [
         Boxed(
@@ -163,15 +156,10 @@ def _graph(
         for node in nodes
     ]
     wires = [
-        Wire(places[source], places[node], "wire")
+        Wire(places[source], places[node], classes)
+        for before, classes in ((inputs_of, "wire"), (controls_of, "wire dashed"))
         for node in nodes
-        for source in node.inputs
-        if source in places and node.op is not None
-    ]
-    wires += [
-        Wire(places[source], places[node], "wire dashed")
-        for node in nodes
-        for source in node.control_inputs
+        for source in before(node)
         if source in places
     ]
     return draw(canvas, boxes, wires, x, y + 4)
@@ -221,11 +209,8 @@ def _step(before: Stage, after: Stage, k: int, count: int) -> Step:
 def _called(node: Node) -> str:
     if isinstance(node, Constant):
         return f"the constant {brief(node.value, 18)}"
-    return (
-        node.name
-        if node.op is None or node.op.name == node.name
-        else (f"{node.name} ({node.op.name})")
-    )
+    is_plain = node.op is None or node.op.name == node.name
+    return node.name if is_plain else f"{node.name} ({node.op.name})"
 
 
 def _some(names: list[str], most: int = 8) -> str:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from minitorch.compile.schedule import Schedule, reach
 from minitorch.errors import ArgumentError
+from minitorch.show.asked import check_limit
 from minitorch.show.numbers import in_bytes
 from minitorch.show.scene import Canvas, Scene, Step
 
@@ -39,8 +40,7 @@ def walk_schedule(
     """
     if not isinstance(schedule, Schedule) or schedule.task.operator != "matmul":
         raise ArgumentError("walk_schedule: expected a Schedule of a matmul.")
-    if limit < 1:
-        raise ArgumentError(f"walk_schedule: got limit {limit}, expected 1 or more.")
+    check_limit("walk_schedule", limit)
     rounds = list(islice(rounds_of(schedule), limit))
     view = _View(schedule)
     canvas = Canvas()

@@ -6,7 +6,6 @@ Constants are left out: they are written into the operators that use them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from minitorch.graph.core.node import Constant, Node
@@ -59,24 +58,16 @@ def _constant(node: Node) -> Any:
     return node if isinstance(node, Constant) else node.inputs[0]
 
 
-@dataclass(frozen=True)
-class Taken:
-    """A token that an operator takes: where it came from, and whether it was dead."""
+def taken(shown: Shown, i: int, at: int, tokens: Tokens) -> list[tuple[int, TokenEvent]]:
+    """Return (source, token) of what operator `i` took at a position.
 
-    source: int
-    event: TokenEvent
-
-
-def taken(shown: Shown, i: int, at: int, tokens: Tokens) -> list[Taken]:
-    """Return the tokens that operator `i` took at a position; of a Merge's the one that counted."""
-    found = []
-    for source in dict.fromkeys(shown.sources[i]):
-        event = last(tokens[source], at)
-        if event is not None:
-            found.append(Taken(source, event))
+    Of a Merge's tokens it is the one that counted.
+    """
+    sent = [(source, last(tokens[source], at)) for source in dict.fromkeys(shown.sources[i])]
+    found = [(source, token) for source, token in sent if token is not None]
     op = shown.nodes[i].op
-    if op is not None and op.name == "Merge" and len(found) > 1:
-        return sorted(found, key=lambda token: (not token.event.dead, token.event.step))[-1:]
+    if op is not None and op.name == "Merge":
+        return sorted(found, key=lambda pair: (not pair[1].dead, pair[1].step))[-1:]
     return found
 
 

@@ -15,13 +15,13 @@ from minitorch.errors import ArgumentError
 from minitorch.graph.core.fetches import node_called
 from minitorch.graph.core.node import Node
 from minitorch.graph.core.session import Session
-from minitorch.graph.core.variables import initialize_variables
 from minitorch.graph.executors.tokens.program import TokenEvent
 from minitorch.show.asked import check_limit, nodes_in
 from minitorch.show.diagram import Boxed, Line, Wire, draw
 from minitorch.show.numbers import brief, file_and_line, listing, plural
-from minitorch.show.scene import ALWAYS, Canvas, Scene, Step, Travel, When, phases
-from minitorch.show.token_graph import Shown, Taken, Tokens, last, taken
+from minitorch.show.record import bring_variables
+from minitorch.show.scene import ALWAYS, Canvas, Scene, Step, Travel, When, forever, phases
+from minitorch.show.token_graph import Shown, Tokens, last, taken
 
 CONTROL = ("Switch", "Merge", "MergeIndex", "Enter", "Exit", "NextIteration", "LoopCond")
 HINT = "#2 means in iteration 2. On the right every token of the run, a row an iteration."
@@ -57,7 +57,7 @@ def follow_tokens(
     leaves = nodes_in("follow_tokens", fetches)
     events: list[TokenEvent] = []
     own = Session(leaves[0].graph, executor="tokens", on_event=events.append)
-    _bring_variables(own, session)
+    bring_variables(own, session)
     events.clear()
     results = own.run(leaves, feed_dict)
     shown = Shown(leaves, [_key(own, key) for key in feed_dict or {}])
@@ -72,14 +72,6 @@ def follow_tokens(
 
 def _key(session: Session, key: object) -> Node:
     return key if isinstance(key, Node) else node_called(key, session.graph, "feed")
-
-
-def _bring_variables(own: Session, session: Session | None) -> None:
-    if session is not None:
-        own.state.values = {v: np.copy(array) for v, array in session.state.values.items()}
-        return
-    with own.graph.as_default():
-        own.run(initialize_variables(own.graph.variables))
 
 
 # ── the picture ─────────────────────────────────────────────────────────────────────────────────
@@ -97,7 +89,7 @@ def _scene(shown: Shown, events: Sequence[TokenEvent], title: str, summary: str)
     ]
     boxes = [_box(shown, i, tokens[i]) for i in range(len(shown.nodes))]
     drawn = draw(canvas, boxes, wires)
-    _ledger(canvas, events, drawn.width + 10)
+    bottom = _ledger(canvas, events, drawn.width + 10)
     paths = {(w.source, w.target): d for w, d in zip(wires, drawn.paths, strict=True)}
     steps = [Step("Before the run: no token is there.")]
     steps += [
@@ -105,7 +97,7 @@ def _scene(shown: Shown, events: Sequence[TokenEvent], title: str, summary: str)
     ]
     return Scene(
         title, HINT, "Tokens", summary, drawn.width + LEDGER + 20,
-        max(drawn.height, _ledger_height(events)), tuple(canvas.marks), tuple(steps),
+        max(drawn.height, bottom), tuple(canvas.marks), tuple(steps),
         len(steps) - 1, LEGEND,
     )  # fmt: skip
 
@@ -122,14 +114,13 @@ def _box(shown: Shown, i: int, tokens: list[tuple[int, TokenEvent]]) -> Boxed:
     lines = [Line(head, "bold"), Line(below, "small muted")]
     base = "box control" if op in CONTROL else "box"
     changes: list[tuple[int, str | None]] = [(0, f"{base} idle")]
-    for n, (at, event) in enumerate(tokens):
-        later = tokens[n + 1][0] if n + 1 < len(tokens) else ALWAYS
+    starts = [at for at, _ in tokens]
+    for (at, event), later in zip(tokens, [*starts[1:], ALWAYS], strict=True):
         classes = "code muted" if event.dead else "code value"
         lines.append(Line(_token(event), ((at, later, classes),), 2))
         changes.append((at, "box dead" if event.dead else "box value"))
-    rings = tuple(at for at, _ in tokens)
     tip = f"{node.name}, {op}, built at {file_and_line(node.location)}"
-    return Boxed(i, tuple(lines), phases(changes), rings, tip, round=node.op is None)
+    return Boxed(i, tuple(lines), phases(changes), tuple(starts), tip, round=node.op is None)
 
 
 def _short(name: str) -> str:
@@ -150,8 +141,7 @@ def _wire(source: list[tuple[int, TokenEvent]], target: list[tuple[int, TokenEve
         token = last(source, at)
         if token is not None:
             changes += [(at, "wire dead" if token.dead else "wire value"), (at + 1, "wire")]
-    merged = dict(changes)
-    return phases(sorted(merged.items()))
+    return phases(sorted(dict(changes).items()))
 
 
 # ── every token of the run, a row for each iteration ────────────────────────────────────────────
@@ -164,30 +154,21 @@ def _rows(events: Sequence[TokenEvent]) -> dict[tuple[str, int], list[tuple[int,
     return dict(sorted(rows.items()))
 
 
-PER_LINE = int((LEDGER - 20) // SQUARE)
-
-
-def _lines_of(count: int) -> int:
-    return -(-count // PER_LINE)
-
-
-def _ledger_height(events: Sequence[TokenEvent]) -> float:
-    return 40.0 + sum(26 + SQUARE * _lines_of(len(row)) for row in _rows(events).values())
-
-
-def _ledger(canvas: Canvas, events: Sequence[TokenEvent], x: float) -> None:
-    y = 26.0
+def _ledger(canvas: Canvas, events: Sequence[TokenEvent], x: float) -> float:
+    """Add a square for each token; return where they end."""
+    y, per_line = 26.0, int((LEDGER - 20) // SQUARE)
     for (frame, iteration), row in _rows(events).items():
         label = f"{frame}, iteration {iteration}" if frame else "outside all loops"
         canvas.text(x, y, label, "bold")
         y += 8
         for n, (at, event) in enumerate(row):
-            left, top = x + (n % PER_LINE) * SQUARE, y + (n // PER_LINE) * SQUARE
+            left, top = x + (n % per_line) * SQUARE, y + (n // per_line) * SQUARE
             kind = "box dead" if event.dead else "bar"
             tip = f"{event.node_name}: {_token(event)}"
-            canvas.rect(left, top, SQUARE - 3, SQUARE - 3, ((at, ALWAYS, kind),), rx=2, tip=tip)
+            canvas.rect(left, top, SQUARE - 3, SQUARE - 3, forever(at, kind), rx=2, tip=tip)
             canvas.rect(left - 2, top - 2, SQUARE + 1, SQUARE + 1, ((at, at + 1, "ring"),), rx=3)
-        y += SQUARE * _lines_of(len(row)) + 18
+        y += SQUARE * -(-len(row) // per_line) + 18
+    return y + 14
 
 
 # ── the words ───────────────────────────────────────────────────────────────────────────────────
@@ -206,11 +187,11 @@ def _step(
     where = f" in {event.frame}, iteration {event.iteration}" if event.frame else ""
     text = f"Token {k} of {count}{where}: {_called(event)} {_sends(event)}. {_why(event, took)}"
     rows = [
-        f"{_sends(t.event).replace('sends', 'takes', 1)} from {shown.nodes[t.source].name}"
-        for t in took
-        if t.event.dead or t.event.value is not None
+        f"{_sends(token).replace('sends', 'takes', 1)} from {shown.nodes[source].name}"
+        for source, token in took
+        if token.dead or token.value is not None
     ]
-    travels = [Travel(paths[t.source, i], "dead" if t.event.dead else "") for t in took]
+    travels = [Travel(paths[source, i], "dead" if token.dead else "") for source, token in took]
     return Step(text.strip(), tuple(rows), tuple(travels))
 
 
@@ -221,16 +202,13 @@ def _sends(event: TokenEvent) -> str:
 
 
 def _called(event: TokenEvent) -> str:
-    return (
-        event.node_name
-        if event.op_name in event.node_name
-        else (f"{event.node_name} ({event.op_name})")
-    )
+    name, op = event.node_name, event.op_name
+    return name if op in name else f"{name} ({op})"
 
 
-def _why(event: TokenEvent, took: Sequence[Taken]) -> str:
+def _why(event: TokenEvent, took: Sequence[tuple[int, TokenEvent]]) -> str:
     """Return the rule at work, where there is one worth saying."""
-    dead_input = any(t.event.dead for t in took)
+    dead_input = any(token.dead for _, token in took)
     rules = {
         "Switch": "It goes one way only: dead on this side." if event.dead else "",
         "Merge": "Merge lives as soon as one input does." if not event.dead else

@@ -7,10 +7,11 @@ from typing import Any
 
 from minitorch.arrays import Array, to_numpy
 from minitorch.graph.core.node import Constant, Node
-from minitorch.show.diagram import CHAR_W, Boxed, Line, Wire, draw, forever
-from minitorch.show.listings import Statement, run_imperative, run_symbolic, sources
+from minitorch.show.ancestors import inputs_of
+from minitorch.show.diagram import CHAR_W, Boxed, Line, Wire, draw
+from minitorch.show.listings import Statement, run_imperative, run_symbolic
 from minitorch.show.numbers import brief, plural
-from minitorch.show.scene import ALWAYS, Canvas, Scene, Step, phases
+from minitorch.show.scene import ALWAYS, Canvas, Scene, Step, forever, phases
 
 HINT = (
     "Left: each line computes at once. Right: a line only builds; nothing has a number until the "
@@ -142,7 +143,7 @@ def _graph(
     wires = [
         Wire(place[id(source)], k, forever(at, "wire"))
         for k, (v, at) in enumerate(values)
-        for source in sources(v)
+        for source in inputs_of(v)
         if id(source) in place
     ]
     return boxes, wires
@@ -176,8 +177,8 @@ def _box(
     name = op or (brief(value.value) if isinstance(value, Constant) else leaf)
     lines = [Line(name, forever(at, "bold"))]
     changes: list[tuple[int, str | None]] = [(at, "box idle")]
-    for n, (start, number) in enumerate(known):
-        until = known[n + 1][0] if n + 1 < len(known) else ALWAYS
+    ends = [start for start, _ in known[1:]]
+    for (start, number), until in zip(known, [*ends, ALWAYS], strict=False):
         lines.append(Line(brief(number, 26), ((max(start, at), until, "code value"),), 1))
         changes.append((max(start, at), "box value"))
     if grad is not None:

@@ -17,7 +17,6 @@ from minitorch.nn import Module
 from minitorch.recording import no_grad
 from minitorch.tensor import Tensor
 from minitorch.tracing.control import lift
-from minitorch.tracing.outer_arrays import OuterArrays
 from minitorch.tracing.program import Program
 from minitorch.tracing.reach import Reach
 from minitorch.tracing.structure import Rebuild, flatten
@@ -147,11 +146,8 @@ def record(
     optimize: bool = False,
 ) -> Traced:
     """Return `function` as a graph, run on symbols of the types of `tensors`."""
-    reach = Reach(function)
-    modules, device = reach.roots, _device(tensors, operation)
-    tracer = Tracer(operation, device, variables, _names(modules))
-    if not variables and device == CPU:  # a run of the graph elsewhere takes it as it was
-        tracer.arrays = OuterArrays(reach.arrays)
+    modules = Reach(function).roots
+    tracer = Tracer(operation, _device(tensors, operation), variables, _names(modules))
     with tracing(tracer), swapped(modules, tracer) as buffers:
         symbols = [tracer.argument(t, f"x{i}" if i else "x") for i, t in enumerate(tensors)]
         starts = [s.node for s in symbols]
@@ -162,8 +158,6 @@ def record(
             _refuse_variables(tracer)
         updates = [*_updated_arguments(symbols, starts), *_updated_buffers(buffers, tracer)]
     del args, kwargs, symbols  # so that what the function alone held is gone
-    updates += _updated_outside(tracer)
-    tracer.arrays.settle()
     captured = _captured(tracer)
     places = {node: i for i, node in enumerate([*starts, *captured])}
     results = tuple(_result(value, places, tracer) for value in found)
@@ -190,11 +184,10 @@ def _results(result: object, tracer: Tracer) -> tuple[list[Tensor], Rebuild]:
     """Return the tensors that a function returned, and how to rebuild what it returned."""
     found: list[Tensor] = []
     _, back = flatten(result, found, tracer.operation)
-    values = [tracer.shadowed(value) for value in found]
-    for value in values:
+    for value in found:
         if isinstance(value, Symbol) or value.requires_grad:
             tracer.node_of(value)
-    return values, back
+    return found, back
 
 
 def _names(modules: Sequence[Module]) -> dict[int, str]:
@@ -242,16 +235,6 @@ def _updated_arguments(
 ) -> list[tuple[Tensor | int, Node]]:
     pairs = enumerate(zip(symbols, starts, strict=True))
     return [(i, symbol.node) for i, (symbol, start) in pairs if symbol.node is not start]
-
-
-def _updated_outside(tracer: Tracer) -> list[tuple[Tensor | int, Node]]:
-    """Return the tensors that were overwritten, and that somebody holds now that all is done."""
-    found: list[tuple[Tensor | int, Node]] = []
-    for key, shadow in tracer.shadows.items():
-        ours = 2 + (key in tracer.read)  # the shadow and what was captured
-        if shadow.is_held(ours):
-            found.append((shadow.tensor, shadow.symbol.node))
-    return found
 
 
 def _updated_buffers(

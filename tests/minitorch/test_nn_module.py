@@ -67,11 +67,9 @@ def test_a_shared_module_is_walked_once_and_saved_under_both_names() -> None:
 def test_parts_are_found_by_dotted_name() -> None:
     model = network()
     assert model.get_submodule("3.2") is model[3][2]
-    assert model.get_parameter("3.2.bias") is model[3][2].bias
-    assert model.get_buffer("1.running_mean") is model[1].running_mean
-    for wrong in ("get_submodule", "get_parameter", "get_buffer"):
-        with pytest.raises(AttributeError, match="nobody"):
-            getattr(model, wrong)("3.nobody")
+    assert model.get_submodule("") is model
+    with pytest.raises(AttributeError, match="nobody"):
+        model.get_submodule("3.nobody")
 
 
 def test_attributes_move_between_kinds_and_go_away() -> None:

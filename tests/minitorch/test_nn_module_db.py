@@ -34,9 +34,14 @@ def samples(name: str, training: bool) -> Iterator[Any]:
         )
 
 
+def _is_ours(options: dict[str, Any]) -> bool:
+    """Whether attention is to no keys but those given, as it always is here."""
+    return not (options.get("add_bias_kv") or options.get("add_zero_attn"))
+
+
 def chosen(name: str, training: bool) -> list[Any]:
     """SAMPLES of them, evenly spread."""
-    found = list(samples(name, training))
+    found = [s for s in samples(name, training) if _is_ours(s.constructor_input.kwargs)]
     step = max(1, len(found) // SAMPLES)
     return found[::step][:SAMPLES]
 

@@ -11,7 +11,7 @@ import minitorch
 from minitorch import nn
 from minitorch.errors import ArgumentError, DeviceError, DTypeError
 from minitorch.graph import Session, count_nodes
-from minitorch.tracing.compiled import MOST_TRACES, Compiled
+from minitorch.tracing.jitted import MOST_TRACES, Compiled
 
 BOTH = [minitorch, torch]
 
@@ -161,7 +161,7 @@ LAYERS: dict[str, tuple[Any, ...]] = {
     "InstanceNorm2d": (3, 1e-5, 0.1, True, True),
     "GroupNorm": (1, 3, 1e-5, True),
     "PReLU": (3, 0.25),
-    "MultiheadAttention": (4, 2, 0.0, True, True, False, None, None, True),
+    "MultiheadAttention": (4, 2, 0.0, True, False, False, None, None, True),
     "TransformerEncoderLayer": (4, 2, 8, 0.0, "relu", 1e-5, True, False, True),
     "LSTMCell": (2, 3, True),
     "RNNCell": (2, 3, True, "tanh"),
@@ -184,7 +184,10 @@ def test_device_and_dtype_of_a_layer_are_torchs_last_positions(name: str) -> Non
         getattr(nn, name)(*LAYERS[name], device="cuda:99")
 
 
-def test_what_an_embedding_cannot_do_is_refused() -> None:
+def test_what_an_attention_or_an_embedding_cannot_do_is_refused() -> None:
+    for option in ("add_bias_kv", "add_zero_attn"):
+        with pytest.raises(ArgumentError, match="which are not here"):
+            nn.MultiheadAttention(4, 2, **{option: True})
     for options in ({"max_norm": 1.0}, {"scale_grad_by_freq": True}):
         with pytest.raises(ArgumentError, match="which are not here"):
             nn.Embedding(4, 3, **options)
@@ -269,34 +272,48 @@ def test_autocast_is_a_context_and_a_decorator_that_change_nothing() -> None:
 
 
 def scaled_steps(lib: Any) -> list[Any]:
-    """The parameter after each of some steps as mixed precision is written."""
+    """Six steps of which two overflow; the scale and the parameter after each."""
     w = lib.nn.Parameter(lib.tensor([1.0, -2.0]))
     optimizer = lib.optim.SGD([w], lr=0.1)
     scaler = lib.amp.GradScaler("cpu", init_scale=2.0**10, growth_interval=2)
     seen: list[Any] = []
-    for factor in (1.0, 1.0, 0.5, 2.0):
+    for factor in (1.0, 1.0, float("inf"), 2.0, float("nan"), 1.0):
         optimizer.zero_grad()
-        with lib.autocast("cpu", dtype=lib.bfloat16):
-            loss = (w * w * factor).sum()
-        scaler.scale(loss).backward()
+        scaler.scale((w * w * factor).sum()).backward()
         scaler.unscale_(optimizer)
         lib.nn.utils.clip_grad_norm_([w], 1.0)
         scaler.step(optimizer)
         scaler.update()
-        seen += w.detach().tolist()
+        seen += [scaler.get_scale(), *w.detach().tolist()]
     again = lib.amp.GradScaler("cpu")
     again.load_state_dict(scaler.state_dict())
-    return seen
+    return [*seen, again.get_scale(), *scaler.state_dict().values()]
 
 
-def test_steps_with_a_grad_scaler_are_torchs() -> None:
+def test_a_grad_scaler_skips_and_scales_as_torchs() -> None:
     np.testing.assert_allclose(scaled_steps(minitorch), scaled_steps(torch), rtol=1e-6)
+
+
+def test_a_grad_scaler_that_is_off_does_nothing_and_unscaling_twice_is_an_error() -> None:
+    w = nn.Parameter(minitorch.ones(1))
+    optimizer = minitorch.optim.SGD([w], lr=1.0)
+    off, on = (minitorch.amp.GradScaler("cpu", enabled=enabled) for enabled in (False, True))
+    loss = (w * 3).sum()
+    assert off.scale(loss) is loss
+    loss.backward()
+    off.step(optimizer)
+    off.update()
+    assert w.tolist() == [-2.0]
+    on.unscale_(optimizer)
+    with pytest.raises(RuntimeError, match="twice"):
+        on.unscale_(optimizer)
 
 
 # ── data ────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_a_loader_takes_what_torchs_takes() -> None:
+    numbered: list[int] = []
     loader = minitorch.utils.data.DataLoader(
         list(range(6)),
         batch_size=2,
@@ -305,12 +322,14 @@ def test_a_loader_takes_what_torchs_takes() -> None:
         pin_memory=True,
         drop_last=True,
         timeout=10,
-        worker_init_fn=print,
+        worker_init_fn=numbered.append,
         prefetch_factor=None,
         persistent_workers=True,
     )
     assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3], [4, 5]]
     assert loader.pin_memory
+    assert set(numbered) <= {0, 1}
+    assert 0 in numbered
 
 
 def test_a_recurrent_network_has_nothing_to_flatten() -> None:
