@@ -91,7 +91,7 @@ class DataLoader:
         if batch_size is None and drop_last:
             raise ArgumentError("DataLoader: single items (batch_size=None) are never dropped.")
         if batch_sampler is None and batch_size is not None:
-            batch_sampler = BatchSampler(sampler or (), batch_size, drop_last)
+            batch_sampler = BatchSampler(() if sampler is None else sampler, batch_size, drop_last)
         self.batch_sampler = batch_sampler
         self.collate_fn = collate_fn or (_as_it_is if batch_sampler is None else default_collate)
 
@@ -116,7 +116,7 @@ class DataLoader:
             for indices in self.batch_sampler:
                 yield partial(self._batch, indices)
         else:
-            for index in self.sampler or ():
+            for index in self.sampler:  # type: ignore[union-attr]
                 yield partial(lambda index: self.collate_fn(self._item(index)), index)
 
     def _item(self, index: int) -> Any:
