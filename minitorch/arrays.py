@@ -15,8 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from types import EllipsisType, SimpleNamespace
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
-from typing import cast as typed
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -25,14 +24,11 @@ from .brain_float import bfloat16 as bfloat16
 from .brain_float import narrowed, widened
 from .errors import ArgumentError, DeviceError, DTypeError
 
-if TYPE_CHECKING:
-    import torch
-
 Array: TypeAlias = np.ndarray[tuple[int, ...]]
 """An array of some library, described to the checker as what it is unless on a device: NumPy's.
 
 NumPy's scalars, which are 0-d arrays, pass for it too; torch's and CuPy's arrays enter through
-`Namespace`, whose functions give `Array`s, and show what is theirs alone in `_torch`."""
+`Namespace`, whose functions give `Array`s."""
 Index: TypeAlias = int | slice | EllipsisType | Array | None
 """What may stand between the brackets of an array, alone or in a tuple."""
 DType: TypeAlias = np.dtype
@@ -362,13 +358,12 @@ def asarray(
     return xp.asarray(data, dtype=wanted, device=native_device(place), copy=copy or None)
 
 
-def to_numpy(array: object) -> Array:
+def to_numpy(array: Any) -> Array:
     """Return `array` as a NumPy array; shares memory when it is on the CPU and no bfloat16."""
     if isinstance(array, np.ndarray):
         host: Array = widened(array)
         return host
     if hasattr(array, "detach"):
-        array = _torch(array)
         if str(array.dtype) == "torch.bfloat16":
             array = array.float()
         return np.asarray(array.detach().cpu().numpy())
@@ -400,11 +395,6 @@ def owner(array: Array) -> Array:
         return array
     whole: Array | None = getattr(array, "_base", None)
     return array if whole is None else whole
-
-
-def is_view(array: Array) -> bool:
-    """Tell whether `array` looks into memory that another array owns."""
-    return owner(array) is not array
 
 
 def native_device_of(array: Array) -> dict[str, object]:
@@ -458,7 +448,8 @@ def windows(
     """
     host = isinstance(x, np.ndarray)
     unit = x.itemsize if host else 1
-    strides = [s // unit for s in x.strides] if host else list(_torch(x).stride())
+    native: Any = x
+    strides = [s // unit for s in x.strides] if host else list(native.stride())
     shape, jumps = list(x.shape), list(strides)
     for d, size, step, gap in zip(dims, sizes, steps, spread, strict=True):
         shape[d] = (x.shape[d] - gap * (size - 1) - 1) // step + 1
@@ -468,9 +459,4 @@ def windows(
     if host:
         view = np.lib.stride_tricks.as_strided
         return view(x, shape, [j * unit for j in jumps], writeable=False)
-    return namespace(x).as_strided(x, shape, jumps, _torch(x).storage_offset())
-
-
-def _torch(array: object) -> "torch.Tensor":
-    """Return `array`, which is no NumPy array, as what it is."""
-    return typed("torch.Tensor", array)
+    return namespace(x).as_strided(x, shape, jumps, native.storage_offset())

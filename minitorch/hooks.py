@@ -40,7 +40,7 @@ class Hooks:
             replaced = hook(seen)
             seen = seen if replaced is None else replaced
         if self.retain and value.op is not None:
-            value.keep_grad(seen)
+            value._grad = seen if value._grad is None else value._grad + seen
         return seen.array if plain else seen
 
 
