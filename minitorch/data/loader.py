@@ -82,8 +82,10 @@ class DataLoader:
         self.pin_memory = pin_memory
         self.worker_init_fn = worker_init_fn
         if sampler is None and not streams:
+            if isinstance(generator, int):  # one that moves on, so that each epoch is shuffled anew
+                generator = np.random.default_rng(generator)
             sampler = (
-                RandomSampler(dataset, generator=_stream(generator))  # type: ignore[arg-type]
+                RandomSampler(dataset, generator=generator)  # type: ignore[arg-type]
                 if shuffle
                 else SequentialSampler(dataset)  # type: ignore[arg-type]
             )
@@ -148,11 +150,6 @@ class DataLoader:
                 yield batch
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _stream(generator: GeneratorLike) -> GeneratorLike:
-    """Turn a seed into one generator that moves on, so that each epoch is shuffled anew."""
-    return np.random.default_rng(generator) if isinstance(generator, int) else generator
 
 
 def _as_it_is(item: object) -> object:
