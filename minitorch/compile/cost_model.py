@@ -10,7 +10,7 @@ May import: errors, features, tasks. Source: Friedman, Ann. Statist. 29(5), 2001
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -44,13 +44,8 @@ class Ridge:
         return found
 
 
-class _Split(NamedTuple):
-    """A node of a tree: the question asked, and the nodes for no and yes; or a leaf's value."""
-
-    question: int
-    no: int
-    yes: int
-    value: float
+Tree = float | tuple[int, "Tree", "Tree"]
+"""A leaf's value; or a question, and the trees for no and yes."""
 
 
 class Trees:
@@ -80,14 +75,12 @@ class Trees:
         self.columns = np.array([f for f, _ in cuts], int)
         self.cuts = np.array([c for _, c in cuts], float)
         self.start = float(y_N.mean())
-        self.trees: list[list[_Split]] = []
+        self.trees: list[Tree] = []
         answers, found = self._answers(x_NF), np.full(len(y_N), self.start)
         for _ in range(self.rounds if cuts else 0):
-            tree: list[_Split] = []
             left = by_pairs(found, y_N) if self.ranking else y_N - found
-            self._grow(tree, answers, left, np.arange(len(left)), self.depth)
-            self.trees.append(tree)
-            found += self.rate * _values(tree, answers)
+            self.trees.append(self._grown(answers, left, self.depth))
+            found += self.rate * _values(self.trees[-1], answers)
         return self
 
     def predict(self, x_NF: _Array) -> _Array:
@@ -100,29 +93,23 @@ class Trees:
     def _answers(self, x_NF: _Array) -> _Array:
         return np.asarray(x_NF[:, self.columns] > self.cuts)
 
-    def _grow(
-        self, tree: list[_Split], answers: _Array, left: _Array, rows: _Array, depth: int
-    ) -> int:
-        """Add the node for these rows, and those below it; return its number."""
-        here = len(tree)
-        tree.append(_Split(-1, -1, -1, float(left[rows].mean())))
-        if depth == 0 or len(rows) < 2 * self.least:
-            return here
-        said = answers[rows]
-        yes, total = said.sum(0), left[rows].sum()
-        sums, no = left[rows] @ said, len(rows) - yes
+    def _grown(self, answers: _Array, left: _Array, depth: int) -> Tree:
+        """Return the tree that is fitted to what is left over of some rows."""
+        leaf, rows = float(left.mean()), len(left)
+        if depth == 0 or rows < 2 * self.least:
+            return leaf
+        yes, total, sums = answers.sum(0), left.sum(), left @ answers
+        no = rows - yes
         with np.errstate(divide="ignore", invalid="ignore"):
             gain = sums**2 / yes + (total - sums) ** 2 / no
         gain[(yes < self.least) | (no < self.least)] = -np.inf
         best = int(gain.argmax())
-        if not gain[best] > total**2 / len(rows) + 1e-12:
-            return here
-        below = [
-            self._grow(tree, answers, left, rows[said[:, best] == way], depth - 1)
-            for way in (False, True)
-        ]
-        tree[here] = _Split(best, below[0], below[1], 0.0)
-        return here
+        if not gain[best] > total**2 / rows + 1e-12:
+            return leaf
+        says_yes = answers[:, best]
+        parts = ((answers[on], left[on]) for on in (~says_yes, says_yes))
+        below = [self._grown(said, rest, depth - 1) for said, rest in parts]
+        return best, below[0], below[1]
 
 
 def by_pairs(scores_N: _Array, y_N: _Array) -> _Array:
@@ -141,19 +128,12 @@ def _middles(column: _Array) -> _Array:
     return np.asarray((values[:-1] + values[1:]) / 2)
 
 
-def _values(tree: list[_Split], answers: _Array) -> _Array:
+def _values(tree: Tree, answers: _Array) -> _Array:
     """Return what a tree says to each row."""
-    found = np.zeros(len(answers))
-    waiting = [(0, np.arange(len(answers)))]
-    while waiting:
-        at, rows = waiting.pop()
-        node = tree[at]
-        if node.question < 0:
-            found[rows] = node.value
-            continue
-        said = answers[rows, node.question]
-        waiting += [(node.no, rows[~said]), (node.yes, rows[said])]
-    return found
+    if isinstance(tree, float):
+        return np.full(len(answers), tree)
+    question, no, yes = tree
+    return np.where(answers[:, question], _values(yes, answers), _values(no, answers))
 
 
 class CostModel:
@@ -192,7 +172,7 @@ class CostModel:
     def prepare(self, points: Points) -> tuple[_Array, _Array]:
         """Return the features of points, which `fit` and `predict` take in place of making them."""
         knobs = self._knobs or sorted({knob for point in points for knob in point})
-        plain = raw(points, knobs)[0]
+        plain = raw(points, knobs)
         return plain, plain if self.task is None else derived(points, knobs, self.task)
 
     def _fit(self, features: tuple[_Array, _Array], y: _Array) -> None:

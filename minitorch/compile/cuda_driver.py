@@ -19,10 +19,10 @@ from typing import Any, Protocol
 
 from ..errors import CompileError
 from . import rows
-from .engine import assembly_for, available
+from .engine import assembly, available
 from .program import Program
 from .ptx import TRIPLE, module
-from .thread_blocks import Device, Target
+from .thread_blocks import ThreadBlocks
 
 THREADS = 256  # a block: eight warps, which every architecture can hold several times
 NEWEST = 80  # "sm_80"; PTX is compiled further on newer devices, and llvmlite may not know those
@@ -33,11 +33,11 @@ class Driver(Protocol):
 
     Attributes:
         kind: the type of torch device whose tensors it can reach.
-        target: what thread blocks are made of there.
+        blocks: what writes thread blocks for it.
     """
 
     kind: str
-    target: Target
+    blocks: type[ThreadBlocks]
 
     def load(self, text: str, device: int) -> Any:
         """Return the function `kernel` of an LLVM module for GPUs, ready on a device."""
@@ -85,6 +85,8 @@ def run_on_device(program: Program, arrays: Sequence[Any]) -> Any | None:
 def _kinds(program: Program, arrays: Sequence[Any], kind: str) -> str:
     """Return for each array "c" or "b", or nothing where the arrays do not fit."""
     if program.reduction or len(arrays) != len(program.inputs) or not available():
+        return ""
+    if not all(map(rows.on_gpus, program.steps)):
         return ""
     if not all(getattr(getattr(a, "device", None), "type", "") == kind for a in arrays):
         return ""
@@ -156,7 +158,7 @@ class LibCuda:
     """The CUDA driver's own C interface, in the context that torch uses too."""
 
     kind = "cuda"
-    target: Target = Device()
+    blocks = ThreadBlocks
 
     def __init__(self, library: Any = None) -> None:
         name = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
@@ -172,7 +174,7 @@ class LibCuda:
     def load(self, text: str, device: int) -> Any:
         """Return the kernel of an LLVM module, compiled to PTX and then by the driver."""
         self._enter(device)
-        code = assembly_for(text, TRIPLE, self.processor(device)).encode() + b"\0"
+        code = assembly(text, TRIPLE, self.processor(device)).encode() + b"\0"
         loaded, function = ctypes.c_void_p(), ctypes.c_void_p()
         self._call("cuModuleLoadData", ctypes.byref(loaded), code)
         self._call("cuModuleGetFunction", ctypes.byref(function), loaded, b"kernel")

@@ -9,13 +9,11 @@ import importlib
 import math
 from typing import Any
 
-import numpy as np
-
 from ..errors import ArgumentError, CompileError, DTypeError, ShapeError
 from . import cuda_driver
 from .device_schedule import DeviceSchedule
 from .tasks import Task, check_epilogue, result_shape
-from .thread_blocks import BlockPlan, ThreadBlocks
+from .thread_blocks import BlockPlan
 
 
 class DeviceProductKernel:
@@ -36,7 +34,6 @@ class DeviceProductKernel:
         self.schedule = DeviceSchedule(task, schedule)
         self._driver = driver_for(task)
         self._functions: dict[Any, Any] = {}
-        self._tables: dict[Any, Any] = {}
 
     def __repr__(self) -> str:
         return f"DeviceProductKernel({self.task}, {dict(self.schedule)}, {self.epilogue!r})"
@@ -59,15 +56,24 @@ class DeviceProductKernel:
                 f"{self.task.operator}: out does not fit: got {tuple(out.shape)}, expected "
                 f"contiguous {shape}."
             )
+        if not out.numel():
+            return out
         bias = a if bias is None else bias.contiguous()
-        if self.task.operator == "conv2d":
-            image, places, offsets = self._windows(a)
-            weights = b.reshape(1, b.shape[0], -1)
-            self._launch(weights, image, (0, 0, 1), (out, bias, places, offsets))
-        else:
+        if self.task.operator == "matmul":
             a, b = (x.expand(*shape[:-2], *x.shape[-2:]).reshape(-1, *x.shape[-2:]) for x in (a, b))
-            self._launch(a, b, b.stride(), (out, bias, a, a))
-        return out
+            self._launch(a, b, out, bias)
+            return out
+        count, channels, *places = shape
+        y = a.new_empty(channels, count, *places)
+        self._launch(b.reshape(1, channels, -1), self._columns(a), y, bias)
+        return out.copy_(y.transpose(0, 1))
+
+    def _columns(self, x: Any) -> Any:
+        """Return the windows of images side by side (im2col), as one matrix."""
+        _, _, _, _, _, kh, kw, stride, padding = self.task.sizes
+        unfold = importlib.import_module("torch").nn.functional.unfold
+        windows = unfold(x, (kh, kw), padding=padding, stride=stride)
+        return windows.transpose(0, 1).reshape(1, windows.shape[1], -1)
 
     def _check(self, tensors: Any) -> None:
         name = self.task.operator
@@ -82,33 +88,21 @@ class DeviceProductKernel:
             if str(x.dtype) != f"torch.{self.task.dtype}":
                 raise DTypeError(f"{name}: got {x.dtype}, expected {self.task.dtype}. Cast it.")
 
-    def _launch(self, a: Any, b: Any, b_strides: Any, others: Any) -> None:
+    def _launch(self, a: Any, b: Any, out: Any, bias: Any) -> None:
         """Start the kernel on torch's current stream."""
-        if not others[0].numel():
-            return
         index, item = a.device.index or 0, self.task.item_bytes
-        plan = BlockPlan(self.schedule, self.epilogue, a.stride(1) == 1, b_strides[2] == 1)
+        plan = BlockPlan(self.schedule, self.epilogue, a.stride(1) == 1, b.stride(2) == 1)
         key = (plan.a_by_rows, plan.b_by_columns, index)
         if key not in self._functions:
-            blocks = ThreadBlocks(plan, self._driver.target)
-            self._functions[key] = self._driver.load(blocks.text(), index)
-        strides = [s * item for s in (a.stride(0), b_strides[0], *a.stride()[1:], *b_strides[1:])]
-        addresses = [x.data_ptr() for x in (a, b, *others)]
+            self._functions[key] = self._driver.load(self._driver.blocks(plan).text(), index)
+        strides = [s * item for s in (a.stride(0), b.stride(0), *a.stride()[1:], *b.stride()[1:])]
+        addresses = [x.data_ptr() for x in (a, b, out, bias)]
         held, arguments = cuda_driver.packed([*addresses, *strides])
         count = a.shape[0] * math.prod(self.schedule.blocks)
         threads = math.prod(self.schedule.threads)
         stream = cuda_driver.current_stream(self._driver, index)
         self._driver.launch(self._functions[key], index, count, threads, arguments, stream)
         del held  # the launch has copied them
-
-    def _windows(self, x: Any) -> tuple[object, object, object]:
-        """Return the padded image, and on its device the tables that say where windows are."""
-        padding, torch = self.task.sizes[8], importlib.import_module("torch")
-        image = torch.nn.functional.pad(x, [padding] * 4).contiguous()
-        if x.device not in self._tables:
-            tables = tables_of(self.task)
-            self._tables[x.device] = [torch.as_tensor(t, device=x.device) for t in tables]
-        return (image, *self._tables[x.device])
 
 
 def driver_for(task: Task) -> cuda_driver.Driver:
@@ -129,17 +123,3 @@ def driver_for(task: Task) -> cuda_driver.Driver:
             "and the processor computes."
         )
     return driver
-
-
-def tables_of(task: Task) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Return where a convolution's windows begin and its results lie, and where terms lie."""
-    count, c, h, w, o, kh, kw, s, padding = task.sizes
-    high, wide = h + 2 * padding, w + 2 * padding
-    height, width = task.places
-    at, y, x = np.ix_(np.arange(count), np.arange(height), np.arange(width))
-    begins = at * c * high * wide + y * s * wide + x * s
-    results = at * o * height * width + y * width + x
-    channel, i, j = np.ix_(np.arange(c), np.arange(kh), np.arange(kw))
-    offsets = channel * high * wide + i * wide + j
-    places = np.stack([begins, results], axis=-1)
-    return (places * task.item_bytes).reshape(-1), (offsets * task.item_bytes).reshape(-1)

@@ -3,7 +3,7 @@
     tile_m, tile_n   the tile of C that one thread block computes; 16 by 16 threads unless given
     rows, vectors, lanes   the register block of one thread; its vectors lie a row of threads apart
     tile_k           terms of a round: 16 unless given; None is all of them
-    pack_a, pack_b   whether a round's tile is copied into shared memory first
+    pack_a, pack_b   True: a round's tiles are always copied into shared memory first
     order            k last: a block goes through all of k; "nmk" numbers the blocks down the rows
     parallel         1: the tiles are shared by all that the device has
 
@@ -17,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import ArgumentError
-from .schedule import Schedule, fault, filled, tiles_of
+from .schedule import Schedule, tiles_of
 from .tasks import Task
 
 THREADS = 1024  # of a block, at most
@@ -39,10 +39,12 @@ class DeviceSchedule(Schedule):
     @staticmethod
     def filled(point: Mapping[str, object]) -> dict[str, object]:
         """Return a point with every knob."""
-        knobs = filled(point)
+        knobs = Schedule.filled(point)
         sizes = [knobs[name] for name in ("rows", "vectors", "lanes")]
         rows, vectors, lanes = (x if isinstance(x, int) else 1 for x in sizes)
         return knobs | {
+            "pack_a": point.get("pack_a", True),
+            "pack_b": point.get("pack_b", True),
             "tile_m": knobs["tile_m"] if "tile_m" in point else SIDE * rows,
             "tile_n": knobs["tile_n"] if "tile_n" in point else SIDE * vectors * lanes,
             "tile_k": knobs["tile_k"] if "tile_k" in point else SIDE,
@@ -51,11 +53,14 @@ class DeviceSchedule(Schedule):
     @staticmethod
     def fault(task: Task, knobs: Mapping[str, Any]) -> str | None:
         """Return which knob is wrong, and why; None if all is legal."""
-        why = fault(task, knobs)
+        why = Schedule.fault(task, knobs)
         if why:
             return why
         if knobs["order"][-1] != "k":
             return f"order is {knobs['order']!r}: a thread block goes through all of k. Put k last."
+        for knob in ("pack_a", "pack_b"):
+            if not knobs[knob]:
+                return f"{knob} is False, but a device copies all tiles. Leave it out."
         if knobs["parallel"] > 1:
             return f"parallel is {knobs['parallel']}, but a device shares out all tiles. Leave it."
         high, wide, depth = tiles_of(task, knobs)
@@ -106,9 +111,8 @@ class DeviceSchedule(Schedule):
         copies = [
             f"            copy {name}: {n_bytes:,} bytes to shared memory"
             for name, n_bytes in zip("AB", shared_bytes(self.task, self), strict=True)
-            if n_bytes
         ]
-        barrier = ["            barrier"] * bool(copies)
+        barrier = "            barrier"
         down, along = self.threads
         return [
             f"# {self.task}",
@@ -116,12 +120,12 @@ class DeviceSchedule(Schedule):
             f"    {loops[second]}   # thread blocks",
             f"        for k0 in range(0, {k}, {depth}):",
             *copies,
-            *barrier,
+            barrier,
             f"            for thread in range({down} * {along}):   # {block} in registers",
             f"                for k in range(0, {depth}, {self['unroll']}):"
             + "   # unrolled" * (self["unroll"] > 1),
             f"                    {block} += A[{self['rows']}] * B[{self['vectors']} vectors]",
-            *barrier,
+            barrier,
             *(f"# {note}" for note in self.notes()),
         ]
 
@@ -129,8 +133,9 @@ class DeviceSchedule(Schedule):
 def shared_bytes(task: Task, knobs: Mapping[str, Any]) -> tuple[int, int]:
     """Return the bytes of shared memory for a round's tile of A and of B."""
     high, wide, depth = tiles_of(task, knobs)
-    sizes = ((high + PAD) * knobs["pack_a"], (wide + PAD) * knobs["pack_b"])
-    a, b = (-(-size * depth * task.item_bytes // ALIGNED) * ALIGNED for size in sizes)
+    a, b = (
+        -(-(size + PAD) * depth * task.item_bytes // ALIGNED) * ALIGNED for size in (high, wide)
+    )
     return a, b
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .schedule import NAIVE, ORDERS, tiles_of
+from .schedule import NAIVE, tiles_of
 from .tasks import Task
 
 _Array = np.ndarray[Any, Any]
@@ -25,26 +25,18 @@ WHOLE = 12.0  # the logarithm that stands for a tile of the whole axis
 L1, L2, LINE = 32 * 2**10, 2**19, 64  # bytes: of usual caches, and of what they fetch at once
 
 
-def raw(points: Points, knobs: Sequence[str]) -> tuple[_Array, list[str]]:
-    """Return a row for each point, and the knob that each column comes from."""
-    columns, names = [], []
+def raw(points: Points, knobs: Sequence[str]) -> _Array:
+    """Return a row for each point; what is text has a column for each of its values."""
+    columns: list[list[float]] = []
     for knob in knobs:
         values = [point.get(knob, NAIVE.get(knob)) for point in points]
-        if any(isinstance(v, str) for v in values):
-            kinds = ORDERS if knob == "order" else sorted({str(v) for v in values})
-            if knob == "order":  # which axis is outermost, and which innermost
-                for at in (0, 2):
-                    for axis in "mnk":
-                        columns.append([float(v[at] == axis) for v in values])
-                        names.append(knob)
-                continue
-            for kind in kinds:
-                columns.append([float(v == kind) for v in values])
-                names.append(knob)
-            continue
-        columns.append([_number(v) for v in values])
-        names.append(knob)
-    return np.array(columns, float).T.reshape(len(points), len(names)), names
+        if not any(isinstance(v, str) for v in values):
+            columns.append([_number(v) for v in values])
+        elif knob == "order":  # which axis is outermost, and which innermost
+            columns += [[v[at] == axis for v in values] for at in (0, 2) for axis in "mnk"]
+        else:
+            columns += [[v == kind for v in values] for kind in sorted({*map(str, values)})]
+    return np.array(columns, float).T.reshape(len(points), len(columns))
 
 
 def _number(value: Any) -> float:
@@ -58,7 +50,7 @@ def _number(value: Any) -> float:
 def derived(points: Points, knobs: Sequence[str], task: Task) -> _Array:
     """Return the raw columns and those that are made from several knobs."""
     extra = np.array([_of(task, NAIVE | dict(point)) for point in points], float)
-    return np.hstack([raw(points, knobs)[0], extra.reshape(len(points), -1)])
+    return np.hstack([raw(points, knobs), extra.reshape(len(points), -1)])
 
 
 def _of(task: Task, s: Mapping[str, Any]) -> list[float]:

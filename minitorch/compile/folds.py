@@ -1,4 +1,4 @@
-"""Reductions of vectors: two into one, the lanes of one into a number, lanes that do not count.
+"""Reductions of vectors: two into one, and the lanes of one into a number.
 
 May import: text, rows.
 """
@@ -9,19 +9,6 @@ from . import rows
 from .text import Text
 
 IDENTITY = {"sum": 0.0, "amax": -float("inf"), "amin": float("inf")}
-
-
-def only_inside(t: Text, reduction: str, value: str) -> str:
-    """Return the vector with the identity in the lanes that are not `%inside`."""
-    return t.either("%inside", value, t.number(IDENTITY[reduction]))
-
-
-def first_lanes(t: Text, name: str, count: str) -> None:
-    """Call the mask of the first `count` lanes, a number of 64 bits, `name`."""
-    lanes = "<" + ", ".join(f"i64 {i}" for i in range(t.width)) + ">"
-    wide = f"<{t.width} x i64>"
-    counts = t.spread("i64", count)
-    t.do(f"{name} = icmp slt {wide} {lanes}, {counts}")
 
 
 def fold(t: Text, reduction: str, a: str, b: str) -> str:

@@ -94,3 +94,14 @@ def windows_of(x: _Array, kernel: Sequence[int], stride: int, padding: int) -> _
     wide[:, :, padding : padding + h, padding : padding + w] = x
     view = np.lib.stride_tricks.sliding_window_view(wide, tuple(kernel), axis=(2, 3))
     return view[:, :, ::stride, ::stride]
+
+
+def convolved(task: Task, x: _Array, weights: _Array) -> _Array:
+    """Return what NumPy's BLAS computes from an image's windows; many samples lie last."""
+    last, o = task.samples_last, len(weights)
+    windows = windows_of(x, weights.shape[2:], *task.sizes[7:])
+    windows = windows.transpose((1, 4, 5, 2, 3, 0) if last else (1, 4, 5, 0, 2, 3))
+    y = weights.reshape(o, -1) @ windows.reshape(weights[0].size, -1)
+    if last:
+        return np.moveaxis(y.reshape(o, *task.places, len(x)), -1, 0)
+    return y.reshape(o, len(x), *task.places).transpose(1, 0, 2, 3)

@@ -3,12 +3,13 @@
 A kernel is specialised to how its operands lie, not to their sizes; `kernel(program)` gives equal
 programs the same one, so a structure is compiled once in a process.
 
-May import: program, loops, operands, engine, strides; allocator, errors, shapes.
+May import: program, loops, engine, strides; allocator, errors, shapes.
 """
 
 from __future__ import annotations
 
 import ctypes
+import functools
 import math
 import struct
 from collections.abc import Callable, Sequence
@@ -23,7 +24,7 @@ from ..errors import ArgumentError, DTypeError, ShapeError
 from ..shapes import broadcast
 from . import loops, rows
 from .engine import Function
-from .operands import Layout
+from .loops import Layout
 from .program import Program
 from .strides import Nest, in_rows, kind, merged, stretched
 
@@ -184,23 +185,31 @@ def _in_rows(array: _Array) -> bool:
 
 def _run(call: _Call, arrays: Sequence[_Array], out: _Array) -> None:
     """Do the work, in the caller's thread or shared among the pool's."""
+    if not call.total:
+        return
     held, places = places_of((*arrays, out))
     table = call.head + call.pack(*places)
-    threads = _pool.threads
-    if threads == 1:
-        call.function(0, call.total, table)
-        return
+    threads = _threads[0]
     elements = call.total * (call.row if call.total < call.row else 1)
-    if elements < 2 * SHARE or call.total < threads:
+    if threads == 1 or elements < 2 * SHARE or call.total < threads:
         call.function(0, call.total, table)
         return
     step = -(-call.total // threads)
     step = -(-step // 16) * 16 if call.total >= 2 * SHARE else step  # whole vectors
-    bounds = [(lo, min(lo + step, call.total)) for lo in range(0, call.total, step)]
-    waiting = [_pool.submit(call.function, lo, hi, table) for lo, hi in bounds]
-    for work in waiting:
-        work.result()
+    share(lambda lo, hi: call.function(lo, hi, table), call.total, step, threads)
     del held  # until here
+
+
+def share(work: Callable[[int, int], None], total: int, step: int, threads: int) -> None:
+    """Let threads do the work from 0 to `total`, `step` at a time."""
+    bounds = [(lo, min(lo + step, total)) for lo in range(0, total, step)]
+    for waiting in [_pool(threads).submit(work, lo, hi) for lo, hi in bounds]:
+        waiting.result()
+
+
+@functools.cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, "kernel")
 
 
 def _offset() -> int | None:
@@ -227,25 +236,7 @@ def places_of(arrays: Sequence[_Array]) -> tuple[object, list[int]]:
     return held, [ctypes.addressof(h) for h in held]
 
 
-class _Pool:
-    """The threads that share a kernel's work: one, which is the caller, unless told."""
-
-    def __init__(self) -> None:
-        self.threads = 1
-        self._executor: ThreadPoolExecutor | None = None
-
-    def resize(self, threads: int) -> None:
-        if self._executor is not None:
-            self._executor.shutdown()
-        self.threads = threads
-        self._executor = ThreadPoolExecutor(threads, "kernel") if threads > 1 else None
-
-    def submit(self, *task: Any) -> Any:
-        assert self._executor is not None  # resized above one thread
-        return self._executor.submit(*task)
-
-
-_pool = _Pool()
+_threads = [1]  # that share a kernel's work
 _kernels: dict[Program, Kernel] = {}
 
 
@@ -259,9 +250,9 @@ def set_num_threads(threads: int) -> None:
     """Let kernels on large arrays share their work among this many threads."""
     if not isinstance(threads, int) or threads < 1:
         raise ArgumentError(f"set_num_threads: got {threads!r}, expected 1 or more.")
-    _pool.resize(threads)
+    _threads[0] = threads
 
 
 def get_num_threads() -> int:
     """Return how many threads share a kernel's work."""
-    return _pool.threads
+    return _threads[0]

@@ -11,7 +11,6 @@ import functools
 import math
 import struct
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,8 +18,8 @@ import numpy as np
 from .. import allocator
 from ..errors import DTypeError, ShapeError
 from . import engine
-from .images import Image, windows_of
-from .kernels import places_of
+from .images import Image, convolved
+from .kernels import places_of, share
 from .register_block import Plan
 from .schedule import Schedule
 from .tasks import Task, check_epilogue, result_shape
@@ -31,7 +30,7 @@ LINE = 64  # bytes: buffers begin where a vector register's worth does
 
 
 class _Code(NamedTuple):
-    """What is compiled for one way in which B can lie."""
+    """What is compiled."""
 
     call: Any
     tiles: int
@@ -64,7 +63,7 @@ class ProductKernel:
         self._image = Image(task, self.schedule["lanes"]) if task.operator == "conv2d" else None
         self._local = threading.local()
         if engine.available():
-            self._code_for(True)
+            code_for(Plan(self.schedule, self.epilogue))
 
     def __repr__(self) -> str:
         return f"ProductKernel({self.task}, {dict(self.schedule)}, {self.epilogue!r})"
@@ -83,34 +82,25 @@ class ProductKernel:
         a, b, bias = (x if x is None else np.asarray(x) for x in (a, b, bias))
         shape = result_shape(self.task, self.epilogue, a, b, bias)
         a, b, bias = self._checked(a, b, bias)
-        if self.task.samples_last:
-            return self._with_samples_last(a, b, bias, shape, out)
-        result = self._new(shape) if out is None else _fitting(out, shape, self.dtype)
-        apart = result
-        if out is not None and any(np.may_share_memory(out, x) for x in (a, b, bias)):
-            apart = np.empty(shape, self.dtype)
+        last = self.task.samples_last
+        if out is not None:
+            _check_fits(out, shape, self.dtype)
+        apart = out is None or last or any(np.may_share_memory(out, x) for x in (a, b, bias))
+        memory = out
+        if apart or memory is None:
+            memory = self._new((*shape[1:], shape[0]) if last else shape)
         if len(shape) > 2 and self.task.operator == "matmul":
             a, b = (np.broadcast_to(x, (*shape[:-2], *x.shape[-2:])) for x in (a, b))
             for at in np.ndindex(*shape[:-2]):
-                self._compute(a[at], b[at], bias, apart[at])
+                self._compute(a[at], b[at], bias, memory[at])
         else:
-            self._compute(a, b, bias, apart)
-        if apart is not result:
-            result[...] = apart
-        return result
-
-    def _with_samples_last(
-        self, a: _Array, b: _Array, bias: _Array, shape: tuple[int, ...], out: _Array | None
-    ) -> _Array:
-        """Return the result as a view of (o, height, width, n), or copied to `out`."""
-        given = None if out is None else _fitting(out, shape, self.dtype)
-        memory = self._new((*shape[1:], shape[0]))
-        self._compute(a, b, bias, memory)
-        result = np.moveaxis(memory, -1, 0)
-        if given is None:
+            self._compute(a, b, bias, memory)
+        result: _Array = np.moveaxis(memory, -1, 0) if last else memory
+        if out is None:
             return result
-        given[...] = result
-        return given
+        if apart:
+            out[...] = result
+        return out
 
     def _new(self, shape: tuple[int, ...]) -> _Array:
         n_bytes = math.prod(shape) * self.dtype.itemsize
@@ -133,38 +123,25 @@ class ProductKernel:
             self._with_numpy(a, b, bias, np.moveaxis(out, -1, 0) if last else out)
             return
         if self._image is not None:
-            image = self._image.laid_out(a)
-            weights = b.reshape(b.shape[0], -1)
-            self._run(weights, image, (0, 0), bias, out, self._code_for(True))
-            return
-        unit = b.strides[1] == b.itemsize or b.shape[1] == 1
-        if not unit and not self.schedule["pack_b"]:
-            b, unit = np.ascontiguousarray(b), True
-        self._run(a, b, (b.strides[0], b.strides[1]), bias, out, self._code_for(unit))
+            a, b = b.reshape(b.shape[0], -1), self._image.laid_out(a)
+        elif b.strides[1] != b.itemsize:
+            b = np.ascontiguousarray(b)
+        self._run(a, b, bias, out, code_for(Plan(self.schedule, self.epilogue)))
 
-    def _code_for(self, unit: bool) -> _Code:
-        return code_for(Plan(self.schedule, self.epilogue, unit))
-
-    def _run(
-        self, a: _Array, b: _Array, b_strides: Any, bias: _Array, out: _Array, code: _Code
-    ) -> None:
+    def _run(self, a: _Array, b: _Array, bias: _Array, out: _Array, code: _Code) -> None:
         """Do the work, in the caller's thread or shared among the schedule's."""
         held, places = places_of((a, b, out, bias))
         tables = self._image.addresses if self._image is not None else (0, 0)
         threads = min(self.schedule["parallel"], code.tiles)
 
         def work(lo: int, hi: int) -> None:
-            buffers = self._buffers(code)
-            table = struct.pack("12q", *places, *a.strides, *b_strides, *buffers, *tables)
-            code.call(lo, hi, table)
+            numbers = (*a.strides, b.strides[0], *self._buffers(code), *tables)
+            code.call(lo, hi, struct.pack("11q", *places, *numbers))
 
         if threads == 1:
             work(0, code.tiles)
         else:
-            step = -(-code.tiles // threads)
-            bounds = [(lo, min(lo + step, code.tiles)) for lo in range(0, code.tiles, step)]
-            for waiting in [_pool(threads).submit(work, lo, hi) for lo, hi in bounds]:
-                waiting.result()
+            share(work, code.tiles, -(-code.tiles // threads), threads)
         del held  # until here
 
     def _buffers(self, code: _Code) -> tuple[int, int]:
@@ -178,29 +155,26 @@ class ProductKernel:
 
     def _with_numpy(self, a: _Array, b: _Array, bias: _Array, out: _Array) -> None:
         conv = self.task.operator == "conv2d"
-        if conv:
-            stride, padding = self.task.sizes[7:]
-            windows = windows_of(a, b.shape[2:], stride, padding)
-            y = np.tensordot(windows, b, axes=((1, 4, 5), (1, 2, 3)))
-            out[...] = np.moveaxis(y, 3, 1)
-        else:
-            np.matmul(a, b, out=out)
+        y = by_numpy(self.task, a, b, out)
+        if y is not out:
+            out[...] = y
         if "bias" in (self.epilogue or ""):
             out += bias[:, None, None] if conv else bias
         if "relu" in (self.epilogue or ""):
             np.maximum(out, 0, out=out)
 
 
-def _fitting(out: Any, shape: tuple[int, ...], dtype: object) -> _Array:
+def by_numpy(task: Task, a: _Array, b: _Array, out: _Array | None = None) -> _Array:
+    """Return what NumPy's BLAS computes; of a product in `out`, where that is given."""
+    if task.operator == "matmul":
+        return np.matmul(a, b, out=out)
+    return convolved(task, a, b)
+
+
+def _check_fits(out: Any, shape: tuple[int, ...], dtype: object) -> None:
     fits = isinstance(out, np.ndarray) and out.shape == shape and out.dtype == dtype
     if not fits or not (out.flags.c_contiguous and out.flags.writeable):
         got = f"{out.dtype} {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
         raise ShapeError(
             f"kernel: out does not fit: got {got}, expected contiguous {dtype} {shape}."
         )
-    return out  # type: ignore[no-any-return]
-
-
-@functools.cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, "product")

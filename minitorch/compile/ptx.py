@@ -15,7 +15,7 @@ import re
 
 from ..errors import CompileError
 from . import rows
-from .engine import assembly_for
+from .engine import assembly
 from .program import Program
 from .text import Text
 
@@ -37,14 +37,15 @@ def ptx(program: Program, kinds: str = "", processor: str = "sm_80") -> str:
         raise CompileError(
             f"ptx: got processor {processor!r}, expected an architecture. Write 'sm_80', say."
         )
-    return assembly_for(module(program, kinds), TRIPLE, processor)
+    return assembly(module(program, kinds), TRIPLE, processor)
 
 
 def module(program: Program, kinds: str = "") -> str:
     """Return the LLVM IR of a program for a GPU.
 
     Raises:
-        CompileError: the program reduces, which threads would have to do together.
+        CompileError: the program reduces, which threads would have to do together, or has a row
+            that calls the C library.
         ArgumentError: a step is no row, or has other operands than it takes.
     """
     rows.check(program)
@@ -54,53 +55,36 @@ def module(program: Program, kinds: str = "") -> str:
             f"ptx: got reduction {program.reduction!r} and kinds {kinds!r}, expected none, and "
             f"{len(program.inputs)} of 'c' and 'b'. Reduce in a kernel of its own."
         )
+    for step in program.steps:
+        if not rows.on_gpus(step):
+            raise CompileError(f"ptx: {step.row} calls the C library. Leave it to PyTorch.")
     t = Text(program.dtype, width=1)
-    types = [*program.inputs, rows.gives(program.steps[-1].row)]
-    _thread(t)
-    values = [_loaded(t, k, types[k], kind) for k, kind in enumerate(kinds)]
-    result = rows.write(t, program, values)
-    _stored(t, len(kinds), types[-1], result)
-    return _text(t, len(types))
-
-
-def _text(t: Text, count: int) -> str:
-    places = "".join(f", ptr addrspace(1) %base{k}" for k in range(count))
-    special = "\n".join(f"declare i32 @{SPECIAL}.{name}.x()" for name in ("tid", "ntid", "ctaid"))
-    declared = "\n".join([*sorted(t.declared), *t.defined.values()])
-    body = "\n".join(t.lines)
-    return (
-        f'target triple = "{TRIPLE}"\n\n{special}\n{declared}\n\n'
-        f"define ptx_kernel void @kernel(i64 %n{places}) {{\n{body}\n}}\n"
-    )
-
-
-def _thread(t: Text) -> None:
-    """Find this thread's element; threads past the end do nothing."""
-    t.label("entry")
-    for name in ("tid", "ntid", "ctaid"):
-        t.do(f"%{name} = call i32 @{SPECIAL}.{name}.x()")
-        t.do(f"%wide.{name} = zext i32 %{name} to i64")
-    t.do("%first = mul i64 %wide.ctaid, %wide.ntid")
-    t.do("%i = add i64 %first, %wide.tid")
-    t.do("%inside = icmp slt i64 %i, %n")
-    t.do("br i1 %inside, label %compute, label %done")
-    t.label("compute")
-
-
-def _loaded(t: Text, k: int, kind: str, layout: str) -> str:
-    element = "i8" if kind == "bool" else t.scalar
-    place = "%i" if layout == "c" else "0"
-    t.do(f"%at{k} = getelementptr {element}, ptr addrspace(1) %base{k}, i64 {place}")
-    value = t.emit(f"load {element}, ptr addrspace(1) %at{k}")
-    return t.emit(f"icmp ne i8 {value}, 0") if kind == "bool" else value
-
-
-def _stored(t: Text, k: int, kind: str, value: str) -> None:
-    element = "i8" if kind == "bool" else t.scalar
-    if kind == "bool":
-        value = t.emit(f"zext i1 {value} to i8")
-    t.do(f"%at{k} = getelementptr {element}, ptr addrspace(1) %base{k}, i64 %i")
-    t.do(f"store {element} {value}, ptr addrspace(1) %at{k}")
-    t.do("br label %done")
-    t.label("done")
+    masks = [kind == "bool" for kind in (*program.inputs, rows.gives(program.steps[-1].row))]
+    elements = ["i8" if mask else t.scalar for mask in masks]
+    tid, ntid, ctaid = (special(t, name) for name in ("tid", "ntid", "ctaid"))
+    i = t.plus(t.times(ctaid, ntid), tid)
+    with t.when(t.emit(f"icmp slt i64 {i}, %n")):  # threads past the end do nothing
+        values = []
+        for k, layout in enumerate(kinds):
+            at = _place(t, elements[k], k, i if layout == "c" else "0")
+            value = t.emit(f"load {elements[k]}, ptr addrspace(1) {at}")
+            values.append(t.emit(f"icmp ne i8 {value}, 0") if masks[k] else value)
+        result = rows.write(t, program, values)
+        if masks[-1]:
+            result = t.emit(f"zext i1 {result} to i8")
+        at = _place(t, elements[-1], len(kinds), i)
+        t.do(f"store {elements[-1]} {result}, ptr addrspace(1) {at}")
     t.do("ret void")
+    bases = "".join(f", ptr addrspace(1) %base{k}" for k in range(len(masks)))
+    head = t.module(f"define ptx_kernel void @kernel(i64 %n{bases})")
+    return f'target triple = "{TRIPLE}"\n\n{head}'
+
+
+def special(t: Text, name: str) -> str:
+    """Return a special register, as 64 bits: "tid", "ntid" or "ctaid"."""
+    t.declared.add(f"declare i32 @{SPECIAL}.{name}.x()")
+    return t.emit(f"zext i32 {t.emit(f'call i32 @{SPECIAL}.{name}.x()')} to i64")
+
+
+def _place(t: Text, element: str, k: int, i: str) -> str:
+    return t.emit(f"getelementptr {element}, ptr addrspace(1) %base{k}, i64 {i}")

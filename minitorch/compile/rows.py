@@ -8,11 +8,12 @@ May import: text, functions, program, errors.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Sequence
 
 from ..errors import ArgumentError
-from . import circular, functions, powers
-from .program import Program
+from . import circular, functions
+from .program import Program, Step
 from .text import Text
 
 Row = Callable[..., str]
@@ -65,7 +66,7 @@ def _power(t: Text, x: str, exponent: float) -> str:
     if exponent == 0.5:  # NumPy takes the root as well, which -0 and -inf can tell from a power
         return t.intrinsic("sqrt", x)
     if exponent not in POWERS:
-        return powers.pow(t, x, t.number(exponent))
+        return t.intrinsic("pow", x, t.number(exponent))
     found = x
     for _ in range(int(abs(exponent)) - 1):
         found = t.mul(found, x)
@@ -107,7 +108,7 @@ ROWS: dict[str, Row] = {
     "erf": functions.erf,
     "gelu": lambda t, x: t.mul(x, functions.normal_cdf(t, x)),
     "gelu_grad": lambda t, g, x: t.mul(g, functions.gelu_slope(t, x)),
-    "pow": powers.pow,
+    "pow": lambda t, x, y: t.intrinsic("pow", x, y),
     "sin": circular.sin,
     "cos": circular.cos,
     "where": lambda t, c, a, b: t.either(c, a, b),
@@ -127,21 +128,18 @@ MASKS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "isnan"})
 """Rows of numbers that give a mask."""
 OF_MASKS = frozenset({"logical_and", "logical_or", "logical_xor"})
 """Rows of masks that give a mask."""
-PARAMETRIC: dict[str, Callable[[Text, str, float], str]] = {"power": _power}
-"""Rows with a number of their own."""
 
 
 def arity(row: str) -> int:
     """Return how many operands a row has."""
-    return 3 if row == "where" else 2 if row in BINARY else 1
+    return 1 if row == "power" else len(inspect.signature(ROWS[row]).parameters) - 1
 
 
-BINARY = frozenset(
-    {"add", "sub", "mul", "div", "pow", "maximum", "minimum", "relu_grad", "gelu_grad"}
-    | (MASKS - {"isnan"})
-    | OF_MASKS
-)
-"""Rows of two operands."""
+def on_gpus(step: Step) -> bool:
+    """Tell whether a row is our own code alone, and calls no C library."""
+    if step.row == "power":
+        return step.parameter in (*POWERS, 0.5)
+    return step.row not in ("pow", "sin", "cos")
 
 
 def check(program: Program) -> None:
@@ -152,12 +150,10 @@ def check(program: Program) -> None:
     """
     found: list[str] = []
     for i, step in enumerate(program.steps):
-        if step.row not in ROWS and step.row not in PARAMETRIC:
-            raise ArgumentError(
-                f"program: step {i} is {step.row!r}, expected one of "
-                f"{', '.join(sorted({*ROWS, *PARAMETRIC}))}."
-            )
-        given = [_kind(place, program.inputs, found) for place in step.operands]
+        if step.row not in {*ROWS, "power"}:
+            known = ", ".join(sorted({*ROWS, "power"}))
+            raise ArgumentError(f"program: step {i} is {step.row!r}, expected one of {known}.")
+        given = [_operand(place, program.inputs, found) for place in step.operands]
         wanted = [takes(step.row, k) for k in range(arity(step.row))]
         if given != wanted:
             raise ArgumentError(
@@ -166,23 +162,19 @@ def check(program: Program) -> None:
         found.append(gives(step.row))
 
 
-def _kind(place: int, inputs: tuple[str, ...], found: list[str]) -> str:
-    return inputs[place] if place >= 0 else found[-1 - place]
-
-
 def write(t: Text, program: Program, inputs: list[str]) -> str:
     """Add the instructions of `program` for these inputs; return the name of the result."""
     found: list[str] = []
     for step in program.steps:
         operands = [_operand(place, inputs, found) for place in step.operands]
-        if step.row in PARAMETRIC:
-            found.append(PARAMETRIC[step.row](t, operands[0], step.parameter))
+        if step.row == "power":
+            found.append(_power(t, operands[0], step.parameter))
         else:
             found.append(ROWS[step.row](t, *operands))
     return found[-1]
 
 
-def _operand(place: int, inputs: list[str], found: list[str]) -> str:
+def _operand(place: int, inputs: Sequence[str], found: list[str]) -> str:
     return inputs[place] if place >= 0 else found[-1 - place]
 
 
@@ -193,7 +185,5 @@ def gives(row: str) -> str:
 
 def takes(row: str, place: int) -> str:
     """Return whether a row's operand at `place` is a "float" or a "bool"."""
-    return "bool" if row in OF_MASKS or row == "as_number" or (row, place) == CHOICE else "float"
-
-
-CHOICE = ("where", 0)
+    of_masks = row in OF_MASKS or row == "as_number" or (row, place) == ("where", 0)
+    return "bool" if of_masks else "float"

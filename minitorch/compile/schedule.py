@@ -83,17 +83,65 @@ class Schedule(Mapping[str, Any]):
 
     @staticmethod
     def filled(point: Mapping[str, object]) -> dict[str, object]:
-        """Return a point with every knob."""
-        return filled(point)
+        """Return a point with every knob, NumPy's numbers as Python's."""
+        given = {k: v.item() if isinstance(v, np.generic) else v for k, v in point.items()}
+        return NAIVE | given
 
     @staticmethod
     def fault(task: Task, knobs: Mapping[str, object]) -> str | None:
-        """Return which knob is wrong, and why; None if all is legal."""
-        return fault(task, knobs)
+        """Return which knob a schedule of this task has wrong, and why; None if it is legal."""
+        for knob in knobs:
+            if knob not in NAIVE:
+                return f"there is no knob {knob!r}: the knobs are {', '.join(NAIVE)}."
+        for knob in ("rows", "vectors", "unroll", "parallel", "tile_m", "tile_n", "tile_k"):
+            value = knobs[knob]
+            whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+            if not whole and not (value is None and knob.startswith("tile")):
+                return f"{knob} is {value!r}, expected a whole number of 1 or more."
+        if type(knobs["lanes"]) is not int or knobs["lanes"] not in LANES:
+            return (
+                f"lanes is {knobs['lanes']!r}, expected one of {LANES}: a vector is halved evenly."
+            )
+        if not isinstance(knobs["order"], str) or knobs["order"] not in ORDERS:
+            return f"order is {knobs['order']!r}, expected each of m, n and k once, such as 'nkm'."
+        for knob in ("pack_a", "pack_b"):
+            if not isinstance(knobs[knob], bool):
+                return f"{knob} is {knobs[knob]!r}, expected True or False."
+        return _misfit(task, knobs)
 
     def loop_nest(self) -> list[str]:
-        """Return the loops, one a line, with what each tile touches."""
-        return loop_nest(self)
+        """Return the loops that it makes, one a line, with what each tile touches."""
+        s, axes = self, dict(zip("mnk", self.task.axes, strict=True))
+        tiles = dict(zip("mnk", self.tiles, strict=True))
+        lines, depth, open_loops = [f"# {s.task}"], 0, set()
+
+        def put(text: str) -> None:
+            lines.append("    " * depth + text)
+
+        for axis in s["order"]:
+            outermost = s["parallel"] > 1 and depth == 0
+            shared = f"   # shared by {s['parallel']} threads" if outermost else ""
+            if tiles[axis] < axes[axis]:
+                put(f"for {axis}0 in range(0, {axes[axis]}, {tiles[axis]}):{shared}")
+                depth += 1
+            open_loops.add(axis)
+            for name, knob, over in (("A", "pack_a", "mk"), ("B", "pack_b", "kn")):
+                if s[knob] and axis in over and set(over) <= open_loops:
+                    put(
+                        f"pack {name}: {s.tile_bytes[name]:,} bytes   # {reach(s.tile_bytes[name])}"
+                    )
+        put(f"for j in range(0, {min(tiles['n'], axes['n'])}, {s.columns}):")
+        depth += 1
+        put(f"for i in range(0, {min(tiles['m'], axes['m'])}, {s['rows']}):")
+        depth += 1
+        block = f"C[{s['rows']} x {s['vectors']} vectors of {s['lanes']}]"
+        put(f"{block} in registers")
+        put(
+            f"for k in range(0, {tiles['k']}, {s['unroll']}):" + "   # unrolled" * (s["unroll"] > 1)
+        )
+        put(f"    {block} += A[{s['rows']}] * B[{s['vectors']} vectors of {s['lanes']}]")
+        lines += [f"# {note}" for note in s.notes()]
+        return lines
 
     @property
     def columns(self) -> int:
@@ -129,12 +177,6 @@ class Schedule(Mapping[str, Any]):
         return found
 
 
-def filled(point: Mapping[str, object]) -> dict[str, object]:
-    """Return a point with every knob, NumPy's numbers as Python's."""
-    given = {k: v.item() if isinstance(v, np.generic) else v for k, v in point.items()}
-    return NAIVE | given
-
-
 def tiles_of(task: Task, knobs: Mapping[str, Any]) -> tuple[int, int, int]:
     """Return the sizes of a cache tile along (m, n, k), legal or not."""
     m, n, k = task.axes
@@ -142,26 +184,6 @@ def tiles_of(task: Task, knobs: Mapping[str, Any]) -> tuple[int, int, int]:
     sizes = ((knobs["tile_m"], m, knobs["rows"]), (knobs["tile_n"], n, columns))
     high, wide = (min(-(-(t or size) // b), -(-size // b)) * b for t, size, b in sizes)
     return high, wide, min(knobs["tile_k"] or k, k)
-
-
-def fault(task: Task, knobs: Mapping[str, object]) -> str | None:
-    """Return which knob a schedule of this task has wrong, and why; None if it is legal."""
-    for knob in knobs:
-        if knob not in NAIVE:
-            return f"there is no knob {knob!r}: the knobs are {', '.join(NAIVE)}."
-    for knob in ("rows", "vectors", "unroll", "parallel", "tile_m", "tile_n", "tile_k"):
-        value = knobs[knob]
-        whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-        if not whole and not (value is None and knob.startswith("tile")):
-            return f"{knob} is {value!r}, expected a whole number of 1 or more."
-    if type(knobs["lanes"]) is not int or knobs["lanes"] not in LANES:
-        return f"lanes is {knobs['lanes']!r}, expected one of {LANES}: a vector is halved evenly."
-    if not isinstance(knobs["order"], str) or knobs["order"] not in ORDERS:
-        return f"order is {knobs['order']!r}, expected each of m, n and k once, such as 'nkm'."
-    for knob in ("pack_a", "pack_b"):
-        if not isinstance(knobs[knob], bool):
-            return f"{knob} is {knobs[knob]!r}, expected True or False."
-    return _misfit(task, knobs)
 
 
 def _misfit(task: Task, knobs: Mapping[str, Any]) -> str | None:
@@ -184,37 +206,6 @@ def _misfit(task: Task, knobs: Mapping[str, Any]) -> str | None:
     if knobs["parallel"] > 1 and knobs["order"][0] == "k":
         return "order has k outermost: threads would add to the same result. Put m or n first."
     return None
-
-
-def loop_nest(schedule: Schedule) -> list[str]:
-    """Return the loops that a schedule makes, one a line, with what each tile touches."""
-    s, axes = schedule, dict(zip("mnk", schedule.task.axes, strict=True))
-    tiles = dict(zip("mnk", schedule.tiles, strict=True))
-    lines, depth, open_loops = [f"# {s.task}"], 0, set()
-
-    def put(text: str) -> None:
-        lines.append("    " * depth + text)
-
-    for axis in s["order"]:
-        outermost = s["parallel"] > 1 and depth == 0
-        shared = f"   # shared by {s['parallel']} threads" if outermost else ""
-        if tiles[axis] < axes[axis]:
-            put(f"for {axis}0 in range(0, {axes[axis]}, {tiles[axis]}):{shared}")
-            depth += 1
-        open_loops.add(axis)
-        for name, knob, over in (("A", "pack_a", "mk"), ("B", "pack_b", "kn")):
-            if s[knob] and axis in over and set(over) <= open_loops:
-                put(f"pack {name}: {s.tile_bytes[name]:,} bytes   # {reach(s.tile_bytes[name])}")
-    put(f"for j in range(0, {min(tiles['n'], axes['n'])}, {s.columns}):")
-    depth += 1
-    put(f"for i in range(0, {min(tiles['m'], axes['m'])}, {s['rows']}):")
-    depth += 1
-    block = f"C[{s['rows']} x {s['vectors']} vectors of {s['lanes']}]"
-    put(f"{block} in registers")
-    put(f"for k in range(0, {tiles['k']}, {s['unroll']}):" + "   # unrolled" * (s["unroll"] > 1))
-    put(f"    {block} += A[{s['rows']}] * B[{s['vectors']} vectors of {s['lanes']}]")
-    lines += [f"# {note}" for note in s.notes()]
-    return lines
 
 
 CACHES = (("L1", 32 * 2**10), ("L2", 2**20), ("L3", 2**25))

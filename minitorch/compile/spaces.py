@@ -35,8 +35,6 @@ BLOCKS: dict[str, tuple[Any, ...]] = {
     "tile_n": (32, 64, 128),
     "tile_k": (8, 16, 32),
     "order": ("mnk", "nmk"),
-    "pack_a": (False, True),
-    "pack_b": (False, True),
 }
 CONV2D = MATMUL | {"tile_k": (1, 9, 72, None)}
 WIDE_BYTES = 2**20  # of a tile of B as wide as the matrix: more than the second cache keeps
@@ -81,11 +79,23 @@ class Space:
         """Return the legal points, each a dict of knob to value, always in the same order."""
         return [dict(point) for point in self._points]
 
+    @cached_property
+    def _numbers(self) -> dict[tuple[object, ...], int]:
+        return {_key(point): i for i, point in enumerate(self._points)}
+
+    def number_of(self, point: Mapping[str, object]) -> int | None:
+        """Return the place of a point among `points()`; None if it is none of them."""
+        return self._numbers.get(_key(point))
+
     def legal(self, point: Mapping[str, object]) -> bool:
         """Tell whether a point is a schedule of this task; it need not be in the space."""
         if not isinstance(point, Mapping):
             return False
         return self.schedule.fault(self.task, self.schedule.filled(point)) is None
+
+
+def _key(point: Mapping[str, object]) -> tuple[object, ...]:
+    return tuple(sorted((knob, str(value)) for knob, value in point.items()))
 
 
 def _default(task: Task) -> dict[str, tuple[object, ...]]:

@@ -1,7 +1,6 @@
 """Recorded tables: what every schedule of a space took on one machine, for searches to replay.
 
-A search on a table takes a second and is the same for everybody. `python -m
-minitorch.compile.record` makes one.
+A search on a table takes a second and is the same for everybody.
 
 May import: errors, tasks, spaces.
 """
@@ -37,7 +36,6 @@ class Table:
         self.seconds = np.array(entry["microseconds"], float) * 1e-6
         self.processor = str(entry["processor"])
         self.blas_seconds = float(entry["blas_microseconds"]) * 1e-6
-        self._numbers = {_key(point): i for i, point in enumerate(self.space.points())}
 
     def __repr__(self) -> str:
         return f"Table({self.space.task}: {len(self.seconds):,} points on {self.processor})"
@@ -48,7 +46,7 @@ class Table:
         Raises:
             ArgumentError: the point is none of the table's.
         """
-        number = self._numbers.get(_key(point))
+        number = self.space.number_of(point)
         if number is None:
             raise ArgumentError(f"table: {dict(point)} is none of its points.")
         return float(self.seconds[number])
@@ -62,10 +60,6 @@ class Table:
     def best(self) -> Point:
         """The fastest point."""
         return self.space.points()[int(self.seconds.argmin())]
-
-
-def _key(point: Mapping[str, object]) -> tuple[object, ...]:
-    return tuple(sorted((knob, str(value)) for knob, value in point.items()))
 
 
 def recorded_tasks() -> list[tuple[object, ...]]:

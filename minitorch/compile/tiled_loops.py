@@ -4,28 +4,26 @@
 
 computes the tiles lo to hi of the outermost loop, counted in tiles, so that threads can share them.
 The table holds, as 64-bit integers, where the addresses of A, B, C and the bias are written; the
-strides in bytes of A (row, k) and B (k, column); and the addresses of the buffers of packed A and
-B, of the slots and of the offsets (see `register_block`).
+strides in bytes of A (row, k) and B (k), whose columns lie side by side; and the addresses of the
+buffers of packed A and B, of the slots and of the offsets (see `register_block`).
 
 A tile is packed as soon as the loops over both of its axes are entered: the order of the loops says
 how often that is done. Shapes are part of the code, so that an edge is a block of its own size.
 
-May import: register_block, schedule, text.
+May import: register_block, text.
 """
 
 from __future__ import annotations
 
 from contextlib import ExitStack
 
-from .folds import first_lanes
-from .register_block import SLOT_BYTES, Block, Plan, Writer
+from .register_block import SLOT_BYTES, Block, Plan
+from .text import KERNEL
 
-FIELDS = (
-    ("a", True), ("b", True), ("c", True), ("bias", True),
-    ("a_row", False), ("a_k", False), ("b_k", False), ("b_column", False),
-    ("buffer_a", False), ("buffer_b", False), ("slots", False), ("offsets", False),
-)  # fmt: skip
-"""Names in the table's order, and whether an entry is the place of an address."""
+PLACES = ("a", "b", "c", "bias")
+STRIDES = ("a_row", "a_k", "b_k")
+POINTERS = ("buffer_a", "buffer_b", "slots", "offsets")
+"""Names in the table's order: places of addresses, numbers, and addresses."""
 
 
 class TiledLoops:
@@ -33,7 +31,7 @@ class TiledLoops:
 
     def __init__(self, plan: Plan) -> None:
         self.plan, self.schedule = plan, plan.schedule
-        self.t = Writer(plan.schedule)
+        self.t = plan.new_text()
         s = plan.schedule
         m, _, k = s.task.axes
         slots = plan.slots
@@ -60,20 +58,16 @@ class TiledLoops:
     def text(self) -> str:
         """Return the module."""
         t = self.t
-        for i, (name, place) in enumerate(FIELDS):
-            kind = "i64" if name in ("a_row", "a_k", "b_k", "b_column") else "ptr"
+        for i, name in enumerate((*PLACES, *STRIDES, *POINTERS)):
             at = t.at("%table", 8 * i)
-            if place:
-                t.do(f"%{name}.place = load ptr, ptr {at}")
-                at = f"%{name}.place"
-            t.do(f"%{name} = load {kind}, ptr {at}")
+            if name in PLACES:
+                at = t.emit(f"load ptr, ptr {at}")
+            t.do(f"%{name} = load {'i64' if name in STRIDES else 'ptr'}, ptr {at}")
         self._tile_loops()
         t.do("ret void")
-        body = "\n".join(t.lines)
-        functions = [block.text() for block in self.blocks.values()]
-        declared = t.declared.union(*(block.t.declared for block in self.blocks.values()))
-        head = "define void @kernel(i64 %lo, i64 %hi, ptr noalias %table) {\nentry:"
-        return "\n".join([*sorted(declared), *functions, f"{head}\n{body}\n}}"])
+        functions = "\n".join(block.text() for block in self.blocks.values())
+        t.declared.update(*(block.t.declared for block in self.blocks.values()))
+        return t.module(KERNEL.replace("ptr", "ptr noalias"), functions)
 
     def _tile_loops(self) -> None:
         """Write the loops over tiles, the packing between them, and the loops over blocks."""
@@ -85,10 +79,8 @@ class TiledLoops:
                 stop = "%hi" if depth == 0 else str(-(-self.sizes[axis] // self.tiles[axis]))
                 tile = loops.enter_context(t.loop(axis, stop, start="%lo" if depth == 0 else "0"))
                 self.starts[axis] = t.times(tile, self.tiles[axis])
-                left = t.emit(f"sub i64 {self.sizes[axis]}, {self.starts[axis]}")
-                more = t.emit(f"icmp slt i64 {left}, {self.tiles[axis]}")
-                cut = f"select i1 {more}, i64 {left}, i64 {self.tiles[axis]}"
-                self.extents[axis] = t.emit(cut)
+                left = t.minus(self.sizes[axis], self.starts[axis])
+                self.extents[axis] = t.least(left, self.tiles[axis])
                 if s["pack_a"] and axis in "mk" and {"m", "k"} <= set(self.starts):
                     self._pack_a()
                 if s["pack_b"] and axis in "kn" and {"k", "n"} <= set(self.starts):
@@ -104,9 +96,7 @@ class TiledLoops:
         t, rows = self.t, self.schedule["rows"]
         base = self._a_at(self.starts["m"], self.starts["k"])
         with t.loop("pa", self.extents["m"], rows) as i:
-            left = t.emit(f"sub i64 {self.extents['m']}, {i}")
-            more = t.emit(f"icmp slt i64 {left}, {rows}")
-            height = t.emit(f"select i1 {more}, i64 {left}, i64 {rows}")
+            height = t.least(t.minus(self.extents["m"], i), rows)
             into = t.at("%buffer_a", t.times(t.times(i, self.extents["k"]), t.item))
             source = t.at(base, t.times(i, "%a_row"))
             with t.loop("pak", self.extents["k"]) as k:
@@ -118,19 +108,16 @@ class TiledLoops:
 
     def _pack_b(self) -> None:
         """Copy a tile of B: block after block of vectors, and within it k after k."""
-        t, width = self.t, self.schedule["vectors"]
+        t, width, line_bytes = self.t, self.schedule["vectors"], self.plan.vector_bytes
         with t.loop("pb", self.extents["n"], width) as v:
-            left = t.emit(f"sub i64 {self.extents['n']}, {v}")
-            more = t.emit(f"icmp slt i64 {left}, {width}")
-            count = t.emit(f"select i1 {more}, i64 {left}, i64 {width}")
-            line_bytes = t.width * t.item
+            count = t.least(t.minus(self.extents["n"], v), width)
             into = t.at("%buffer_b", t.times(t.times(v, self.extents["k"]), line_bytes))
-            first = t.emit(f"add i64 {self.starts['n']}, {v}")
+            first = t.plus(self.starts["n"], v)
             with t.loop("pbk", self.extents["k"]) as k:
                 line = t.at(into, t.times(t.times(k, count), line_bytes))
-                term = t.emit(f"add i64 {self.starts['k']}, {k}")
+                term = t.plus(self.starts["k"], k)
                 with t.loop("pbv", count) as j:
-                    vector = t.emit(f"add i64 {first}, {j}")
+                    vector = t.plus(first, j)
                     self._copy_vector(term, vector, t.at(line, t.times(j, line_bytes)))
 
     def _copy_vector(self, k: str, vector: str, into: str) -> None:
@@ -139,54 +126,29 @@ class TiledLoops:
         if plan.convolution:
             slot = t.emit(f"load i64, ptr {t.at('%slots', t.times(vector, SLOT_BYTES))}")
             offset = t.emit(f"load i64, ptr {t.at('%offsets', t.times(k, 8))}")
-            t.plain_store(t.plain_load(t.at(t.at("%b", slot), offset)), into)
+            t.store(t.load(t.at(t.at("%b", slot), offset)), into)
             return
         row = t.at("%b", t.times(k, "%b_k"))
         first = t.times(vector, t.width)
-        left = t.emit(f"sub i64 {self.schedule.task.axes[1]}, {first}")
-        if plan.unit_columns:
-            at = t.at(row, t.times(first, t.item))
-            if not plan.ragged:
-                t.plain_store(t.plain_load(at), into)
-                return
-            mask = t.name("%lanes")
-            first_lanes(t, mask, left)
-            t.plain_store(t.load(at, mask), into)
-            return
-        if plan.ragged:
-            t.plain_store(t.number(0.0), into)
-        more = t.emit(f"icmp slt i64 {left}, {t.width}")
-        count = t.emit(f"select i1 {more}, i64 {left}, i64 {t.width}")
-        with t.loop("pbl", count) as lane:
-            column = t.times(t.emit(f"add i64 {first}, {lane}"), "%b_column")
-            one = t.emit(f"load {t.scalar}, ptr {t.at(row, column)}")
-            t.do(f"store {t.scalar} {one}, ptr {t.at(into, t.times(lane, t.item))}")
+        left = t.minus(self.schedule.task.axes[1], first)
+        mask = t.first_lanes(left) if plan.ragged else None
+        t.store(t.load(t.at(row, t.times(first, t.item)), mask), into)
 
     def _block_loops(self) -> None:
         """Write the loops over the register blocks of a tile; edges are blocks of their own."""
         t, s = self.t, self.schedule
-        k_first = t.emit(f"icmp eq i64 {self.starts['k']}, 0")
-        k_end = t.emit(f"add i64 {self.starts['k']}, {self.extents['k']}")
-        k_last = t.emit(f"icmp eq i64 {k_end}, {self.sizes['k']}")
-        self.state = (k_first, k_last)
+        first = t.emit(f"icmp eq i64 {self.starts['k']}, 0")
+        end = t.plus(self.starts["k"], self.extents["k"])
+        self.state = (first, t.emit(f"icmp eq i64 {end}, {self.sizes['k']}"))
         columns, rows = (self.extents["n"], s["vectors"]), (self.extents["m"], s["rows"])
         with t.loop("j", *columns) as j, t.loop("i", *rows) as i:
-            self._edges(i, j)
-
-    def _edges(self, i: str, j: str) -> None:
-        """Choose among the sizes that a block can have: whole, or what is left at an edge."""
-        t, s = self.t, self.schedule
-        row = t.emit(f"add i64 {self.starts['m']}, {i}")
-        vector = t.emit(f"add i64 {self.starts['n']}, {j}")
-        done = t.name("done")
-        heights = self._sizes("m", s["rows"])
-        widths = self._sizes("n", s["vectors"])
-        for height in heights:
-            for width in widths:
-                for mask in self._masks(width):
-                    self._case(row, vector, i, j, (height, width, mask), done)
-        t.do(f"br label %{done}")
-        t.label(done)
+            row, vector = t.plus(self.starts["m"], i), t.plus(self.starts["n"], j)
+            for height in self._sizes("m", s["rows"]):
+                for width in self._sizes("n", s["vectors"]):
+                    for masked in self._masks(width):
+                        block = Block(self.plan, height, width, masked)
+                        with t.when(*self._conditions(row, vector, block, masked)):
+                            self._call(block, row, vector, i, j)
 
     def _masks(self, width: int) -> tuple[bool, ...]:
         """Tell whether blocks of so many vectors are masked: never, all, or the last alone."""
@@ -202,47 +164,33 @@ class TiledLoops:
         whole, rest = divmod(self.sizes[axis], block)
         return [block] * (whole > 0) + [rest] * (rest > 0)
 
-    def _case(
-        self, row: str, vector: str, i: str, j: str, case: tuple[int, int, bool], done: str
-    ) -> None:
-        """Call the block of one size where that is the size of this one."""
+    def _conditions(self, row: str, vector: str, block: Block, masked: bool) -> list[str]:
+        """Return the conditions under which the block that begins here is this one."""
         t, s = self.t, self.schedule
-        height, width, masked = case
-        conditions = [
-            self._is(row, "m", s["rows"], height),
-            self._is(vector, "n", s["vectors"], width),
-        ]
-        if len(self._masks(width)) == 2:
-            last = t.emit(f"add i64 {vector}, {width}")
+        found = []
+        for first, axis, full, size in (
+            (row, "m", s["rows"], block.rows),
+            (vector, "n", s["vectors"], block.vectors),
+        ):
+            if len(self._sizes(axis, full)) > 1:
+                how = "slt" if size == full else "sge"
+                whole = self.sizes[axis] // full * full
+                found.append(t.emit(f"icmp {how} i64 {first}, {whole}"))
+        if len(self._masks(block.vectors)) == 2:
             how = "eq" if masked else "ne"
-            conditions.append(t.emit(f"icmp {how} i64 {last}, {self.sizes['n']}"))
-        fits = conditions[0]
-        for condition in conditions[1:]:
-            fits = t.emit(f"and i1 {fits}, {condition}")
-        here, other = t.name("case"), t.name("other")
-        t.do(f"br i1 {fits}, label %{here}, label %{other}")
-        t.label(here)
-        block = Block(self.plan, height, width, masked)
-        self.blocks.setdefault(block.name, block)
-        self._call(block, row, vector, i, j)
-        t.do(f"br label %{done}")
-        t.label(other)
-
-    def _is(self, first: str, axis: str, block: int, size: int) -> str:
-        """Return whether the block that begins at `first` has this size."""
-        whole = self.sizes[axis] // block * block
-        how = "slt" if size == block else "sge"
-        return self.t.emit(f"icmp {how} i64 {first}, {whole}")
+            last = t.plus(vector, block.vectors)
+            found.append(t.emit(f"icmp {how} i64 {last}, {self.sizes['n']}"))
+        return found
 
     def _call(self, block: Block, row: str, vector: str, i: str, j: str) -> None:
+        self.blocks.setdefault(block.name, block)
         t, s, depth = self.t, self.schedule, self.extents["k"]
-        k = self.starts["k"]
+        k, line_bytes = self.starts["k"], self.plan.vector_bytes
         if s["pack_a"]:
             a = t.at("%buffer_a", t.times(t.times(i, depth), t.item))
         else:
             a = self._a_at(row, k)
         b, c, bias, slots = "%b", "%c", "%bias", "%slots"
-        line_bytes = t.width * t.item
         if self.plan.convolution:
             slots = t.at("%slots", t.times(vector, SLOT_BYTES))
             bias = t.at("%bias", t.times(row, t.item))

@@ -15,12 +15,12 @@ import json
 import logging
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from .engine import processor
-from .schedule import NAIVE, fault
+from .schedule import NAIVE, Schedule
 from .tasks import Task, task_of
 
 _say = logging.getLogger("minitorch.compile")
@@ -80,7 +80,7 @@ def _parsed(line: str, operator: str, wanted: Task | None, on: str) -> Trial | s
         return f"it is of another task, {task}"
     if measured_on != on:
         return f"it was measured on {measured_on}, and this is {on}"
-    why = fault(task, NAIVE | point)
+    why = Schedule.fault(task, NAIVE | point)
     if why:
         return f"its schedule is illegal: {why}"
     if not seconds > 0 or math.isnan(seconds):
@@ -104,8 +104,3 @@ def append(
             file.seek(-1, os.SEEK_END)
             torn = file.read(1) != b"\n"
         file.write((b"\n" if torn else b"") + json.dumps(entry).encode() + b"\n")
-
-
-def points_of(trials: Sequence[Trial]) -> list[tuple[dict[str, object], float]]:
-    """Return points and seconds."""
-    return [(trial.point, trial.seconds) for trial in trials]

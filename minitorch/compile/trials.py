@@ -4,7 +4,7 @@ The least of several runs counts: whatever interrupts a run makes it longer. A c
 three times as slow as the best is run once. Between candidates the same reference is timed; where
 it takes longer than it did at its best, the machine is busy and the candidate is run again.
 
-May import: errors, tasks, schedule, products, images.
+May import: errors, tasks, products.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import CompileError
-from .images import windows_of
-from .products import ProductKernel
+from .products import ProductKernel, by_numpy
 from .tasks import Task
 
 STOP = 3.0  # times the best: the search learns nothing from how slow a slow one is
@@ -36,8 +35,10 @@ class Clock:
     def __init__(self, task: Task, repeats: int = 5, seed: int = 0) -> None:
         rng = np.random.default_rng(seed)
         self.task, self.repeats, self.best = task, repeats, math.inf
-        self.arrays = _operands(task, rng)
-        self.right = np.ascontiguousarray(answer(task, *self.arrays))
+        shapes = task.operand_shapes
+        a, b = (rng.normal(size=shape).astype(task.dtype) for shape in shapes)
+        self.arrays = (a, b)
+        self.right = np.ascontiguousarray(by_numpy(task, *self.arrays))
         self.out = np.empty_like(self.right)
         side = np.asarray(rng.normal(size=(192, 192)), np.float32)
         into = np.empty_like(side)
@@ -61,10 +62,7 @@ class Clock:
 
     def compute_with_numpy(self) -> Any:
         """Return what NumPy's BLAS computes."""
-        a, b = self.arrays
-        if self.task.operator == "matmul":
-            return np.matmul(a, b, out=self.out)
-        return answer(self.task, a, b)
+        return by_numpy(self.task, *self.arrays, out=self.out)
 
     def of(self, run: Callable[[], Any], what: object = "the reference") -> float:
         """Return the seconds of a function that gives this task's result."""
@@ -104,28 +102,6 @@ class Clock:
                 f"tune: the kernel of {self.task} is off by {wrong:.2g} of the largest element, "
                 f"with {what}. This is a mistake here."
             )
-
-
-def _operands(task: Task, rng: np.random.Generator) -> tuple[np.ndarray[Any, Any], ...]:
-    if task.operator == "matmul":
-        m, n, k = task.sizes
-        shapes: tuple[tuple[int, ...], ...] = ((m, k), (k, n))
-    else:
-        count, c, h, w, o, kh, kw, _, _ = task.sizes
-        shapes = ((count, c, h, w), (o, c, kh, kw))
-    return tuple(rng.normal(size=shape).astype(task.dtype) for shape in shapes)
-
-
-def answer(task: Task, a: np.ndarray[Any, Any], b: np.ndarray[Any, Any]) -> Any:
-    """Return what NumPy computes, which no kernel has a part in."""
-    if task.operator == "matmul":
-        return a @ b
-    order = (1, 4, 5, 2, 3, 0) if task.samples_last else (1, 4, 5, 0, 2, 3)
-    windows = windows_of(a, b.shape[2:], *task.sizes[7:]).transpose(order)
-    y = b.reshape(b.shape[0], -1) @ windows.reshape(b[0].size, -1)
-    if task.samples_last:
-        return np.moveaxis(y.reshape(b.shape[0], *task.places, a.shape[0]), -1, 0)
-    return y.reshape(b.shape[0], a.shape[0], *task.places).transpose(1, 0, 2, 3)
 
 
 def _seconds(run: Callable[[], object]) -> float:

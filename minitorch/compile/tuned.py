@@ -20,7 +20,7 @@ import numpy as np
 
 from . import engine
 from .products import ProductKernel
-from .schedule import NAIVE, Schedule, fault
+from .schedule import NAIVE, Schedule
 from .tasks import ITEM_BYTES, Task, task_of
 from .trials import Clock
 from .tuning import Tuned
@@ -92,7 +92,7 @@ def _parsed(line: str) -> tuple[Task, Kept] | None:
         task, point = task_of(entry["task"]), dict(entry["point"])
         turned = {k: (float(a), float(b)) for k, (a, b) in entry.get("turned", {}).items()}
         kept = Kept(point, float(entry["seconds"]), float(entry["library_seconds"]), turned)
-        return None if fault(task, NAIVE | point) else (task, kept)
+        return None if Schedule.fault(task, NAIVE | point) else (task, kept)
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -130,12 +130,12 @@ def keep(found: Tuned) -> Kept:
 def measured(schedule: Schedule) -> Kept:
     """Return medians of a schedule's kernel and of NumPy's way, which take turns."""
     clock, kernel = Clock(schedule.task), ProductKernel(schedule.task, schedule)
-    plain = clock.arrays
+    a, b = clock.arrays
     seconds, library_seconds = _in_turns(clock, kernel)
     turned = {}
     for lies in TURNED if schedule.task.operator == "matmul" else ():
-        pairs = zip("ab", plain, strict=True)
-        clock.arrays = tuple(np.asfortranarray(x) if name in lies else x for name, x in pairs)
+        turned_a, turned_b = (np.asfortranarray(x) for x in (a, b))
+        clock.arrays = (turned_a if "a" in lies else a, turned_b if "b" in lies else b)
         turned[lies] = _in_turns(clock, kernel)
     point = {k: v for k, v in schedule.items() if v != NAIVE[k]}
     return Kept(point, seconds, library_seconds, turned)

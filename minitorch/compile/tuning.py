@@ -82,8 +82,8 @@ def tune(
     if log is not None and Path(log).exists():
         known = trial_log.read(log, task.operator, task, on)
         skipped += known.skipped
-        for point, seconds in trial_log.points_of(known.trials):
-            state.add(point, seconds)
+        for trial in known.trials:
+            state.add(trial.point, trial.seconds)
     measure = measure or _clock(space)
     while len(state.history) < trials and len(state.untried()):
         for number in propose(state, min(BATCH, trials - len(state.history))):

@@ -1,11 +1,13 @@
 """L-BFGS: Newton's method with a curvature guessed from the last few steps.
 
-Sources: Nocedal & Wright, Numerical Optimization, 2nd ed., algorithm 7.4 (the direction), 3.5 and
-3.6 (strong Wolfe conditions); the numbers that end a search are PyTorch's.
+Sources: Nocedal & Wright, Numerical Optimization, 2nd ed., algorithm 7.4 (the direction) and
+chapter 3.1 (the strong Wolfe conditions); Lewis & Overton, Math. Programming 141, 2013 (bisection);
+the numbers that end a step are PyTorch's.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -20,8 +22,6 @@ from minitorch.recording import enable_grad
 
 C1, C2 = 1e-4, 0.9
 """Of the strong Wolfe conditions: f(t) <= f + C1 t slope, and |slope(t)| <= C2 |slope|."""
-SHORTEST = 1e-9
-"""A bracket along which no parameter moves further is not cut again."""
 Point = tuple[float, float, Array, float]
 """(step length, loss, gradient, slope along the direction)."""
 
@@ -92,10 +92,8 @@ class LBFGS(Optimizer):
             before, start = loss, _flat([p._settled() for p in group["params"]])
             at, calls = partial(self._point, closure, start, d), 1
             if group["line_search_fn"]:
-                most = group["max_eval"] - evaluations
-                found, calls = strong_wolfe(
-                    at, t, (0.0, loss, g, slope), SHORTEST / float(abs(d).max()), most
-                )
+                most = min(group["max_eval"] - evaluations, 25)
+                found, calls = strong_wolfe(at, t, (0.0, loss, g, slope), most)
                 t, loss, g, _ = found
                 self._put(start + t * d)
             elif n == group["max_iter"]:
@@ -171,66 +169,31 @@ def _direction(state: dict[str, Any], g: Array, history: int) -> Any:
     return q
 
 
-def cubic_minimum(one: Point, other: Point, low: float, high: float) -> float:
-    """Return where the cubic through two points with these slopes is least, within the bounds."""
-    (x1, f1, _, g1), (x2, f2, _, g2) = (one, other) if one[0] <= other[0] else (other, one)
-    d1 = g1 + g2 - 3.0 * (f1 - f2) / (x1 - x2)
-    square: float = d1 * d1 - g1 * g2
-    if not square >= 0.0:
-        return (low + high) / 2.0
-    d2: float = square**0.5
-    least = x2 - (x2 - x1) * ((g2 + d2 - d1) / (g2 - g1 + 2.0 * d2))
-    return min(max(least, low), high)
-
-
 def strong_wolfe(
-    at: Callable[[float], Point], t: float, start: Point, shortest: float, most: int
+    at: Callable[[float], Point], t: float, start: Point, most: int
 ) -> tuple[Point, int]:
     """Return a point where the strong Wolfe conditions hold, and how often `at` was called.
+
+    Too long a step loses what it should gain, or is past a minimum; too short a one still goes
+    down steeply. Between the longest too short and the shortest too long one the next is tried.
 
     Args:
         at: step length -> point.
         t: the first length to try.
         start: the point at 0.
-        shortest: a bracket that is not cut again.
-        most: of the cuts and steps.
+        most: calls; after these the best point so far.
     """
     _, f, _, slope = start
-    before, now, n = start, at(t), 0
-    while n < most:
-        t, loss, _, rate = now
-        if loss > f + C1 * t * slope or (n > 1 and loss >= before[1]) or not np.isfinite(loss):
-            break
-        if abs(rate) <= -C2 * slope:
-            return now, n + 1
-        if rate >= 0:
-            break
-        low, high = t + 0.01 * (t - before[0]), t * 10.0
-        after = cubic_minimum(before, now, low, high)
-        before, now, n = now, at(after), n + 1
-    else:
-        before = start
-    low_end, high_end = sorted((before, now), key=_loss)
-    slow = False
-    while n < most and abs(high_end[0] - low_end[0]) >= shortest:
-        left, right = sorted((low_end[0], high_end[0]))
-        t = cubic_minimum(low_end, high_end, left, right)
-        margin = 0.1 * (right - left)
-        near = min(right - t, t - left) < margin  # so near an end teaches little
-        if near and (slow or not left < t < right):
-            t = right - margin if right - t < t - left else left + margin
-            near = False
-        slow = near
-        new, n = at(t), n + 1
-        if new[1] > f + C1 * t * slope or new[1] >= low_end[1]:
-            low_end, high_end = sorted((low_end, new), key=_loss)
-        elif abs(new[3]) <= -C2 * slope:
-            return new, n + 1
+    best, low, high = start, 0.0, math.inf
+    for n in range(1, most + 1):
+        now = at(t)
+        _, loss, _, rate = now
+        best = now if loss < best[1] else best
+        if not loss <= f + C1 * t * slope or rate > -C2 * slope:
+            high = t
+        elif rate < C2 * slope:
+            low = t
         else:
-            high_end = low_end if new[3] * (high_end[0] - low_end[0]) >= 0 else high_end
-            low_end = new
-    return low_end, n + 1
-
-
-def _loss(point: Point) -> float:
-    return point[1]
+            return now, n
+        t = 2.0 * t if high == math.inf else (low + high) / 2.0
+    return best, max(most, 0)

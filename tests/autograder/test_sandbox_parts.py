@@ -232,7 +232,7 @@ def test_a_control_group_of_our_own_is_told_to_hand_memory_on(tmp_path: Path) ->
 
 
 def test_a_control_group_holds_the_limits_and_tells_who_ran_out(tmp_path: Path) -> None:
-    group = cgroup.Group(tmp_path, "one", Limits(memory_bytes=5 * MIB, processes=7))
+    group = cgroup.ControlGroup(tmp_path, "one", Limits(memory_bytes=5 * MIB, processes=7))
     group.add([123])
     assert (group.path / "memory.max").read_text() == str(5 * MIB)
     assert (group.path / "pids.max").read_text() == "9"

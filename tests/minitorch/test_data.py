@@ -1,5 +1,6 @@
 """Datasets, samplers, loaders and digits: order, determinism, errors."""
 
+import threading
 from collections.abc import Iterator
 from itertools import islice
 from typing import Any
@@ -98,13 +99,33 @@ def test_the_global_seed_decides_when_no_generator_is_given() -> None:
     assert order() == a != b
 
 
-def test_a_crash_in_the_dataset_names_the_item() -> None:
+def test_workers_run_beside_each_other() -> None:
+    meeting = threading.Barrier(2, timeout=120)
+
+    class Meets(Squares):
+        def __getitem__(self, index: int) -> int:
+            meeting.wait()  # passes only if two items are being read at the same time
+            return index
+
+    assert listed(DataLoader(Meets(8), 1, num_workers=2)) == [[i] for i in range(8)]
+
+
+def test_leaving_a_loop_early_stops_the_workers() -> None:
+    before = set(threading.enumerate())
+    iterator = iter(DataLoader(Squares(1000), 1, num_workers=2))
+    next(iterator)
+    iterator.close()  # type: ignore[attr-defined]
+    assert set(threading.enumerate()) <= before
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_crash_in_the_dataset_names_the_item(workers: int) -> None:
     class Broken(Squares):
         def __getitem__(self, index: int) -> int:
             return 1 // (index - 5)
 
     with pytest.raises(ZeroDivisionError) as caught:
-        list(DataLoader(Broken(8), 2))
+        list(DataLoader(Broken(8), 2, num_workers=workers))
     assert "item 5" in caught.value.__notes__[0]
 
 
@@ -125,6 +146,7 @@ def test_items_without_batches_and_streams() -> None:
         {"batch_size": 0},
         {"batch_size": -1},
         {"batch_size": None, "drop_last": True},
+        {"num_workers": -1},
         {"sampler": [0], "batch_sampler": [[1]]},
     ],
 )
@@ -230,13 +252,15 @@ def test_a_random_sampler_may_draw_fewer_more_or_with_replacement() -> None:
         data.SequentialSampler(range(int(1e10))),
     ],
 )
+@pytest.mark.parametrize("num_workers", [0, 2])
 def test_a_pass_over_ten_thousand_million_indices_begins_at_once(
-    sampler: data.Sampler,
+    sampler: data.Sampler, num_workers: int
 ) -> None:
     loader = DataLoader(
         range(int(1e10)),  # type: ignore[arg-type]
         batch_size=4,
         sampler=islice(sampler, 10),
+        num_workers=num_workers,
     )
     assert [len(batch) for batch in islice(iter(loader), 2)] == [4, 4]
     assert len(DataLoader(range(9), batch_size=4, sampler=sampler)) == 25 * 10**8  # type: ignore[arg-type]

@@ -313,6 +313,7 @@ def test_a_grad_scaler_that_is_off_does_nothing_and_unscaling_twice_is_an_error(
 
 
 def test_a_loader_takes_what_torchs_takes() -> None:
+    numbered: list[int] = []
     loader = minitorch.utils.data.DataLoader(
         list(range(6)),
         batch_size=2,
@@ -321,12 +322,14 @@ def test_a_loader_takes_what_torchs_takes() -> None:
         pin_memory=True,
         drop_last=True,
         timeout=10,
-        worker_init_fn=print,
+        worker_init_fn=numbered.append,
         prefetch_factor=None,
         persistent_workers=True,
     )
     assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3], [4, 5]]
     assert loader.pin_memory
+    assert set(numbered) <= {0, 1}
+    assert 0 in numbered
 
 
 def test_a_recurrent_network_has_nothing_to_flatten() -> None:

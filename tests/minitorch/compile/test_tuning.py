@@ -13,8 +13,6 @@ import torch
 from minitorch.compile import (
     CostModel,
     Schedule,
-    Table,
-    record,
     recorded,
     space,
     trial_log,
@@ -233,19 +231,3 @@ def test_what_is_not_recorded_is_refused() -> None:
         recorded(("matmul", 3, 4, 5))
     with pytest.raises(ValueError, match="none of its points"):
         recorded(("matmul", 256, 256, 256))({"rows": 3})
-
-
-def test_a_table_is_recorded_in_an_order_that_can_be_cut_off(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    notes, out = tmp_path / "notes", tmp_path / "table.json"
-    words = ["record", "matmul", "1", "2", "1", "--notes", str(notes), "-o", str(out)]
-    monkeypatch.setattr("sys.argv", [*words, "--limit-s", "0"])
-    record.main()
-    assert not out.exists()
-    notes.write_text("[0, 0.5]\n")
-    monkeypatch.setattr("sys.argv", [*words, "--again", "1"])
-    record.main()
-    found = Table(json.loads(out.read_text()))
-    assert found.task.key == ("matmul", 1, 2, 1) and (found.seconds > 0).all()
-    assert len(notes.read_text().splitlines()) > len(found.seconds) == len(found.space)

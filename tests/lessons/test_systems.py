@@ -1,4 +1,4 @@
-"""What labs 01 to 06 take from `lessons`; oracles are NumPy, PyTorch, closed forms."""
+"""Small systems and clocks that labs take; oracles are NumPy, PyTorch, closed forms."""
 
 from collections.abc import Callable
 from typing import Any

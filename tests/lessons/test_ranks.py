@@ -1,4 +1,4 @@
-"""What notebooks take from `lessons`; no times are asserted, only whose they are."""
+"""What labs on ranks take; no times are asserted, only whose they are."""
 
 from typing import Any
 
