@@ -3,6 +3,7 @@ SHELL := bash
 PYTHON ?= python3
 export PYTHON
 BIN := .venv/bin
+PACKAGES := minitorch ddp_lab autograder
 
 .PHONY: help start test test-wide test-pythons check fix bench demos slides docs solve test-gpu bench-gpu setup clean
 
@@ -17,6 +18,7 @@ start: ## JupyterLab on the labs and the course server, until Ctrl-C
 	@exec $(BIN)/autograder start
 
 test: setup ## every test, four processes side by side
+	@$(BIN)/python -m compileall -q -j 0 $(PACKAGES) # once, not in each process of a test
 	@$(BIN)/python -m pytest --numprocesses 4
 
 test-wide: setup ## every test, and in full what a sample stands for otherwise

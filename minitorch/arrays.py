@@ -120,17 +120,15 @@ def finfo(dtype: DTypeLike = None) -> SimpleNamespace:
     kind = _default if dtype is None else as_dtype(dtype)
     if kind.kind != "f":
         raise DTypeError(f"finfo: got {kind}, expected a floating dtype. Use iinfo.")
-    tiny, eps = 2.0**-126, 2.0**-7  # bfloat16's, which has float32's exponents and 8 digits
-    greatest, bits = (2.0 - eps) * 2.0**127, 8 * kind.itemsize
-    if kind is not bfloat16:
-        known = np.finfo(kind)
-        tiny, eps, greatest = float(known.tiny), float(known.eps), float(known.max)
-    return SimpleNamespace(
-        bits=bits, eps=eps, max=greatest, min=-greatest, tiny=tiny, smallest_normal=tiny, dtype=kind
-    )
+    known = np.finfo(host_dtype(kind))  # bfloat16 has float32's exponents, and 8 digits
+    eps, greatest, tiny = float(known.eps), float(known.max), float(known.tiny)
+    if kind is bfloat16:
+        eps, greatest = 2.0**-7, (2.0 - 2.0**-7) * 2.0**127
+    limits = {"eps": eps, "max": greatest, "min": -greatest, "tiny": tiny}
+    return SimpleNamespace(bits=8 * kind.itemsize, smallest_normal=tiny, dtype=kind, **limits)
 
 
-def iinfo(dtype: DTypeLike) -> SimpleNamespace:
+def iinfo(dtype: DTypeLike) -> np.iinfo[Any]:
     """Return the limits of an integer dtype: bits, max, min.
 
     Raises:
@@ -139,8 +137,7 @@ def iinfo(dtype: DTypeLike) -> SimpleNamespace:
     kind = as_dtype(dtype)
     if kind.kind not in "iu":
         raise DTypeError(f"iinfo: got {kind}, expected an integer dtype. Use finfo.")
-    known = np.iinfo(kind)
-    return SimpleNamespace(bits=known.bits, max=int(known.max), min=int(known.min), dtype=kind)
+    return np.iinfo(kind)
 
 
 # ── promotion, as torch promotes ────────────────────────────────────────────────────────────────
@@ -364,7 +361,8 @@ def asarray(
     if isinstance(data, Halves):
         data, wanted = widened(data), wanted or xp.bfloat16
     if isinstance(data, np.ndarray | np.generic):
-        data = np.array(data, order="C")  # torch reads neither negative strides nor scalars
+        # torch reads neither negative strides nor scalars, and converts no array without axes
+        data = np.array(data, None if dtype is None else host_dtype(dtype), order="C")
     return xp.asarray(data, dtype=wanted, device=native_device(place), copy=copy or None)
 
 

@@ -231,7 +231,7 @@ class Tensor(Exchange):
             ModifiedInPlace: a value that backward needs was overwritten.
             NoGradientRule: an operator has no `gradient`; names it.
         """
-        backward([self], [gradient], retain_graph, create_graph)
+        backward(self, gradient, retain_graph, create_graph)
 
     def accumulate(self, grad: "Tensor", create_graph: bool) -> None:
         """Add `grad` to `.grad`: in place, so that a gradient stays where it is in memory."""

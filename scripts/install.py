@@ -62,9 +62,25 @@ class Pip:
             self.install("--dry-run", "--report", str(report), *arguments)
             found = json.loads(report.read_text(encoding="utf-8"))["install"]
         return [
-            File(f["metadata"]["name"], f["metadata"]["version"], f["download_info"]["url"])
+            File(f["metadata"]["name"], f["metadata"]["version"], _address(f["download_info"]))
             for f in found
         ]
+
+    def install_files(self, files: Sequence[File]) -> None:
+        """Install what was planned, from the same addresses: no index is asked a second time.
+
+        Raises:
+            InstallError: neither so nor by names and versions.
+        """
+        pins = [file.pin for file in files]
+        with tempfile.TemporaryDirectory() as folder:
+            page = Path(folder) / "files.html"
+            links = "".join(f'<a href="{file.url}">{file.name}</a>' for file in files)
+            page.write_text(f"<!DOCTYPE html>{links}", encoding="utf-8")
+            try:
+                self.install("--no-deps", "--no-index", "--find-links", str(page), *pins)
+            except InstallError:  # one has to be built, or its address is for those who log in
+                self.install("--no-deps", *pins)
 
     def install(self, *arguments: str) -> None:
         """Run `pip install` of these arguments.
@@ -100,13 +116,14 @@ def main() -> int:
     """Install into this environment, for a `learner` or for all; return the exit status."""
     left_out = TESTS_ONLY if sys.argv[1:] == ["learner"] else ()
     root = Path(__file__).resolve().parent.parent
-    project = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    about = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
+    project = about["project"]
     pip = Pip((sys.executable, "-m", "pip"), Path(sys.prefix) / "pip.log")
     pip.log.write_text("")
     try:
         torch = project["optional-dependencies"]["torch"]
         index = os.environ.get("TORCH_INDEX")
-        needs = requirements(project, left_out)
+        needs = requirements(project, left_out) + about["build-system"]["requires"]
         if index == "none":
             needs = [need for need in needs if need not in torch]
         else:
@@ -116,8 +133,8 @@ def main() -> int:
             if files:
                 size = told(sizes([f.url for f in files]))
                 print(f"setup: {len(files)} packages, {size}", flush=True)
-                pip.install("--no-deps", *(file.pin for file in files))
-            pip.install("--no-deps", "--editable", str(root))
+                pip.install_files(files)
+            pip.install("--no-deps", "--no-build-isolation", "--editable", str(root))
     except InstallError as error:
         print(
             f"{error}\nsetup: pip could not install; all it said is in {pip.log}", file=sys.stderr
@@ -131,12 +148,19 @@ def compiling(folder: Path) -> Iterator[None]:
     """Compile the modules in `folder`, and at the end on all cores those that came meanwhile.
 
     pip would do so on one core, after it has unpacked everything: most of the time of a set-up.
+    Packages' own tests are left out: a fifth of all modules, which nobody imports.
     """
-    command = [sys.executable, "-m", "compileall", "-qq", str(folder)]
+    command = [sys.executable, "-m", "compileall", "-qq", "-x", r"[/\\]tests[/\\]", str(folder)]
     with subprocess.Popen(command) as early:
         yield
         early.wait()
     subprocess.run([*command, "-j", "0"])  # some packages have files for other Pythons: no matter
+
+
+def _address(download: dict[str, Any]) -> str:
+    """Return the address of a file, with the hash by which pip knows it again."""
+    found = download.get("archive_info", {}).get("hash")
+    return f"{download['url']}#{found}" if found else str(download["url"])
 
 
 def _what(line: str) -> str:

@@ -54,8 +54,9 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Return what gives each process one group of tests after another.
 
     Tests that start ranks, time them or count what they leave behind never meet their own kind,
-    nor do those of the judge, of the labs or of the browser; the rest fills up whichever process
-    has time. There are more processes than cores because ranks, kernels and browsers often wait.
+    nor do those of the judge, of the solved labs or of the browser; the rest fills up whichever
+    process has time. There are more processes than cores because ranks, kernels and browsers often
+    wait.
     """
     from xdist.scheduler import LoadScopeScheduling
 
@@ -69,22 +70,27 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 # The tests that run in one process, one after another: the first that a folder fits, longest first.
 GROUPS = {
-    "ranks": ("tests/ddp_lab/",),
-    "labs": ("tests/labs/",),
-    "browser": ("tests/browser/",),
+    "ranks": ("tests/ddp_lab/", "tests/lessons/"),
     "service": ("tests/autograder/service/",),
+    "browser": ("tests/browser/",),
+    "labs": ("tests/labs/test_lab_", "tests/labs/test_right_"),
+    "solved": ("tests/labs/",),
     "judge": ("tests/attacks/", "tests/autograder/"),
 }
 
 
 # Of the rest, the files that take longest go first, so that none runs alone at the end.
 LONG = (
-    "tests/minitorch/graph/test_trace.py",
-    "tests/minitorch/test_opinfo.py",
-    "tests/minitorch/graph/test_operators.py",
     "tests/test_site.py",
-    "tests/minitorch/test_gradcheck.py",
-    "tests/minitorch/test_bfloat16.py",
+    "tests/minitorch/test_opinfo.py",
+    "tests/minitorch/test_serve_processes.py",
+    "tests/minitorch/graph/test_random_programs.py",
+    "tests/minitorch/graph/test_work_grows_with_the_graph.py",
+    "tests/minitorch/graph/test_deep_graphs.py",
+    "tests/minitorch/graph/test_pass_agreement.py",
+    "tests/minitorch/graph/test_place_loops.py",
+    "tests/test_setup.py",
+    "tests/minitorch/compile/test_tuning.py",
 )
 
 

@@ -108,8 +108,30 @@ def test_an_index_asked_for_as_empty_is_pips_own(
     assert installed(pip) == ["torch==99.1"]
 
 
+def test_what_is_planned_is_installed_without_asking_the_index_again(
+    pip: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", index_of(tmp_path / "own", "99.1"))
+    files = pip.plan(*TORCH)
+    assert "#sha256=" in files[0].url
+    monkeypatch.setenv("PIP_INDEX_URL", NOBODY)
+    pip.install_files(files)
+    assert installed(pip) == ["torch==99.1"]
+
+
+def test_a_file_that_is_not_to_be_had_is_looked_for_by_its_version(
+    pip: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PIP_INDEX_URL", index_of(tmp_path / "own", "99.1"))
+    lost = (tmp_path / "torch-99.1-py3-none-any.whl").as_uri()
+    pip.install_files([install.File("torch", "99.1", lost)])
+    assert installed(pip) == ["torch==99.1"]
+
+
 def test_modules_are_compiled_those_that_come_meanwhile_too(tmp_path: Path) -> None:
-    for name, text in {"first.py": "x = 1", "for_another_python.py": "print 1"}.items():
+    (tmp_path / "tests").mkdir()
+    texts = {"first.py": "x = 1", "for_another_python.py": "print 1", "tests/left_out.py": ""}
+    for name, text in texts.items():
         (tmp_path / name).write_text(text)
     with install.compiling(tmp_path):
         (tmp_path / "later.py").write_text("y = 2")

@@ -11,7 +11,7 @@ import itertools
 import queue
 import threading
 import time
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,99 +21,100 @@ from autograder.plain import to_plain
 from autograder.records import Message, RanksRun
 
 WAIT_S = 30.0  # longer than any question's ranks need; a rank that waits so long waits for ever
-STEP_S = 0.05  # how soon a waiting rank notices that another has failed, or that all wait
-# As in `sandbox`: where all wait and nothing was sent for so long, nothing will be sent; but a
-# wait that ends sooner than PATIENCE_S may be meant to end.
+STEP_S = 0.05  # how soon a waiting rank notices that all others wait too
+# As in `sandbox`: all ranks wait, and no other thread is there that could send. In a notebook there
+# are always others; there nothing will be sent once nothing was for so long. But a wait that ends
+# sooner than PATIENCE_S may be meant to end.
 SILENCE_S = 2.0
 PATIENCE_S = 5.0
 
 
 @dataclass(frozen=True, eq=False)
 class Wait:
-    """A receive that is under way in a rank: for whom, by when it gives up, from which queue."""
+    """A receive that is under way in a rank: for whom, by when it gives up, what has arrived."""
 
     src: int
     deadline: float
-    messages: "queue.SimpleQueue[Any]"
+    arrived: deque[Any]
 
 
 class Wire:
-    """The queues between ranks and the record of what passed."""
+    """The lines between ranks and the record of what passed."""
 
     def __init__(self, world_size: int) -> None:
         self.world_size = world_size
         self.messages: list[Message] = []
-        self.broken = threading.Event()
-        self._queues: dict[tuple[int, int, int], queue.SimpleQueue[Any]] = defaultdict(
-            queue.SimpleQueue
-        )
-        self._order = itertools.count()
-        self._lock = threading.Lock()
+        self._lines: dict[tuple[int, int, int], deque[Any]] = defaultdict(deque)
+        self._changed = threading.Condition()
         self._waits: list[list[Wait]] = [[] for _ in range(world_size)]
         self._returned: set[int] = set()
+        self._failed = False
         self._heard = time.monotonic()
 
     def send(self, src: int, dst: int, channel: int, header: bytes, array: Any) -> None:
         """Put a copy of `array` on its way and write it down."""
         self._check(dst)
-        copy = array.copy(order="C")
-        with self._lock:
-            order = next(self._order)
+        copy, header = array.copy(order="C"), bytes(header)
+        with self._changed:
             self._heard = time.monotonic()
-            self.messages.append(Message(src, dst, copy.nbytes, bytes(header), copy, order))
-            waiting = self._queues[src, dst, channel]
-        waiting.put((bytes(header), copy))
+            self.messages.append(
+                Message(src, dst, copy.nbytes, header, copy, order=len(self.messages))
+            )
+            self._lines[src, dst, channel].append((header, copy))
+            self._changed.notify_all()
 
     def receive(self, src: int, dst: int, channel: int, timeout_s: float | None) -> Any:
         """Return the next (header, array) from `src` to `dst`; give up when another rank failed."""
         self._check(src)
-        with self._lock:
-            waiting = self._queues[src, dst, channel]
         deadline = time.monotonic() + (WAIT_S if timeout_s is None else timeout_s)
-        with self._listed(dst, Wait(src, deadline, waiting)):
-            while not self.broken.is_set():
-                left = deadline - time.monotonic()
-                if left <= 0:
-                    raise TimeoutError(
-                        f"rank {dst} waits for a message from rank {src}: none came."
-                    )
-                with contextlib.suppress(queue.Empty):
-                    message = waiting.get(timeout=min(left, STEP_S))
-                    self._heard = time.monotonic()
-                    return message
-                self._raise_if_all_wait()
-        raise ConnectionError(f"rank {dst} waited for rank {src} when another rank failed.")
+        with self._changed:
+            arrived = self._lines[src, dst, channel]
+            with self._listed(dst, Wait(src, deadline, arrived)):
+                while not arrived:
+                    self._raise_if_vain(src, dst, deadline)
+                    self._changed.wait(min(STEP_S, deadline - time.monotonic()))
+                self._heard = time.monotonic()
+                return arrived.popleft()
 
     def returned(self, rank: int) -> None:
         """Note that `rank` will send nothing more."""
-        with self._lock:
+        with self._changed:
             self._returned.add(rank)
             self._heard = time.monotonic()
 
+    def failed(self) -> None:
+        """Let every rank that waits give up."""
+        with self._changed:
+            self._failed = True
+            self._changed.notify_all()
+
     @contextlib.contextmanager
     def _listed(self, rank: int, wait: Wait) -> Iterator[None]:
-        with self._lock:
-            self._waits[rank].append(wait)
+        self._waits[rank].append(wait)
         try:
             yield
         finally:
-            with self._lock:
-                self._waits[rank].remove(wait)
+            self._waits[rank].remove(wait)
 
-    def _raise_if_all_wait(self) -> None:
-        now = time.monotonic()
-        with self._lock:
-            if now - self._heard < SILENCE_S:
-                return
-            running = [r for r in range(self.world_size) if r not in self._returned]
-            waits = [self._waits[rank] for rank in running]
-            if not all(waits) or any(
-                not wait.messages.empty() or wait.deadline < now + PATIENCE_S
-                for wait in itertools.chain(*waits)
-            ):
-                return
+    def _raise_if_vain(self, src: int, dst: int, deadline: float) -> None:
+        if self._failed:
+            raise ConnectionError(f"rank {dst} waited for rank {src} when another rank failed.")
+        if deadline <= time.monotonic():
+            raise TimeoutError(f"rank {dst} waits for a message from rank {src}: none came.")
+        if self._all_wait():
             state = "; ".join(self._state(rank) for rank in range(self.world_size))
-        raise StudentError("Deadlock", f"every rank waits, and none will send: {state}")
+            raise StudentError("Deadlock", f"every rank waits, and none will send: {state}")
+
+    def _all_wait(self) -> bool:
+        now = time.monotonic()
+        running = [r for r in range(self.world_size) if r not in self._returned]
+        waits = list(itertools.chain(*self._waits))
+        if not all(self._waits[rank] for rank in running) or any(
+            wait.arrived or wait.deadline < now + PATIENCE_S for wait in waits
+        ):
+            return False
+        alone = threading.active_count() <= len(waits) + 1  # and who waits for the ranks
+        return alone or now - self._heard >= SILENCE_S
 
     def _state(self, rank: int) -> str:
         if rank in self._returned:
@@ -123,8 +124,8 @@ class Wire:
 
     def empty(self, src: int, dst: int, channel: int) -> bool:
         """Return whether no message from `src` to `dst` is waiting."""
-        with self._lock:
-            return self._queues[src, dst, channel].empty()
+        with self._changed:
+            return not self._lines[src, dst, channel]
 
     def _check(self, peer: int) -> None:
         if not 0 <= peer < self.world_size:
@@ -205,7 +206,7 @@ def run_ranks(
             wire.returned(r)
         except BaseException as error:
             errors.put(error)
-            wire.broken.set()
+            wire.failed()
 
     threads = [threading.Thread(target=rank, args=(r,), daemon=True) for r in range(len(results))]
     for thread in threads:

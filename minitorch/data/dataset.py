@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any, Generic, TypeVar
 
-from minitorch.data.seed import GeneratorLike, as_generator
+from minitorch.data.sampler import GeneratorLike, as_generator
 from minitorch.errors import ArgumentError
 from minitorch.tensor import Tensor
 

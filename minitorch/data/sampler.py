@@ -7,15 +7,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from itertools import chain, islice
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from minitorch.data.seed import GeneratorLike, as_generator
+from minitorch.arrays import int64
 from minitorch.errors import ArgumentError
+from minitorch.generator import Generator, default_generator
+
+GeneratorLike: TypeAlias = int | np.random.Generator | Generator | None
+"""Where data draws its randomness: a seed, a generator, or the library's global generator."""
 
 CHUNK = 4096
 """Indices drawn, or made Python integers, at a time: enough that NumPy's call costs nothing."""
+
+
+def as_generator(generator: GeneratorLike) -> np.random.Generator:
+    """Return a NumPy generator: the given one, one of the given seed, or a child of the global.
+
+    With None the result depends on `minitorch.manual_seed` and moves the global generator on,
+    so two passes over a shuffled loader differ and a seeded run repeats.
+    """
+    if isinstance(generator, np.random.Generator):
+        return generator
+    if isinstance(generator, int):
+        return np.random.default_rng(generator)
+    parent = default_generator() if generator is None else generator
+    return np.random.default_rng(int(parent.integers(0, 2**62, (1,), int64)[0]))
 
 
 def _drawn(count: int, draw: Callable[[int], Any]) -> Iterator[int]:
@@ -113,11 +131,6 @@ class WeightedRandomSampler(Sampler):
                 f"WeightedRandomSampler: got weights {w!r}, expected one axis of finite numbers, "
                 "none negative and one or more positive."
             )
-        if not replacement and num_samples > np.count_nonzero(w):
-            raise ArgumentError(
-                f"WeightedRandomSampler: got num_samples {num_samples}, expected at most "
-                f"{np.count_nonzero(w)}, the indices of positive weight. Use replacement=True."
-            )
         self.weights = w
         self.num_samples = num_samples
         self.replacement = replacement
@@ -149,14 +162,10 @@ class BatchSampler:
         self.drop_last = drop_last
 
     def __iter__(self) -> Iterator[list[int]]:
-        batch: list[int] = []
-        for index in self.sampler:
-            batch.append(index)
-            if len(batch) == self.batch_size:
+        indices = iter(self.sampler)
+        while batch := list(islice(indices, self.batch_size)):
+            if len(batch) == self.batch_size or not self.drop_last:
                 yield batch
-                batch = []
-        if batch and not self.drop_last:
-            yield batch
 
     def __len__(self) -> int:
         n = len(self.sampler)  # type: ignore[arg-type]

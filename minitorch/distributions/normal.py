@@ -39,10 +39,6 @@ class Normal(Distribution):
         z = (value - self.loc) / self.scale
         return -0.5 * z * z - self.scale.log() - 0.5 * math.log(2 * math.pi)
 
-    def cdf(self, value: object) -> Tensor:
-        """Return the probability of at most `value`."""
-        return 0.5 * (1 + ((value - self.loc) / (self.scale * math.sqrt(2))).erf())
-
     def entropy(self) -> Tensor:
         """Return 1/2 + ln(2 pi) / 2 + ln scale."""
         return 0.5 + 0.5 * math.log(2 * math.pi) + self.scale.log()

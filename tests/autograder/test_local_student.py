@@ -1,5 +1,6 @@
 """The student in this process: plain data in and out, and the learner's errors as text."""
 
+import subprocess
 import sys
 import types
 from collections.abc import Iterator
@@ -225,6 +226,54 @@ def test_ranks_that_all_wait_are_told_so_at_once(student, communicator) -> None:
         with pytest.raises(StudentError, match=said) as caught:
             student.ranks(function, 2, [0, 0], communicator)
         assert caught.value.type_name == "Deadlock"
+
+
+RANKS = """
+import math, sys, threading
+from autograder.errors import StudentError
+from autograder.student import local_ranks
+
+class Communicator:
+    def __init__(self, transport):
+        self.transport, self.rank = transport, transport.rank
+
+def all_listen(comm):
+    return comm.transport.irecv(1 - comm.rank).wait()
+
+def a_thread_sends_once_all_listen(comm):
+    import numpy, threading
+    end = comm.transport
+    def send():
+        while not all(end._wire._waits):
+            threading.Event().wait(0.01)
+        threading.Event().wait(0.3)  # in which those who listen look again
+        end.isend(numpy.ones(1), 1)
+    if comm.rank == 0:
+        threading.Thread(target=send).start()
+        return end.irecv(1).wait()
+    end.isend(end.irecv(0).wait() + 1.0, 0)
+
+local_ranks.SILENCE_S = math.inf
+try:
+    found = local_ranks.run_ranks(globals()[sys.argv[1]], [(), ()], "__main__:Communicator")
+    print("rank 0 got", found.results[0])
+except StudentError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize(
+    ("function", "says"),
+    [
+        ("all_listen", "every rank waits, and none will send: rank 0 waits for rank 1"),
+        ("a_thread_sends_once_all_listen", "rank 0 got [2.]"),
+    ],
+)
+def test_ranks_wait_for_ever_once_no_other_thread_is_there(function: str, says: str) -> None:
+    """However short the silence: here no silence is long enough."""
+    command = [sys.executable, "-c", RANKS, function]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert says in done.stdout, done.stderr
 
 
 def test_a_rank_that_is_slow_to_send_is_no_deadlock(student, communicator) -> None:

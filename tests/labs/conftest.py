@@ -1,5 +1,6 @@
 """The labs of this repository, and what runs their notebooks: a kernel, or shells of one import."""
 
+import functools
 import json
 import os
 import subprocess
@@ -18,9 +19,14 @@ WORKER = Path(__file__).parent / "shell_worker.py"
 INLINE = "module://matplotlib_inline.backend_inline"
 
 
+@functools.cache
+def every_lab() -> list[Lab]:
+    return [load_lab(path) for path in find_labs(LABS)]
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "lab" in metafunc.fixturenames:
-        labs = [load_lab(path) for path in find_labs(LABS)]
+        labs = every_lab()
         metafunc.parametrize("lab", labs, ids=[lab.name for lab in labs], scope="session")
 
 

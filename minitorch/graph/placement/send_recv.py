@@ -18,12 +18,13 @@ from ...errors import GraphError
 from ...op import Spec
 from ..control.loop_stacks import DEAD, Join, Opaque, Output, Pack, Slot, kind_of
 from ..core.gradients import Identity
+from ..core.graph import like
 from ..core.node import Node, build
 from ..core.order import schedule
 from ..core.static_shape import agree
 from ..core.variables import State, StateOp
 from ..passes.loops import inside
-from ..passes.rewrite import like, may_change, over
+from ..passes.rewrite import may_change, over
 
 
 class Ranks(Protocol):

@@ -1,5 +1,6 @@
 """Models, batches and ranks that the tests of data parallelism share."""
 
+import importlib
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -7,10 +8,15 @@ from typing import Any
 
 import pytest
 import torch
-import torch._dynamo  # ranks then need not import it, each for its optimizer
 from torch import nn
 
 import ddp_lab
+
+
+@pytest.fixture(scope="session", autouse=True)
+def compiler_of_torch() -> None:
+    """Import it before the first ranks start, which then need not, each for its optimizer."""
+    importlib.import_module("torch._dynamo")
 
 
 def mlp(seed: int) -> nn.Module:
