@@ -54,9 +54,8 @@ NAIVE: dict[str, Any] = {
 }
 ORDERS = tuple(map("".join, itertools.permutations("mnk")))
 LONGEST = 2048  # multiply-adds of an unrolled loop: more takes LLVM seconds, and leaves the cache
-Point = Mapping[str, object]
 LANES = (1, 2, 4, 8, 16)
-THREADS = 1024  # of a block, at most
+MOST_THREADS = 1024  # of a block
 SHARED_BYTES = 48 * 2**10  # of a block, where nothing more is asked for
 SIDE = 16  # threads along each side of a tile, and terms of a round, where a point does not say
 ALIGNED = 16  # bytes that a thread loads at once
@@ -260,10 +259,10 @@ class DeviceSchedule(Schedule):
             return f"parallel is {knobs['parallel']}, but a device shares out all tiles. Leave it."
         high, wide, depth = tiles_of(task, knobs)
         threads = high // knobs["rows"] * (wide // (knobs["vectors"] * knobs["lanes"]))
-        if threads > THREADS:
+        if threads > MOST_THREADS:
             return (
                 f"tile_m and tile_n are {high} and {wide}: {threads:,} threads a block, above "
-                f"{THREADS:,}. Make the tile smaller or the register block larger."
+                f"{MOST_THREADS:,}. Make the tile smaller or the register block larger."
             )
         shared = sum(shared_bytes(task, knobs))
         if shared > SHARED_BYTES:

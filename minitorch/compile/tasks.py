@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ..errors import ArgumentError, ShapeError
 
@@ -114,17 +113,15 @@ def task_of(given: Task | Sequence[Any]) -> Task:
             "('conv2d', n, c, h, w, o, kh, kw, stride, padding)."
         )
     operator, *sizes = parts
-    dtype = "float32" if not sizes or hasattr(sizes[-1], "__index__") else _dtype(sizes.pop())
+    named = sizes and (isinstance(sizes[-1], type) or not hasattr(sizes[-1], "__index__"))
+    dtype = _dtype(sizes.pop()) if named else "float32"
     if operator == "conv2d":
         sizes += [1, 0][len(sizes) - 7 :] if len(sizes) in (7, 8) else []
     return _checked(Task(operator, tuple(sizes), dtype))
 
 
-def _dtype(given: npt.DTypeLike) -> str:
-    try:
-        name = "" if given is None else str(np.dtype(given))
-    except (TypeError, ValueError):
-        name = ""
+def _dtype(given: object) -> str:
+    name = str(getattr(given, "__name__", given))
     if name not in ITEM_BYTES:
         raise ArgumentError(f"task: got dtype {given!r}, expected float32 or float64.")
     return name
