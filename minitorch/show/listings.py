@@ -23,8 +23,8 @@ from minitorch.graph.core.node import Node
 from minitorch.graph.core.order import schedule
 from minitorch.graph.core.session import Session
 from minitorch.graph.core.variables import NoOp, Variable
-from minitorch.show.ancestors import inputs_first, inputs_of
 from minitorch.show.numbers import brief
+from minitorch.show.record import inputs_first, inputs_of
 from minitorch.tensor import Tensor
 
 

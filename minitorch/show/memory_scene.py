@@ -49,27 +49,11 @@ def map_memory(
     plan = memory_plan(nodes, set(shapes), _sizes(nodes, shapes))
     if not plan.buffers:
         raise GraphError("map_memory: got a graph that computes nothing, expected an operator.")
-    count = sum(node.op is not None for node in plan.order)
-    if count > MOST:
+    times = [i for i, node in enumerate(plan.order) if node.op is not None]
+    if (count := len(times)) > MOST:
         raise ArgumentError(
             f"map_memory: got a graph of {count} operators, expected at most {MOST}. Fetch less."
         )
-    return scene_of(plan, title)
-
-
-def _sizes(nodes: list[Node], fed: dict[Node, tuple[int, ...]]) -> dict[Node, tuple[int, ...]]:
-    """Return the shapes that follow from those of the feeds; none where that is not enough."""
-    if not fed:
-        return {}
-    try:
-        return sizes_of(schedule(nodes, set(fed)), fed)
-    except MinitorchError:
-        return {}
-
-
-def scene_of(plan: MemoryPlan, title: str) -> Scene:
-    """Return the scene of a plan."""
-    times = [i for i, node in enumerate(plan.order) if node.op is not None]
     view = _View(plan, times)
     canvas = Canvas()
     view.axes(canvas)
@@ -86,6 +70,16 @@ def scene_of(plan: MemoryPlan, title: str) -> Scene:
         title, HINT, "Memory", _summary(plan), LEFT + WIDTH + 130, bottom,
         tuple(canvas.marks), tuple(steps), 1 + int(np.argmax(view.live)), LEGEND,
     )  # fmt: skip
+
+
+def _sizes(nodes: list[Node], fed: dict[Node, tuple[int, ...]]) -> dict[Node, tuple[int, ...]]:
+    """Return the shapes that follow from those of the feeds; none where that is not enough."""
+    if not fed:
+        return {}
+    try:
+        return sizes_of(schedule(nodes, set(fed)), fed)
+    except MinitorchError:
+        return {}
 
 
 class _View:

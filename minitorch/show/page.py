@@ -134,6 +134,12 @@ def poster(scene: Scene) -> str:
     )
 
 
+def still(scenes: Sequence[Scene]) -> dict[str, str]:
+    """Return what a notebook shows where the player cannot be: a poster, and a text."""
+    text = "\n".join(scene.summary for scene in scenes)
+    return {"image/svg+xml": poster(scenes[0]), "text/plain": text}
+
+
 def style() -> str:
     """Return the style of a picture that stands alone: the player's colours, light and dark."""
     player = (HERE / "player.css").read_text(encoding="utf-8")

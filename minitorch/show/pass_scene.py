@@ -12,10 +12,10 @@ from minitorch.graph.core.order import orders_kept, schedule
 from minitorch.graph.costs.prediction import predicted_s
 from minitorch.graph.passes.optimize import PASSES, run_pass
 from minitorch.op import Value
-from minitorch.show.ancestors import controls_of, inputs_of
 from minitorch.show.asked import MOST, nodes_in
 from minitorch.show.diagram import Boxed, Drawn, Line, Wire, draw
 from minitorch.show.numbers import brief, file_and_line, in_seconds, listing, plural
+from minitorch.show.record import controls_of, inputs_of
 from minitorch.show.scene import Canvas, Mark, Scene, Step, lit
 
 HINT = (

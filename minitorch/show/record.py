@@ -6,7 +6,7 @@ whose numbers a session computes; and a learner's own nodes, which nobody here c
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,6 @@ from minitorch.graph.core.variables import initialize_variables
 from minitorch.op import Value
 from minitorch.ops.elementwise import ones_like
 from minitorch.recording import no_grad
-from minitorch.show.ancestors import controls_of, inputs_of, nearest
 from minitorch.show.asked import MOST
 from minitorch.sweep import ancestors, count_uses
 from minitorch.vjp import on_values
@@ -135,14 +134,14 @@ def _go_back(made: Record, order: Sequence[Tensor], root: Any) -> None:
         uses = count_uses([root], lambda value: value.requires_grad)
         with no_grad():
             _sweep(made, order, root, seed, uses)
-        made.visits = [
-            Visit(v.place, _array(v.grad), tuple((i, _array(s)) for i, s in v.shares))
-            for v in made.visits
-        ]
+        made.visits = _in_arrays(made.visits, lambda value: to_numpy(value.array))
 
 
-def _array(value: Any) -> Array:
-    return to_numpy(value.array)
+def _in_arrays(visits: Sequence[Visit], array: Callable[[Any], Any]) -> list[Visit]:
+    """Return visits with arrays for their gradients; each is asked for once, in order."""
+    return [
+        Visit(v.place, array(v.grad), tuple((i, array(s)) for i, s in v.shares)) for v in visits
+    ]
 
 
 def _sweep(
@@ -179,6 +178,60 @@ def _sweep(
             made.visits.append(Visit(place[id(value)], grad, tuple(kept)))
 
 
+# ── what a value was computed from ───────────────────────────────────────────────────────────────
+
+
+def inputs_of(value: Value) -> tuple[Value, ...]:
+    """Return what a value was computed from; nothing for a leaf."""
+    return tuple(value.inputs) if value.op is not None else ()
+
+
+def controls_of(value: Value) -> tuple[Value, ...]:
+    """Return what a node only runs after."""
+    return tuple(getattr(value, "control_inputs", ()))
+
+
+def _before(value: Value) -> tuple[Value, ...]:
+    return inputs_of(value) + controls_of(value)
+
+
+def nearest(roots: Sequence[Any], limit: int) -> tuple[list[Any], int]:
+    """Return the `limit` values nearest to the roots, inputs first, and how many more there are."""
+    found: dict[int, Any] = {id(value): value for value in roots}
+    level = list(found.values())
+    while level:
+        following = []
+        for value in level:
+            for source in _before(value):
+                if id(source) not in found:
+                    found[id(source)] = source
+                    following.append(source)
+        level = following
+    kept = dict(list(found.items())[:limit])
+    order = inputs_first(
+        list(kept.values()), lambda value: [s for s in _before(value) if id(s) in kept]
+    )
+    return order, len(found) - len(kept)
+
+
+def inputs_first(
+    roots: Sequence[Any], before: Callable[[Any], Sequence[Any]], seen: set[int] | None = None
+) -> list[Any]:
+    """Return the roots and all before them, but those `seen`, each behind what it comes from."""
+    order: list[Any] = []
+    seen = set() if seen is None else seen
+    stack = [(root, False) for root in reversed(roots)]
+    while stack:
+        value, ready = stack.pop()
+        if ready:
+            order.append(value)
+        elif id(value) not in seen:
+            seen.add(id(value))
+            stack.append((value, True))
+            stack += [(source, False) for source in reversed(before(value))]
+    return order
+
+
 # ── nodes, whose numbers a session computes ─────────────────────────────────────────────────────
 
 
@@ -200,14 +253,7 @@ def _run(
     values = iter(own.run([*(order[i] for i in wanted), *flat], feed_dict))
     for i in wanted:
         made.numbers[i] = _as_array(next(values))
-    made.visits = [
-        Visit(
-            visit.place,
-            _as_array(next(values)),
-            tuple((i, _as_array(next(values))) for i, _ in visit.shares),
-        )
-        for visit in made.visits
-    ]
+    made.visits = _in_arrays(made.visits, lambda _: _as_array(next(values)))
 
 
 def bring_variables(own: Session, session: Session | None) -> None:

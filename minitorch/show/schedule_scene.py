@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import islice, product
-from typing import Any, NamedTuple
+from collections.abc import Iterator
+from itertools import product
+from typing import NamedTuple
 
 from minitorch.compile.schedule import Schedule, reach
 from minitorch.errors import ArgumentError
@@ -21,11 +22,14 @@ LEGEND = (
 )
 
 
-class Round(NamedTuple):
-    """Where one register block is computed: the tile's start and end, the block's, by axis."""
+Spans = dict[str, tuple[int, int]]  # start and end, by axis
 
-    tile: dict[str, tuple[int, int]]
-    block: dict[str, tuple[int, int]]
+
+class Round(NamedTuple):
+    """Where one register block is computed: in which tile, and where there."""
+
+    tile: Spans
+    block: Spans
 
 
 def walk_schedule(schedule: Schedule, *, title: str = "A schedule at work") -> Scene:
@@ -36,14 +40,14 @@ def walk_schedule(schedule: Schedule, *, title: str = "A schedule at work") -> S
     """
     if not isinstance(schedule, Schedule) or schedule.task.operator != "matmul":
         raise ArgumentError("walk_schedule: expected a Schedule of a matmul.")
-    rounds = list(islice(rounds_of(schedule), MOST))
+    every = list(rounds_of(schedule))
+    rounds, total = every[:MOST], len(every)
     view = _View(schedule)
     canvas = Canvas()
     view.matrices(canvas)
     for at, one in enumerate(rounds, 1):
         view.parts(canvas, at, one)
     bottom = view.listing(canvas)
-    total = sum(1 for _ in rounds_of(schedule))
     steps = [Step(f"{schedule.task}: {total:,} rounds of the inner loops. Nothing is touched yet.")]
     steps += [_step(schedule, at, total, one) for at, one in enumerate(rounds, 1)]
     return Scene(
@@ -52,7 +56,7 @@ def walk_schedule(schedule: Schedule, *, title: str = "A schedule at work") -> S
     )  # fmt: skip
 
 
-def rounds_of(s: Schedule) -> Any:
+def rounds_of(s: Schedule) -> Iterator[Round]:
     """Give the rounds in the order in which the loops run."""
     sizes = dict(zip("mnk", s.task.axes, strict=True))
     tiles = dict(zip("mnk", s.tiles, strict=True))
@@ -77,14 +81,12 @@ class _View:
         right = LEFT + max(k * self.scale, 90.0) + GAP
         far = right + max(n * self.scale, 90.0) + GAP
         self.at = {
-            "A": (LEFT, "mk", "value"), "B": (right, "kn", "value"), "C": (far, "mn", "grad"),
+            "A": (LEFT, "mk", "bar"), "B": (right, "kn", "bar"), "C": (far, "mn", "bar grad"),
         }  # fmt: skip
         self.width = max(far + max(n * self.scale, 90.0) + LEFT, 640.0)
         self.sizes = {"m": m, "n": n, "k": k}
 
-    def place(
-        self, name: str, spans: dict[str, tuple[int, int]]
-    ) -> tuple[float, float, float, float]:
+    def place(self, name: str, spans: Spans) -> tuple[float, float, float, float]:
         """Return x, y, width and height of a part of a matrix."""
         x, axes, _ = self.at[name]
         top, bottom = spans[axes[0]]
@@ -102,9 +104,8 @@ class _View:
 
     def parts(self, canvas: Canvas, at: int, one: Round) -> None:
         """Add what one round touches, seen at one position."""
-        for name, (_, _, kind) in self.at.items():
+        for name, (_, _, shade) in self.at.items():
             now = (at, at + 1)
-            shade = f"bar {kind}".replace(" value", "")
             canvas.rect(*self.place(name, one.tile), ((*now, f"{shade} faded"),), rx=0)
             canvas.rect(*self.place(name, one.block), ((*now, shade),), rx=0)
 
@@ -123,9 +124,8 @@ class _View:
 
 def _step(s: Schedule, at: int, total: int, one: Round) -> Step:
     rows, columns, terms = (f"{a} to {b - 1}" for a, b in (one.block[x] for x in "mnk"))
-    (m0, m1), (n0, n1), (k0, k1) = (one.block[x] for x in "mnk")
-    loads = (m1 - m0 + n1 - n0) * (k1 - k0)
-    work = (m1 - m0) * (n1 - n0) * (k1 - k0)
+    m, n, k = (b - a for a, b in (one.block[x] for x in "mnk"))
+    loads, work = (m + n) * k, m * n * k
     text = f"Round {at:,} of {total:,}: rows {rows}, columns {columns}, k {terms}."
     details = f"{work:,} multiply-adds, {loads:,} numbers loaded: {work / loads:.1f} for each"
     return Step(text, (details,))

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 
 from minitorch.errors import ArgumentError
+from minitorch.show.numbers import plural
 from minitorch.show.scene import ALWAYS, Canvas, Scene, Step
 
 LEFT, TOP, WIDTH, HEIGHT = 64.0, 30.0, 620.0, 280.0
@@ -101,8 +102,7 @@ def _legend(canvas: Canvas, curves: Mapping[str, Sequence[float]]) -> None:
 def _step(curves: Mapping[str, Sequence[float]], at: int) -> Step:
     leader = min(curves, key=lambda name: curves[name][at - 1])
     rows = [f"{name}: {curve[at - 1]:.2f} times the best of all" for name, curve in curves.items()]
-    many = "trial" if at == 1 else "trials"
-    return Step(f"After {at} {many} {leader} is in front.", tuple(rows))
+    return Step(f"After {plural(at, 'trial')} {leader} is in front.", tuple(rows))
 
 
 def _summary(curves: Mapping[str, Sequence[float]]) -> str:

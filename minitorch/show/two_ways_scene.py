@@ -8,10 +8,10 @@ from typing import Any
 
 from minitorch.arrays import Array, to_numpy
 from minitorch.graph.core.node import Constant, Node
-from minitorch.show.ancestors import inputs_of
 from minitorch.show.diagram import CHAR_W, Boxed, Line, Wire, draw
 from minitorch.show.listings import Statement, run_imperative, run_symbolic
 from minitorch.show.numbers import brief, plural
+from minitorch.show.record import inputs_of
 from minitorch.show.scene import ALWAYS, Canvas, Scene, Step, forever, phases
 
 HINT = (
@@ -33,9 +33,30 @@ def both_ways(imperative: str, symbolic: str, *, title: str = "Imperative and sy
         imperative: code over `mt`, which is minitorch.
         symbolic: code over `tf`, which is minitorch.graph; it should run a session.
     """
-    left = run_imperative(imperative)
-    right = run_symbolic(symbolic)
-    return _scene(left, right, title)
+    left, right = run_imperative(imperative), run_symbolic(symbolic)
+    moments = _moments(left, right)
+    canvas = Canvas()
+    code = max(_listing(canvas, left, 0.0, _first(moments, "left")),
+               _listing(canvas, right, COLUMN + GAP, _first(moments, "right")))  # fmt: skip
+    for x, text in ((10.0, "imperative: it computes"), (COLUMN + GAP + 10, "symbolic: it builds")):
+        canvas.text(x, 16, text, "bold")
+    top = code + 8
+    width, height = 0.0, 0.0
+    for side, statements in enumerate((left, right)):
+        boxes, wires = _graph(statements, moments, bool(side))
+        x = side * (COLUMN + GAP)
+        drawn = draw(canvas, boxes, wires, x, top, COLUMN)
+        width = max(width, x + max(drawn.width, COLUMN))
+        height = max(height, top + drawn.height)
+    middle = COLUMN + GAP / 2
+    canvas.line(middle, 4, middle, height - 6, "rule")
+    steps = [Step("Before the first line.")]
+    pairs = pairwise([_Moment(-1, -1), *moments])
+    steps += [_step(left, right, now, before) for before, now in pairs]
+    return Scene(
+        title, HINT, "Both ways", _summary(left, right), width, height, tuple(canvas.marks),
+        tuple(steps), len(steps) - 1, LEGEND, (("Code", 0, top), ("Graph", top, height)),
+    )  # fmt: skip
 
 
 # ── the picture ─────────────────────────────────────────────────────────────────────────────────
@@ -60,32 +81,6 @@ def _moments(left: list[Statement], right: list[Statement]) -> list[_Moment]:
         if not work:
             found.append(at)
     return found
-
-
-def _scene(left: list[Statement], right: list[Statement], title: str) -> Scene:
-    moments = _moments(left, right)
-    canvas = Canvas()
-    code = max(_listing(canvas, left, 0.0, _first(moments, "left")),
-               _listing(canvas, right, COLUMN + GAP, _first(moments, "right")))  # fmt: skip
-    for x, text in ((10.0, "imperative: it computes"), (COLUMN + GAP + 10, "symbolic: it builds")):
-        canvas.text(x, 16, text, "bold")
-    top = code + 8
-    width, height = 0.0, 0.0
-    for side, statements in enumerate((left, right)):
-        boxes, wires = _graph(statements, moments, bool(side))
-        x = side * (COLUMN + GAP)
-        drawn = draw(canvas, boxes, wires, x, top, COLUMN)
-        width = max(width, x + max(drawn.width, COLUMN))
-        height = max(height, top + drawn.height)
-    middle = COLUMN + GAP / 2
-    canvas.line(middle, 4, middle, height - 6, "rule")
-    steps = [Step("Before the first line.")]
-    pairs = pairwise([_Moment(-1, -1), *moments])
-    steps += [_step(left, right, now, before) for before, now in pairs]
-    return Scene(
-        title, HINT, "Both ways", _summary(left, right), width, height, tuple(canvas.marks),
-        tuple(steps), len(steps) - 1, LEGEND, (("Code", 0, top), ("Graph", top, height)),
-    )  # fmt: skip
 
 
 def _first(moments: list[_Moment], side: str) -> dict[int, tuple[int, int]]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import anywidget
 import traitlets
 
-from minitorch.show.page import css, module, poster
+from minitorch.show.page import css, module, still
 
 if TYPE_CHECKING:
     from minitorch.show.scene import Scene
@@ -35,6 +35,4 @@ class Player(anywidget.AnyWidget):
     def _repr_mimebundle_(self, **kwargs: Any) -> Any:
         bundle = super()._repr_mimebundle_(**kwargs)
         data, metadata = bundle if bundle is not None else ({}, {})
-        data["image/svg+xml"] = poster(self._scenes[0])
-        data["text/plain"] = "\n".join(scene.summary for scene in self._scenes)
-        return data, metadata
+        return data | still(self._scenes), metadata

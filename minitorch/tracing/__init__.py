@@ -7,11 +7,4 @@ from minitorch.tracing.control import cond, while_loop
 from minitorch.tracing.jitted import Jitted, jit
 from minitorch.tracing.traced import Traced, trace
 
-__all__ = [
-    "Jitted",
-    "Traced",
-    "cond",
-    "jit",
-    "trace",
-    "while_loop",
-]
+__all__ = ["Jitted", "Traced", "cond", "jit", "trace", "while_loop"]

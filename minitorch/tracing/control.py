@@ -24,8 +24,6 @@ def cond(
     false_fn: Callable[[], object] | None = None,
     strict: bool = False,
     name: str | None = None,
-    fn1: Callable[[], object] | None = None,
-    fn2: Callable[[], object] | None = None,
 ) -> Any:
     """Return what `true_fn` gives where `pred` holds, else what `false_fn` gives.
 
@@ -36,7 +34,7 @@ def cond(
     Raises:
         GraphError: the predicate is not one boolean, or the sides differ in structure or type.
     """
-    yes, no = graph_cond.two_functions(true_fn or fn1, false_fn or fn2)
+    yes, no = graph_cond.two_functions(true_fn, false_fn)
     if is_tracing() and isinstance(pred, Tensor):
         found = graph_cond.cond(lower(pred), building(yes), building(no), strict, name)
         return lift(found)

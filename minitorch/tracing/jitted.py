@@ -110,11 +110,17 @@ def jit(function: Callable[..., object] | None = None, *, optimize: bool = True)
     Raises:
         ArgumentError: not a function.
     """
+    return _made("jit", functools.partial(Jitted, optimize=optimize), function)
+
+
+def _made(operation: str, make: Callable[..., Any], function: object = None) -> Any:
+    """Return what `make` gives for a function; without one, a decorator."""
     if function is None:
-        return functools.partial(jit, optimize=optimize)
+        return functools.partial(_made, operation, make)
     if not callable(function):
-        raise ArgumentError(f"jit: got {type(function).__name__}, expected a function or a module.")
-    return Jitted(function, optimize)
+        kind = type(function).__name__
+        raise ArgumentError(f"{operation}: got {kind}, expected a function or a module.")
+    return make(function)
 
 
 class Compiled(Jitted):
@@ -153,8 +159,4 @@ def compiled(
     Raises:
         ArgumentError: not a function.
     """
-    if model is None:
-        return functools.partial(compiled, fullgraph=fullgraph)
-    if not callable(model):
-        raise ArgumentError(f"compile: got {type(model).__name__}, expected a function or module.")
-    return Jitted(model) if fullgraph else Compiled(model)
+    return _made("compile", Jitted if fullgraph else Compiled, model)

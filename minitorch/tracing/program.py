@@ -1,29 +1,31 @@
 """A graph as a function of tensors through which gradients pass.
 
 Going back is a graph too: built once, from the gradients of the outputs and those values of the way
-forward that it needs, which the way forward returns besides its outputs.
+forward that it needs, which the way forward returns besides its outputs. A call is the operator
+that its results remember; with several results, each is an output of a hub.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
-from minitorch.arrays import Array, Device
+from minitorch.arrays import Array, Device, asarray
 from minitorch.generator import default_generator
 from minitorch.graph.core.gradients import Identity, StopGradient, gradients
 from minitorch.graph.core.graph import Graph
 from minitorch.graph.core.node import Constant, Node, Placeholder
 from minitorch.graph.core.order import needed, schedule
 from minitorch.graph.core.session import Session
-from minitorch.hub import attach
+from minitorch.hub import Arriving, attach
+from minitorch.op import Op
 from minitorch.ops.random import Drawn, DropMask
 from minitorch.recording import recording
 from minitorch.sweep import ancestors
 from minitorch.tensor import Tensor
-from minitorch.tracing.call import Call
 
 Plan = Callable[[Sequence[Array]], list[Array]]
 
@@ -191,6 +193,47 @@ class WayBack:
     def _drawn_in(self, call: Call) -> list[Tensor]:
         saved = dict(zip(self.saved, call.saved, strict=True))
         return [Tensor._new(saved[node]) for node in self.program.drawn]
+
+
+class Call(Op):
+    """One call of a program: its tensors, and what the way back needs."""
+
+    on_arrays = True
+    reads_output = False
+
+    def __init__(
+        self,
+        way: WayBack,
+        tensors: tuple[Tensor, ...],
+        saved: tuple[Array, ...],
+        shapes: tuple[tuple[int, ...], ...],
+        before: object,
+    ) -> None:
+        self.way, self.tensors, self.saved, self.before = way, tensors, saved, before
+        self.shapes = shapes  # of the outputs that have a gradient
+
+    @property
+    def name(self) -> str:
+        """The traced function's name."""
+        return self.way.program.name
+
+    def attributes(self) -> dict[str, object]:
+        """Return nothing: what it holds is numbers."""
+        return {}
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Run the way back."""
+        way = self.way
+        arriving = dict(out_grad.by_place) if isinstance(out_grad, Arriving) else {0: out_grad}
+        dtypes = [seed.dtype for seed in way.seeds]
+        records = any(isinstance(grad, Tensor) for grad in arriving.values())
+        for i, (shape, dtype) in enumerate(zip(self.shapes, dtypes, strict=True)):
+            if i not in arriving:  # nobody used this output
+                zeros = asarray(np.zeros(shape, dtype), None, way.program.device)
+                arriving[i] = Tensor._new(zeros) if records else zeros
+        seeds = [arriving[i] for i in range(len(dtypes))]
+        found = iter(way.tensors(self, seeds) if records else way.arrays(self, seeds))
+        return tuple([next(found) if has else None for has in way.has])
 
 
 def with_gradient(sources: Sequence[Node], ends: Sequence[Node]) -> set[Node]:

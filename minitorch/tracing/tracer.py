@@ -15,15 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from minitorch.arrays import (
-    CPU,
-    Device,
-    DType,
-    bfloat16,
-    get_default_dtype,
-    result_type,
-    to_numpy,
-)
+from minitorch.arrays import CPU, Device, DType, bfloat16, get_default_dtype, result_type, to_numpy
 from minitorch.clock import clock
 from minitorch.errors import DeviceError, GraphError
 from minitorch.graph.core.gradients import StopGradient

@@ -163,8 +163,6 @@ def cond(
     false_fn: Callable[[], object] | None = None,
     strict: bool = False,
     name: str | None = None,
-    fn1: Callable[[], object] | None = None,
-    fn2: Callable[[], object] | None = None,
 ) -> Any:
     """Return what `true_fn` builds where `pred` holds, else what `false_fn` builds.
 
@@ -174,11 +172,10 @@ def cond(
 
     Args:
         strict: keep a list or tuple of one as it is, instead of the one.
-        fn1, fn2: older names of `true_fn` and `false_fn`.
     Raises:
         GraphError: the predicate is not one boolean, or the sides differ in structure or type.
     """
-    sides = two_functions(true_fn or fn1, false_fn or fn2)
+    sides = two_functions(true_fn, false_fn)
     condition = as_predicate("cond", pred)
     yes = _Side(condition, sides[0], True)  # first, as TensorFlow's programs expect
     no = _Side(condition, sides[1], False)
