@@ -5,9 +5,6 @@ from minitorch.nn import functional as functional
 from minitorch.nn import init as init
 from minitorch.nn import utils as utils
 from minitorch.nn.attention import MultiheadAttention as MultiheadAttention
-from minitorch.nn.cells import GRUCell as GRUCell
-from minitorch.nn.cells import LSTMCell as LSTMCell
-from minitorch.nn.cells import RNNCell as RNNCell
 from minitorch.nn.containers import ModuleDict as ModuleDict
 from minitorch.nn.containers import ModuleList as ModuleList
 from minitorch.nn.containers import ParameterList as ParameterList
@@ -31,6 +28,9 @@ from minitorch.nn.parameter import Parameter as Parameter
 from minitorch.nn.recurrent import GRU as GRU
 from minitorch.nn.recurrent import LSTM as LSTM
 from minitorch.nn.recurrent import RNN as RNN
+from minitorch.nn.recurrent import GRUCell as GRUCell
+from minitorch.nn.recurrent import LSTMCell as LSTMCell
+from minitorch.nn.recurrent import RNNCell as RNNCell
 from minitorch.nn.transformer import Transformer as Transformer
 from minitorch.nn.transformer import TransformerDecoder as TransformerDecoder
 from minitorch.nn.transformer import TransformerDecoderLayer as TransformerDecoderLayer

@@ -84,13 +84,9 @@ class _Convolution(Module):
         """Return what differs from the defaults, as PyTorch does."""
         text = f"{self.in_channels}, {self.out_channels}, kernel_size={self.kernel_size}"
         text += f", stride={self.stride}"
-        plain = (0,) * self.axes
-        for name, default in (
-            ("padding", plain),
-            ("dilation", (1,) * self.axes),
-            ("output_padding", plain),
-            ("groups", 1),
-        ):
+        none, ones = (0,) * self.axes, (1,) * self.axes
+        usual = {"padding": none, "dilation": ones, "output_padding": none, "groups": 1}
+        for name, default in usual.items():
             value = getattr(self, name, default)
             text += "" if value == default else f", {name}={value}"
         text += ", bias=False" if self.bias is None else ""

@@ -10,14 +10,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from minitorch.arrays import DeviceLike, DTypeLike
-from minitorch.creation import ones
+from minitorch.creation import full, ones
 from minitorch.errors import ArgumentError
 from minitorch.exports import own_names
 from minitorch.nn import functional as F
-from minitorch.nn import init
 from minitorch.nn.conv import each_axis
 from minitorch.nn.module import Module
-from minitorch.nn.parameter import empty_parameter
+from minitorch.nn.parameter import Parameter
 from minitorch.tensor import Tensor
 
 
@@ -161,8 +160,7 @@ class PReLU(Module):
     ) -> None:
         super().__init__()
         self.num_parameters = num_parameters
-        self.weight = empty_parameter((num_parameters,), device, dtype)
-        _fill(self.weight, init)
+        self.weight = Parameter(full((num_parameters,), init, device=device, dtype=dtype))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the piecewise linear function of `x`."""
@@ -171,9 +169,6 @@ class PReLU(Module):
     def extra_repr(self) -> str:
         """Return the number of slopes."""
         return f"num_parameters={self.num_parameters}"
-
-
-_fill = init.constant_  # PReLU's argument `init` hides the module
 
 
 class Dropout(_FunctionModule, of=F.dropout, options="p inplace"):

@@ -23,6 +23,8 @@ from ..ops.attention import scaled_dot_product_attention as scaled_dot_product_a
 from ..ops.conv import conv1d as conv1d
 from ..ops.conv import conv2d as conv2d
 from ..ops.conv import conv_transpose2d as conv_transpose2d
+from ..ops.conv import interpolate as interpolate
+from ..ops.conv import pixel_shuffle as pixel_shuffle
 from ..ops.cross_entropy import cross_entropy as cross_entropy
 from ..ops.cross_entropy import nll_loss as nll_loss
 from ..ops.gathering import one_hot as one_hot
@@ -53,8 +55,6 @@ from ..ops.pooling import avg_pool2d as avg_pool2d
 from ..ops.pooling import max_pool1d as max_pool1d
 from ..ops.pooling import max_pool2d as max_pool2d
 from ..ops.random import dropout as dropout
-from ..ops.resizing import interpolate as interpolate
-from ..ops.resizing import pixel_shuffle as pixel_shuffle
 
 
 def _overwriting(

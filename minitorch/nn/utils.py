@@ -83,8 +83,7 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     total = sum(param.numel() for param in listed)
     if vec.shape != (total,):
         raise ShapeError(
-            f"vector_to_parameters: got shape {vec.shape}, expected {(total,)}, the number of "
-            "elements of all parameters."
+            f"vector_to_parameters: got shape {vec.shape}, expected {(total,)}, all elements."
         )
     start = 0
     with no_grad():

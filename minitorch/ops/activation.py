@@ -140,16 +140,11 @@ def selu(x: Kind) -> Kind:
     return elu(x, SELU_ALPHA) * SELU_SCALE
 
 
-HALF_LINEAR = 11.0
-
-"""From here on softplus is the input itself in half precision, whose exp overflows at 11.09."""
-
-
 def softplus(x: Kind, beta: float = 1.0, threshold: float = 20.0) -> Kind:
     """Return ln(1 + exp(beta·x)) / beta; `x` itself where beta·x is above the threshold."""
     scaled = x * beta
     if as_dtype(x.dtype) == float16:
-        threshold = min(threshold, HALF_LINEAR)
+        threshold = min(threshold, 11.0)  # whose exp overflows at 11.09
     linear = scaled > threshold
     return where(linear, x, log1p(exp(where(linear, 0.0, scaled))) / beta)
 

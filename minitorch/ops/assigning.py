@@ -13,8 +13,8 @@ from ..op import Gradients, KeepsSpec, Kind, Methods, apply
 from .broadcasting import expand_to, sum_to
 from .casting import cast_to
 from .elementwise import zeros_like
-from .indexing import put, split_index, taken
-from .movement import reshape
+from .indexing import placed, put, split_index, taken
+from .movement import expand, reshape
 
 
 class Assign(KeepsSpec):
@@ -71,3 +71,13 @@ def replaced(x: Kind, value: Any) -> Kind:
     if not hasattr(value, "shape") or isinstance(value, np.ndarray):
         return assigned(x, ..., value)
     return assigned(x, ..., expand_to(value, x))
+
+
+def index_put(x: Kind, indices: Any, values: Kind, accumulate: bool = False) -> Kind:
+    """Return `x` with `values` at an advanced index, or added there; equal places add up."""
+    values = cast_to(values, x.dtype)
+    if not accumulate:
+        return assigned(x, tuple(indices), values)
+    pattern, arrays = split_index(tuple(indices))
+    spread = expand(values, tuple(taken(x, pattern, arrays).shape))
+    return x + placed(spread, pattern, arrays, x)

@@ -73,16 +73,14 @@ def scaled_dot_product_attention(
     elif attn_mask is not None:
         if str(attn_mask.dtype).endswith("bool"):
             scores = where(attn_mask, scores, -math.inf)
-            weights = where(_attends(attn_mask), softmax(scores, -1), 0.0)
+            host = isinstance(attn_mask, np.ndarray)
+            some = np.any(attn_mask, -1, keepdims=True) if host else attn_mask.any(-1, True)
+            weights = where(some, softmax(scores, -1), 0.0)
         else:
             weights = softmax(scores + attn_mask, -1)
     else:
         weights = softmax(scores, -1)
     return matmul(dropout(weights, dropout_p) if dropout_p else weights, value)
-
-
-def _attends(mask: Kind) -> Kind:
-    return np.any(mask, -1, keepdims=True) if isinstance(mask, np.ndarray) else mask.any(-1, True)
 
 
 def _shared_heads(x: Kind, times: int) -> Kind:

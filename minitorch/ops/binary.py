@@ -140,8 +140,6 @@ xlogy = _float_row(
     lambda g, a, b, y: g * a / b,
     "a·ln b, and 0 where a is 0.",
 )
-
-# ── choosing ────────────────────────────────────────────────────────────────────────────────────
 logaddexp = _float_row(
     "logaddexp",
     lambda xp, a, b: xp.logaddexp(a, b),
@@ -150,6 +148,7 @@ logaddexp = _float_row(
     "ln(exp a + exp b).",
 )
 
+# ── choosing ────────────────────────────────────────────────────────────────────────────────────
 
 _WHERE = ROWS["where"] = Elementwise(
     "where",

@@ -79,17 +79,14 @@ def einsum(equation: str, *operands: Any) -> Any:
     for i in range(len(values)):
         values[i] = expand(values[i], [sizes[c] for c in terms[i]]) if terms[i] else values[i]
         values[i], terms[i] = _distinct(values[i], terms[i])
-        alone = [c for c in terms[i] if c not in result and not _elsewhere(c, terms, i)]
+        elsewhere = "".join([result, *terms[:i], *terms[i + 1 :]])
+        alone = [c for c in terms[i] if c not in elsewhere]
         if alone:
             values[i] = sum(values[i], [terms[i].index(c) for c in alone])
             terms[i] = "".join(c for c in terms[i] if c not in alone)
     if len(values) == 1:
         return permute(values[0], [terms[0].index(c) for c in result]) if result else values[0]
     return apply(Einsum(tuple(terms), result), *values)
-
-
-def _elsewhere(letter: str, terms: list[str], here: int) -> bool:
-    return any(letter in term for i, term in enumerate(terms) if i != here)
 
 
 def _distinct(value: Kind, term: str) -> tuple[Kind, str]:

@@ -12,10 +12,9 @@ from ..errors import ArgumentError, AxisError, DTypeError, ShapeError
 from ..op import Flat, Gradients, KeepsSpec, Kind, Methods, Spec, apply
 from ..shapes import axis, broadcast, known, numel
 from .binary import where
-from .broadcasting import sum_to
 from .casting import cast_to
 from .elementwise import zeros_like
-from .indexing import ARRAY, PlaceAdd, Take, getitem, narrow, placed, put, split_index
+from .indexing import ARRAY, PlaceAdd, Take, getitem, narrow, placed
 from .movement import AlongDim, expand, reshape
 
 
@@ -155,16 +154,10 @@ def take_along_dim(x: Kind, indices: Kind, dim: int | None = None) -> Kind:
             f"{tuple(x.shape)}, expected integers and equally many axes."
         )
     d = axis(dim, len(x.shape), "take_along_dim")
-    shape, places = list(x.shape), list(indices.shape)
-    shape[d] = places[d] = 1
-    common: list[Any] = list(broadcast(tuple(shape), tuple(places), op="take_along_dim"))
-    x, indices = (_stretched(v, (*common[:d], v.shape[d], *common[d + 1 :])) for v in (x, indices))
-    return gather(x, d, indices)
-
-
-def _stretched(x: Kind, shape: tuple[int | None, ...]) -> Kind:
-    """Return `x` in this shape; as it is where it has that, though sizes may be unknown."""
-    return x if tuple(x.shape) == shape else expand(x, shape)
+    cut = [tuple(1 if i == d else n for i, n in enumerate(v.shape)) for v in (x, indices)]
+    common = broadcast(*cut, op="take_along_dim")
+    wide = [(*common[:d], v.shape[d], *common[d + 1 :]) for v in (x, indices)]
+    return gather(expand(x, wide[0]), d, expand(indices, wide[1]))
 
 
 def scatter(
@@ -265,41 +258,6 @@ def masked_select(x: Kind, mask: Methods) -> Kind:
     return getitem(expand(x, shape), expand(mask, shape))
 
 
-class Put(KeepsSpec):
-    """`x` with `source` at an advanced index, whose arrays are the further inputs."""
-
-    on_arrays = reads_indices = True
-    reads_output = False
-    name = "index_put"
-
-    def __init__(self, pattern: tuple[object, ...]) -> None:
-        self.pattern = pattern
-
-    def compute(self, xp: Namespace, x: Array, source: Array, *indices: Array) -> Array:
-        """Return the copy."""
-        out = copied(x)
-        put(out, self.pattern, indices, source)
-        return out
-
-    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """What was overwritten gets no gradient; the source gets it instead."""
-        _, source, *indices = node.inputs
-        share = apply(Take(self.pattern), out_grad, *indices)
-        kept = apply(self, out_grad, zeros_like(source), *indices)
-        return (kept, sum_to(share, source), *(None for _ in indices))
-
-
-def index_put(x: Kind, indices: Any, values: Kind, accumulate: bool = False) -> Kind:
-    """Return `x` with `values` at an advanced index, or added there; equal places add up."""
-    pattern, arrays = split_index(tuple(indices))
-    values = cast_to(values, x.dtype)
-    if not accumulate:
-        return apply(Put(pattern), x, values, *arrays)
-    picked = apply(Take(pattern), x, *arrays)
-    spread = expand(values, tuple(picked.shape))
-    return x + apply(PlaceAdd(pattern, tuple(x.shape)), spread, *arrays)
-
-
 class OneHot(Flat):
     """1 at the place of each index along a new last axis, else 0."""
 
@@ -314,10 +272,6 @@ class OneHot(Flat):
         """Return int64 of shape (*index.shape, num_classes)."""
         place = {} if xp is np else {"device": index.device}
         return cast(index[..., None] == xp.arange(self.num_classes, **place), int64)
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the shape with the classes as last axis."""
-        return Spec((*specs[0].shape, self.num_classes), int64)
 
 
 def one_hot(index: Any, num_classes: int = -1) -> Any:

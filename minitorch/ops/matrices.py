@@ -49,11 +49,6 @@ class Diagonal(Movement):
             found.flags.writeable = x.flags.writeable
         return found
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the shape with the two axes replaced by the length of the diagonal."""
-        *lead, n, m = specs[0].shape
-        return Spec((*lead, _diagonal_length(n or 0, m or 0, self.offset)), specs[0].dtype)
-
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return zeros with the gradient on the diagonal."""
         return (_on_diagonal(out_grad, self.offset, tuple(node.inputs[0].shape)),)
@@ -64,12 +59,6 @@ def _on_diagonal(x: Kind, offset: int, shape: tuple[int, ...]) -> Kind:
     places = np.arange(x.shape[-1])
     rows, columns = places + builtins.max(-offset, 0), places + builtins.max(offset, 0)
     return apply(PlaceAdd((..., ARRAY, ARRAY), shape), x, rows, columns)
-
-
-def _diagonal_length(rows: int, columns: int, offset: int) -> int:
-    return builtins.max(
-        0, builtins.min(rows + builtins.min(offset, 0), columns - builtins.max(offset, 0))
-    )
 
 
 def diagonal(x: Kind, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Kind:

@@ -9,6 +9,7 @@ from ..arrays import as_dtype
 from ..op import Kind, Value
 from ..shapes import numel
 from . import (
+    assigning,
     binary,
     casting,
     elementwise,
@@ -128,7 +129,7 @@ class Methods(Value):
     take_along_dim = gathering.take_along_dim
     scatter = gathering.scatter
     scatter_add = gathering.scatter_add
-    index_put = gathering.index_put
+    index_put = assigning.index_put
     index_select = gathering.index_select
     index_add = gathering.index_add
     masked_fill = gathering.masked_fill

@@ -127,26 +127,22 @@ def _extreme(x: Kind, dim: int, name: str, largest: bool) -> tuple[Kind, int, Ki
     return row, d, apply(ArgExtreme(d, largest), row)
 
 
-def _chosen(x: Kind, dim: int, keepdim: bool, largest: bool) -> ValuesAndIndices[Kind]:
+def _best(x: Kind, dim: Any, keepdim: bool, largest: bool) -> Any:
+    if dim is None:
+        return amax(x) if largest else amin(x)
+    if hasattr(dim, "dtype"):
+        return maximum(x, dim) if largest else minimum(x, dim)
     return _taken(x, *_extreme(x, dim, "max" if largest else "min", largest), keepdim)
 
 
-def max(x: Kind, dim: Any = None, keepdim: bool = False) -> Any:
+def max(x: Kind, dim: object = None, keepdim: bool = False) -> Any:
     """Return the largest element; with `dim` also where it is; of two values, the larger."""
-    if dim is None:
-        return amax(x)
-    if hasattr(dim, "dtype"):
-        return maximum(x, dim)
-    return _chosen(x, dim, keepdim, True)
+    return _best(x, dim, keepdim, True)
 
 
-def min(x: Kind, dim: Any = None, keepdim: bool = False) -> Any:
+def min(x: Kind, dim: object = None, keepdim: bool = False) -> Any:
     """Return the smallest element; with `dim` also where it is; of two values, the smaller."""
-    if dim is None:
-        return amin(x)
-    if hasattr(dim, "dtype"):
-        return minimum(x, dim)
-    return _chosen(x, dim, keepdim, False)
+    return _best(x, dim, keepdim, False)
 
 
 def _position(x: Kind, dim: int | None, keepdim: bool, largest: bool) -> Kind:

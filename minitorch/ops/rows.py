@@ -33,11 +33,9 @@ class Elementwise(Op):
 
     Args:
         partials: the derivative by each input; none where there is no gradient.
-        dtype: of the result, where it is not that of the inputs.
-        promotes: "common", or "float": what dtype the inputs are first brought to.
+        dtype, promotes, kinds: of the result where it is another; of the inputs; those allowed.
         reads: what derivatives read the numbers of: "x" inputs, "o" other inputs, "y" the result.
         fixed: how many inputs keep their dtype.
-        kinds: the dtypes that the row is for.
     """
 
     on_arrays = True

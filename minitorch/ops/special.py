@@ -5,7 +5,6 @@ coefficients as in his CALERF; relative error near 1e-16.
 """
 
 import importlib
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -126,7 +125,8 @@ def _horner(s: Array, coefficients: tuple[float, ...], out: Array) -> None:
 def erf_array(xp: Namespace, x: Array) -> Array:
     """Return erf(x), of the dtype of `x`."""
     if xp is not np:
-        return _own(xp, "erf")(x)
+        own = xp if hasattr(xp, "erf") else importlib.import_module("cupyx.scipy.special")
+        return own.erf(x)
     if x.dtype == np.float32:
         return _erf_single(x)
     wide = np.asarray(x, dtype=np.float64)
@@ -134,13 +134,3 @@ def erf_array(xp: Namespace, x: Array) -> Array:
     small = wide * _ratio(np.minimum(size, 0.5) ** 2, _SMALL)
     large = np.sign(wide) * (1.0 - _erfc_positive(np.maximum(size, 0.46875)))
     return np.where(size <= 0.46875, small, large).astype(x.dtype)
-
-
-def _own(xp: Namespace, name: str) -> Callable[[Array], Array]:
-    found: Callable[[Array], Array] | None = getattr(xp, name, None)
-    if found is None:
-        own: Callable[[Array], Array] = getattr(
-            importlib.import_module("cupyx.scipy.special"), name
-        )
-        return own
-    return found

@@ -356,3 +356,12 @@ def test_unknown_options_are_refused_by_name() -> None:
         nn.LeakyReLU(negative_slop=0.1)
     with pytest.raises(TypeError, match="reductoin"):
         nn.MSELoss(reductoin="sum")
+    with pytest.raises(TypeError, match="got no kernel_size"):
+        nn.MaxPool2d(stride=2)
+
+
+def test_pixels_come_from_channels_as_pytorchs() -> None:
+    x = np.random.default_rng(0).normal(size=(2, 12, 3, 4))
+    want = torch.nn.PixelShuffle(2)(torch.tensor(x))
+    assert nn.PixelShuffle(2)(tensor(x)).tolist() == want.tolist()
+    assert repr(nn.PixelShuffle(2)) == repr(torch.nn.PixelShuffle(2))
