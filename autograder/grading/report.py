@@ -1,19 +1,24 @@
-"""A report for people and machines: Gradescope's JSON and more, terminal text, JUnit XML.
+"""A report for people and machines: Gradescope's JSON and more, terminal text, JUnit XML, files.
 
 Everything here is what a learner may see, unless `staff=True`. The page in HTML is in
 `autograder.grading.report_html`.
 """
 
+import contextlib
 import json
+import os
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
+from autograder.errors import ReportError
 from autograder.grading.report_html import to_html
 from autograder.printable import printable
 from autograder.records import CheckResult, ManualAnswer, Outcome, Report
 
-__all__ = ["from_gradescope", "to_gradescope", "to_html", "to_json", "to_junit", "to_text"]
+__all__ = ["from_gradescope", "to_gradescope", "to_html", "to_json", "to_junit", "to_text", "write"]
 
 SIGNS = {Outcome.CORRECT: "✓", Outcome.INCORRECT: "✗", Outcome.NOT_ATTEMPTED: "·"}
 COLOURS = {Outcome.CORRECT: "32", Outcome.INCORRECT: "31", Outcome.NOT_ATTEMPTED: "33"}
@@ -99,6 +104,57 @@ def to_junit(reports: Iterable[Report]) -> str:
         for result in results:
             _case(suite, report.lab, result)
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, "unicode") + "\n"
+
+
+def write(report: Report, out: Path, stem: str, *, staff: bool = False) -> None:
+    """Write the reports of one submission, each whole or not at all; keep what a person graded.
+
+    Raises:
+        ReportError: they cannot be written there.
+    """
+    report = _with_manual(report, out / f"{stem}.json")
+    _replace(out / f"{stem}.html", to_html(report))
+    _replace(out / f"{stem}.json", to_json(report, staff=staff))
+
+
+def _with_manual(report: Report, path: Path) -> Report:
+    """Return the report with the scores that a person gave to the same answers before."""
+    if not report.manual or not path.is_file():
+        return report
+    try:
+        before = json.loads(path.read_text(encoding="utf-8"))["manual"]
+        if report.error:  # nothing of the answers is known: what was marked stays with its answer
+            marked = {m["question"]: m for m in before if m["score"] is not None}
+            manual = tuple(_kept(m, marked.get(m.question)) for m in report.manual)
+            return replace(report, manual=manual).with_totals()
+        given = {(m["question"], m["answer"]): m for m in before if m["score"] is not None}
+    except (OSError, ValueError, KeyError, TypeError):
+        return report
+    manual = tuple(_scored(m, given.get((m.question, m.answer))) for m in report.manual)
+    return replace(report, manual=manual).with_totals()
+
+
+def _kept(answer: ManualAnswer, before: Mapping[str, Any] | None) -> ManualAnswer:
+    if before is None:
+        return answer
+    return _scored(replace(answer, answer=str(before["answer"])), before)
+
+
+def _scored(answer: ManualAnswer, before: Mapping[str, Any] | None) -> ManualAnswer:
+    if before is None:
+        return answer
+    return replace(answer, score=float(before["score"]), comment=str(before.get("comment", "")))
+
+
+def _replace(path: Path, text: str) -> None:
+    draft = path.with_name(f".{path.name[:200]}.{os.getpid()}")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        raise ReportError(f"grade: cannot write {path}: {error.strerror or error}.") from error
 
 
 def shown_title(result: CheckResult) -> str:

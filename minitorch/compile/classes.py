@@ -12,7 +12,7 @@ of vectors a row; the last one is read and written under a mask.
 
 For the loss g is an integer in memory, to which the rows are added whose label is no class.
 
-May import: text, folds, functions, engine, kernels.
+May import: text, rows, functions, engine, kernels.
 """
 
 from __future__ import annotations
@@ -25,10 +25,9 @@ import numpy as np
 
 from . import functions, kernels
 from .engine import Function, available
-from .folds import across, fold
+from .rows import across, fold
 from .text import KERNEL, LANES, Text
 
-LABELS = {"int32": "i32", "int64": "i64"}
 MOST = 8  # vectors a row: more would not stay in registers, and long rows NumPy does as fast
 _PACK = struct.Struct("6q").pack
 _Array = np.ndarray[Any, Any]
@@ -71,33 +70,26 @@ def _ran(what: str, of: object, g: _Array, labels: _Array, x: _Array, out: _Arra
     function = _function(what, of, labels.dtype, x.dtype, x.shape[1])
     if function is None or not (x.flags.c_contiguous and labels.flags.c_contiguous):
         return False
-    held, places = kernels.places_of((g, labels, x, out))
+    labels = labels.astype(np.int64, copy=False)
+    places = kernels.places_of((g, labels, x, out))
     function.call(0, x.shape[0], _PACK(x.shape[1], *places, g.strides[0]))
-    del held  # until here
     return True
 
 
 @functools.cache
 def _function(what: str, g: Any, labels: Any, logits: Any, classes: int) -> Function | None:
     """Return the kernel for arrays of these dtypes and so many classes; None if there is none."""
-    name = logits.name
-    width = LANES.get(name, 0)
-    if not (available() and g == logits and labels.name in LABELS and 0 < classes <= MOST * width):
+    width = LANES.get(logits.name, 0)
+    if not (available() and g == logits and labels.kind in "iu" and 0 < classes <= MOST * width):
         return None
-    return _compiled(what, name, LABELS[labels.name], -(-classes // width))
+    return Function(module(what, logits.name, -(-classes // width)))
 
 
-@functools.cache
-def _compiled(what: str, dtype: str, label: str, vectors: int) -> Function:
-    return Function(module(what, dtype, label, vectors))
-
-
-def module(what: str, dtype: str, label: str, vectors: int) -> str:
+def module(what: str, dtype: str, vectors: int) -> str:
     """Return the LLVM module for logits of `dtype` in rows of so many vectors.
 
     Args:
         what: "loss" or "gradient".
-        label: the type of a label, "i32" or "i64".
     """
     t = Text(dtype)
     places = [t.at("%table", 8 * i) for i in range(6)]
@@ -108,9 +100,7 @@ def module(what: str, dtype: str, label: str, vectors: int) -> str:
     masks = [t.emit(f"icmp slt {t.of('i64')} {lane}, {classes}") for lane in lanes]
     with t.loop("r", "%hi", start="%lo") as r:
         row = _Row(t, r, t.times(r, n), bases, masks)
-        chosen = t.emit(f"load {label}, ptr {t.at(row.labels, r, label)}, align 1")
-        if label == "i32":
-            chosen = t.emit(f"sext i32 {chosen} to i64")
+        chosen = t.emit(f"load i64, ptr {t.at(row.labels, r, 'i64')}, align 1")
         if what == "loss":
             row.loss(chosen, t.emit(f"icmp ult i64 {chosen}, {n}"))  # negative ones are huge
         else:

@@ -56,10 +56,6 @@ class Function:
             self._engine.finalize_object()
             self.call = SIGNATURE(self._engine.get_function_address(name))
 
-    def __call__(self, lo: int, hi: int, table: Any) -> None:
-        """Run the work from `lo` to `hi`; the table says where the operands are."""
-        self.call(lo, hi, table)
-
 
 def target_machine(triple: str = "", processor: str = "") -> Any:
     """Return a new target machine: a processor of another kind, or this one with all it can do."""

@@ -13,6 +13,7 @@ import functools
 import struct
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partialmethod
 
 LANES = {"float32": 16, "float64": 8}  # 64 bytes: one register with AVX-512, split elsewhere
 
@@ -97,21 +98,10 @@ class Text:
         """Return an arithmetic instruction on numbers: fadd, fsub, fmul, fdiv."""
         return self.emit(f"{name} {self.vector} {a}, {b}")
 
-    def add(self, a: str, b: str) -> str:
-        """Return a + b."""
-        return self.op("fadd", a, b)
-
-    def sub(self, a: str, b: str) -> str:
-        """Return a - b."""
-        return self.op("fsub", a, b)
-
-    def mul(self, a: str, b: str) -> str:
-        """Return a · b."""
-        return self.op("fmul", a, b)
-
-    def div(self, a: str, b: str) -> str:
-        """Return a / b."""
-        return self.op("fdiv", a, b)
+    add = partialmethod(op, "fadd")
+    sub = partialmethod(op, "fsub")
+    mul = partialmethod(op, "fmul")
+    div = partialmethod(op, "fdiv")
 
     def neg(self, a: str) -> str:
         """Return -a."""
@@ -121,10 +111,6 @@ class Text:
         """Return an instruction on integers: add, sub, and, or, shl, ashr, lshr."""
         return self.emit(f"{name} {self.bits} {a}, {b}")
 
-    def fma(self, a: str, b: str, c: str) -> str:
-        """Return a · b + c, rounded once."""
-        return self.intrinsic("fma", a, b, c)
-
     def intrinsic(self, name: str, *arguments: str) -> str:
         """Return an intrinsic of numbers: fma, sqrt, fabs, floor, copysign, ..."""
         suffix = ("f32" if self.single else "f64") if self.width == 1 else self._suffix("")
@@ -133,6 +119,8 @@ class Text:
         self.declared.add(f"declare {self.vector} @{function}({types})")
         given = ", ".join(f"{self.vector} {a}" for a in arguments)
         return self.emit(f"call {self.vector} @{function}({given})")
+
+    fma = partialmethod(intrinsic, "fma")  # a · b + c, rounded once
 
     def load(
         self,
@@ -211,13 +199,6 @@ class Text:
     def lane(self, kind: str, a: str, i: int) -> str:
         """Return one element of a vector of this type."""
         return self.emit(f"extractelement {kind} {a}, i32 {i}") if self.width > 1 else a
-
-    def with_lane(self, kind: str, a: str, one: str, i: int) -> str:
-        """Return a vector of this type with another element in one lane."""
-        if self.width == 1:
-            return one
-        element = kind.split(" x ")[1].rstrip(">")
-        return self.emit(f"insertelement {kind} {a}, {element} {one}, i32 {i}")
 
     def polynomial(self, x: str, coefficients: Sequence[float]) -> str:
         """Return the polynomial with these coefficients, the highest power first (Horner)."""

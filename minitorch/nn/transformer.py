@@ -17,7 +17,7 @@ from minitorch.nn import functional as F
 from minitorch.nn import init
 from minitorch.nn.attention import MultiheadAttention
 from minitorch.nn.containers import ModuleList
-from minitorch.nn.dropout import Dropout
+from minitorch.nn.function_modules import Dropout
 from minitorch.nn.linear import Linear
 from minitorch.nn.module import Module
 from minitorch.nn.normalization import LayerNorm

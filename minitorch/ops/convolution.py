@@ -37,9 +37,6 @@ class Geometry:
     dilation: tuple[int, ...]
     groups: int
 
-    def __repr__(self) -> str:
-        return f"({self.stride}, {self.padding}, {self.dilation}, {self.groups})"
-
     def result_size(self, image: Sequence[Any], kernel: Sequence[Any]) -> tuple[Any, ...]:
         """Return the number of places along each axis."""
         sizes = zip(image, kernel, self.stride, self.padding, self.dilation, strict=True)

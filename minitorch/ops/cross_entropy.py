@@ -158,38 +158,29 @@ def cross_entropy(
         return apply(op, input, target)
     d = 0 if len(input.shape) == 1 else 1
     logs = apply(LogSoftmax(d), input)
+    along = [-1 if i == d else 1 for i in range(len(logs.shape))]
+    scaled = logs if weight is None else logs * reshape(weight, along)
     if not by_class:
-        return _soft(logs, target, weight, reduction, label_smoothing, d)
+        return _soft(logs, scaled, target, reduction, label_smoothing, d)
     hard = nll_loss(logs, target, weight, ignore_index=ignore_index, reduction="none")
     counts = ne(target, ignore_index)
     share = _class_weights(logs, target, weight, counts)
     if label_smoothing:
-        classes = logs.shape[d]
-        scaled = logs if weight is None else logs * _along(weight, len(logs.shape), d)
-        spread = where(counts, -sum(scaled, d), 0.0) * (label_smoothing / classes)
+        spread = where(counts, -sum(scaled, d), 0.0) * (label_smoothing / logs.shape[d])
         hard = hard * (1.0 - label_smoothing) + spread
     return sum(hard) / sum(share) if reduction == "mean" else reduced(hard, reduction)
 
 
-def _along(weight: Kind, rank: int, d: int) -> Kind:
-    return reshape(weight, [-1 if i == d else 1 for i in range(rank)])
-
-
 def _soft(
-    logs: Kind,
-    target: Methods,
-    weight: Methods | None,
-    reduction: str,
-    smoothing: float,
-    d: int,
+    logs: Kind, scaled: Kind, target: Methods, reduction: str, smoothing: float, d: int
 ) -> Kind:
+    """Return the loss of probabilities; `scaled` are the logarithms times the classes' weights."""
     if tuple(target.shape) != tuple(logs.shape):
         raise ShapeError(
             f"cross_entropy: got probabilities {tuple(target.shape)}, expected {tuple(logs.shape)}."
         )
     if smoothing:
         target = target * (1.0 - smoothing) + smoothing / logs.shape[d]
-    scaled = logs if weight is None else logs * _along(weight, len(logs.shape), d)
     losses = -sum(scaled * target, d)
     if reduction != "mean":
         return reduced(losses, reduction)

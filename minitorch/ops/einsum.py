@@ -37,19 +37,9 @@ class Einsum(Op):
         return xp.einsum(equation, *arrays)
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the sizes of the letters of the result.
-
-        Raises:
-            ShapeError: a letter has two sizes; names it.
-        """
-        sizes: dict[str, Any] = {}
-        for term, spec in zip(self.terms, specs, strict=True):
-            for letter, size in zip(term, spec.shape, strict=True):
-                if sizes.setdefault(letter, size) != size and None not in (sizes[letter], size):
-                    raise ShapeError(
-                        f"einsum: {letter!r} has two sizes: got {sizes[letter]} and {size} in "
-                        f"{','.join(self.terms)}->{self.result}."
-                    )
+        """Return the sizes of the letters of the result."""
+        pairs = zip(self.terms, specs, strict=True)
+        sizes = {c: n for term, spec in pairs for c, n in zip(term, spec.shape, strict=True)}
         return Spec(tuple(sizes[letter] for letter in self.result), specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:

@@ -181,12 +181,6 @@ tanh = _float_row(
     "tanh x.",
     "y",
 )
-asinh = _float_row(
-    "asinh", lambda xp, x: xp.asinh(x), lambda g, x, y: g * rsqrt(x * x + 1.0), "arsinh x."
-)
-acosh = _float_row(
-    "acosh", lambda xp, x: xp.acosh(x), lambda g, x, y: g * rsqrt(x * x - 1.0), "arcosh x."
-)
 atanh = _float_row(
     "atanh", lambda xp, x: xp.atanh(x), lambda g, x, y: g / (1.0 - x * x), "artanh x."
 )

@@ -15,7 +15,7 @@ from .binary import where
 from .broadcasting import sum_to
 from .casting import cast_to
 from .elementwise import zeros_like
-from .indexing import ARRAY, Place, PlaceAdd, Take, getitem, narrow, put, split_index
+from .indexing import ARRAY, PlaceAdd, Take, getitem, narrow, placed, put, split_index
 from .movement import AlongDim, expand, reshape
 
 
@@ -45,15 +45,8 @@ class Gather(AlongDim):
         return picked
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the shape of the index.
-
-        Raises:
-            ShapeError: the index has other axes, or is larger than the input elsewhere.
-        """
-        x, index = specs[0].shape, specs[1].shape
-        if len(x) != len(index):
-            raise ShapeError(f"gather: got shapes {x} and {index}, expected equally many axes.")
-        return Spec(index, specs[0].dtype)
+        """Return the shape of the index."""
+        return Spec(specs[1].shape, specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return zeros with the gradient added where it was picked."""
@@ -77,11 +70,7 @@ class ScatterAdd(KeepsSpec, AlongDim):
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """The value gets the gradient as it is, the source what is at its places."""
         _, index, source = node.inputs
-        share = apply(Gather(self.dim), out_grad, index) if node.wants[2] else None
-        if share is not None and tuple(index.shape) != tuple(source.shape):
-            cut = tuple(slice(0, size) for size in index.shape)
-            share = apply(Place(cut, tuple(source.shape)), share)
-        return out_grad, None, share
+        return out_grad, None, _share(out_grad, self.dim, index, source) if node.wants[2] else None
 
 
 class Scatter(KeepsSpec, AlongDim):
@@ -101,11 +90,16 @@ class Scatter(KeepsSpec, AlongDim):
         """What was overwritten gets no gradient; the source gets it instead."""
         _, index, source = node.inputs
         nothing = zeros_like(apply(Gather(self.dim), out_grad, index))
-        share = apply(Gather(self.dim), out_grad, index)
-        if tuple(index.shape) != tuple(source.shape):
-            cut = tuple(slice(0, size) for size in index.shape)
-            share = apply(Place(cut, tuple(source.shape)), share)
-        return apply(self, out_grad, index, nothing), None, share
+        kept = apply(self, out_grad, index, nothing)
+        return kept, None, _share(out_grad, self.dim, index, source)
+
+
+def _share(out_grad: Kind, dim: int, index: Methods, source: Methods) -> Kind:
+    """Return the gradient of `source`, of which the part of the size of `index` was put there."""
+    share = apply(Gather(dim), out_grad, index)
+    if tuple(index.shape) == tuple(source.shape):
+        return share
+    return placed(share, tuple(slice(0, size) for size in index.shape), (), source)
 
 
 def _checked(name: str, x: Methods, dim: int, index: Kind, source: Methods | None = None) -> int:

@@ -1,4 +1,4 @@
-"""Values put side by side, and cut apart again."""
+"""Values put side by side, and cut apart again; rolled round, which is both."""
 
 import builtins
 import math
@@ -11,7 +11,7 @@ from ..op import Gradients, Kind, Methods, Spec, apply
 from ..shapes import axis
 from .casting import cast_to
 from .indexing import narrow, select
-from .movement import AlongDim, insert_axes, reshape
+from .movement import AlongDim, insert_axes, reshape, sizes
 
 
 class Cat(AlongDim):
@@ -149,3 +149,23 @@ def unbind(x: Kind, dim: int = 0) -> tuple[Kind, ...]:
     """Return the slices along `dim`, without that axis."""
     d = axis(dim, len(x.shape), "unbind")
     return tuple(select(x, d, i) for i in range(x.shape[d]))
+
+
+def roll(x: Kind, shifts: object, dims: int | Sequence[int] | None = ()) -> Kind:
+    """Return `x` moved by `shifts` along `dims`, or, without those, as one vector.
+
+    What leaves at one end enters at the other.
+    """
+    moves = sizes((shifts,))
+    places = sizes((dims,)) if dims != () else ()
+    if not places:
+        return reshape(roll(reshape(x, -1), moves, 0), tuple(x.shape))
+    if len(moves) != len(places):
+        raise ShapeError(
+            f"roll: got {len(moves)} shifts for {len(places)} axes, expected one each."
+        )
+    for move, place in zip(moves, places, strict=True):
+        d = axis(place, len(x.shape), "roll")
+        cut = x.shape[d] - move % builtins.max(x.shape[d], 1)
+        x = cat((narrow(x, d, cut, x.shape[d] - cut), narrow(x, d, 0, cut)), d)
+    return x

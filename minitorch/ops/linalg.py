@@ -80,12 +80,6 @@ def matmul(a: Kind, b: Any) -> Kind:
             f"matmul: got shapes {tuple(a.shape)} and {tuple(b.shape)}, expected at least 1 axis "
             "each. Use * with a number."
         )
-    inner, other = a.shape[-1], b.shape[-2 if right > 1 else -1]
-    if inner != other and None not in (inner, other):
-        raise ShapeError(
-            f"matmul: inner sizes differ: left {tuple(a.shape)}, right {tuple(b.shape)}. "
-            "Transpose one side or check the layer sizes."
-        )
     rows = insert_axes(a, (0,)) if left == 1 else a
     columns = insert_axes(b, (1,)) if right == 1 else b
     product = apply(_matmul, rows, columns)

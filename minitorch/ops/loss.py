@@ -36,20 +36,15 @@ def _same_shape(name: str, input: Methods, target: Methods) -> None:
         )
 
 
-def mse_loss(
-    input: Kind, target: Methods, *, reduction: str = "mean", weight: Methods | None = None
-) -> Kind:
+def mse_loss(input: Kind, target: Methods, *, reduction: str = "mean") -> Kind:
     """Return (input - target)²."""
     away = input - target
-    return reduced(away * away if weight is None else away * away * weight, reduction)
+    return reduced(away * away, reduction)
 
 
-def l1_loss(
-    input: Kind, target: Methods, *, reduction: str = "mean", weight: Methods | None = None
-) -> Kind:
+def l1_loss(input: Kind, target: Methods, *, reduction: str = "mean") -> Kind:
     """Return |input - target|."""
-    away = abs(input - target)
-    return reduced(away if weight is None else away * weight, reduction)
+    return reduced(abs(input - target), reduction)
 
 
 def smooth_l1_loss(
@@ -64,19 +59,13 @@ def smooth_l1_loss(
     return reduced(where(away < beta, away * away * (0.5 / beta), away - 0.5 * beta), reduction)
 
 
-def huber_loss(
-    input: Kind,
-    target: Methods,
-    reduction: str = "mean",
-    delta: float = 1.0,
-    weight: Methods | None = None,
-) -> Kind:
+def huber_loss(input: Kind, target: Methods, reduction: str = "mean", delta: float = 1.0) -> Kind:
     """Return d²/2 below `delta`, δ(|d| - δ/2) above."""
     if delta <= 0:
         raise ArgumentError(f"huber_loss: got delta {delta}, expected more than 0.")
     away = abs(input - target)
     loss = where(away <= delta, away * away * 0.5, (away - 0.5 * delta) * delta)
-    return reduced(loss if weight is None else loss * weight, reduction)
+    return reduced(loss, reduction)
 
 
 def binary_cross_entropy(

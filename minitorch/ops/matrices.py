@@ -263,11 +263,7 @@ def repeat_interleave(
 
 def meshgrid(*values: Any, indexing: str = "ij") -> tuple[Any, ...]:
     """Return each vector stretched over the grid of all; "xy" exchanges the first two axes."""
-    vectors = (
-        list(values[0])
-        if len(values) == 1 and isinstance(values[0], list | tuple)
-        else list(values)
-    )
+    vectors = list(values[0] if isinstance(values[0], list | tuple) else values)
     if indexing not in ("ij", "xy"):
         raise ArgumentError(f"meshgrid: got indexing {indexing!r}, expected 'ij' or 'xy'.")
     swap = indexing == "xy" and len(vectors) > 1

@@ -24,7 +24,6 @@ from . import (
     pointwise,
     random,
     reduction,
-    reordering,
     statistics,
 )
 from .rows import ROWS
@@ -97,7 +96,7 @@ class Methods(Value):
 
     # torch's methods: each is the function of that name, whose first argument is the value
     reshape = movement.reshape
-    view = movement.view
+    view = movement.reshape
     flatten = movement.flatten
     permute = movement.permute
     transpose = movement.transpose
@@ -106,15 +105,15 @@ class Methods(Value):
     expand_as = movement.expand_as
     squeeze = movement.squeeze
     unsqueeze = movement.unsqueeze
-    flip = reordering.flip
-    roll = reordering.roll
+    flip = movement.flip
+    roll = joining.roll
     movedim = movement.movedim
     unflatten = movement.unflatten
-    repeat = reordering.repeat
-    tile = reordering.tile
+    repeat = movement.repeat
+    tile = movement.tile
     ravel = movement.ravel
     contiguous = movement.contiguous
-    broadcast_to = movement.broadcast_to
+    broadcast_to = movement.expand
     split = joining.split
     chunk = joining.chunk
     unbind = joining.unbind
@@ -162,8 +161,6 @@ class Methods(Value):
     sinh = elementwise.sinh
     cosh = elementwise.cosh
     tanh = elementwise.tanh
-    asinh = elementwise.asinh
-    acosh = elementwise.acosh
     atanh = elementwise.atanh
     erf = elementwise.erf
     floor = elementwise.floor
@@ -172,12 +169,11 @@ class Methods(Value):
     mul = binary.mul
     floor_divide = binary.floor_divide
     remainder = binary.remainder
-    fmod = binary.fmod
     maximum = binary.maximum
     minimum = binary.minimum
     atan2 = binary.atan2
-    logaddexp = binary.logaddexp
     xlogy = binary.xlogy
+    logaddexp = binary.logaddexp
     add = pointwise.add
     sub = pointwise.sub
     div = pointwise.div
@@ -188,7 +184,6 @@ class Methods(Value):
     lerp = pointwise.lerp
     addcmul = pointwise.addcmul
     addcdiv = pointwise.addcdiv
-    logit = pointwise.logit
     round = pointwise.round
     nan_to_num = pointwise.nan_to_num
     isclose = pointwise.isclose

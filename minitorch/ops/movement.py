@@ -1,4 +1,4 @@
-"""Shapes rearranged: the same elements elsewhere. Most results are views of their input."""
+"""Shapes rearranged: the same elements elsewhere, or repeated. Most results are views."""
 
 import builtins
 from collections.abc import Sequence
@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Array, Namespace
+from ..arrays import Array, Namespace, copied
 from ..errors import ShapeError
-from ..op import Gradients, Kind, Methods, Op, Spec, apply
+from ..op import Gradients, KeepsSpec, Kind, Methods, Op, Spec, apply
 from ..shapes import Shape, axes, axis, broadcast, fill_in, known, numel
 from .broadcasting import ExpandTo
 from .casting import clone
@@ -140,6 +140,21 @@ def remove_axes(x: Kind, dims: tuple[int, ...]) -> Kind:
     return apply(RemoveAxes(dims), x) if dims else x
 
 
+class Flip(KeepsSpec, Movement):
+    """The elements in reverse order along axes."""
+
+    def __init__(self, dims: tuple[int, ...]) -> None:
+        self.dims = dims
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        """Return the reversed array, which NumPy would give as a view."""
+        return copied(xp.flip(x, axis=self.dims))
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return the gradient reversed."""
+        return (apply(self, out_grad),)
+
+
 # ── torch's names ───────────────────────────────────────────────────────────────────────────────
 
 
@@ -169,11 +184,6 @@ def reshape(x: Kind, *shape: object, **named: object) -> Kind:
     if builtins.any(size < 0 for size in wanted) and known(x.shape):
         wanted = fill_in(wanted, numel(tuple(x.shape)), "reshape")  # type: ignore[assignment]
     return apply(Reshape(wanted), x)
-
-
-def view(x: Kind, *shape: object) -> Kind:
-    """Return `reshape(x, *shape)`."""
-    return reshape(x, *shape)
 
 
 def permute(x: Kind, *dims: int | Sequence[int] | None, **named: object) -> Kind:
@@ -279,11 +289,6 @@ def expand_as(x: Kind, other: Any) -> Kind:
     return expand(x, tuple(other.shape))
 
 
-def broadcast_to(x: Kind, *shape: object, **named: object) -> Kind:
-    """Return `x` stretched to a shape."""
-    return expand(x, *shape, **named)
-
-
 def broadcast_tensors(*values: Kind) -> tuple[Kind, ...]:
     """Return the values stretched to the shape that they broadcast to."""
     shape = broadcast(*(tuple(v.shape) for v in values), op="broadcast_tensors")
@@ -315,3 +320,30 @@ def contiguous(x: Kind) -> Kind:
 def reshape_as(x: Kind, other: Any) -> Kind:
     """Return `x` under the shape of `other`."""
     return reshape_like(x, other)
+
+
+def flip(x: Kind, *dims: int | Sequence[int] | None, **named: object) -> Kind:
+    """Return `x` with the elements along `dims` in reverse order."""
+    return apply(Flip(axes(listed("flip", "dims", dims, named), len(x.shape), "flip")), x)
+
+
+def repeat(x: Kind, *times: object, **named: object) -> Kind:
+    """Return copies of `x` side by side, `times` along each axis; new axes come first."""
+    counts = listed("repeat", "repeats", times, named)
+    lead = len(counts) - len(x.shape)
+    if lead < 0 or builtins.any(n < 0 for n in counts):
+        raise ShapeError(
+            f"repeat: got {counts} for shape {tuple(x.shape)}, expected a count of 0 or more for "
+            "each axis at least."
+        )
+    shape = (1,) * lead + tuple(x.shape)
+    pairs = [n for pair in zip((1,) * len(shape), shape, strict=True) for n in pair]
+    wide = [n for pair in zip(counts, shape, strict=True) for n in pair]
+    full = tuple(a * b for a, b in zip(counts, shape, strict=True))
+    return reshape(clone(expand(reshape(x, pairs), wide)), full)
+
+
+def tile(x: Kind, *times: object, **named: object) -> Kind:
+    """Return copies of `x` side by side; counts that are missing are 1."""
+    counts = listed("tile", "dims", times, named)
+    return repeat(x, (1,) * (len(x.shape) - len(counts)) + counts)

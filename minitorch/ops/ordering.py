@@ -4,7 +4,7 @@ Only positions are computed here; values are then taken from those positions, so
 order come from `gather`.
 """
 
-from typing import Any, Generic, NamedTuple, overload
+from typing import Any, Generic, NamedTuple
 
 import numpy as np
 
@@ -13,13 +13,12 @@ from ..errors import ArgumentError, AxisError, ShapeError
 from ..op import Flat, Gradients, Kind, Methods, Spec, apply
 from ..shapes import axis, reduced
 from .binary import maximum, minimum
-from .casting import cast_to
+from .casting import cast_to, clone
 from .gathering import gather
 from .indexing import narrow
-from .movement import AlongDim, remove_axes, reshape
+from .joining import cat
+from .movement import AlongDim, flip, remove_axes, reshape
 from .reduction import amax, amin
-from .reordering import flip
-from .statistics import scan
 
 
 class ValuesAndIndices(NamedTuple, Generic[Kind]):
@@ -132,15 +131,7 @@ def _chosen(x: Kind, dim: int, keepdim: bool, largest: bool) -> ValuesAndIndices
     return _taken(x, *_extreme(x, dim, "max" if largest else "min", largest), keepdim)
 
 
-@overload
-def max(x: Kind, dim: Methods | None = None, keepdim: bool = False) -> Kind: ...
-
-
-@overload
-def max(x: Kind, dim: int, keepdim: bool = False) -> ValuesAndIndices[Kind]: ...
-
-
-def max(x: Kind, dim: Any = None, keepdim: bool = False) -> Kind | ValuesAndIndices[Kind]:
+def max(x: Kind, dim: Any = None, keepdim: bool = False) -> Any:
     """Return the largest element; with `dim` also where it is; of two values, the larger."""
     if dim is None:
         return amax(x)
@@ -149,15 +140,7 @@ def max(x: Kind, dim: Any = None, keepdim: bool = False) -> Kind | ValuesAndIndi
     return _chosen(x, dim, keepdim, True)
 
 
-@overload
-def min(x: Kind, dim: Methods | None = None, keepdim: bool = False) -> Kind: ...
-
-
-@overload
-def min(x: Kind, dim: int, keepdim: bool = False) -> ValuesAndIndices[Kind]: ...
-
-
-def min(x: Kind, dim: Any = None, keepdim: bool = False) -> Kind | ValuesAndIndices[Kind]:
+def min(x: Kind, dim: Any = None, keepdim: bool = False) -> Any:
     """Return the smallest element; with `dim` also where it is; of two values, the smaller."""
     if dim is None:
         return amin(x)
@@ -234,9 +217,18 @@ def cumsum(x: Kind, dim: int, *, dtype: DTypeLike = None) -> Kind:
 
 
 def cumprod(x: Kind, dim: int, *, dtype: DTypeLike = None) -> Kind:
-    """Return the running products along `dim`; the gradient is right also where elements are 0."""
+    """Return the running products along `dim`; the gradient is right also where elements are 0.
+
+    In log₂ n steps of whole arrays: Hillis & Steele, Data parallel algorithms, CACM 29(12), 1986.
+    """
     if dtype is not None or as_dtype(x.dtype).kind != "f":
         x = cast_to(x, dtype or int64)
     row, d = _along(x, dim, "cumprod")
-    products = scan(row, d, lambda later, earlier: later * earlier)
-    return products if x.shape else reshape(products, ())
+    size, shift = row.shape[d], 1
+    row = clone(row) if size == 1 else row
+    while shift < size:
+        rest = size - shift
+        later = narrow(row, d, shift, rest) * narrow(row, d, 0, rest)
+        row = cat((narrow(row, d, 0, shift), later), d)
+        shift *= 2
+    return row if x.shape else reshape(row, ())

@@ -10,7 +10,7 @@ from .binary import add as add_row
 from .binary import floor_divide, power, true_divide, trunc_divide, where
 from .binary import sub as sub_row
 from .casting import cast_to, clone
-from .elementwise import abs, log, ones_like, positive, rint, zeros_like
+from .elementwise import abs, ones_like, positive, rint, zeros_like
 from .elementwise import square as squared
 from .logic import eq, isfinite, isnan
 from .rows import promoted
@@ -136,12 +136,6 @@ def clamp_min(x: Kind, min: object) -> Kind:
 def clamp_max(x: Kind, max: object) -> Kind:
     """Return `x`, but at most `max`."""
     return clamp(x, None, max)
-
-
-def logit(x: Kind, eps: float | None = None) -> Kind:
-    """Return ln(x / (1 - x)); `x` first clamped to [eps, 1 - eps], when given."""
-    x = x if eps is None else clamp(x, eps, 1 - eps)
-    return log(true_divide(x, 1 - x))
 
 
 def round(x: Kind, *, decimals: int = 0) -> Kind:

@@ -27,7 +27,7 @@ from ..shapes import axes, reduced
 from .binary import where
 from .broadcasting import expand_to
 from .casting import cast_to, floats_only
-from .elementwise import exp
+from .elementwise import exp, ones_like
 from .movement import insert_axes
 
 _add: Callable[..., Array] = np.add.reduce
@@ -97,12 +97,8 @@ class Extreme(Reduction):
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """The elements equal to the extreme share its gradient."""
         x = node.inputs[0]
-        won = where(x == self.spread(node.output, x), _one(x), 0.0)
+        won = where(x == self.spread(node.output, x), ones_like(x), 0.0)
         return (won / sum(won, self.dims, True) * self.spread(out_grad, x),)
-
-
-def _one(x: Kind) -> Kind:
-    return x * 0.0 + 1.0
 
 
 class LogSumExp(Reduction):

@@ -29,7 +29,16 @@ def promoted(specs: tuple[Spec, ...], promotes: str) -> DType:
 
 
 class Elementwise(Op):
-    """An operator that treats each element alone; its inputs broadcast."""
+    """An operator that treats each element alone; its inputs broadcast.
+
+    Args:
+        partials: the derivative by each input; none where there is no gradient.
+        dtype: of the result, where it is not that of the inputs.
+        promotes: "common", or "float": what dtype the inputs are first brought to.
+        reads: what derivatives read the numbers of: "x" inputs, "o" other inputs, "y" the result.
+        fixed: how many inputs keep their dtype.
+        kinds: the dtypes that the row is for.
+    """
 
     on_arrays = True
 
@@ -132,19 +141,11 @@ def _row(name: str) -> Elementwise:
 
 
 def unary(
-    name: str,
-    compute: Compute,
-    partial: Partial | None,
-    says: str,
-    *,
-    promotes: str = "common",
-    dtype: DType | None = None,
-    reads: str = "xy",
-    kinds: str = "biuf",
+    name: str, compute: Compute, partial: Partial | None, says: str, **how: Any
 ) -> Callable[[Kind], Kind]:
     """Add a row of one input and return its function; `partial` None: no gradient, zero steps."""
     partials = () if partial is None else (partial,)
-    op = Unary(name, compute, partials, dtype=dtype, promotes=promotes, reads=reads, kinds=kinds)
+    op = Unary(name, compute, partials, **how)
     ROWS[name] = op
 
     def call(x: Kind) -> Kind:
@@ -161,35 +162,17 @@ def binary(
     left: Partial | None,
     right: Partial | None,
     says: str,
-    *,
-    promotes: str = "common",
-    dtype: DType | None = None,
-    reads: str = "xy",
-    kinds: str = "biuf",
+    **how: Any,
 ) -> Callable[[Kind, object], Kind]:
-    """Add a row of two inputs and return its function; `kinds` are the dtypes that it is for."""
+    """Add a row of two inputs and return its function."""
     partials = () if left is None or right is None else (left, right)
-    op = Binary(name, compute, partials, dtype=dtype, promotes=promotes, reads=reads, kinds=kinds)
+    op = Binary(name, compute, partials, **how)
     ROWS[name] = op
 
     def call(a: Kind, b: object) -> Kind:
         if isinstance(a, Value):
             return a._apply(op, (a, b))
         return apply(op, a, b)
-
-    return named(call, name, says, op)
-
-
-def ternary(
-    name: str, compute: Compute, partials: tuple[Partial, ...], says: str, *, fixed: int = 0
-) -> Callable[[Kind, object, object], Kind]:
-    """Add a row of three inputs, the first `fixed` of which keep their dtype."""
-    op = Elementwise(name, compute, partials, reads="x", fixed=fixed)
-    op.reads_indices = fixed > 0
-    ROWS[name] = op
-
-    def call(a: Kind, b: object, c: object) -> Kind:
-        return apply(op, a, b, c)
 
     return named(call, name, says, op)
 

@@ -1,7 +1,6 @@
 """Reductions made of others: products, variances, norms."""
 
 import math
-from collections.abc import Callable
 from typing import Any
 
 from ..arrays import Array, DTypeLike, Namespace, as_dtype
@@ -42,21 +41,6 @@ def prod(
     if dim is None or not x.shape:
         return reshape(flat, (1,) * len(x.shape) if keepdim else ())
     return flat if keepdim else reshape(flat, (*flat.shape[:d], *flat.shape[d + 1 :]))
-
-
-def scan(x: Kind, dim: int, combine: Callable[[Any, Any], Any]) -> Kind:
-    """Return the running combination along `dim`, in log₂ n steps of whole arrays.
-
-    Source: Hillis & Steele, Data parallel algorithms, CACM 29(12), 1986.
-    """
-    size, shift = x.shape[dim], 1
-    x = clone(x) if size == 1 else x
-    while shift < size:
-        rest = size - shift
-        later = combine(narrow(x, dim, shift, rest), narrow(x, dim, 0, rest))
-        x = cat((narrow(x, dim, 0, shift), later), dim)
-        shift *= 2
-    return x
 
 
 _root = unary(

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Any
 
 from minitorch.errors import ArgumentError
 from minitorch.op import Value
-from minitorch.show.asked import check_limit, names_by_id
-from minitorch.show.diagram import Boxed, Line, Wire, draw
+from minitorch.show.asked import names_by_id
+from minitorch.show.diagram import Boxed, Line, Paths, Wire, draw
 from minitorch.show.numbers import brief, listing, plural
 from minitorch.show.record import Record, Visit, record
 from minitorch.show.scene import ALWAYS, Canvas, Drag, Scene, Step, Travel, forever, lit, phases
@@ -34,21 +34,20 @@ def step_through(
     names: object = None,
     feed_dict: Mapping[Node, object] | None = None,
     session: Session | None = None,
-    limit: int = 40,
     title: str = "Forward, then backward",
 ) -> Scene:
     """Return how `value` was computed and differentiated, to be stepped through.
+
+    Of a large computation the part nearest to `value` is shown.
 
     Args:
         value: a tensor, or a node of a dataflow graph, which is run.
         names: what to call leaves: a module, whose parameters have names, or a dict by name.
         feed_dict, session: for a node of a dataflow graph: how to run it.
-        limit: show at most so many values, those nearest to `value`.
     Raises:
-        ArgumentError: `value` is neither, or `limit` is below 1.
+        ArgumentError: `value` is neither.
     """
-    check_limit("step_through", limit)
-    return scene_of(record(value, names_by_id(names), limit, feed_dict, session), title)
+    return scene_of(record(value, names_by_id(names), feed_dict, session), title)
 
 
 def draggable(make: Callable[[float], Scene], name: str, values: Sequence[float]) -> Scene:
@@ -89,17 +88,11 @@ def scene_of(found: Record, title: str = "Forward, then backward") -> Scene:
     visited = {visit.place: first_back + k for k, visit in enumerate(found.visits)}
     sums = _sums(found, first_back)
     canvas = Canvas()
-    wires = _wires(found, computed, first_back)
     boxes = [_box(found, i, computed, visited, sums) for i in range(len(found.names))]
-    drawn = draw(canvas, boxes, wires)
-    paths: Paths = {}
-    for wire, d in zip(wires, drawn.paths, strict=True):
-        paths.setdefault((wire.source, wire.target), []).append(d)
-    steps = [
-        Step(_opening(found)),
-        *(_forward(found, i, k, work, paths) for i, k in computed.items()),
-    ]
-    steps += [_backward(found, v, k, paths) for k, v in enumerate(found.visits)]
+    drawn = draw(canvas, boxes, _wires(found, computed, first_back))
+    steps = [Step(_opening(found))]
+    steps += [_forward(found, i, k, work, drawn.paths) for i, k in computed.items()]
+    steps += [_backward(found, v, k, drawn.paths) for k, v in enumerate(found.visits)]
     if found.problem:
         steps.append(Step("Backward stops here.", (found.problem,)))
     return Scene(
@@ -110,8 +103,6 @@ def scene_of(found: Record, title: str = "Forward, then backward") -> Scene:
 
 # ── the picture ─────────────────────────────────────────────────────────────────────────────────
 
-Paths = dict[tuple[Hashable, Hashable], list[str]]
-"""The paths between two boxes, by source and target."""
 Sums = dict[int, list[tuple[int, Any, int]]]
 """For each value: (position, sum of the shares so far, how many they are)."""
 
@@ -120,9 +111,8 @@ def _sums(found: Record, first_back: int) -> Sums:
     sums: Sums = {}
     for k, visit in enumerate(found.visits):
         if visit.place not in sums:
-            sums[visit.place] = [
-                (first_back + k, visit.grad, max(found.uses.get(visit.place, 0), 1))
-            ]
+            uses = max(found.uses.get(visit.place, 0), 1)
+            sums[visit.place] = [(first_back + k, visit.grad, uses)]
         for source, share in visit.shares:
             before = sums.setdefault(source, [])
             total = share if not before else before[-1][1] + share
@@ -251,9 +241,8 @@ def _share(found: Record, visit: Visit, n: int, k: int) -> str:
 
 def _summary(found: Record) -> str:
     ops = sum(map(bool, found.ops))
-    text = (
-        f"A computation of {plural(ops, 'operator')} over {plural(len(found.ops) - ops, 'input')}"
-    )
+    inputs = plural(len(found.ops) - ops, "input")
+    text = f"A computation of {plural(ops, 'operator')} over {inputs}"
     if found.visits:
         text += f", and the {plural(len(found.visits), 'step')} of its reverse sweep"
     result = found.numbers[found.roots[0]]

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import Counter
 from collections.abc import Iterable, Mapping
-from itertools import accumulate
 
 import numpy as np
 
@@ -13,10 +11,11 @@ from minitorch.errors import ArgumentError, GraphError, MinitorchError
 from minitorch.graph.core.node import Node
 from minitorch.graph.core.order import schedule
 from minitorch.graph.memory.plan import Buffer, MemoryPlan, memory_plan, sizes_of
-from minitorch.show.asked import check_limit, nodes_in
+from minitorch.show.asked import nodes_in
 from minitorch.show.numbers import in_bytes, listing, plural
 from minitorch.show.scene import Canvas, Scene, Step, lit, phases
 
+MOST = 2000  # operators to go through
 LEFT, TOP, WIDTH, HEIGHT = 96.0, 26.0, 740.0, 300.0
 CURVE_TOP, CURVE = 44.0, 84.0  # the live bytes below the map, and the gap above them
 HINT = (
@@ -36,28 +35,24 @@ def map_memory(
     feed_dict: Mapping[Node, object] | None = None,
     *,
     title: str = "The memory plan",
-    limit: int = 2000,
 ) -> Scene:
     """Return the memory plan of a run of `fetches`, to be gone through node by node.
 
     Args:
         feed_dict: what the run is fed, nodes and values: their sizes count.
-        limit: the most operators to go through.
     Raises:
         GraphError: a size is not known before the run; names the node. Or nothing is computed.
-        ArgumentError: no nodes; `limit` is below 1, or the graph has more operators.
+        ArgumentError: no nodes, or more than 2,000 operators.
     """
-    check_limit("map_memory", limit)
     nodes = nodes_in("map_memory", fetches)
     shapes = {node: np.asarray(value).shape for node, value in (feed_dict or {}).items()}
     plan = memory_plan(nodes, set(shapes), _sizes(nodes, shapes))
     if not plan.buffers:
         raise GraphError("map_memory: got a graph that computes nothing, expected an operator.")
     count = sum(node.op is not None for node in plan.order)
-    if count > limit:
+    if count > MOST:
         raise ArgumentError(
-            f"map_memory: got a graph of {count} operators, expected at most {limit}. Fetch less "
-            "of it, or raise limit."
+            f"map_memory: got a graph of {count} operators, expected at most {MOST}. Fetch less."
         )
     return scene_of(plan, title)
 
@@ -74,9 +69,7 @@ def _sizes(nodes: list[Node], fed: dict[Node, tuple[int, ...]]) -> dict[Node, tu
 
 def scene_of(plan: MemoryPlan, title: str) -> Scene:
     """Return the scene of a plan."""
-    order = [node for node in plan.order if node.op is not None]
-    places = {node: i for i, node in enumerate(plan.order)}
-    times = [places[node] for node in order]
+    times = [i for i, node in enumerate(plan.order) if node.op is not None]
     view = _View(plan, times)
     canvas = Canvas()
     view.axes(canvas)
@@ -84,11 +77,10 @@ def scene_of(plan: MemoryPlan, title: str) -> Scene:
         view.block(canvas, buffer)
     view.limits(canvas)
     view.curve(canvas)
-    view.cursor(canvas)
     arena = f"its place in an arena of {in_bytes(plan.peak_bytes)}"
     steps = [Step(f"Before the run: every buffer has {arena}; none is in use yet.")]
-    tell = _Teller(plan, len(order))
-    steps += [tell.step(node, k, times[k]) for k, node in enumerate(order)]
+    tell = _Teller(plan, len(times))
+    steps += [tell.step(plan.order[time], k, time) for k, time in enumerate(times)]
     bottom = TOP + HEIGHT + CURVE_TOP + CURVE + 30
     return Scene(
         title, HINT, "Memory", _summary(plan), LEFT + WIDTH + 130, bottom,
@@ -101,19 +93,14 @@ class _View:
 
     def __init__(self, plan: MemoryPlan, times: list[int]) -> None:
         self.plan, self.times = plan, times
-        self.slot = {time: k for k, time in enumerate(times)}
         self.pitch = WIDTH / max(len(times), 1)
         self.full = max(plan.peak_bytes, 1)
         self.live = _sums(((*self.spans(b), b.n_bytes) for b in plan.buffers), len(times))
         """The bytes of the buffers that live in each computing step."""
 
-    def column(self, time: int) -> int:
-        """Return the number of the computing step at or after a place in the order."""
-        return min(bisect_left(self.times, time), len(self.times) - 1)
-
     def spans(self, buffer: Buffer) -> tuple[int, int]:
         """Return the first and the last computing step in which a buffer lives."""
-        first = self.column(buffer.first)
+        first = min(bisect_left(self.times, buffer.first), len(self.times) - 1)
         return first, max(first, bisect_right(self.times, buffer.last) - 1)
 
     def y(self, n_bytes: float) -> float:
@@ -167,9 +154,6 @@ class _View:
         canvas.line(LEFT, base, LEFT + WIDTH, base, "rule")
         canvas.text(LEFT, base + 18, "first node", "small muted")
         canvas.text(LEFT + WIDTH, base + 18, "last node", "small muted end")
-
-    def cursor(self, canvas: Canvas) -> None:
-        base = TOP + HEIGHT + CURVE_TOP + CURVE
         for k in range(len(self.times)):
             x = LEFT + (k + 0.5) * self.pitch
             canvas.line(x, TOP - 6, x, base, ((k + 1, k + 2, "rule now"),))
@@ -177,11 +161,11 @@ class _View:
 
 def _sums(spans: Iterable[tuple[int, int, int]], count: int) -> list[int]:
     """Return what (first, last, amount) add up to at each of `count` places, in one sweep."""
-    changes: Counter[int] = Counter()
+    changes = np.zeros(count + 2, int)  # what is fetched lives beyond the last
     for first, last, amount in spans:
         changes[first] += amount
         changes[last + 1] -= amount
-    return list(accumulate(changes[at] for at in range(count)))
+    return [int(total) for total in np.cumsum(changes[:count])]
 
 
 class _Teller:

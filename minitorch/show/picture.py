@@ -8,18 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from minitorch.arrays import to_numpy
-from minitorch.errors import MinitorchError
+from minitorch.errors import ArgumentError, MinitorchError
 from minitorch.graph.core.node import Node
 from minitorch.graph.core.order import needed
 from minitorch.graph.core.variables import Variable
 from minitorch.op import Value
-from minitorch.show.asked import check_limit, names_by_id, roots_in
+from minitorch.show.asked import MOST, names_by_id, roots_in
 from minitorch.show.autodiff_scene import control_wires, heading, scene_of
 from minitorch.show.diagram import Boxed, Line, Wire, draw
 from minitorch.show.memory_scene import map_memory
 from minitorch.show.numbers import brief
+from minitorch.show.page import poster
 from minitorch.show.pass_scene import compare_passes
-from minitorch.show.poster import poster
 from minitorch.show.record import Record, record, structure
 from minitorch.show.scene import Canvas, Scene, Step, bundle, has_kernel
 from minitorch.show.token_scene import follow_tokens
@@ -27,8 +27,7 @@ from minitorch.show.token_scene import follow_tokens
 if TYPE_CHECKING:
     from minitorch.graph.core.session import Session
 
-LIMIT = 80
-MOST = 2000  # nodes of a graph that all passes are run on only to be shown
+LARGE = 2000  # nodes of a graph that all passes are run on only to be shown
 
 
 class Picture:
@@ -119,7 +118,7 @@ def show(
     value: object,
     *,
     names: object = None,
-    limit: int = LIMIT,
+    limit: int = MOST,
     feed_dict: Mapping[Node, object] | None = None,
     session: Session | None = None,
 ) -> Picture:
@@ -141,19 +140,20 @@ def show(
         ArgumentError: none of these; an empty graph; or `limit` below 1.
     """
     roots = roots_in(value)
-    check_limit("show", limit)
+    if limit < 1:
+        raise ArgumentError(f"show: got limit {limit}, expected 1 or more.")
     called = names_by_id(names)
     found, values = structure(roots, called, limit)
     views: list[Callable[[], Scene]] = []
     if not found.hidden:
-        views.append(lambda: scene_of(record(roots[0], called, LIMIT, feed_dict, session)))
+        views.append(lambda: scene_of(record(roots[0], called, feed_dict, session)))
     if isinstance(roots[0], Node):
         nodes = [node for node in roots if isinstance(node, Node)]
         if not found.hidden:
-            views.append(lambda: follow_tokens(nodes, feed_dict, session, limit=LIMIT))
+            views.append(lambda: follow_tokens(nodes, feed_dict, session))
         views.append(lambda: map_memory(nodes, feed_dict))
-        if len(needed(nodes, ())) <= MOST:
-            views.append(lambda: compare_passes(nodes, limit=LIMIT))
+        if len(needed(nodes, ())) <= LARGE:
+            views.append(lambda: compare_passes(nodes))
     return Picture(found, values, lambda: [scene for v in views if (scene := _possible(v))])
 
 

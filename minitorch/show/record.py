@@ -22,6 +22,7 @@ from minitorch.op import Value
 from minitorch.ops.elementwise import ones_like
 from minitorch.recording import no_grad
 from minitorch.show.ancestors import controls_of, inputs_of, nearest
+from minitorch.show.asked import MOST
 from minitorch.sweep import ancestors, count_uses
 from minitorch.vjp import on_values
 
@@ -70,7 +71,6 @@ class Record:
 def record(
     root: Value,
     names: Mapping[int, str],
-    limit: int,
     feed_dict: Mapping[Node, object] | None = None,
     session: Session | None = None,
 ) -> Record:
@@ -83,7 +83,7 @@ def record(
         raise ArgumentError(
             f"step_through: got {type(root).__name__}, expected a tensor or a node of a graph."
         )
-    made, order = structure([root], names, limit)
+    made, order = structure([root], names, MOST)
     if isinstance(root, Node):
         _run(made, order, root, feed_dict, session)
     elif hasattr(root, "array"):

@@ -140,7 +140,7 @@ class Scene:
 
 def bundle(scenes: Sequence[Scene]) -> Any:
     """Return what a notebook shows: the player, with a poster and a text where it cannot be."""
-    from minitorch.show.poster import poster
+    from minitorch.show.page import poster
 
     if has_kernel() and find_spec("anywidget") is not None:
         from minitorch.show.widget import Player

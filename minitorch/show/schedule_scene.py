@@ -7,12 +7,12 @@ from typing import Any, NamedTuple
 
 from minitorch.compile.schedule import Schedule, reach
 from minitorch.errors import ArgumentError
-from minitorch.show.asked import check_limit
 from minitorch.show.numbers import in_bytes
 from minitorch.show.scene import Canvas, Scene, Step
 
 LEFT, TOP, ROOM, GAP = 24.0, 40.0, 210.0, 54.0
 LINE = 18.0  # a line of the loop nest
+MOST = 64  # rounds to go through, from the first on
 HINT = "The block of C stays in registers while k runs. Bytes are those of the tile."
 LEGEND = (
     ("bar faded", "tile that the caches hold"),
@@ -28,20 +28,15 @@ class Round(NamedTuple):
     block: dict[str, tuple[int, int]]
 
 
-def walk_schedule(
-    schedule: Schedule, *, title: str = "A schedule at work", limit: int = 64
-) -> Scene:
+def walk_schedule(schedule: Schedule, *, title: str = "A schedule at work") -> Scene:
     """Return the loops of a schedule of a product, to be gone through block by block.
 
-    Args:
-        limit: the most rounds to go through, from the first on.
     Raises:
-        ArgumentError: no schedule of a product, or `limit` is below 1.
+        ArgumentError: no schedule of a product.
     """
     if not isinstance(schedule, Schedule) or schedule.task.operator != "matmul":
         raise ArgumentError("walk_schedule: expected a Schedule of a matmul.")
-    check_limit("walk_schedule", limit)
-    rounds = list(islice(rounds_of(schedule), limit))
+    rounds = list(islice(rounds_of(schedule), MOST))
     view = _View(schedule)
     canvas = Canvas()
     view.matrices(canvas)

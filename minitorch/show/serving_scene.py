@@ -8,6 +8,7 @@ from minitorch.errors import ArgumentError
 from minitorch.serve.simulation import Batch, Simulation
 from minitorch.show.scene import Canvas, Scene, Step, since
 
+MOST = 60  # queries to show, the first ones
 LEFT, TOP, WIDTH, ROW, LANE = 92.0, 22.0, 780.0, 8.0, 26.0
 HINT = (
     "Across: time. Above, a line for each query. Below, containers: a batch is a bar, with its "
@@ -23,23 +24,22 @@ LEGEND = (
 
 def see_serving(
     arrivals_ms: Sequence[float], found: Simulation, slo_ms: float, *,
-    title: str = "Queue, batches and deadlines", tab: str = "Serving", limit: int = 60,
+    title: str = "Queue, batches and deadlines", tab: str = "Serving",
 ) -> Scene:  # fmt: skip
     """Return a run of a prediction server, to be gone through batch by batch.
 
     Args:
         arrivals_ms: when each query came, in order.
         found: what `serve.simulate` gave for them, or the same of a real run.
-        limit: the most queries to show, the first ones.
 
     Raises:
-        ArgumentError: there is no query, or `limit` is below 1.
+        ArgumentError: there is no query, or not as many latencies.
     """
-    shown = min(len(arrivals_ms), limit)
+    shown = min(len(arrivals_ms), MOST)
     if shown < 1 or len(found.latency_ms) != len(arrivals_ms):
         raise ArgumentError(
-            f"see_serving: got {len(arrivals_ms)} arrivals, {len(found.latency_ms)} latencies and "
-            f"limit {limit}, expected as many, 1 or more."
+            f"see_serving: got {len(arrivals_ms)} arrivals and {len(found.latency_ms)} latencies, "
+            "expected as many, 1 or more."
         )
     runs = [run for run in found.runs if min(run.queries) < shown]
     start = arrivals_ms[0]

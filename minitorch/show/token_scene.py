@@ -7,21 +7,23 @@ Exit. Constants are left out of the picture: they are written into the operators
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 
 import numpy as np
 
 from minitorch.arrays import Array
 from minitorch.errors import ArgumentError
 from minitorch.graph.core.fetches import node_called
-from minitorch.graph.core.node import Node
+from minitorch.graph.core.node import Constant, Node
 from minitorch.graph.core.session import Session
+from minitorch.graph.executors.tokens.lower import lower
 from minitorch.graph.executors.tokens.program import TokenEvent
-from minitorch.show.asked import check_limit, nodes_in
-from minitorch.show.diagram import Boxed, Line, Wire, draw
+from minitorch.graph.executors.tokens.ring import Enter
+from minitorch.show.asked import MOST, nodes_in
+from minitorch.show.diagram import Boxed, Line, Paths, Wire, draw
 from minitorch.show.numbers import brief, file_and_line, listing, plural
 from minitorch.show.record import bring_variables
 from minitorch.show.scene import ALWAYS, Canvas, Scene, Step, Travel, When, forever, phases
-from minitorch.show.token_graph import Shown, Tokens, last, taken
 
 CONTROL = ("Switch", "Merge", "MergeIndex", "Enter", "Exit", "NextIteration", "LoopCond")
 HINT = "#2 means in iteration 2. On the right every token of the run, a row an iteration."
@@ -34,13 +36,15 @@ LEGEND = (
 )
 LEDGER, SQUARE = 250.0, 14.0
 
+Tokens = list[list[tuple[int, TokenEvent]]]
+"""For each operator drawn, (position, token) of everything that it sent."""
+
 
 def follow_tokens(
     fetches: object,
     feed_dict: Mapping[Node, object] | None = None,
     session: Session | None = None,
     *,
-    limit: int = 80,
     title: str = "Tokens on the move",
 ) -> Scene:
     """Return a run of `fetches` by the token executor, to be stepped through.
@@ -48,12 +52,10 @@ def follow_tokens(
     Args:
         feed_dict: as `Session.run` takes it.
         session: where variables have their values; it is not changed. Initial values unless given.
-        limit: the most operators to draw.
     Raises:
         GraphError: what `run` raises.
-        ArgumentError: no nodes; `limit` is below 1, or the graph has more operators.
+        ArgumentError: no nodes, or more operators than can be drawn.
     """
-    check_limit("follow_tokens", limit)
     leaves = nodes_in("follow_tokens", fetches)
     events: list[TokenEvent] = []
     own = Session(leaves[0].graph, executor="tokens", on_event=events.append)
@@ -61,10 +63,10 @@ def follow_tokens(
     events.clear()
     results = own.run(leaves, feed_dict)
     shown = Shown(leaves, [_key(own, key) for key in feed_dict or {}])
-    if len(shown.nodes) > limit:
+    if len(shown.nodes) > MOST:
         raise ArgumentError(
             f"follow_tokens: got a graph of {len(shown.nodes)} operators, expected at most "
-            f"{limit}. Fetch less of it, or raise limit."
+            f"{MOST}. Fetch less of it."
         )
     kept = [event for event in events if event.node_name in shown.place]
     return _scene(shown, kept, title, _summary(kept, results))
@@ -90,10 +92,10 @@ def _scene(shown: Shown, events: Sequence[TokenEvent], title: str, summary: str)
     boxes = [_box(shown, i, tokens[i]) for i in range(len(shown.nodes))]
     drawn = draw(canvas, boxes, wires)
     bottom = _ledger(canvas, events, drawn.width + 10)
-    paths = {(w.source, w.target): d for w, d in zip(wires, drawn.paths, strict=True)}
     steps = [Step("Before the run: no token is there.")]
     steps += [
-        _step(shown, event, k + 1, len(events), tokens, paths) for k, event in enumerate(events)
+        _step(shown, event, k, len(events), tokens, drawn.paths)
+        for k, event in enumerate(events, 1)
     ]
     return Scene(
         title, HINT, "Tokens", summary, drawn.width + LEDGER + 20,
@@ -147,17 +149,13 @@ def _wire(source: list[tuple[int, TokenEvent]], target: list[tuple[int, TokenEve
 # ── every token of the run, a row for each iteration ────────────────────────────────────────────
 
 
-def _rows(events: Sequence[TokenEvent]) -> dict[tuple[str, int], list[tuple[int, TokenEvent]]]:
+def _ledger(canvas: Canvas, events: Sequence[TokenEvent], x: float) -> float:
+    """Add a square for each token, a row for each iteration; return where they end."""
+    y, per_line = 26.0, int((LEDGER - 20) // SQUARE)
     rows: dict[tuple[str, int], list[tuple[int, TokenEvent]]] = {}
     for k, event in enumerate(events):
         rows.setdefault((event.frame, event.iteration), []).append((k + 1, event))
-    return dict(sorted(rows.items()))
-
-
-def _ledger(canvas: Canvas, events: Sequence[TokenEvent], x: float) -> float:
-    """Add a square for each token; return where they end."""
-    y, per_line = 26.0, int((LEDGER - 20) // SQUARE)
-    for (frame, iteration), row in _rows(events).items():
+    for (frame, iteration), row in sorted(rows.items(), key=itemgetter(0)):
         label = f"{frame}, iteration {iteration}" if frame else "outside all loops"
         canvas.text(x, y, label, "bold")
         y += 8
@@ -171,16 +169,70 @@ def _ledger(canvas: Canvas, events: Sequence[TokenEvent], x: float) -> float:
     return y + 14
 
 
+# ── what of the lowered graph is drawn, and which tokens an operator took ──
+
+
+class Shown:
+    """What of the lowered graph is drawn: no constants, and no Switch that only carries control.
+
+    Attributes:
+        nodes: in order.
+        place: their numbers, by name.
+        sources: for each the numbers of the nodes whose tokens it takes.
+        constants: for each the constants that it uses, by the place among its inputs.
+    """
+
+    def __init__(self, leaves: Sequence[Node], fed: Sequence[Node]) -> None:
+        lowered = lower(leaves, set(fed))
+        hidden = {node for node in lowered.nodes if _constant(node) is not None}
+        used = {source for node in lowered.nodes for source in node.inputs}
+        kept = {*lowered.fetches}
+        hidden |= {
+            node
+            for node in lowered.nodes
+            if node not in used and node not in kept and getattr(node.op, "name", "") == "Switch"
+        }
+        self.nodes = [node for node in lowered.nodes if node not in hidden]
+        self.place = {node.name: i for i, node in enumerate(self.nodes)}
+        at = {node: i for i, node in enumerate(self.nodes)}
+        self.sources = [[at[s] for s in node.inputs if s in at] for node in self.nodes]
+        self.constants = [
+            [brief(one.value, 10) for s in node.inputs if (one := _constant(s)) is not None]
+            for node in self.nodes
+        ]
+
+
+def _constant(node: Node) -> Constant | None:
+    """Return the constant that a node is, or that it brings into a loop for every iteration."""
+    if isinstance(node.op, Enter) and node.op.constant:
+        node = node.inputs[0]
+    return node if isinstance(node, Constant) else None
+
+
+def taken(shown: Shown, i: int, at: int, tokens: Tokens) -> list[tuple[int, TokenEvent]]:
+    """Return (source, token) of what operator `i` took at a position.
+
+    Of a Merge's tokens it is the one that counted.
+    """
+    sent = [(source, last(tokens[source], at)) for source in dict.fromkeys(shown.sources[i])]
+    found = [(source, token) for source, token in sent if token is not None]
+    op = shown.nodes[i].op
+    if op is not None and op.name == "Merge":
+        return sorted(found, key=lambda pair: (not pair[1].dead, pair[1].step))[-1:]
+    return found
+
+
+def last(tokens: list[tuple[int, TokenEvent]], before: int) -> TokenEvent | None:
+    """Return the last token sent before a position."""
+    found = [event for at, event in tokens if at < before]
+    return found[-1] if found else None
+
+
 # ── the words ───────────────────────────────────────────────────────────────────────────────────
 
 
 def _step(
-    shown: Shown,
-    event: TokenEvent,
-    k: int,
-    count: int,
-    tokens: Tokens,
-    paths: Mapping[tuple[object, object], str],
+    shown: Shown, event: TokenEvent, k: int, count: int, tokens: Tokens, paths: Paths
 ) -> Step:
     i = shown.place[event.node_name]
     took = taken(shown, i, k, tokens)
@@ -191,7 +243,7 @@ def _step(
         for source, token in took
         if token.dead or token.value is not None
     ]
-    travels = [Travel(paths[source, i], "dead" if token.dead else "") for source, token in took]
+    travels = [Travel(paths[source, i][-1], "dead" if token.dead else "") for source, token in took]
     return Step(text.strip(), tuple(rows), tuple(travels))
 
 

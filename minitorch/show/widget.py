@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 import anywidget
 import traitlets
 
-from minitorch.show.page import css, module
-from minitorch.show.poster import poster
+from minitorch.show.page import css, module, poster
 
 if TYPE_CHECKING:
     from minitorch.show.scene import Scene

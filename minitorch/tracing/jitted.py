@@ -141,8 +141,6 @@ def compiled(
     dynamic: bool | None = None,
     backend: object = "inductor",
     mode: str | None = None,
-    options: dict[str, object] | None = None,
-    disable: bool = False,
 ) -> Any:
     """Return a function or module as one that runs compiled where it can; also a decorator.
 
@@ -151,15 +149,12 @@ def compiled(
     Args:
         model: the function or module.
         fullgraph: raise where it cannot be traced, as `graph.jit` does.
-        dynamic, backend, mode, options: torch's; they change nothing.
-        disable: return `model` itself.
+        dynamic, backend, mode: torch's; they change nothing.
     Raises:
         ArgumentError: not a function.
     """
     if model is None:
-        return functools.partial(compiled, fullgraph=fullgraph, disable=disable)
+        return functools.partial(compiled, fullgraph=fullgraph)
     if not callable(model):
         raise ArgumentError(f"compile: got {type(model).__name__}, expected a function or module.")
-    if disable:
-        return model
     return Jitted(model) if fullgraph else Compiled(model)

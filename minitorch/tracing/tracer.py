@@ -25,10 +25,10 @@ from minitorch.arrays import (
     to_numpy,
 )
 from minitorch.clock import clock
-from minitorch.errors import DeviceError, DTypeError, GraphError
+from minitorch.errors import DeviceError, GraphError
 from minitorch.graph.core.gradients import StopGradient
 from minitorch.graph.core.graph import Graph, call_site, get_default_graph
-from minitorch.graph.core.node import Constant, Node, Placeholder, build
+from minitorch.graph.core.node import Node, Placeholder, build, convert
 from minitorch.graph.core.variables import Variable
 from minitorch.op import Op
 from minitorch.ops.broadcasting import ExpandTo
@@ -185,36 +185,32 @@ class Tracer:
             )
         own, loose = inputs[: op.fixed], inputs[op.fixed :]
         if not op.promotes:
-            return tuple([self._wrapped(op, value) for value in inputs])
-        dtype = result_type([self._operand(op, value) for value in loose])
+            return tuple([self._wrapped(value) for value in inputs])
+        dtype = result_type([self._operand(value) for value in loose])
         if op.promotes == "float" and dtype.kind != "f":
             dtype = get_default_dtype()
         return (
-            *(self._wrapped(op, value) for value in own),
-            *(self._wrapped(op, value, dtype) for value in loose),
+            *(self._wrapped(value) for value in own),
+            *(self._wrapped(value, dtype) for value in loose),
         )
 
-    def _operand(self, op: Op, value: object) -> Any:
+    def _operand(self, value: object) -> Any:
         if isinstance(value, bool | int | float):
             return value
-        tensor = self._wrapped(op, value)
+        tensor = self._wrapped(value)
         return tensor.dtype, tensor.ndim
 
-    def _wrapped(self, op: Op, value: object, dtype: DType | None = None) -> Tensor:
+    def _wrapped(self, value: object, dtype: DType | None = None) -> Tensor:
         if isinstance(value, Tensor):
             return value if dtype in (None, value.dtype) else self.apply(Cast(dtype), (value,))
         if isinstance(value, Node):
-            return self._wrapped(op, Symbol.of(value, self), dtype)
-        if isinstance(value, bool | int | float):
-            wanted = result_type([value]) if dtype is None else dtype
-            return Symbol.of(Constant(np.asarray(value, wanted)), self)
-        if isinstance(value, np.ndarray | np.generic | list | tuple):
-            array = np.asarray(value)
-            return Symbol.of(Constant(array, dtype or array.dtype), self)
-        raise DTypeError(
-            f"{op.name}: got an input of type {type(value).__name__}, expected a tensor or a "
-            "number. Wrap it with minitorch.tensor."
-        )
+            return self._wrapped(Symbol.of(value, self), dtype)
+        if dtype is None:
+            if isinstance(value, bool | int | float):
+                dtype = result_type([value])
+            else:
+                dtype = np.asarray(value).dtype
+        return Symbol.of(convert(value, dtype), self)
 
     # What is left when the function has returned
 

@@ -35,8 +35,8 @@ def samples(name: str, training: bool) -> Iterator[Any]:
 
 
 def _is_ours(options: dict[str, Any]) -> bool:
-    """Whether attention is to no keys but those given, as it always is here."""
-    return not (options.get("add_bias_kv") or options.get("add_zero_attn"))
+    """Whether it is without what `nn` refuses."""
+    return not any(options.get(name) for name in ("add_bias_kv", "add_zero_attn", "proj_size"))
 
 
 def chosen(name: str, training: bool) -> list[Any]:

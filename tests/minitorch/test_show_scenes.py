@@ -328,7 +328,7 @@ def test_a_deep_chain_is_cut_and_says_so() -> None:
     x = mt.tensor([1.0], requires_grad=True)
     for _ in range(3000):
         x = x * 1.0
-    scene = step_through(x, limit=10)
+    scene = step_through(x)
     assert "farther away not shown" in scene.summary
     assert show(x, limit=20).scenes == ()
 
@@ -336,8 +336,6 @@ def test_a_deep_chain_is_cut_and_says_so() -> None:
 def test_what_cannot_be_stepped_through_is_refused() -> None:
     with pytest.raises(ArgumentError, match="step_through: got int"):
         step_through(3)
-    with pytest.raises(ArgumentError, match="limit 0"):
-        step_through(mt.ones(1), limit=0)
 
 
 @pytest.mark.parametrize("view", [follow_tokens, compare_passes, map_memory])
@@ -374,10 +372,10 @@ def test_of_a_branch_only_one_side_is_alive() -> None:
 def test_too_many_operators_are_refused() -> None:
     x = tf.placeholder("float32", (), name="x")
     y = x
-    for _ in range(20):
-        y = tf.exp(y)
-    with pytest.raises(ArgumentError, match="21 operators, expected at most 10"):
-        follow_tokens(y, {x: 0.0}, limit=10)
+    for _ in range(100):
+        y = tf.exp(-y)
+    with pytest.raises(ArgumentError, match="201 operators, expected at most 80"):
+        follow_tokens(y, {x: 0.0})
 
 
 # ── passes and memory ───────────────────────────────────────────────────────────────────────────
@@ -516,8 +514,6 @@ def test_what_is_no_schedule_and_no_race_is_refused() -> None:
     for bad in ({"x": [0.5]}, {}, {"x": [1.0], "y": []}):
         with pytest.raises(ArgumentError, match="race_searches"):
             race_searches(bad)
-    for given, limit in ((3, 1), (Schedule(("conv2d", 1, 1, 4, 4, 1, 3, 3)), 1)):
+    for given in (3, Schedule(("conv2d", 1, 1, 4, 4, 1, 3, 3))):
         with pytest.raises(ArgumentError, match="walk_schedule"):
-            walk_schedule(given, limit=limit)  # type: ignore[arg-type]
-    with pytest.raises(ArgumentError, match="limit 0"):
-        walk_schedule(Schedule(("matmul", 1, 1, 1)), limit=0)
+            walk_schedule(given)  # type: ignore[arg-type]

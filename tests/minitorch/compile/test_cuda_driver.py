@@ -82,10 +82,10 @@ class OnProcessor:
         return Function(for_the_processor(text, THREADS), "run")
 
     def launch(
-        self, function: Any, device: int, blocks: int, threads: int, arguments: Any, stream: int
+        self, function: Any, device: int, shape: tuple[int, int], arguments: Any, stream: int
     ) -> None:
-        self.launches.append((device, blocks, threads, stream))
-        function.call(0, blocks * threads, ctypes.addressof(arguments))
+        self.launches.append((device, *shape, stream))
+        function.call(0, shape[0] * shape[1], ctypes.addressof(arguments))
 
 
 @pytest.fixture
@@ -194,13 +194,13 @@ class Library:
 def test_the_driver_gets_ptx_and_the_shape_of_the_launch() -> None:
     library = Library()
     device = LibCuda(library)
-    text = cuda_driver.module(chain("float32"))
+    text = cuda_driver.module(chain("float32"), "ccb")
     function = device.load(text, 0)
     (code,) = [call[2] for call in library.calls if call[0] == "cuModuleLoadData"]
     assert b".target sm_80" in code  # of a device sm_90, which runs it
     assert code.endswith(b"\0")
     values, arguments = packed([1000, 11, 22, 33, 44])
-    device.launch(function, 0, 4, THREADS, arguments, 77)
+    device.launch(function, 0, (4, THREADS), arguments, 77)
     name, launched, *shape, shared, stream, given, extra = library.calls[-1]
     assert (name, launched, shape) == ("cuLaunchKernel", function, [4, 1, 1, THREADS, 1, 1])
     assert (shared, stream.value, extra) == (0, 77, None)
@@ -214,8 +214,8 @@ def test_the_driver_gets_ptx_and_the_shape_of_the_launch() -> None:
 def test_an_error_of_the_driver_says_which_call_and_why(failing: str) -> None:
     with pytest.raises(CompileError, match=rf"cuda: {failing} failed: got status 2 \(out of mem"):
         device = LibCuda(Library(failing))
-        function = device.load(cuda_driver.module(chain("float32")), 0)
-        device.launch(function, 0, 1, THREADS, packed([1, 0, 0, 0, 0])[1], 0)
+        function = device.load(cuda_driver.module(chain("float32"), "ccb"), 0)
+        device.launch(function, 0, (1, THREADS), packed([1, 0, 0, 0, 0])[1], 0)
 
 
 @pytest.mark.gpu(itself=True)

@@ -11,8 +11,8 @@ import torch
 import minitorch
 from minitorch import compile as code
 from minitorch.compile import Program, Step, kernel, kernels, loops
+from minitorch.compile.kernels import Nest, in_rows, merged
 from minitorch.compile.loops import Layout
-from minitorch.compile.strides import Nest, in_rows, merged, stretched
 from minitorch.errors import ArgumentError, CompileError, DTypeError, ShapeError
 from minitorch.ops.rows import ROWS
 
@@ -236,12 +236,7 @@ def test_what_does_not_fit_is_refused_by_name() -> None:
         code.Function("define void @kernel( {")
 
 
-@pytest.mark.parametrize("offset", ["found", None])
-def test_an_array_s_address_is_read_right(
-    offset: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if offset is None:  # as where array objects are laid out in another way
-        monkeypatch.setattr(kernels, "_OFFSET", None)
+def test_an_array_s_address_is_read_right() -> None:
     x = np.arange(20.0).reshape(4, 5)
     task = kernel(program("neg", "float64"))
     for view in (x, x[1:, ::2], x.T, x[::-1], np.float64(3.0), np.zeros((0, 2)), 2.0):
@@ -263,7 +258,7 @@ def test_arrays_that_change_place_dtype_or_shape_between_calls_are_not_mixed_up(
 
 def test_neighbouring_axes_become_one_where_all_operands_agree() -> None:
     shape = (4, 5, 6)
-    whole, row = in_rows(shape, 8), stretched((6,), (8,), shape)
+    whole, row = in_rows(shape, 8), (0, 0, 8)
     assert merged(Nest(shape, (whole, whole))) == Nest((120,), ((8,), (8,)))
     assert merged(Nest(shape, (whole, row))) == Nest((20, 6), ((48, 8), (0, 8)))
     assert merged(Nest((1, 1), ((8, 8),))) == Nest((1,), ((0,),))
