@@ -104,15 +104,11 @@ def l2_loss(t: object, name: str | None = None) -> Node:
 
 
 @lined
-def bias_add(
-    value: object, bias: object, data_format: str | None = None, name: str | None = None
-) -> Node:
-    """The value plus a bias along its channels: the last axis, or with "NCHW" the second."""
+def bias_add(value: object, bias: object, name: str | None = None) -> Node:
+    """The value plus a bias along its last axis, the channels."""
     x, b = convert_all(value, bias)
     if b.shape.ndims not in (None, 1):
         raise b.error(f"bias_add: got a bias of shape {b.shape}, expected one axis.")
-    if data_format in ("NCHW", "NCW") and len(x.shape) > 2:
-        b = movement.reshape(b, (-1, *(1,) * (len(x.shape) - 2)))
     return rename(x + b, name)
 
 

@@ -222,13 +222,8 @@ class Session:
 class InteractiveSession(Session):
     """A session that is the default one from the start, for a notebook."""
 
-    def __init__(
-        self,
-        target: Graph | str | None = None,
-        graph: Graph | None = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(target, graph, **options)
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
         open_sessions().append(self)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Convolution and pools as TensorFlow has them: channels last or first, padding "SAME" or "VALID".
+"""Convolution and pools as TensorFlow has them: channels last, padding "SAME" or "VALID".
 
 Legend: N batch, H height, W width, C channels in, O channels out.
 The arithmetic is that of PyTorch's layout (N, C, H, W); the axes are moved before and after.
@@ -23,51 +23,41 @@ def on_images(
     where: str,
     compute: Callable[[Node], Node],
     value: object,
-    data_format: str,
     steps: Sequence[int] | None,
     padding: str,
     channels: int | None = None,
 ) -> Node:
-    """Return `compute` of images (N, C, H, W), given and returned in the layout `data_format`.
+    """Return `compute` of images (N, C, H, W), given and returned as (N, H, W, C).
 
     Where "SAME" with steps above 1 needs a size that only the run knows, it is built in the run.
     """
     x = convert(value)
-    if data_format not in ("NHWC", "NCHW"):
-        raise GraphError(f"{where}: got data_format {data_format!r}, expected 'NHWC' or 'NCHW'.")
-    last = data_format == "NHWC"
     if not unknown(x) and len(x.shape) != 4:
         raise GraphError(
-            f"{where}: got {x.name!r} of shape {x.shape}, expected 4 axes, {data_format}. Reshape "
-            "the images."
+            f"{where}: got {x.name!r} of shape {x.shape}, expected 4 axes, NHWC. Reshape the "
+            "images."
         )
 
     def whole(known: Node) -> Node:
-        if not last:
-            return compute(known)
         found: Node = movement.permute(compute(movement.permute(known, *TO_FRONT)), *TO_BACK)
         return found
 
-    open_sizes = unknown(x) or None in (tuple(x.shape)[1:3] if last else tuple(x.shape)[2:])
+    open_sizes = unknown(x) or None in tuple(x.shape)[1:3]
     if not unknown(x) and (not open_sizes or padding.upper() != "SAME" or steps in (None, (1, 1))):
         return whole(x)
     found = late(whole, (x,), x.dtype)
-    found.shape = StaticShape(
-        (None, None, None, channels) if last else (None, channels, None, None)
-    )
+    found.shape = StaticShape((None, None, None, channels))
     return found  # type: ignore[no-any-return]
 
 
-def inner(where: str, sizes: Any, data_format: str = "NHWC") -> tuple[int, int]:
+def inner(where: str, sizes: Any) -> tuple[int, int]:
     """Return the two sizes of the image's axes out of TensorFlow's four, or one or two."""
     given = [sizes] * 2 if isinstance(sizes, int) else [int(n) for n in sizes]
     if len(given) == 2:
         return given[0], given[1]
-    at = (2, 3) if data_format == "NCHW" else (1, 2)
-    if len(given) != 4 or any(given[i] != 1 for i in range(4) if i not in at):
-        wanted = "[1, 1, height, width]" if data_format == "NCHW" else "[1, height, width, 1]"
-        raise GraphError(f"{where}: got {given}, expected {wanted}.")
-    return given[at[0]], given[at[1]]
+    if len(given) != 4 or given[0] != 1 or given[3] != 1:
+        raise GraphError(f"{where}: got {given}, expected [1, height, width, 1].")
+    return given[1], given[2]
 
 
 def bordered(
@@ -99,13 +89,12 @@ def conv2d(
     filter: object,
     strides: object,
     padding: str,
-    data_format: str = "NHWC",
     name: str | None = None,
 ) -> Node:
     """The convolution of (N, H, W, C) with filters (h, w, C, O): (N, H', W', O)."""
     input, filter = convert_all(input, filter)
     weight_OCHW = movement.permute(filter, 3, 2, 0, 1)
-    steps = inner("conv2d", strides, data_format)
+    steps = inner("conv2d", strides)
     window = tuple(weight_OCHW.shape[2:])
 
     def compute(x_NCHW: Node) -> Node:
@@ -113,7 +102,7 @@ def conv2d(
         return conv.conv2d(x_NCHW, weight_OCHW, None, steps)  # type: ignore[no-any-return]
 
     count = weight_OCHW.shape[0]
-    return rename(on_images("conv2d", compute, input, data_format, steps, padding, count), name)
+    return rename(on_images("conv2d", compute, input, steps, padding, count), name)
 
 
 # ── pools ───────────────────────────────────────────────────────────────────────────────────────
@@ -125,11 +114,10 @@ def max_pool(
     ksize: object,
     strides: object,
     padding: str,
-    data_format: str = "NHWC",
     name: str | None = None,
 ) -> Node:
     """The largest of every window of (N, H, W, C)."""
-    return _pool(pooling.max_pool2d, value, ksize, strides, padding, data_format, name, -3.0e38)
+    return _pool(pooling.max_pool2d, value, ksize, strides, padding, name, -3.0e38)
 
 
 @lined
@@ -138,11 +126,10 @@ def avg_pool(
     ksize: object,
     strides: object,
     padding: str,
-    data_format: str = "NHWC",
     name: str | None = None,
 ) -> Node:
     """The mean of every window of (N, H, W, C); with "SAME" of what lies inside the image."""
-    how = (ksize, strides, padding, data_format)
+    how = (ksize, strides, padding)
     if padding.upper() == "VALID":
         return _pool(pooling.avg_pool2d, value, *how, name, 0.0)
     ones = convert(value) * 0.0 + 1.0
@@ -156,14 +143,13 @@ def _pool(
     ksize: object,
     strides: object,
     padding: str,
-    data_format: str,
     name: str | None,
     around: float,  # for the largest below every float32 that is not infinite
 ) -> Node:
     where = function.__name__.removesuffix("2d")
-    window, steps = inner(where, ksize, data_format), inner(where, strides, data_format)
+    window, steps = inner(where, ksize), inner(where, strides)
 
     def compute(x_NCHW: Node) -> Node:
         return function(bordered(where, x_NCHW, window, steps, padding, around), window, steps)
 
-    return rename(on_images(where, compute, value, data_format, steps, padding), name)
+    return rename(on_images(where, compute, value, steps, padding), name)

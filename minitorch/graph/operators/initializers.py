@@ -65,16 +65,16 @@ class Zeros(Initializer):
     """Zeros."""
 
     dtype: DTypeLike = float32
+    fill = 0
 
     def _node(self, shape: tuple[int, ...], dtype: DType) -> Node:
-        return Constant(np.zeros(shape, dtype))
+        return Constant(np.full(shape, self.fill, dtype))
 
 
 class Ones(Zeros):
     """Ones."""
 
-    def _node(self, shape: tuple[int, ...], dtype: DType) -> Node:
-        return Constant(np.ones(shape, dtype))
+    fill = 1
 
 
 @dataclass
