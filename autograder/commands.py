@@ -15,8 +15,8 @@ from autograder.authoring import landing
 from autograder.authoring.manifest import NOTEBOOK
 from autograder.authoring.source import find_labs, load_lab
 from autograder.errors import AutograderError, ReleaseRefused, ReportError, SubmissionError
+from autograder.grading.judges import Graded, Judges, default_jobs, summary
 from autograder.grading.paths import Item, content_of, followed, items_of
-from autograder.grading.pool import Farm, Graded, default_jobs, summary
 from autograder.printable import printable
 from autograder.records import Lab, Outcome
 
@@ -140,9 +140,9 @@ def grade(arguments: argparse.Namespace) -> int:
         problem = "submissions ran unsandboxed, with this user's files in reach"
         print(f"grade: {problem}. What to do: autograder doctor", file=sys.stderr)
     if arguments.similarity:
-        from autograder.grading.similarity import alike
+        from autograder.grading.similarity_reader import alike
 
-        print("\n".join(alike(lab, [item.path for item in items])))
+        print("\n".join(alike(lab.directory, [item.path for item in items])))
     return 0
 
 
@@ -160,7 +160,7 @@ def _graded(lab: Lab, items: Sequence[Item], arguments: argparse.Namespace) -> l
     from rich.console import Console
     from rich.progress import Progress
 
-    farm = _farm(lab, arguments)
+    judges = _judges(lab, arguments)
     graded = []
     console = Console(stderr=True)
     bar = Progress(
@@ -171,7 +171,7 @@ def _graded(lab: Lab, items: Sequence[Item], arguments: argparse.Namespace) -> l
     )
     with bar:
         task = bar.add_task("grading", total=len(items))
-        for one in farm.grade(items):
+        for one in judges.grade(items):
             graded.append(one)
             print(_line(one, len(graded), len(items), arguments.json), flush=True)
             bar.advance(task)
@@ -187,19 +187,19 @@ def _line(one: Graded, number: int, total: int, as_json: bool) -> str:
     return f"[{number}/{total}] {name}: {score:g} of {full:g} points{problem}"
 
 
-def _farm(lab: Lab, arguments: argparse.Namespace) -> Farm:
-    jobs = arguments.jobs or default_jobs()
-    farm = Farm(lab, arguments.out, jobs, arguments.timeout_s, arguments.staff)
+def _judges(lab: Lab, arguments: argparse.Namespace) -> Judges:
+    cluster = None
     if arguments.scheduler:
-        from autograder.grading.cluster import ClusterFarm
+        from autograder.grading.cluster import Cluster
 
-        return ClusterFarm(lab, arguments.out, jobs, arguments.timeout_s, arguments.staff,
-                           address=arguments.scheduler, gpu=arguments.gpu)  # fmt: skip
-    if arguments.gpu:
+        cluster = Cluster(arguments.scheduler, arguments.gpu)
+    elif arguments.gpu:
         raise AutograderError(
             "grade: --gpu needs --scheduler: it chooses among a cluster's workers."
         )
-    return farm
+    jobs = arguments.jobs or default_jobs()
+    timeout_s, staff = arguments.timeout_s, arguments.staff
+    return Judges(lab, arguments.out, jobs, timeout_s, staff, cluster)
 
 
 def audit(arguments: argparse.Namespace) -> int:

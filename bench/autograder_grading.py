@@ -27,8 +27,8 @@ from pathlib import Path
 
 from autograder.authoring.notebook import solution_notebook
 from autograder.authoring.source import load_lab
+from autograder.grading.judges import Judges
 from autograder.grading.paths import Item
-from autograder.grading.pool import Farm
 from autograder.records import Lab
 
 SAMPLE = Path(__file__).parent.parent / "tests/autograder/sample_labs/scale_and_sum"
@@ -73,7 +73,7 @@ def rows(lab: Lab, goal_s: float) -> Iterator[tuple[str, float, float]]:
         check()
         took = best(check)
     yield "check of one question in the notebook, s", took, 0.05
-    wall_s = farm(lab)
+    wall_s = judged(lab)
     yield f"{SUBMISSIONS} submissions, {JOBS} judges, s", wall_s, 30.0
     yield "core time of one of them, at most, s", JOBS * wall_s / SUBMISSIONS, goal_s
 
@@ -104,14 +104,14 @@ def notebook_check(lab: Lab) -> Callable[[], object]:
     return lambda: [run_check(check, LocalStudent(namespace), seed=1) for check in checks]
 
 
-def farm(lab: Lab) -> float:
+def judged(lab: Lab) -> float:
     """Return the wall time of grading many submissions, the start of the judges included."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "lab.ipynb"
         path.write_text(solution_notebook(lab))
         items = [Item(path, f"s{number}") for number in range(SUBMISSIONS)]
         began = time.perf_counter()
-        found = list(Farm(lab, Path(directory), jobs=JOBS).grade(items))
+        found = list(Judges(lab, Path(directory), jobs=JOBS).grade(items))
         took = time.perf_counter() - began
         if any(one.report["score"] != one.report["max_score"] for one in found):
             raise SystemExit("a solution lost points: the measurement means nothing")

@@ -31,6 +31,8 @@ from .arrays import int64 as int64
 from .arrays import promote_types as promote_types
 from .arrays import set_default_dtype as set_default_dtype
 from .arrays import uint8 as uint8
+from .autograd.functional import hessian as hessian
+from .autograd.functional import jacobian as jacobian
 from .backward import grad as grad
 from .creation import arange as arange
 from .creation import bernoulli as bernoulli
@@ -52,8 +54,6 @@ from .creation import randn_like as randn_like
 from .creation import randperm as randperm
 from .creation import zeros as zeros
 from .creation import zeros_like as zeros_like
-from .derivatives import hessian as hessian
-from .derivatives import jacobian as jacobian
 from .exchange import TYPE_NAMES
 from .exchange import unique as unique
 from .exports import public_names

@@ -1,17 +1,7 @@
 """The accelerator of this machine, whatever its kind: CUDA, or none."""
 
 from .arrays import Device
-from .cuda import (
-    device_count,
-    empty_cache,
-    is_available,
-    max_memory_allocated,
-    memory_allocated,
-    memory_reserved,
-    memory_stats,
-    reset_peak_memory_stats,
-    synchronize,
-)
+from .cuda import device_count, is_available, synchronize
 
 
 def current_accelerator(check_available: bool = False) -> Device | None:
@@ -19,15 +9,4 @@ def current_accelerator(check_available: bool = False) -> Device | None:
     return Device("cuda") if is_available() else None
 
 
-__all__ = [
-    "current_accelerator",
-    "device_count",
-    "empty_cache",
-    "is_available",
-    "max_memory_allocated",
-    "memory_allocated",
-    "memory_reserved",
-    "memory_stats",
-    "reset_peak_memory_stats",
-    "synchronize",
-]
+__all__ = ["current_accelerator", "device_count", "is_available", "synchronize"]

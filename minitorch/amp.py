@@ -7,12 +7,10 @@ in, so a program under `autocast` runs in float32: no slower, and more exact.
 from contextlib import ContextDecorator
 from typing import Any
 
-import numpy as np
-
 from . import cuda
-from .arrays import DeviceLike, DTypeLike, as_dtype, namespace
-from .clock import clock
+from .arrays import DeviceLike, DTypeLike, as_dtype
 from .errors import ArgumentError
+from .recording import no_grad
 
 
 class autocast(ContextDecorator):
@@ -61,8 +59,13 @@ class GradScaler:
                 f"{backoff_factor}, expected more than 1 and less than 1."
             )
         self._enabled = enabled and (str(device) == "cpu" or cuda.is_available())
-        self._scale, self._since_growth = init_scale, 0
-        self._growth, self._backoff, self._interval = growth_factor, backoff_factor, growth_interval
+        self._state: dict[str, Any] = {
+            "scale": init_scale,
+            "growth_factor": growth_factor,
+            "backoff_factor": backoff_factor,
+            "growth_interval": growth_interval,
+            "_growth_tracker": 0,
+        }
         self._overflows: dict[int, bool] = {}  # of the optimizers unscaled since `update`
 
     def is_enabled(self) -> bool:
@@ -71,15 +74,13 @@ class GradScaler:
 
     def get_scale(self) -> float:
         """Return what losses are multiplied by."""
-        return self._scale if self._enabled else 1.0
+        return float(self._state["scale"]) if self._enabled else 1.0
 
     def scale(self, outputs: Any) -> Any:
         """Return a tensor, or each of several, times the scale."""
-        if not self._enabled:
-            return outputs
         if isinstance(outputs, list | tuple):
             return type(outputs)(self.scale(output) for output in outputs)
-        return outputs * self._scale
+        return outputs * self._state["scale"] if self._enabled else outputs
 
     def unscale_(self, optimizer: Any) -> None:
         """Divide the gradients of an optimizer's parameters by the scale, before clipping say.
@@ -91,58 +92,42 @@ class GradScaler:
             return
         if id(optimizer) in self._overflows:
             raise RuntimeError("GradScaler: unscale_ was called twice. Call update() in between.")
-        overflow = False
-        for group in optimizer.param_groups:
-            for param in group["params"]:
-                if param.grad is not None:
-                    array = param.grad._settled()
-                    array *= 1.0 / self._scale
-                    clock.tick(array) if isinstance(array, np.ndarray) else None
-                    overflow = overflow or not bool(namespace(array).isfinite(array).all())
-        self._overflows[id(optimizer)] = overflow
+        params = [param for group in optimizer.param_groups for param in group["params"]]
+        grads = [param.grad for param in params if param.grad is not None]
+        with no_grad():
+            for grad in grads:
+                grad.mul_(1.0 / self._state["scale"])
+        self._overflows[id(optimizer)] = not all(bool(grad.isfinite().all()) for grad in grads)
 
     def step(self, optimizer: Any, *args: Any, **kwargs: Any) -> Any:
         """Unscale unless that was done, and take the optimizer's step if all is finite."""
-        if not self._enabled:
-            return optimizer.step(*args, **kwargs)
-        if id(optimizer) not in self._overflows:
+        if self._enabled and id(optimizer) not in self._overflows:
             self.unscale_(optimizer)
-        return None if self._overflows[id(optimizer)] else optimizer.step(*args, **kwargs)
+        return None if self._overflows.get(id(optimizer)) else optimizer.step(*args, **kwargs)
 
     def update(self, new_scale: float | None = None) -> None:
         """Set the scale for the next step: to `new_scale`, or by what the gradients were."""
+        state = self._state
         if not self._enabled:
             return
         if new_scale is not None:
-            self._scale = float(new_scale)
+            state["scale"] = float(new_scale)
         elif any(self._overflows.values()):
-            self._scale, self._since_growth = self._scale * self._backoff, 0
-        elif self._since_growth + 1 == self._interval:
-            self._scale, self._since_growth = self._scale * self._growth, 0
+            state.update(scale=state["scale"] * state["backoff_factor"], _growth_tracker=0)
+        elif state["_growth_tracker"] + 1 == state["growth_interval"]:
+            state.update(scale=state["scale"] * state["growth_factor"], _growth_tracker=0)
         else:
-            self._since_growth += 1
+            state["_growth_tracker"] += 1
         self._overflows.clear()
 
     def state_dict(self) -> dict[str, object]:
         """Return what `load_state_dict` takes; empty where nothing is scaled."""
-        if not self._enabled:
-            return {}
-        return {
-            "scale": self._scale,
-            "growth_factor": self._growth,
-            "backoff_factor": self._backoff,
-            "growth_interval": self._interval,
-            "_growth_tracker": self._since_growth,
-        }
+        return dict(self._state) if self._enabled else {}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go on where `state_dict` was taken."""
         if self._enabled:
-            self._scale = state_dict["scale"]
-            self._growth = state_dict["growth_factor"]
-            self._backoff = state_dict["backoff_factor"]
-            self._interval = state_dict["growth_interval"]
-            self._since_growth = state_dict["_growth_tracker"]
+            self._state.update(state_dict)
 
 
 __all__ = ["GradScaler", "autocast"]

@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import cast, copied, is_view
+from .arrays import cast, copied, owner
 from .clock import clock
 from .errors import GradientError, GraphFreed, ShapeError, UnusedInput
 from .op import Value
 from .ops.casting import clone
 from .ops.elementwise import ones_like
 from .rebase import FREED, settle
-from .recording import recorded
+from .recording import set_grad_enabled
 from .sweep import Rule, ancestors, count_uses, sweep
 from .vjp import on_values
 
@@ -86,23 +86,30 @@ def on_tensors(clock: int, retain: bool) -> Rule:
 
 
 def backward(
-    outputs: Sequence[Any],
-    gradients: Sequence[Any],
+    tensors: Any,
+    grad_tensors: Any = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
 ) -> None:
-    """Add the gradients of `outputs`, weighted by `gradients`, to `.grad` of the leaves below.
+    """Add the gradients of `tensors`, weighted by `grad_tensors`, to `.grad` of the leaves below.
+
+    Args:
+        tensors: a tensor or several.
+        grad_tensors: the weight of each one's elements; may be left out for one element.
+        retain_graph, create_graph: as for `Tensor.backward`.
 
     Raises: what `Tensor.backward` raises.
     """
-    seeds = _seeds("backward", outputs, gradients)
+    outputs = _several(tensors)
+    weights = [None] * len(outputs) if grad_tensors is None else _several(grad_tensors)
+    seeds = _seeds("backward", outputs, weights)
     uses = count_uses(seeds, lambda value: value.requires_grad)
 
     def deliver(leaf: Any, grad: Any) -> None:
         if grad is not None and leaf.op is None:
             if not create_graph:
                 grad = leaf._new(cast(grad, leaf.dtype) if grad.dtype != leaf.array.dtype else grad)
-            if leaf in seeds or is_view(grad.array):
+            if leaf in seeds or owner(grad.array) is not grad.array:
                 grad = grad.clone()
             leaf.accumulate(grad, create_graph)
 
@@ -167,7 +174,7 @@ def _run(
     retain_graph: bool | None,
 ) -> None:
     retain = create_graph if retain_graph is None else retain_graph
-    with recorded(create_graph), np.errstate(all="ignore"):
+    with set_grad_enabled(create_graph), np.errstate(all="ignore"):
         if create_graph:
             sweep(seeds, uses, on_tensors(clock.now, retain), deliver, targets, clone)
         else:

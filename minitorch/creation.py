@@ -69,9 +69,7 @@ def ones(*size: object, **options: Unpack[Options]) -> Tensor:
     return full(sizes(size), 1.0, **options)
 
 
-def empty(*size: object, **options: Unpack[Options]) -> Tensor:
-    """Return zeros: memory that is not set would only make errors hard to repeat."""
-    return full(sizes(size), 0.0, **options)
+empty = zeros  # memory that is not set would only make errors hard to repeat
 
 
 def _made(
@@ -113,37 +111,28 @@ def eye(n: int, m: int | None = None, **options: Unpack[Options]) -> Tensor:
     return _made(np.eye(n, m), float, **options)
 
 
-def full_like(
-    input: Tensor,
-    fill_value: object,
-    *,
-    dtype: DTypeLike = None,
-    device: DeviceLike = None,
-    requires_grad: bool = False,
-) -> Tensor:
+def _like(input: Tensor, options: Options) -> Any:
+    """Return `options` with the dtype and device of `input` where none is given."""
+    given = {name: value for name, value in options.items() if value is not None}
+    return {"dtype": input.dtype, "device": input.device, **given}
+
+
+def full_like(input: Tensor, fill_value: object, **options: Unpack[Options]) -> Tensor:
     """Return a tensor like `input`, filled with one number."""
-    return full(
-        input.shape,
-        fill_value,
-        dtype=dtype or input.dtype,
-        device=device or input.device,
-        requires_grad=requires_grad,
-    )
+    return full(input.shape, fill_value, **_like(input, options))
 
 
 def zeros_like(input: Tensor, **options: Unpack[Options]) -> Tensor:
-    """Return zeros like `input`; options as `full_like`."""
+    """Return zeros like `input`."""
     return full_like(input, 0, **options)
 
 
 def ones_like(input: Tensor, **options: Unpack[Options]) -> Tensor:
-    """Return ones like `input`; options as `full_like`."""
+    """Return ones like `input`."""
     return full_like(input, 1, **options)
 
 
-def empty_like(input: Tensor, **options: Unpack[Options]) -> Tensor:
-    """Return zeros like `input`."""
-    return full_like(input, 0, **options)
+empty_like = zeros_like
 
 
 # ── random numbers ──────────────────────────────────────────────────────────────────────────────
@@ -211,17 +200,17 @@ def normal(
 
 
 def rand_like(
-    input: Tensor, *, dtype: DTypeLike = None, generator: Generator | None = None
+    input: Tensor, *, generator: Generator | None = None, **options: Unpack[Options]
 ) -> Tensor:
     """Return numbers evenly spread in [0, 1), of the shape of `input`."""
-    return rand(input.shape, dtype=dtype or input.dtype, device=input.device, generator=generator)
+    return rand(input.shape, generator=generator, **_like(input, options))
 
 
 def randn_like(
-    input: Tensor, *, dtype: DTypeLike = None, generator: Generator | None = None
+    input: Tensor, *, generator: Generator | None = None, **options: Unpack[Options]
 ) -> Tensor:
     """Return normally distributed numbers of the shape of `input`."""
-    return randn(input.shape, dtype=dtype or input.dtype, device=input.device, generator=generator)
+    return randn(input.shape, generator=generator, **_like(input, options))
 
 
 def bernoulli(input: Tensor, *, generator: Generator | None = None) -> Tensor:

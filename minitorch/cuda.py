@@ -13,15 +13,12 @@ from .generator import default_generator
 if TYPE_CHECKING:
     from . import amp as amp
 
+device_count = cuda_device_count
+
 
 def is_available() -> bool:
     """Tell whether there is a CUDA device that the array library for CUDA can use."""
     return device_count() > 0
-
-
-def device_count() -> int:
-    """Return how many CUDA devices there are."""
-    return cuda_device_count()
 
 
 def synchronize(device: DeviceLike = "cuda") -> None:
@@ -38,24 +35,24 @@ def manual_seed_all(seed: int) -> None:
 manual_seed = manual_seed_all
 
 
-def is_bf16_supported(including_emulation: bool = True) -> bool:
+def is_bf16_supported() -> bool:
     """Tell whether a device computes with bfloat16."""
-    return is_available() and bool(_memory("is_bf16_supported", None))
+    return is_available() and bool(importlib.import_module("torch").cuda.is_bf16_supported())
 
 
 def memory_allocated(device: DeviceLike = "cuda") -> int:
     """Return the bytes of tensors on a device; 0 without one."""
-    return int(_memory("memory_allocated", device))
+    return _memory("memory_allocated", device)
 
 
 def max_memory_allocated(device: DeviceLike = "cuda") -> int:
     """Return the most bytes that tensors on a device had at a time; 0 without one."""
-    return int(_memory("max_memory_allocated", device))
+    return _memory("max_memory_allocated", device)
 
 
 def memory_reserved(device: DeviceLike = "cuda") -> int:
     """Return the bytes held from a device; 0 without one."""
-    return int(_memory("memory_reserved", device))
+    return _memory("memory_reserved", device)
 
 
 def reset_peak_memory_stats(device: DeviceLike = "cuda") -> None:
@@ -65,26 +62,25 @@ def reset_peak_memory_stats(device: DeviceLike = "cuda") -> None:
 
 def empty_cache() -> None:
     """Give memory that nothing uses back to the devices."""
-    _memory("empty_cache", None)
+    if is_available():
+        importlib.import_module("torch").cuda.empty_cache()
 
 
-def _memory(name: str, device: DeviceLike) -> Any:
+def _memory(name: str, device: DeviceLike) -> int:
     """Return what torch's function of that name gives; 0 where there is no device at all."""
     if not is_available():
         return 0
-    function = getattr(importlib.import_module("torch").cuda, name)
-    return function() if device is None else function(str(_device(device)))
+    return int(getattr(importlib.import_module("torch").cuda, name)(str(_device(device))) or 0)
 
 
 def memory_stats(device: DeviceLike = "cuda") -> dict[str, int]:
-    """Return torch's counters of its allocator on a device, with our names for the first four."""
-    theirs = dict(importlib.import_module("torch").cuda.memory_stats(str(_device(device))))
+    """Return the counters of torch's allocator on a device, named as those of `cpu`."""
+    theirs = importlib.import_module("torch").cuda.memory_stats(str(_device(device)))
     return {
         "reserved": theirs["reserved_bytes.all.current"],
         "allocated": theirs["allocated_bytes.all.current"],
         "peak_allocated": theirs["allocated_bytes.all.peak"],
         "misses": theirs["segment.all.allocated"],
-        **theirs,
     }
 
 

@@ -1,6 +1,6 @@
 """Tensors to and from other things: NumPy, Python numbers, other dtypes and devices, text, copies.
 
-May import: errors, shapes, arrays, op, ops, updates.
+May import: errors, shapes, arrays, op, ops, inplace.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,12 +12,12 @@ from . import arrays as _arrays
 from .arrays import Array, Device, DeviceLike, DTypeLike, Scalar, as_dtype, asarray, to_numpy
 from .errors import DTypeError, GradientError, ShapeError
 from .hooks import Hooks
+from .inplace import InPlace
 from .ops.casting import Cast, Move
 from .shapes import axis
-from .updates import Updates
 
 
-class Exchange(Updates):
+class Exchange(InPlace):
     """The half of `Tensor` that converts."""
 
     __slots__ = ()
@@ -25,7 +25,6 @@ class Exchange(Updates):
     dtype: Any
     hooks: "Hooks | None"
     requires_grad_: Any
-    _new: Any
 
     def numpy(self, *, force: bool = False) -> Array:
         """Return the numbers as a NumPy array, which shares memory with a tensor on the CPU.
@@ -77,7 +76,7 @@ class Exchange(Updates):
         for target in targets:
             if isinstance(target, Exchange):
                 device, dtype = target.device, target.dtype
-            elif isinstance(target, Device) or (isinstance(target, str) and _is_device(target)):
+            elif isinstance(target, Device) or str(target).partition(":")[0] in ("cpu", "cuda"):
                 device = target
             elif not isinstance(target, bool):
                 dtype = target
@@ -126,44 +125,34 @@ class Exchange(Updates):
         )
         return made if len(made) > 1 else made[0]
 
-    def new_full(
+    def new_tensor(
         self,
-        size: int | Sequence[int],
-        fill_value: Scalar,
+        data: object,
         *,
         dtype: DTypeLike = None,
         device: DeviceLike = None,
         requires_grad: bool = False,
     ) -> Self:
-        """Return a tensor of another shape filled with one number; else as this one is."""
-        shape = (size,) if isinstance(size, int) else tuple(size)
+        """Return a tensor with a copy of `data`, of this dtype and device unless given."""
         wanted = self.dtype if dtype is None else as_dtype(dtype)
         place = self.device if device is None else _arrays.device(device)
-        numbers = np.full(shape, fill_value, _arrays.host_dtype(wanted))
-        made: Self = self._new(asarray(numbers, wanted, place, copy=False))
-        if requires_grad:
-            made.requires_grad_()
+        made: Self = self._new(asarray(data, wanted, place))
+        made.requires_grad_(requires_grad)
         return made
 
+    def new_full(self, size: int | Sequence[int], fill_value: Scalar, **options: Any) -> Self:
+        """Return a tensor of another shape filled with one number; options as `new_tensor`."""
+        return self.new_tensor(np.full(size, fill_value), **options)
+
     def new_zeros(self, *size: Any, **options: Any) -> Self:
-        """Return zeros of another shape; options as `new_full`."""
+        """Return zeros of another shape; options as `new_tensor`."""
         return self.new_full(size if len(size) != 1 else size[0], 0, **options)
 
     def new_ones(self, *size: Any, **options: Any) -> Self:
-        """Return ones of another shape; options as `new_full`."""
+        """Return ones of another shape; options as `new_tensor`."""
         return self.new_full(size if len(size) != 1 else size[0], 1, **options)
 
-    def new_empty(self, *size: object, **options: object) -> Self:
-        """Return zeros of another shape; options as `new_full`."""
-        return self.new_zeros(*size, **options)
-
-    def new_tensor(self, data: object, **options: Any) -> Self:
-        """Return a tensor with a copy of `data`, of this dtype and device unless given."""
-        array = asarray(data, as_dtype(options.get("dtype", self.dtype)), self.device)
-        made: Self = self._new(array)
-        if options.get("requires_grad"):
-            made.requires_grad_()
-        return made
+    new_empty = new_zeros
 
     def is_contiguous(self) -> bool:
         """Tell whether the elements lie in memory in order."""
@@ -242,10 +231,8 @@ class Exchange(Updates):
             raise GradientError(
                 "deepcopy: this tensor is the result of a recorded operator. Copy .detach()."
             )
-        copy = type(self)._new(_arrays.copied(self.array))
-        copy.requires_grad = self.requires_grad
-        memo[id(self)] = copy
-        return copy
+        memo[id(self)] = _restored(type(self), _arrays.copied(self.array), self.requires_grad)
+        return memo[id(self)]
 
     def __reduce__(self) -> tuple[object, ...]:
         if self.op is not None:
@@ -288,10 +275,6 @@ TYPE_NAMES = {
 }
 """Torch's name of the kind of tensor that has a dtype."""
 _KINDS = {name: dtype for dtype, name in TYPE_NAMES.items()}
-
-
-def _is_device(text: str) -> bool:
-    return text.partition(":")[0] in ("cpu", "cuda")
 
 
 def _restored(kind: Any, array: object, requires_grad: bool) -> Any:

@@ -51,21 +51,26 @@ class Generator:
 
     def uniform(self, shape: tuple[int, ...], dtype: DType) -> Array:
         """Return numbers evenly spread in [0, 1)."""
-        with self._lock:
-            if self._native is not None:
-                return self._torch("rand", shape, dtype)
-            if dtype.itemsize >= 8:
-                return self._host.random(shape, dtype=np.float64)
-            return cast(self._host.random(shape, dtype=np.float32), dtype)
+        return self._drawn("random", "rand", shape, dtype)
 
     def normal(self, shape: tuple[int, ...], dtype: DType) -> Array:
         """Return numbers of the normal distribution with mean 0 and variance 1."""
+        return self._drawn("standard_normal", "randn", shape, dtype)
+
+    def _drawn(self, host: str, native: str, shape: tuple[int, ...], dtype: DType) -> Array:
+        """Draw by NumPy's method `host`, or by torch's function `native`."""
         with self._lock:
-            if self._native is not None:
-                return self._torch("randn", shape, dtype)
-            if dtype.itemsize >= 8:
-                return self._host.standard_normal(shape, dtype=np.float64)
-            return cast(self._host.standard_normal(shape, dtype=np.float32), dtype)
+            if self._native is None:
+                wide = np.float64 if dtype.itemsize >= 8 else np.float32
+                return cast(getattr(self._host, host)(shape, dtype=wide), dtype)
+            torch = importlib.import_module("torch")
+            drawn: Array = getattr(torch, native)(
+                shape,
+                generator=self._native,
+                dtype=getattr(torch, dtype.name),
+                device=native_device(self.device),
+            )
+            return drawn
 
     def integers(self, low: int, high: int, shape: tuple[int, ...], dtype: DType) -> Array:
         """Return integers in [low, high)."""
@@ -77,14 +82,6 @@ class Generator:
         """Return 0 to count - 1 in random order."""
         with self._lock:
             return self._placed(self._host.permutation(count))
-
-    def _torch(self, name: str, shape: tuple[int, ...], dtype: DType) -> Array:
-        torch = importlib.import_module("torch")
-        place = native_device(self.device)
-        drawn: Array = getattr(torch, name)(
-            shape, generator=self._native, dtype=getattr(torch, dtype.name), device=place
-        )
-        return drawn
 
     def _placed(self, numbers: Array) -> Array:
         if self._native is None:

@@ -1,10 +1,10 @@
-"""In-place updates of tensors: `x += y`, `x.add_(y)`, `x[i] = y`.
+"""In-place updates of tensors: `x += y`, `x.add_(y)`, `x[i] = y`, `x.exp_()`.
 
 Under `no_grad`, and on values without history, they only write. An update of a recorded result, or
 by one, is recorded itself (`rebase`). A leaf that requires a gradient cannot be updated while
 recording: its gradient would be that of numbers which are gone.
 
-May import: arrays, clock, eager, errors, op, ops, rebase, recording.
+May import: arrays, clock, eager, errors, generator, op, ops, rebase, recording.
 """
 
 from collections.abc import Callable
@@ -12,17 +12,19 @@ from typing import Any, Self
 
 import numpy as np
 
-from .arrays import HOST_TYPES, Array, DTypeLike, asarray, cast
+from .arrays import HOST_TYPES, Array, DTypeLike, as_dtype, asarray, cast
 from .clock import clock
 from .eager import quiet
-from .errors import DTypeError, GradientError, ShapeError
+from .errors import ArgumentError, DTypeError, GradientError, ShapeError
+from .generator import default_generator
 from .op import Op
-from .ops import binary, logic, pointwise
+from .ops import activation, binary, logic, pointwise
 from .ops.assigning import assigned, replaced
 from .ops.indexing import put, split_index
 from .ops.methods import Methods
-from .rebase import check_own_memory, owns_memory, past_of, rebase
+from .rebase import owns_memory, past_of, rebase
 from .recording import no_grad, recording
+from .shapes import stretches
 
 
 def _sign(name: str) -> Callable[["InPlace", object], "InPlace"]:
@@ -45,6 +47,8 @@ class InPlace(Methods):
     device: Any
     to: Any
     item: Any
+    _new: Any
+    _settled: Any
 
     def _refuse_leaf(self, name: str) -> None:
         if recording.on and self.requires_grad and self.op is None:
@@ -68,7 +72,11 @@ class InPlace(Methods):
         self, name: str, function: Callable[..., Any], *others: object, **options: object
     ) -> Self:
         """Update by `function(self, *others)` and take its place in the graph."""
-        check_own_memory(self, name)
+        if not owns_memory(self):  # its base would miss the update in its own history
+            raise GradientError(
+                f"{name}: cannot record an update of a view. Assign through the whole tensor, as "
+                "in x[i, j] = value, or update a clone()."
+            )
         past, before = past_of(self, copy=name not in _BLIND)
         result = function(before, *(before if o is self else o for o in others), **options)
         self._write(name, result.array)
@@ -91,12 +99,9 @@ class InPlace(Methods):
         clock.tick(own)
         return self
 
-    def _settled(self) -> Array:
-        raise NotImplementedError
-
     def _written(self, name: str) -> Array:
         """Return the array that is going to be written to."""
-        own = self._settled()
+        own: Array = self._settled()
         if type(own) is np.ndarray and not own.flags.writeable:
             raise ShapeError(
                 f"{name}: this memory cannot be written to: it is an expanded tensor's, where "
@@ -114,21 +119,21 @@ class InPlace(Methods):
 
     def add_(self, other: object, *, alpha: float = 1) -> Self:
         """Add `alpha * other` in place."""
-        return self._arithmetic("add_", other, np.add, alpha)
+        return self._arithmetic("add_", other, alpha)
 
     def sub_(self, other: object, *, alpha: float = 1) -> Self:
         """Subtract `alpha * other` in place."""
-        return self._arithmetic("sub_", other, np.subtract, alpha)
+        return self._arithmetic("sub_", other, alpha)
 
     def mul_(self, other: object) -> Self:
         """Multiply by `other` in place."""
-        return self._arithmetic("mul_", other, np.multiply)
+        return self._arithmetic("mul_", other)
 
     def div_(self, other: object) -> Self:
         """Divide by `other` in place."""
-        return self._arithmetic("div_", other, np.true_divide)
+        return self._arithmetic("div_", other)
 
-    def _arithmetic(self, name: str, other: Any, ufunc: np.ufunc, alpha: float = 1) -> Self:
+    def _arithmetic(self, name: str, other: Any, alpha: float = 1) -> Self:
         """Do one of the four operations in place: by the ufunc where that says the same."""
         if self._records(name, other):
             scaled = other if alpha == 1 else other * alpha
@@ -138,8 +143,8 @@ class InPlace(Methods):
         plain = type(array) in (float, int)
         fits = type(own) is np.ndarray and own.dtype.kind == "f"
         fits = fits and (plain or (type(array) in HOST_TYPES and array.dtype is own.dtype))
-        if fits and (plain or array.shape == own.shape or _broadcasts(array.shape, own.shape)):
-            quiet.run(_into, ufunc, own, array if alpha == 1 else array * alpha)
+        if fits and (plain or array.shape == own.shape or stretches(array.shape, own.shape)):
+            quiet.run(_into, _UFUNCS[name], own, array if alpha == 1 else array * alpha)
             clock.tick(own)
             return self
         return self._updated(name, _FUNCTIONS[name], other if alpha == 1 else other * alpha)
@@ -149,7 +154,7 @@ class InPlace(Methods):
         if self._records(name, other) and not owns_memory(self):
             return _FUNCTIONS[name](self, other)
         if name in _UFUNCS:
-            return self._arithmetic(name, other, _UFUNCS[name])
+            return self._arithmetic(name, other)
         return self._updated(name, _FUNCTIONS[name], other)
 
     __iadd__ = _sign("add_")
@@ -171,7 +176,7 @@ class InPlace(Methods):
             return self._recorded("copy_", replaced, source)
         own = self._written("copy_")
         array = source.to(self.device).array if isinstance(source, InPlace) else np.asarray(source)
-        if not _broadcasts(array.shape, own.shape):
+        if not stretches(array.shape, own.shape):
             raise ShapeError(
                 f"copy_: got shape {tuple(array.shape)}, expected one that broadcasts to "
                 f"{tuple(own.shape)}."
@@ -194,21 +199,25 @@ class InPlace(Methods):
         clock.tick(own)
         return self
 
-    def clamp_(self, min: object = None, max: object = None) -> Self:
-        """Clamp in place."""
-        return self._updated("clamp_", pointwise.clamp, min, max)
+    def normal_(self, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Self:
+        """Overwrite with numbers of a normal distribution."""
+        if std < 0:
+            raise ArgumentError(f"normal_: got std {std}, expected 0 or more.")
+        source = generator or default_generator(self.device)
+        return self._drawn("normal_", source.normal(self.shape, as_dtype(self.dtype)), std, mean)
 
-    def addcmul_(self, a: object, b: object, *, value: float = 1) -> Self:
-        """Add `value * a * b` in place."""
-        return self._updated("addcmul_", pointwise.addcmul, a, b, value=value)
+    # torch calls the limits so
+    def uniform_(self, from_: float = 0.0, to: float = 1.0, *, generator: Any = None) -> Self:
+        """Overwrite with numbers evenly spread in [from_, to)."""
+        if to < from_:
+            raise ArgumentError(f"uniform_: got {from_} to {to}, expected them in order.")
+        source = generator or default_generator(self.device)
+        drawn = source.uniform(self.shape, as_dtype(self.dtype))
+        return self._drawn("uniform_", drawn, to - from_, from_)
 
-    def addcdiv_(self, a: object, b: object, *, value: float = 1) -> Self:
-        """Add `value * a / b` in place."""
-        return self._updated("addcdiv_", pointwise.addcdiv, a, b, value=value)
-
-    def lerp_(self, end: object, weight: object) -> Self:
-        """Go the part `weight` of the way to `end` in place."""
-        return self._updated("lerp_", pointwise.lerp, end, weight)
+    def _drawn(self, name: str, numbers: Array, scale: float, shift: float) -> Self:
+        self._refuse_leaf(name)
+        return self.copy_(self._new(numbers * scale + shift))
 
     def __setitem__(self, index: Any, value: object) -> None:
         if self._records(_ASSIGN, value):
@@ -259,11 +268,29 @@ def _into(ufunc: np.ufunc, own: Array, array: object) -> None:
     ufunc(own, array, out=own)
 
 
-def _broadcasts(shape: tuple[int, ...], to: tuple[int, ...]) -> bool:
-    tail = tuple(to)[len(to) - len(shape) :]
-    return len(shape) <= len(to) and all(a in (1, b) for a, b in zip(shape, tail, strict=True))
-
-
 def _rank(dtype: DTypeLike) -> int:
     name = str(dtype).removeprefix("torch.")
     return 0 if name == "bool" else 2 if "float" in name else 1
+
+
+def _updating(name: str, function: Callable[..., object]) -> Callable[..., Any]:
+    """Return the method `name` that overwrites a tensor with `function` of it."""
+
+    def method(self: InPlace, *others: object, **options: object) -> Any:
+        return self._updated(name, function, *others, **options)
+
+    method.__name__ = name
+    method.__doc__ = f"Overwrite with what `{name[:-1]}` gives."
+    return method
+
+
+_OF_METHODS = """
+abs addcdiv addcmul ceil clamp clamp_max clamp_min clip cos exp floor floor_divide index_add
+index_put lerp log logical_not masked_fill neg pow reciprocal relu remainder round rsqrt scatter
+scatter_add sigmoid sin sqrt square tanh tril triu trunc
+"""
+for _name in _OF_METHODS.split():
+    setattr(InPlace, f"{_name}_", _updating(f"{_name}_", getattr(InPlace, _name)))
+for _function in (activation.elu, activation.leaky_relu):
+    _name = f"{_function.__name__}_"
+    setattr(InPlace, _name, _updating(_name, _function))

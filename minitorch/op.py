@@ -41,6 +41,7 @@ May import: errors, shapes, arrays. Source of the trio: the operator nodes of CS
 """
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, TypeVar, overload
 
 import numpy as np
@@ -51,7 +52,7 @@ from .errors import DTypeError, GraphError, NoGradientRule, ShapeError
 from .shapes import Shape, known
 
 if TYPE_CHECKING:
-    from .ops.methods import Methods
+    from .ops.methods import Methods as Methods
 
 Kind = TypeVar("Kind", bound="Methods")
 """A kind of value: operators of a tensor give tensors, those of a node nodes."""
@@ -88,6 +89,9 @@ class Value:
         return (True,) * len(self.inputs)
 
 
+if not TYPE_CHECKING:
+    Methods = Value  # what rules are annotated with; `ops.methods` stands above this file
+
 Gradients: TypeAlias = Value | Sequence[Value | None] | None
 """What a gradient rule gives: a value for each input, None where there is none; of one input alone
 it need not be in a tuple."""
@@ -123,10 +127,7 @@ class Op:
     pure: bool = True
     """Equal inputs give equal results: false for random numbers and for effects."""
 
-    @property
-    def name(self) -> str:
-        """What messages and pictures call the operator."""
-        return type(self).__name__
+    name = property(attrgetter("__class__.__name__"), doc="What messages and pictures call it.")
 
     def compute(self, xp: Namespace, *arrays: Any) -> Array:
         """Return the result for these arrays, in the namespace `xp` of their library."""

@@ -2,8 +2,7 @@
 
 import functools
 import threading
-from collections.abc import Iterator
-from contextlib import ContextDecorator, contextmanager
+from contextlib import ContextDecorator
 from typing import Any
 
 
@@ -36,7 +35,7 @@ class _Mode(ContextDecorator):
 
         @functools.wraps(function)
         def inside(*args: Any, **kwargs: Any) -> Any:
-            with recorded(self.mode):
+            with set_grad_enabled(self.mode):
                 return function(*args, **kwargs)
 
         return inside
@@ -66,17 +65,12 @@ class set_grad_enabled(_Mode):
     def __enter__(self) -> None:
         recording.on = self.mode
 
+    def __call__(self, function: Any) -> Any:
+        """Decorate `function`; until it is called nothing changes."""
+        self.__exit__()
+        return super().__call__(function)
+
 
 def is_grad_enabled() -> bool:
     """Tell whether this thread records operators."""
     return recording.on
-
-
-@contextmanager
-def recorded(mode: bool) -> Iterator[None]:
-    """Record, or not, until the end of the context."""
-    before, recording.on = recording.on, mode
-    try:
-        yield
-    finally:
-        recording.on = before

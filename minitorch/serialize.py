@@ -16,7 +16,6 @@ import os
 import secrets
 import zlib
 from collections.abc import Mapping
-from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -32,20 +31,22 @@ VERSION = 1
 PLAIN = (bool, int, float, str, type(None))
 DEEPEST = 100
 """The nesting that is saved: well within what reads a file again wherever it is called from."""
-CODES = {
-    "BOOL": "?",
-    **{f"{kind}{8 * n}": f"<{kind.lower()}{n}" for kind in "IU" for n in (1, 2, 4, 8)},
-    **{f"F{8 * n}": f"<f{n}" for n in (2, 4, 8)},
-    "BF16": "bfloat16",
-}
+CODES = {"BOOL": "|b1", "U8": "|u1", "I8": "|i1", "BF16": "bfloat16"}
+CODES |= {f"{kind}{8 * n}": f"<{kind.lower()}{n}" for kind in "IUF" for n in (2, 4, 8)}
 """The format's names of dtypes, and NumPy's."""
+NAMES = {code: name for name, code in CODES.items()}
+MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
+"""What Python raises when data is not built as the code that reads it expects."""
 
 
 class DamagedFile(MinitorchError, ValueError):
     """A file that is not, or is no longer, what `save` wrote. `.path` names it."""
 
-    def __init__(self, message: str, path: str) -> None:
-        super().__init__(message)
+    def __init__(self, path: str, what: str) -> None:
+        super().__init__(
+            f"load: {path!r} is damaged or not ours: {what}. Restore it from a backup or save "
+            "again."
+        )
         self.path = path
 
 
@@ -94,31 +95,16 @@ def load(
         DamagedFile: cut short, altered, or not a safetensors file; says which.
     """
     if isinstance(f, str | os.PathLike):
-        path = os.fspath(f)
-        try:
-            content = Path(f).read_bytes()
-        except FileNotFoundError as error:
-            message = f"load: there is no file {path!r}. Check the path, or save first."
-            raise FileNotFoundError(message) from error
+        path, content = os.fspath(f), Path(f).read_bytes()
     else:
-        path, content = getattr(f, "name", "<stream>"), f.read()
-    arrays, header = _open(content, str(path))
-    place = map_location or "cpu"
-    if header is None:
-        return {name: _as_tensor(array, place) for name, array in arrays.items()}
+        path, content = str(getattr(f, "name", "<stream>")), f.read()
+    start = 8 + int.from_bytes(content[:8], "little")
+    if content[8:9] != b"{" or start > len(content):
+        raise DamagedFile(path, _what_it_is(content, start))
     try:
-        for name, expected in header["crc32"].items():
-            if name not in arrays or _checksum(arrays[name]) != expected:
-                raise _damaged(str(path), f"the bytes of {name!r} are not those that were saved")
-        return _rebuild(header["structure"], arrays, place)
-    except DamagedFile:
-        raise
-    except (*_MALFORMED, RecursionError) as error:
-        raise _damaged(str(path), f"its header does not match its tensors ({error!r})") from error
-
-
-_MALFORMED = (KeyError, TypeError, ValueError, AttributeError, OverflowError)
-"""What Python raises when data is not built as the code that reads it expects."""
+        return _read(content, start, map_location or "cpu")
+    except MALFORMED as error:
+        raise DamagedFile(path, f"its header does not match its content ({error!r})") from error
 
 
 def _describe(obj: object, where: tuple[object, ...], arrays: dict[str, np.ndarray]) -> object:
@@ -136,10 +122,14 @@ def _describe(obj: object, where: tuple[object, ...], arrays: dict[str, np.ndarr
             "Save it in parts; a list that contains itself cannot be saved."
         )
     if isinstance(obj, Mapping):
-        pairs = [
-            [_describe_key(key, where), _describe(value, (*where, key), arrays)]
-            for key, value in obj.items()
-        ]
+        pairs = []
+        for key, value in obj.items():
+            if not isinstance(key, str | int):
+                raise TypeError(
+                    f"save: cannot store a key of {_place(where) or 'the dict'}: got {key!r}, "
+                    "expected str or int. Rename the key."
+                )
+            pairs.append([key, _describe(value, (*where, key), arrays)])
         return {"dict": pairs}
     if isinstance(obj, list | tuple):
         items = [_describe(value, (*where, i), arrays) for i, value in enumerate(obj)]
@@ -151,41 +141,30 @@ def _describe(obj: object, where: tuple[object, ...], arrays: dict[str, np.ndarr
     )
 
 
-def _describe_key(key: object, where: tuple[object, ...]) -> object:
-    if isinstance(key, str | int):
-        return key
-    raise TypeError(
-        f"save: cannot store a key of {_place(where) or 'the dict'}: got {key!r}, expected str or "
-        "int. Rename the key."
-    )
-
-
 def _keep(
     value: Tensor | np.ndarray, where: tuple[object, ...], arrays: dict[str, np.ndarray]
 ) -> str:
     array = on_host(value.array) if isinstance(value, Tensor) else value
     if not isinstance(array, Halves):
         array = np.asarray(array, array.dtype.newbyteorder("<"), order="C")
-    if _code(array) not in _NAMES:
+    if _code(array) not in NAMES:
         raise TypeError(
             f"save: cannot store {_place(where) or 'the array'}: got dtype {array.dtype}, expected "
             "numbers or booleans. Convert it first."
         )
-    name = base = _place(where).encode(errors="replace").decode() or "tensor"
-    count = 1
+    name = _place(where).encode(errors="replace").decode() or "tensor"
     while name in arrays or name == METADATA:
-        count += 1
-        name = f"{base}#{count}"
+        name += "#"
     arrays[name] = array
     return name
 
 
-def _rebuild(structure: object, arrays: Mapping[str, np.ndarray], place: object) -> object:
+def _rebuild(structure: object, arrays: Mapping[str, np.ndarray], place: Any) -> object:
     if not isinstance(structure, dict):
         return structure
     ((kind, content),) = structure.items()
     if kind == "tensor":
-        return _as_tensor(arrays[content], place)
+        return tensor(arrays[content], device=place)
     if kind == "array":
         return arrays[content].copy()
     if kind == "float":
@@ -198,20 +177,11 @@ def _rebuild(structure: object, arrays: Mapping[str, np.ndarray], place: object)
     return items if kind == "list" else tuple(items)
 
 
-def _as_tensor(array: np.ndarray, place: Any) -> Tensor:
-    return tensor(array, device=place)
-
-
 # ── the format ──────────────────────────────────────────────────────────────────────────────────
-
-_NAMES = {
-    "bfloat16" if name == "BF16" else np.dtype(code).str.replace("|", "<"): name
-    for name, code in CODES.items()
-}
 
 
 def _code(array: np.ndarray) -> str:
-    return "bfloat16" if isinstance(array, Halves) else array.dtype.str.replace("|", "<")
+    return "bfloat16" if isinstance(array, Halves) else array.dtype.str
 
 
 def _written(arrays: Mapping[str, np.ndarray], metadata: dict[str, str]) -> bytes:
@@ -223,7 +193,7 @@ def _written(arrays: Mapping[str, np.ndarray], metadata: dict[str, str]) -> byte
     for name, array in ordered:
         begin, end = end, end + array.nbytes
         header[name] = {
-            "dtype": _NAMES[_code(array)],
+            "dtype": NAMES[_code(array)],
             "shape": array.shape,
             "data_offsets": [begin, end],
         }
@@ -232,18 +202,18 @@ def _written(arrays: Mapping[str, np.ndarray], metadata: dict[str, str]) -> byte
     return b"".join([len(text).to_bytes(8, "little"), text, *(a.tobytes() for _, a in ordered)])
 
 
-def _open(content: bytes, path: str) -> tuple[dict[str, np.ndarray], dict[str, Any] | None]:
-    """Return the arrays and our own header, None in a file of another program."""
-    start = 8 + int.from_bytes(content[:8], "little")
-    if content[8:9] != b"{" or start > len(content):
-        raise _damaged(path, _what_it_is(content, start))
-    try:
-        entries = json.loads(content[8:start])
-        metadata = entries.pop(METADATA, None) or {}
-        arrays = _views(entries, memoryview(content)[start:])
-        return arrays, json.loads(metadata[KEY]) if KEY in metadata else None
-    except (*_MALFORMED, RecursionError) as error:
-        raise _damaged(path, f"it cannot be read as safetensors ({error})") from error
+def _read(content: bytes, start: int, place: Any) -> Any:
+    """Return what a file holds whose arrays begin at `start`."""
+    entries = json.loads(content[8:start])
+    metadata = entries.pop(METADATA, None) or {}
+    arrays = _views(entries, memoryview(content)[start:])
+    if KEY not in metadata:
+        return {name: tensor(array, device=place) for name, array in arrays.items()}
+    header = json.loads(metadata[KEY])
+    for name, expected in header["crc32"].items():
+        if _checksum(arrays[name]) != expected:
+            raise ValueError(f"the bytes of {name!r} are not those that were saved")
+    return _rebuild(header["structure"], arrays, place)
 
 
 def _views(entries: Mapping[str, Any], data: memoryview) -> dict[str, np.ndarray]:
@@ -273,30 +243,16 @@ def _views(entries: Mapping[str, Any], data: memoryview) -> dict[str, np.ndarray
 
 def _what_it_is(content: bytes, start: int) -> str:
     """Return what is wrong with a file that is not a length and a header of that length."""
-    if content.startswith(b"PK\x03\x04") or _is_pickle(content):
-        return "it looks like a pickle (torch.save), which could run code if opened"
     if content[8:9] in (b"{", b""):
         return f"it was cut short: got {len(content)} bytes, expected {start} or more"
+    if content.startswith((b"PK\x03\x04", b"\x80")):
+        return "it looks like a pickle (torch.save), which could run code if opened"
     return "it is not a safetensors file"
-
-
-def _is_pickle(content: bytes) -> bool:
-    """Tell whether `content` begins with a pickle's protocol and instructions; runs none."""
-    from pickletools import genops
-
-    try:
-        return [op.name for op, _, _ in islice(genops(content[:1024]), 2)][:1] == ["PROTO"]
-    except ValueError:
-        return False
 
 
 def _replace(path: Path, content: bytes) -> None:
     """Put `content` at `path` through a temporary file beside it and one rename."""
     target = Path(os.path.realpath(path))
-    if not target.parent.is_dir():
-        raise FileNotFoundError(
-            f"save: there is no directory {str(target.parent)!r}. Make it, or check the path."
-        )
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
     try:
         with temporary.open("xb") as file:
@@ -307,18 +263,12 @@ def _replace(path: Path, content: bytes) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    _sync_directory(target.parent)
-
-
-def _sync_directory(directory: Path) -> None:
-    """Make the rename itself durable; where directories cannot be opened it already is."""
-    if os.name != "posix":
-        return
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    if os.name == "posix":  # elsewhere directories cannot be opened, nor need to
+        descriptor = os.open(target.parent, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)  # the rename itself
+        finally:
+            os.close(descriptor)
 
 
 def _place(where: tuple[object, ...]) -> str:
@@ -327,10 +277,3 @@ def _place(where: tuple[object, ...]) -> str:
 
 def _checksum(array: np.ndarray) -> int:
     return zlib.crc32(np.ascontiguousarray(array).data.cast("B") if array.size else b"")
-
-
-def _damaged(path: str, what: str) -> DamagedFile:
-    return DamagedFile(
-        f"load: {path!r} is damaged or not ours: {what}. Restore it from a backup or save again.",
-        path,
-    )

@@ -76,18 +76,17 @@ def axes(dim: int | Sequence[int] | None, rank: int, op: str) -> tuple[int, ...]
     """
     if dim is None:
         return tuple(range(rank))
-    if isinstance(dim, int):
-        return (axis(dim, rank, op),) if rank else _scalar_axes((dim,), op)
-    found = [axis(d, rank, op) for d in dim]
+    dims = (dim,) if isinstance(dim, int) else tuple(dim)
+    found = [axis(d, rank, op) for d in dims]
     if len(set(found)) != len(found):
-        raise ShapeError(f"{op}: an axis is named twice: got {tuple(dim)}, expected each once.")
-    return tuple(sorted(found)) if rank else _scalar_axes(tuple(dim), op)
+        raise ShapeError(f"{op}: an axis is named twice: got {dims}, expected each once.")
+    return tuple(sorted(found)) if rank else ()
 
 
-def _scalar_axes(dims: tuple[int, ...], op: str) -> tuple[int, ...]:
-    for dim in dims:
-        axis(dim, 0, op)
-    return ()
+def stretches(shape: Shape, to: Shape) -> bool:
+    """Tell whether a value of `shape` broadcasts to the shape `to` itself."""
+    tail = to[len(to) - len(shape) :]
+    return len(shape) <= len(to) and all(a in (1, b) for a, b in zip(shape, tail, strict=True))
 
 
 def reduced(shape: Shape, over: Iterable[int], keepdim: bool) -> Shape:

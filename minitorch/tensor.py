@@ -231,7 +231,7 @@ class Tensor(Exchange):
             ModifiedInPlace: a value that backward needs was overwritten.
             NoGradientRule: an operator has no `gradient`; names it.
         """
-        backward([self], [gradient], retain_graph, create_graph)
+        backward(self, gradient, retain_graph, create_graph)
 
     def accumulate(self, grad: "Tensor", create_graph: bool) -> None:
         """Add `grad` to `.grad`: in place, so that a gradient stays where it is in memory."""
@@ -246,10 +246,6 @@ class Tensor(Exchange):
         if self.hooks is not None:
             for hook in tuple(self.hooks.after.values()):
                 hook(self)
-
-    def keep_grad(self, grad: "Tensor") -> None:
-        """Set the gradient of a tensor that is not a leaf, after `retain_grad`."""
-        self._grad = grad if self._grad is None else self._grad + grad
 
     def retain_grad(self) -> None:
         """Make backward keep the gradient of this tensor in `.grad`, though it is not a leaf."""

@@ -20,20 +20,16 @@ class TensorType:
 
     def __call__(self, *data: object) -> Tensor:
         """Return a tensor of this dtype: of `data`, or zeros where sizes are given."""
-        sizes = len(data) > 1 or (len(data) == 1 and isinstance(data[0], int))
-        if sizes or not data:
-            made: Tensor = Tensor(*data).to(self.dtype)
-            return made
-        return tensor(data[0], dtype=self.dtype)
+        if len(data) == 1 and not isinstance(data[0], int):
+            return tensor(data[0], dtype=self.dtype)
+        made: Tensor = Tensor(*data).to(self.dtype)
+        return made
 
     def __instancecheck__(self, instance: object) -> bool:
         return isinstance(instance, Tensor) and instance.dtype == self.dtype
 
     def __str__(self) -> str:
         return f"torch.{self.__name__}"
-
-    def __repr__(self) -> str:
-        return f"<class 'minitorch.{self.__name__}'>"
 
 
 TYPES = {name: TensorType(name, dtype) for dtype, name in TYPE_NAMES.items()}

@@ -12,7 +12,8 @@ import ctypes
 import math
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -50,44 +51,20 @@ def _blas() -> _Blas | None:
     return None
 
 
-def cores(groups: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
-    """Return how many cores this process may use: its affinity, and the quota of its groups.
+def cores(groups: Path = Path("/sys/fs/cgroup")) -> int:
+    """Return how many cores this process may use: its affinity, and its container's quota.
 
     Args:
-        groups: where the control groups are, version 1 or 2.
-        own: which of them this process is in.
+        groups: where the control groups are, version 1 or 2; a container sees its own there.
     """
     affinity = getattr(os, "sched_getaffinity", None)
     count = len(affinity(0)) if affinity else os.cpu_count() or 1
-    return max(1, min(count, *(math.ceil(quota) for quota in _quotas(groups, own))))
-
-
-def _quotas(groups: Path, own: Path) -> Iterator[float]:
-    """Yield the cores that each group around this process may keep busy."""
-    try:
-        lines = own.read_text().splitlines()
-    except OSError:
-        lines = []
-    yield float(os.cpu_count() or 1)
-    for line in lines:
-        _, controllers, path = line.split(":", 2)
-        if controllers and "cpu" not in controllers.split(","):
-            continue
-        base = groups / "cpu" if controllers else groups
-        parts = Path(path).parts[1:]
-        for depth in range(len(parts) + 1):
-            yield from _quota(base.joinpath(*parts[:depth]))
-
-
-def _quota(group: Path) -> Iterator[float]:
-    """Yield the limit of one group, if it has one."""
-    for files in (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us")):
-        try:
-            words = " ".join((group / name).read_text() for name in files).split()
-        except OSError:
-            continue
-        if words[0] not in ("max", "-1"):
-            yield int(words[0]) / int(words[1])
+    for files in (("cpu.max",), ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")):
+        with suppress(OSError):
+            quota, period = " ".join((groups / name).read_text() for name in files).split()
+            if quota not in ("max", "-1"):
+                count = min(count, math.ceil(int(quota) / int(period)))
+    return max(count, 1)
 
 
 def get_num_threads() -> int:
@@ -105,7 +82,7 @@ def set_num_threads(threads: int) -> None:
     Raises:
         ArgumentError: not an integer of 1 or more.
     """
-    if not isinstance(threads, int) or isinstance(threads, bool) or threads < 1:
+    if type(threads) is not int or threads < 1:
         raise ArgumentError(f"set_num_threads: got {threads!r}, expected 1 or more.")
     blas = _blas()
     if blas is not None:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+OURS = ("autograder", "ddp_lab", "labs", "lessons", "minitorch")
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put what takes longest last: it is what a time limit should cost."""
@@ -35,7 +37,7 @@ def outcome_of(report: pytest.TestReport) -> str:
 def lacks_a_package(note: str) -> bool:
     """Tell whether a failure is that a package is not installed, and none of ours."""
     found = re.search(r"^(?:ModuleNotFound|Import)Error: .*No module named '(\w+)", note)
-    return found is not None and found[1] not in ("autograder", "ddp_lab", "minitorch", "labs")
+    return found is not None and found[1] not in OURS
 
 
 def _note(report: pytest.TestReport) -> str:

@@ -20,7 +20,7 @@ from autograder.authoring.regions import parts_of, solution_text
 from autograder.authoring.source import find_labs, load_lab
 from autograder.grading.grade import grade
 from autograder.grading.report import to_text
-from autograder.learner.progress import NOTEBOOK, Standing, standing
+from autograder.learner.progress import NOTEBOOK, LabProgress, lab_progress
 from autograder.records import Lab, Report
 from autograder.service.handout import hand_out
 
@@ -59,9 +59,9 @@ def run(notebook: Path) -> "subprocess.CompletedProcess[str]":
         )
 
 
-def reached(notebook: Path) -> Standing:
+def reached(notebook: Path) -> LabProgress:
     """Return what the checks inside the notebook said when it ran."""
-    return standing(notebook.parent)
+    return lab_progress(notebook.parent)
 
 
 def graded(lab: Lab, notebook: Path) -> Report:

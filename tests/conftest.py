@@ -71,7 +71,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 # The tests that run in one process, one after another: the first that fits. The longest go first,
 # and what only waits for the disk, which needs no core.
 GROUPS = {
-    "ranks": ("tests/ddp_lab/",),
+    "ranks": ("tests/ddp_lab/", "tests/lessons/"),
     "store": (
         "tests/autograder/service/test_service_costs",
         "tests/autograder/service/test_service_migrations",

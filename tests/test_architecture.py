@@ -1,20 +1,24 @@
 """Imports point down only: the allowed edges as a table, read off the sources' own syntax trees."""
 
 import ast
+import functools
 import re
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parent.parent
-OURS = ("minitorch", "ddp_lab", "autograder", "labs")
+PAGE = (ROOT / "docs/architecture.md").read_text()
+OURS = {"minitorch", "ddp_lab", "autograder", "lessons", "labs"}
 
 # package -> the packages of ours that it must never import
 FORBIDDEN_PACKAGES = {
-    "minitorch": {"ddp_lab", "autograder", "labs"},
-    "ddp_lab": {"minitorch", "autograder", "labs"},
-    "autograder": {"minitorch", "ddp_lab", "labs"},
+    "minitorch": OURS - {"minitorch"},
+    "ddp_lab": OURS - {"ddp_lab"},
+    "autograder": OURS - {"autograder"},
+    "lessons": {"autograder", "labs"},
 }
 
 # what of minitorch belongs to tensors
@@ -30,7 +34,6 @@ ABOVE_COMMUNICATOR = (
     "data_parallel",
     "parallel",
     "torch_backend",
-    "lessons",
 )
 ABOVE_GRADING = ("learner", "audit", "service", "cli")
 ABOVE_SANDBOX = ("grading", "authoring", "formats", *ABOVE_GRADING)
@@ -64,12 +67,8 @@ FORBIDDEN_MODULES = {
     },
     "ddp_lab.collectives": {f"ddp_lab.{above}" for above in ABOVE_COMMUNICATOR},
     "ddp_lab.communicator": {f"ddp_lab.{above}" for above in ABOVE_COMMUNICATOR},
-    "ddp_lab.launch": {
-        f"ddp_lab.{above}" for above in ("costs", "data_parallel", "show", "lessons")
-    },
-    "ddp_lab.costs": {
-        f"ddp_lab.{above}" for above in ("data_parallel", "simulate", "show", "lessons")
-    },
+    "ddp_lab.launch": {f"ddp_lab.{above}" for above in ("costs", "data_parallel", "show")},
+    "ddp_lab.costs": {f"ddp_lab.{above}" for above in ("data_parallel", "simulate", "show")},
     "autograder.errors": {"autograder"},
     "autograder.records": {f"autograder.{above}" for above in ("sandbox", *ABOVE_SANDBOX)},
     "autograder.student": {f"autograder.{above}" for above in ("sandbox", *ABOVE_SANDBOX)},
@@ -186,15 +185,22 @@ def circles(edges: dict[str, set[str]]) -> list[list[str]]:
     return [circle for circle in found if len(circle) > 1]
 
 
-@pytest.mark.parametrize("package", FORBIDDEN_PACKAGES)
-def test_no_modules_import_each_other_in_a_circle(package: str) -> None:
-    """Lazy imports inside functions are counted."""
+@functools.cache
+def edges_of(package: str) -> dict[str, set[str]]:
+    """Return what each module of a package imports of the others."""
     texts = {
         module_name(path): (path.read_text(), path.name == "__init__.py")
         for path in sources(package)
     }
-    assert len(texts) > 50
-    assert circles(import_graph(texts)) == []
+    return import_graph(texts)
+
+
+@pytest.mark.parametrize("package", FORBIDDEN_PACKAGES)
+def test_no_modules_import_each_other_in_a_circle(package: str) -> None:
+    """Lazy imports inside functions are counted."""
+    edges = edges_of(package)
+    assert len(edges) > 20
+    assert circles(edges) == []
 
 
 def test_a_circle_is_found_through_a_lazy_import_and_not_through_a_checkers() -> None:
@@ -213,6 +219,8 @@ def test_a_circle_is_found_through_a_lazy_import_and_not_through_a_checkers() ->
     ("text", "module"),
     [
         ("import ddp_lab", "minitorch.nn.linear"),
+        ("def f():\n    from lessons import timing", "ddp_lab.launch.launcher"),
+        ("from autograder import compare", "lessons.timing"),
         ("from ..tensor import Tensor", "minitorch.ops.linalg"),
         ("def f():\n    from minitorch import tensor", "minitorch.op"),
         ("import autograder.grading.grade", "autograder.sandbox.host"),
@@ -305,3 +313,128 @@ def test_any_is_found_inside_a_type_in_quotes_and_under_another_name() -> None:
     first = "Thing: TypeAlias = Any\ndef f(a: int, b: 'list[Any]') -> Thing: ..."
     second = "class C:\n    a: dict[str, Anything]\n    def g(self, *b: Thing) -> None: ..."
     assert share_of_any([first, second]) == 3 / 6
+
+
+# what docs/architecture.md says of the tree
+
+CHAIN = re.compile(r"`(\w+(?:, \w+)* <- [^`]+)`")  # of modules, each above those to its left
+STARTS = re.compile(r"\b(?:Popen|subprocess\.run|os\.fork)\(")
+
+
+def climbs(chain: str, package: str, edges: dict[str, set[str]]) -> list[str]:
+    """Return the imports that go up in a chain; a name stands for all modules inside it."""
+    levels = [re.findall(r"\w+", level) for level in chain.split("<-")]
+    level_of = {f"{package}.{name}": i for i, names in enumerate(levels) for name in names}
+    depth = package.count(".") + 2
+
+    def level(module: str) -> int | None:
+        return level_of.get(".".join(module.split(".")[:depth]))
+
+    pairs = [(module, other) for module, others in edges.items() for other in others]
+    known = [(m, o, level(m), level(o)) for m, o in pairs]
+    return [f"{m} imports {o}" for m, o, a, b in known if a is not None and b is not None and a < b]
+
+
+def test_the_chains_on_the_page_point_down_and_their_modules_are_there() -> None:
+    edges = edges_of("minitorch")
+    for chain, package in zip(CHAIN.findall(PAGE), ("minitorch", "minitorch.serve"), strict=True):
+        listed = {f"{package}.{name}" for name in re.findall(r"\w+", chain)}
+        assert listed <= edges.keys(), listed - edges.keys()
+        assert not climbs(chain, package, edges)
+
+
+def test_an_import_that_goes_up_is_found() -> None:
+    edges = {"p.a": {"p.b.c"}, "p.b.c": {"p.a"}, "p.d": {"p.a"}}
+    assert climbs("a, d <- b", "p", edges) == ["p.a imports p.b.c"]
+
+
+def test_files_that_the_page_names_are_there() -> None:
+    files = [str(path.relative_to(ROOT)) for path in ROOT.glob("[a-z]*/**/*.py")]
+    named = set(re.findall(r"`([\w/]+\.py)`", PAGE))
+    missing = {n for n in named if not any(f == n or f.endswith(f"/{n}") for f in files)}
+    assert len(named) > 50 and not missing
+
+
+@pytest.mark.parametrize("package", ["minitorch", "minitorch/graph", "ddp_lab", "autograder"])
+def test_every_folder_of_a_package_is_in_its_table_on_the_page(package: str) -> None:
+    table = PAGE.partition(f"| folder of `{package.rpartition('/')[2]}` |")[2].partition("\n\n")[0]
+    folders = {path.parent.name for path in (ROOT / package).glob("*/__init__.py")}
+    assert folders - set(re.findall(r"`(\w+)`", table)) == set()
+
+
+def test_files_that_start_processes_are_named_on_the_page() -> None:
+    section = PAGE.partition("### Processes")[2].partition("###")[0]
+    named = re.findall(r"`([\w/]+(?:\.py|/))`", section)
+    starting = {
+        str(path.relative_to(ROOT))
+        for package in ("minitorch", "ddp_lab", "autograder", "lessons")
+        for path in sources(package)
+        if STARTS.search(path.read_text())
+    }
+    assert {file for file in starting if not any(name in file for name in named)} == set()
+    assert "autograder/sandbox/launch.py" in starting
+
+
+# what a module says that it may import
+
+SAID = re.compile(r"May import: (.*?)\.(?=\s|$)", re.DOTALL)
+CALLED = {"NumPy": "numpy"}  # what sentences call a module that imports call otherwise
+
+
+def said_wrongly(sentence: str, module: str, imported: set[str], package: set[str]) -> set[str]:
+    """Return what a module imports and does not say, and what it says and does not import.
+
+    A word stands for a module, or for all in the folder of that name; "this folder" and "the
+    package" are allowed too. The standard library need not be named.
+
+    Args:
+        package: all modules of the module's package, and their folders.
+    """
+    words = {CALLED.get(word, word) for word in re.findall(r"[\w.]+", sentence)}
+    top, folder = module.split(".")[0], module.rpartition(".")[0]
+    others = {name for name in imported if name.split(".")[0] not in sys.stdlib_module_names}
+    unsaid = {name for name in others if not any(part in words for part in named_by(name))}
+    if "this folder" in sentence:
+        unsaid = {name for name in unsaid if not within(name, folder)}
+    if "the package" in sentence:
+        unsaid = {name for name in unsaid if not within(name, top)}
+    used = {part for name in others for part in named_by(name)}
+    known = {part for name in package for part in named_by(name)} | {"numpy", "torch"}
+    return unsaid | (words & known) - used
+
+
+def named_by(module: str) -> set[str]:
+    """Return the words that stand for a module: `b`, `c` and `b.c` for p.b.c, `numpy` alone."""
+    parts = module.split(".")[1:] or module.split(".")
+    return {".".join(parts[i:j]) for i in range(len(parts)) for j in range(i + 1, len(parts) + 1)}
+
+
+def imported_by(text: str, module: str, is_package: bool, package: set[str]) -> set[str]:
+    """Return the modules of the package that a module imports, and the top of all others."""
+    names = set(imports(ast.parse(text), module, is_package))
+    own = {name for name in names if name in package}
+    inner = {name.rpartition(".")[0] for name in own}
+    top = module.split(".")[0]
+    return own - inner | {name.split(".")[0] for name in names if not within(name, top)}
+
+
+@pytest.mark.parametrize("folder", ["ddp_lab", "minitorch/serve"])
+def test_what_modules_say_that_they_may_import_is_what_they_import(folder: str) -> None:
+    known = {module_name(path) for path in sources(folder.partition("/")[0])}
+    wrong = {}
+    for path in sources(folder):
+        text, module = path.read_text(), module_name(path)
+        if said := SAID.search(ast.get_docstring(ast.parse(text)) or ""):
+            found = imported_by(text, module, path.name == "__init__.py", known)
+            wrong[str(path.relative_to(ROOT))] = said_wrongly(said[1], module, found, known)
+    assert len(wrong) > 5
+    assert {path: names for path, names in wrong.items() if names} == {}
+
+
+def test_an_untrue_word_of_what_a_module_may_import_is_found() -> None:
+    package = {"p", "p.a", "p.b", "p.b.c", "p.b.d"}
+    imported = {"numpy", "re", "p.a", "p.b.c"}
+    for right in ("NumPy, a, c", "NumPy, a, b", "NumPy, a, b.c", "NumPy, a, this folder"):
+        assert said_wrongly(right, "p.b.d", imported, package) == set()
+    assert said_wrongly("NumPy, a", "p.b.d", imported, package) == {"p.b.c"}
+    assert said_wrongly("NumPy, torch, a, c", "p.b.d", imported, package) == {"torch"}

@@ -3,9 +3,8 @@
 `python -m autograder.audit.variant_worker LAB`, started by `variants`.
 
 For the lab's author only: what runs here is ours, so there is no sandbox, but a variant that
-hangs, exits or eats memory costs nothing but itself. Reads a JSON line
-`{"cells": [...], "checks": [...], "seed": n, "timeout_s": s}`, writes a line
-`{"results": [...]}`, and again until its input closes.
+hangs, exits or eats memory costs nothing but itself. A request is
+`{"cells": [...], "checks": [...], "seed": n, "timeout_s": s}`, an answer `{"results": [...]}`.
 """
 
 import contextlib
@@ -25,6 +24,7 @@ from typing import Any
 
 from autograder.authoring.source import load_lab
 from autograder.grading.grade import Grader
+from autograder.grading.line_process import Answer, Request, Serving
 from autograder.grading.slicing import Analysed, needed, statements_of
 from autograder.records import Limits
 from autograder.student.local import LocalStudent
@@ -36,13 +36,9 @@ MAX_MEMORY_BYTES = 8 << 30  # address space; torch alone reserves three of them
 def main() -> None:
     """Serve variants until the input closes."""
     grader = Grader(load_lab(Path(sys.argv[1])), open_student=_in_process)
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # a stray print must not be taken for an answer
+    serving = Serving()
     _preload(grader)
-    for line in sys.stdin:
-        answer = _trial(grader, json.loads(line))
-        answers.write(json.dumps(answer) + "\n")
-        answers.flush()
+    serving.run(functools.partial(_trial, grader))
 
 
 @contextlib.contextmanager
@@ -68,7 +64,7 @@ def _statements(text: str, number: int) -> tuple[Analysed, ...]:
     return tuple(statements_of([*[("markdown", "")] * (number - 1), ("code", text)]))
 
 
-def _trial(grader: Grader, request: dict[str, Any]) -> dict[str, Any]:
+def _trial(grader: Grader, request: Request) -> Answer:
     """Return what a forked child finds, or that it was ended."""
     numbered = enumerate(request["cells"], 1)
     statements = [found for number, text in numbered for found in _statements(text, number)]
@@ -99,9 +95,7 @@ def _chunks(reader: int, ends: float) -> Iterator[bytes]:
         yield chunk
 
 
-def _child(
-    grader: Grader, statements: Sequence[Analysed], request: dict[str, Any], writer: int
-) -> None:
+def _child(grader: Grader, statements: Sequence[Analysed], request: Request, writer: int) -> None:
     try:
         with contextlib.suppress(ProcessLookupError):
             os.setpgid(0, 0)
@@ -118,7 +112,7 @@ def _child(
 
 
 def _results(
-    grader: Grader, statements: Sequence[Analysed], request: dict[str, Any]
+    grader: Grader, statements: Sequence[Analysed], request: Request
 ) -> Sequence[dict[str, Any]]:
     tasks = [t for t in grader.tasks if t.check.name in request["checks"]]
     results, _, _ = grader.run(statements, tasks, request["seed"])

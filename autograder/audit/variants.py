@@ -1,21 +1,20 @@
-"""Variants of a lab's solution tried out by `trial_worker` processes, as many as there are cores.
+"""Variants of a lab's solution tried out by `variant_worker`s, as many as there are cores.
 
 Used by release (does the starter score? is each mistake caught?) and by audit (is each mutant?).
 """
 
 import os
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
-from functools import partial
+from dataclasses import asdict, dataclass
 from types import TracebackType
 from typing import Any, Self
 
 from autograder.errors import LabError
-from autograder.grading.line_process import LinePool, LineProcess, ProcessEnded
+from autograder.grading.line_process import LineProcess, ProcessEnded
+from autograder.grading.pool import Pool
 from autograder.records import Lab, Outcome
 
-WORKER = "autograder.audit.variant_worker"
+_WORKER = "autograder.audit.variant_worker"
 
 
 @dataclass(frozen=True)
@@ -54,9 +53,8 @@ class Trials:
 
     def __init__(self, lab: Lab, *, jobs: int | None = None) -> None:
         self._lab = lab
-        self._jobs = jobs or len(os.sched_getaffinity(0))
-        directory = str(lab.directory.resolve())
-        self._workers = LinePool(lambda: LineProcess(WORKER, [directory]), self._jobs)
+        command = ["-m", _WORKER, str(lab.directory.resolve())]
+        self._pool = Pool(lambda: LineProcess(command), jobs or len(os.sched_getaffinity(0)))
 
     def __enter__(self) -> Self:
         return self
@@ -67,25 +65,17 @@ class Trials:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._workers.close()
+        self._pool.close()
 
     def run(self, variants: Sequence[Variant], *, timeout_s: float = 60.0) -> list[Trial]:
         """Return what became of each variant, in order; none takes longer than `timeout_s`."""
-        with ThreadPoolExecutor(self._jobs) as pool:
-            return list(pool.map(partial(self._run, timeout_s), variants))
-
-    def _run(self, timeout_s: float, variant: Variant) -> Trial:
-        request = {
-            "cells": variant.cells,
-            "checks": variant.checks,
-            "seed": variant.seed,
-            "timeout_s": timeout_s,
-        }
-        try:
-            answer = self._workers.ask(request)
-        except ProcessEnded as error:
-            raise LabError(f"{self._lab.name}: its trial process ended: {error}") from error
-        return Trial(tuple(_verdicts(answer["results"])), answer.get("ended", ""))
+        requests = [{**asdict(variant), "timeout_s": timeout_s} for variant in variants]
+        trials = [Trial(()) for _ in variants]
+        for number, answer in self._pool.answers(requests):
+            if isinstance(answer, ProcessEnded):
+                raise LabError(f"{self._lab.name}: its trial process ended: {answer}") from answer
+            trials[number] = Trial(tuple(_verdicts(answer["results"])), answer.get("ended", ""))
+        return trials
 
 
 def _verdicts(results: Sequence[dict[str, Any]]) -> Iterator[Verdict]:

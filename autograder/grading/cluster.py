@@ -6,9 +6,9 @@ if it says so (`dask worker ADDR --resources GPU=1`); it grades one submission a
 """
 
 import functools
-import json
 import tempfile
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,10 @@ from autograder.authoring.source import SOURCE
 from autograder.errors import AutograderError, SubmissionError
 from autograder.extras import missing
 from autograder.grading.grade import CHECKS
-from autograder.grading.line_process import LinePool, LineProcess, ProcessEnded
-from autograder.grading.paths import Item, content_of
-from autograder.grading.pool import DEFAULT_WALL_S, GRACE_S, WORKER, Farm, Graded
-from autograder.grading.pool_worker import write
-from autograder.grading.report import from_gradescope, to_gradescope
+from autograder.grading.judge import judge_process, most_s, notebook_request
+from autograder.grading.line_process import Answer, JobRefused, ProcessEnded, Request
+from autograder.grading.paths import content_of
+from autograder.grading.pool import Answers, Pool
 from autograder.printable import printable
 
 RETRIES = 3  # times that a submission may lose its worker
@@ -31,17 +30,21 @@ GPU = "GPU"  # the resource that a worker with one has
 Files = tuple[tuple[str, str], ...]
 
 
-@dataclass
-class ClusterFarm(Farm):
-    """A farm whose judges are the workers of a Dask cluster at `address`; with `gpu`, some."""
+@dataclass(frozen=True)
+class Cluster:
+    """The judges on the Dask cluster at `address`; with `gpu`, those of workers that have one."""
 
-    address: str = ""
+    address: str
     gpu: bool = False
 
-    def grade(self, items: Sequence[Item]) -> Iterator[Graded]:
-        """Grade `items` on the cluster and yield each as it is ready. See `Farm.grade`."""
+    def answers(self, requests: Sequence[Request], timeout_s: float | None = None) -> Answers:
+        """Yield the answer to each request, as `Pool.answers` does; a worker knows `timeout_s`.
+
+        Raises:
+            AutograderError: there is no scheduler, no GPU, or a worker cannot grade the lab at all.
+        """
         dask = distributed("grade")
-        files = lab_files(self.lab.directory)
+        files = {lab: lab_files(Path(lab)) for lab in {request["lab"] for request in requests}}
         try:
             client = dask.Client(self.address, timeout=CONNECT_S)
         except (OSError, ValueError) as error:
@@ -53,16 +56,20 @@ class ClusterFarm(Farm):
             if self.gpu:
                 options["resources"] = {GPU: 1}
             waiting = {}
-            for item in items:
+            for number, request in enumerate(requests):
                 try:
-                    data = content_of(item.path)
+                    data = content_of(Path(request["path"]))
                 except SubmissionError as error:
-                    yield self._unread(item, str(error))
+                    yield number, {"unread": str(error)}
                     continue
-                arguments = (files, self.lab.name, data, item.label, self.timeout_s, self.gpu)
-                waiting[client.submit(graded, *arguments, **options)] = item
+                travels = notebook_request(Path(request["lab"]), data, request["name"], timeout_s)
+                arguments = (files[request["lab"]], travels, self.gpu)
+                waiting[client.submit(graded, *arguments, **options)] = number
             for future in dask.as_completed(list(waiting)):
-                yield self._written(waiting[future], future)
+                yield waiting[future], _answer(future)
+
+    def close(self) -> None:
+        """Let go: of nothing, for no connection outlives its answers."""
 
     def _require_gpu(self, client: Any) -> None:
         """Refuse to wait for ever where no worker has a GPU."""
@@ -72,19 +79,16 @@ class ClusterFarm(Farm):
             start = f"dask worker {self.address} --resources {GPU}=1"
             raise AutograderError(f"{problem}. Start one that has with: {start}")
 
-    def _written(self, item: Item, future: Any) -> Graded:
-        """Write the reports of a submission that is done, or was lost with its workers."""
-        try:
-            answer = future.result()
-        except AutograderError:
-            raise
-        except Exception as error:  # whatever a worker died of
-            return self._lost(item, f"{type(error).__name__}: {printable(str(error), 300)}")
-        if "lost" in answer:
-            return self._lost(item, printable(answer["lost"], 300))
-        report = from_gradescope(answer["report"])
-        write(report, self.out, item.stem, staff=self.staff)
-        return Graded(item, to_gradescope(report, staff=self.staff), answer["broken"])
+
+def _answer(future: Any) -> Answer | ProcessEnded:
+    """Return what a worker answered, or how the last one was lost."""
+    try:
+        answer: Answer = future.result()
+    except AutograderError:
+        raise
+    except Exception as error:  # whatever a worker died of
+        return ProcessEnded(f"{type(error).__name__}: {printable(str(error), 300)}")
+    return ProcessEnded(printable(answer["lost"], 300)) if "lost" in answer else answer
 
 
 def lab_files(directory: Path) -> Files:
@@ -92,15 +96,7 @@ def lab_files(directory: Path) -> Files:
     return tuple((name, (directory / name).read_text("utf-8")) for name in (SOURCE, CHECKS))
 
 
-def graded(
-    files: Files,
-    name: str,
-    data: bytes,
-    submission: str,
-    timeout_s: float | None,
-    gpu: bool,
-    wall: str | None = None,
-) -> dict[str, Any]:
+def graded(files: Files, request: Request, gpu: bool, wall: str | None = None) -> Answer:
     """Return the answer of a judge about one submission; runs in a thread of a worker.
 
     The judge is a process of its own, as on one machine: what hangs or kills it, a check among
@@ -109,36 +105,35 @@ def graded(
     Raises:
         AutograderError: this worker cannot grade the lab at all.
     """
-    judges = _judges(files, name, timeout_s, gpu, wall)
-    with tempfile.TemporaryDirectory(prefix="autograder-") as folder:
-        path = Path(folder) / "submission"
-        path.write_bytes(data)
-        request = {"path": str(path), "name": submission, "stem": "report"}
-        try:
-            answer = judges.ask(request, (timeout_s or DEFAULT_WALL_S) + GRACE_S)
-        except ProcessEnded as error:
-            return {"lost": str(error)}
-    if "fatal" in answer:
-        raise AutograderError(answer["fatal"])
-    return answer
+    here = {**request, "lab": str(_lab(files, Path(request["lab"]).name))}
+    try:
+        with _FIRST:
+            judges = _judges(gpu, wall)
+        return judges.ask(here, most_s(request["timeout_s"]))
+    except ProcessEnded as ended:
+        if isinstance(ended, JobRefused) and ended.fatal:
+            raise AutograderError(str(ended)) from ended
+        return {"lost": str(ended)}
+
+
+_FIRST = threading.Lock()  # two threads of a worker have one pool
+
+
+@functools.lru_cache
+def _judges(gpu: bool, wall: str | None) -> Pool:
+    """Return this worker's judges, one for each of its threads at most."""
+    most = distributed("grade").get_worker().state.nthreads
+    return Pool(functools.partial(judge_process, gpu=gpu, wall=wall), most)
 
 
 @functools.lru_cache(maxsize=8)
-def _judges(
-    files: Files, name: str, timeout_s: float | None, gpu: bool, wall: str | None
-) -> LinePool:
-    """Return this worker's judges of a lab, one for each of its threads at most."""
-
-    def started() -> LineProcess:
-        directory = Path(tempfile.mkdtemp(dir=_folder().name)) / name
-        directory.mkdir()
-        for file, text in files:
-            (directory / file).write_text(text, encoding="utf-8")
-        options = {"out": str(directory), "timeout_s": timeout_s, "staff": True}
-        options |= {"gpu": gpu, "wall": wall}
-        return LineProcess(WORKER, [str(directory), json.dumps(options)])
-
-    return LinePool(started, distributed("grade").get_worker().state.nthreads)
+def _lab(files: Files, name: str) -> Path:
+    """Return where a lab lies on this worker."""
+    directory = Path(tempfile.mkdtemp(dir=_folder().name)) / name
+    directory.mkdir()
+    for file, text in files:
+        (directory / file).write_text(text, encoding="utf-8")
+    return directory
 
 
 @functools.lru_cache(maxsize=1)

@@ -1,7 +1,7 @@
 """A bound on what the judge's own Python may take: a check that never ends must not stop grading.
 
 By the interval timer, which the main thread alone can have; elsewhere nothing is bounded here, and
-whoever waits for the process (the farm, the server) ends it.
+whoever waits for the process (the pool) ends it.
 """
 
 import contextlib

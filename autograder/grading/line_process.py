@@ -1,156 +1,231 @@
-"""Helper processes of ours that answer a JSON line with a JSON line, and a pool of them.
+"""Processes of ours that answer a JSON line with a JSON line: both ends of the wire.
 
-Each runs a module of this package, with one thread per numerical library, in a directory of its
-own; it ends when its input closes, so nothing is left when its owner dies.
+Each is a Python of its own with one thread per numerical library, in a directory of its own; it
+ends when its input closes, so nothing is left when its owner dies. Who is asked when is the
+business of `autograder.grading.pool`.
 """
 
 import contextlib
 import json
+import math
 import os
-import queue
+import select
+import selectors
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-GOODBYE_S = 5.0  # how long it may take to end once its input has closed
+GOODBYE_S = 5.0  # how long it may take to end once its input, or its output, has closed
+_WIND_UP_S = 2.0  # how long it may work on when its owner is gone; less than the owner waits
+_LOOK_S = 1.0  # how often to see whether it is over, where a child of its holds the answers open
+_POLL_S = 0.005
+_CHUNK = 1 << 16  # a pipe holds no more
+
+Request = Mapping[str, Any]
+Answer = dict[str, Any]
 
 
 class ProcessEnded(Exception):
-    """The process ended instead of answering; the message is what it wrote last."""
+    """The process has ended and there is no answer; the message is what it wrote last.
+
+    `status` is its exit status, None where there was no process to ask; `ours` says that we ended
+    it, and `overran` that this was for its time.
+    """
+
+    def __init__(
+        self, said: str, *, status: int | None = None, ours: bool = True, overran: bool = False
+    ) -> None:
+        super().__init__(said)
+        self.status = status
+        self.ours = ours
+        self.overran = overran
+
+
+class JobRefused(ProcessEnded):
+    """The process answered that it cannot do it, and was ended; the message is its reason.
+
+    `kind` is the class of the error that it met; `fatal` says that no other job can be done either.
+    """
+
+    def __init__(self, said: str, kind: str, *, fatal: bool) -> None:
+        super().__init__(said)
+        self.kind = kind
+        self.fatal = fatal
 
 
 class LineProcess:
-    """`python -m module *arguments`, asked one thing at a time."""
+    """`python *arguments`, asked one thing at a time.
 
-    def __init__(self, module: str, arguments: Sequence[str]) -> None:
+    What it writes to its error output is kept for its last words, or with `shown` joins ours.
+    """
+
+    def __init__(self, arguments: Sequence[str], *, shown: bool = False) -> None:
         self._directory = tempfile.TemporaryDirectory(prefix="autograder-")
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  # closed by close()
+        self._errors = None if shown else tempfile.TemporaryFile()  # noqa: SIM115  # see close()
+        self._ours = False  # we have ended it
+        self._reaping = threading.Lock()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module, *arguments],
+            [sys.executable, *arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,
-            text=True,
+            bufsize=0,
             cwd=self._directory.name,
             env=_environment(),
             start_new_session=True,  # Ctrl-C is for its owner, which then ends it
         )
+        assert self._process.stdin is not None and self._process.stdout is not None
+        self._input, self._output = self._process.stdin, self._process.stdout
+        os.set_blocking(self._input.fileno(), False)
 
-    def ask(self, request: dict[str, Any], timeout_s: float | None = None) -> dict[str, Any]:
+    def ask(self, request: Request, timeout_s: float | None = None) -> Answer:
         """Return the answer to `request`.
 
         Raises:
-            ProcessEnded: it ended, or was ended after `timeout_s`.
+            ProcessEnded: it ended, or was ended after `timeout_s` or for nonsense.
         """
-        assert self._process.stdin is not None and self._process.stdout is not None
-        timer = threading.Timer(timeout_s, self.kill) if timeout_s else None
-        if timer is not None:
-            timer.start()
+        line = json.dumps(request).encode() + b"\n"
         try:
-            with contextlib.suppress(BrokenPipeError):
-                self._process.stdin.write(json.dumps(request) + "\n")
-                self._process.stdin.flush()
-            line = self._process.stdout.readline()
-        finally:
-            if timer is not None:
-                timer.cancel()
-        if not line.endswith("\n"):
-            raise ProcessEnded(self._last_words())
-        answer: dict[str, Any] = json.loads(line)
+            answer: Answer = json.loads(self._exchanged(line, timeout_s))
+        except TimeoutError as error:
+            self.kill()
+            raise self._end(overran=True) from error
+        except (EOFError, ValueError) as error:
+            raise self._end() from error
+        if self._errors is not None:  # a long life has much to say; only its end is of interest
+            self._errors.seek(0)
+            self._errors.truncate()
         return answer
+
+    def _exchanged(self, line: bytes, timeout_s: float | None) -> bytes:
+        """Write a line and return the one that comes back."""
+        ends = math.inf if timeout_s is None else time.monotonic() + timeout_s
+        unsent, received = memoryview(line), bytearray()
+        with selectors.DefaultSelector() as ready:
+            ready.register(self._input, selectors.EVENT_WRITE)
+            ready.register(self._output, selectors.EVENT_READ)
+            while not received.endswith(b"\n"):
+                left = ends - time.monotonic()
+                if left <= 0:
+                    raise TimeoutError
+                found = ready.select(min(left, _LOOK_S))
+                if not found and self.ended:  # and a child that it left holds its output open
+                    raise EOFError
+                for key, _ in found:
+                    if key.fileobj is self._output:
+                        received += self._read()
+                    elif not (unsent := unsent[self._written(unsent) :]):
+                        ready.unregister(self._input)
+        return bytes(received)
+
+    def _read(self) -> bytes:
+        part = os.read(self._output.fileno(), _CHUNK)
+        if not part:
+            raise EOFError
+        return part
+
+    def _written(self, unsent: memoryview) -> int:
+        try:
+            return os.write(self._input.fileno(), unsent)
+        except BrokenPipeError:  # it has no reader any more; what it said last is still to be read
+            return len(unsent)
 
     @property
     def ended(self) -> bool:
         """Whether the process is over."""
-        return self._process.poll() is not None
+        if self._process.returncode is not None:
+            return True
+        how = os.WEXITED | os.WNOHANG | os.WNOWAIT  # not reaped: its number stays its own
+        return os.waitid(os.P_PID, self._process.pid, how) is not None
 
     def kill(self) -> None:
         """End it and what it has started at once; whoever waits for its answer is told.
 
         A child that a check left behind holds the pipe of answers open.
         """
-        if self._process.poll() is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)  # it has a session of its own
+        with self._reaping:
+            if self._process.returncode is None:
+                self._ours |= not self.ended
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self._process.pid, signal.SIGKILL)  # it has a session of its own
 
     def close(self) -> None:
         """Let it end; end it where it does not."""
-        with contextlib.suppress(BrokenPipeError):
-            if self._process.stdin is not None:
-                self._process.stdin.close()
-        try:
-            self._process.wait(GOODBYE_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        if self._process.stdout is not None:
-            self._process.stdout.close()
-        self._errors.close()
+        self._input.close()
+        self._reap()
+        self._output.close()
+        if self._errors is not None:
+            self._errors.close()
         self._directory.cleanup()
 
-    def _last_words(self) -> str:
-        code = self._process.wait()
-        self._errors.seek(0)
-        text = self._errors.read().decode(errors="replace").strip()
-        return text.splitlines()[-1] if text else f"exit status {code}"
+    def _reap(self) -> int:
+        """Return its exit status, and leave nothing that it has started."""
+        ends = time.monotonic() + GOODBYE_S
+        while not self.ended and time.monotonic() < ends:
+            time.sleep(_POLL_S)
+        self.kill()
+        with self._reaping:
+            return self._process.wait()
 
-
-class LinePool:
-    """Up to `most` processes, started when one is wanted and none idle; safe between threads."""
-
-    def __init__(self, start: Callable[[], LineProcess], most: int) -> None:
-        self._start = start
-        self._started: list[LineProcess] = []
-        self._idle: queue.SimpleQueue[LineProcess | None] = queue.SimpleQueue()
-        for _ in range(most):
-            self._idle.put(None)
-
-    def ask(self, request: dict[str, Any], timeout_s: float | None = None) -> dict[str, Any]:
-        """Return the answer of a process that has nothing else to do; waits for one.
-
-        Raises:
-            ProcessEnded: it ended, or was ended after `timeout_s`; another takes its place.
-        """
-        process = self._idle.get()
-        try:
-            if process is None:
-                process = self._start()
-                self._started.append(process)
-            answer = process.ask(request, timeout_s)
-        except BaseException as error:
-            self._idle.put(None)
-            if process is not None:
-                self._started.remove(process)
-                if not isinstance(error, ProcessEnded):
-                    process.kill()  # its answer to this must not be taken for the next one's
-                process.close()
-            raise
-        self._idle.put(process)
-        return answer
-
-    @property
-    def running(self) -> int:
-        """How many processes there are now."""
-        return sum(not process.ended for process in self._started)
-
-    def kill(self) -> None:
-        """End all processes at once; whoever waits for an answer is told."""
-        for process in list(self._started):
-            process.kill()
-
-    def close(self) -> None:
-        """Let all processes end; call it when nobody asks any more."""
-        while self._started:
-            self._started.pop().close()
+    def _end(self, *, overran: bool = False) -> ProcessEnded:
+        """Return how it ended, which it does soon: its output has closed, or it was killed."""
+        status = self._reap()
+        text = ""
+        if self._errors is not None:
+            self._errors.seek(0)
+            text = self._errors.read().decode(errors="replace").strip()
+        said = text.splitlines()[-1] if text else f"exit status {status}"
+        return ProcessEnded(said, status=status, ours=self._ours, overran=overran)
 
 
 def _environment() -> dict[str, str]:
     home = str(Path(__file__).parents[2])
     path = os.pathsep.join([home, *filter(None, [os.getenv("PYTHONPATH")])])
     return {**os.environ, **dict.fromkeys(_ONE_THREAD, "1"), "PYTHONPATH": path}
+
+
+def refusal(error: Exception | str, *, fatal: bool) -> Answer:
+    """Return the answer that says why there is none."""
+    kind = "" if isinstance(error, str) else type(error).__name__
+    return {"refused": str(error), "kind": kind, "fatal": fatal}
+
+
+class Serving:
+    """The process's end: answers each line of its input until that closes.
+
+    What is printed meanwhile goes to the error output: it must not be taken for an answer.
+    """
+
+    def __init__(self) -> None:
+        self._answers = os.dup(1)
+        os.dup2(2, 1)
+
+    def run(self, answer: Callable[[Request], Answer]) -> None:
+        """Answer every line by `answer`."""
+        for line in sys.stdin:
+            self.send(answer(json.loads(line)))
+
+    def send(self, answer: Answer) -> None:
+        """Write an answer."""
+        unsent = memoryview(json.dumps(answer).encode() + b"\n")
+        while unsent:
+            unsent = unsent[os.write(self._answers, unsent) :]
+
+    def end_with_owner(self) -> None:
+        """End even in the middle of an answer once the input has closed: the owner is gone."""
+        threading.Thread(target=_outlive_owner, daemon=True).start()
+
+
+def _outlive_owner() -> None:
+    closed = select.poll()
+    closed.register(0, 0)  # nothing but that the other end has hung up
+    closed.poll()
+    time.sleep(_WIND_UP_S)
+    os._exit(1)  # it hangs

@@ -1,126 +1,139 @@
-"""Many submissions of one lab: a pool of judges on this machine, each with its own sandboxes.
+"""One pool of processes, for everybody who has more than one job for them.
 
-A judge that dies or hangs over a submission is replaced, and the submission has a report that
-says so. Nothing of one submission stays for the next.
+Who calls: `judges` (submissions on this machine), `cluster` (the same on a worker of Dask),
+`audit.variants` (mutants of a solution), `service.grading` (the judge beside a server) and
+`similarity_reader` (reading answers). What they agree on:
+
+- A job is a request and its answer, each a line of JSON; nothing else crosses. `autograder.grading.
+  line_process` has both ends of the wire.
+- A process is started when a job finds none idle, and does one job at a time. As many jobs as
+  there may be processes are under way; the others wait with whoever asks.
+- A process that dies, overruns its time, talks nonsense or refuses costs the job that it had:
+  `ProcessEnded` says how. The next job finds another. Nobody but the pool starts or replaces one,
+  and it tries no job twice: whether a job deserves that is for its caller.
+- `answers` gives answers in the order in which they are ready, each with its request's number.
+- `kill` is the end: jobs under way have none, and no later one is begun. A caller that leaves
+  `answers` early kills.
 """
 
-import json
-import os
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+import threading
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from typing import Protocol
 
-from autograder.errors import AutograderError
-from autograder.grading.line_process import LinePool, LineProcess, ProcessEnded
-from autograder.grading.paths import Item
-from autograder.grading.pool_worker import write
-from autograder.records import Lab, Report
+from autograder.grading.line_process import (
+    Answer,
+    JobRefused,
+    LineProcess,
+    ProcessEnded,
+    Request,
+)
 
-WORKER = "autograder.grading.pool_worker"
-GRACE_S = 60.0  # for reading, judging and writing, over the learner's own wall time
-DEFAULT_WALL_S = 600.0  # where the lab sets the wall time, which the judge knows and we do not
+Numbered = tuple[int, Answer | ProcessEnded]
+Answers = Generator[Numbered, None, None]
 
 
-@dataclass(frozen=True)
-class Graded:
-    """One submission's report as Gradescope's JSON; `broken` are checks at fault, for staff."""
+class Answering(Protocol):
+    """Whoever does jobs: a `Pool`, or a cluster whose workers have one each."""
 
-    item: Item
-    report: Mapping[str, Any]
-    broken: Sequence[str] = ()
+    def answers(self, requests: Sequence[Request], timeout_s: float | None = None) -> Answers:
+        """Yield the answer to each request, or how its process ended; see `Pool.answers`."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything."""
+        ...
 
 
-@dataclass
-class Farm:
-    """Judges for one lab; `grade` yields reports as they are ready."""
+class Pool:
+    """Up to `most` processes, each made by `start` when it is wanted; safe between threads."""
 
-    lab: Lab
-    out: Path
-    jobs: int = 1
-    timeout_s: float | None = None
-    staff: bool = False
-    _judges: LinePool | None = field(default=None, init=False)
-    _stopped: bool = field(default=False, init=False)
+    def __init__(self, start: Callable[[], LineProcess], most: int = 1) -> None:
+        self._start = start
+        self._most = most
+        self._room = threading.Semaphore(most)
+        self._lock = threading.Lock()  # around the three below
+        self._started: list[LineProcess] = []
+        self._idle: list[LineProcess] = []
+        self._stopped = False
 
-    def grade(self, items: Sequence[Item]) -> Iterator[Graded]:
-        """Grade `items` and yield each as its reports are written, in the order of completion.
+    def ask(self, request: Request, timeout_s: float | None = None) -> Answer:
+        """Return the answer of a process that has nothing else to do; waits for one.
 
         Raises:
-            AutograderError: nothing can be graded: the lab is malformed or there is no sandbox.
+            ProcessEnded: there is none; another process takes this one's place.
         """
-        jobs = max(1, min(self.jobs, len(items)))
-        self._judges = LinePool(self._judge, jobs)
+        with self._room:
+            process = self._taken()
+            try:
+                answer = process.ask(request, timeout_s)
+                if "refused" in answer:
+                    raise JobRefused(answer["refused"], answer["kind"], fatal=answer["fatal"])
+            except BaseException:  # its answer to this must not be taken for the next one's
+                self._drop(process)
+                raise
+            with self._lock:
+                self._idle.append(process)
+            return answer
+
+    def answers(self, requests: Sequence[Request], timeout_s: float | None = None) -> Answers:
+        """Yield each request's number with its answer, or with how its process ended, when ready.
+
+        Leaving early ends the pool.
+        """
+        with ThreadPoolExecutor(self._most) as threads:
+            waiting = {
+                threads.submit(self._answer, request, timeout_s): number
+                for number, request in enumerate(requests)
+            }
+            try:
+                for done in as_completed(waiting):
+                    yield waiting[done], done.result()
+            except BaseException:
+                threads.shutdown(wait=False, cancel_futures=True)
+                self.kill()
+                raise
+
+    def _answer(self, request: Request, timeout_s: float | None) -> Answer | ProcessEnded:
         try:
-            with ThreadPoolExecutor(jobs) as pool:
-                waiting = [pool.submit(self._one, item) for item in items]
-                try:
-                    for done in as_completed(waiting):
-                        yield done.result()
-                except BaseException:
-                    self._stop(waiting, self._judges)
-                    raise
-        finally:
-            self._judges.close()
+            return self.ask(request, timeout_s)
+        except ProcessEnded as ended:
+            return ended
 
-    def _stop(self, waiting: Sequence[Future[Graded]], judges: LinePool) -> None:
-        """End all judges at once; what they were at has no report."""
-        self._stopped = True
-        for future in waiting:
-            future.cancel()
-        judges.kill()
+    def _taken(self) -> LineProcess:
+        """Return a process for a job: one that is idle and lives, else a new one."""
+        while True:
+            with self._lock:
+                if self._stopped:
+                    raise ProcessEnded("stopped")
+                if not self._idle:
+                    self._started.append(self._start())
+                    return self._started[-1]
+                process = self._idle.pop()
+            if not process.ended:
+                return process
+            self._drop(process)
 
-    def _one(self, item: Item) -> Graded:
-        assert self._judges is not None
-        request = {"path": str(item.path.absolute()), "name": item.label, "stem": item.stem}
-        try:
-            answer = self._judges.ask(request, (self.timeout_s or DEFAULT_WALL_S) + GRACE_S)
-        except ProcessEnded as error:
-            if self._stopped:
-                raise AutograderError("grade: stopped.") from error
-            return self._lost(item, str(error))
-        if "fatal" in answer:
-            raise AutograderError(answer["fatal"])
-        return Graded(item, answer["report"], answer["broken"])
+    def _drop(self, process: LineProcess) -> None:
+        with self._lock:
+            self._started.remove(process)
+        process.kill()
+        process.close()
 
-    def _judge(self) -> LineProcess:
-        options = {"out": str(self.out.absolute()), "timeout_s": self.timeout_s}
-        arguments = json.dumps({**options, "staff": self.staff})
-        return LineProcess(WORKER, [str(self.lab.directory.absolute()), arguments])
+    def kill(self) -> None:
+        """End all processes at once, and begin no more; whoever waits for an answer is told."""
+        with self._lock:
+            self._stopped = True
+            for process in self._started:
+                process.kill()
 
-    def _lost(self, item: Item, why: str) -> Graded:
-        """Return the report on a submission that the judge did not survive."""
-        reason = f"grading ended before it was done: {why}. Staff must look at this one."
-        return self._unread(item, reason)
-
-    def _unread(self, item: Item, reason: str) -> Graded:
-        """Return the report on a submission of which nothing could be graded."""
-        from autograder.grading.grade import Grader
-        from autograder.grading.report import to_gradescope
-
-        report: Report = Grader(self.lab).unreadable(reason, item.label)
-        write(report, self.out, item.stem, staff=self.staff)
-        return Graded(item, to_gradescope(report, staff=self.staff))
-
-
-def default_jobs() -> int:
-    """Return how many judges this machine has cores for."""
-    return len(os.sched_getaffinity(0))
-
-
-def summary(graded: Sequence[Graded]) -> str:
-    """Return a table: how many answers to each question had which outcome, and the mean score."""
-    counts: dict[str, Counter[str]] = {}
-    for one in graded:
-        for test in one.report["tests"]:
-            counts.setdefault(f"{test['question']}: {test['title']}", Counter())[
-                test["outcome"]
-            ] += 1
-    columns = ("correct", "incorrect", "not attempted")
-    width = max([len(name) for name in counts] or [8])
-    lines = [" ".join([" " * width, *(f"{c:>13}" for c in columns)])]
-    for name, count in counts.items():
-        lines.append(" ".join([f"{name:<{width}}", *(f"{count[c]:>13}" for c in columns)]))
-    return "\n".join(lines)
+    def close(self) -> None:
+        """Let all processes end, each after the job that it has; no more are begun."""
+        with self._lock:
+            self._stopped = True
+        for _ in range(self._most):
+            self._room.acquire()
+        while self._idle:  # now these are all that have been started
+            self._idle.pop().close()
+        self._started.clear()
+        self._room.release(self._most)

@@ -1,19 +1,24 @@
-"""A report for people and machines: Gradescope's JSON and more, terminal text, JUnit XML.
+"""A report for people and machines: Gradescope's JSON and more, terminal text, JUnit XML, files.
 
 Everything here is what a learner may see, unless `staff=True`. The page in HTML is in
 `autograder.grading.report_html`.
 """
 
+import contextlib
 import json
+import os
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict, replace
+from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-from autograder.grading.report_html import to_html
+from autograder.errors import ReportError
+from autograder.grading.report_html import number, to_html
 from autograder.printable import printable
 from autograder.records import CheckResult, ManualAnswer, Outcome, Report
 
-__all__ = ["from_gradescope", "to_gradescope", "to_html", "to_json", "to_junit", "to_text"]
+__all__ = ["from_gradescope", "to_gradescope", "to_html", "to_json", "to_junit", "to_text", "write"]
 
 SIGNS = {Outcome.CORRECT: "✓", Outcome.INCORRECT: "✗", Outcome.NOT_ATTEMPTED: "·"}
 COLOURS = {Outcome.CORRECT: "32", Outcome.INCORRECT: "31", Outcome.NOT_ATTEMPTED: "33"}
@@ -39,7 +44,7 @@ def to_gradescope(report: Report, *, staff: bool = False) -> dict[str, Any]:
         "sandbox": report.sandbox,
         "notes": list(report.notes),
         "error": report.error,
-        "manual": [_manual(answer) for answer in report.manual],
+        "manual": [{**asdict(m), "items": list(m.items)} for m in report.manual],
     }
     if staff:
         found["seed"] = report.seed
@@ -64,16 +69,16 @@ def to_text(report: Report, *, colour: bool = False) -> str:
         lines.append(f"  {printable(report.error)}")
     for result in report.results:
         sign = _painted(SIGNS[result.outcome], COLOURS[result.outcome], colour)
-        points = f"{_number(result.score)}/{_number(result.max_score)}"
+        points = f"{number(result.score)}/{number(result.max_score)}"
         name = printable(f"{result.question}: {shown_title(result)}", 300)
         name += " (runs at submission only)" if result.hidden else ""
         lines.append(f"  {sign} {points:>9}  {name}")
         if result.output:
             lines += [f"{' ' * 15}{line}" for line in printable(result.output).splitlines()]
     lines += [
-        f"  ○       {_number(m.points):>3}  {m.question}: a person grades it" for m in report.manual
+        f"  ○       {number(m.points):>3}  {m.question}: a person grades it" for m in report.manual
     ]
-    lines.append(f"  {_number(report.score)} of {_number(report.max_score)} points")
+    lines.append(f"  {number(report.score)} of {number(report.max_score)} points")
     lines += [f"  note: {printable(note)}" for note in report.notes]
     if report.sandbox == "unsandboxed":
         lines.append("  note: unsandboxed: the code ran without a sandbox.")
@@ -101,6 +106,57 @@ def to_junit(reports: Iterable[Report]) -> str:
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, "unicode") + "\n"
 
 
+def write(report: Report, out: Path, stem: str, *, staff: bool = False) -> None:
+    """Write the reports of one submission, each whole or not at all; keep what a person graded.
+
+    Raises:
+        ReportError: they cannot be written there.
+    """
+    report = _with_manual(report, out / f"{stem}.json")
+    _replace(out / f"{stem}.html", to_html(report))
+    _replace(out / f"{stem}.json", to_json(report, staff=staff))
+
+
+def _with_manual(report: Report, path: Path) -> Report:
+    """Return the report with the scores that a person gave to the same answers before."""
+    if not report.manual or not path.is_file():
+        return report
+    try:
+        before = json.loads(path.read_text(encoding="utf-8"))["manual"]
+        if report.error:  # nothing of the answers is known: what was marked stays with its answer
+            marked = {m["question"]: m for m in before if m["score"] is not None}
+            manual = tuple(_kept(m, marked.get(m.question)) for m in report.manual)
+            return replace(report, manual=manual).with_totals()
+        given = {(m["question"], m["answer"]): m for m in before if m["score"] is not None}
+    except (OSError, ValueError, KeyError, TypeError):
+        return report
+    manual = tuple(_scored(m, given.get((m.question, m.answer))) for m in report.manual)
+    return replace(report, manual=manual).with_totals()
+
+
+def _kept(answer: ManualAnswer, before: Mapping[str, Any] | None) -> ManualAnswer:
+    if before is None:
+        return answer
+    return _scored(replace(answer, answer=str(before["answer"])), before)
+
+
+def _scored(answer: ManualAnswer, before: Mapping[str, Any] | None) -> ManualAnswer:
+    if before is None:
+        return answer
+    return replace(answer, score=float(before["score"]), comment=str(before.get("comment", "")))
+
+
+def _replace(path: Path, text: str) -> None:
+    draft = path.with_name(f".{path.name[:200]}.{os.getpid()}")
+    try:
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(path)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            draft.unlink()
+        raise ReportError(f"grade: cannot write {path}: {error.strerror or error}.") from error
+
+
 def shown_title(result: CheckResult) -> str:
     """Return what a learner reads as the name of a check."""
     return result.title or result.name.replace("_", " ")
@@ -126,18 +182,6 @@ def _test(result: CheckResult, staff: bool) -> dict[str, Any]:
     return {**found, "detail": result.detail} if staff else found
 
 
-def _manual(answer: ManualAnswer) -> dict[str, Any]:
-    return {
-        "question": answer.question,
-        "points": answer.points,
-        "rubric": answer.rubric,
-        "answer": answer.answer,
-        "score": answer.score,
-        "comment": answer.comment,
-        "items": list(answer.items),
-    }
-
-
 def _case(suite: ElementTree.Element, lab: str, result: CheckResult) -> None:
     group = printable(f"{lab}.{result.question}", 200)
     name = printable(result.name, 200)
@@ -150,7 +194,3 @@ def _case(suite: ElementTree.Element, lab: str, result: CheckResult) -> None:
 
 def _painted(text: str, code: str, colour: bool) -> str:
     return f"\x1b[{code}m{text}\x1b[0m" if colour else text
-
-
-def _number(value: float) -> str:
-    return f"{value:.2f}".rstrip("0").rstrip(".")

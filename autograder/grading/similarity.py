@@ -16,16 +16,12 @@ import io
 import keyword
 import tokenize
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
-from pathlib import Path
 
-from autograder.errors import SubmissionError
-from autograder.grading.paths import content_of
 from autograder.grading.slicing import definitions, same_code, statements_of
 from autograder.grading.submission import read
-from autograder.printable import printable
 from autograder.records import Lab
 
 K, WINDOW = 8, 4  # tokens of a run, runs of a window: two short lines
@@ -44,25 +40,6 @@ class Pair:
     left: str
     right: str
     share: float
-
-
-def alike(lab: Lab, paths: Sequence[Path], least: float = ALIKE) -> list[str]:
-    """Return a line for each pair of answers that are alike, the most alike first."""
-    known, found = explained(lab), dict[str, Prints]()
-    for path in paths:
-        try:
-            own = answers(lab, content_of(path))
-        except SubmissionError:
-            continue
-        found[str(path)] = {name: prints(text) - known[name] for name, text in own.items()}
-    return [
-        f"alike {p.share:.0%}: {p.question}: {_name(p.left)} and {_name(p.right)}"
-        for p in pairs(found, least)
-    ]
-
-
-def _name(path: str) -> str:
-    return " ".join(printable(path).split())  # a learner's file may be called anything
 
 
 def answers(lab: Lab, notebook: bytes) -> dict[str, str]:

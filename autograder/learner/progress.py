@@ -26,7 +26,7 @@ COLUMNS = ("lab", "begun", "correct", "points", "written", "handed in")
 
 
 @dataclass(frozen=True)
-class Standing:
+class LabProgress:
     """One lab. Questions that checks answer are `begun` and `correct`; `written` a person reads.
 
     Optional questions, which have no points, do not count. `next` is the first question that is
@@ -66,10 +66,10 @@ class Standing:
 class Progress:
     """The table over all labs: plain text for a terminal, HTML for a notebook."""
 
-    standings: tuple[Standing, ...]
+    labs: tuple[LabProgress, ...]
 
     def __str__(self) -> str:
-        rows = [COLUMNS, *(standing.row() for standing in self.standings), self._total()]
+        rows = [COLUMNS, *(one.row() for one in self.labs), self._total()]
         widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
         lines = ["  ".join(f"{c:<{w}}" for c, w in zip(row, widths, strict=True)) for row in rows]
         ruled = [lines[0], "-" * len(lines[0].rstrip()), *lines[1:-1], "-" * len(lines[0].rstrip())]
@@ -78,7 +78,7 @@ class Progress:
     __repr__ = __str__
 
     def _total(self) -> tuple[str, ...]:
-        every = self.standings
+        every = self.labs
         points, most = sum(s.points for s in every), sum(s.max_points for s in every)
         questions = sum(s.questions for s in every)
         return (
@@ -92,17 +92,17 @@ class Progress:
 
     def _words(self) -> Iterator[str]:
         """Yield what to do next, and what could not be read."""
-        yield from (f"{s.lab.name}: {s.problem}" for s in self.standings if s.problem)
-        ahead = next((s for s in self.standings if not s.is_finished and not s.problem), None)
+        yield from (f"{s.lab.name}: {s.problem}" for s in self.labs if s.problem)
+        ahead = next((s for s in self.labs if not s.is_finished and not s.problem), None)
         if ahead is not None:
             yield f"Next: {ahead.next} in {ahead.lab.name}."
-        elif self.standings and all(s.is_finished for s in self.standings):
+        elif self.labs and all(s.is_finished for s in self.labs):
             yield "Every question that checks answer is correct."
 
     def _repr_html_(self) -> str:
         cells = "".join(f"<th style='text-align:left'>{name}</th>" for name in COLUMNS)
         rows = [f"<tr>{cells}</tr>"]
-        for row in (*(standing.row() for standing in self.standings), self._total()):
+        for row in (*(one.row() for one in self.labs), self._total()):
             parts = "".join(f"<td style='text-align:left'>{html.escape(c)}</td>" for c in row)
             rows.append(f"<tr>{parts}</tr>")
         words = "".join(f"<p>{html.escape(line)}</p>" for line in self._words())
@@ -116,7 +116,7 @@ def progress(folder: Path | str | None = None) -> Progress:
         UnknownLab: there is no folder with labs.
     """
     work = work_folder(Path.cwd() if folder is None else Path(folder), named=folder is not None)
-    return Progress(tuple(standing(path) for path in labs_in(work)))
+    return Progress(tuple(lab_progress(path) for path in labs_in(work)))
 
 
 def work_folder(start: Path, *, named: bool = False) -> Path:
@@ -141,15 +141,15 @@ def labs_in(folder: Path) -> list[Path]:
         return []
 
 
-def standing(directory: Path) -> Standing:
+def lab_progress(directory: Path) -> LabProgress:
     """Return how far the learner is in the lab in `directory`."""
     try:
         lab = load_released(directory)
     except AutograderError as error:
         unknown = Lab(directory.name, directory.name, directory, (), ())
-        return Standing(unknown, problem=str(error))
+        return LabProgress(unknown, problem=str(error))
     checked = [question for question in lab.questions if question.points and not question.manual]
-    whole = Standing(
+    whole = LabProgress(
         lab,
         questions=len(checked),
         max_points=sum(question.points for question in checked),
@@ -168,7 +168,7 @@ def standing(directory: Path) -> Standing:
     return replace(whole, problem=problem)
 
 
-def _read_off(whole: Standing, checked: Sequence[Question], data: bytes) -> Standing:
+def _read_off(whole: LabProgress, checked: Sequence[Question], data: bytes) -> LabProgress:
     arrived, journal = read(data), Journal.of(whole.lab.directory)
     texts = definitions(statements_of(arrived.cells))
     begun = [q for q in checked if is_begun(q, texts)]

@@ -37,7 +37,7 @@ def place(root: Path = ROOT, own: str | None = None) -> Path | None:
     return None
 
 
-class Group:
+class ControlGroup:
     """A control group of one worker and all that comes from it."""
 
     def __init__(self, parent: Path, name: str, limits: Limits) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-COURSE = ("minitorch", "ddp_lab")
+COURSE = ("minitorch", "ddp_lab", "lessons")
 COURSE_AT, WORKER_AT = "/course", "/judge"
 # Where a worker mounts scratch space of its own; what stands there outside is seen elsewhere.
 SCRATCH, ELSEWHERE = ("/tmp", "/dev/shm"), "/elsewhere"

@@ -11,7 +11,7 @@ from typing import Any
 
 from autograder.errors import LimitReached, SandboxError
 from autograder.sandbox import launch, watch
-from autograder.sandbox.cgroup import Group
+from autograder.sandbox.cgroup import ControlGroup
 from autograder.sandbox.channel import Channel
 from autograder.sandbox.launch import Order
 from autograder.sandbox.layout import Layout
@@ -28,7 +28,7 @@ class Process:
     The tree is ended by its root: pid 1 of a pid namespace, at whose end the kernel kills the rest.
     """
 
-    def __init__(self, channel: Channel, pid: int, group: Group | None) -> None:
+    def __init__(self, channel: Channel, pid: int, group: ControlGroup | None) -> None:
         self.channel = channel
         self.pid = pid
         self.group = group
@@ -65,7 +65,7 @@ class Started(Process):
         self,
         channel: Channel,
         pid: int,
-        group: Group | None,
+        group: ControlGroup | None,
         popen: "subprocess.Popen[bytes]",
     ) -> None:
         super().__init__(channel, pid, group)
@@ -114,7 +114,7 @@ def start(
     *,
     number: int,
     output_bytes: int,
-    group: Group | None = None,
+    group: ControlGroup | None = None,
 ) -> Process:
     """Start a worker behind `wall`, in `group` before it has read `config`.
 

@@ -17,11 +17,11 @@ from typing import Any
 from autograder.errors import SandboxError
 from autograder.records import Limits
 from autograder.sandbox import cgroup, launch, layout, process, seccomp, watch
-from autograder.sandbox.cgroup import Group
+from autograder.sandbox.cgroup import ControlGroup
 from autograder.sandbox.channel import NOTHING, pump
 from autograder.sandbox.process import Process, last_words
 from autograder.sandbox.wire import WireError
-from autograder.sandbox.zygote_client import Zygote
+from autograder.sandbox.zygote_client import ZygoteClient
 
 UNSANDBOXED = "unsandboxed"
 COUNTS_BY_NAMESPACE = (5, 14)  # the Linux that counts a user's processes in each user namespace
@@ -39,7 +39,7 @@ class Supply:
         self._warm = warm
         self._layout = layout.find(gpu=gpu)
         self._groups = cgroup.place()
-        self._zygotes: dict[tuple[str, ...], Zygote] = {}
+        self._zygotes: dict[tuple[str, ...], ZygoteClient] = {}
         self._number = 0
         self._held = False  # a worker has started behind the present wall
         self.reasons: list[str] = []
@@ -103,7 +103,9 @@ class Supply:
             number = self._number
         options: dict[str, Any] = {"output_bytes": limits.output_bytes}
         if self._groups is not None:
-            options["group"] = Group(self._groups, f"autograder-{os.getpid()}-{number}", limits)
+            options["group"] = ControlGroup(
+                self._groups, f"autograder-{os.getpid()}-{number}", limits
+            )
         if wall == "bubblewrap" and warm:
             return self._forked(config, limits, options)
         return process.start(wall, self._layout, config, number=number, **options)
@@ -119,13 +121,13 @@ class Supply:
                 raise
             return self._zygote(preload, limits).fork(config, **options)
 
-    def _zygote(self, preload: tuple[str, ...], limits: Limits) -> Zygote:
+    def _zygote(self, preload: tuple[str, ...], limits: Limits) -> ZygoteClient:
         with self._lock:
             zygote = self._zygotes.get(preload)
             if zygote is None or not zygote.alive:
                 if zygote is not None:
                     zygote.close()
-                zygote = Zygote(self._layout, preload, file_bytes=limits.file_bytes)
+                zygote = ZygoteClient(self._layout, preload, file_bytes=limits.file_bytes)
                 self._zygotes[preload] = zygote
             return zygote
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from autograder.errors import SandboxError
 from autograder.sandbox import launch
-from autograder.sandbox.cgroup import Group
+from autograder.sandbox.cgroup import ControlGroup
 from autograder.sandbox.channel import Channel
 from autograder.sandbox.launch import Order
 from autograder.sandbox.layout import Layout
@@ -31,7 +31,7 @@ class Forked(Process):
     """A worker forked from a zygote: about 10 ms."""
 
     def __init__(
-        self, channel: Channel, pid: int, group: Group | None, status: socket.socket
+        self, channel: Channel, pid: int, group: ControlGroup | None, status: socket.socket
     ) -> None:
         super().__init__(channel, pid, group)
         self._status = status
@@ -52,7 +52,7 @@ class Forked(Process):
         super().end()
 
 
-class Zygote:
+class ZygoteClient:
     """A warm process behind the outer wall that forks a worker for each submission.
 
     Safe to use from several threads. It ends with this process, however this process ends.
@@ -89,7 +89,7 @@ class Zygote:
             return False
 
     def fork(
-        self, config: dict[str, Any], *, output_bytes: int, group: Group | None = None
+        self, config: dict[str, Any], *, output_bytes: int, group: ControlGroup | None = None
     ) -> Process:
         """Return a new worker in namespaces of its own, and in `group`.
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from autograder.errors import AutograderError
 from autograder.grading.cluster import distributed, graded, lab_files
-from autograder.grading.report import from_gradescope
+from autograder.grading.judge import notebook_request
 from autograder.printable import printable
 from autograder.records import Report
 from autograder.service.errors import GraderDied, GraderUnable
@@ -67,8 +67,8 @@ class ClusterGrader:
             raise GraderUnable(f"{type(error).__name__}: {error}") from error
         client = self._connected()
         self._require_workers(client)
-        arguments = (files, lab, notebook, "", None, False, self._wall)
-        future = client.submit(graded, *arguments, pure=False)
+        request = notebook_request(self._labs / lab, notebook)
+        future = client.submit(graded, files, request, False, self._wall, pure=False)
         future.add_done_callback(lambda _: self._woken.set())
         deadline = time.monotonic() + self._timeout_s
         while not self._woken.wait(_LOOK_S):
@@ -80,7 +80,7 @@ class ClusterGrader:
         answer = future.result()
         if "lost" in answer:
             raise GraderDied(printable(answer["lost"], 300))
-        return from_gradescope(answer["report"])
+        return Report.from_dict(answer["report"])
 
     def _connected(self) -> Any:
         if self._client is None:

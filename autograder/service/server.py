@@ -195,14 +195,12 @@ def _lti(settings: Settings, data: Path, store: Store, url: str) -> "LtiTool | N
 
 
 def _grader(settings: Settings, labs: Path) -> Grader:
+    wall = None if settings.unsandboxed else "bubblewrap"
     if settings.scheduler:
         from autograder.service.cluster import ClusterGrader
 
-        wall = None if settings.unsandboxed else "bubblewrap"
         return ClusterGrader(labs, settings.scheduler, timeout_s=settings.judge_s, wall=wall)
-    return ProcessGrader.for_labs(
-        labs, timeout_s=settings.judge_s, unsandboxed=settings.unsandboxed
-    )
+    return ProcessGrader.behind(wall, labs, timeout_s=settings.judge_s)
 
 
 def address(listener: socket.socket) -> str:

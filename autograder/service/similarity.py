@@ -1,18 +1,15 @@
 """The answers of a lab that are most alike, for staff; see `autograder.grading.similarity`."""
 
-import base64
 import threading
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from autograder.grading.line_process import LinePool, LineProcess, ProcessEnded
 from autograder.grading.similarity import Pair, Prints, pairs
+from autograder.grading.similarity_reader import Reader, Reading
 from autograder.service.lab_catalog import Shelf
 from autograder.service.submissions import Ledger
 
-_WORKER = "autograder.grading.similarity_worker"
-_READ_S = 60.0  # one notebook; the largest that is let in takes a tenth
 _LEAST = 0.5
 _MOST = 100  # pairs; nobody looks at more
 
@@ -52,31 +49,22 @@ class Similarity:
             key = (lab, self._stamp(lab))
             if key != self._key:
                 self._key, self._kept = key, {}
-            with closing(self._reader(lab)) as reader:
+            with closing(Reader(self._shelf.path(lab))) as reader:
                 for name, side in sides.items():
                     if name not in self._kept:
-                        said = self._read(reader, side["submission"])["prints"]
-                        self._kept[name] = {q: frozenset(own) for q, own in said.items()}
+                        self._kept[name] = self._read(reader, side["submission"]).prints
             found = pairs({name: self._kept[name] for name in sides}, _LEAST)[:_MOST]
         return Found(len(sides), [(p, sides[p.left], sides[p.right]) for p in found])
 
     def texts(self, lab: str, question: str, numbers: list[int]) -> list[str]:
         """Return the answers of some submissions to a question, as code."""
         self._stamp(lab)
-        with closing(self._reader(lab)) as reader:
-            return [self._read(reader, n)["texts"].get(question, "") for n in numbers]
+        with closing(Reader(self._shelf.path(lab))) as reader:
+            return [self._read(reader, n).texts.get(question, "") for n in numbers]
 
     def _stamp(self, lab: str) -> int:
         self._shelf.questions(lab)  # for what it raises
         return (self._shelf.path(lab) / "lab.py").stat().st_mtime_ns
 
-    def _reader(self, lab: str) -> LinePool:
-        return LinePool(lambda: LineProcess(_WORKER, [str(self._shelf.path(lab))]), 1)
-
-    def _read(self, reader: LinePool, number: int) -> dict[str, Any]:
-        """Return what was read of a submission: nothing where it ended its reader."""
-        text = base64.b64encode(self._ledger.notebook(number) or b"").decode()
-        try:
-            return reader.ask({"notebook": text}, _READ_S)
-        except ProcessEnded:
-            return {"texts": {}, "prints": {}}
+    def _read(self, reader: Reader, number: int) -> Reading:
+        return reader.read(self._ledger.notebook(number) or b"")

@@ -16,7 +16,7 @@ Nothing is claimed where launches of the same collective disagree: then other pr
 in all of them, and the constants would be those of that crowd. How many blocks they interrupted is
 said in any case.
 
-May import: cost, fit, timing, NumPy.
+May import: NumPy, fit, timing.
 """
 
 import os

@@ -4,7 +4,7 @@ The closed forms of `ddp_lab.cost` are linear in the three constants, so the fit
 problem; errors count as ratios, for a collective of 20 us matters as much as one of 20 ms, and
 large ones count for less, so that a disturbed measurement does not decide.
 
-May import: cost, errors, NumPy.
+May import: NumPy, cost, errors, transport.
 """
 
 from collections.abc import Sequence

@@ -11,7 +11,7 @@ In a block the same call is made several times in a row, so that it counts for l
 begins late. No rank can run ahead of the others meanwhile: each needs something of every other; and
 the root of a broadcast moves on from call to call, to one of the ranks that receive last.
 
-May import: cost, fit, launch, NumPy.
+May import: NumPy, communicator, cost, errors, fit, launch, transport.
 """
 
 import os

@@ -1,6 +1,6 @@
 """DistributedDataParallel for modules that are not torch's: minitorch, over a Communicator.
 
-May import: NumPy, and the modules of this folder that do without torch.
+May import: the modules of this folder.
 """
 
 import weakref

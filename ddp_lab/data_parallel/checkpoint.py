@@ -9,7 +9,8 @@ Under `torchrun --max-restarts=3 train.py` this is all that a script needs to su
 torchrun ends and restarts them all, and they go on from the last step that was saved. With
 `--nnodes=1:4` the new run may be of another size; then it goes on from the same parameters.
 
-May import: the standard library, NumPy, group, snapshot; torch only where the caller has it.
+May import: NumPy, communicator_group, ddp, errors, reduction_group, snapshot; torch inside
+functions.
 """
 
 import os

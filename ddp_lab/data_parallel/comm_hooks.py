@@ -10,7 +10,7 @@ The first argument of every state is a `Group`, so the hooks here work over a Co
 torch.distributed, and for modules of torch and minitorch alike: the buffers are tensors of the
 one, NumPy arrays for the other. torch's own hooks work for torch over torch.distributed alone.
 
-May import: the standard library, group, hook_kit.
+May import: hook_kit, reduction_group.
 """
 
 from collections.abc import Callable, Iterable

@@ -1,6 +1,6 @@
 """A `ddp_lab.Communicator` as a `Group` of NumPy arrays.
 
-May import: NumPy, group. The communicator comes from outside.
+May import: NumPy, reduction_group, transport. The communicator comes from outside.
 """
 
 from collections.abc import Sequence

@@ -2,7 +2,7 @@
 
 Over torch.distributed it is torch's own `Join` that does this.
 
-May import: the standard library, group, errors.
+May import: errors, reduction_group.
 """
 
 from collections.abc import Callable

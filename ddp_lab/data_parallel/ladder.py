@@ -15,7 +15,7 @@ All are used alike, with torch and minitorch modules:
 
 DistributedDataParallel is step 5 with what practice asks for besides.
 
-May import: NumPy, models, bucketing, schedule, errors.
+May import: NumPy, bucketing, errors, module_protocol, schedule.
 Source: Li et al., PyTorch Distributed, VLDB 2020, section 3.2.
 """
 

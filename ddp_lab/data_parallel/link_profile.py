@@ -6,7 +6,7 @@
 Buckets are measured as DistributedDataParallel sends them: in the transport's memory, in place,
 on the communicator's thread. Nothing is fitted to a training step.
 
-May import: NumPy, bucketing.
+May import: NumPy.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,6 +1,6 @@
 """Which parameters took part: across ranks in one iteration, and in every one of a static graph.
 
-May import: group, errors.
+May import: errors, reduction_group.
 """
 
 from collections.abc import Callable

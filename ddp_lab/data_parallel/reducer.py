@@ -9,7 +9,7 @@ it asks of `Group`. A training step goes
 
 and each bucket travels while backward goes on with the layers below.
 
-May import: bucketing, schedule, group, hooked, usage, errors.
+May import: bucketing, errors, grad_bucket, parameter_usage, reduction_group, schedule.
 Source: Li et al., PyTorch Distributed, VLDB 2020, algorithm 1.
 """
 

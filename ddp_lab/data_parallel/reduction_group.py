@@ -4,7 +4,7 @@
 `torch_groups.C10dGroup` (any torch.distributed process group) and
 `torch_groups.TorchCommunicatorGroup` are behind it.
 
-May import: the standard library, NumPy.
+May import: NumPy, bucketing, errors, transport.
 """
 
 import json

@@ -6,7 +6,7 @@ rounds of a ring or in a single thread's copying, a second group fills the gap.
     model = DistributedDataParallel(module, process_group=RoundRobin([comm, comm.split(0)]))
     model = DistributedDataParallel(module, process_group=RoundRobin([dist.new_group(), ...]))
 
-May import: the standard library, group.
+May import: reduction_group, transport.
 Source: Li et al., PyTorch Distributed, VLDB 2020, sections 3.3 and 5.4.
 """
 

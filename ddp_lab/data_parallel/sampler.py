@@ -1,6 +1,6 @@
 """Which examples a rank sees: every rank a different part, all parts together the data.
 
-May import: the standard library, NumPy. Draws what torch's sampler draws, bit for bit.
+May import: NumPy; torch inside functions. Draws what torch's sampler draws, bit for bit.
 """
 
 from collections.abc import Iterator, Sized

@@ -3,7 +3,7 @@
 The bytes are those of an `.npz` file: the arrays by number, and a tree in JSON that says where
 each of them belongs.
 
-May import: NumPy, arrays, errors.
+May import: NumPy, arrays, errors, reduction, transport.
 """
 
 import io

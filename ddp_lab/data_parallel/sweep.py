@@ -11,7 +11,7 @@ for as many messages: in between lies the best size. Where a rank's own core mov
 is hidden and the curve is nearly flat; then no one size is best, and the table says which cannot
 be told apart.
 
-May import: the standard library, models, simulate, show.sweep_picture (for the picture).
+May import: bucketing, module_protocol, simulate; show inside functions.
 """
 
 from collections.abc import Callable, Sequence

@@ -6,7 +6,7 @@ A torch module gets torch's SyncBatchNorm. In any other (minitorch) each batch n
 sums over the ranks, written with the tensors' own operators, so that its gradient follows by
 itself; only the all-reduce has a rule of its own: its gradient is the all-reduce of gradients.
 
-May import: NumPy, models, communicator_group; torch only for a torch module.
+May import: NumPy, communicator_group, module_protocol, reduction_group; torch inside functions.
 Source: Ioffe & Szegedy, Batch Normalization, ICML 2015, with sums taken over all ranks' batches.
 """
 

@@ -1,6 +1,6 @@
 """What ranks must have in common before they work together: all of them raise, or none.
 
-May import: the package below `parallel`.
+May import: NumPy, communicator, errors.
 """
 
 import json

@@ -1,6 +1,6 @@
 """Cut a model into stages of about equal cost.
 
-May import: arguments, errors, torch.
+May import: NumPy, torch, arguments, communicator, errors.
 Source: Huang et al., torchgpipe's `balance`, and Narayanan et al., PipeDream, SOSP 2019, section
 3.1: profile the layers, then choose the cut whose slowest stage is fastest.
 """

@@ -8,7 +8,7 @@ Each function stands beside its conjugate: the forward of one is the backward of
 A sum over the ranks is a reduce-scatter followed by an all-gather. With the sequence shared out
 between layers, they stand apart, at the same bytes, and what lies between works on a share.
 
-May import: torch, the communicator.
+May import: torch, communicator, errors.
 Source: Shoeybi et al., Megatron-LM, 2019 (f and g); Korthikanti et al., Reducing Activation
 Recomputation in Large Transformer Models, MLSys 2023 (g and g bar).
 """

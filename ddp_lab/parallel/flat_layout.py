@@ -6,7 +6,7 @@
 So every rank has 1/n of the elements whatever the shapes are, and a row is what a collective moves:
 DeepSpeed's layout. A rank's part of one tensor may be all of it, some of it, or nothing.
 
-May import: torch.
+May import: torch, arrays, communicator, errors.
 Source: Rajbhandari et al., ZeRO, SC 2020.
 """
 

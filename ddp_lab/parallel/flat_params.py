@@ -6,7 +6,7 @@ same objects in every step, with memory only while they are needed, and autograd
 (torch's fully_shard does it in the same way.) The transport writes past autograd, which therefore
 does not count this as a change of what it has saved.
 
-May import: torch.
+May import: torch, communicator, errors, flat_layout.
 """
 
 from collections.abc import Callable, Sequence

@@ -11,7 +11,7 @@ is computed. ZeRO-3 sends 1.5 times the bytes of data parallelism: two gathers a
 each (n-1)/n of the parameters. The stages are DeepSpeed's; torch has fully_shard. With
 `reshard_after_forward=False` parameters stay whole from forward to backward: ZeRO-2's bytes.
 
-May import: torch.
+May import: torch, agreement, errors, flat_layout, flat_params, ranks, units.
 Source: Rajbhandari et al., ZeRO, SC 2020; Zhao et al., PyTorch FSDP, VLDB 2023.
 """
 

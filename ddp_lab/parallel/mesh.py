@@ -6,7 +6,7 @@
 The last axis varies fastest. So put there what talks most: tensor parallelism, whose ranks should
 be neighbours on one machine. DeepSpeed and Megatron call this 3D parallelism; torch has DeviceMesh.
 
-May import: the communicator.
+May import: NumPy, agreement, communicator, errors, ranks.
 Source: Narayanan et al., Efficient Large-Scale Language Model Training, SC 2021.
 """
 

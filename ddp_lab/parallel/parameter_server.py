@@ -10,7 +10,7 @@
         ps.done()
     trained = ps.final()
 
-May import: the package below `parallel`, and the parameter server's own modules.
+May import: NumPy, arrays, communicator, errors, transport, the modules of this folder.
 
 Source: Li et al., Scaling Distributed Machine Learning with the Parameter Server, OSDI 2014.
 """

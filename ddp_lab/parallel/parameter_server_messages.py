@@ -3,7 +3,7 @@
     whole numbers of 8 bytes: how many follow; kind, step, counts; for each entry a piece's number
     and its rows (-1: all of them); then the entries' arrays, or a text
 
-May import: errors, transport.base, parameter_server_pieces.
+May import: NumPy, errors, parameter_server_pieces, transport.
 """
 
 import json

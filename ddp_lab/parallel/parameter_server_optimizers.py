@@ -2,7 +2,7 @@
 
 A server calls `step(name, param, grad)` with its piece of an array, and, where the optimizer has
 it, `step_rows(name, param, rows, grad)` for a gradient that is zero outside of some rows.
-May import: errors, arguments, transport.base.
+May import: errors.
 """
 
 import math

@@ -4,7 +4,7 @@ Small arrays go whole to the server that has least; an array of more than `PIECE
 one piece a server. A cut runs between rows (the first axis), so that a sparse gradient's row has
 one home; an array with fewer rows than servers is cut between elements.
 
-May import: transport.base.
+May import: NumPy, transport.
 Source of the idea: ranges of keys, Li et al., OSDI 2014, section 4.
 """
 

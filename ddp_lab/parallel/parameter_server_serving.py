@@ -4,7 +4,7 @@ Only the thread in `serve` or `final` touches arrays and rules, so requests are 
 time, in the order in which they came; a listener only receives. Listeners are what lets a server
 wait for any rank on every transport, and what notices a rank that ends.
 
-May import: communicator, errors, arrays, and the parameter server's own modules.
+May import: NumPy, arrays, communicator, errors, transport, the modules of this folder.
 """
 
 import contextlib

@@ -2,7 +2,8 @@
 
 Each request but a push has one answer from each server that it goes to, in order; a failure may
 come at any time, in place of an answer or after it.
-May import: communicator, errors, arrays, and the parameter server's own pieces and messages.
+May import: NumPy, arrays, communicator, errors, parameter_server_messages, parameter_server_pieces,
+parameter_server_report, transport.
 """
 
 import contextlib

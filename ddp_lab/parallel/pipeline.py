@@ -5,7 +5,7 @@
 
 One micro-batch is naive model parallelism, in which one rank works at a time.
 
-May import: schedules, stage, pipeline_mail, agreement, torch.
+May import: NumPy, torch, communicator, errors, transport, the modules of this folder.
 Source: Huang et al., GPipe, NeurIPS 2019; Narayanan et al., PipeDream, SOSP 2019.
 """
 

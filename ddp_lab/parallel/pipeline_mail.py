@@ -4,7 +4,7 @@ Messages from one rank to another arrive in the order in which they were sent, w
 tells; so none carries a name. A rank that fails sends an empty array in place of what it owes,
 so that nobody waits for it.
 
-May import: schedules, the communicator.
+May import: torch, communicator, schedules.
 """
 
 from collections import deque

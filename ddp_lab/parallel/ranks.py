@@ -1,6 +1,6 @@
 """The ranks that share something: a communicator, whatever the caller has.
 
-May import: the communicator; torch only if there is a group.
+May import: communicator, errors; torch_group inside functions.
 """
 
 import sys

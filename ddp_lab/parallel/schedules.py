@@ -7,7 +7,7 @@ An action is written as torch does: `"2F3"` is the forward of micro-batch 3 on s
 backward, I the backward for the stage's input and W that for its weights. Stage s lies on rank
 s % ranks; a rank with several stages (chunks of the model) has the interleaved schedules.
 
-May import: the package's arguments and errors, NumPy.
+May import: arguments, errors.
 Source: Huang et al., GPipe, NeurIPS 2019; Narayanan et al., PipeDream, SOSP 2019 (1F1B), and
 Efficient Large-Scale Language Model Training, SC 2021 (interleaved); Qi et al., Zero Bubble
 Pipeline Parallelism, ICLR 2024 (ZB-H1).

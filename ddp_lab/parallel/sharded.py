@@ -8,7 +8,7 @@ an all-reduce. This is stage 1 of DeepSpeed's ZeRO; torch's form of it is ZeroRe
 which gives out whole parameters, and so uneven shares.
 Horovod, which keeps everything on every rank, is the case beside it: `DistributedDataParallel`.
 
-May import: torch.
+May import: NumPy, torch, agreement, communicator, errors, flat_layout, ranks.
 Source: Rajbhandari et al., ZeRO, SC 2020, section 5.1.
 """
 

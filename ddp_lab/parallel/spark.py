@@ -6,7 +6,8 @@ leave their results, a barrier ends the stage, and the tasks of the next stage f
 MapReduce calls the shuffle is the same between its two stages. Here ranks play the tasks, rank 0
 the driver too.
 
-May import: communicator, collectives, errors, extras, agreement.
+May import: agreement, arguments, arrays, collectives, communicator, errors, extras, transport;
+pyspark inside functions.
 
 Source: Zaharia et al., NSDI 2012; `RDD.treeAggregate` of Apache Spark; Dean & Ghemawat, OSDI 2004.
 """

@@ -8,7 +8,7 @@ front of the column; what lies between them works on each rank's own share.
 
 Shapes: B batch, T sequence, E embedding, H heads, D of a head.
 
-May import: torch, conjugate, agreement.
+May import: torch, agreement, communicator, conjugate, errors.
 Source: Shoeybi et al., Megatron-LM, 2019.
 """
 

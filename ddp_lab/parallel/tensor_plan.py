@@ -1,6 +1,6 @@
 """Make a module tensor parallel by a plan: which of its layers are shared out over ranks, and how.
 
-May import: torch, tensor_parallel, agreement.
+May import: torch, agreement, communicator, errors, tensor_parallel.
 """
 
 import json

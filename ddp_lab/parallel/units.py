@@ -7,7 +7,7 @@ What comes next is what came next in the forward pass before; a guess that prove
 alone. Gathers and reductions go by two communicators, so that neither waits for the other. All
 ranks run the same units in the same order; which parameters of a unit get gradients may differ.
 
-May import: torch.
+May import: torch, flat_params.
 """
 
 from bisect import insort

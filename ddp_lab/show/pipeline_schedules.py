@@ -75,10 +75,11 @@ class PipelineSchedules(Chart):
         """Return the step in a sentence."""
         step = self.step()
         chunks = self.chunks if self.schedule in INTERLEAVED else 1
+        held = max(step.peak_activations) / chunks
         return (
             f"{self.heading()}: {self.schedule} on {self.ranks} ranks takes {step.makespan:.3g} "
             f"forwards, idle {step.bubble_fraction:.1%}; a rank holds up to "
-            f"{max(step.peak_activations) / chunks:.3g} micro-batches."
+            f"{held:.3g} {'micro-batch' if held == 1 else 'micro-batches'}."
         )
 
     def poster(self) -> str:

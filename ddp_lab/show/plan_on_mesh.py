@@ -3,7 +3,7 @@
     PlanOnMesh(model="wide", gbytes=3.0, microbatches=16)
 
 Each position of the controls has its plan, searched for when the chart is made, so that its page
-needs no kernel. May import: simulate, errors, chart, svg_text.
+needs no kernel. May import: traitlets, chart, errors, simulate, svg_text.
 """
 
 from functools import cache

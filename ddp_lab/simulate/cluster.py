@@ -7,7 +7,7 @@ Every link carries a message of n bytes in alpha + n beta seconds in each direct
 tensor-parallel group are neighbours, for they talk most; those of a data-parallel group lie as
 many devices apart. A ring goes round in lockstep, so that its slowest link decides.
 
-May import: NumPy, arguments, cost, errors.
+May import: arguments, costs, errors.
 Source of the order: Narayanan et al., Efficient Large-Scale Language Model Training on GPU
 Clusters, SC 2021, section 3.
 """

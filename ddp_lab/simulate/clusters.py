@@ -4,7 +4,7 @@ Alpha is a kernel, a copy and a switch, the order of magnitude that such links a
 are at the line rate that was bought; `published` says where that turned out too good. How fast a
 device computes depends on the model, so `paced` sets it by what one device was measured to do.
 
-May import: costs, cluster, layers.
+May import: cluster, costs, errors, layers.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """Workers and a parameter server on a virtual clock, by the rules that the real server goes by.
 
 Computing takes the time that is drawn for it; messages take none.
-May import: NumPy, errors, `parallel.consistency`.
+May import: NumPy, errors, parallel, stragglers, transport.
 """
 
 import heapq

@@ -17,7 +17,7 @@ that follow); the stages that follow say how many micro-batches a stage holds at
 limit never gives a lower sum, so that whole ranges of limits are ruled out at once, and the plan
 that is left has the least cost of all.
 
-May import: cluster, layers, training, arguments, errors.
+May import: NumPy, arguments, cluster, errors, layers.
 Source: Zheng et al., Alpa, OSDI 2022, section 5.2, for the objective and its dynamic program.
 """
 

@@ -19,11 +19,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_diabetes
 
-import minitorch.lessons.gradient_pictures as pictures
+import lessons.gradient_figures as figures
 from autograder import compare, lab
+from lessons.figures import GrowingCurve
+from lessons.timing import best_seconds, in_turns
 from minitorch.data import digits
-from minitorch.lessons.clock import in_turns, seconds
-from minitorch.lessons.curves import GrowingCurve
 
 try:
     import torch
@@ -126,11 +126,11 @@ q.check("closed_form")
 rng = np.random.default_rng(0)
 sizes = [128, 256, 512, 1024]
 many = [(rng.normal(size=(2 * d, d)), rng.normal(size=2 * d)) for d in sizes]
-formula_s = [seconds(closed_form, *points, repeats=7) for points in many]
+formula_s = [best_seconds(partial(closed_form, *points), 7) for points in many]
 compare("time at 1024 weights over time at 512", predicted_growth, formula_s[-1] / formula_s[-2])
 
 # %%
-pictures.plot_formula(sizes, formula_s)
+figures.plot_formula(sizes, formula_s)
 alexnet_s = formula_s[-1] * (60e6 / sizes[-1]) ** 3
 print(f"60 million weights, as AlexNet has, would take {alexnet_s / 3.15e7:.1g} years")
 
@@ -280,7 +280,7 @@ measured_steps = np.argmax(way < way[2000] / 10) - 2000
 compare("steps for a tenth of the distance", predicted_steps, float(measured_steps))
 shares = (0.25, 0.5, 0.95, 1.01)
 ways = {f"{s:g} of the largest": distances(s * largest_lr(patients), 600) for s in shares}
-pictures.plot_distances(ways, way[300] * (1 - 1 / kappa) ** (np.arange(600) - 300))
+figures.plot_distances(ways, way[300] * (1 - 1 / kappa) ** (np.arange(600) - 300))
 
 # %% [markdown]
 # **Reflect.** A step of descent costs $4nd$ operations, the formula about $nd^2$. With the number of steps that you measured: for which $d$ would descent to a tenth be cheaper here? And if $\kappa$ is a million?
@@ -384,7 +384,7 @@ measured_step = steps[np.argmin(central)]
 compare("best step of central differences", predicted_step, measured_step)
 
 # %%
-pictures.plot_differences(steps, central, forward_)
+figures.plot_differences(steps, central, forward_)
 
 # %% [markdown]
 # **When do two gradients agree?** At the best step the two sides agree to ten digits, so a check may ask for six. A difference of less than 0.01 looks strict, but near the minimum the gradient itself is smaller, and *any* rule passes.
@@ -468,14 +468,14 @@ def forward(params, x):
 
 # %%
 params = initial([64, 32, 10])
-forward_s = seconds(forward, params, images[:64], repeats=101)
+forward_s = best_seconds(partial(forward, params, images[:64]), 101)
 
 
 def sum_of_logits(w1):
     return forward([w1, *params[1:]], images[:64])[1].sum()
 
 
-numerical_s = seconds(numerical_gradient, sum_of_logits, params[0])
+numerical_s = best_seconds(partial(numerical_gradient, sum_of_logits, params[0]), 5)
 print(f"one run of the network: {forward_s * 1e6:.0f} us")
 print(f"its gradient for the {params[0].size} weights of layer 1: {numerical_s * 1e3:.0f} ms")
 
@@ -607,13 +607,13 @@ print(f"{2 * count:,} runs of the network, or one backward: {speedup:,.0f} times
 
 # %%
 def forward_times(params, pictures, wait=lambda: None):
-    """Return the median time of a forward pass for each batch size."""
+    """Return the least time of a forward pass for each batch size."""
 
     def run(n):
         forward(params, pictures[:n])
         wait()  # a GPU works on while Python goes ahead
 
-    return np.array([seconds(run, n, repeats=31) for n in batches])
+    return np.array([best_seconds(partial(run, n), 31) for n in batches])
 
 
 batches = [2**k for k in range(11)]
@@ -630,7 +630,7 @@ for name, found in curves.items():
     lines[name] = found, fixed + each * np.array(batches)
     for k in (3, 6, 8):
         compare(f"{name}, {batches[k]} pictures, µs", lines[name][1][k] * 1e6, found[k] * 1e6)
-pictures.plot_batches(batches, lines)
+figures.plot_batches(batches, lines)
 
 # %% [markdown]
 # **Reflect.** Your backward needs `hidden`, which forward has computed. What would a network with a hundred layers have to keep until its backward begins?
@@ -769,7 +769,7 @@ for name, rule in rules.items():
     share[name] = accuracy(forward(net, test_images)[1])
     agrees = all(agree(g, e) for g, e in zip(rule(params, few, few_labels)[1], exact))
     print(f"{name:28} {share[name]:6.1%} right; agrees with the right gradient: {agrees}")
-pictures.plot_losses(losses, "Four gradients, three of them wrong", wide="right")
+figures.plot_losses(losses, "Four gradients, three of them wrong", wide="right")
 compare("share right with rule 3", predicted_nonsense, share["3: nonsense on the way back"])
 
 # %% [markdown]
@@ -879,7 +879,7 @@ plain, residual = lengths(0.0), lengths(1.0)
 compare("gradient at the first layer over the last", predicted_shrink, plain[0] / plain[-1])
 
 # %%
-pictures.plot_lengths(residual, plain)
+figures.plot_lengths(residual, plain)
 
 # %% [markdown]
 # Train both. With skips the middle layers start at 0.3 of their weights, to change the signal only a little at first.
@@ -903,13 +903,13 @@ for skip, scale, name in [(1.0, 0.3, "16 layers, with skips"), (0.0, 1.0, "16 la
         w *= scale
     losses[name] = train(deep_rule(skip), net, epochs=15, lr=0.05)
     print(f"{name:24} {accuracy(deep_forward(net, test_images, skip)[1]):.1%} right")
-pictures.plot_losses(losses, "Sixteen layers, gradients by hand")
+figures.plot_losses(losses, "Sixteen layers, gradients by hand")
 
 # %% [markdown]
 # **And ResNet-50?** Its layers are convolutions, each followed by a normalisation, in blocks of three with skips around them.
 
 # %%
-shapes = list(pictures.resnet50_parameters())
+shapes = list(figures.resnet50_parameters())
 total = sum(int(np.prod(shape)) for shape in shapes)
 print(f"{len(shapes)} parameter tensors with {total:,} numbers, 16 skips")
 minutes = 2 * total * 0.01 / 60

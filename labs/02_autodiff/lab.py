@@ -20,9 +20,9 @@ from IPython.display import display
 
 import minitorch as mt
 from autograder import compare, lab
+from lessons.timing import milliseconds
 from minitorch import Op
 from minitorch.data import digits
-from minitorch.lessons.clock import milliseconds
 from minitorch.show import show, step_through
 
 q = lab("autodiff")

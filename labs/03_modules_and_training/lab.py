@@ -17,17 +17,17 @@ import numpy as np
 import torch
 from IPython.display import display
 
+import lessons.training_figures as figures
+import lessons.variable_updates as updates
 import minitorch as mt
 import minitorch.graph as tf
-import minitorch.lessons.training_pictures as pictures
-import minitorch.lessons.variable_updates as updates
 import minitorch.nn.functional as F
 from autograder import compare, lab
 from ddp_lab.show import TrainingCurves
+from lessons.convolution_by_hand import StepByHand, gradients_by_hand
+from lessons.timing import in_turns, milliseconds
+from lessons.torch_reference import TorchTraining
 from minitorch.data import digits
-from minitorch.lessons.clock import in_turns, milliseconds
-from minitorch.lessons.convolution_by_hand import StepByHand, gradients_by_hand
-from minitorch.lessons.torch_reference import TorchTraining
 
 q = lab("modules_and_training")
 
@@ -293,7 +293,7 @@ starts = {"1": np.sqrt(64 / 2), "sqrt(2/n)": 1.0, "sqrt(1/n)": np.sqrt(1 / 2)}
 
 # %%
 found = {name: sizes_of_signal(spread) for name, spread in starts.items()}
-pictures.plot_signals(found, starts)
+figures.plot_signals(found, starts)
 compare("growth with weights of size 1", predicted_growth, found["1"][-1])
 
 # %% [markdown]
@@ -424,7 +424,7 @@ compare("steps to a millionth, plain over momentum", predicted_fewer, needed[0] 
 
 # %%
 shrink = (kappa - 1) / (kappa + 1), (root - 1) / (root + 1)
-pictures.plot_valley({"plain": plain, "momentum": heavy}, shrink)
+figures.plot_valley({"plain": plain, "momentum": heavy}, shrink)
 
 # %% [markdown]
 # **Reflect.** Momentum's curve falls as steeply as its model, but later. What happens in the first steps, and why not in plain descent?
@@ -550,7 +550,7 @@ compare("first step in the flattest direction", predicted_first_step, adam_path[
 compare("bytes for each weight", predicted_bytes, held / big.numel())
 
 # %%
-pictures.plot_directions({"SGD, lr 1": sgd_path, "Adam, lr 0.05": adam_path})
+figures.plot_directions({"SGD, lr 1": sgd_path, "Adam, lr 0.05": adam_path})
 
 # %% [markdown]
 # **Reflect.** All five of Adam's curves lie on top of each other. Why? With the bytes that you measured: what does Adam hold for GPT-2's 1.5 billion weights, and which part of that is needed to *use* the model?
@@ -788,7 +788,7 @@ at_64 = raced[counts.index(64)]
 predicted = {"your modules": predicted_slowdown, "NumPy by hand": predicted_numpy_slowdown}
 for name, guess in predicted.items():
     compare(f"step on 64, {name} over PyTorch", guess, at_64[name] / at_64["PyTorch"])
-pictures.plot_race(counts, raced, predicted)
+figures.plot_race(counts, raced, predicted)
 
 # %% [markdown]
 # **Reflect.** Each way has a fixed time for a step and a time for each picture. What is done in the fixed time? After a move by one pixel the convolutions are still bad. Which layer of `CNN` knows the place?
@@ -887,7 +887,7 @@ for name, found in took.items():
     print(f"{name:26} {few:5.1f} to {many:4.1f} times NumPy, {arrays[name]:.2f} arrays")
 made = arrays["and the old value fetched"]
 compare("arrays made with the old value fetched", predicted_arrays, made)
-pictures.plot_updates(sizes, took, base="NumPy, in place")
+figures.plot_updates(sizes, took, base="NumPy, in place")
 
 # %% [markdown]
 # **Train with it**: one linear layer on the digits, as a graph with your node, and imperatively with your `Linear` and `SGD`.

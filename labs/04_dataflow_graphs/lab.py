@@ -17,14 +17,15 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
+import lessons.graph_figures as figures
 import minitorch as mt
 import minitorch.graph as tf
 from autograder import compare, lab
+from lessons.digits_network import batches, cross_entropy, initial, network
+from lessons.figures import GrowingCurve, draw_curves
+from lessons.nodes import AssignOp, GroupOp, every_node, variables_of
+from lessons.timing import in_turns, milliseconds
 from minitorch.data import digits
-from minitorch.lessons import curves
-from minitorch.lessons.clock import in_turns, milliseconds
-from minitorch.lessons.digits_task import batches, cross_entropy, initial, network
-from minitorch.lessons.nodes import AssignOp, GroupOp, every_node, variables_of
 from minitorch.op import Op, Spec
 from minitorch.ops.methods import Methods
 from minitorch.show import show
@@ -543,7 +544,8 @@ for _ in range(40):
         careless[node.op.variable] = evaluate([node], {}, careless)[node]
 
 # %%
-curves.plot_paths(apart, ylabel="u - v", title="u and v start equal, and stay equal in only one")
+paths = {name: (range(40), path, c) for (name, path), c in zip(apart.items(), ("C1--", "C0-"))}
+draw_curves(paths, x="step", y="u - v", title="u and v start equal, and stay equal in only one")
 
 # %% [markdown]
 # **Reflect.** The function is symmetric in `u` and `v`, and both started at 1. Which of the two curves is not gradient descent?
@@ -626,7 +628,7 @@ session.run(initialize(train))
 
 # %%
 title = "Digits, trained by a graph of your own"
-curve = curves.GrowingCurve(240, xlabel="step", ylabel="cross entropy, nats", title=title)
+curve = GrowingCurve(240, xlabel="step", ylabel="cross entropy, nats", title=title)
 symbolic_losses = []
 for rows in batches(len(train_labels), 10):
     feeds = {images: train_images[rows], labels: one_hot[rows]}
@@ -937,7 +939,7 @@ ways = {
 taken = in_turns(ways, *small)
 compare("Session over Plan", predicted_speedup, taken["your Session"] / taken["your Plan"])
 operators = len(Plan(symbolic()[0], [images, labels]).steps)
-curves.plot_overhead(taken, operators, "your Plan", "your Session", predicted_speedup)
+figures.plot_overhead(taken, operators, "your Plan", "your Session", predicted_speedup)
 
 # %% [markdown]
 # **It is the same training.** The losses of three ways, step by step, compared with section 5:
@@ -983,7 +985,7 @@ for name, seen in times_there.items():
     compare(f"{name}, width {widths[-1]}, ms", 1e3 * times[name][0], 1e3 * seen)
 
 # %%
-curves.plot_widths(widths, times, line, times_there, DEVICE)
+figures.plot_widths(widths, times, line, times_there, DEVICE)
 
 # %%
 fetches, own = symbolic(widths[-1])

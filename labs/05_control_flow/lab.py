@@ -8,7 +8,7 @@
 #
 # In lab 04 every run did the same work. But sentences differ in length, and parse trees in shape: their *structure* depends on the data.
 #
-# Nodes, trees and figures come from `minitorch.lessons`; `Node??` shows the source of a name.
+# Nodes, trees and figures come from `lessons`; `Node??` shows the source of a name.
 
 # %% tags="setup"
 import inspect
@@ -26,18 +26,19 @@ import numpy as np
 import minitorch as mt
 import minitorch.graph as tf
 from autograder import compare, lab
-from minitorch.lessons.clock import milliseconds
-from minitorch.lessons.sentences import filled_up, some_sentence
+from lessons.figures import GrowingCurve
+from lessons.sentences import filled_up, some_sentence
+from lessons.timing import milliseconds
 from minitorch.show import follow_tokens, show
 
 q = lab("control_flow")
 
 # %% tags="setup"
-import minitorch.lessons.token_pictures as pictures
-import minitorch.lessons.tokens as tokens
-import minitorch.lessons.trees as trees
-from minitorch.lessons.token_stacks import EMPTY, Push, filled, pop, push, row
-from minitorch.lessons.tokens import (
+import lessons.token_figures as figures
+import lessons.tokens as tokens
+import lessons.trees as trees
+from lessons.token_stacks import EMPTY, Push, filled, pop, push, row
+from lessons.tokens import (
     DEAD,
     Constant,
     Enter,
@@ -318,7 +319,7 @@ measured_ms = 1e3 * times / 20
 predicted_ms = measured_ms[0] + shares * (measured_ms[-1] - measured_ms[0])
 for share, expected, seen in list(zip(shares, predicted_ms, measured_ms))[1:-1]:
     compare(f"ms a run, {share:.0%} true", expected, seen)
-pictures.plot_branch(shares, predicted_ms, measured_ms)
+figures.plot_branch(shares, predicted_ms, measured_ms)
 
 # %% [markdown]
 # **Reflect.** `where` would take the same time for all shares: which time? The side that is not taken still costs something: what, for 100 operators?
@@ -449,7 +450,7 @@ q.check("is_finished")
 
 # %%
 title = "while i < 3: one colour an iteration, a cross is dead"
-pictures.draw_tokens(Run([counted], {first: 0, n: 3}), title)
+figures.draw_tokens(Run([counted], {first: 0, n: 3}), title)
 done = Run([counted], {first: 0, n: 5})
 tops = Counter(node for node, _, _ in done.events if isinstance(node.op, Merge))
 compare("firings of the Merge of i", predicted_merges, next(iter(tops.values())))
@@ -843,7 +844,7 @@ compare("cells, padded over loop", predicted_cells, len(sentences) * cells[1] / 
 ratio = taken["padded, one by one"] / taken["loop, one by one"]
 compare("time, padded over loop", predicted_time, ratio)
 each_ms = {name: 1e3 * t / len(sentences) for name, t in taken.items()}
-pictures.plot_ways(each_ms, predicted_time, at=2)
+figures.plot_ways(each_ms, predicted_time, at=2)
 
 # %% [markdown]
 # **Train on it**, with the loop and your gradient. The network says which occurs more often in a sentence, +1 or -1, and is tested on longer sentences too. The loss is $\log(1 + e^{-m})$, whose exponential overflows where $m$ is very negative. There your `cond` takes another form of it.
@@ -867,7 +868,9 @@ print(len(in_order(fetches)), "nodes for sentences of every length")
 # %%
 values = {**weights, v: r.normal(size=(8, 1)) / 10}
 speed = dict.fromkeys(values, 0.0)
-figure, losses = pictures.GrowingLosses(sentences=320), []
+axes = {"xlabel": "sentence", "ylabel": "loss, nats"}
+title, losses = "A loop trained by your loop backwards", []
+curve = GrowingCurve(320, ylim=(5e-3, 10), middle=48, **axes, title=title)
 for turn in range(320):
     sentence = some_sentence(lengths[turn % len(lengths)], rng)
     feeds = by_loop(sentence) | values | {label: np.sign(sentence.sum())}
@@ -878,7 +881,7 @@ for turn in range(320):
         speed[node] = 0.5 * speed[node] + slope * min(1.0, 0.5 / norm)  # loops explode: clip
         values[node] = values[node] - 0.02 * speed[node]
     if turn % 40 == 39:
-        figure.show(losses)
+        curve.show(losses)
 
 # %%
 score = (loop_rnn @ v).sum()
@@ -1002,7 +1005,7 @@ cells = np.array([[sum(i >= 0 for i in f[0]), len(by_height(*f[:2])) - 1] for f 
 print("timed on", DEVICE)
 for n, (a, b), (alone, together) in zip(sizes, taken, cells):
     compare(f"{n:2} trees: recursion over batching, by cells", alone / together, a / b)
-pictures.plot_trees(sizes, taken, cells, DEVICE)
+figures.plot_trees(sizes, taken, cells, DEVICE)
 
 # %% [markdown]
 # **Train on it**, batched by your groups: does it find NAND?

@@ -8,7 +8,7 @@
 #
 # A program written for a reader computes values that nobody uses, or the same value twice. A system that sees the **whole** computation first can do better. At the end a network learns with the training step that your passes have rewritten.
 #
-# Programs and figures come from `minitorch.lessons`; `Program??` shows the source of a name.
+# Programs and figures come from `lessons`; `Program??` shows the source of a name.
 
 # %% tags="setup"
 import heapq
@@ -25,18 +25,18 @@ from sklearn.datasets import load_digits
 
 import minitorch.graph as graph
 from autograder import compare, lab
-from minitorch.lessons.clock import milliseconds
-from minitorch.lessons.program_device import counted_there, device, given_there, run_there
+from lessons.program_device import counted_there, device, given_there, run_there
+from lessons.timing import milliseconds
 from minitorch.show import compare_passes, map_memory
 
 q = lab("graph_optimization")
 
 # %% tags="setup"
-import minitorch.lessons.program_examples as examples
-import minitorch.lessons.program_memory as memory
-import minitorch.lessons.program_pictures as pictures
-from minitorch.lessons.program_orders import from_the_left, products_of_products, rebuild, reordered
-from minitorch.lessons.programs import (
+import lessons.program_examples as examples
+import lessons.program_figures as figures
+import lessons.program_memory as memory
+from lessons.program_orders import from_the_left, products_of_products, rebuild, reordered
+from lessons.programs import (
     ELEMENTWISE,
     VIEWS,
     Program,
@@ -96,7 +96,7 @@ tiny.outputs = [tiny.emit("add", scaled, twice)]
 x_array = np.arange(6, dtype=np.float32).reshape(2, 3) / 4
 print(tiny)
 print(run(tiny, {"x": x_array})[0])
-pictures.draw(tiny=tiny)
+figures.draw(tiny=tiny)
 
 # %% [markdown]
 # **Predict.** The program has 10 steps. How many are left without dead code? How many after constants are folded, and after equal steps become one? (A constant that is no longer used is dead too.)
@@ -206,7 +206,7 @@ for name, program in {"dead_code": swept, "fold": folded, "cse": shared}.items()
     compare(f"steps after {name}", predicted_steps[name], len(program.steps))
 same = np.array_equal(run(tiny, {"x": x_array})[0], run(shared, {"x": x_array})[0])
 print("the same result, to the last bit:", same)
-pictures.draw(as_written=tiny, after_three_passes=shared)
+figures.draw(as_written=tiny, after_three_passes=shared)
 
 # %% [markdown]
 # **Reflect.** The folded factor is 1. $x \cdot 1 \to x$ is right for every number. Is $x \cdot 0 \to 0$ right? Is $(a + b) - b \to a$?
@@ -324,7 +324,7 @@ for sizes in chains:
     compare(f"speed-up by work: {sizes}", by_work[-1], by_clock[-1])
 
 # %%
-pictures.plot_orders(by_work, by_clock, [(512, 512, 512, 1), *chains])
+figures.plot_orders(by_work, by_clock, [(512, 512, 512, 1), *chains])
 
 # %% [markdown]
 # **Reflect.** With the ReLU, no product is an input of another: why? And why is the speed-up so rarely the ratio of the multiplications?
@@ -392,7 +392,7 @@ q.check("merge_matmuls")
 
 # %%
 heads = examples.two_heads(2, 3, 2)
-pictures.draw(before=heads, after=merge_matmuls(heads))
+figures.draw(before=heads, after=merge_matmuls(heads))
 
 # %% [markdown]
 # **Measure** the two cases, and a few other shapes. A bar above 1: the merged program is faster.
@@ -413,7 +413,7 @@ compare("weights constant", predicted_gain_folded, gain(64, 512, 64, "const"))
 shapes = [(8, 512, 512), (64, 512, 64), (256, 256, 64), (512, 64, 16), (512, 512, 256)]
 gains = {kind: [gain(*shape, kind) for shape in shapes] for kind in ("input", "const")}
 predicted = predicted_gain_at_run_time, predicted_gain_folded
-pictures.plot_merges(gains, shapes, predicted, at=1)
+figures.plot_merges(gains, shapes, predicted, at=1)
 
 # %% [markdown]
 # **Reflect.** For which shapes is the merged program slower, and what do they have in common?
@@ -493,7 +493,7 @@ for rows in counts:
     times = milliseconds(ready(plain, feeds), ready(fuse(plain), feeds))
     speedups.append(times[0] / times[1])
     compare(f"{rows * 4:,} KiB: speed-up / arrays saved", unfused / fused, speedups[-1])
-pictures.plot_fusion([rows * 4096 for rows in counts], speedups, 11 / 3)
+figures.plot_fusion([rows * 4096 for rows in counts], speedups, 11 / 3)
 
 # %% [markdown]
 # **Reflect.** For small arrays, which are in the cache already, fusion gains nothing or loses. What could still be gained there, and why can NumPy not do it? And why must a value with two users not join both?
@@ -590,7 +590,7 @@ forward, both = layers(10, False), layers(10, True)
 # **Try it.** The arena as a map: time to the right, bytes upwards, one box for each value.
 
 # %%
-pictures.map_arenas(ten_layers=memory_plan(forward), with_gradients=memory_plan(both))
+figures.map_arenas(ten_layers=memory_plan(forward), with_gradients=memory_plan(both))
 
 # %% [markdown]
 # **Measure.** `bind` makes a function that runs a program in its arena.  `poisoned` also overwrites every value with NaN when its life has ended, so that no later read goes unnoticed.
@@ -632,7 +632,7 @@ alive, requests = counted_there(wide, given)
 print("on", DEVICE, "- right:", all(right))
 compare("MiB alive at the peak", max(expected) / 2**20, max(alive) / 2**20)
 compare("times to the system, second run", 0, requests)
-pictures.plot_alive(expected, alive, plan.total, DEVICE)
+figures.plot_alive(expected, alive, plan.total, DEVICE)
 
 # %% [markdown]
 # The library's plan for four layers with gradients. Which results share a buffer?
@@ -753,7 +753,7 @@ measures = {
     "time, NumPy": times,
     f"time, {DEVICE}": times_there,
 }
-pictures.plot_shares(list(stages), measures)
+figures.plot_shares(list(stages), measures)
 
 # %% [markdown]
 # **Measure.** The cost is the clock: the time of a program over that of the one as written, in turns. `reassociate` with `shared=True` computes again what others use too: sometimes less work, sometimes more.
@@ -815,7 +815,7 @@ def train(step, steps=200):
 # %%
 slow_losses, _, slow_s = train(partial(run, written))
 losses, weights, fast_s = train(bind(best))
-pictures.plot_losses(as_written=slow_losses, found_by_your_search=losses)
+figures.plot_losses(as_written=slow_losses, found_by_your_search=losses)
 hidden = np.maximum(pixels[1536:] @ weights["u"] @ weights["v"] + weights["b"], 0)
 right = np.mean((hidden @ weights["p"]).argmax(axis=1) == digits[1536:])
 print(f"right on {right:.1%} of {len(hidden)} images never seen")
@@ -858,6 +858,13 @@ compare_passes(library, title="What the library's passes do to it")
 #
 # Merging $xA$ and $xB$ at run time lost for weights of 512 by 64 and 64 rows (0.8 to 0.9 here): the concat copies 256 KiB of weights to save one call. With constant weights the copy is folded away and it was about even. Fusion lost for arrays that fit the cache. Multiplications do not tell: in section 2 the work fell by 257 times and the time by another factor, because a product with one column waits for memory. So a system has to measure, on the shapes and the device at hand, and to keep the measurements: operators of one shape cost the same wherever they stand.
 # ### END SOLUTION
+
+# %% [markdown]
+# **Try.** A machine finds such rules too. `discover` enumerates small terms over matrices and compares their values on random integers; TASO finds its 743 rules in this way. Which two of these rules did you write in this lab?
+
+# %%
+for rule in graph.discover():
+    print(rule)
 
 # %% [markdown] question="reading_note" points="6" manual="true" rubric="1 point for each heading answered in the writer's own words and correctly: overview; problem and challenges (hand-written rules: many, incomplete, wrong at times, never for all new operators); methods (enumerates graphs of up to 4 operators, fingerprints on random inputs, 743 substitutions, verified from operator axioms by a theorem prover; cost-based backtracking with alpha 1.05; joint layout); evaluation (a figure with its conditions, such as up to 2.8 times over existing frameworks on one GPU, inference); trade-offs; an open question that the paper does not answer"
 # ## Reading note

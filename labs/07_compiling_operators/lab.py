@@ -11,7 +11,6 @@
 
 # %% tags="setup"
 import platform
-import time
 from importlib.metadata import version
 from itertools import product
 from pathlib import Path
@@ -20,6 +19,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from autograder import compare, lab
+from lessons.timing import milliseconds
 from minitorch import compile as code
 
 # %% tags="setup"
@@ -36,19 +36,6 @@ else:
 
 # %% [markdown]
 # `compare` prints what you predicted, what was measured, and the ratio (a count is exact, or it is not). Two more functions serve the whole lab: `milliseconds` times functions in turns and gives the best of each; `kernel` gives a function that multiplies by a schedule. (They need no reading.)
-
-
-# %%
-def milliseconds(*functions, repeats=5):
-    """Return the least milliseconds of each function, all taking turns."""
-    times = [[] for _ in functions]
-    for turn in range(repeats + 1):
-        for function, kept in zip(functions, times):
-            began = time.perf_counter()
-            function()
-            if turn:  # the first turn warms up
-                kept.append((time.perf_counter() - began) * 1e3)
-    return [min(kept) for kept in times]
 
 
 # %%

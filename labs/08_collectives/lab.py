@@ -23,15 +23,16 @@ from threading import Thread
 # %% tags="setup"
 import matplotlib.pyplot as plt
 import numpy as np
+from sklearn.datasets import load_digits
 
 import ddp_lab
 from autograder import compare, lab
 from ddp_lab import launch, simulate
-from ddp_lab.lessons.broadcasts import broadcast_times
-from ddp_lab.lessons.digits import SIZE, digits, first_parameters, loss_and_gradient, network
-from ddp_lab.lessons.pictures import draw_messages
-from ddp_lab.lessons.timing import best_seconds
 from ddp_lab.show import CollectivesExplorer, RingPlayer, explore, watch
+from lessons.flat_network import SIZE, first_parameters, loss_and_gradient, network
+from lessons.message_figures import draw_messages
+from lessons.rank_timing import broadcast_times
+from lessons.timing import best_seconds
 
 # %% tags="setup"
 q = lab("collectives")
@@ -975,7 +976,8 @@ def train(comm, images=None, labels=None, start=None, epochs=6, batch=32):
 # **Try and measure.** Once in one process (a communicator of one rank), once on four ranks over your own messages.
 
 # %%
-pixels, labels = digits()
+pixels, labels = load_digits(return_X_y=True)
+pixels = (pixels / 16).astype(np.float32)
 data = pixels[:1536], labels[:1536], first_parameters(-(-SIZE // RANKS) * RANKS)
 
 

@@ -25,8 +25,8 @@ from autograder import compare, lab
 from ddp_lab import launch, simulate
 from ddp_lab.device_array import DeviceArray
 from ddp_lab.errors import DdpLabError
-from ddp_lab.lessons.timing import device_ranks, in_turns
 from ddp_lab.show import RingPlayer, watch
+from lessons.rank_timing import device_ranks, ranks_in_turns
 
 # %% tags="setup"
 q = lab("ring_all_reduce")
@@ -352,11 +352,13 @@ plt.show()
 # %% [markdown]
 # ## 5. What it costs in time
 #
-# `in_turns` times functions of ranks: all take turns, each keeps its best time.
+# `ranks_in_turns` times functions of ranks: all take turns, each keeps its best time.
 
 # %%
 CLOCK_RANKS = max(2, min(4, CORES))  # each rank needs a core of its own
-small, large = in_turns(CLOCK_RANKS, {"yours": ring_all_reduce}, [64, 6400], repeats=30)["yours"]
+small, large = ranks_in_turns(CLOCK_RANKS, {"yours": ring_all_reduce}, [64, 6400], repeats=30)[
+    "yours"
+]
 print(f"a hundred times the bytes take {large / small:.1f} times as long")
 
 # %% [markdown]
@@ -391,7 +393,7 @@ def pass_on(comm, x):
 def constants_of(ranks, n_bytes, **where):
     """Return alpha, beta and gamma: from the smallest message, and from one of `n_bytes`."""
     runs = {"steps": pass_on, "add": lambda comm, x: np.add(x, x)}
-    found = in_turns(ranks, runs, [8, n_bytes], repeats=50, **where)
+    found = ranks_in_turns(ranks, runs, [8, n_bytes], repeats=50, **where)
     alpha, long = found["steps"] / 4
     return alpha, (long - alpha) / n_bytes, found["add"][1] / n_bytes
 
@@ -413,7 +415,7 @@ def library(name):
 runs = {"naive": naive_all_reduce, "yours": ring_all_reduce}
 theirs = {f"library {name}": library(name) for name in ("ring", "two_shot")}
 sizes = [2**k for k in range(6, 24, 2)]
-clock = in_turns(CLOCK_RANKS, runs | theirs, sizes, gloo=True)
+clock = ranks_in_turns(CLOCK_RANKS, runs | theirs, sizes, gloo=True)
 clock["your model"] = np.array([ring_time(CLOCK_RANKS, s, alpha, beta, gamma) for s in sizes])
 others = [name for name in clock if name != "yours"]
 print(f"{'bytes':>10}", *(f"{name:>16}" for name in others), "  (times as long as yours)")
@@ -502,7 +504,7 @@ except DdpLabError as error:
 device_sizes = [2**k for k in range(8, 27 if GPUS else 23, 2)]
 constants = constants_of(DEVICE_RANKS, device_sizes[-1] // DEVICE_RANKS, device=DEVICE)
 model = [ring_time(DEVICE_RANKS, n, *constants) for n in device_sizes]
-device_clock = in_turns(DEVICE_RANKS, on_device, device_sizes, repeats=15, device=DEVICE)
+device_clock = ranks_in_turns(DEVICE_RANKS, on_device, device_sizes, repeats=15, device=DEVICE)
 print("timed here:", DEVICE_RANKS, "ranks on", PLACE)
 for n_bytes, expected, seen in zip(device_sizes, model, device_clock.get("yours", [])):
     compare(f"yours, {n_bytes:,} bytes on {DEVICE}, µs", expected * 1e6, seen * 1e6)
@@ -607,7 +609,7 @@ compare("messages of a rank, 4 ranks, 3 pieces", predicted_messages, count[0].me
 counts, n_bytes, fast = [1, 2, 4, 8, 16, 32], 2**28, (alpha, gamma, gamma)
 plain = {"plain": ring_all_reduce}
 ways = plain | {f"{m} pieces": partial(pipelined_ring, pieces=m) for m in counts}
-here = list(in_turns(CLOCK_RANKS, ways, [2**23], repeats=9).values())
+here = list(ranks_in_turns(CLOCK_RANKS, ways, [2**23], repeats=9).values())
 there = [simulate.program(way, n_bytes, 4, *fast) for way in ways.values()]
 ratios, on_links = np.ravel(here[1:]) / here[0], np.array(there[1:]) / there[0]
 model = [pipelined_time(4, n_bytes, m, *fast) for m in counts]

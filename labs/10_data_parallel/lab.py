@@ -27,12 +27,13 @@ from autograder import compare, earlier, lab
 from ddp_lab import launch
 from ddp_lab.data_parallel.sweep import BackwardProfile
 from ddp_lab.device_array import synchronize
-from ddp_lab.lessons.pictures import draw_curves
-from ddp_lab.lessons.readiness import ready_times
-from ddp_lab.lessons.steps import descend, draw_steps, recorded_step, slower_of, step_contest
-from ddp_lab.lessons.timing import device_ranks
-from ddp_lab.lessons.wires import Clocked, Wire
 from ddp_lab.show import DdpTimeline
+from lessons.figures import draw_curves
+from lessons.rank_timing import device_ranks
+from lessons.readiness import ready_times
+from lessons.step_figures import draw_steps
+from lessons.steps import descend, recorded_step, slower_of, step_contest
+from lessons.wires import Clocked, Wire
 
 # %% tags="setup"
 q = lab("data_parallel")

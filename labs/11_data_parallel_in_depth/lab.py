@@ -22,12 +22,13 @@ from sklearn.datasets import load_digits
 
 from autograder import compare, lab
 from ddp_lab import DistributedDataParallel, launch
-from ddp_lab.lessons.compressing import Compressor, errors_of_means
-from ddp_lab.lessons.misbehaving import CountingNode, diagnosis, train_misbehaving
-from ddp_lab.lessons.pictures import draw_curves
-from ddp_lab.lessons.readiness import LastToFirst, draw_launches, launches, ready_times
-from ddp_lab.lessons.timing import best_seconds
-from ddp_lab.lessons.wires import Alone, Narrow, time_groups
+from lessons.compressing import Compressor, errors_of_means
+from lessons.figures import draw_curves
+from lessons.misbehaving import CountingNode, diagnosis, train_misbehaving
+from lessons.readiness import LastToFirst, launches, ready_times
+from lessons.step_figures import draw_launches
+from lessons.timing import best_seconds
+from lessons.wires import Alone, Narrow, time_groups
 
 # %% tags="setup"
 q = lab("data_parallel_in_depth")

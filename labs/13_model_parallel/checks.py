@@ -98,7 +98,7 @@ def one_array_goes_each_way(student, rng):
     pairs = sorted((m.src, m.dst) for m in run.messages)
     if pairs != [(0, 1), (1, 0), (1, 2), (2, 1)]:
         raise Feedback(
-            f"naive_step sent {len(pairs)} messages on 3 ranks, from and to {pairs}. "
+            f"naive_step on 3 ranks: messages sent: {len(pairs)}, from and to {pairs}. "
             "How many does each pair of neighbours need?"
         )
     for rank, (_, _, w, forwards) in enumerate(run.results):
@@ -234,11 +234,12 @@ def never_more_than(student, ranks, m):
         due = min(ranks - rank, m)
         if held.max() != due:
             raise Feedback(
-                f"{called} holds {held.max()} micro-batches at most, expected {due}. "
+                f"{called}: the most micro-batches held at once: {held.max()}, expected {due}. "
                 "How many stages has a micro-batch still to go, this one included?"
             )
         if "B" in kinds and kinds.index("B") != due:
-            raise Feedback(f"{called} begins with {kinds.index('B')} forwards, expected {due}.")
+            ahead = kinds.index("B")
+            raise Feedback(f"{called}: forwards before the first B: {ahead}, expected {due}.")
 
 
 @check("one_f_one_b", weight=2, requires="one_f_one_b_does_all_work_once")

@@ -256,7 +256,7 @@ for overhead in (0.0, 0.2e-3, 0.5e-3):
     ]
     best = counts[int(np.argmin(took))]
     plt.semilogx(counts, 1e3 * np.array(took), "o-", base=2, label=f"{1e3 * overhead:g} ms")
-    print(f"overhead {1e3 * overhead:g} ms an action: best with {best} micro-batches")
+    print(f"overhead {1e3 * overhead:g} ms an action: best with M = {best}")
 plt.legend(title="overhead")
 plt.gca().set(xlabel="micro-batches", ylabel="step, ms", title="Small micro-batches cost, too")
 plt.show()

@@ -1,7 +1,6 @@
 """Torch's names for differentiation."""
 
-from ..backward import grad
-from ..derivatives import backward
+from ..backward import backward, grad
 from ..gradcheck import gradcheck, gradgradcheck
 from ..recording import enable_grad, no_grad, set_grad_enabled
 from . import functional

@@ -24,10 +24,4 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
     """Ask for the same results in every run, which there are in any case."""
 
 
-__all__ = [
-    "cuda",
-    "cudnn",
-    "mps",
-    "set_float32_matmul_precision",
-    "use_deterministic_algorithms",
-]
+__all__ = ["cuda", "cudnn", "mps"]

@@ -2,11 +2,8 @@
 
 from types import SimpleNamespace
 
-from ..cuda import is_available
+from ..cuda import is_available as is_built
 
 matmul = SimpleNamespace(allow_tf32=False, fp32_precision="ieee")
 
-
-def is_built() -> bool:
-    """Tell whether CUDA can be used."""
-    return is_available()
+__all__ = ["is_built", "matmul"]

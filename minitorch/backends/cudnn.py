@@ -1,15 +1,8 @@
 """cuDNN's switches. The array library for CUDA has its own; these change nothing."""
 
+from .mps import is_available as is_available
+
 enabled = True
 benchmark = False
 deterministic = False
 allow_tf32 = True
-
-
-def is_available() -> bool:
-    """Tell whether minitorch itself calls cuDNN: it does not."""
-    return False
-
-
-def version() -> None:
-    """Return the version of cuDNN that minitorch itself calls: none."""

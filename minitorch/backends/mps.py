@@ -6,6 +6,4 @@ def is_available() -> bool:
     return False
 
 
-def is_built() -> bool:
-    """Tell that there is none."""
-    return False
+is_built = is_available

@@ -12,22 +12,17 @@ from types import ModuleType
 from typing import Any
 
 from minitorch.compile.cost_model import CostModel
-from minitorch.compile.device_schedule import DeviceSchedule
 from minitorch.compile.engine import (
     Function,
-    assembly,
     available,
     processor,
     vector_registers,
 )
 from minitorch.compile.kernels import Kernel, get_num_threads, kernel, set_num_threads
-from minitorch.compile.operators import conv2d, matmul
-from minitorch.compile.products import ProductKernel
-from minitorch.compile.program import DTYPES, Program, Step
-from minitorch.compile.rows import POWERS, ROWS, gives, takes
-from minitorch.compile.schedule import Schedule
-from minitorch.compile.spaces import Space, space
-from minitorch.compile.tables import Table, recorded
+from minitorch.compile.products import ProductKernel, conv2d, matmul
+from minitorch.compile.rows import DTYPES, POWERS, ROWS, Program, Step, gives, takes
+from minitorch.compile.schedule import DeviceSchedule, Schedule
+from minitorch.compile.spaces import Space, Table, recorded, space
 from minitorch.compile.tuned import (
     get_cache_directory,
     keep,
@@ -41,7 +36,7 @@ class _Callable(ModuleType):
     """A package that can be called; what it calls stands above it, so is only named here."""
 
     def __call__(self, *args: Any, **options: Any) -> Any:
-        return import_module("minitorch.tracing.compiled").compiled(*args, **options)
+        return import_module("minitorch.tracing.jitted").compiled(*args, **options)
 
 
 sys.modules[__name__].__class__ = _Callable
@@ -61,7 +56,6 @@ __all__ = [
     "Step",
     "Table",
     "Tuned",
-    "assembly",
     "available",
     "conv2d",
     "get_cache_directory",

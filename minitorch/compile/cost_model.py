@@ -4,21 +4,31 @@ Both parts learn logarithms of seconds, so that a factor counts the same everywh
 regression on derived features has the trend from a dozen trials; boosted trees on the raw knobs
 learn what it leaves over. Trees can also learn only which of two schedules is the faster one.
 
-May import: errors, features, tasks. Source: Friedman, Ann. Statist. 29(5), 2001.
+Schedules are rows of numbers to a model: `raw` has the knobs as they are, sizes as logarithms;
+`derived` adds what decides a kernel's time and what a linear model could not make of the knobs by
+itself: arithmetic a load, live vectors against registers, bytes against caches, the strides of what
+is not packed, work wasted at edges.
+
+May import: errors, schedule, tasks. Source: Friedman, Ann. Statist. 29(5), 2001; Chen et al.,
+NeurIPS 2018 (Learning to Optimize Tensor Programs), section 3.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ..errors import ArgumentError
-from .features import Points, derived, raw
+from .schedule import NAIVE, tiles_of
 from .tasks import Task, task_of
 
 _Array = np.ndarray[Any, Any]
+Points = Sequence[Mapping[str, Any]]
+WHOLE = 12.0  # the logarithm that stands for a tile of the whole axis
+L1, L2, LINE = 32 * 2**10, 2**19, 64  # bytes: of usual caches, and of what they fetch at once
 KINDS = ("both", "ridge", "trees", "rank")
 
 
@@ -44,13 +54,8 @@ class Ridge:
         return found
 
 
-class _Split(NamedTuple):
-    """A node of a tree: the question asked, and the nodes for no and yes; or a leaf's value."""
-
-    question: int
-    no: int
-    yes: int
-    value: float
+Tree = float | tuple[int, "Tree", "Tree"]
+"""A leaf's value; or a question, and the trees for no and yes."""
 
 
 class Trees:
@@ -76,18 +81,17 @@ class Trees:
 
     def fit(self, x_NF: _Array, y_N: _Array) -> Trees:
         """Grow the trees, one after another."""
-        cuts = [(f, c) for f in range(x_NF.shape[1]) for c in _middles(x_NF[:, f])]
+        values = [np.unique(column) for column in x_NF.T]
+        cuts = [(f, c) for f, v in enumerate(values) for c in (v[:-1] + v[1:]) / 2]
         self.columns = np.array([f for f, _ in cuts], int)
         self.cuts = np.array([c for _, c in cuts], float)
         self.start = float(y_N.mean())
-        self.trees: list[list[_Split]] = []
+        self.trees: list[Tree] = []
         answers, found = self._answers(x_NF), np.full(len(y_N), self.start)
         for _ in range(self.rounds if cuts else 0):
-            tree: list[_Split] = []
             left = by_pairs(found, y_N) if self.ranking else y_N - found
-            self._grow(tree, answers, left, np.arange(len(left)), self.depth)
-            self.trees.append(tree)
-            found += self.rate * _values(tree, answers)
+            self.trees.append(self._grown(answers, left, self.depth))
+            found += self.rate * _values(self.trees[-1], answers)
         return self
 
     def predict(self, x_NF: _Array) -> _Array:
@@ -100,29 +104,23 @@ class Trees:
     def _answers(self, x_NF: _Array) -> _Array:
         return np.asarray(x_NF[:, self.columns] > self.cuts)
 
-    def _grow(
-        self, tree: list[_Split], answers: _Array, left: _Array, rows: _Array, depth: int
-    ) -> int:
-        """Add the node for these rows, and those below it; return its number."""
-        here = len(tree)
-        tree.append(_Split(-1, -1, -1, float(left[rows].mean())))
-        if depth == 0 or len(rows) < 2 * self.least:
-            return here
-        said = answers[rows]
-        yes, total = said.sum(0), left[rows].sum()
-        sums, no = left[rows] @ said, len(rows) - yes
+    def _grown(self, answers: _Array, left: _Array, depth: int) -> Tree:
+        """Return the tree that is fitted to what is left over of some rows."""
+        leaf, rows = float(left.mean()), len(left)
+        if depth == 0 or rows < 2 * self.least:
+            return leaf
+        yes, total, sums = answers.sum(0), left.sum(), left @ answers
+        no = rows - yes
         with np.errstate(divide="ignore", invalid="ignore"):
             gain = sums**2 / yes + (total - sums) ** 2 / no
         gain[(yes < self.least) | (no < self.least)] = -np.inf
         best = int(gain.argmax())
-        if not gain[best] > total**2 / len(rows) + 1e-12:
-            return here
-        below = [
-            self._grow(tree, answers, left, rows[said[:, best] == way], depth - 1)
-            for way in (False, True)
-        ]
-        tree[here] = _Split(best, below[0], below[1], 0.0)
-        return here
+        if not gain[best] > total**2 / rows + 1e-12:
+            return leaf
+        says_yes = answers[:, best]
+        parts = ((answers[on], left[on]) for on in (~says_yes, says_yes))
+        below = [self._grown(said, rest, depth - 1) for said, rest in parts]
+        return best, below[0], below[1]
 
 
 def by_pairs(scores_N: _Array, y_N: _Array) -> _Array:
@@ -136,24 +134,12 @@ def by_pairs(scores_N: _Array, y_N: _Array) -> _Array:
     return moves
 
 
-def _middles(column: _Array) -> _Array:
-    values = np.unique(column)
-    return np.asarray((values[:-1] + values[1:]) / 2)
-
-
-def _values(tree: list[_Split], answers: _Array) -> _Array:
+def _values(tree: Tree, answers: _Array) -> _Array:
     """Return what a tree says to each row."""
-    found = np.zeros(len(answers))
-    waiting = [(0, np.arange(len(answers)))]
-    while waiting:
-        at, rows = waiting.pop()
-        node = tree[at]
-        if node.question < 0:
-            found[rows] = node.value
-            continue
-        said = answers[rows, node.question]
-        waiting += [(node.no, rows[~said]), (node.yes, rows[said])]
-    return found
+    if isinstance(tree, float):
+        return np.full(len(answers), tree)
+    question, no, yes = tree
+    return np.where(answers[:, question], _values(yes, answers), _values(no, answers))
 
 
 class CostModel:
@@ -173,7 +159,7 @@ class CostModel:
         self.task, self.kind = None if task is None else task_of(task), kind
         self._knobs: list[str] = []
 
-    def fit(self, points: Points, seconds: Sequence[float], prepared: Any = None) -> CostModel:
+    def fit(self, points: Points, seconds: Sequence[float]) -> CostModel:
         """Learn from points that took so many seconds; return self.
 
         Raises:
@@ -186,13 +172,13 @@ class CostModel:
             raise ArgumentError("fit: seconds have to be finite and above zero.")
         self._points = [dict(point) for point in points]
         self._knobs = sorted({knob for point in points for knob in point})
-        self._fit(prepared or self.prepare(points), np.log(y))
+        self._fit(self.prepare(points), np.log(y))
         return self
 
     def prepare(self, points: Points) -> tuple[_Array, _Array]:
-        """Return the features of points, which `fit` and `predict` take in place of making them."""
+        """Return the features of points, which `predict` takes in place of making them."""
         knobs = self._knobs or sorted({knob for point in points for knob in point})
-        plain = raw(points, knobs)[0]
+        plain = raw(points, knobs)
         return plain, plain if self.task is None else derived(points, knobs, self.task)
 
     def _fit(self, features: tuple[_Array, _Array], y: _Array) -> None:
@@ -248,3 +234,65 @@ class CostModel:
     def _error(self, points: Sequence[Mapping[str, object]]) -> float:
         away = np.log(self.predict(points)) - self._logs
         return float((away**2).mean())
+
+
+# Features
+
+
+def raw(points: Points, knobs: Sequence[str]) -> _Array:
+    """Return a row for each point; what is text has a column for each of its values."""
+    columns: list[list[float]] = []
+    for knob in knobs:
+        values = [point.get(knob, NAIVE.get(knob)) for point in points]
+        if not any(isinstance(v, str) for v in values):
+            columns.append([_number(v) for v in values])
+        elif knob == "order":  # which axis is outermost, and which innermost
+            columns += [[v[at] == axis for v in values] for at in (0, 2) for axis in "mnk"]
+        else:
+            columns += [[v == kind for v in values] for kind in sorted({*map(str, values)})]
+    return np.array(columns, float).T.reshape(len(points), len(columns))
+
+
+def _number(value: float | None) -> float:
+    if value is None:
+        return WHOLE
+    if isinstance(value, bool):
+        return float(value)
+    return math.log2(value) if value > 0 else float(value)
+
+
+def derived(points: Points, knobs: Sequence[str], task: Task) -> _Array:
+    """Return the raw columns and those that are made from several knobs."""
+    extra = np.array([_of(task, NAIVE | dict(point)) for point in points], float)
+    return np.hstack([raw(points, knobs), extra.reshape(len(points), -1)])
+
+
+def _of(task: Task, s: Mapping[str, Any]) -> list[float]:
+    m, n, k = task.axes
+    rows, vectors, lanes, item = s["rows"], s["vectors"], s["lanes"], task.item_bytes
+    high, wide, depth = tiles_of(task, s)
+    columns, block = vectors * lanes, rows * vectors
+    width = min(lanes * item, LINE)
+    spilled = max(0.0, block + vectors + 1 - 32)
+    panels = (rows * depth * item, columns * depth * item, high * depth * item)
+    waste = (-(-m // rows) * rows / m) * (-(-n // columns) * columns / n)
+    return [
+        math.log2(block),
+        math.log2(min(block, 10)),  # sums that are under way at once hide the latency of one
+        block / (rows + vectors),  # multiply-adds a load
+        math.log2(rows * columns / (rows + columns)),
+        math.log2(width),
+        math.log2(block * lanes * s["unroll"]),
+        spilled,
+        float(spilled > 0),
+        *(max(0.0, math.log2(p / L1)) for p in panels),
+        max(0.0, math.log2(depth * wide * item / L2)),
+        1.0 / depth + 1.0 / max(1, k),  # how often C goes through the caches
+        float(not s["pack_a"]) * max(0.0, math.log2(k * item / LINE)),
+        float(not s["pack_b"])
+        * max(0.0, math.log2(n * item / LINE))
+        / max(1, columns * item / LINE),
+        float(s["pack_a"]) * (n / columns) ** -0.5,
+        float(s["pack_b"]) * (m / rows) ** -0.5,
+        math.log2(waste),
+    ]

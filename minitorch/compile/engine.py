@@ -51,22 +51,18 @@ class Function:
         llvm = _llvm()
         with _lock:
             self._machine = target_machine()
-            module = _parsed(llvm, text)
-            _optimise(llvm, module, self._machine)
+            module = _optimised(llvm, text, self._machine)
             self._engine = llvm.create_mcjit_compiler(module, self._machine)
             self._engine.finalize_object()
             self.call = SIGNATURE(self._engine.get_function_address(name))
 
-    def __call__(self, lo: int, hi: int, table: Any) -> None:
-        """Run the work from `lo` to `hi`; the table says where the operands are."""
-        self.call(lo, hi, table)
 
-
-def target_machine() -> Any:
-    """Return a new target machine for this processor with all it can do."""
+def target_machine(triple: str = "", processor: str = "") -> Any:
+    """Return a new target machine: a processor of another kind, or this one with all it can do."""
     llvm = _llvm()
-    target = llvm.Target.from_default_triple()
-    return target.create_target_machine(
+    if triple:
+        return llvm.Target.from_triple(triple).create_target_machine(cpu=processor, opt=3)
+    return llvm.Target.from_default_triple().create_target_machine(
         cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3
     )
 
@@ -92,18 +88,8 @@ def vector_registers() -> tuple[int, int]:
     return (32, 128) if features.get("neon") else (16, 128)
 
 
-def assembly(text: str) -> str:
-    """Return the machine code of a module as assembly, for reading."""
-    llvm = _llvm()
-    with _lock:
-        machine = target_machine()
-        module = _parsed(llvm, text)
-        _optimise(llvm, module, machine)
-        return str(machine.emit_assembly(module))
-
-
-def assembly_for(text: str, triple: str, processor: str) -> str:
-    """Return the assembly of a module for another machine than this.
+def assembly(text: str, triple: str = "", processor: str = "") -> str:
+    """Return the assembly of a module, for this machine unless another is named.
 
     Raises:
         CompileError: llvmlite is missing or knows no such machine or processor.
@@ -113,27 +99,23 @@ def assembly_for(text: str, triple: str, processor: str) -> str:
         llvm.initialize_all_targets()
         llvm.initialize_all_asmprinters()
         try:
-            machine = llvm.Target.from_triple(triple).create_target_machine(cpu=processor, opt=3)
+            machine = target_machine(triple, processor)
         except RuntimeError as error:
             raise CompileError(
                 f"compile: no code for {triple} here: {error}. Install an llvmlite that has it."
             ) from error
-        module = _parsed(llvm, text)
-        _optimise(llvm, module, machine)
+        module = _optimised(llvm, text, machine)
         return str(machine.emit_assembly(module))
 
 
-def _parsed(llvm: Any, text: str) -> Any:
+def _optimised(llvm: Any, text: str, machine: Any) -> Any:
+    """Return a module after LLVM's own passes; vectors are explicit, so a level of 2 is enough."""
     try:
         module = llvm.parse_assembly(text)
         module.verify()
     except RuntimeError as error:
         raise CompileError(f"compile: not LLVM IR: {error}. This is a mistake here.") from error
-    return module
-
-
-def _optimise(llvm: Any, module: object, machine: Any) -> None:
-    """Run LLVM's own passes; the vectors are explicit, so a level of 2 is enough."""
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
+    return module

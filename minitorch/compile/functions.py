@@ -1,4 +1,4 @@
-"""exp, log, tanh, sigmoid and erf on vectors, from additions, multiplications and divisions.
+"""exp, log, tanh, sigmoid, erf, sin and cos on vectors, by additions, products and divisions.
 
 Each holds for every number, infinities, NaN, denormals and -0 included. The largest errors found,
 in units in the last place (`tests/minitorch/compile/test_functions.py` measures them anew):
@@ -11,6 +11,7 @@ in units in the last place (`tests/minitorch/compile/test_functions.py` measures
     sigmoid      3.0       3.0
     tanh         7.0       3.0
     erf          7.0       5.0
+    sin, cos     1.5       2.1
 
 Source: argument reduction and the correction terms of `log` as in W. J. Cody & W. Waite, Software
 Manual for the Elementary Functions, 1980, and P. T. P. Tang, ACM TOMS 15(2), 1989; series where
@@ -20,7 +21,7 @@ the reduced argument is small enough for them; erf by W. J. Cody, Math. Comp. 23
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Sequence
 
 from ..ops import special
 from .text import Text
@@ -159,14 +160,15 @@ def sigmoid(t: Text, x: str) -> str:
 
 def tanh(t: Text, x: str) -> str:
     """An odd rational in single; in double u / (u + 2) with u = exp(2|x|) - 1, and x's sign."""
-    return _tanh_single(t, x) if t.single else _tanh_double(t, x)
+    return _rational(t, x, TANH_REACH, TANH_P, TANH_Q) if t.single else _tanh_double(t, x)
 
 
-def _tanh_single(t: Text, x: str) -> str:
-    near = clamped(t, x, -TANH_REACH, TANH_REACH)
+def _rational(t: Text, x: str, reach: float, p: Sequence[float], q: Sequence[float]) -> str:
+    """Return x P(x²) / Q(x²) for |x| up to `reach`, from where on it is ±1."""
+    near = clamped(t, x, -reach, reach)
     square = t.mul(near, near)
-    top = t.mul(near, t.polynomial(square, TANH_P))
-    return clamped(t, t.div(top, t.polynomial(square, TANH_Q)), -1.0, 1.0)
+    top = t.mul(near, t.polynomial(square, p))
+    return clamped(t, t.div(top, t.polynomial(square, q)), -1.0, 1.0)
 
 
 def _tanh_double(t: Text, x: str) -> str:
@@ -179,15 +181,9 @@ def _tanh_double(t: Text, x: str) -> str:
 
 def erf(t: Text, x: str) -> str:
     """The error function: an odd rational in single; in double 1 - exp(-x²)·R(x) past 0.47."""
-    return _erf_single(t, x) if t.single else _erf_double(t, x)
-
-
-def _erf_single(t: Text, x: str) -> str:
-    near = clamped(t, x, -special._SINGLE_REACH, special._SINGLE_REACH)
-    square = t.mul(near, near)
-    top = t.polynomial(square, special._SINGLE_P)
-    found = t.div(t.mul(near, top), t.polynomial(square, special._SINGLE_Q))
-    return clamped(t, found, -1.0, 1.0)
+    if t.single:
+        return _rational(t, x, special._SINGLE_REACH, special._SINGLE_P, special._SINGLE_Q)
+    return _erf_double(t, x)
 
 
 def _erf_double(t: Text, x: str) -> str:
@@ -201,7 +197,7 @@ def _erf_double(t: Text, x: str) -> str:
     return t.either(small, near, far)
 
 
-def _cody(t: Text, x: str, table: Any) -> str:
+def _cody(t: Text, x: str, table: tuple[Sequence[float], Sequence[float], float, float]) -> str:
     top, bottom, top_last, bottom_last = table
     above = t.polynomial(x, [*top, top_last])
     return t.div(above, t.polynomial(x, [1.0, *bottom, bottom_last]))
@@ -218,3 +214,74 @@ def gelu_slope(t: Text, x: str) -> str:
     density = exp(t, t.mul(t.mul(x, x), t.number(-0.5)))
     scaled = t.mul(density, t.number(1.0 / math.sqrt(2.0 * math.pi)))
     return t.add(normal_cdf(t, x), t.mul(x, scaled))
+
+
+# sin and cos: an odd and an even series around the nearest multiple of π/2, found by π/2 in three
+# parts, whose products with whole numbers are exact to twice the precision. Far away every bit of
+# 2/π may count: vectors that reach there are left to the C library.
+
+NEAR = {True: 2.0**17, False: 2.0**30}  # |x| below which three parts of π/2 are enough
+PARTS = {
+    True: (1.5707963705062866, -4.371138828673793e-08, -1.7151245100058819e-15),
+    False: (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33),
+}
+TERMS = {True: 5, False: 8}  # of each series on |r| <= π/4, after its first
+
+
+def circular(name: str, t: Text, x: str) -> str:
+    """Return sin or cos of x, radians, by a function of vectors that is defined once."""
+    function = f"{name}.{t.width}.{t.scalar}"
+    if function not in t.defined:
+        inner = Text(t.dtype, t.width)
+        _body(inner, name)
+        body = "\n".join(inner.lines)
+        head = f"define internal {t.vector} @{function}({t.vector} %x)"
+        t.defined[function] = f"{head} {{\nentry:\n{body}\n}}\n"
+        t.declared |= inner.declared
+    return t.emit(f"call {t.vector} @{function}({t.vector} {x})")
+
+
+def _body(t: Text, name: str) -> None:
+    """Write the function: the library's where a lane is far away, infinite or NaN."""
+    far = t.compare("uge", t.intrinsic("fabs", "%x"), t.number(NEAR[t.single]))
+    if t.width > 1:
+        far = t.emit(f"icmp ne i{t.width} {t.emit(f'bitcast {t.mask} {far} to i{t.width}')}, 0")
+    t.do(f"br i1 {far}, label %far, label %near")
+    t.label("far")
+    t.do(f"ret {t.vector} {t.intrinsic(name, '%x')}")
+    t.label("near")
+    found = _turned(t, "%x", 0 if name == "sin" else 1)
+    if name == "sin":  # -0 stays
+        found = t.either(t.compare("oeq", "%x", t.number(0.0)), "%x", found)
+    t.do(f"ret {t.vector} {found}")
+
+
+def _turned(t: Text, x: str, quarters: int) -> str:
+    """Return sin(x + quarters · π/2)."""
+    magic = 1.5 * 2.0 ** MANTISSA[t.single]  # adding it rounds to a whole number in the low bits
+    shifted = t.fma(x, t.number(2 / math.pi), t.number(magic))
+    n, r = t.sub(shifted, t.number(magic)), x
+    for part in PARTS[t.single]:
+        r = t.fma(n, t.number(-part), r)
+    turns = t.int_op("add", t.as_bits(shifted), t.whole(quarters))
+    odd = t.int_op("and", turns, t.whole(1))
+    by_cos = t.emit(f"icmp ne {t.bits} {odd}, {t.whole(0)}")
+    size = t.either(by_cos, _cos_series(t, r), _sin_series(t, r))
+    sign = t.int_op("shl", t.int_op("and", turns, t.whole(2)), t.whole(30 if t.single else 62))
+    return t.as_number(t.int_op("xor", t.as_bits(size), sign))
+
+
+def _sin_series(t: Text, r: str) -> str:
+    z = t.mul(r, r)
+    terms = [(-1) ** k / math.factorial(2 * k + 1) for k in range(TERMS[t.single], 0, -1)]
+    return t.fma(t.mul(r, z), t.polynomial(z, terms), r)
+
+
+def _cos_series(t: Text, r: str) -> str:
+    """1 - r²/2 + r⁴ Q(r²), with what the first difference rounds away."""
+    z = t.mul(r, r)
+    terms = [(-1) ** k / math.factorial(2 * k) for k in range(TERMS[t.single] + 1, 1, -1)]
+    half = t.mul(t.number(0.5), z)
+    one = t.sub(t.number(1.0), half)
+    lost = t.sub(t.sub(t.number(1.0), one), half)
+    return t.add(one, t.fma(t.mul(z, z), t.polynomial(z, terms), lost))

@@ -3,18 +3,18 @@
 A kernel is specialised to how its operands lie, not to their sizes; `kernel(program)` gives equal
 programs the same one, so a structure is compiled once in a process.
 
-May import: program, loops, operands, engine, strides; allocator, errors, shapes.
+May import: rows, loops, engine; allocator, errors, shapes.
 """
 
 from __future__ import annotations
 
-import ctypes
+import functools
 import math
 import struct
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,15 +23,22 @@ from ..errors import ArgumentError, DTypeError, ShapeError
 from ..shapes import broadcast
 from . import loops, rows
 from .engine import Function
-from .operands import Layout
-from .program import Program
-from .strides import Nest, in_rows, kind, merged, stretched
+from .loops import Layout
+from .rows import Program
 
 SHARE = 2**16  # elements: a thread with fewer costs more than it brings
 PAST_CACHES = 2**21  # bytes of a new result: more than the caches of one core hold, and writing it
 # past them saves reading it first, a seventh of what five arrays of a million take
 LINE = 64  # bytes of a vector; a large new result begins at a multiple of 512
 _Array = np.ndarray[Any, Any]
+Strides = tuple[int, ...]
+
+
+class Nest(NamedTuple):
+    """A loop nest: the sizes of its axes, and the strides of every operand along them."""
+
+    sizes: tuple[int, ...]
+    strides: tuple[Strides, ...]
 
 
 @dataclass(frozen=True)
@@ -94,11 +101,8 @@ class Kernel:
             call = self._call_for(arrays, key, axes, out is None)
         if out is None:
             out = call.empty(call.shape, self.result_dtype)
-        elif out.shape != call.shape or out.dtype != self.result_dtype or not _in_rows(out):
-            raise ShapeError(
-                f"kernel: out does not fit: got {out.dtype} {out.shape}, expected contiguous "
-                f"{self.result_dtype} {call.shape}."
-            )
+        else:
+            check_fits(out, call.shape, self.result_dtype)
         _run(call, arrays, out)
         return out
 
@@ -119,7 +123,7 @@ class Kernel:
         self._fit(arrays)
         shape = tuple(int(n or 0) for n in broadcast(*(a.shape for a in arrays), op="kernel"))
         axes = (len(shape) if over is None else over) if self.program.reduction else 0
-        strides = [stretched(a.shape, a.strides, shape) for a in arrays]
+        strides = [np.broadcast_to(a, shape).strides for a in arrays]
         kept = shape[: len(shape) - axes] if axes else shape
         result = in_rows(kept, self.result_dtype.itemsize)
         nest = merged(Nest(shape, (*strides, (*result, *([0] * axes)))))
@@ -143,9 +147,8 @@ class Kernel:
 
     def _in_whole_lines(self, nest: Nest) -> bool:
         """Tell whether each row of a new result begins at a whole vector, as its first one does."""
-        if self.program.reduction or self.result_dtype is not self.dtype:
-            return False
-        return all(stride % LINE == 0 for stride in nest.strides[-1][:-1])
+        vectors = not self.program.reduction and self.result_dtype is self.dtype
+        return vectors and all(stride % LINE == 0 for stride in nest.strides[-1][:-1])
 
     def _fit(self, arrays: Sequence[_Array]) -> None:
         """Raise unless there are as many arrays as inputs, each of its dtype."""
@@ -158,7 +161,7 @@ class Kernel:
                     "Cast it first."
                 )
 
-    def _split(self, shape: tuple[int, ...], axes: int, strides: Any) -> Nest:
+    def _split(self, shape: tuple[int, ...], axes: int, strides: Sequence[Strides]) -> Nest:
         """Return the nest of a reduction: the kept axes merged, and the folded ones as the row."""
         at = len(shape) - axes
         inner = merged(Nest(shape[at:], tuple(s[at:] for s in strides[:-1])))
@@ -175,93 +178,116 @@ class Kernel:
         sizes = [d.itemsize for d in (*self._dtypes, self.result_dtype)]
         if nest.sizes[-1] == 1 and not self.program.reduction:  # one element: a result in rows
             return "b" * (len(sizes) - 1) + "c"
-        return "".join(kind(s[-1], n) for s, n in zip(nest.strides, sizes, strict=True))
+        rows_of = ((s[-1], n) for s, n in zip(nest.strides, sizes, strict=True))
+        return "".join("c" if step == n else "b" if step == 0 else "s" for step, n in rows_of)
 
 
-def _in_rows(array: _Array) -> bool:
-    return bool(array.flags.c_contiguous and array.flags.writeable)
+def check_fits(out: Any, shape: tuple[int, ...], dtype: object) -> None:
+    """Raise ShapeError unless a result of this shape and dtype can be written here."""
+    fits = isinstance(out, np.ndarray) and out.shape == shape and out.dtype == dtype
+    if not (fits and out.flags.c_contiguous and out.flags.writeable):
+        got = f"{out.dtype} {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
+        raise ShapeError(
+            f"kernel: out does not fit: got {got}, expected contiguous {dtype} {shape}."
+        )
 
 
 def _run(call: _Call, arrays: Sequence[_Array], out: _Array) -> None:
     """Do the work, in the caller's thread or shared among the pool's."""
-    held, places = places_of((*arrays, out))
-    table = call.head + call.pack(*places)
-    threads = _pool.threads
-    if threads == 1:
-        call.function(0, call.total, table)
+    if not call.total:
         return
+    table = call.head + call.pack(*places_of((*arrays, out)))
+    threads = _threads[0]
     elements = call.total * (call.row if call.total < call.row else 1)
-    if elements < 2 * SHARE or call.total < threads:
+    if threads == 1 or elements < 2 * SHARE or call.total < threads:
         call.function(0, call.total, table)
         return
     step = -(-call.total // threads)
     step = -(-step // 16) * 16 if call.total >= 2 * SHARE else step  # whole vectors
-    bounds = [(lo, min(lo + step, call.total)) for lo in range(0, call.total, step)]
-    waiting = [_pool.submit(call.function, lo, hi, table) for lo, hi in bounds]
-    for work in waiting:
-        work.result()
-    del held  # until here
+    share(lambda lo, hi: call.function(lo, hi, table), call.total, step, threads)
 
 
-def _offset() -> int | None:
-    """Return where in an array object its address stands; None where it is not to be found there.
+def share(work: Callable[[int, int], None], total: int, step: int, threads: int) -> None:
+    """Let threads do the work from 0 to `total`, `step` at a time; one is the caller's."""
+    if threads == 1:
+        work(0, total)
+        return
+    bounds = [(lo, min(lo + step, total)) for lo in range(0, total, step)]
+    for waiting in [_pool(threads).submit(work, lo, hi) for lo, hi in bounds]:
+        waiting.result()
+
+
+@functools.cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, "kernel")
+
+
+def places_of(arrays: Sequence[_Array]) -> list[int]:
+    """Return where the arrays' addresses are written.
 
     NumPy's C interface fixes it: the first field after Python's own head of an object. So a kernel
     is told where the objects are and reads the addresses itself; asking each array for its
     `ctypes.data` would take longer than the arithmetic on a few thousand elements.
     """
-    probe = np.zeros(3)
-    place = object.__basicsize__
-    found = ctypes.c_void_p.from_address(id(probe) + place).value
-    return place if found == probe.ctypes.data else None
+    return [id(a) + _HEAD for a in arrays]
 
 
-_OFFSET = _offset()
+_HEAD = object.__basicsize__
+_threads = [1]  # that share a kernel's work
 
 
-def places_of(arrays: Sequence[_Array]) -> tuple[object, list[int]]:
-    """Return where the arrays' addresses are written, and what must be kept until they are read."""
-    if _OFFSET is not None:
-        return arrays, [id(a) + _OFFSET for a in arrays]
-    held = [ctypes.c_int64(a.ctypes.data) for a in arrays]
-    return held, [ctypes.addressof(h) for h in held]
-
-
-class _Pool:
-    """The threads that share a kernel's work: one, which is the caller, unless told."""
-
-    def __init__(self) -> None:
-        self.threads = 1
-        self._executor: ThreadPoolExecutor | None = None
-
-    def resize(self, threads: int) -> None:
-        if self._executor is not None:
-            self._executor.shutdown()
-        self.threads = threads
-        self._executor = ThreadPoolExecutor(threads, "kernel") if threads > 1 else None
-
-    def submit(self, *task: Any) -> Any:
-        assert self._executor is not None  # resized above one thread
-        return self._executor.submit(*task)
-
-
-_pool = _Pool()
-_kernels: dict[Program, Kernel] = {}
-
-
+@functools.cache
 def kernel(program: Program) -> Kernel:
     """Return the kernel of a program, the same for equal programs; nothing is compiled yet."""
-    found = _kernels.get(program)
-    return _kernels.setdefault(program, Kernel(program)) if found is None else found
+    return Kernel(program)
 
 
 def set_num_threads(threads: int) -> None:
     """Let kernels on large arrays share their work among this many threads."""
     if not isinstance(threads, int) or threads < 1:
         raise ArgumentError(f"set_num_threads: got {threads!r}, expected 1 or more.")
-    _pool.resize(threads)
+    _threads[0] = threads
 
 
 def get_num_threads() -> int:
     """Return how many threads share a kernel's work."""
-    return _pool.threads
+    return _threads[0]
+
+
+# Operands of different shapes as one loop nest of as few axes as can be. A stride is in bytes; 0
+# repeats an element.
+
+
+def in_rows(shape: Sequence[int], n_bytes: int) -> Strides:
+    """Return the strides of a contiguous array."""
+    found, step = [], n_bytes
+    for size in reversed(shape):
+        found.append(step)
+        step *= size
+    return tuple(reversed(found))
+
+
+def merged(nest: Nest) -> Nest:
+    """Return the same nest with as few axes as possible, one at least.
+
+    Axes of size 1 go; two neighbours become one where every operand steps through both as
+    through one.
+    """
+    sizes: list[int] = []
+    columns: list[list[int]] = [[] for _ in nest.strides]
+    for d in reversed(range(len(nest.sizes))):  # from the row outwards
+        size, steps = nest.sizes[d], [s[d] for s in nest.strides]
+        if size == 1:
+            continue
+        whole = sizes and all(
+            step == column[-1] * sizes[-1] for step, column in zip(steps, columns, strict=True)
+        )
+        if whole:
+            sizes[-1] *= size
+            continue
+        sizes.append(size)
+        for step, column in zip(steps, columns, strict=True):
+            column.append(step)
+    if not sizes:
+        return Nest((1,), tuple((0,) for _ in nest.strides))
+    return Nest(tuple(sizes[::-1]), tuple(tuple(c[::-1]) for c in columns))

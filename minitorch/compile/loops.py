@@ -12,214 +12,201 @@ which is part of the kernel:
     s  anything else: its elements are gathered one by one
 
 What is left of a row after its whole vectors is computed as one more, of which only the lanes
-inside are loaded and stored; that is code of its own, so that the loop over whole vectors is short.
-Lanes outside hold zeros: with denormals a processor would compute a hundred times slower. Booleans,
-which are bytes, go through a buffer on the stack instead.
+inside are loaded and stored. Lanes outside hold zeros: with denormals a processor would compute a
+hundred times slower.
 
-May import: text, rows, program, folds, operands.
+May import: text, rows.
 """
 
 from __future__ import annotations
 
-from . import operands, rows
-from .folds import IDENTITY, across, first_lanes, fold, only_inside
-from .operands import Emission, Layout
-from .program import Program
-from .text import Text
+from dataclasses import dataclass
+
+from . import rows
+from .rows import IDENTITY, Program, across, fold
+from .text import KERNEL, Text
+
+# bytes that are asked for ahead, eight cache lines: 3 % faster on large arrays, as the processor
+# does so itself but stops at the end of every page
+AHEAD = 512
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a kernel is specialised to besides its program.
+
+    Attributes:
+        kinds: "c", "b" or "s" for each input, and last for the result.
+        outer: how many axes there are above the row.
+        past_caches: whether whole vectors of the result, which then lie at multiples of their size,
+            are written to memory without being read into the caches first.
+    """
+
+    kinds: str
+    outer: int
+    past_caches: bool = False
 
 
 def kernel(program: Program, layout: Layout) -> str:
     """Return the LLVM module of a program for a layout, its function called `kernel`."""
-    nest = Emission(program, layout)
-    t = nest.t
-    _head(nest)
-    _row_begin(nest)
-    if program.reduction:
-        _reduce_row(nest)
-    else:
-        _map_row(nest)
-    _row_end(nest)
-    body = "\n".join(t.lines)
-    memcpy = "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)"
-    declared = "\n".join([*sorted({*t.declared, memcpy}), *t.defined.values()])
-    head = "define void @kernel(i64 %lo, i64 %hi, ptr %table)"
-    return f"{declared}\n\n{head} {{\n{body}\n}}\n\n!0 = !{{i32 1}}\n"
+    return _Loops(program, layout).text()
 
 
-def _head(nest: Emission) -> None:
-    """Read the table, and find the first row."""
-    t, layout = nest.t, nest.layout
-    t.label("entry")
-    for k in filter(nest.through_buffer, range(len(layout.kinds))):
-        kind = t.of(nest.element(k))
-        t.do(f"%scratch{k} = alloca {kind}, align 64")
-        t.do(f"store {kind} zeroinitializer, ptr %scratch{k}, align 64")
-    place = 0
+class _Loops:
+    """The text of one kernel.
 
-    def load(name: str, kind: str = "i64") -> None:
-        nonlocal place
-        t.do(f"%at.{name} = getelementptr i64, ptr %table, i64 {place}")
-        t.do(f"%{name} = load {kind}, ptr %at.{name}, align 8")
-        place += 1
-
-    load("n")
-    for d in range(layout.outer):
-        load(f"size{d}")
-    for k in range(len(layout.kinds)):
-        for d in range(layout.outer + 1):
-            load(f"stride{k}.{d}")
-    for k in range(len(layout.kinds)):
-        load(f"object{k}", "ptr")
-        t.do(f"%base{k} = load ptr, ptr %object{k}, align 8")
-    if nest.program.reduction:
-        t.do("%row0 = add i64 %lo, 0")
-        t.do("%column0 = add i64 0, 0")
-    else:
-        t.do("%row0 = sdiv i64 %lo, %n")
-        t.do("%column0 = srem i64 %lo, %n")
-    t.do("%any = icmp slt i64 %lo, %hi")
-    t.do("br i1 %any, label %row, label %done")
-
-
-def _row_begin(nest: Emission) -> None:
-    """Find where the operands' rows begin, and how many elements of this row are wanted."""
-    t, layout = nest.t, nest.layout
-    t.label("row")
-    t.do("%r = phi i64 [ %row0, %entry ], [ %r.next, %row.end ]")
-    t.do("%column = phi i64 [ %column0, %entry ], [ 0, %row.end ]")
-    t.do("%done.before = phi i64 [ %lo, %entry ], [ %done.after, %row.end ]")
-    t.do("%left = sub i64 %hi, %done.before")
-    t.do("%rest = sub i64 %n, %column")
-    t.do("%short = icmp slt i64 %left, %rest")
-    if nest.program.reduction:
-        t.do("%count = add i64 %n, 0")
-    else:
-        t.do("%count = select i1 %short, i64 %left, i64 %rest")
-    index = _indices(t, layout.outer)
-    for k in range(len(layout.kinds)):
-        at = f"%base{k}"
-        for d, i in enumerate(index):
-            step = t.emit(f"mul i64 {i}, %stride{k}.{d}")
-            at = t.emit(f"getelementptr i8, ptr {at}, i64 {step}")
-        step = t.emit(f"mul i64 %column, %stride{k}.{layout.outer}")
-        t.do(f"%start{k} = getelementptr i8, ptr {at}, i64 {step}")
-    for k, kind in enumerate(layout.kinds[:-1]):
-        if kind == "b":
-            operands.splat(nest, k)
-
-
-def _indices(t: Text, outer: int) -> list[str]:
-    """Return the index along each outer axis of row %r."""
-    found: list[str] = []
-    rest = "%r"
-    for d in reversed(range(outer)):
-        if d == 0:
-            found.append(rest)
-        else:
-            found.append(t.emit(f"srem i64 {rest}, %size{d}"))
-            rest = t.emit(f"sdiv i64 {rest}, %size{d}")
-    return found[::-1]
-
-
-def _vectors(nest: Emission, phi: str = "") -> None:
-    """Begin the loop over the whole vectors of a row; `phi` is what it carries along."""
-    t, layout = nest.t, nest.layout
-    t.do(f"%whole = and i64 %count, {-t.width}")
-    t.do("%some = icmp sgt i64 %whole, 0")
-    t.do("br i1 %some, label %vector, label %after")
-    t.label("vector")
-    t.do("%i = phi i64 [ 0, %row ], [ %i.next, %vector ]")
-    if phi:
-        t.do(phi)
-    for k, kind in enumerate(layout.kinds):
-        if kind == "c":
-            operands.place(nest, k, "here", "%i")
-    operands.ask_ahead(nest)
-
-
-def _vectors_end(nest: Emission) -> None:
-    t = nest.t
-    t.do(f"%i.next = add i64 %i, {t.width}")
-    t.do("%more = icmp slt i64 %i.next, %whole")
-    t.do("br i1 %more, label %vector, label %after")
-
-
-def _rest(nest: Emission, phi: str = "") -> None:
-    """Begin what is left of a row: find which lanes are inside, and where its elements are."""
-    t, layout = nest.t, nest.layout
-    t.label("after")
-    if phi:
-        t.do(phi)
-    t.do("%remain = sub i64 %count, %whole")
-    t.do("%ragged = icmp sgt i64 %remain, 0")
-    t.do("br i1 %ragged, label %tail, label %row.end")
-    t.label("tail")
-    first_lanes(t, "%inside", "%remain")
-    for k, kind in enumerate(layout.kinds):
-        if kind == "c":
-            operands.place(nest, k, "last", "%whole")
-    for k in filter(nest.through_buffer, range(len(layout.kinds) - 1)):
-        operands.copied(nest, f"%scratch{k}", f"%last{k}")
-
-
-def _map_row(nest: Emission) -> None:
-    """Compute a row vector by vector and store it. The result is contiguous along the row."""
-    t, out = nest.t, len(nest.layout.kinds) - 1
-    _vectors(nest)
-    value = rows.write(t, nest.program, operands.inputs(nest, whole=True))
-    how = "align 64, !nontemporal !0" if nest.layout.past_caches else "align 1"
-    operands.store(nest, value, f"%here{out}", how)
-    _vectors_end(nest)
-    _rest(nest)
-    value = rows.write(t, nest.program, operands.inputs(nest, whole=False))
-    operands.store_rest(nest, value)
-    t.do("br label %row.end")
-
-
-def _row_end(nest: Emission) -> None:
-    t = nest.t
-    if not nest.program.reduction:
-        t.label("row.end")
-    t.do("%r.next = add i64 %r, 1")
-    by = "1" if nest.program.reduction else "%count"
-    t.do(f"%done.after = add i64 %done.before, {by}")
-    t.do("%again = icmp slt i64 %done.after, %hi")
-    t.do("br i1 %again, label %row, label %done")
-    t.label("done")
-    if nest.layout.past_caches:
-        t.do("fence seq_cst")  # other threads see them in order again
-    t.do("ret void")
-
-
-def _reduce_row(nest: Emission) -> None:
-    """Fold a row into one vector, the vector into one element, and store that.
-
-    Sums are kept in double, so that they are as exact as NumPy's pairwise ones.
+    Attributes:
+        t: in the program's numbers.
+        wide: writes into the same function, in double. Sums are kept so, to be as exact as NumPy's
+            pairwise ones.
+        total: of a reduction, the vector that a row is folded into.
     """
-    t, out, reduction = nest.t, len(nest.layout.kinds) - 1, nest.program.reduction
-    keep = nest.wide if reduction == "sum" else t
-    start = keep.number(IDENTITY[reduction])
-    _vectors(nest, f"%total = phi {keep.vector} [ {start}, %row ], [ %total.next, %vector ]")
-    value = rows.write(t, nest.program, operands.inputs(nest, whole=True))
-    t.do(f"%total.next = {_folded(nest, keep, '%total', value)}")
-    _vectors_end(nest)
-    _rest(nest, f"%so.far = phi {keep.vector} [ {start}, %row ], [ %total.next, %vector ]")
-    value = rows.write(t, nest.program, operands.inputs(nest, whole=False))
-    value = only_inside(t, reduction, value)
-    t.do(f"%total.last = {_folded(nest, keep, '%so.far', value)}")
-    t.do("br label %row.end")
-    t.label("row.end")
-    t.do(f"%row.total = phi {keep.vector} [ %so.far, %after ], [ %total.last, %tail ]")
-    one = across(keep, reduction, "%row.total")
-    if keep is not t and t.single:
-        one = t.emit(f"fptrunc double {one} to float")
-    t.do(f"store {t.scalar} {one}, ptr %start{out}, align 1")
 
+    def __init__(self, program: Program, layout: Layout) -> None:
+        self.program, self.layout, self.reduction = program, layout, program.reduction
+        self.t = t = Text(program.dtype)
+        gives = "float" if program.reduction else rows.gives(program.steps[-1].row)
+        self.masks = [kind == "bool" for kind in (*program.inputs, gives)]
+        self.elements = ["i8" if mask else t.scalar for mask in self.masks]  # booleans are bytes
+        self.item = [1 if mask else t.item for mask in self.masks]
+        self.wide = Text("float64", t.width, prefix="w")
+        self.wide.lines, self.wide.declared, self.wide.defined = t.lines, t.declared, t.defined
+        self.keep = self.wide if program.reduction == "sum" else t
 
-def _folded(nest: Emission, keep: Text, total: str, value: str) -> str:
-    """Fold a vector into the total; return the instruction that gives the new total."""
-    t = nest.t
-    if keep is not t and t.single:
-        value = t.emit(f"fpext {t.vector} {value} to {keep.vector}")
-    folded = fold(keep, nest.program.reduction, total, value)
-    return f"bitcast {keep.vector} {folded} to {keep.vector}"  # the same under the caller's name
+    def text(self) -> str:
+        """Return the module."""
+        t = self.t
+        self._head()
+        if self.reduction:
+            self.total = self.keep.variable()
+            with t.loop("r", "%hi", start="%lo") as r:
+                self._row(r, "0", self.n)
+        else:
+            first = t.emit(f"sdiv i64 %lo, {self.n}")
+            column = t.emit(f"srem i64 %lo, {self.n}")
+            last = t.emit(f"sdiv i64 {t.minus(t.plus('%hi', self.n), '1')}, {self.n}")
+            with t.loop("r", last, start=first) as r:
+                begun = t.emit(f"icmp eq i64 {r}, {first}")
+                begin = t.emit(f"select i1 {begun}, i64 {column}, i64 0")
+                end = t.least(t.minus("%hi", t.times(r, self.n)), self.n)
+                self._row(r, begin, t.minus(end, begin))
+        if self.layout.past_caches:
+            t.do("fence seq_cst")  # other threads see them in order again
+        t.do("ret void")
+        return t.module(KERNEL) + "\n!0 = !{i32 1}\n"
+
+    def _head(self) -> None:
+        """Read the table."""
+        t, outer = self.t, self.layout.outer
+        count = len(self.layout.kinds)
+        places = iter(range(2 + outer + count * (outer + 2)))
+
+        def load(kind: str = "i64") -> str:
+            return t.emit(f"load {kind}, ptr {t.at('%table', 8 * next(places))}, align 8")
+
+        self.n = load()
+        self.sizes = [load() for _ in range(outer)]
+        self.strides = [[load() for _ in range(outer + 1)] for _ in range(count)]
+        self.bases = [t.emit(f"load ptr, ptr {load('ptr')}, align 8") for _ in range(count)]
+
+    def _row(self, r: str, column: str, count: str) -> None:
+        """Compute so many elements of row `r`, from `column` on."""
+        t = self.t
+        indices = [*self._indices(r), column]
+        self.starts, self.ready = [], {}
+        for k, kind in enumerate(self.layout.kinds):
+            at = self.bases[k]
+            for i, stride in zip(indices, self.strides[k], strict=True):
+                at = t.at(at, t.times(i, stride))
+            self.starts.append(at)
+            if k < len(self.layout.kinds) - 1 and kind == "b":
+                self.ready[k] = self._splat(k, at)
+        self.last = t.minus(count, "1")
+        if self.reduction:
+            identity = self.keep.number(IDENTITY[self.reduction])
+            self.keep.store(identity, self.total, how="align 64")
+        whole = t.emit(f"and i64 {count}, {-t.width}")
+        with t.loop("i", whole, t.width) as i:
+            self._vector(i, None)
+        rest = t.minus(count, whole)
+        with t.when(t.emit(f"icmp sgt i64 {rest}, 0")):
+            self._vector(whole, t.first_lanes(rest))
+        if self.reduction:
+            self._store_total()
+
+    def _indices(self, r: str) -> list[str]:
+        """Return the index along each outer axis of row `r`."""
+        found: list[str] = []
+        for size in self.sizes[:0:-1]:
+            found.append(self.t.emit(f"srem i64 {r}, {size}"))
+            r = self.t.emit(f"sdiv i64 {r}, {size}")
+        return [*[r] * bool(self.sizes), *found[::-1]]
+
+    def _vector(self, i: str, inside: str | None) -> None:
+        """Compute one vector of a row, from element `i` on; of a mask only the lanes inside."""
+        t, out = self.t, len(self.layout.kinds) - 1
+        inputs = [self._input(k, i, inside) for k in range(out)]
+        value = rows.write(t, self.program, inputs)
+        if self.reduction:
+            if inside:
+                value = t.either(inside, value, t.number(IDENTITY[self.reduction]))
+            if self.keep is self.wide and t.single:
+                value = t.emit(f"fpext {t.vector} {value} to {self.wide.vector}")
+            total = fold(self.keep, self.reduction, self.keep.load(self.total, align=64), value)
+            self.keep.store(total, self.total, how="align 64")
+            return
+        if self.masks[out]:
+            value = t.emit(f"zext {t.mask} {value} to {t.of('i8')}")
+        at = t.at(self.starts[out], t.times(i, self.item[out]))
+        how = "align 64, !nontemporal !0" if self.layout.past_caches else "align 1"
+        t.store(value, at, inside, self.elements[out], how)
+
+    def _store_total(self) -> None:
+        """Fold the vector of a row into one element, and store that."""
+        t, keep = self.t, self.keep
+        one = across(keep, self.reduction, keep.load(self.total, align=64))
+        if keep is self.wide and t.single:
+            one = t.emit(f"fptrunc double {one} to float")
+        t.do(f"store {t.scalar} {one}, ptr {self.starts[-1]}, align 1")
+
+    # Operands
+
+    def _input(self, k: int, i: str, inside: str | None) -> str:
+        """Return the vector of operand `k` from element `i` of this row on."""
+        t, kind, element = self.t, self.layout.kinds[k], self.elements[k]
+        if kind == "b":
+            return self.ready[k]
+        if kind == "s":
+            value = self._gathered(k, i, inside)
+        else:
+            at = t.at(self.starts[k], t.times(i, self.item[k]))
+            value = t.load(at, inside, element=element)
+            if inside is None:  # what comes soon; past an array's end that is harmless
+                t.declared.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+                t.do(f"call void @llvm.prefetch.p0(ptr {t.at(at, AHEAD)}, i32 0, i32 3, i32 1)")
+        return self._as_value(k, value)
+
+    def _as_value(self, k: int, value: str) -> str:
+        """Return a vector as it was in memory as one to compute with: bytes as a mask."""
+        if not self.masks[k]:
+            return value
+        return self.t.emit(f"icmp ne {self.t.of('i8')} {value}, zeroinitializer")
+
+    def _splat(self, k: int, at: str) -> str:
+        """Load the one element that operand `k` has in this row, into every lane."""
+        t, element = self.t, self.elements[k]
+        one = t.emit(f"load {element}, ptr {at}, align 1")
+        return self._as_value(k, t.spread(element, one))
+
+    def _gathered(self, k: int, i: str, inside: str | None) -> str:
+        """Load a vector of a strided operand; past the end, the last element again."""
+        t, element, value = self.t, self.elements[k], "poison"
+        for lane in range(t.width):
+            index = t.plus(i, lane)
+            if inside:
+                index = t.least(index, self.last)
+            at = t.at(self.starts[k], t.times(index, self.strides[k][-1]))
+            one = t.emit(f"load {element}, ptr {at}, align 1")
+            kind = t.of(element)
+            value = t.emit(f"insertelement {kind} {value}, {element} {one}, i32 {lane}")
+        return value

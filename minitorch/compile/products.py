@@ -2,7 +2,13 @@
 
 Without llvmlite NumPy computes the same, whatever the schedule says.
 
-May import: allocator, errors, tasks, schedule, register_block, tiled_loops, engine, kernels.
+A convolution's kernel reads an image padded, and its windows side by side. With a stride of s the
+padded image is cut into s by s phases, each of every s-th row and column, so that the places of one
+row of the result always lie side by side, whatever the stride. Many samples lie last, and are then
+part of a row.
+
+May import: allocator, errors, tasks, schedule, tiled_loops, engine,
+kernels, schedule, cuda_driver.
 """
 
 from __future__ import annotations
@@ -11,29 +17,102 @@ import functools
 import math
 import struct
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from .. import allocator
-from ..errors import DTypeError, ShapeError
+from ..errors import ArgumentError, DTypeError
 from . import engine
-from .images import Image, windows_of
-from .kernels import places_of
-from .register_block import Plan
-from .schedule import Schedule
-from .tasks import Task, check_epilogue, result_shape
-from .tiled_loops import TiledLoops
+from .cuda_driver import DeviceProductKernel
+from .kernels import check_fits, places_of, share
+from .schedule import DeviceSchedule, Schedule, schedule_for
+from .tasks import EPILOGUES, Task, result_shape, task_of
+from .tiled_loops import Plan, TiledLoops
 
 _Array = np.ndarray[Any, Any]
 LINE = 64  # bytes: buffers begin where a vector register's worth does
 
 
-class _Code(NamedTuple):
-    """What is compiled for one way in which B can lie."""
+class Image:
+    """How the image of one task lies, with the tables that say where windows are.
 
-    call: Any
+    Attributes:
+        addresses: of the slots (three numbers a vector of places) and the offsets (one a term).
+    """
+
+    def __init__(self, task: Task, lanes: int) -> None:
+        count, c, h, w, o, kh, kw, s, padding = task.sizes
+        rows, columns = -(-(h + 2 * padding) // s), -(-(w + 2 * padding) // s)
+        self.task, self.lanes = task, lanes
+        self.last = task.samples_last
+        batch, outer = (count, 1) if self.last else (1, count)
+        self.shape = (outer, c, s, s, rows, columns, batch)
+        height, width = task.places[0], task.lines[1]
+        self.as_it_is = s == 1 and padding == 0 and width % lanes == 0
+        columns *= batch
+        plane, item = rows * columns, task.item_bytes
+        at, y, x = np.ix_(np.arange(outer), np.arange(height), np.arange(0, width, lanes))
+        slots = np.stack(
+            np.broadcast_arrays(
+                (at * c * s * s * plane + y * columns + x) * item,
+                (at * o * height * width + y * width + x) * item,
+                np.minimum(lanes, width - x),
+            ),
+            axis=-1,
+        )
+        channel, i, j = np.ix_(np.arange(c), np.arange(kh), np.arange(kw))
+        phase = (channel * s + i % s) * s + j % s
+        offsets = (phase * plane + i // s * columns + j // s * batch) * item
+        self._tables = [np.ascontiguousarray(t, np.int64) for t in (slots, offsets)]
+        self.addresses = tuple(t.ctypes.data for t in self._tables)
+        self._local = threading.local()
+
+    def laid_out(self, x: _Array) -> _Array:
+        """Return an image in the order in which it is read; the same memory where it is so."""
+        if self.as_it_is and (np.moveaxis(x, 0, -1) if self.last else x).flags.c_contiguous:
+            return x
+        phases: _Array | None = getattr(self._local, "phases", None)
+        if phases is None:
+            size = int(np.prod(self.shape))
+            memory = np.zeros(size + self.lanes, x.dtype)  # the last vector may reach over the end
+            phases = self._local.phases = memory[:size].reshape(self.shape)
+        s, p = self.task.sizes[7:]
+        image = np.moveaxis(phases[0], -1, 0) if self.last else phases[..., 0]
+        (n, c, h, w), (rows, columns) = x.shape, image.shape[-2:]
+        if s == 1:
+            image[:, :, 0, 0, p : p + h, p : p + w] = x
+        else:
+            padded = np.zeros((n, c, rows * s, columns * s), x.dtype)
+            padded[:, :, p : p + h, p : p + w] = x
+            cut = padded.reshape(n, c, rows, s, columns, s)
+            image[...] = cut.transpose(0, 1, 3, 5, 2, 4)
+        return phases
+
+
+def convolved(task: Task, x: _Array, weights: _Array) -> _Array:
+    """Return what NumPy's BLAS computes from an image's windows; many samples lie last."""
+    (n, c, h, w), (s, p), o = x.shape, task.sizes[7:], len(weights)
+    if task.samples_last:
+        wide = np.moveaxis(np.zeros((c, h + 2 * p, w + 2 * p, n), x.dtype), -1, 0)
+    else:
+        wide = np.zeros((n, c, h + 2 * p, w + 2 * p), x.dtype)
+    wide[:, :, p : p + h, p : p + w] = x
+    view = np.lib.stride_tricks.sliding_window_view(wide, weights.shape[2:], axis=(2, 3))
+    order = (1, 4, 5, 2, 3, 0) if task.samples_last else (1, 4, 5, 0, 2, 3)
+    columns = view[:, :, ::s, ::s].transpose(order).reshape(weights[0].size, -1)
+    y: _Array = weights.reshape(o, -1) @ columns
+    if task.samples_last:
+        return np.moveaxis(y.reshape(o, *task.places, n), -1, 0)
+    return y.reshape(o, n, *task.places).transpose(1, 0, 2, 3)
+
+
+class _Code(NamedTuple):
+    """What is compiled."""
+
+    call: Callable[[int, int, bytes], None]
     tiles: int
     buffer_bytes: tuple[int, int]
     owner: engine.Function  # alive as long as `call`
@@ -57,14 +136,12 @@ class ProductKernel:
     """
 
     def __init__(self, task: Task, schedule: Any = None, epilogue: str | None = None) -> None:
-        check_epilogue(task, epilogue)
         self.task, self.epilogue = task, epilogue
         self.schedule = Schedule(task, schedule)
         self.dtype = np.dtype(task.dtype)
         self._image = Image(task, self.schedule["lanes"]) if task.operator == "conv2d" else None
         self._local = threading.local()
-        if engine.available():
-            self._code_for(True)
+        self._code = code_for(Plan(self.schedule, epilogue)) if engine.available() else None
 
     def __repr__(self) -> str:
         return f"ProductKernel({self.task}, {dict(self.schedule)}, {self.epilogue!r})"
@@ -83,34 +160,25 @@ class ProductKernel:
         a, b, bias = (x if x is None else np.asarray(x) for x in (a, b, bias))
         shape = result_shape(self.task, self.epilogue, a, b, bias)
         a, b, bias = self._checked(a, b, bias)
-        if self.task.samples_last:
-            return self._with_samples_last(a, b, bias, shape, out)
-        result = self._new(shape) if out is None else _fitting(out, shape, self.dtype)
-        apart = result
-        if out is not None and any(np.may_share_memory(out, x) for x in (a, b, bias)):
-            apart = np.empty(shape, self.dtype)
+        last = self.task.samples_last
+        if out is not None:
+            check_fits(out, shape, self.dtype)
+        apart = out is None or last or any(np.may_share_memory(out, x) for x in (a, b, bias))
+        memory = out
+        if apart or memory is None:
+            memory = self._new((*shape[1:], shape[0]) if last else shape)
         if len(shape) > 2 and self.task.operator == "matmul":
             a, b = (np.broadcast_to(x, (*shape[:-2], *x.shape[-2:])) for x in (a, b))
             for at in np.ndindex(*shape[:-2]):
-                self._compute(a[at], b[at], bias, apart[at])
+                self._compute(a[at], b[at], bias, memory[at])
         else:
-            self._compute(a, b, bias, apart)
-        if apart is not result:
-            result[...] = apart
-        return result
-
-    def _with_samples_last(
-        self, a: _Array, b: _Array, bias: _Array, shape: tuple[int, ...], out: _Array | None
-    ) -> _Array:
-        """Return the result as a view of (o, height, width, n), or copied to `out`."""
-        given = None if out is None else _fitting(out, shape, self.dtype)
-        memory = self._new((*shape[1:], shape[0]))
-        self._compute(a, b, bias, memory)
-        result = np.moveaxis(memory, -1, 0)
-        if given is None:
+            self._compute(a, b, bias, memory)
+        result: _Array = np.moveaxis(memory, -1, 0) if last else memory
+        if out is None:
             return result
-        given[...] = result
-        return given
+        if apart:
+            out[...] = result
+        return out
 
     def _new(self, shape: tuple[int, ...]) -> _Array:
         n_bytes = math.prod(shape) * self.dtype.itemsize
@@ -128,44 +196,25 @@ class ProductKernel:
         return a, b, bias
 
     def _compute(self, a: _Array, b: _Array, bias: _Array, out: _Array) -> None:
-        if not engine.available():
+        """Do the work, in the caller's thread or shared among the schedule's."""
+        code = self._code
+        if code is None:
             last = self.task.samples_last
             self._with_numpy(a, b, bias, np.moveaxis(out, -1, 0) if last else out)
             return
         if self._image is not None:
-            image = self._image.laid_out(a)
-            weights = b.reshape(b.shape[0], -1)
-            self._run(weights, image, (0, 0), bias, out, self._code_for(True))
-            return
-        unit = b.strides[1] == b.itemsize or b.shape[1] == 1
-        if not unit and not self.schedule["pack_b"]:
-            b, unit = np.ascontiguousarray(b), True
-        self._run(a, b, (b.strides[0], b.strides[1]), bias, out, self._code_for(unit))
-
-    def _code_for(self, unit: bool) -> _Code:
-        return code_for(Plan(self.schedule, self.epilogue, unit))
-
-    def _run(
-        self, a: _Array, b: _Array, b_strides: Any, bias: _Array, out: _Array, code: _Code
-    ) -> None:
-        """Do the work, in the caller's thread or shared among the schedule's."""
-        held, places = places_of((a, b, out, bias))
+            a, b = b.reshape(b.shape[0], -1), self._image.laid_out(a)
+        elif b.strides[1] != b.itemsize:
+            b = np.ascontiguousarray(b)
+        places = places_of((a, b, out, bias))
         tables = self._image.addresses if self._image is not None else (0, 0)
         threads = min(self.schedule["parallel"], code.tiles)
 
         def work(lo: int, hi: int) -> None:
-            buffers = self._buffers(code)
-            table = struct.pack("12q", *places, *a.strides, *b_strides, *buffers, *tables)
-            code.call(lo, hi, table)
+            numbers = (*a.strides, b.strides[0], *self._buffers(code), *tables)
+            code.call(lo, hi, struct.pack("11q", *places, *numbers))
 
-        if threads == 1:
-            work(0, code.tiles)
-        else:
-            step = -(-code.tiles // threads)
-            bounds = [(lo, min(lo + step, code.tiles)) for lo in range(0, code.tiles, step)]
-            for waiting in [_pool(threads).submit(work, lo, hi) for lo, hi in bounds]:
-                waiting.result()
-        del held  # until here
+        share(work, code.tiles, -(-code.tiles // threads), threads)
 
     def _buffers(self, code: _Code) -> tuple[int, int]:
         """Return where this thread packs its tiles of A and B."""
@@ -178,29 +227,78 @@ class ProductKernel:
 
     def _with_numpy(self, a: _Array, b: _Array, bias: _Array, out: _Array) -> None:
         conv = self.task.operator == "conv2d"
-        if conv:
-            stride, padding = self.task.sizes[7:]
-            windows = windows_of(a, b.shape[2:], stride, padding)
-            y = np.tensordot(windows, b, axes=((1, 4, 5), (1, 2, 3)))
-            out[...] = np.moveaxis(y, 3, 1)
-        else:
-            np.matmul(a, b, out=out)
+        y = by_numpy(self.task, a, b, out)
+        if y is not out:
+            out[...] = y
         if "bias" in (self.epilogue or ""):
             out += bias[:, None, None] if conv else bias
         if "relu" in (self.epilogue or ""):
             np.maximum(out, 0, out=out)
 
 
-def _fitting(out: Any, shape: tuple[int, ...], dtype: object) -> _Array:
-    fits = isinstance(out, np.ndarray) and out.shape == shape and out.dtype == dtype
-    if not fits or not (out.flags.c_contiguous and out.flags.writeable):
-        got = f"{out.dtype} {out.shape}" if isinstance(out, np.ndarray) else type(out).__name__
-        raise ShapeError(
-            f"kernel: out does not fit: got {got}, expected contiguous {dtype} {shape}."
+def by_numpy(task: Task, a: _Array, b: _Array, out: _Array | None = None) -> _Array:
+    """Return what NumPy's BLAS computes; of a product in `out`, where that is given."""
+    if task.operator == "matmul":
+        return np.matmul(a, b, out=out)
+    return convolved(task, a, b)
+
+
+def kernel_of(given: Any, schedule: Any, epilogue: str | None, device: str) -> Any:
+    """Return the kernel of a task; see `matmul`."""
+    task = task_of(given)
+    if epilogue not in EPILOGUES:
+        raise ArgumentError(
+            f"{task.operator}: epilogue is {epilogue!r}, expected one of {EPILOGUES}."
         )
-    return out  # type: ignore[no-any-return]
+    on_device = schedule_for(device) is DeviceSchedule
+    kernel = DeviceProductKernel if on_device else ProductKernel
+    return kernel(task, schedule, epilogue)
 
 
-@functools.cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, "product")
+def matmul(
+    m: int,
+    n: int,
+    k: int,
+    dtype: npt.DTypeLike = "float32",
+    schedule: Mapping[str, object] | None = None,
+    epilogue: str | None = None,
+    *,
+    device: str = "cpu",
+) -> Any:
+    """Return a kernel that multiplies (m, k) by (k, n), or batches of them.
+
+    Args:
+        dtype: float32 or float64.
+        schedule: a point or a Schedule; None is the naive loop nest.
+        epilogue: None, "bias", "relu" or "bias_relu"; the bias is the kernel's third array.
+        device: "cpu" for NumPy's arrays; "cuda" for PyTorch's tensors on CUDA devices, where
+            tiles are thread blocks (see `DeviceSchedule`).
+    Raises:
+        ArgumentError: a ValueError: sizes, dtype, epilogue or schedule that cannot be; says why.
+        CompileError: device is "cuda", and there is none here.
+    """
+    return kernel_of(("matmul", m, n, k, np.dtype(dtype).name), schedule, epilogue, device)
+
+
+def conv2d(
+    n: int,
+    c: int,
+    h: int,
+    w: int,
+    o: int,
+    kh: int,
+    kw: int,
+    stride: int = 1,
+    padding: int = 0,
+    dtype: npt.DTypeLike = "float32",
+    schedule: Mapping[str, object] | None = None,
+    epilogue: str | None = None,
+    *,
+    device: str = "cpu",
+) -> Any:
+    """Return a kernel that convolves images (n, c, h, w) with kernels (o, c, kh, kw).
+
+    Args and Raises: as `matmul`.
+    """
+    sizes = (n, c, h, w, o, kh, kw, stride, padding)
+    return kernel_of(("conv2d", *sizes, np.dtype(dtype).name), schedule, epilogue, device)

@@ -1,52 +1,85 @@
-"""The operators that kernels know: minitorch's row names, and the instructions of each.
+"""What a kernel computes: programs of rows, the operators that it knows, with their instructions.
+
+A program is plain data; equal ones share a kernel. Rows have minitorch's names.
 
 A name that is not in the table is computed by NumPy, and is a reason for not being fused. Sums,
 products and comparisons round exactly as NumPy's do: nothing is contracted or reordered.
 
-May import: text, functions, program, errors.
+May import: text, functions, errors.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
 
 from ..errors import ArgumentError
-from . import circular, functions, powers
-from .program import Program
+from . import functions
 from .text import Text
 
 Row = Callable[..., str]
+DTYPES = ("float32", "float64")
+REDUCTIONS = ("", "sum", "amax", "amin")
 
 
-def _op(name: str) -> Row:
-    return lambda t, a, b: t.op(name, a, b)
+class Step(NamedTuple):
+    """One operator of a program.
+
+    Attributes:
+        row: the operator's name, a key of `rows.ROWS`.
+        operands: an input by its place; a negative one is the result of step -1 - operand.
+        parameter: the number that belongs to the operator, an exponent say.
+    """
+
+    row: str
+    operands: tuple[int, ...]
+    parameter: float = 0.0
 
 
-def _compare(how: str) -> Row:
-    return lambda t, a, b: t.compare(how, a, b)
+@dataclass(frozen=True)
+class Program:
+    """A tree of elementwise operators, whose last result is stored, or reduced and stored.
+
+    Attributes:
+        dtype: in which all numbers are computed, "float32" or "float64".
+        inputs: for each input whether it is a "float" of that dtype, or a "bool".
+        steps: inputs first.
+        reduction: "" for none; "sum", "amax" or "amin" over the last axes.
+    Raises:
+        ArgumentError: a step uses what is not there yet, or there is no step.
+    """
+
+    dtype: str
+    inputs: tuple[str, ...]
+    steps: tuple[Step, ...]
+    reduction: str = ""
+
+    def __post_init__(self) -> None:
+        if self.dtype not in DTYPES or self.reduction not in REDUCTIONS or not self.steps:
+            raise ArgumentError(
+                f"program: got dtype {self.dtype!r}, reduction {self.reduction!r} and "
+                f"{len(self.steps)} steps, expected one of {DTYPES}, one of {REDUCTIONS}, and one "
+                "step or more."
+            )
+        for i, step in enumerate(self.steps):
+            if not all(-i <= operand < len(self.inputs) for operand in step.operands):
+                raise ArgumentError(
+                    f"program: step {i} ({step.row}) has operands {step.operands}, expected inputs "
+                    f"below {len(self.inputs)} or results of earlier steps, -1 to {-i}."
+                )
 
 
-def _intrinsic(name: str) -> Row:
-    return lambda t, x: t.intrinsic(name, x)
+def _extreme(how: str) -> Row:
+    """a where it is the larger (oge) or smaller one (ole) or NaN, else b, which may be NaN too."""
 
+    def row(t: Text, a: str, b: str) -> str:
+        wins = t.logic("or", t.compare(how, a, b), t.compare("uno", a, a))
+        return t.either(wins, a, b)
 
-def _larger(t: Text, a: str, b: str) -> str:
-    """a where it is larger or NaN, else b, which may be NaN too."""
-    wins = t.logic("or", t.compare("oge", a, b), t.compare("uno", a, a))
-    return t.either(wins, a, b)
-
-
-def _smaller(t: Text, a: str, b: str) -> str:
-    wins = t.logic("or", t.compare("ole", a, b), t.compare("uno", a, a))
-    return t.either(wins, a, b)
-
-
-def _relu(t: Text, x: str) -> str:
-    return t.either(t.compare("ugt", x, t.number(0.0)), x, t.number(0.0))
-
-
-def _through(t: Text, g: str, y: str) -> str:
-    return t.either(t.compare("ogt", y, t.number(0.0)), g, t.number(0.0))
+    return row
 
 
 def _sign(t: Text, x: str) -> str:
@@ -65,7 +98,7 @@ def _power(t: Text, x: str, exponent: float) -> str:
     if exponent == 0.5:  # NumPy takes the root as well, which -0 and -inf can tell from a power
         return t.intrinsic("sqrt", x)
     if exponent not in POWERS:
-        return powers.pow(t, x, t.number(exponent))
+        return t.intrinsic("pow", x, t.number(exponent))
     found = x
     for _ in range(int(abs(exponent)) - 1):
         found = t.mul(found, x)
@@ -76,26 +109,26 @@ POWERS = (-2.0, -1.0, 1.0, 2.0, 3.0, 4.0)
 """Exponents that are a few multiplications."""
 
 ROWS: dict[str, Row] = {
-    "add": _op("fadd"),
-    "sub": _op("fsub"),
-    "mul": _op("fmul"),
-    "div": _op("fdiv"),
-    "maximum": _larger,
-    "minimum": _smaller,
+    "add": lambda t, a, b: t.add(a, b),
+    "sub": lambda t, a, b: t.sub(a, b),
+    "mul": lambda t, a, b: t.mul(a, b),
+    "div": lambda t, a, b: t.div(a, b),
+    "maximum": _extreme("oge"),
+    "minimum": _extreme("ole"),
     "neg": lambda t, x: t.neg(x),
     "positive": lambda t, x: x,
-    "abs": _intrinsic("fabs"),
+    "abs": lambda t, x: t.intrinsic("fabs", x),
     "square": lambda t, x: t.mul(x, x),
-    "sqrt": _intrinsic("sqrt"),
+    "sqrt": lambda t, x: t.intrinsic("sqrt", x),
     "rsqrt": lambda t, x: _reciprocal(t, t.intrinsic("sqrt", x)),
     "reciprocal": _reciprocal,
-    "floor": _intrinsic("floor"),
-    "ceil": _intrinsic("ceil"),
-    "trunc": _intrinsic("trunc"),
-    "rint": _intrinsic("nearbyint"),
+    "floor": lambda t, x: t.intrinsic("floor", x),
+    "ceil": lambda t, x: t.intrinsic("ceil", x),
+    "trunc": lambda t, x: t.intrinsic("trunc", x),
+    "rint": lambda t, x: t.intrinsic("nearbyint", x),
     "sign": _sign,
-    "relu": _relu,
-    "relu_grad": _through,
+    "relu": lambda t, x: t.either(t.compare("ugt", x, t.number(0.0)), x, t.number(0.0)),
+    "relu_grad": lambda t, g, y: t.either(t.compare("ogt", y, t.number(0.0)), g, t.number(0.0)),
     "zeros_like": lambda t, x: t.number(0.0),
     "ones_like": lambda t, x: t.number(1.0),
     "exp": functions.exp,
@@ -107,16 +140,16 @@ ROWS: dict[str, Row] = {
     "erf": functions.erf,
     "gelu": lambda t, x: t.mul(x, functions.normal_cdf(t, x)),
     "gelu_grad": lambda t, g, x: t.mul(g, functions.gelu_slope(t, x)),
-    "pow": powers.pow,
-    "sin": circular.sin,
-    "cos": circular.cos,
+    "pow": lambda t, x, y: t.intrinsic("pow", x, y),
+    "sin": partial(functions.circular, "sin"),
+    "cos": partial(functions.circular, "cos"),
     "where": lambda t, c, a, b: t.either(c, a, b),
-    "eq": _compare("oeq"),
-    "ne": _compare("une"),
-    "lt": _compare("olt"),
-    "le": _compare("ole"),
-    "gt": _compare("ogt"),
-    "ge": _compare("oge"),
+    "eq": lambda t, a, b: t.compare("oeq", a, b),
+    "ne": lambda t, a, b: t.compare("une", a, b),
+    "lt": lambda t, a, b: t.compare("olt", a, b),
+    "le": lambda t, a, b: t.compare("ole", a, b),
+    "gt": lambda t, a, b: t.compare("ogt", a, b),
+    "ge": lambda t, a, b: t.compare("oge", a, b),
     "isnan": lambda t, x: t.compare("uno", x, x),
     "as_number": lambda t, c: t.either(c, t.number(1.0), t.number(0.0)),
     "logical_and": lambda t, a, b: t.logic("and", a, b),
@@ -127,21 +160,18 @@ MASKS = frozenset({"eq", "ne", "lt", "le", "gt", "ge", "isnan"})
 """Rows of numbers that give a mask."""
 OF_MASKS = frozenset({"logical_and", "logical_or", "logical_xor"})
 """Rows of masks that give a mask."""
-PARAMETRIC: dict[str, Callable[[Text, str, float], str]] = {"power": _power}
-"""Rows with a number of their own."""
 
 
 def arity(row: str) -> int:
     """Return how many operands a row has."""
-    return 3 if row == "where" else 2 if row in BINARY else 1
+    return 1 if row == "power" else len(inspect.signature(ROWS[row]).parameters) - 1
 
 
-BINARY = frozenset(
-    {"add", "sub", "mul", "div", "pow", "maximum", "minimum", "relu_grad", "gelu_grad"}
-    | (MASKS - {"isnan"})
-    | OF_MASKS
-)
-"""Rows of two operands."""
+def on_gpus(step: Step) -> bool:
+    """Tell whether a row is our own code alone, and calls no C library."""
+    if step.row == "power":
+        return step.parameter in (*POWERS, 0.5)
+    return step.row not in ("pow", "sin", "cos")
 
 
 def check(program: Program) -> None:
@@ -152,12 +182,10 @@ def check(program: Program) -> None:
     """
     found: list[str] = []
     for i, step in enumerate(program.steps):
-        if step.row not in ROWS and step.row not in PARAMETRIC:
-            raise ArgumentError(
-                f"program: step {i} is {step.row!r}, expected one of "
-                f"{', '.join(sorted({*ROWS, *PARAMETRIC}))}."
-            )
-        given = [_kind(place, program.inputs, found) for place in step.operands]
+        if step.row not in {*ROWS, "power"}:
+            known = ", ".join(sorted({*ROWS, "power"}))
+            raise ArgumentError(f"program: step {i} is {step.row!r}, expected one of {known}.")
+        given = [_operand(place, program.inputs, found) for place in step.operands]
         wanted = [takes(step.row, k) for k in range(arity(step.row))]
         if given != wanted:
             raise ArgumentError(
@@ -166,23 +194,19 @@ def check(program: Program) -> None:
         found.append(gives(step.row))
 
 
-def _kind(place: int, inputs: tuple[str, ...], found: list[str]) -> str:
-    return inputs[place] if place >= 0 else found[-1 - place]
-
-
 def write(t: Text, program: Program, inputs: list[str]) -> str:
     """Add the instructions of `program` for these inputs; return the name of the result."""
     found: list[str] = []
     for step in program.steps:
         operands = [_operand(place, inputs, found) for place in step.operands]
-        if step.row in PARAMETRIC:
-            found.append(PARAMETRIC[step.row](t, operands[0], step.parameter))
+        if step.row == "power":
+            found.append(_power(t, operands[0], step.parameter))
         else:
             found.append(ROWS[step.row](t, *operands))
     return found[-1]
 
 
-def _operand(place: int, inputs: list[str], found: list[str]) -> str:
+def _operand(place: int, inputs: Sequence[str], found: list[str]) -> str:
     return inputs[place] if place >= 0 else found[-1 - place]
 
 
@@ -193,7 +217,31 @@ def gives(row: str) -> str:
 
 def takes(row: str, place: int) -> str:
     """Return whether a row's operand at `place` is a "float" or a "bool"."""
-    return "bool" if row in OF_MASKS or row == "as_number" or (row, place) == CHOICE else "float"
+    of_masks = row in OF_MASKS or row == "as_number" or (row, place) == ("where", 0)
+    return "bool" if of_masks else "float"
 
 
-CHOICE = ("where", 0)
+# Reductions of vectors
+
+IDENTITY = {"sum": 0.0, "amax": -float("inf"), "amin": float("inf")}
+
+
+def fold(t: Text, reduction: str, a: str, b: str) -> str:
+    """Return two vectors as one, lane by lane."""
+    if reduction == "sum":
+        return t.add(a, b)
+    row = ROWS["maximum" if reduction == "amax" else "minimum"]
+    return row(t, a, b)
+
+
+def across(t: Text, reduction: str, vector: str) -> str:
+    """Fold the lanes of a vector: with its own half turned, quarter turned, ... Return lane 0."""
+    turn = t.width // 2
+    while turn:
+        order = ", ".join(f"i32 {(i + turn) % t.width}" for i in range(t.width))
+        turned = t.emit(
+            f"shufflevector {t.vector} {vector}, {t.vector} poison, <{t.width} x i32> <{order}>"
+        )
+        vector = fold(t, reduction, vector, turned)
+        turn //= 2
+    return t.emit(f"extractelement {t.vector} {vector}, i32 0")

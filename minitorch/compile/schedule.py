@@ -13,8 +13,18 @@ The knobs, of which a point gives some; what it leaves out is as in the naive lo
 Of a convolution rows are output channels and columns places of the result; with `pack_b` its
 windows are copied (im2col, a tile at a time), without they are read where they lie (direct).
 
+On a CUDA device the same knobs make tiles of C for thread blocks, register blocks for threads:
+
+    tile_m, tile_n   the tile of C that one thread block computes; 16 by 16 threads unless given
+    rows, vectors, lanes   the register block of one thread; its vectors lie a row of threads apart
+    tile_k           terms of a round: 16 unless given; None is all of them
+    pack_a, pack_b   True: a round's tiles are always copied into shared memory first
+    order            k last: a block goes through all of k; "nmk" numbers the blocks down the rows
+    parallel         1: the tiles are shared by all that the device has
+
 May import: errors, tasks; llvmlite's name of the processor through `engine`.
-Source: Goto & van de Geijn, ACM Trans. Math. Softw. 34(3), 2008; Chen et al., OSDI 2018 (TVM).
+Source: Goto & van de Geijn, ACM Trans. Math. Softw. 34(3), 2008; Chen et al., OSDI 2018 (TVM);
+NVIDIA, CUDA C++ Programming Guide, sections 3.2.4 (shared memory) and 16.1 (limits).
 """
 
 from __future__ import annotations
@@ -44,7 +54,13 @@ NAIVE: dict[str, Any] = {
 }
 ORDERS = tuple(map("".join, itertools.permutations("mnk")))
 LONGEST = 2048  # multiply-adds of an unrolled loop: more takes LLVM seconds, and leaves the cache
+Point = Mapping[str, object]
 LANES = (1, 2, 4, 8, 16)
+THREADS = 1024  # of a block, at most
+SHARED_BYTES = 48 * 2**10  # of a block, where nothing more is asked for
+SIDE = 16  # threads along each side of a tile, and terms of a round, where a point does not say
+ALIGNED = 16  # bytes that a thread loads at once
+PAD = 4  # numbers between lines of a tile in shared memory, so that columns lie in several banks
 
 
 class Schedule(Mapping[str, Any]):
@@ -54,7 +70,7 @@ class Schedule(Mapping[str, Any]):
         ArgumentError: an unknown knob, or one that this task does not allow; says which and why.
     """
 
-    def __init__(self, task: Task | Sequence[Any], point: Mapping[str, Any] | None = None) -> None:
+    def __init__(self, task: Task | Sequence[Any], point: Any = None) -> None:
         self.task = task_of(task)
         if point is not None and not isinstance(point, Mapping):
             raise ArgumentError(f"schedule: got {point!r}, expected a dict of knob to value.")
@@ -83,17 +99,62 @@ class Schedule(Mapping[str, Any]):
 
     @staticmethod
     def filled(point: Mapping[str, object]) -> dict[str, object]:
-        """Return a point with every knob."""
-        return filled(point)
+        """Return a point with every knob, NumPy's numbers as Python's."""
+        given = {k: v.item() if isinstance(v, np.generic) else v for k, v in point.items()}
+        return NAIVE | given
 
     @staticmethod
     def fault(task: Task, knobs: Mapping[str, object]) -> str | None:
-        """Return which knob is wrong, and why; None if all is legal."""
-        return fault(task, knobs)
+        """Return which knob a schedule of this task has wrong, and why; None if it is legal."""
+        for knob in knobs:
+            if knob not in NAIVE:
+                return f"there is no knob {knob!r}: the knobs are {', '.join(NAIVE)}."
+        for knob in ("rows", "vectors", "unroll", "parallel", "tile_m", "tile_n", "tile_k"):
+            value = knobs[knob]
+            whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+            if not whole and not (value is None and knob.startswith("tile")):
+                return f"{knob} is {value!r}, expected a whole number of 1 or more."
+        lanes = knobs["lanes"]
+        if type(lanes) is not int or lanes not in LANES:
+            return f"lanes is {lanes!r}, expected one of {LANES}: a vector is halved evenly."
+        if not isinstance(knobs["order"], str) or knobs["order"] not in ORDERS:
+            return f"order is {knobs['order']!r}, expected each of m, n and k once, such as 'nkm'."
+        for knob in ("pack_a", "pack_b"):
+            if not isinstance(knobs[knob], bool):
+                return f"{knob} is {knobs[knob]!r}, expected True or False."
+        return _misfit(task, knobs)
 
     def loop_nest(self) -> list[str]:
-        """Return the loops, one a line, with what each tile touches."""
-        return loop_nest(self)
+        """Return the loops that it makes, one a line, with what each tile touches."""
+        s, axes = self, dict(zip("mnk", self.task.axes, strict=True))
+        tiles = dict(zip("mnk", self.tiles, strict=True))
+        lines, depth, open_loops = [f"# {s.task}"], 0, set()
+
+        def put(text: str) -> None:
+            lines.append("    " * depth + text)
+
+        for axis in s["order"]:
+            outermost = s["parallel"] > 1 and depth == 0
+            shared = f"   # shared by {s['parallel']} threads" if outermost else ""
+            if tiles[axis] < axes[axis]:
+                put(f"for {axis}0 in range(0, {axes[axis]}, {tiles[axis]}):{shared}")
+                depth += 1
+            open_loops.add(axis)
+            for name, knob, over in (("A", "pack_a", "mk"), ("B", "pack_b", "kn")):
+                n_bytes = s.tile_bytes[name]
+                if s[knob] and axis in over and set(over) <= open_loops:
+                    put(f"pack {name}: {n_bytes:,} bytes   # {reach(n_bytes)}")
+        put(f"for j in range(0, {min(tiles['n'], axes['n'])}, {s.columns}):")
+        depth += 1
+        put(f"for i in range(0, {min(tiles['m'], axes['m'])}, {s['rows']}):")
+        depth += 1
+        block = f"C[{s['rows']} x {s['vectors']} vectors of {s['lanes']}]"
+        put(f"{block} in registers")
+        unrolled = "   # unrolled" * (s["unroll"] > 1)
+        put(f"for k in range(0, {tiles['k']}, {s['unroll']}):{unrolled}")
+        put(f"    {block} += A[{s['rows']}] * B[{s['vectors']} vectors of {s['lanes']}]")
+        lines += [f"# {note}" for note in s.notes()]
+        return lines
 
     @property
     def columns(self) -> int:
@@ -112,27 +173,17 @@ class Schedule(Mapping[str, Any]):
         item = self.task.item_bytes
         return {"A": m * k * item, "B": k * n * item, "C": m * n * item}
 
-    @property
-    def live_vectors(self) -> int:
-        """Vectors that the innermost loop needs at once: the block of C, a row of B, one of A."""
-        return int(self["rows"] * self["vectors"] + self["vectors"] + 1)
-
     def notes(self) -> list[str]:
         """Return what is legal here and yet likely to be slow."""
         found, bits = [], self["lanes"] * self.task.item_bytes * 8
         registers, width = engine.vector_registers()
         if bits > width:
             found.append(f"a vector of {bits} bits is computed as {bits // width} of {width}")
-        live = self.live_vectors * max(1, bits // width)
+        # at once the innermost loop needs the block of C, a row of B and a number of A
+        live = (self["rows"] * self["vectors"] + self["vectors"] + 1) * max(1, bits // width)
         if live > registers:
             found.append(f"{live} live vectors, {registers} registers: the others wait in memory")
         return found
-
-
-def filled(point: Mapping[str, object]) -> dict[str, object]:
-    """Return a point with every knob, NumPy's numbers as Python's."""
-    given = {k: v.item() if isinstance(v, np.generic) else v for k, v in point.items()}
-    return NAIVE | given
 
 
 def tiles_of(task: Task, knobs: Mapping[str, Any]) -> tuple[int, int, int]:
@@ -142,26 +193,6 @@ def tiles_of(task: Task, knobs: Mapping[str, Any]) -> tuple[int, int, int]:
     sizes = ((knobs["tile_m"], m, knobs["rows"]), (knobs["tile_n"], n, columns))
     high, wide = (min(-(-(t or size) // b), -(-size // b)) * b for t, size, b in sizes)
     return high, wide, min(knobs["tile_k"] or k, k)
-
-
-def fault(task: Task, knobs: Mapping[str, object]) -> str | None:
-    """Return which knob a schedule of this task has wrong, and why; None if it is legal."""
-    for knob in knobs:
-        if knob not in NAIVE:
-            return f"there is no knob {knob!r}: the knobs are {', '.join(NAIVE)}."
-    for knob in ("rows", "vectors", "unroll", "parallel", "tile_m", "tile_n", "tile_k"):
-        value = knobs[knob]
-        whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-        if not whole and not (value is None and knob.startswith("tile")):
-            return f"{knob} is {value!r}, expected a whole number of 1 or more."
-    if type(knobs["lanes"]) is not int or knobs["lanes"] not in LANES:
-        return f"lanes is {knobs['lanes']!r}, expected one of {LANES}: a vector is halved evenly."
-    if not isinstance(knobs["order"], str) or knobs["order"] not in ORDERS:
-        return f"order is {knobs['order']!r}, expected each of m, n and k once, such as 'nkm'."
-    for knob in ("pack_a", "pack_b"):
-        if not isinstance(knobs[knob], bool):
-            return f"{knob} is {knobs[knob]!r}, expected True or False."
-    return _misfit(task, knobs)
 
 
 def _misfit(task: Task, knobs: Mapping[str, Any]) -> str | None:
@@ -186,37 +217,6 @@ def _misfit(task: Task, knobs: Mapping[str, Any]) -> str | None:
     return None
 
 
-def loop_nest(schedule: Schedule) -> list[str]:
-    """Return the loops that a schedule makes, one a line, with what each tile touches."""
-    s, axes = schedule, dict(zip("mnk", schedule.task.axes, strict=True))
-    tiles = dict(zip("mnk", schedule.tiles, strict=True))
-    lines, depth, open_loops = [f"# {s.task}"], 0, set()
-
-    def put(text: str) -> None:
-        lines.append("    " * depth + text)
-
-    for axis in s["order"]:
-        outermost = s["parallel"] > 1 and depth == 0
-        shared = f"   # shared by {s['parallel']} threads" if outermost else ""
-        if tiles[axis] < axes[axis]:
-            put(f"for {axis}0 in range(0, {axes[axis]}, {tiles[axis]}):{shared}")
-            depth += 1
-        open_loops.add(axis)
-        for name, knob, over in (("A", "pack_a", "mk"), ("B", "pack_b", "kn")):
-            if s[knob] and axis in over and set(over) <= open_loops:
-                put(f"pack {name}: {s.tile_bytes[name]:,} bytes   # {reach(s.tile_bytes[name])}")
-    put(f"for j in range(0, {min(tiles['n'], axes['n'])}, {s.columns}):")
-    depth += 1
-    put(f"for i in range(0, {min(tiles['m'], axes['m'])}, {s['rows']}):")
-    depth += 1
-    block = f"C[{s['rows']} x {s['vectors']} vectors of {s['lanes']}]"
-    put(f"{block} in registers")
-    put(f"for k in range(0, {tiles['k']}, {s['unroll']}):" + "   # unrolled" * (s["unroll"] > 1))
-    put(f"    {block} += A[{s['rows']}] * B[{s['vectors']} vectors of {s['lanes']}]")
-    lines += [f"# {note}" for note in s.notes()]
-    return lines
-
-
 CACHES = (("L1", 32 * 2**10), ("L2", 2**20), ("L3", 2**25))
 
 
@@ -226,3 +226,108 @@ def reach(n_bytes: int) -> str:
         if n_bytes <= size:
             return f"fits in {name}"
     return "in memory"
+
+
+class DeviceSchedule(Schedule):
+    """A legal choice of every knob for one task on a CUDA device; prints as the loops of a block.
+
+    Raises:
+        ArgumentError: an unknown knob, or one that this task or a device does not allow.
+    """
+
+    @staticmethod
+    def filled(point: Mapping[str, object]) -> dict[str, object]:
+        """Return a point with every knob."""
+        knobs = Schedule.filled(point)
+        sizes = [knobs[name] for name in ("rows", "vectors", "lanes")]
+        rows, vectors, lanes = (x if isinstance(x, int) else 1 for x in sizes)
+        tiles = {"tile_m": SIDE * rows, "tile_n": SIDE * vectors * lanes, "tile_k": SIDE}
+        usual = {"pack_a": True, "pack_b": True, **tiles}
+        return knobs | {knob: value for knob, value in usual.items() if knob not in point}
+
+    @staticmethod
+    def fault(task: Task, knobs: Mapping[str, Any]) -> str | None:
+        """Return which knob is wrong, and why; None if all is legal."""
+        why = Schedule.fault(task, knobs)
+        if why:
+            return why
+        if knobs["order"][-1] != "k":
+            return f"order is {knobs['order']!r}: a thread block goes through all of k. Put k last."
+        for knob in ("pack_a", "pack_b"):
+            if not knobs[knob]:
+                return f"{knob} is False, but a device copies all tiles. Leave it out."
+        if knobs["parallel"] > 1:
+            return f"parallel is {knobs['parallel']}, but a device shares out all tiles. Leave it."
+        high, wide, depth = tiles_of(task, knobs)
+        threads = high // knobs["rows"] * (wide // (knobs["vectors"] * knobs["lanes"]))
+        if threads > THREADS:
+            return (
+                f"tile_m and tile_n are {high} and {wide}: {threads:,} threads a block, above "
+                f"{THREADS:,}. Make the tile smaller or the register block larger."
+            )
+        shared = sum(shared_bytes(task, knobs))
+        if shared > SHARED_BYTES:
+            return (
+                f"tile_k is {depth}: {shared:,} bytes of shared memory, above {SHARED_BYTES:,}. "
+                "Make it smaller."
+            )
+        return None
+
+    @property
+    def threads(self) -> tuple[int, int]:
+        """Threads of a block, down its rows and along its columns."""
+        high, wide, _ = self.tiles
+        return high // self["rows"], wide // self.columns
+
+    @property
+    def blocks(self) -> tuple[int, int]:
+        """Thread blocks down the rows of C and along its columns."""
+        m, n, _ = self.task.axes
+        high, wide, _ = self.tiles
+        return -(-m // high), -(-n // wide)
+
+    def loop_nest(self) -> list[str]:
+        """Return the loops of a block, one a line."""
+        (high, wide, depth), (m, n, k) = self.tiles, self.task.axes
+        block = f"C[{self['rows']} x {self['vectors']} vectors of {self['lanes']}]"
+        loops = {"m": f"for m0 in range(0, {m}, {high}):", "n": f"for n0 in range(0, {n}, {wide}):"}
+        first, second = self["order"][:2]
+        copies = [
+            f"            copy {name}: {n_bytes:,} bytes to shared memory"
+            for name, n_bytes in zip("AB", shared_bytes(self.task, self), strict=True)
+        ]
+        barrier = "            barrier"
+        down, along = self.threads
+        return [
+            f"# {self.task}",
+            f"{loops[first]}   # thread blocks",
+            f"    {loops[second]}   # thread blocks",
+            f"        for k0 in range(0, {k}, {depth}):",
+            *copies,
+            barrier,
+            f"            for thread in range({down} * {along}):   # {block} in registers",
+            f"                for k in range(0, {depth}, {self['unroll']}):"
+            + "   # unrolled" * (self["unroll"] > 1),
+            f"                    {block} += A[{self['rows']}] * B[{self['vectors']} vectors]",
+            barrier,
+        ]
+
+
+def shared_bytes(task: Task, knobs: Mapping[str, Any]) -> tuple[int, int]:
+    """Return the bytes of shared memory for a round's tile of A and of B."""
+    high, wide, depth = tiles_of(task, knobs)
+    a, b = (
+        -(-(size + PAD) * depth * task.item_bytes // ALIGNED) * ALIGNED for size in (high, wide)
+    )
+    return a, b
+
+
+def schedule_for(device: str) -> type[Schedule]:
+    """Return the class of a device's schedules.
+
+    Raises:
+        ArgumentError: the device is neither "cpu" nor "cuda".
+    """
+    if device not in ("cpu", "cuda"):
+        raise ArgumentError(f"schedule: got device {device!r}, expected 'cpu' or 'cuda'.")
+    return Schedule if device == "cpu" else DeviceSchedule

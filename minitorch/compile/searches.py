@@ -44,20 +44,19 @@ class State:
         self.space, self.rng = space, np.random.default_rng(seed)
         self.points, self.before = space.points(), list(before)
         self.history: list[tuple[Point, float]] = []
-        self._numbers = {_key(point): i for i, point in enumerate(self.points)}
         self._open = np.ones(len(self.points), bool)
         self._features: Any = None
 
     def add(self, point: Point, seconds: float) -> None:
         """Remember a trial."""
         self.history.append((point, seconds))
-        number = self._numbers.get(_key(point))
+        number = self.space.number_of(point)
         if number is not None:
             self._open[number] = False
 
     def fresh(self, point: Point) -> int | None:
         """Return the number of a legal point that nobody has tried; None of any other."""
-        number = self._numbers.get(_key(point))
+        number = self.space.number_of(point)
         return number if number is not None and self._open[number] else None
 
     def untried(self) -> Any:
@@ -75,10 +74,6 @@ class State:
         if self._features is None:
             self._features = model.prepare(self.points)
         return model.predict(self.points, self._features)
-
-
-def _key(point: Point) -> tuple[object, ...]:
-    return tuple(sorted((knob, str(value)) for knob, value in point.items()))
 
 
 def random(state: State, count: int) -> list[int]:
@@ -143,7 +138,8 @@ def _neighbour(state: State, number: int) -> int:
     knob = knobs[state.rng.integers(len(knobs))]
     values = state.space.knobs[knob]
     point[knob] = values[state.rng.integers(len(values))]
-    return state._numbers.get(_key(point), number)
+    found = state.space.number_of(point)
+    return number if found is None else found
 
 
 def learned(state: State, count: int) -> list[int]:

@@ -1,21 +1,30 @@
-"""Spaces: the schedules that a search chooses from, as a table of values a knob.
+"""Spaces: the schedules that a search chooses from, and recorded tables of what they took.
 
-May import: errors, tasks, schedule, device_schedule.
+A space is a table of values a knob. A recorded one has what every schedule took on one machine: a
+search on it takes a second and is the same for everybody.
+
+May import: errors, tasks, schedule, kernels.
 """
 
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
-from .device_schedule import schedule_for
+import numpy as np
+
+from ..errors import ArgumentError
 from .kernels import get_num_threads
+from .schedule import schedule_for
 from .tasks import Task, task_of
 
 Point = dict[str, Any]
+FOLDER = Path(__file__).parent / "recorded"
 
 MATMUL: dict[str, tuple[Any, ...]] = {
     "rows": (1, 2, 4, 8, 12, 16, 24, 32),
@@ -35,8 +44,6 @@ BLOCKS: dict[str, tuple[Any, ...]] = {
     "tile_n": (32, 64, 128),
     "tile_k": (8, 16, 32),
     "order": ("mnk", "nmk"),
-    "pack_a": (False, True),
-    "pack_b": (False, True),
 }
 CONV2D = MATMUL | {"tile_k": (1, 9, 72, None)}
 WIDE_BYTES = 2**20  # of a tile of B as wide as the matrix: more than the second cache keeps
@@ -81,11 +88,23 @@ class Space:
         """Return the legal points, each a dict of knob to value, always in the same order."""
         return [dict(point) for point in self._points]
 
+    @cached_property
+    def _numbers(self) -> dict[tuple[object, ...], int]:
+        return {_key(point): i for i, point in enumerate(self._points)}
+
+    def number_of(self, point: Mapping[str, object]) -> int | None:
+        """Return the place of a point among `points()`; None if it is none of them."""
+        return self._numbers.get(_key(point))
+
     def legal(self, point: Mapping[str, object]) -> bool:
         """Tell whether a point is a schedule of this task; it need not be in the space."""
         if not isinstance(point, Mapping):
             return False
         return self.schedule.fault(self.task, self.schedule.filled(point)) is None
+
+
+def _key(point: Mapping[str, object]) -> tuple[object, ...]:
+    return tuple(sorted((knob, str(value)) for knob, value in point.items()))
 
 
 def _default(task: Task) -> dict[str, tuple[object, ...]]:
@@ -106,3 +125,46 @@ def space(task: Task | Sequence[object], device: str = "cpu") -> Space:
         ArgumentError: no such task or device.
     """
     return Space(task, device=device)
+
+
+class Table:
+    """The seconds of every point of a space; called with a point it is what `tune` measures by.
+
+    Attributes:
+        task: what the schedules compute.
+        space: its points, in the order of `seconds`.
+        seconds: one number a point.
+        processor: where they were measured.
+        blas_seconds: what the BLAS of NumPy took there.
+    """
+
+    def __init__(self, entry: Mapping[str, Any]) -> None:
+        self.space = Space(entry["task"], entry["knobs"])
+        self.task = self.space.task
+        self.seconds = np.array(entry["microseconds"], float) * 1e-6
+        self.processor = str(entry["processor"])
+        self.blas_seconds = float(entry["blas_microseconds"]) * 1e-6
+
+    def __call__(self, point: Mapping[str, Any]) -> float:
+        """Return what a point took.
+
+        Raises:
+            ArgumentError: the point is none of the table's.
+        """
+        number = self.space.number_of(point)
+        if number is None:
+            raise ArgumentError(f"table: {dict(point)} is none of its points.")
+        return float(self.seconds[number])
+
+
+def recorded(task: Task | Sequence[object]) -> Table:
+    """Return the table of a task.
+
+    Raises:
+        ArgumentError: there is none; says of which tasks there are.
+    """
+    path = FOLDER / ("_".join(map(str, task_of(task).key)) + ".json")
+    if not path.exists():
+        there = [tuple(json.loads(p.read_text())["task"]) for p in sorted(FOLDER.glob("*.json"))]
+        raise ArgumentError(f"recorded: there is no table of {task_of(task)}, but of {there}.")
+    return Table(json.loads(path.read_text()))

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ..errors import ArgumentError, ShapeError
 
@@ -61,7 +62,9 @@ class Task:
 
     @property
     def lines(self) -> tuple[int, int]:
-        """How many runs of a convolution's places lie apart, and the places of one."""
+        """How many runs of columns lie apart, and the columns of one: places of a convolution."""
+        if self.operator == "matmul":
+            return 1, self.sizes[1]
         (height, width), count = self.places, self.sizes[0]
         return (height, width * count) if self.samples_last else (count * height, width)
 
@@ -111,18 +114,17 @@ def task_of(given: Task | Sequence[Any]) -> Task:
             "('conv2d', n, c, h, w, o, kh, kw, stride, padding)."
         )
     operator, *sizes = parts
-    dtype = sizes.pop() if isinstance(sizes[-1:], list) and _is_dtype(sizes[-1:]) else "float32"
+    dtype = "float32" if not sizes or hasattr(sizes[-1], "__index__") else _dtype(sizes.pop())
     if operator == "conv2d":
         sizes += [1, 0][len(sizes) - 7 :] if len(sizes) in (7, 8) else []
-    return _checked(Task(operator, tuple(sizes), _dtype(dtype)))
+    return _checked(Task(operator, tuple(sizes), dtype))
 
 
-def _is_dtype(last: Sequence[object]) -> bool:
-    return bool(last) and (isinstance(last[0], str | type) or hasattr(last[0], "itemsize"))
-
-
-def _dtype(given: object) -> str:
-    name = str(getattr(given, "__name__", given))
+def _dtype(given: npt.DTypeLike) -> str:
+    try:
+        name = "" if given is None else str(np.dtype(given))
+    except (TypeError, ValueError):
+        name = ""
     if name not in ITEM_BYTES:
         raise ArgumentError(f"task: got dtype {given!r}, expected float32 or float64.")
     return name
@@ -149,14 +151,6 @@ def _checked(task: Task) -> Task:
             f"{task.sizes[2:4]} + 2 * {task.sizes[8]}."
         )
     return Task(task.operator, tuple(int(size) for size in task.sizes), task.dtype)
-
-
-def check_epilogue(task: Task, epilogue: str | None) -> None:
-    """Raise ArgumentError if there is no such epilogue."""
-    if epilogue not in EPILOGUES:
-        raise ArgumentError(
-            f"{task.operator}: epilogue is {epilogue!r}, expected one of {EPILOGUES}."
-        )
 
 
 def result_shape(task: Task, epilogue: str | None, a: Any, b: Any, bias: Any) -> tuple[int, ...]:

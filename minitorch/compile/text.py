@@ -1,15 +1,19 @@
 """Text: LLVM IR with explicit vectors, written instruction by instruction.
 
 A value is the name of a virtual register; all vectors have `width` lanes. Comparisons give vectors
-of i1. The text fits LLVM 15 and newer: pointers are opaque, and nothing is used that was renamed.
+of i1. What changes from round to round of a loop lies in a `variable`, which LLVM makes a register.
+The text fits LLVM 15 and newer: pointers are opaque, and nothing is used that was renamed.
 
 May import: the standard library. Source: the LLVM Language Reference.
 """
 
 from __future__ import annotations
 
+import functools
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partialmethod
 
 LANES = {"float32": 16, "float64": 8}  # 64 bytes: one register with AVX-512, split elsewhere
 
@@ -31,10 +35,12 @@ class Text:
         self.single = dtype == "float32"
         self.scalar = "float" if self.single else "double"
         self.integer = "i32" if self.single else "i64"
+        self.item = 4 if self.single else 8  # bytes of a number
         self.lines: list[str] = []
         self.declared: set[str] = set()
         self.defined: dict[str, str] = {}
         self._count = 0
+        self._labels = 0
 
     # Types
 
@@ -92,21 +98,10 @@ class Text:
         """Return an arithmetic instruction on numbers: fadd, fsub, fmul, fdiv."""
         return self.emit(f"{name} {self.vector} {a}, {b}")
 
-    def add(self, a: str, b: str) -> str:
-        """Return a + b."""
-        return self.op("fadd", a, b)
-
-    def sub(self, a: str, b: str) -> str:
-        """Return a - b."""
-        return self.op("fsub", a, b)
-
-    def mul(self, a: str, b: str) -> str:
-        """Return a · b."""
-        return self.op("fmul", a, b)
-
-    def div(self, a: str, b: str) -> str:
-        """Return a / b."""
-        return self.op("fdiv", a, b)
+    add = partialmethod(op, "fadd")
+    sub = partialmethod(op, "fsub")
+    mul = partialmethod(op, "fmul")
+    div = partialmethod(op, "fdiv")
 
     def neg(self, a: str) -> str:
         """Return -a."""
@@ -116,41 +111,70 @@ class Text:
         """Return an instruction on integers: add, sub, and, or, shl, ashr, lshr."""
         return self.emit(f"{name} {self.bits} {a}, {b}")
 
-    def fma(self, a: str, b: str, c: str) -> str:
-        """Return a · b + c, rounded once."""
-        return self.intrinsic("fma", a, b, c)
-
     def intrinsic(self, name: str, *arguments: str) -> str:
         """Return an intrinsic of numbers: fma, sqrt, fabs, floor, copysign, ..."""
-        suffix = ("f32" if self.single else "f64") if self.width == 1 else self._suffix()
+        suffix = ("f32" if self.single else "f64") if self.width == 1 else self._suffix("")
         function = f"llvm.{name}.{suffix}"
         types = ", ".join([self.vector] * len(arguments))
         self.declared.add(f"declare {self.vector} @{function}({types})")
         given = ", ".join(f"{self.vector} {a}" for a in arguments)
         return self.emit(f"call {self.vector} @{function}({given})")
 
-    def load(self, at: str, mask: str, otherwise: str = "zeroinitializer") -> str:
-        """Return the lanes of a vector in memory where the mask holds; else of `otherwise`."""
-        name = f"llvm.masked.load.{self._suffix()}.p0"
-        self.declared.add(f"declare {self.vector} @{name}(ptr, i32, {self.mask}, {self.vector})")
-        given = f"ptr {at}, i32 1, {self.mask} {mask}, {self.vector} {otherwise}"
-        return self.emit(f"call {self.vector} @{name}({given})")
+    fma = partialmethod(intrinsic, "fma")  # a · b + c, rounded once
 
-    def store(self, value: str, at: str, mask: str) -> None:
-        """Write the lanes of a vector where the mask holds."""
-        name = f"llvm.masked.store.{self._suffix()}.p0"
-        self.declared.add(f"declare void @{name}({self.vector}, ptr, i32, {self.mask})")
-        self.do(f"call void @{name}({self.vector} {value}, ptr {at}, i32 1, {self.mask} {mask})")
+    def load(
+        self,
+        at: str,
+        mask: str | None = None,
+        otherwise: str = "zeroinitializer",
+        element: str = "",
+        align: int = 1,
+    ) -> str:
+        """Return a vector in memory; where a mask does not hold, `otherwise`.
+
+        Args:
+            element: its type, of this text's numbers unless given.
+        """
+        kind = self.of(element or self.scalar)
+        if mask is None:
+            return self.emit(f"load {kind}, ptr {at}, align {align}")
+        name = f"llvm.masked.load.{self._suffix(element)}.p0"
+        self.declared.add(f"declare {kind} @{name}(ptr, i32, {self.mask}, {kind})")
+        given = f"ptr {at}, i32 {align}, {self.mask} {mask}, {kind} {otherwise}"
+        return self.emit(f"call {kind} @{name}({given})")
+
+    def store(
+        self, value: str, at: str, mask: str | None = None, element: str = "", how: str = "align 1"
+    ) -> None:
+        """Write a vector, where the mask holds if there is one."""
+        kind = self.of(element or self.scalar)
+        if mask is None:
+            self.do(f"store {kind} {value}, ptr {at}, {how}")
+            return
+        name = f"llvm.masked.store.{self._suffix(element)}.p0"
+        self.declared.add(f"declare void @{name}({kind}, ptr, i32, {self.mask})")
+        self.do(f"call void @{name}({kind} {value}, ptr {at}, i32 1, {self.mask} {mask})")
 
     def spread(self, element: str, value: str) -> str:
         """Return one value, of this type, in every lane."""
+        if self.width == 1:
+            return value
         kind = self.of(element)
         one = self.emit(f"insertelement {kind} poison, {element} {value}, i32 0")
         zeros = f"<{self.width} x i32> zeroinitializer"
         return self.emit(f"shufflevector {kind} {one}, {kind} poison, {zeros}")
 
-    def _suffix(self) -> str:
-        return f"v{self.width}{'f32' if self.single else 'f64'}"
+    def counted(self, first: int = 0) -> str:
+        """Return a constant vector of integers of 64 bits that count from `first`."""
+        return "<" + ", ".join(f"i64 {first + i}" for i in range(self.width)) + ">"
+
+    def first_lanes(self, count: str) -> str:
+        """Return the mask of the first `count` lanes, a number of 64 bits."""
+        counts = self.spread("i64", count)
+        return self.emit(f"icmp slt {self.of('i64')} {self.counted()}, {counts}")
+
+    def _suffix(self, element: str) -> str:
+        return f"v{self.width}{element or ('f32' if self.single else 'f64')}"
 
     def compare(self, how: str, a: str, b: str) -> str:
         """Return a mask: `how` is LLVM's, ordered (olt) or true with NaN too (ult)."""
@@ -176,19 +200,89 @@ class Text:
         """Return one element of a vector of this type."""
         return self.emit(f"extractelement {kind} {a}, i32 {i}") if self.width > 1 else a
 
-    def with_lane(self, kind: str, a: str, one: str, i: int) -> str:
-        """Return a vector of this type with another element in one lane."""
-        if self.width == 1:
-            return one
-        element = kind.split(" x ")[1].rstrip(">")
-        return self.emit(f"insertelement {kind} {a}, {element} {one}, i32 {i}")
-
     def polynomial(self, x: str, coefficients: Sequence[float]) -> str:
         """Return the polynomial with these coefficients, the highest power first (Horner)."""
         total = self.number(coefficients[0])
         for c in coefficients[1:]:
             total = self.fma(total, x, self.number(c))
         return total
+
+    # Addresses and loops
+
+    def at(self, base: str, offset: str | int, element: str = "i8") -> str:
+        """Return an address so many bytes, or elements, further."""
+        if offset == 0:
+            return base
+        return self.emit(f"getelementptr {element}, ptr {base}, i64 {offset}")
+
+    def times(self, a: str, b: str | int) -> str:
+        """Return a product of integers of 64 bits."""
+        return a if b == 1 else self.emit(f"mul i64 {a}, {b}")
+
+    def plus(self, a: str, b: str | int) -> str:
+        """Return a sum of integers of 64 bits."""
+        return a if b == 0 else self.emit(f"add i64 {a}, {b}")
+
+    def minus(self, a: str | int, b: str) -> str:
+        """Return a difference of integers of 64 bits."""
+        return self.emit(f"sub i64 {a}, {b}")
+
+    def least(self, a: str, b: str | int) -> str:
+        """Return the smaller one of two integers of 64 bits."""
+        return self.emit(f"select i1 {self.emit(f'icmp slt i64 {a}, {b}')}, i64 {a}, i64 {b}")
+
+    def variable(self) -> str:
+        """Return memory for a vector; in a function's first block LLVM makes it a register."""
+        return self.emit(f"alloca {self.vector}, align 64")
+
+    def name(self, what: str) -> str:
+        """Return a name that nothing else has."""
+        self._labels += 1
+        return f"{what}.{self._labels}"
+
+    @contextmanager
+    def loop(
+        self, axis: str, stop: str | int, step: str | int = 1, start: str = "0"
+    ) -> Iterator[str]:
+        """Write a loop around what the caller writes; give its counter."""
+        name = self.name(axis)
+        self.do(f"br label %{name}.enter")
+        self.label(f"{name}.enter")
+        self.do(f"br label %{name}.head")
+        self.label(f"{name}.head")
+        self.do(f"%{name} = phi i64 [ {start}, %{name}.enter ], [ %{name}.next, %{name}.latch ]")
+        self.do(f"%{name}.in = icmp slt i64 %{name}, {stop}")
+        self.do(f"br i1 %{name}.in, label %{name}.body, label %{name}.end")
+        self.label(f"{name}.body")
+        yield f"%{name}"
+        self.do(f"br label %{name}.latch")
+        self.label(f"{name}.latch")
+        self.do(f"%{name}.next = add i64 %{name}, {step}")
+        self.do(f"br label %{name}.head")
+        self.label(f"{name}.end")
+
+    @contextmanager
+    def when(self, *conditions: str) -> Iterator[None]:
+        """Write what is done only where all conditions hold."""
+        if not conditions:
+            yield
+            return
+        both = functools.reduce(lambda a, b: self.emit(f"and i1 {a}, {b}"), conditions)
+        name = self.name("when")
+        self.do(f"br i1 {both}, label %{name}, label %{name}.end")
+        self.label(name)
+        yield
+        self.do(f"br label %{name}.end")
+        self.label(f"{name}.end")
+
+    def module(self, head: str, more: str = "") -> str:
+        """Return a module of this function, what it calls, and `more`."""
+        body = "\n".join(self.lines)
+        above = "\n".join([*sorted(self.declared), *self.defined.values(), more])
+        return f"{above}\n{head} {{\nentry:\n{body}\n}}\n"
+
+
+KERNEL = "define void @kernel(i64 %lo, i64 %hi, ptr %table)"
 
 
 def literal(value: float, single: bool) -> str:

@@ -5,7 +5,7 @@ directory of the user's, a file a processor; operator, shape and dtype are the l
 line counts. `kernel_for` gives the kernel of a task where its time was the smaller one. Nothing is
 tuned unless somebody asks, and without a table nothing is looked for but the directory.
 
-May import: errors, engine, tasks, schedule, products, trials, tuning.
+May import: errors, engine, tasks, schedule, products, tuning.
 """
 
 from __future__ import annotations
@@ -20,10 +20,9 @@ import numpy as np
 
 from . import engine
 from .products import ProductKernel
-from .schedule import NAIVE, Schedule, fault
+from .schedule import NAIVE, Schedule
 from .tasks import ITEM_BYTES, Task, task_of
-from .trials import Clock
-from .tuning import Tuned
+from .tuning import Clock, Tuned
 
 TURNS = 15
 TURNED = ("a", "b", "ab")
@@ -47,10 +46,6 @@ class Kept(NamedTuple):
     seconds: float
     library_seconds: float
     turned: dict[str, Times]
-
-    def times(self, turned: str = "") -> Times | None:
-        """Return both times where these operands are transposes; None if nobody measured them."""
-        return self.turned.get(turned) if turned else (self.seconds, self.library_seconds)
 
 
 class _Shelf:
@@ -92,7 +87,7 @@ def _parsed(line: str) -> tuple[Task, Kept] | None:
         task, point = task_of(entry["task"]), dict(entry["point"])
         turned = {k: (float(a), float(b)) for k, (a, b) in entry.get("turned", {}).items()}
         kept = Kept(point, float(entry["seconds"]), float(entry["library_seconds"]), turned)
-        return None if fault(task, NAIVE | point) else (task, kept)
+        return None if Schedule.fault(task, NAIVE | point) else (task, kept)
     except (ValueError, KeyError, TypeError):
         return None
 
@@ -130,12 +125,12 @@ def keep(found: Tuned) -> Kept:
 def measured(schedule: Schedule) -> Kept:
     """Return medians of a schedule's kernel and of NumPy's way, which take turns."""
     clock, kernel = Clock(schedule.task), ProductKernel(schedule.task, schedule)
-    plain = clock.arrays
+    a, b = clock.arrays
     seconds, library_seconds = _in_turns(clock, kernel)
     turned = {}
     for lies in TURNED if schedule.task.operator == "matmul" else ():
-        pairs = zip("ab", plain, strict=True)
-        clock.arrays = tuple(np.asfortranarray(x) if name in lies else x for name, x in pairs)
+        turned_a, turned_b = (np.asfortranarray(x) for x in (a, b))
+        clock.arrays = (turned_a if "a" in lies else a, turned_b if "b" in lies else b)
         turned[lies] = _in_turns(clock, kernel)
     point = {k: v for k, v in schedule.items() if v != NAIVE[k]}
     return Kept(point, seconds, library_seconds, turned)
@@ -160,7 +155,9 @@ def any_kept() -> bool:
 def times_of(task: Task | Sequence[object], turned: str = "") -> Times | None:
     """Return what a task's kernel and NumPy took, where the kernel took less."""
     kept = _shelf.table().get(task_of(task))
-    times = kept and kept.times(turned)
+    if kept is None:
+        return None
+    times = kept.turned.get(turned) if turned else (kept.seconds, kept.library_seconds)
     return times if times and times[0] < times[1] else None
 
 
@@ -173,8 +170,6 @@ def kernel_for(
         epilogue: what the kernel does at the end; the measured times are those without.
         turned: which operands of a product lie as transposes: "", "a", "b" or "ab".
     """
-    if not any_kept():
-        return None
     task = task_of(task)
     if times_of(task, turned) is None:
         return None
@@ -188,12 +183,10 @@ def convolution(
     x: Any, w: Any, stride: Sequence[int], padding: Sequence[int], epilogue: str | None = None
 ) -> ProductKernel | None:
     """Return the tuned kernel for the convolution of such arrays, if it is one and pays."""
-    sizes = (*x.shape, *w.shape)
-    if not any_kept() or len(x.shape) != 4 or x.dtype != w.dtype:
+    sizes, square = (*x.shape, *w.shape), len({*stride}) == len({*padding}) == 1
+    if not any_kept() or len(x.shape) != 4 or x.dtype != w.dtype or not square:
         return None
-    if x.dtype.name not in ITEM_BYTES or len({*stride}) > 1 or len({*padding}) > 1:
-        return None
-    if None in sizes or 0 in sizes:
+    if x.dtype.name not in ITEM_BYTES or None in sizes or 0 in sizes:
         return None
     key = (*x.shape, w.shape[0], *w.shape[2:], stride[0], padding[0])
     return kernel_for(Task("conv2d", key, x.dtype.name), epilogue)

@@ -1,25 +1,48 @@
 """Tuning: a search over the schedules of a task, trial by trial, and what it found.
 
-May import: errors, tasks, schedule, spaces, searches, trials, trial_log.
+A log has a line of JSON a trial, which a later search goes on from and another shape uses:
+
+    {"task": ["matmul", 512, 512, 512], "point": {"rows": 8, ...}, "seconds": 0.0024,
+     "processor": "znver4"}
+
+Lines are only added, each in one write. What cannot be used is left where it is and said: a line of
+another task or processor, a damaged one, the last one of a search that was cut off.
+
+Of several runs of a trial the least counts: whatever interrupts a run makes it longer. A candidate
+that is three times as slow as the best is run once. Between candidates the same reference is timed;
+where it takes longer than it did at its best, the machine is busy and the candidate is run again.
+
+May import: errors, engine, tasks, schedule, products, spaces, searches.
 """
 
 from __future__ import annotations
 
+import json
+import logging
 import math
 import os
+import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from ..errors import ArgumentError, CompileError
-from . import engine, trial_log
-from .schedule import Schedule
+from . import engine
+from .products import ProductKernel, by_numpy
+from .schedule import NAIVE, Schedule
 from .searches import SEARCHES, State
 from .spaces import Point, Space
 from .tasks import Task, task_of
-from .trials import Clock
 
+_say = logging.getLogger("minitorch.compile")
+PathLike = str | os.PathLike[str]
+STOP = 3.0  # times the best: the search learns nothing from how slow a slow one is
+BUSY = 1.25  # times its best, of the reference
+TOLERANCE = {"float32": 1e-4, "float64": 1e-11}
 BATCH = 8  # trials between two fits of the model
 
 
@@ -54,8 +77,8 @@ def tune(
     search: str = "learned",
     measure: Callable[[Point], float] | None = None,
     seed: int = 0,
-    log: str | os.PathLike[str] | None = None,
-    start_from: str | os.PathLike[str] | None = None,
+    log: PathLike | None = None,
+    start_from: PathLike | None = None,
     *,
     space: Space | None = None,
 ) -> Tuned:
@@ -80,17 +103,17 @@ def tune(
     before, skipped = _transferred(task, start_from, on)
     state = State(space, seed, before)
     if log is not None and Path(log).exists():
-        known = trial_log.read(log, task.operator, task, on)
-        skipped += known.skipped
-        for point, seconds in trial_log.points_of(known.trials):
-            state.add(point, seconds)
+        known, why = read(log, task.operator, task, on)
+        skipped += why
+        for trial in known:
+            state.add(trial.point, trial.seconds)
     measure = measure or _clock(space)
     while len(state.history) < trials and len(state.untried()):
         for number in propose(state, min(BATCH, trials - len(state.history))):
             point = dict(state.points[number])
             seconds = _seconds(measure, point)
             if log is not None:
-                trial_log.append(log, task, point, seconds, on)
+                append(log, task, point, seconds, on)
             state.add(point, seconds)
     best, least = min(state.history, key=lambda trial: trial[1])
     return Tuned(space.schedule(task, best), least, state.history, tuple(skipped))
@@ -104,12 +127,14 @@ def _checked(search: str, trials: int) -> Callable[[State, int], list[int]]:
     return SEARCHES[search]
 
 
-def _transferred(task: Task, path: Any, on: str) -> tuple[list[tuple[Point, float]], list[str]]:
+def _transferred(
+    task: Task, path: PathLike | None, on: str
+) -> tuple[list[tuple[Point, float]], list[str]]:
     """Return the trials of other shapes, as if this one did its arithmetic at the same speed."""
     if path is None:
         return [], []
-    found = trial_log.read(path, task.operator, on=on)
-    return [(t.point, t.seconds / t.task.flops * task.flops) for t in found.trials], found.skipped
+    found, skipped = read(path, task.operator, on=on)
+    return [(t.point, t.seconds / t.task.flops * task.flops) for t in found], skipped
 
 
 def _clock(space: Space) -> Callable[[Mapping[str, Any]], float]:
@@ -131,3 +156,160 @@ def _seconds(measure: Callable[[Point], float], point: Point) -> float:
     if not seconds > 0:
         raise ArgumentError(f"tune: measure({point}) gave {seconds}, expected seconds above zero.")
     return seconds
+
+
+# Trials
+
+
+class Clock:
+    """Measures points of one task: seconds of the fastest of several runs.
+
+    Attributes:
+        best: the least seconds so far.
+    """
+
+    def __init__(self, task: Task, repeats: int = 5, seed: int = 0) -> None:
+        rng = np.random.default_rng(seed)
+        self.task, self.repeats, self.best = task, repeats, math.inf
+        shapes = task.operand_shapes
+        a, b = (rng.normal(size=shape).astype(task.dtype) for shape in shapes)
+        self.arrays = (a, b)
+        self.right = np.ascontiguousarray(by_numpy(task, *self.arrays))
+        self.out = np.empty_like(self.right)
+        side = np.asarray(rng.normal(size=(192, 192)), np.float32)
+        into = np.empty_like(side)
+        self._reference: Callable[[], Any] = lambda: np.multiply(side, side, out=into)
+        self._quiet = min(_time(self._reference) for _ in range(20))
+
+    def __call__(self, point: Mapping[str, Any]) -> float:
+        """Return the seconds of one point.
+
+        Raises:
+            CompileError: the kernel's result is wrong, which is a mistake here.
+        """
+        kernel = ProductKernel(self.task, point)
+        return self.of(self.computing_with(kernel), point)
+
+    def computing_with(self, kernel: ProductKernel) -> Callable[[], Any]:
+        """Return what computes the task: a convolution's result lies as the kernel likes it."""
+        a, b = self.arrays
+        out = self.out if self.task.operator == "matmul" else None
+        return lambda: kernel(a, b, out=out)
+
+    def compute_with_numpy(self) -> Any:
+        """Return what NumPy's BLAS computes."""
+        return by_numpy(self.task, *self.arrays, out=self.out)
+
+    def of(self, run: Callable[[], Any], what: object = "the reference") -> float:
+        """Return the seconds of a function that gives this task's result."""
+        found = self.once(run, what)
+        found = min(found, _time(run)) if found < STOP * self.best else found
+        if found < STOP * self.best:
+            found = min(found, *self._runs(run))
+        self.best = min(self.best, found)
+        return found
+
+    def once(self, run: Callable[[], Any], what: object = "the reference") -> float:
+        """Return the seconds of one run whose result is right."""
+        self.out.fill(np.nan)
+        began = time.perf_counter()
+        result = run()
+        seconds = time.perf_counter() - began
+        scale = float(np.abs(self.right).max()) or 1.0
+        wrong = float(np.abs(result - self.right).max()) / scale
+        if not wrong < TOLERANCE[self.task.dtype]:
+            raise CompileError(
+                f"tune: the kernel of {self.task} is off by {wrong:.2g} of the largest element, "
+                f"with {what}. This is a mistake here."
+            )
+        return seconds
+
+    def _runs(self, run: Callable[[], object]) -> list[float]:
+        """Run some times more, and again where the machine was busy meanwhile."""
+        times = []
+        for _ in range(3):
+            for _ in range(self.repeats):
+                times.append(_time(run))
+            now = min(_time(self._reference) for _ in range(3))
+            self._quiet = min(self._quiet, now)
+            if now < BUSY * self._quiet:
+                break
+        return times
+
+
+def _time(run: Callable[[], object]) -> float:
+    began = time.perf_counter()
+    run()
+    return time.perf_counter() - began
+
+
+# Logs
+
+
+class Trial(NamedTuple):
+    """A point that was measured."""
+
+    task: Task
+    point: dict[str, Any]
+    seconds: float
+
+
+def read(
+    path: PathLike, operator: str, task: Task | None = None, on: str = ""
+) -> tuple[list[Trial], list[str]]:
+    """Return the trials of one operator in a log, of one task or of all, and what was skipped.
+
+    Args:
+        on: the processor they were measured on; this one unless given.
+    Raises:
+        OSError: there is no such file, or it cannot be read.
+    """
+    found: list[Trial] = []
+    whys: dict[int, str] = {}
+    lines = Path(path).read_bytes().decode("utf-8", errors="replace").splitlines()
+    for number, line in enumerate(lines, 1):
+        trial = _parsed(line, operator, task, on or engine.processor()) if line.strip() else ""
+        if isinstance(trial, Trial):
+            found.append(trial)
+        elif trial:
+            whys[number] = trial
+    for why, count in Counter(whys.values()).items():
+        _say.warning("tune: %s: %d lines are skipped: %s", path, count, why)
+    return found, [f"line {number} is skipped: {why}" for number, why in whys.items()]
+
+
+def _parsed(line: str, operator: str, wanted: Task | None, on: str) -> Trial | str:
+    """Return the trial of a line, or why it is of no use here."""
+    try:
+        entry = json.loads(line)
+        task, point = task_of(entry["task"]), dict(entry["point"])
+        seconds, measured_on = float(entry["seconds"]), entry["processor"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return "it is damaged"
+    if task.operator != operator or (wanted is not None and task != wanted):
+        return f"it is of another task, {task}"
+    if measured_on != on:
+        return f"it was measured on {measured_on}, and this is {on}"
+    why = Schedule.fault(task, NAIVE | point)
+    if why:
+        return f"its schedule is illegal: {why}"
+    if not seconds > 0 or math.isnan(seconds):
+        return f"it says {seconds} seconds"
+    return Trial(task, point, seconds)
+
+
+def append(
+    path: PathLike,
+    task: Task,
+    point: Mapping[str, object],
+    seconds: float,
+    on: str = "",
+) -> None:
+    """Add a line, on a new one even after a line that was cut off."""
+    entry = {"task": task.key, "point": dict(point), "seconds": seconds}
+    entry["processor"] = on or engine.processor()
+    file = Path(path)
+    old = file.read_bytes() if file.exists() else b""
+    torn = old and not old.endswith(b"\n")
+    with file.open("ab") as more:
+        more.write((b"\n" if torn else b"") + json.dumps(entry).encode() + b"\n")

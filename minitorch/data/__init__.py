@@ -1,7 +1,5 @@
-"""Datasets, samplers and loaders, and data that is generated or ships with a package."""
+"""Datasets, samplers and loaders, and handwritten digits."""
 
-from minitorch.data.characters import CharText as CharText
-from minitorch.data.characters import text as text
 from minitorch.data.collate import default_collate as default_collate
 from minitorch.data.dataset import ConcatDataset as ConcatDataset
 from minitorch.data.dataset import Dataset as Dataset
@@ -9,9 +7,6 @@ from minitorch.data.dataset import IterableDataset as IterableDataset
 from minitorch.data.dataset import Subset as Subset
 from minitorch.data.dataset import TensorDataset as TensorDataset
 from minitorch.data.dataset import random_split as random_split
-from minitorch.data.generated import images as images
-from minitorch.data.generated import moons as moons
-from minitorch.data.generated import spirals as spirals
 from minitorch.data.handwritten import digits as digits
 from minitorch.data.loader import DataLoader as DataLoader
 from minitorch.data.sampler import BatchSampler as BatchSampler

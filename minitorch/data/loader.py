@@ -7,7 +7,6 @@ Batches arrive in the sampler's order whatever the number of workers.
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -15,13 +14,13 @@ from functools import partial
 from itertools import count, islice
 from typing import Any
 
+import numpy as np
+
 from minitorch.data.collate import default_collate
 from minitorch.data.dataset import Dataset, IterableDataset, TensorDataset
-from minitorch.data.sampler import BatchSampler, RandomSampler, SequentialSampler
-from minitorch.data.seed import GeneratorLike
+from minitorch.data.sampler import BatchSampler, GeneratorLike, RandomSampler, SequentialSampler
 from minitorch.errors import ArgumentError
-
-Progress = Callable[[int, int | None], None]
+from minitorch.tensor import tensor
 
 
 class DataLoader:
@@ -35,14 +34,12 @@ class DataLoader:
         batch_sampler: lists of indices, instead of the four arguments about order and size.
         num_workers: threads that prepare batches ahead; 0 prepares each when asked for.
         collate_fn: makes a batch of a list of items; `default_collate` unless given.
-        pin_memory: as `timeout`, `multiprocessing_context`, `persistent_workers`,
-            `pin_memory_device` and `in_order` for programs written for torch, whose workers are
-            processes; changes nothing.
+        pin_memory: as `timeout` and `persistent_workers` for programs written for torch, whose
+            workers are processes; changes nothing.
         drop_last: leave out a last batch that is not full.
         worker_init_fn: called with its number in each worker, before its first batch.
         generator: a seed or NumPy generator for `shuffle`; the library's global one unless given.
         prefetch_factor: batches ahead for each worker; 2 unless given.
-        progress: True writes a line to stderr; a function is called with (batches done, total).
     Raises:
         ValueError: arguments contradict each other; says which.
     """
@@ -60,56 +57,54 @@ class DataLoader:
         drop_last: bool = False,
         timeout: float = 0,
         worker_init_fn: Callable[[int], None] | None = None,
-        multiprocessing_context: object = None,
-        generator: GeneratorLike = None,
         *,
+        generator: GeneratorLike = None,
         prefetch_factor: int | None = None,
         persistent_workers: bool = False,
-        pin_memory_device: str = "",
-        in_order: bool = True,
-        progress: bool | Progress = False,
     ) -> None:
-        prefetch_factor = 2 if prefetch_factor is None else prefetch_factor
-        if num_workers < 0 or prefetch_factor < 1:
+        self.prefetch_factor = 2 if prefetch_factor is None else prefetch_factor
+        if num_workers < 0 or self.prefetch_factor < 1:
             raise ArgumentError(
                 f"DataLoader: got num_workers {num_workers} and prefetch_factor {prefetch_factor}, "
                 "expected 0 or more and 1 or more."
             )
-        _refuse_contradictions(
-            dataset, batch_size, bool(shuffle), sampler, batch_sampler, drop_last
-        )
+        streams = isinstance(dataset, IterableDataset)
+        orders = [shuffle, sampler is not None, batch_sampler is not None, streams]
+        if sum(map(bool, orders)) > 1 or (batch_sampler and (batch_size != 1 or drop_last)):
+            raise ArgumentError(
+                "DataLoader: the order is fixed twice: expected one of shuffle, a sampler, a "
+                "batch_sampler (without batch_size and drop_last), and an IterableDataset."
+            )
         self.dataset = dataset
         self.batch_size = batch_size if batch_sampler is None else None
         self.drop_last = drop_last
         self.num_workers = num_workers
         self.pin_memory = pin_memory
         self.worker_init_fn = worker_init_fn
-        self.prefetch_factor = prefetch_factor
-        self.progress = _progress_line if progress is True else progress or None
-        if sampler is None and not isinstance(dataset, IterableDataset):
+        if sampler is None and not streams:
+            if isinstance(generator, int):  # one that moves on, so that each epoch is shuffled anew
+                generator = np.random.default_rng(generator)
             sampler = (
-                RandomSampler(dataset, generator=_stream(generator))  # type: ignore[arg-type]
+                RandomSampler(dataset, generator=generator)  # type: ignore[arg-type]
                 if shuffle
                 else SequentialSampler(dataset)  # type: ignore[arg-type]
             )
         self.sampler = sampler
-        if batch_sampler is None and sampler is not None and batch_size is not None:
-            batch_sampler = BatchSampler(sampler, batch_size, drop_last)
+        if batch_size is None and drop_last:
+            raise ArgumentError("DataLoader: single items (batch_size=None) are never dropped.")
+        if batch_sampler is None and batch_size is not None:
+            batch_sampler = BatchSampler(() if sampler is None else sampler, batch_size, drop_last)
         self.batch_sampler = batch_sampler
-        self.collate_fn = collate_fn or (default_collate if self._batched else _as_it_is)
-
-    @property
-    def _batched(self) -> bool:
-        return self.batch_size is not None or self.batch_sampler is not None
+        self.collate_fn = collate_fn or (_as_it_is if batch_sampler is None else default_collate)
 
     def __len__(self) -> int:
         if isinstance(self.dataset, IterableDataset):
             raise TypeError("DataLoader: an IterableDataset has no length. Count while reading.")
-        return len(self.batch_sampler if self._batched else self.sampler)  # type: ignore[arg-type]
+        order = self.sampler if self.batch_sampler is None else self.batch_sampler
+        return len(order)  # type: ignore[arg-type]
 
     def __iter__(self) -> Iterator[Any]:
-        batches = self._parallel() if self.num_workers else self._serial()
-        return self._watched(batches) if self.progress else batches
+        return self._parallel() if self.num_workers else (task() for task in self._tasks())
 
     def _tasks(self) -> Iterator[Callable[[], Any]]:
         """Yield, for each batch in order, the call that prepares it."""
@@ -118,13 +113,13 @@ class DataLoader:
             while chunk := list(islice(items, self.batch_size or 1)):
                 if self.drop_last and len(chunk) < (self.batch_size or 1):
                     return
-                yield partial(self.collate_fn, chunk if self._batched else chunk[0])
+                yield partial(self.collate_fn, chunk if self.batch_size else chunk[0])
         elif self.batch_sampler is not None:
             for indices in self.batch_sampler:
                 yield partial(self._batch, indices)
         else:
-            for index in self.sampler or ():
-                yield partial(self._single, index)
+            for index in self.sampler:  # type: ignore[union-attr]
+                yield partial(lambda index: self.collate_fn(self._item(index)), index)
 
     def _item(self, index: int) -> Any:
         try:
@@ -133,17 +128,10 @@ class DataLoader:
             error.add_note(f"DataLoader: while reading item {index} of the dataset.")
             raise
 
-    def _single(self, index: int) -> Any:
-        return self.collate_fn(self._item(index))
-
     def _batch(self, indices: list[int]) -> Any:
         if type(self.dataset) is TensorDataset and self.collate_fn is default_collate:
             return self.dataset.take(indices)
         return self.collate_fn([self._item(index) for index in indices])
-
-    def _serial(self) -> Iterator[Any]:
-        for task in self._tasks():
-            yield task()
 
     def _parallel(self) -> Iterator[Any]:
         tasks = self._tasks()
@@ -163,57 +151,7 @@ class DataLoader:
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
 
-    def _watched(self, batches: Iterator[object]) -> Iterator[Any]:
-        report = self.progress
-        total = None if isinstance(self.dataset, IterableDataset) else len(self)
-        for done, batch in enumerate(batches, start=1):
-            yield batch
-            if report:
-                report(done, total)
-
-
-def _refuse_contradictions(
-    dataset: object,
-    batch_size: int | None,
-    shuffle: bool,
-    sampler: object,
-    batch_sampler: object,
-    drop_last: bool,
-) -> None:
-    def refuse(what: str) -> None:
-        raise ArgumentError(f"DataLoader: {what}. Leave one of them out.")
-
-    if sampler is not None and shuffle:
-        refuse("got sampler and shuffle=True, and both fix the order")
-    if batch_sampler is not None and (batch_size != 1 or shuffle or sampler or drop_last):
-        refuse("got batch_sampler beside batch_size, shuffle, sampler or drop_last")
-    if isinstance(dataset, IterableDataset) and (shuffle or sampler or batch_sampler):
-        refuse("got an IterableDataset, which has an order of its own, and a sampler or shuffle")
-    if batch_size is None and drop_last:
-        refuse("got batch_size=None and drop_last=True, but single items are never dropped")
-    if batch_size is not None and (isinstance(batch_size, bool) or batch_size <= 0):
-        raise ArgumentError(
-            f"DataLoader: got batch_size {batch_size!r}, expected 1 or more, or None."
-        )
-
-
-def _stream(generator: GeneratorLike) -> GeneratorLike:
-    """Turn a seed into one generator that moves on, so that each epoch is shuffled anew."""
-    import numpy as np
-
-    return np.random.default_rng(generator) if isinstance(generator, int) else generator
-
 
 def _as_it_is(item: object) -> object:
     """Return arrays as tensors and all else unchanged: what a loader does to single items."""
-    import numpy as np
-
-    from minitorch.tensor import tensor
-
     return tensor(item) if isinstance(item, np.ndarray) else item
-
-
-def _progress_line(done: int, total: int | None) -> None:
-    of = f"/{total}" if total is not None else ""
-    sys.stderr.write(f"\r{done}{of} batches" + ("\n" if done == total else ""))
-    sys.stderr.flush()

@@ -7,15 +7,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from itertools import chain, islice
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from minitorch.data.seed import GeneratorLike, as_generator
+from minitorch.arrays import int64
 from minitorch.errors import ArgumentError
+from minitorch.generator import Generator, default_generator
+
+GeneratorLike: TypeAlias = int | np.random.Generator | Generator | None
+"""Where data draws its randomness: a seed, a generator, or the library's global generator."""
 
 CHUNK = 4096
-"""Indices drawn, or made Python integers, at a time: enough that NumPy's call costs nothing."""
+"""Indices drawn at a time: enough that NumPy's call costs nothing."""
+
+
+def as_generator(generator: GeneratorLike) -> np.random.Generator:
+    """Return a NumPy generator: the given one, one of the given seed, or a child of the global.
+
+    With None the result depends on `minitorch.manual_seed` and moves the global generator on,
+    so two passes over a shuffled loader differ and a seeded run repeats.
+    """
+    if isinstance(generator, np.random.Generator):
+        return generator
+    if isinstance(generator, int):
+        return np.random.default_rng(generator)
+    parent = default_generator() if generator is None else generator
+    return np.random.default_rng(int(parent.integers(0, 2**62, (1,), int64)[0]))
 
 
 def _drawn(count: int, draw: Callable[[int], Any]) -> Iterator[int]:
@@ -24,14 +42,8 @@ def _drawn(count: int, draw: Callable[[int], Any]) -> Iterator[int]:
         yield from draw(min(CHUNK, count - start)).tolist()
 
 
-def _items(order: Any) -> Iterator[int]:
-    """Yield the elements of an array as Python integers; a list of them all takes five times it."""
-    for start in range(0, len(order), CHUNK):
-        yield from order[start : start + CHUNK].tolist()
-
-
 class Sampler:
-    """An order of indices; each `iter` may be another."""
+    """An order of indices; a subclass gives `__iter__`, whose order may differ each time."""
 
     def __iter__(self) -> Iterator[int]:
         raise NotImplementedError(f"{type(self).__name__} has no __iter__. Define it.")
@@ -75,7 +87,7 @@ class RandomSampler(Sampler):
         if self.replacement:
             return _drawn(self.num_samples, lambda count: draw.integers(n, size=count))
         passes = -(-self.num_samples // n) if n else 0
-        orders = (_items(draw.permutation(n)) for _ in range(passes))
+        orders = (map(int, draw.permutation(n)) for _ in range(passes))
         return islice(chain.from_iterable(orders), self.num_samples)
 
     def __len__(self) -> int:
@@ -91,7 +103,7 @@ class SubsetRandomSampler(Sampler):
 
     def __iter__(self) -> Iterator[int]:
         order = as_generator(self.generator).permutation(len(self.indices))
-        return (self.indices[i] for i in _items(order))
+        return (self.indices[i] for i in order)
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -113,11 +125,6 @@ class WeightedRandomSampler(Sampler):
                 f"WeightedRandomSampler: got weights {w!r}, expected one axis of finite numbers, "
                 "none negative and one or more positive."
             )
-        if not replacement and num_samples > np.count_nonzero(w):
-            raise ArgumentError(
-                f"WeightedRandomSampler: got num_samples {num_samples}, expected at most "
-                f"{np.count_nonzero(w)}, the indices of positive weight. Use replacement=True."
-            )
         self.weights = w
         self.num_samples = num_samples
         self.replacement = replacement
@@ -127,7 +134,7 @@ class WeightedRandomSampler(Sampler):
         p = self.weights / self.weights.sum()
         draw = as_generator(self.generator)
         if not self.replacement:
-            return _items(draw.choice(len(p), self.num_samples, False, p))
+            return map(int, draw.choice(len(p), self.num_samples, False, p))
         ends = p.cumsum()
         ends /= ends[-1]
         return _drawn(
@@ -149,14 +156,10 @@ class BatchSampler:
         self.drop_last = drop_last
 
     def __iter__(self) -> Iterator[list[int]]:
-        batch: list[int] = []
-        for index in self.sampler:
-            batch.append(index)
-            if len(batch) == self.batch_size:
+        indices = iter(self.sampler)
+        while batch := list(islice(indices, self.batch_size)):
+            if len(batch) == self.batch_size or not self.drop_last:
                 yield batch
-                batch = []
-        if batch and not self.drop_last:
-            yield batch
 
     def __len__(self) -> int:
         n = len(self.sampler)  # type: ignore[arg-type]

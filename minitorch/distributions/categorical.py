@@ -11,7 +11,6 @@ import numpy as np
 from minitorch.arrays import finfo
 from minitorch.distributions.distribution import Distribution, checked
 from minitorch.errors import ArgumentError
-from minitorch.ops.binary import where
 from minitorch.tensor import Tensor, tensor
 
 
@@ -41,36 +40,22 @@ class Categorical(Distribution):
         """Return classes of shape (*sample_shape, *batch_shape)."""
         rows = self.probs.detach().reshape(-1, self._num_events)
         drawn = rows.multinomial(math.prod(sample_shape), replacement=True)
-        return drawn.T.reshape(*self._drawn_shape(sample_shape))
+        return drawn.T.reshape(*sample_shape, *self.batch_shape)
 
     def log_prob(self, value: object) -> Tensor:
         """Return ln of the probability of the class `value`, which broadcasts with the batch."""
         classes = value if isinstance(value, Tensor) else tensor(value)
-        index, logits = classes.long().unsqueeze(-1), self.logits
-        if index.shape[:-1] != logits.shape[:-1]:
-            index, logits = _broadcast(index, logits)
-        return logits.gather(-1, index).squeeze(-1)
+        batch = np.broadcast_shapes(classes.shape, self.batch_shape)
+        index = classes.long().expand(*batch).unsqueeze(-1)
+        return self.logits.expand(*batch, -1).gather(-1, index).squeeze(-1)
 
     def entropy(self) -> Tensor:
         """Return - sum p ln p; a class of probability 0 adds nothing."""
         lowest = finfo(self.logits.dtype).min
         return -(self.probs * self.logits.clamp(min=lowest)).sum(-1)
 
-    def enumerate_support(self) -> Tensor:
-        """Return every class, (K, *batch_shape)."""
-        ones = (1,) * len(self.batch_shape)
-        classes = tensor(list(range(self._num_events)), device=self.probs.device)
-        return classes.reshape(-1, *ones).expand(-1, *self.batch_shape)
-
     def _divergence(self, q: Categorical) -> Tensor:
         """Sum p (ln p - ln q): infinite where q is 0 and p is not, 0 where p is 0."""
         parts = self.probs * (self.logits - q.logits)
-        terms: Tensor = where(q.probs == 0, tensor(math.inf, dtype=parts.dtype), parts)
-        terms = where(self.probs == 0, tensor(0.0, dtype=terms.dtype), terms)
+        terms = parts.masked_fill(q.probs == 0, math.inf).masked_fill(self.probs == 0, 0.0)
         return terms.sum(-1)
-
-
-def _broadcast(index: Tensor, logits: Tensor) -> tuple[Tensor, Tensor]:
-    """Return both with the same axes but the last."""
-    batch = np.broadcast_shapes(index.shape[:-1], logits.shape[:-1])
-    return index.expand(*batch, 1), logits.expand(*batch, logits.shape[-1])

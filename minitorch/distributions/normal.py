@@ -31,17 +31,13 @@ class Normal(Distribution):
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Return loc + scale * noise."""
-        shape = self._drawn_shape(sample_shape)
+        shape = (*sample_shape, *self.batch_shape)
         return self.loc + self.scale * randn(shape, dtype=self.loc.dtype, device=self.loc.device)
 
     def log_prob(self, value: object) -> Tensor:
         """Return ln of the density at `value`."""
         z = (value - self.loc) / self.scale
         return -0.5 * z * z - self.scale.log() - 0.5 * math.log(2 * math.pi)
-
-    def cdf(self, value: object) -> Tensor:
-        """Return the probability of at most `value`."""
-        return 0.5 * (1 + ((value - self.loc) / (self.scale * math.sqrt(2))).erf())
 
     def entropy(self) -> Tensor:
         """Return 1/2 + ln(2 pi) / 2 + ln scale."""

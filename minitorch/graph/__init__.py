@@ -23,6 +23,10 @@ from minitorch.graph import nn as nn
 from minitorch.graph import train as train
 from minitorch.graph.control.cond import merge as merge
 from minitorch.graph.control.cond import switch as switch
+from minitorch.graph.control.scan import foldl as foldl
+from minitorch.graph.control.scan import foldr as foldr
+from minitorch.graph.control.scan import map_fn as map_fn
+from minitorch.graph.control.scan import scan as scan
 from minitorch.graph.core.gradients import gradients as gradients
 from minitorch.graph.core.graph import *  # noqa: F403  (its __all__)
 from minitorch.graph.core.node import Constant as Constant
@@ -56,18 +60,14 @@ from minitorch.graph.placement.placed import PlacedSession as PlacedSession
 
 if TYPE_CHECKING:
     from minitorch.tracing import cond as cond
-    from minitorch.tracing import foldl as foldl
-    from minitorch.tracing import foldr as foldr
     from minitorch.tracing import jit as jit
-    from minitorch.tracing import map_fn as map_fn
-    from minitorch.tracing import scan as scan
     from minitorch.tracing import trace as trace
     from minitorch.tracing import while_loop as while_loop
 
 Tensor = Node
 bool = arrays.bool_
 
-_OF_TRACING = ("cond", "foldl", "foldr", "jit", "map_fn", "scan", "trace", "while_loop")
+_OF_TRACING = ("cond", "jit", "trace", "while_loop")
 
 __all__ = public_names(globals(), ["nn", "train", "trees", *_OF_TRACING])
 

@@ -9,6 +9,7 @@ from ..errors import GraphError
 from ..ops import activation, indexing, joining, logic, movement, reduction
 from ..ops import elementwise as rows
 from ..ops.casting import cast_to
+from ..ops.rows import operator_of
 from .core.naming import lined, once_known, rename, rename_all
 from .core.node import Node, build, convert, convert_all
 from .models import rnn_cell
@@ -64,6 +65,9 @@ __all__ = [
 ]
 
 
+RELU = operator_of(rows.relu)
+
+
 def _activation(function: Callable[..., Node], name: str, says: str) -> Callable[..., Node]:
     def call(features: object, name: str | None = None) -> Node:
         return rename(function(convert(features)), name)
@@ -74,11 +78,16 @@ def _activation(function: Callable[..., Node], name: str, says: str) -> Callable
 
 
 elu = _activation(activation.elu, "elu", "x where positive, e^x - 1 elsewhere.")
-relu = _activation(rows.relu, "relu", "max(x, 0).")
 relu6 = _activation(activation.relu6, "relu6", "min(max(x, 0), 6).")
 selu = _activation(activation.selu, "selu", "ELU scaled to keep mean 0 and variance 1.")
 softplus = _activation(activation.softplus, "softplus", "log(1 + e^x).")
 softsign = _activation(activation.softsign, "softsign", "x / (1 + |x|).")
+
+
+def relu(features: object, name: str | None = None) -> Node:
+    """max(x, 0)."""
+    found = build(RELU, (features if isinstance(features, Node) else convert(features),))
+    return found if name is None else rename(found, name)
 
 
 def leaky_relu(features: object, alpha: float = 0.2, name: str | None = None) -> Node:

@@ -15,7 +15,6 @@ from minitorch.nn import init
 from minitorch.nn.linear import Linear
 from minitorch.nn.module import Module
 from minitorch.nn.parameter import Parameter, empty_parameter
-from minitorch.ops.joining import cat
 from minitorch.ops.linalg import mT
 from minitorch.tensor import Tensor, tensor
 
@@ -46,33 +45,32 @@ class MultiheadAttention(Module):
                 f"MultiheadAttention: got embed_dim {embed_dim} and num_heads {num_heads}, "
                 "expected positive numbers of which the second divides the first."
             )
+        if add_bias_kv or add_zero_attn:
+            raise ArgumentError(
+                "MultiheadAttention: got add_bias_kv or add_zero_attn, which are not here. "
+                "Put the key and the value that all attend to into the input."
+            )
         self.embed_dim, self.num_heads, self.dropout = embed_dim, num_heads, dropout
         self.kdim, self.vdim = kdim or embed_dim, vdim or embed_dim
         self.batch_first = batch_first
-        self.add_zero_attn = add_zero_attn
         self.head_dim = embed_dim // num_heads
         self._same_dim = self.kdim == self.vdim == embed_dim
         self._add_projections(bias, device, dtype)
-        for name in ("bias_k", "bias_v"):
-            param = empty_parameter((1, 1, embed_dim), device, dtype) if add_bias_kv else None
-            self.register_parameter(name, param)
         self.out_proj = Linear(embed_dim, embed_dim, bias, device=device, dtype=dtype)
         self.reset_parameters()
 
     def _add_projections(self, bias: bool, device: DeviceLike, dtype: DTypeLike) -> None:
         """Add one weight for all three projections where the sizes allow, else three."""
         size = self.embed_dim
-        packed = {"in_proj_weight": (3 * size, size)}
-        apart = {
+        shapes = {
+            "in_proj_weight": (3 * size, size),
             "q_proj_weight": (size, size),
             "k_proj_weight": (size, self.kdim),
             "v_proj_weight": (size, self.vdim),
         }
-        for name, shape in packed.items():
-            param = empty_parameter(shape, device, dtype) if self._same_dim else None
-            self.register_parameter(name, param)
-        for name, shape in apart.items():
-            param = None if self._same_dim else empty_parameter(shape, device, dtype)
+        for name, shape in shapes.items():
+            wanted = self._same_dim == (name == "in_proj_weight")
+            param = empty_parameter(shape, device, dtype) if wanted else None
             self.register_parameter(name, param)
         param = empty_parameter((3 * size,), device, dtype) if bias else None
         self.register_parameter("in_proj_bias", param)
@@ -82,9 +80,6 @@ class MultiheadAttention(Module):
         for name, param in self._parameters.items():
             if param is not None and name.endswith("_weight"):
                 init.xavier_uniform_(param)
-        for extra in (self.bias_k, self.bias_v):
-            if extra is not None:
-                init.xavier_normal_(extra)
         for bias in (self.in_proj_bias, self.out_proj.bias):
             if bias is not None:
                 init.zeros_(bias)
@@ -121,12 +116,9 @@ class MultiheadAttention(Module):
         q_NLE, k_NSE, v_NSE = (self._batch_first(t, single) for t in (query, key, value))
         self._check(q_NLE, k_NSE, v_NSE)
         q_NLE, k_NSE, v_NSE = self._project(q_NLE, k_NSE, v_NSE)
-        k_NSE, v_NSE, added = self._more_keys(k_NSE, v_NSE)
         q, k, v = self._heads(q_NLE), self._heads(k_NSE), self._heads(v_NSE)
         scores_NHLS = (q @ mT(k)) * (1.0 / math.sqrt(self.head_dim))
-        scores_NHLS = scores_NHLS + self._bias(
-            scores_NHLS, key_padding_mask, attn_mask, single, added
-        )
+        scores_NHLS = scores_NHLS + self._bias(scores_NHLS, key_padding_mask, attn_mask, single)
         weights_NHLS = F.softmax(scores_NHLS, dim=-1)
         if self.dropout and self.training:
             weights_NHLS = F.dropout(weights_NHLS, self.dropout, True)
@@ -143,7 +135,7 @@ class MultiheadAttention(Module):
             return t.unsqueeze(0)
         return t if self.batch_first else t.transpose(0, 1)
 
-    def _check(self, q_NLE: Any, k_NSE: Any, v_NSE: Any) -> None:
+    def _check(self, q_NLE: Tensor, k_NSE: Tensor, v_NSE: Tensor) -> None:
         batch, keys = q_NLE.shape[0], k_NSE.shape[1]
         wanted = (batch, keys, self.kdim), (batch, keys, self.vdim)
         got = tuple(k_NSE.shape), tuple(v_NSE.shape)
@@ -165,38 +157,29 @@ class MultiheadAttention(Module):
             projected.append(F.linear(x, weight, None if bias is None else bias[rows]))
         return projected
 
-    def _heads(self, x_NLE: Any) -> Any:
+    def _heads(self, x_NLE: Tensor) -> Tensor:
         """Return (N, H, L, D)."""
         return x_NLE.reshape(*x_NLE.shape[:2], self.num_heads, self.head_dim).transpose(1, 2)
 
-    def _more_keys(self, k_NSE: Any, v_NSE: Any) -> tuple[Any, Any, int]:
-        """Return keys and values with the learned one and the zero one behind, and how many."""
-        own, batch, before = self._parameters, k_NSE.shape[0], k_NSE.shape[1]
-        if own["bias_k"] is not None and own["bias_v"] is not None:
-            shape = (batch, 1, self.embed_dim)
-            k_NSE = cat([k_NSE, own["bias_k"].expand(*shape)], 1)
-            v_NSE = cat([v_NSE, own["bias_v"].expand(*shape)], 1)
-        if self.add_zero_attn:
-            k_NSE, v_NSE = F.pad(k_NSE, (0, 0, 0, 1)), F.pad(v_NSE, (0, 0, 0, 1))
-        return k_NSE, v_NSE, k_NSE.shape[1] - before
-
-    def _bias(self, scores_NHLS: Any, padding: Any, mask: object, single: bool, added: int) -> Any:
+    def _bias(
+        self, scores_NHLS: Tensor, padding: Tensor | None, mask: Tensor | None, single: bool
+    ) -> Any:
         """Return what the masks add to the scores: 0 where allowed, -infinity where not."""
         total: Any = 0.0
         if padding is not None:
-            wide = _added(padding.unsqueeze(0) if single else padding, scores_NHLS, added)
+            wide = _added(padding.unsqueeze(0) if single else padding, scores_NHLS)
             total = total + wide.unsqueeze(1).unsqueeze(1)
         if mask is not None:
-            wide = _added(mask, scores_NHLS, added)
+            wide = _added(mask, scores_NHLS)
             if wide.ndim == 3:
                 wide = wide.reshape(-1, self.num_heads, *wide.shape[1:])
             total = total + wide
         return total
 
 
-def _added(mask: Any, like: Any, more: int) -> Any:
-    """Return the numbers that a mask adds; `more` keys at the end are always allowed."""
-    if mask.dtype.kind == "b":
-        zero = tensor(0.0, dtype=like.dtype, device=like.device)
-        mask = zero.expand(*mask.shape).masked_fill(mask, -math.inf)
-    return F.pad(mask, (0, more)) if more else mask
+def _added(mask: Tensor, like: Tensor) -> Tensor:
+    """Return the numbers that a mask adds."""
+    if mask.dtype.kind != "b":
+        return mask
+    zero = tensor(0.0, dtype=like.dtype, device=like.device)
+    return zero.expand(*mask.shape).masked_fill(mask, -math.inf)

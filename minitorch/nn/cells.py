@@ -72,6 +72,7 @@ class _Cell(Module):
 
     gates: ClassVar[int]
     states: ClassVar[int] = 1
+    step: Step
     bias_ih: Parameter | None
     bias_hh: Parameter | None
 
@@ -109,11 +110,8 @@ class _Cell(Module):
         held = state if isinstance(state, tuple) else (state,)
         from_x = F.linear(x, self.weight_ih, self.bias_ih)
         from_h = F.linear(held[0], self.weight_hh, self.bias_hh)
-        after = self._step()(from_x, from_h, held)
+        after = self.step(from_x, from_h, held)
         return after if self.states > 1 else after[0]
-
-    def _step(self) -> Step:
-        raise NotImplementedError(f"{type(self).__name__} does not say which step it takes.")
 
     def extra_repr(self) -> str:
         """Return the sizes."""
@@ -127,36 +125,22 @@ class RNNCell(_Cell):
 
     gates = 1
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        bias: bool = True,
-        nonlinearity: str = "tanh",
-        device: DeviceLike = None,
-        dtype: DTypeLike = None,
-    ) -> None:
-        super().__init__(input_size, hidden_size, bias, device=device, dtype=dtype)
-        self.nonlinearity = nonlinearity
-        step_for(nonlinearity)
-
-    def _step(self) -> Step:
-        return step_for(self.nonlinearity)
+    def __init__(self, *sizes: Any, nonlinearity: str = "tanh", **options: Any) -> None:
+        if len(sizes) > 3:
+            nonlinearity, sizes = sizes[3], (*sizes[:3], *sizes[4:])
+        super().__init__(*sizes, **options)
+        self.nonlinearity, self.step = nonlinearity, step_for(nonlinearity)
 
 
 class LSTMCell(_Cell):
     """One step of an LSTM; the state is (hidden, cell)."""
 
     gates, states = 4, 2
-
-    def _step(self) -> Step:
-        return lstm_step
+    step = staticmethod(lstm_step)
 
 
 class GRUCell(_Cell):
     """One step of a GRU."""
 
     gates = 3
-
-    def _step(self) -> Step:
-        return gru_step
+    step = staticmethod(gru_step)

@@ -5,11 +5,42 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from minitorch.nn.module import Module
+from minitorch.nn.module import M, Module
 from minitorch.nn.parameter import Parameter
 
 
-class Sequential(Module):
+class _Listed(Module):
+    """What modules in a row and in a list share: children by number, named "0", "1", ..."""
+
+    def append(self: M, module: Module) -> M:
+        """Add a module at the end and return this container."""
+        self.add_module(str(len(self._modules)), module)
+        return self
+
+    def _key(self, index: Any) -> str:
+        names = list(self._modules)
+        try:
+            key: str = names[index]
+        except IndexError:
+            raise IndexError(
+                f"{type(self).__name__}: got index {index}, expected one below {len(names)}."
+            ) from None
+        return key
+
+    def __getitem__(self, index: int | slice) -> Any:
+        return self._modules[self._key(index)]
+
+    def __setitem__(self, index: int, module: Module) -> None:
+        self._modules[self._key(index)] = module
+
+    def __len__(self) -> int:
+        return len(self._modules)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(list(self._modules.values()))
+
+
+class Sequential(_Listed):
     """Each module applied to the output of the one before; given one by one, or named in a dict."""
 
     def __init__(self, *modules: Module | Mapping[str, Module]) -> None:
@@ -30,34 +61,15 @@ class Sequential(Module):
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
             return Sequential(dict(list(self._modules.items())[index]))  # type: ignore[arg-type]
-        return self._modules[_key(self, index)]
-
-    def __setitem__(self, index: int, module: Module) -> None:
-        self._modules[_key(self, index)] = module
-
-    def __len__(self) -> int:
-        return len(self._modules)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(list(self._modules.values()))
-
-    def append(self, module: Module) -> Sequential:
-        """Add a module at the end and return this container."""
-        self.add_module(str(len(self)), module)
-        return self
+        return super().__getitem__(index)
 
 
-class ModuleList(Module):
+class ModuleList(_Listed):
     """A list of modules whose parameters are found; it has no forward of its own."""
 
     def __init__(self, modules: Iterable[Module] = ()) -> None:
         super().__init__()
         self.extend(modules)
-
-    def append(self, module: Module) -> ModuleList:
-        """Add a module at the end and return this list."""
-        self.add_module(str(len(self)), module)
-        return self
 
     def extend(self, modules: Iterable[Module]) -> ModuleList:
         """Add modules at the end and return this list."""
@@ -75,34 +87,7 @@ class ModuleList(Module):
     def __getitem__(self, index: int | slice) -> Any:
         if isinstance(index, slice):
             return ModuleList(list(self)[index])
-        return self._modules[_key(self, index)]
-
-    def __setitem__(self, index: int, module: Module) -> None:
-        self._modules[_key(self, index)] = module
-
-    def __len__(self) -> int:
-        return len(self._modules)
-
-    def __iter__(self) -> Iterator[Any]:
-        return iter(list(self._modules.values()))
-
-    def __add__(self, other: Iterable[Module]) -> ModuleList:
-        return ModuleList([*self, *other])
-
-    def __iadd__(self, other: Iterable[Module]) -> ModuleList:
-        return self.extend(other)
-
-    def __delitem__(self, index: int) -> None:
-        rest = list(self)
-        del rest[index]
-        self._modules.clear()
-        self.extend(rest)
-
-    def pop(self, index: int) -> Module:
-        """Take out and return a module."""
-        module: Module = self[index]
-        del self[index]
-        return module
+        return super().__getitem__(index)
 
 
 class ModuleDict(Module):
@@ -169,13 +154,3 @@ class ParameterList(Module):
 
     def __iter__(self) -> Iterator[Any]:
         return iter(list(self._parameters.values()))
-
-
-def _key(container: Module, index: int) -> str:
-    names = list(container._modules)
-    try:
-        return names[index]
-    except IndexError:
-        raise IndexError(
-            f"{type(container).__name__}: got index {index}, expected one below {len(names)}."
-        ) from None

@@ -34,14 +34,14 @@ class _Convolution(Module):
         in_channels: int,
         out_channels: int,
         kernel_size: Size,
-        stride: Size,
-        padding: Size | str,
-        dilation: Size,
-        groups: int,
-        bias: bool,
-        padding_mode: str,
-        device: DeviceLike,
-        dtype: DTypeLike,
+        stride: Size = 1,
+        padding: Size | str = 0,
+        dilation: Size = 1,
+        groups: int = 1,
+        bias: bool = True,
+        padding_mode: str = "zeros",
+        device: DeviceLike = None,
+        dtype: DTypeLike = None,
     ) -> None:
         super().__init__()
         self._check(in_channels, out_channels, groups, padding_mode)
@@ -100,24 +100,6 @@ class _Convolution(Module):
 class _Conv(_Convolution):
     """A convolution with kernels (O, C / groups, *kernel)."""
 
-    def __init__(
-        self,
-        in_channels: int,
-        out_channels: int,
-        kernel_size: Size,
-        stride: Size = 1,
-        padding: Size | str = 0,
-        dilation: Size = 1,
-        groups: int = 1,
-        bias: bool = True,
-        padding_mode: str = "zeros",
-        device: DeviceLike = None,
-        dtype: DTypeLike = None,
-    ) -> None:
-        where = (stride, padding, dilation, groups)
-        how = (bias, padding_mode, device, dtype)
-        super().__init__(in_channels, out_channels, kernel_size, *where, *how)
-
     def forward(self, x: Tensor) -> Tensor:
         """Return (N, O, ...) for `x` of (N, C, ...); N may be left out."""
         padding = self.padding
@@ -175,28 +157,13 @@ class ConvTranspose2d(_Convolution):
         dtype: DTypeLike = None,
     ) -> None:
         where = (stride, padding, dilation, groups)
-        how = (bias, padding_mode, device, dtype)
-        super().__init__(in_channels, out_channels, kernel_size, *where, *how)
+        super().__init__(
+            in_channels, out_channels, kernel_size, *where, bias, padding_mode, device, dtype
+        )
         self.output_padding = each_axis(output_padding, self.axes)
 
-    def forward(self, x: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
-        """Return (N, O, ...); of the sizes that are possible, `output_size` picks one."""
-        extra = self.output_padding if output_size is None else self._extra(x, output_size)
-        how = (self.stride, self.padding, extra, self.groups, self.dilation)
+    def forward(self, x: Tensor) -> Tensor:
+        """Return (N, O, ...)."""
+        how = (self.stride, self.padding, self.output_padding, self.groups, self.dilation)
         result: Tensor = F.conv_transpose2d(x, self.weight, self.bias, *how)
         return result
-
-    def _extra(self, x: Tensor, output_size: Sequence[int]) -> tuple[int, ...]:
-        """Return the output padding that gives `output_size`."""
-        wanted, extra = tuple(output_size)[-self.axes :], []
-        for i in range(self.axes):
-            smallest = (x.shape[i - self.axes] - 1) * self.stride[i]
-            smallest += self.dilation[i] * (self.kernel_size[i] - 1) + 1
-            smallest -= 2 * each_axis(self.padding, self.axes)[i]  # type: ignore[arg-type]
-            if not smallest <= wanted[i] < smallest + self.stride[i]:
-                raise ArgumentError(
-                    f"{type(self).__name__}: got output_size {tuple(output_size)}, expected "
-                    f"{smallest} to {smallest + self.stride[i] - 1} on axis {i}."
-                )
-            extra.append(wanted[i] - smallest)
-        return tuple(extra)

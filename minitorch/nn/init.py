@@ -28,27 +28,21 @@ GAINS = {
 }
 
 
-def _fill(
-    tensor: Tensor, draw: Callable[[Generator], object], generator: Generator | None = None
-) -> Tensor:
+def _fill(tensor: Tensor, draw: Callable[[Generator], object]) -> Tensor:
     """Overwrite `tensor` with the array that `draw` makes, drawn on the CPU whatever the device."""
     with no_grad():
-        tensor.copy_(draw(generator or default_generator()))
+        tensor.copy_(draw(default_generator()))
     return tensor
 
 
-def uniform_(
-    tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Generator | None = None
-) -> Tensor:
+def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0) -> Tensor:
     """Fill with numbers uniform in [a, b)."""
-    return _fill(tensor, lambda rng: rng.uniform(tensor.shape, float64) * (b - a) + a, generator)
+    return _fill(tensor, lambda rng: rng.uniform(tensor.shape, float64) * (b - a) + a)
 
 
-def normal_(
-    tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Generator | None = None
-) -> Tensor:
+def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
     """Fill with numbers of a normal distribution."""
-    return _fill(tensor, lambda rng: rng.normal(tensor.shape, float64) * std + mean, generator)
+    return _fill(tensor, lambda rng: rng.normal(tensor.shape, float64) * std + mean)
 
 
 def trunc_normal_(
@@ -57,7 +51,6 @@ def trunc_normal_(
     std: float = 1.0,
     a: float = -2.0,
     b: float = 2.0,
-    generator: Generator | None = None,
 ) -> Tensor:
     """Fill with numbers of a normal distribution, those outside [a, b] drawn again."""
     if a >= b or b < mean - 8 * std or a > mean + 8 * std:
@@ -72,7 +65,7 @@ def trunc_normal_(
             numbers[outside] = rng.normal((int(outside.sum()),), float64) * std + mean
         return numbers
 
-    return _fill(tensor, draw, generator)
+    return _fill(tensor, draw)
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
@@ -92,7 +85,7 @@ def zeros_(tensor: Tensor) -> Tensor:
     return constant_(tensor, 0.0)
 
 
-def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
+def orthogonal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
     """Fill with an orthogonal matrix times `gain`; axes after the first count as one.
 
     Source: Saxe, McClelland & Ganguli, ICLR 2014.
@@ -108,7 +101,7 @@ def orthogonal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None =
         q = q * np.sign(np.diag(r))  # without this the signs are not uniform
         return gain * (q.T if rows < columns else q).reshape(tensor.shape)
 
-    return _fill(tensor, draw, generator)
+    return _fill(tensor, draw)
 
 
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
@@ -122,17 +115,15 @@ def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     return GAINS[nonlinearity]
 
 
-def xavier_uniform_(
-    tensor: Tensor, gain: float = 1.0, generator: Generator | None = None
-) -> Tensor:
+def xavier_uniform_(tensor: Tensor, gain: float = 1.0) -> Tensor:
     """Uniform within gain * sqrt(6 / (fan_in + fan_out)). Source: Glorot & Bengio, AISTATS 2010."""
     bound = gain * math.sqrt(6.0 / sum(_fans(tensor)))
-    return uniform_(tensor, -bound, bound, generator)
+    return uniform_(tensor, -bound, bound)
 
 
-def xavier_normal_(tensor: Tensor, gain: float = 1.0, generator: Generator | None = None) -> Tensor:
+def xavier_normal_(tensor: Tensor, gain: float = 1.0) -> Tensor:
     """Normal with deviation gain * sqrt(2 / (fan_in + fan_out))."""
-    return normal_(tensor, 0.0, gain * math.sqrt(2.0 / sum(_fans(tensor))), generator)
+    return normal_(tensor, 0.0, gain * math.sqrt(2.0 / sum(_fans(tensor))))
 
 
 def kaiming_uniform_(
@@ -140,11 +131,10 @@ def kaiming_uniform_(
     a: float = 0.0,
     mode: str = "fan_in",
     nonlinearity: str = "leaky_relu",
-    generator: Generator | None = None,
 ) -> Tensor:
     """Uniform within gain * sqrt(3 / fan). Source: He et al., ICCV 2015."""
     bound = math.sqrt(3.0) * calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode))
-    return uniform_(tensor, -bound, bound, generator)
+    return uniform_(tensor, -bound, bound)
 
 
 def kaiming_normal_(
@@ -152,11 +142,10 @@ def kaiming_normal_(
     a: float = 0.0,
     mode: str = "fan_in",
     nonlinearity: str = "leaky_relu",
-    generator: Generator | None = None,
 ) -> Tensor:
     """Normal with deviation gain / sqrt(fan)."""
     std = calculate_gain(nonlinearity, a) / math.sqrt(_fan(tensor, mode))
-    return normal_(tensor, 0.0, std, generator)
+    return normal_(tensor, 0.0, std)
 
 
 def _fans(tensor: Tensor) -> tuple[int, int]:

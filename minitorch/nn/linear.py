@@ -1,14 +1,16 @@
-"""Linear maps. Legend: B batch, I and J input features, O output features."""
+"""Linear maps, and tables of rows. Legend: B batch, I input features, O output features."""
 
 from __future__ import annotations
 
 import math
 
 from minitorch.arrays import DeviceLike, DTypeLike
+from minitorch.errors import ArgumentError
 from minitorch.nn import functional as F
 from minitorch.nn import init
 from minitorch.nn.module import Module
 from minitorch.nn.parameter import Parameter, empty_parameter
+from minitorch.recording import no_grad
 from minitorch.tensor import Tensor
 
 
@@ -65,36 +67,66 @@ class Linear(Module):
         return f"in_features={self.in_features}, out_features={self.out_features}, bias={has_bias}"
 
 
-class Flatten(Module):
-    """Axes start_dim to end_dim as one; by default all but the first."""
+class Embedding(Module):
+    """Rows of a (num_embeddings, embedding_dim) table; row `padding_idx` is 0 and gets no gradient.
 
-    def __init__(self, start_dim: int = 1, end_dim: int = -1) -> None:
+    The table starts normal with mean 0 and deviation 1. Its gradient is never sparse.
+    """
+
+    def __init__(
+        self,
+        num_embeddings: int,
+        embedding_dim: int,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
+        scale_grad_by_freq: bool = False,
+        sparse: bool = False,
+        _weight: Tensor | None = None,
+        _freeze: bool = False,
+        device: DeviceLike = None,
+        dtype: DTypeLike = None,
+    ) -> None:
         super().__init__()
-        self.start_dim = start_dim
-        self.end_dim = end_dim
+        if padding_idx is not None and not -num_embeddings <= padding_idx < num_embeddings:
+            raise ArgumentError(
+                f"Embedding: got padding_idx {padding_idx}, expected one within {num_embeddings}."
+            )
+        if max_norm is not None or scale_grad_by_freq:
+            raise ArgumentError(
+                "Embedding: got max_norm or scale_grad_by_freq, which are not here. "
+                "Scale the rows, or their gradients, yourself."
+            )
+        self.num_embeddings = num_embeddings
+        self.embedding_dim = embedding_dim
+        self.padding_idx = None if padding_idx is None else padding_idx % num_embeddings
+        if _weight is not None:
+            self.weight = Parameter(_weight, not _freeze)
+        else:
+            self.weight = empty_parameter((num_embeddings, embedding_dim), device, dtype)
+            self.reset_parameters()
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Return `x` with fewer axes."""
-        return x.flatten(self.start_dim, self.end_dim)
+    @classmethod
+    def from_pretrained(
+        cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None
+    ) -> Embedding:
+        """Return an embedding over a given table, not trained unless `freeze` is false."""
+        made = cls(embeddings.shape[0], embeddings.shape[1], padding_idx, _weight=embeddings)
+        made.weight.requires_grad_(not freeze)
+        return made
+
+    def reset_parameters(self) -> None:
+        """Draw the table anew."""
+        init.normal_(self.weight)
+        if self.padding_idx is not None:
+            with no_grad():
+                self.weight[self.padding_idx] = 0.0
+
+    def forward(self, indices: Tensor) -> Tensor:
+        """Return (..., embedding_dim) for integers of shape (...)."""
+        return F.embedding(indices, self.weight, self.padding_idx)
 
     def extra_repr(self) -> str:
-        """Return the axes."""
-        return f"start_dim={self.start_dim}, end_dim={self.end_dim}"
-
-
-class Unflatten(Module):
-    """Axis `dim` as several of the given sizes."""
-
-    def __init__(self, dim: int, unflattened_size: tuple[int, ...]) -> None:
-        super().__init__()
-        self.dim = dim
-        self.unflattened_size = tuple(unflattened_size)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return `x` with more axes."""
-        dim = self.dim % x.ndim
-        return x.reshape(*x.shape[:dim], *self.unflattened_size, *x.shape[dim + 1 :])
-
-    def extra_repr(self) -> str:
-        """Return axis and sizes."""
-        return f"dim={self.dim}, unflattened_size={self.unflattened_size}"
+        """Return the sizes."""
+        pad = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
+        return f"{self.num_embeddings}, {self.embedding_dim}{pad}"

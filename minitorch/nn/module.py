@@ -7,18 +7,42 @@ state, moving, printing) is a walk over them. Source of the interface: `torch.nn
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
-from minitorch.errors import ArgumentError
+from minitorch.arrays import Device, DeviceLike, DTypeLike, as_dtype
+from minitorch.errors import ArgumentError, DTypeError, MinitorchError
 from minitorch.hooks import Handle, add_hook
-from minitorch.nn import walk
-from minitorch.nn.convert import convert
 from minitorch.nn.parameter import Parameter
-from minitorch.nn.state import IncompatibleKeys, load_into, state_of
-from minitorch.tensor import Tensor
+from minitorch.recording import no_grad
+from minitorch.tensor import Tensor, tensor
 
 M = TypeVar("M", bound="Module")
 STORES = ("_parameters", "_modules", "_buffers")
+
+
+class IncompatibleKeys(NamedTuple):
+    """The keys that only one side had."""
+
+    missing_keys: list[str]
+    unexpected_keys: list[str]
+
+
+class StateDictMismatch(MinitorchError, RuntimeError):
+    """A state_dict that does not fit its module; `.problems` has a line for each difference."""
+
+    def __init__(self, message: str, problems: list[str]) -> None:
+        super().__init__(message)
+        self.problems = problems
+
+
+def _to(target: str) -> Callable[[M], M]:
+    """Return the method that moves a module to a device, or converts it to a floating dtype."""
+
+    def method(self: M) -> M:
+        return self.to(target)
+
+    method.__doc__ = f"Return this module after `to({target!r})`."
+    return method
 
 
 class Module:
@@ -164,7 +188,15 @@ class Module:
         self, memo: set[int] | None = None, prefix: str = "", remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Module]]:
         """Yield this module and all below it with dotted names, parents first, each once."""
-        return walk.named_modules(self, memo, prefix, remove_duplicate)
+        memo = set() if memo is None else memo
+        if remove_duplicate:
+            if id(self) in memo:
+                return
+            memo.add(id(self))
+        yield prefix, self
+        for name, child in self._modules.items():
+            if child is not None:
+                yield from child.named_modules(memo, _dotted(prefix, name), remove_duplicate)
 
     def modules(self) -> Iterator[Module]:
         """Yield this module and all below it, each once."""
@@ -186,7 +218,7 @@ class Module:
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Parameter]]:
         """Yield the parameters with dotted names, a shared one once."""
-        return walk.named_tensors(self, "_parameters", prefix, recurse, remove_duplicate)
+        return self._named_tensors("_parameters", prefix, recurse, remove_duplicate)
 
     def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
         """Yield the parameters, a shared one once."""
@@ -196,23 +228,35 @@ class Module:
         self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Tensor]]:
         """Yield the buffers with dotted names, a shared one once."""
-        return walk.named_tensors(self, "_buffers", prefix, recurse, remove_duplicate)
+        return self._named_tensors("_buffers", prefix, recurse, remove_duplicate)
 
     def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
         """Yield the buffers, a shared one once."""
         return (buffer for _, buffer in self.named_buffers(recurse=recurse))
 
+    def _named_tensors(
+        self, store: str, prefix: str, recurse: bool, remove_duplicate: bool
+    ) -> Iterator[tuple[str, Any]]:
+        seen: set[int] = set()
+        parts = self.named_modules(None, prefix, remove_duplicate) if recurse else [(prefix, self)]
+        for path, part in parts:
+            for name, value in part.__dict__[store].items():
+                if value is None or (remove_duplicate and id(value) in seen):
+                    continue
+                seen.add(id(value))
+                yield _dotted(path, name), value
+
     def get_submodule(self, target: str) -> Module:
         """Return the module with this dotted name, this one for the empty name."""
-        return walk.find_module(self, target)
-
-    def get_parameter(self, target: str) -> Parameter:
-        """Return the parameter with this dotted name."""
-        return cast("Parameter", walk.find_tensor(self, "_parameters", target))
-
-    def get_buffer(self, target: str) -> Tensor:
-        """Return the buffer with this dotted name."""
-        return cast("Tensor", walk.find_tensor(self, "_buffers", target))
+        found: Any = self
+        for name in target.split(".") if target else ():
+            found = found._modules.get(name)
+            if found is None:
+                raise AttributeError(
+                    f"{type(self).__name__}: there is no module {target!r}: {name!r} is missing. "
+                    "named_modules() lists them."
+                )
+        return found  # type: ignore[no-any-return]
 
     # ── changes to all ──────────────────────────────────────────────────────────────────────────
 
@@ -247,34 +291,40 @@ class Module:
             if param.grad is not None:
                 param.grad = None if set_to_none else param.grad.detach() * 0
 
-    def to(self: M, *args: Any, **kwargs: Any) -> M:
+    def to(
+        self: M,
+        *targets: Any,
+        device: DeviceLike = None,
+        dtype: DTypeLike = None,
+        non_blocking: bool = False,
+    ) -> M:
         """Move to a device, convert to a floating dtype, or both, in place; return this module.
 
         Takes what `Tensor.to` takes. Parameters stay the same objects, so an optimizer keeps them.
         Integer and boolean buffers change device and keep their dtype.
+
+        Raises:
+            DTypeError: the dtype is not a floating one.
         """
-        convert(self, *args, **kwargs)
+        for target in targets:
+            if isinstance(target, Tensor):
+                device, dtype = target.device, target.dtype
+            elif isinstance(target, Device) or str(target).partition(":")[0] in ("cpu", "cuda"):
+                device = target
+            elif not isinstance(target, bool):
+                dtype = target
+        if dtype is not None and as_dtype(dtype).kind != "f":
+            raise DTypeError(
+                f"Module.to: got {dtype}, expected a floating dtype: only those can be trained."
+            )
+        for part in self.modules():
+            for value in (*part._parameters.values(), *part._buffers.values()):
+                if value is not None:
+                    _convert(value, device, dtype)
         return self
 
-    def float(self: M) -> M:
-        """Convert floating parameters and buffers to float32."""
-        return self.to("float32")
-
-    def double(self: M) -> M:
-        """Convert floating parameters and buffers to float64."""
-        return self.to("float64")
-
-    def bfloat16(self: M) -> M:
-        """Convert floating parameters and buffers to bfloat16."""
-        return self.to("bfloat16")
-
-    def half(self: M) -> M:
-        """Convert floating parameters and buffers to float16."""
-        return self.to("float16")
-
-    def cpu(self: M) -> M:
-        """Move to the CPU."""
-        return self.to("cpu")
+    float, double = _to("float32"), _to("float64")
+    bfloat16, half, cpu = _to("bfloat16"), _to("float16"), _to("cpu")
 
     def cuda(self: M, device: int | str | None = None) -> M:
         """Move to a CUDA device, the first one unless told."""
@@ -284,7 +334,7 @@ class Module:
 
     def state_dict(self, *, prefix: str = "") -> dict[str, Tensor]:
         """Return parameters and saved buffers by dotted name; the tensors share memory with us."""
-        return state_of(self, prefix)
+        return {prefix + name: value.detach() for name, value in self._saved()}
 
     def load_state_dict(
         self, state_dict: Mapping[str, object], strict: bool = True
@@ -298,7 +348,39 @@ class Module:
             StateDictMismatch: a RuntimeError that lists every missing and unexpected key and every
                 difference in shape; nothing has been copied.
         """
-        return load_into(self, state_dict, strict)
+        if not isinstance(state_dict, Mapping):
+            raise TypeError(
+                f"load_state_dict: got {type(state_dict).__name__}, expected a dict of tensors by "
+                "name, as state_dict() gives it."
+            )
+        own = dict(self._saved())
+        missing = [key for key in own if key not in state_dict]
+        unexpected = [key for key in state_dict if key not in own]
+        problems = _mismatches(own, state_dict)
+        if strict and unexpected:
+            problems.insert(0, f"Unexpected key(s) in state_dict: {_quoted(unexpected)}.")
+        if strict and missing:
+            problems.insert(0, f"Missing key(s) in state_dict: {_quoted(missing)}.")
+        if problems:
+            head = f"Error(s) in loading state_dict for {type(self).__name__}:"
+            message = "\n\t".join([head, *problems, "Nothing was copied."])
+            raise StateDictMismatch(message, problems)
+        with no_grad():
+            for key, target in own.items():
+                if key in state_dict:
+                    source = state_dict[key]
+                    target.copy_(source if isinstance(source, Tensor) else tensor(source))
+        return IncompatibleKeys(missing, unexpected)
+
+    def _saved(self) -> Iterator[tuple[str, Tensor]]:
+        """Yield parameters and saved buffers, module by module, a shared one under each name."""
+        for path, part in self.named_modules(remove_duplicate=False):
+            for name, param in part._parameters.items():
+                if param is not None:
+                    yield _dotted(path, name), param
+            for name, buffer in part._buffers.items():
+                if buffer is not None and name not in part.__dict__["_unsaved"]:
+                    yield _dotted(path, name), buffer
 
     # ── printing ────────────────────────────────────────────────────────────────────────────────
 
@@ -328,3 +410,32 @@ def _not_initialised(module: Module) -> AttributeError:
         f"{type(module).__name__}: its __init__ has not called super().__init__(). "
         "Call it before setting parameters or modules."
     )
+
+
+def _dotted(prefix: str, name: str) -> str:
+    return f"{prefix}.{name}" if prefix else name
+
+
+def _convert(tensor: Tensor, device: DeviceLike, dtype: DTypeLike) -> None:
+    wanted = dtype if tensor.dtype.kind == "f" else None
+    tensor.data = tensor.detach().to(device=device, dtype=wanted)
+    if tensor.grad is not None:
+        tensor.grad = tensor.grad.detach().to(device=device, dtype=wanted)
+
+
+def _mismatches(own: Mapping[str, Tensor], state: Mapping[str, object]) -> list[str]:
+    problems = []
+    for key, target in own.items():
+        if key not in state:
+            continue
+        shape = getattr(state[key], "shape", None)
+        if shape is None:
+            problems.append(f"{key}: got {type(state[key]).__name__}, expected a tensor.")
+        elif tuple(shape) != tuple(target.shape):
+            got, want = tuple(shape), tuple(target.shape)
+            problems.append(f"size mismatch for {key}: got shape {got}, expected {want}.")
+    return problems
+
+
+def _quoted(keys: list[str]) -> str:
+    return ", ".join(f'"{key}"' for key in keys)

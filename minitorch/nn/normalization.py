@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from minitorch.arrays import DeviceLike, DTypeLike, int64
 from minitorch.creation import ones, zeros
@@ -16,28 +16,29 @@ from minitorch.nn.parameter import Parameter, empty_parameter
 from minitorch.tensor import Tensor
 
 
-def _add_affine(
-    module: Module,
-    shape: tuple[int, ...],
-    weight: bool,
-    bias: bool | None,
-    device: DeviceLike,
-    dtype: DTypeLike,
-) -> None:
-    """Add a scale of ones and a shift of zeros, each None unless wanted; no shift for None."""
-    scale = Parameter(ones(shape, device=device, dtype=dtype)) if weight else None
-    module.register_parameter("weight", scale)
-    if bias is not None:
-        shift = empty_parameter(shape, device, dtype) if bias else None
-        module.register_parameter("bias", shift)
+class _Affine(Module):
+    """What all share: a scale that starts at 1 and a shift that starts at 0, each None if not."""
+
+    weight: Parameter | None
+    bias: Parameter | None
+
+    def _add(
+        self,
+        shape: tuple[int, ...],
+        scale: bool,
+        shift: bool,
+        device: DeviceLike,
+        dtype: DTypeLike,
+    ) -> None:
+        ones_there = Parameter(ones(shape, device=device, dtype=dtype)) if scale else None
+        self.register_parameter("weight", ones_there)
+        self.register_parameter("bias", empty_parameter(shape, device, dtype) if shift else None)
 
 
-class _RunningNorm(Module):
+class _RunningNorm(_Affine):
     """What batch and instance norm share: scale and shift, and running mean and variance."""
 
     ranks: ClassVar[tuple[int, ...]]
-    weight: Parameter | None
-    bias: Parameter | None
 
     def __init__(
         self,
@@ -48,32 +49,22 @@ class _RunningNorm(Module):
         track_running_stats: bool = True,
         device: DeviceLike = None,
         dtype: DTypeLike = None,
-        *,
-        bias: bool = True,
     ) -> None:
         super().__init__()
-        self.num_features = num_features
-        self.eps = eps
-        self.momentum = momentum
-        self.affine = affine
-        self.track_running_stats = track_running_stats
-        _add_affine(self, (num_features,), affine, affine and bias, device, dtype)
+        self.num_features, self.eps, self.momentum = num_features, eps, momentum
+        self.affine, self.track_running_stats = affine, track_running_stats
+        self._add((num_features,), affine, affine, device, dtype)
+        kind: dict[str, Any] = {"device": device, "dtype": dtype}
         keeps = track_running_stats
-        self.register_buffer(
-            "running_mean", zeros(num_features, device=device, dtype=dtype) if keeps else None
-        )
-        self.register_buffer(
-            "running_var", ones(num_features, device=device, dtype=dtype) if keeps else None
-        )
+        self.register_buffer("running_mean", zeros(num_features, **kind) if keeps else None)
+        self.register_buffer("running_var", ones(num_features, **kind) if keeps else None)
         counter = zeros((), device=device, dtype=int64) if keeps else None
         self.register_buffer("num_batches_tracked", counter)
-        self.reset_parameters()
 
     def reset_parameters(self) -> None:
         """Set scale to 1, shift to 0, and forget the running statistics."""
-        if self.weight is not None:
+        if self.weight is not None and self.bias is not None:
             init.ones_(self.weight)
-        if self.bias is not None:
             init.zeros_(self.bias)
         if self.track_running_stats:
             init.zeros_(self.running_mean)
@@ -142,13 +133,10 @@ class _InstanceNorm(_RunningNorm):
         momentum: float = 0.1,
         affine: bool = False,
         track_running_stats: bool = False,
-        device: DeviceLike = None,
-        dtype: DTypeLike = None,
-        *,
-        bias: bool = True,
+        *kind: Any,
+        **named: Any,
     ) -> None:
-        how = (eps, momentum, affine, track_running_stats, device, dtype)
-        super().__init__(num_features, *how, bias=bias)
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, *kind, **named)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `x` normalised; a missing batch axis is put in and taken out again."""
@@ -180,19 +168,13 @@ class InstanceNorm2d(_InstanceNorm):
     ranks = (3, 4)
 
 
-class LayerNorm(Module):
-    """Each sample by the mean and variance over its last axes.
-
-    Source: Ba, Kiros & Hinton, arXiv:1607.06450, 2016.
-    """
-
-    weight: Parameter | None
-    bias: Parameter | None
+class _LastAxesNorm(_Affine):
+    """Each sample alone, over its last axes."""
 
     def __init__(
         self,
         normalized_shape: int | Sequence[int],
-        eps: float = 1e-5,
+        eps: Any = 1e-5,
         elementwise_affine: bool = True,
         bias: bool = True,
         device: DeviceLike = None,
@@ -200,15 +182,9 @@ class LayerNorm(Module):
     ) -> None:
         super().__init__()
         self.normalized_shape = each_axis(normalized_shape, 1)
-        self.eps = eps
-        self.elementwise_affine = elementwise_affine
-        shifts = elementwise_affine and bias
-        _add_affine(self, self.normalized_shape, elementwise_affine, shifts, device, dtype)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return `x` normalised, of its own shape."""
-        result: Tensor = F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
-        return result
+        self.eps, self.elementwise_affine = eps, elementwise_affine
+        shift = elementwise_affine and bias
+        self._add(self.normalized_shape, elementwise_affine, shift, device, dtype)
 
     def extra_repr(self) -> str:
         """Return shape and options."""
@@ -216,10 +192,20 @@ class LayerNorm(Module):
         return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={affine}"
 
 
-class RMSNorm(Module):
-    """Each sample over the root of its mean square. Source: Zhang & Sennrich, NeurIPS 2019."""
+class LayerNorm(_LastAxesNorm):
+    """Each sample by the mean and variance over its last axes.
 
-    weight: Parameter | None
+    Source: Ba, Kiros & Hinton, arXiv:1607.06450, 2016.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return `x` normalised, of its own shape."""
+        result: Tensor = F.layer_norm(x, self.normalized_shape, self.weight, self.bias, self.eps)
+        return result
+
+
+class RMSNorm(_LastAxesNorm):
+    """Each sample over the root of its mean square. Source: Zhang & Sennrich, NeurIPS 2019."""
 
     def __init__(
         self,
@@ -229,30 +215,18 @@ class RMSNorm(Module):
         device: DeviceLike = None,
         dtype: DTypeLike = None,
     ) -> None:
-        super().__init__()
-        self.normalized_shape = each_axis(normalized_shape, 1)
-        self.eps = eps
-        self.elementwise_affine = elementwise_affine
-        _add_affine(self, self.normalized_shape, elementwise_affine, None, device, dtype)
+        super().__init__(normalized_shape, eps, elementwise_affine, False, device, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `x` normalised, of its own shape."""
         return F.rms_norm(x, self.normalized_shape, self.weight, self.eps)
 
-    def extra_repr(self) -> str:
-        """Return shape and options."""
-        affine = self.elementwise_affine
-        return f"{self.normalized_shape}, eps={self.eps}, elementwise_affine={affine}"
 
-
-class GroupNorm(Module):
+class GroupNorm(_Affine):
     """Each group of channels of each sample by its own mean and variance.
 
     Source: Wu & He, ECCV 2018.
     """
-
-    weight: Parameter | None
-    bias: Parameter | None
 
     def __init__(
         self,
@@ -262,8 +236,6 @@ class GroupNorm(Module):
         affine: bool = True,
         device: DeviceLike = None,
         dtype: DTypeLike = None,
-        *,
-        bias: bool = True,
     ) -> None:
         super().__init__()
         if num_channels % num_groups:
@@ -271,11 +243,9 @@ class GroupNorm(Module):
                 f"GroupNorm: got {num_channels} channels in {num_groups} groups, expected a number "
                 "that the groups divide."
             )
-        self.num_groups = num_groups
-        self.num_channels = num_channels
-        self.eps = eps
-        self.affine = affine
-        _add_affine(self, (num_channels,), affine, affine and bias, device, dtype)
+        self.num_groups, self.num_channels = num_groups, num_channels
+        self.eps, self.affine = eps, affine
+        self._add((num_channels,), affine, affine, device, dtype)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return `x` normalised, of its own shape (N, C, ...)."""

@@ -3,11 +3,12 @@
 Layer k and direction d have weights of their own, under PyTorch's names (`weight_ih_l0_reverse`).
 The product of the input with its weights does not depend on the state, so it is taken for the
 whole sequence at once; what remains inside the loop is the state's. On NumPy arrays that loop is
-one operator (`sequence`); elsewhere, and with `proj_size`, it is one operator after the other.
+one operator (`sequence`); elsewhere it is one operator after the other.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
@@ -26,7 +27,6 @@ from minitorch.tensor import Tensor, tensor
 
 def _steps(
     step: Step,
-    w_hr: object,
     backwards: bool,
     from_x_LNG: Any,
     w_hh: object,
@@ -39,8 +39,6 @@ def _steps(
     outputs = []
     for from_x in reversed(inputs) if backwards else inputs:
         state = step(from_x, F.linear(state[0], w_hh, b_hh), state)
-        if w_hr is not None:
-            state = (F.linear(state[0], w_hr), *state[1:])
         outputs.append(state[0])
     return [stack(outputs[::-1] if backwards else outputs), *state]
 
@@ -50,6 +48,8 @@ class _Recurrent(Module):
 
     gates: ClassVar[int]
     states: ClassVar[int] = 1
+    step: Step
+    loop: Callable[[bool], Loop]
 
     def __init__(
         self,
@@ -65,11 +65,10 @@ class _Recurrent(Module):
         dtype: DTypeLike = None,
     ) -> None:
         super().__init__()
-        self.proj_size = proj_size
-        if proj_size and (self.states < 2 or not 0 < proj_size < hidden_size):
+        if proj_size:
             raise ArgumentError(
-                f"{type(self).__name__}: got proj_size {proj_size}, expected it for an LSTM alone, "
-                f"and below hidden_size {hidden_size}."
+                f"{type(self).__name__}: got proj_size {proj_size}, which is not here. Put a "
+                "Linear behind the layer."
             )
         if hidden_size <= 0 or num_layers <= 0 or not 0.0 <= dropout <= 1.0:
             raise ArgumentError(
@@ -93,17 +92,11 @@ class _Recurrent(Module):
 
     def _add_weights(self, layer: int, suffix: str, device: DeviceLike, dtype: DTypeLike) -> None:
         wide = self.gates * self.hidden_size
-        directions = 2 if self.bidirectional else 1
-        out = self.proj_size or self.hidden_size
-        width = self.input_size if layer == 0 else out * directions
-        shapes: dict[str, tuple[int, ...]] = {
-            "weight_ih": (wide, width),
-            "weight_hh": (wide, out),
-        }
+        below = self.hidden_size * (2 if self.bidirectional else 1)
+        width = self.input_size if layer == 0 else below
+        shapes = {"weight_ih": (wide, width), "weight_hh": (wide, self.hidden_size)}
         if self.bias:
-            shapes |= {"bias_ih": (wide,), "bias_hh": (wide,)}
-        if self.proj_size:
-            shapes["weight_hr"] = (self.proj_size, self.hidden_size)
+            shapes |= {"bias_ih": (wide,), "bias_hh": (wide,)}  # type: ignore[dict-item]
         for name, shape in shapes.items():
             self.register_parameter(name + suffix, empty_parameter(shape, device, dtype))
 
@@ -113,12 +106,6 @@ class _Recurrent(Module):
 
     def flatten_parameters(self) -> None:
         """Do nothing: torch lays weights out for cuDNN so, which does not run here."""
-
-    def _step(self) -> Step:
-        raise NotImplementedError(f"{type(self).__name__} does not say which step it takes.")
-
-    def _loop(self, backwards: bool) -> Loop:
-        raise NotImplementedError(f"{type(self).__name__} does not say which loop it runs.")
 
     def forward(self, x: Tensor, hx: Any = None) -> Any:
         """Return the outputs of the last layer and the last state of every layer and direction.
@@ -149,8 +136,7 @@ class _Recurrent(Module):
 
     def _first_states(self, x_LNI: Tensor, hx: object, single: bool) -> list[State]:
         count = self.num_layers * (2 if self.bidirectional else 1)
-        widths = [self.proj_size or self.hidden_size, self.hidden_size][: self.states]
-        shapes = [(count, x_LNI.shape[1], width) for width in widths]
+        shapes = [(count, x_LNI.shape[1], self.hidden_size)] * self.states
         if hx is None:
             zero = tensor(0.0, dtype=x_LNI.dtype, device=x_LNI.device)
             return [tuple(zero.expand(*shape[1:]) for shape in shapes)] * count
@@ -180,15 +166,14 @@ class _Recurrent(Module):
         """Return the outputs (L, N, H) of one layer in one direction, and its last state."""
         own: Any = self._parameters
         w_hh, b_hh = own["weight_hh" + suffix], own.get("bias_hh" + suffix)
-        w_hr = own.get("weight_hr" + suffix)
         from_x_LNG = F.linear(x_LNI, own["weight_ih" + suffix], own.get("bias_ih" + suffix))
         backwards = suffix.endswith("_reverse")
         if b_hh is None:
             b_hh = zeros(w_hh.shape[0], dtype=w_hh.dtype, device=w_hh.device)
         inputs = (from_x_LNG, w_hh, b_hh, *state)
-        formula = partial(_steps, self._step(), w_hr, backwards)
-        if w_hr is None and len(from_x_LNG) and sequence.fits(inputs):
-            y, *last = sequence.run(self._loop(backwards), formula, inputs)
+        formula = partial(_steps, self.step, backwards)
+        if len(from_x_LNG) and sequence.fits(inputs):
+            y, *last = sequence.run(self.loop(backwards), formula, inputs)
         else:
             y, *last = formula(*inputs)
         return y, tuple(last)
@@ -202,7 +187,6 @@ class _Recurrent(Module):
             ("batch_first", False),
             ("dropout", 0.0),
             ("bidirectional", False),
-            ("proj_size", 0),
         ):
             value = getattr(self, name)
             text += "" if value == default else f", {name}={value}"
@@ -210,65 +194,28 @@ class _Recurrent(Module):
 
 
 class RNN(_Recurrent):
-    """h' = tanh(W x + b + U h + c), or relu."""
+    """h' = tanh(W x + b + U h + c), or relu: `nonlinearity`, which may stand fourth."""
 
     gates = 1
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        nonlinearity: str = "tanh",
-        bias: bool = True,
-        batch_first: bool = False,
-        dropout: float = 0.0,
-        bidirectional: bool = False,
-        proj_size: int = 0,
-        device: DeviceLike = None,
-        dtype: DTypeLike = None,
-    ) -> None:
-        step_for(nonlinearity)  # refuses what there is not
-        super().__init__(
-            input_size,
-            hidden_size,
-            num_layers,
-            bias,
-            batch_first,
-            dropout,
-            bidirectional,
-            proj_size,
-            device=device,
-            dtype=dtype,
-        )
-        self.nonlinearity = nonlinearity
-
-    def _step(self) -> Step:
-        return step_for(self.nonlinearity)
-
-    def _loop(self, backwards: bool) -> Loop:
-        return PlainLoop(backwards, self.nonlinearity)
+    def __init__(self, *sizes: Any, nonlinearity: str = "tanh", **options: Any) -> None:
+        if len(sizes) > 3:
+            nonlinearity, sizes = sizes[3], (*sizes[:3], *sizes[4:])
+        step = step_for(nonlinearity)  # refuses what there is not
+        super().__init__(*sizes, **options)
+        self.nonlinearity, self.step = nonlinearity, step
+        self.loop = partial(PlainLoop, nonlinearity=nonlinearity)
 
 
 class LSTM(_Recurrent):
     """Long short-term memory; the state is (hidden, cell). See `cells.lstm_step`."""
 
     gates, states = 4, 2
-
-    def _step(self) -> Step:
-        return lstm_step
-
-    def _loop(self, backwards: bool) -> Loop:
-        return LSTMLoop(backwards)
+    step, loop = staticmethod(lstm_step), LSTMLoop
 
 
 class GRU(_Recurrent):
     """Gated recurrent unit. See `cells.gru_step`."""
 
     gates = 3
-
-    def _step(self) -> Step:
-        return gru_step
-
-    def _loop(self, backwards: bool) -> Loop:
-        return GRULoop(backwards)
+    step, loop = staticmethod(gru_step), GRULoop

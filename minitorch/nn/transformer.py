@@ -17,7 +17,7 @@ from minitorch.nn import functional as F
 from minitorch.nn import init
 from minitorch.nn.attention import MultiheadAttention
 from minitorch.nn.containers import ModuleList
-from minitorch.nn.dropout import Dropout
+from minitorch.nn.function_modules import Dropout
 from minitorch.nn.linear import Linear
 from minitorch.nn.module import Module
 from minitorch.nn.normalization import LayerNorm
@@ -48,11 +48,9 @@ class _Layer(Module):
     ) -> None:
         super().__init__()
         kind: dict[str, Any] = {"device": device, "dtype": dtype}
+        options = {"batch_first": batch_first, **kind}
         for name in self.attentions:
-            part = MultiheadAttention(
-                d_model, nhead, dropout, bias, batch_first=batch_first, **kind
-            )
-            setattr(self, name, part)
+            setattr(self, name, MultiheadAttention(d_model, nhead, dropout, bias, **options))
         self.linear1 = Linear(d_model, dim_feedforward, bias, **kind)
         self.dropout = Dropout(dropout)
         self.linear2 = Linear(dim_feedforward, d_model, bias, **kind)
@@ -64,7 +62,7 @@ class _Layer(Module):
             setattr(self, f"dropout{i}", Dropout(dropout))
         self.activation = _function(activation)
 
-    def _through(self, x: Any, *attend: Callable[[Any], tuple[Any, ...]]) -> Any:
+    def _through(self, x: Tensor, *attend: Callable[[Tensor], tuple[Any, ...]]) -> Tensor:
         """Return `x` after each attention and the network, in the order of the norms."""
         for i, part in enumerate((*attend, self._feed), 1):
             norm, dropout = getattr(self, f"norm{i}"), getattr(self, f"dropout{i}")
@@ -88,7 +86,7 @@ class TransformerEncoderLayer(_Layer):
         src_mask: Tensor | None = None,
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool = False,
-    ) -> Any:
+    ) -> Tensor:
         """Return a tensor of the shape of `src`; masks as in `MultiheadAttention`."""
         masks = (src_key_padding_mask, False, src_mask)
         return self._through(src, lambda x: self.self_attn(x, x, x, *masks, is_causal=is_causal))
@@ -109,7 +107,7 @@ class TransformerDecoderLayer(_Layer):
         memory_key_padding_mask: Tensor | None = None,
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
-    ) -> Any:
+    ) -> Tensor:
         """Return a tensor of the shape of `tgt`; masks as in `MultiheadAttention`."""
         own, other = self.self_attn, self.multihead_attn
         masks = (tgt_key_padding_mask, False, tgt_mask)
@@ -130,7 +128,7 @@ class _Stack(Module):
         self.num_layers = num_layers
         self.norm = norm
 
-    def _through(self, x: Any, *rest: object) -> Any:
+    def _through(self, x: Tensor, *rest: object) -> Tensor:
         for layer in self.layers:
             x = layer(x, *rest)
         return x if self.norm is None else self.norm(x)
@@ -150,7 +148,7 @@ class TransformerEncoder(_Stack):
         mask: Tensor | None = None,
         src_key_padding_mask: Tensor | None = None,
         is_causal: bool | None = None,
-    ) -> Any:
+    ) -> Tensor:
         """Return a tensor of the shape of `src`."""
         return self._through(src, mask, src_key_padding_mask, bool(is_causal))
 
@@ -171,7 +169,7 @@ class TransformerDecoder(_Stack):
         memory_key_padding_mask: Tensor | None = None,
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
-    ) -> Any:
+    ) -> Tensor:
         """Return a tensor of the shape of `tgt`."""
         masks = (tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
         return self._through(tgt, memory, *masks, bool(tgt_is_causal), memory_is_causal)
@@ -229,7 +227,7 @@ class Transformer(Module):
         src_is_causal: bool | None = None,
         tgt_is_causal: bool | None = None,
         memory_is_causal: bool = False,
-    ) -> Any:
+    ) -> Tensor:
         """Return a tensor of the shape of `tgt`; masks as in `MultiheadAttention`."""
         if src.shape[-1] != self.d_model or tgt.shape[-1] != self.d_model:
             raise ShapeError(
@@ -238,7 +236,8 @@ class Transformer(Module):
             )
         memory = self.encoder(src, src_mask, src_key_padding_mask, src_is_causal)
         masks = (tgt_mask, memory_mask, tgt_key_padding_mask, memory_key_padding_mask)
-        return self.decoder(tgt, memory, *masks, tgt_is_causal, memory_is_causal)
+        out: Tensor = self.decoder(tgt, memory, *masks, tgt_is_causal, memory_is_causal)
+        return out
 
     @staticmethod
     def generate_square_subsequent_mask(

@@ -4,13 +4,13 @@ A kink takes the slope that torch gives it, most often that of the left side.
 """
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..arrays import Array, Namespace, as_dtype, float16
 from ..errors import ArgumentError, ShapeError
-from ..op import Kind
+from ..op import Kind, Methods
 from ..shapes import axis
 from . import compiled
 from .binary import where
@@ -21,9 +21,6 @@ from .elementwise import sigmoid as sigmoid
 from .elementwise import tanh as tanh
 from .indexing import narrow
 from .rows import binary, operator_of, unary
-
-if TYPE_CHECKING:
-    from .methods import Methods
 
 SQRT_HALF = math.sqrt(0.5)
 
@@ -109,7 +106,7 @@ def leaky_relu(x: Kind, negative_slope: float = 0.01) -> Kind:
     return where(x > 0, x, x * negative_slope)
 
 
-def prelu(x: Kind, weight: "Methods") -> Kind:
+def prelu(x: Kind, weight: Methods) -> Kind:
     """Return `x` where positive, else weight·x, one weight for all or one a channel (axis 1).
 
     Raises:

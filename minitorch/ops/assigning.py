@@ -3,20 +3,18 @@
 May import: errors, arrays, op, shapes, ops.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from ..arrays import Array, Index, Namespace, as_dtype, cast, copied, dtype_of, native_device_of
+from ..arrays import Array, Index, Namespace, as_dtype, cast, copied, dtype_of
 from ..errors import AxisError, ShapeError
-from ..op import Flat, Gradients, KeepsSpec, Kind, Spec, apply
+from ..op import Gradients, KeepsSpec, Kind, Methods, apply
 from .broadcasting import expand_to, sum_to
 from .casting import cast_to
-from .indexing import Slice, Take, put, split_index
+from .elementwise import zeros_like
+from .indexing import put, split_index, taken
 from .movement import reshape
-
-if TYPE_CHECKING:
-    from .methods import Methods
 
 
 class Assign(KeepsSpec):
@@ -37,34 +35,12 @@ class Assign(KeepsSpec):
         put(out, self.pattern, arrays[2:], cast(arrays[1], dtype_of(out)))
         return out
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """What was overwritten gets none; the values get that of their places."""
         _, value, *indices = node.inputs
-        nothing = zeros_0d(out_grad)
-        rest = apply(Assign(self.pattern), out_grad, nothing, *indices)
-        taken = apply(Take(self.pattern), out_grad, *indices) if indices else None
-        placed = apply(Slice(self.pattern), out_grad) if taken is None else taken
-        return (rest, _shaped_as(placed, value), *(None for _ in indices))
-
-
-def zeros_0d(like: Kind) -> Kind:
-    """Return a 0-d zero of the kind, dtype and device of `like`."""
-    return apply(Zero(), like)
-
-
-class Zero(Flat):
-    """The number 0 of the input's dtype, beside it."""
-
-    on_arrays = True
-    reads_inputs = reads_output = False
-
-    def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return a 0-d zero."""
-        return xp.zeros((), dtype=x.dtype, **native_device_of(x))
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of a number."""
-        return Spec((), specs[0].dtype)
+        rest = apply(Assign(self.pattern), out_grad, zeros_like(value), *indices)
+        share = _shaped_as(taken(out_grad, self.pattern, indices), value)
+        return (rest, share, *(None for _ in indices))
 
 
 def _shaped_as(grad: Kind, value: Any) -> Kind:

@@ -1,27 +1,21 @@
-"""Attention, embeddings, and windows of images as columns."""
+"""Attention and embeddings."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..arrays import as_dtype, float32
 from ..errors import ArgumentError, AxisError, DTypeError, ShapeError
-from ..op import Kind, apply
+from ..op import Kind, Methods, apply
 from .binary import where
 from .casting import cast_to
-from .conv import each
 from .indexing import ARRAY, Take
 from .linalg import matmul, mT
 from .logic import ne
-from .matrices import pad
-from .matrices import unfold as windows_along
-from .movement import insert_axes, permute, remove_axes, reshape
+from .movement import insert_axes, reshape
 from .normalization import softmax
 from .random import dropout
-
-if TYPE_CHECKING:
-    from .methods import Methods
 
 
 def scaled_dot_product_attention(
@@ -97,7 +91,7 @@ def _shared_heads(x: Kind, times: int) -> Kind:
     return reshape(wide, (*lead, heads * times, length, size))
 
 
-def _check_rows(input: "Methods", count: Any) -> None:
+def _check_rows(input: Methods, count: Any) -> None:
     """Raise unless the numbers that are known now name rows of a table of `count`."""
     array = getattr(input, "array", None)
     if array is None or count is None or not math.prod(array.shape):
@@ -139,23 +133,3 @@ def embedding(
     skipped = padding_idx + weight.shape[0] if padding_idx < 0 else padding_idx
     kept = insert_axes(ne(input, skipped), (len(input.shape),))
     return where(kept, rows, rows.detach() if hasattr(rows, "detach") else rows)
-
-
-def unfold(
-    input: Kind, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
-) -> Kind:
-    """Return the windows of (N, C, H, W) as columns: (N, C·kh·kw, places)."""
-    if len(input.shape) == 3:
-        return remove_axes(
-            unfold(insert_axes(input, (0,)), kernel_size, dilation, padding, stride), (0,)
-        )
-    size, gap = each("unfold", kernel_size, 2), each("unfold", dilation, 2)
-    border, step = each("unfold", padding, 2), each("unfold", stride, 2)
-    x = pad(input, [border[1], border[1], border[0], border[0]])
-    for d in (0, 1):
-        span = gap[d] * (size[d] - 1) + 1
-        x = windows_along(x, 2 + d, span, step[d])
-        x = x[..., :: gap[d]]
-    n, c, h, w = x.shape[:4]
-    columns = permute(x, (0, 1, 4, 5, 2, 3))
-    return reshape(columns, (n, c * size[0] * size[1], h * w))

@@ -6,20 +6,17 @@ rows undo the broadcast. A tie in `maximum` or `minimum` shares its gradient, as
 
 import operator
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, overload
+from typing import Any, overload
 
 import numpy as np
 
 from ..allocator import LARGE, result_of
 from ..arrays import Array, Namespace, as_dtype, dtype_of
 from ..errors import DTypeError
-from ..op import Kind, Value
-from .elementwise import floor, log, minus, same, sigmoid, trunc, zero
+from ..op import Kind, Value, apply
+from .elementwise import floor, log, minus, same, sigmoid, zero
 from .logic import eq
-from .rows import NUMBERS, Compute, Partial, binary, ternary
-
-if TYPE_CHECKING:
-    pass
+from .rows import NUMBERS, ROWS, Compute, Elementwise, Partial, binary
 
 
 def _cached(ufunc: Callable[..., Array], plain: Callable[..., Array]) -> Callable[..., Array]:
@@ -87,15 +84,6 @@ remainder = binary(
     reads="x",
     kinds=NUMBERS,
 )
-fmod = binary(
-    "fmod",
-    lambda xp, a, b: xp.fmod(a, b),
-    same,
-    lambda g, a, b, y: -g * trunc(a / b),
-    "a - b·trunc(a / b): the sign of a.",
-    reads="x",
-    kinds=NUMBERS,
-)
 
 
 def _by_base(g: Kind, a: Kind, b: Kind, y: object) -> Kind:
@@ -145,15 +133,6 @@ atan2 = _float_row(
     lambda g, a, b, y: g * (-a / (a * a + b * b)),
     "The angle of the point (b, a).",
 )
-logaddexp = _float_row(
-    "logaddexp",
-    lambda xp, a, b: xp.logaddexp(a, b),
-    lambda g, a, b, y: g * sigmoid(a - b),
-    lambda g, a, b, y: g * sigmoid(b - a),
-    "ln(exp a + exp b).",
-)
-
-
 xlogy = _float_row(
     "xlogy",
     lambda xp, a, b: xp.where((a == 0) & ~xp.isnan(b), a * 0, a * xp.log(b)),
@@ -163,8 +142,16 @@ xlogy = _float_row(
 )
 
 # ── choosing ────────────────────────────────────────────────────────────────────────────────────
+logaddexp = _float_row(
+    "logaddexp",
+    lambda xp, a, b: xp.logaddexp(a, b),
+    lambda g, a, b, y: g * sigmoid(a - b),
+    lambda g, a, b, y: g * sigmoid(b - a),
+    "ln(exp a + exp b).",
+)
 
-select = ternary(
+
+_WHERE = ROWS["where"] = Elementwise(
     "where",
     lambda xp, c, a, b: xp.where(c, a, b),
     (
@@ -172,9 +159,10 @@ select = ternary(
         lambda g, c, a, b, y: where(c, g, 0.0),
         lambda g, c, a, b, y: where(c, 0.0, g),
     ),
-    "a where the condition holds, else b.",
+    reads="x",
     fixed=1,
 )
+_WHERE.reads_indices = True
 
 
 @overload
@@ -201,7 +189,7 @@ def where(condition: Any, a: Any = None, b: Any = None) -> Any:
             f"where: the condition has dtype {kind}, expected bool. Compare: where(x > 0, ...)."
         )
     if isinstance(a, Value) or isinstance(b, Value) or isinstance(condition, Value):
-        return select(condition, a, b)
+        return apply(_WHERE, condition, a, b)
     if not hasattr(a, "dtype") and not hasattr(b, "dtype"):
         return np.where(condition, a, b)
-    return select(condition, a, b)
+    return apply(_WHERE, condition, a, b)

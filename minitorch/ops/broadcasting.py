@@ -4,16 +4,11 @@ If `x` was stretched to meet a larger shape, each of its elements was used sever
 gradient of `x` is the sum over those uses. `sum_to` and `expand_to` are each other's gradient.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from ..arrays import Array, Namespace
-from ..op import Gradients, Kind, Op, Spec, apply
-from ..shapes import Shape, broadcast, known, stretched_axes
-
-if TYPE_CHECKING:
-    from .methods import Methods
+from ..op import Gradients, Kind, Methods, Op, Spec, apply
+from ..shapes import Shape, broadcast, stretched_axes
 
 
 class SumTo(Op):
@@ -37,7 +32,7 @@ class SumTo(Op):
         """Return the spec of the value to sum to."""
         return Spec(specs[-1].shape if self.shape is None else self.shape, specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Every element that was added up gets the gradient of the sum."""
         return (expand_to(out_grad, node.inputs[0]), None)[: len(node.inputs)]
 
@@ -64,11 +59,11 @@ class ExpandTo(Op):
     def infer(self, *specs: Spec) -> Spec:
         """Return the spec of the value to stretch to."""
         shape = specs[-1].shape if self.shape is None else self.shape
-        if len(specs[0].shape) > len(shape) or known(specs[0].shape):
+        if len(specs[0].shape) > len(shape) or None not in specs[0].shape:
             broadcast(specs[0].shape, shape, op="expand")
         return Spec(shape, specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Each use of an element adds to its gradient."""
         return (sum_to(out_grad, node.inputs[0]), None)[: len(node.inputs)]
 
@@ -81,7 +76,7 @@ def _repeated(number: Array, shape: tuple[int, ...]) -> Array:
     return view
 
 
-def sum_to(grad: Kind, like: "Methods") -> Kind:
+def sum_to(grad: Kind, like: Methods) -> Kind:
     """Return `grad` summed over the axes along which `like` was broadcast to its shape."""
     shape = like.shape
     if grad.shape == shape and None not in shape:
@@ -91,7 +86,7 @@ def sum_to(grad: Kind, like: "Methods") -> Kind:
     return apply(SumTo(tuple(shape)), grad)
 
 
-def expand_to(x: Kind, like: "Methods") -> Kind:
+def expand_to(x: Kind, like: Methods) -> Kind:
     """Return `x` broadcast to the shape of `like`."""
     shape = like.shape
     if x.shape == shape and None not in shape:

@@ -1,6 +1,6 @@
 """The same numbers under another dtype, or on another device."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..arrays import (
     Array,
@@ -15,10 +15,7 @@ from ..arrays import (
     move,
 )
 from ..errors import DTypeError
-from ..op import Gradients, KeepsSpec, Kind, Op, Spec, apply
-
-if TYPE_CHECKING:
-    from .methods import Methods
+from ..op import Gradients, KeepsSpec, Kind, Methods, Op, Spec, apply
 
 
 class Cast(Op):
@@ -39,7 +36,7 @@ class Cast(Op):
         """Return the shape under the new dtype."""
         return Spec(specs[0].shape, self.dtype)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the gradient converted back; integers on either side let none through."""
         source = as_dtype(node.inputs[0].dtype)
         if source.kind != "f" or self.dtype.kind != "f":
@@ -61,7 +58,7 @@ class Move(KeepsSpec):
         """Return the array on the device."""
         return move(x, self.device)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the gradient moved back."""
         x = node.inputs[0]
         back = x.device if isinstance(getattr(x, "device", None), Device) else device_of(x)
@@ -79,7 +76,7 @@ class Clone(KeepsSpec):
         """Return a new array with the same numbers."""
         return copied(x)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the gradient as it is."""
         return (out_grad,)
 
@@ -95,7 +92,7 @@ def clone(x: Kind) -> Kind:
     return apply(Clone(), x)
 
 
-def floats_only(name: str, x: "Methods") -> None:
+def floats_only(name: str, x: Methods) -> None:
     """Raise unless `x` has a floating dtype.
 
     Raises:

@@ -1,24 +1,29 @@
 """Torch's convolutions by name: arguments checked, made one number an axis, and handed on."""
 
+import inspect
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..errors import ArgumentError, ShapeError
-from ..op import Kind, apply
+from ..op import Kind, Methods, apply
 from .convolution import Convolve, ConvolveBack, Geometry
 from .movement import insert_axes, remove_axes, reshape
 
-if TYPE_CHECKING:
-    from .methods import Methods
 
+def over_axes(function: Callable[..., Any], count: int, name: str, says: str) -> Callable[..., Any]:
+    """Return `function`, whose first argument is the number of axes, for `count` of them."""
+    own = inspect.signature(function)
 
-def documented(function: Callable[..., object], name: str, says: str) -> Callable[..., Any]:
-    """Return `function` under its public name: one of several that differ in their axes."""
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = says
-    return function
+    def call(*args: object, **options: object) -> Any:
+        return function(count, *args, **options)
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = says
+    parameters = list(own.parameters.values())[1:]
+    call.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return call
 
 
 def each(name: str, value: Any, count: int) -> tuple[int, ...]:
@@ -68,9 +73,9 @@ def _geometry(
 
 def _check(
     name: str,
-    x: "Methods",
-    w: "Methods",
-    bias: "Methods | None",
+    x: Methods,
+    w: Methods,
+    bias: Methods | None,
     count: int,
     channels: int | None,
     out: int | None,
@@ -91,15 +96,15 @@ def _check(
 
 def _conv(
     count: int,
-    x: Kind,
-    w: "Methods",
-    bias: "Methods | None",
-    stride: int | Sequence[int],
-    padding: int | str | Sequence[int],
-    dilation: int | Sequence[int],
-    groups: int,
+    input: Kind,
+    weight: Kind,
+    bias: Kind | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | str | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
 ) -> Kind:
-    name = f"conv{count}d"
+    name, x, w = f"conv{count}d", input, weight
     if len(x.shape) == count + 1:
         batch = insert_axes(x, (0,))
         return remove_axes(_conv(count, batch, w, bias, stride, padding, dilation, groups), (0,))
@@ -122,25 +127,14 @@ def _conv(
     return y if bias is None else y + reshape(bias, (1, -1, *(1,) * count))
 
 
-def _convolution(count: int, says: str) -> Callable[..., Any]:
-    def conv(
-        input: Kind,
-        weight: Kind,
-        bias: Kind | None = None,
-        stride: int | Sequence[int] = 1,
-        padding: int | str | Sequence[int] = 0,
-        dilation: int | Sequence[int] = 1,
-        groups: int = 1,
-    ) -> Kind:
-        return _conv(count, input, weight, bias, stride, padding, dilation, groups)
+conv1d = over_axes(
+    _conv, 1, "conv1d", "Return the convolution of (N, C, length) with kernels (O, C/groups, k)."
+)
 
-    return documented(conv, f"conv{count}d", says)
-
-
-conv1d = _convolution(1, "Return the convolution of (N, C, length) with kernels (O, C/groups, k).")
-
-conv2d = _convolution(
+conv2d = over_axes(
+    _conv,
     2,
+    "conv2d",
     """Return the convolution of (N, C, height, width) with kernels (O, C/groups, kh, kw).
 
     Args:

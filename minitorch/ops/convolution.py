@@ -18,39 +18,24 @@ Source of samples last: cuda-convnet, Krizhevsky, 2012.
 import itertools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ..allocator import matrix_product, rows_of
 from ..arrays import Array, Index, Namespace, native_device_of, windows
-from ..op import Gradients, Op, Spec, apply
-
-if TYPE_CHECKING:
-    from .methods import Methods
+from ..op import Gradients, Methods, Op, Spec, apply
 
 
+@dataclass(frozen=True)
 class Geometry:
     """Stride, padding, dilation (one number an axis) and groups of a convolution."""
 
-    def __init__(
-        self,
-        stride: tuple[int, ...],
-        padding: tuple[int, ...],
-        dilation: tuple[int, ...],
-        groups: int,
-    ) -> None:
-        self.stride, self.padding, self.dilation = stride, padding, dilation
-        self.groups = groups
-
-    def __repr__(self) -> str:
-        return f"({self.stride}, {self.padding}, {self.dilation}, {self.groups})"
-
-    def __eq__(self, other: object) -> bool:
-        return repr(self) == repr(other)
-
-    def __hash__(self) -> int:
-        return hash(repr(self))
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
 
     def result_size(self, image: Sequence[Any], kernel: Sequence[Any]) -> tuple[Any, ...]:
         """Return the number of places along each axis."""
@@ -169,7 +154,7 @@ class Convolve(FormDerivative):
         places = self.places or self.how.result_size(x[2:], w[2:])
         return Spec((x[0], w[0], *places), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the other two derivatives of the form."""
         x, w = node.inputs
         image, kernel = tuple(x.shape[2:]), tuple(w.shape[2:])
@@ -233,7 +218,7 @@ class ConvolveBack(FormDerivative):
         channels = None if w[1] is None else w[1] * self.how.groups
         return Spec((y[0], channels, *self.image), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the other two derivatives of the form."""
         y, w = node.inputs
         kernel = tuple(w.shape[2:])
@@ -263,7 +248,7 @@ class ConvolveKernel(FormDerivative):
         channels = None if x[1] is None else x[1] // self.how.groups
         return Spec((y[1], channels, *self.kernel), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the other two derivatives of the form."""
         x, y = node.inputs
         image = tuple(x.shape[2:])

@@ -5,13 +5,13 @@ probabilities. Its gradient is an operator too, `CrossEntropyGrad`, so that it s
 """
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..arrays import Array, Namespace, as_dtype, cast, dtype_of, native_device_of
 from ..errors import ArgumentError, AxisError, ShapeError
-from ..op import Flat, Gradients, KeepsSpec, Kind, Op, Spec, apply
+from ..op import Gradients, KeepsSpec, Kind, Methods, Op, Spec, apply
 from .binary import where
 from .casting import cast_to
 from .elementwise import zeros_like
@@ -21,9 +21,6 @@ from .loss import reduced
 from .movement import insert_axes, remove_axes, reshape
 from .normalization import LogSoftmax, Softmax
 from .reduction import sum
-
-if TYPE_CHECKING:
-    from .methods import Methods
 
 
 def _in_range(index: Any, classes: int) -> bool:
@@ -95,7 +92,7 @@ class CrossEntropy(OfClasses):
             )
         return Spec((), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return (softmax - one hot) / n, times the gradient."""
         x, index = node.inputs
         return apply(CrossEntropyGrad(self.ignore_index), x, index, out_grad), None
@@ -114,26 +111,15 @@ class CrossEntropyGrad(KeepsSpec, OfClasses):
         y *= g / n if xp is not np else g / y.dtype.type(n)
         return y
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Softmax has the derivative y (v - Σ v y); the one hot part has none."""
         x, index, g = node.inputs
-        weighted = apply(CrossEntropyWeights(self.ignore_index), x, index) * out_grad
+        counts = cast_to(ne(index, self.ignore_index), x.dtype)
+        weighted = insert_axes(counts / sum(counts), (1,)) * out_grad
         y = apply(Softmax(1), x)
         curved = weighted * y - y * sum(weighted * y, 1, True)
         slope = apply(CrossEntropyGrad(self.ignore_index), x, index, g * 0.0 + 1.0)
         return curved * g, None, sum(slope * out_grad)
-
-
-class CrossEntropyWeights(Flat, KeepsSpec, OfClasses):
-    """1 / n in each row that counts, else 0: of the shape of the logits."""
-
-    reads_inputs = False
-
-    def compute(self, xp: Namespace, x: Array, index: Array) -> Array:
-        """Return the weights."""
-        _, counts, n = _rows(xp, index, x.shape[1], self.ignore_index)
-        weights = xp.ones_like(x) / n
-        return weights if counts is None else xp.where(counts[:, None], weights, 0 * weights)
 
 
 def cross_entropy(
@@ -172,38 +158,29 @@ def cross_entropy(
         return apply(op, input, target)
     d = 0 if len(input.shape) == 1 else 1
     logs = apply(LogSoftmax(d), input)
+    along = [-1 if i == d else 1 for i in range(len(logs.shape))]
+    scaled = logs if weight is None else logs * reshape(weight, along)
     if not by_class:
-        return _soft(logs, target, weight, reduction, label_smoothing, d)
+        return _soft(logs, scaled, target, reduction, label_smoothing, d)
     hard = nll_loss(logs, target, weight, ignore_index=ignore_index, reduction="none")
     counts = ne(target, ignore_index)
     share = _class_weights(logs, target, weight, counts)
     if label_smoothing:
-        classes = logs.shape[d]
-        scaled = logs if weight is None else logs * _along(weight, len(logs.shape), d)
-        spread = where(counts, -sum(scaled, d), 0.0) * (label_smoothing / classes)
+        spread = where(counts, -sum(scaled, d), 0.0) * (label_smoothing / logs.shape[d])
         hard = hard * (1.0 - label_smoothing) + spread
     return sum(hard) / sum(share) if reduction == "mean" else reduced(hard, reduction)
 
 
-def _along(weight: Kind, rank: int, d: int) -> Kind:
-    return reshape(weight, [-1 if i == d else 1 for i in range(rank)])
-
-
 def _soft(
-    logs: Kind,
-    target: "Methods",
-    weight: "Methods | None",
-    reduction: str,
-    smoothing: float,
-    d: int,
+    logs: Kind, scaled: Kind, target: Methods, reduction: str, smoothing: float, d: int
 ) -> Kind:
+    """Return the loss of probabilities; `scaled` are the logarithms times the classes' weights."""
     if tuple(target.shape) != tuple(logs.shape):
         raise ShapeError(
             f"cross_entropy: got probabilities {tuple(target.shape)}, expected {tuple(logs.shape)}."
         )
     if smoothing:
         target = target * (1.0 - smoothing) + smoothing / logs.shape[d]
-    scaled = logs if weight is None else logs * _along(weight, len(logs.shape), d)
     losses = -sum(scaled * target, d)
     if reduction != "mean":
         return reduced(losses, reduction)

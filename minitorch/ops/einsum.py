@@ -5,19 +5,16 @@ first. What is left is bilinear in each operand, so the gradient of one is an ei
 """
 
 import string
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..arrays import Array, Namespace
 from ..errors import ArgumentError, ShapeError
-from ..op import Gradients, Kind, Op, Spec, apply
+from ..op import Gradients, Kind, Methods, Op, Spec, apply
 from .matrices import diagonal
 from .movement import expand, permute
 from .reduction import sum
-
-if TYPE_CHECKING:
-    from .methods import Methods
 
 
 class Einsum(Op):
@@ -40,22 +37,12 @@ class Einsum(Op):
         return xp.einsum(equation, *arrays)
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the sizes of the letters of the result.
-
-        Raises:
-            ShapeError: a letter has two sizes; names it.
-        """
-        sizes: dict[str, Any] = {}
-        for term, spec in zip(self.terms, specs, strict=True):
-            for letter, size in zip(term, spec.shape, strict=True):
-                if sizes.setdefault(letter, size) != size and None not in (sizes[letter], size):
-                    raise ShapeError(
-                        f"einsum: {letter!r} has two sizes: got {sizes[letter]} and {size} in "
-                        f"{','.join(self.terms)}->{self.result}."
-                    )
+        """Return the sizes of the letters of the result."""
+        pairs = zip(self.terms, specs, strict=True)
+        sizes = {c: n for term, spec in pairs for c, n in zip(term, spec.shape, strict=True)}
         return Spec(tuple(sizes[letter] for letter in self.result), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """The gradient of one operand is the einsum of the result's and the other operands."""
         shares: list[Any] = []
         for i, wanted in enumerate(node.wants):
@@ -67,7 +54,7 @@ class Einsum(Op):
         return shares
 
 
-def einsum(equation: Any, *operands: Any) -> Any:
+def einsum(equation: str, *operands: Any) -> Any:
     """Return sums of products: einsum("ij,jk->ik", a, b) is the product of two matrices.
 
     Args:
@@ -79,8 +66,6 @@ def einsum(equation: Any, *operands: Any) -> Any:
         ArgumentError: the equation does not fit the number of operands or axes.
         ShapeError: a letter has two sizes.
     """
-    if not isinstance(equation, str):
-        equation, operands = _from_lists((equation, *operands))
     if len(operands) == 1 and isinstance(operands[0], list | tuple):
         operands = tuple(operands[0])
     terms, result = _parsed(equation.replace(" ", ""), operands)
@@ -152,18 +137,3 @@ def _parsed(equation: str, operands: tuple[Any, ...]) -> tuple[list[str], str]:
             "each once."
         )
     return spelled, result
-
-
-def _from_lists(arguments: tuple[object, ...]) -> tuple[str, tuple[object, ...]]:
-    """Return the equation and operands of the form einsum(a, [0, 1], b, [1, 2], [0, 2])."""
-    pairs = len(arguments) // 2
-    operands = tuple(arguments[2 * i] for i in range(pairs))
-    lists = [arguments[2 * i + 1] for i in range(pairs)]
-    equation = ",".join(_lettered(names) for names in lists)
-    if len(arguments) % 2:
-        equation += "->" + _lettered(arguments[-1])
-    return equation, operands
-
-
-def _lettered(names: Any) -> str:
-    return "".join("..." if n is Ellipsis else string.ascii_letters[n] for n in names)

@@ -7,7 +7,6 @@ numbers of the input ("x"), of the result ("y"), of both or of neither.
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,9 +15,6 @@ from ..arrays import Array, Namespace, dtype_of
 from ..op import Kind
 from .rows import NUMBERS, Compute, Partial, binary, unary
 from .special import erf_array
-
-if TYPE_CHECKING:
-    pass
 
 
 def _cos(x: Kind) -> Kind:
@@ -67,7 +63,6 @@ trunc = unary("trunc", lambda xp, x: xp.trunc(x), zero, "The integer towards 0."
 rint = unary(
     "rint", lambda xp, x: xp.round(x), zero, "The nearest integer.", reads="", kinds=NUMBERS
 )
-sgn = sign
 
 # ── polynomials and pieces ──────────────────────────────────────────────────────────────────────
 
@@ -185,12 +180,6 @@ tanh = _float_row(
     lambda g, x, y: g * (1.0 - y * y),
     "tanh x.",
     "y",
-)
-asinh = _float_row(
-    "asinh", lambda xp, x: xp.asinh(x), lambda g, x, y: g * rsqrt(x * x + 1.0), "arsinh x."
-)
-acosh = _float_row(
-    "acosh", lambda xp, x: xp.acosh(x), lambda g, x, y: g * rsqrt(x * x - 1.0), "arcosh x."
 )
 atanh = _float_row(
     "atanh", lambda xp, x: xp.atanh(x), lambda g, x, y: g / (1.0 - x * x), "artanh x."

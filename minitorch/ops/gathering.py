@@ -3,23 +3,20 @@
 `Gather` and `ScatterAdd` are each other's gradient; the rest is made of them.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..arrays import Array, Namespace, add_at, as_dtype, cast, copied, int64
 from ..errors import ArgumentError, AxisError, DTypeError, ShapeError
-from ..op import Flat, Gradients, KeepsSpec, Kind, Op, Spec, apply
+from ..op import Flat, Gradients, KeepsSpec, Kind, Methods, Spec, apply
 from ..shapes import axis, broadcast, known, numel
 from .binary import where
 from .broadcasting import sum_to
 from .casting import cast_to
 from .elementwise import zeros_like
-from .indexing import ARRAY, Place, PlaceAdd, Take, getitem, narrow, put, split_index
-from .movement import expand, reshape
-
-if TYPE_CHECKING:
-    from .methods import Methods
+from .indexing import ARRAY, PlaceAdd, Take, getitem, narrow, placed, put, split_index
+from .movement import AlongDim, expand, reshape
 
 
 def _grid(xp: Namespace, index: Any, dim: int) -> tuple[Any, ...]:
@@ -35,15 +32,12 @@ def _grid(xp: Namespace, index: Any, dim: int) -> tuple[Any, ...]:
     return tuple(lines)
 
 
-class Gather(Op):
+class Gather(AlongDim):
     """x[..., index, ...] along one axis: the result has the shape of the index."""
 
-    on_arrays = reads_indices = True
+    reads_indices = True
     reads_output = False
     name = "gather"
-
-    def __init__(self, dim: int) -> None:
-        self.dim = dim
 
     def compute(self, xp: Namespace, x: Array, index: Array) -> Array:
         """Return the picked elements."""
@@ -51,31 +45,21 @@ class Gather(Op):
         return picked
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return the shape of the index.
+        """Return the shape of the index."""
+        return Spec(specs[1].shape, specs[0].dtype)
 
-        Raises:
-            ShapeError: the index has other axes, or is larger than the input elsewhere.
-        """
-        x, index = specs[0].shape, specs[1].shape
-        if len(x) != len(index):
-            raise ShapeError(f"gather: got shapes {x} and {index}, expected equally many axes.")
-        return Spec(index, specs[0].dtype)
-
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return zeros with the gradient added where it was picked."""
         x, index = node.inputs
         return apply(ScatterAdd(self.dim), zeros_like(x), index, out_grad), None
 
 
-class ScatterAdd(KeepsSpec):
+class ScatterAdd(KeepsSpec, AlongDim):
     """`x` with `source` added at the places of `index` along one axis; equal places add up."""
 
-    on_arrays = reads_indices = True
+    reads_indices = True
     reads_output = False
     name = "scatter_add"
-
-    def __init__(self, dim: int) -> None:
-        self.dim = dim
 
     def compute(self, xp: Namespace, x: Array, index: Array, source: Array) -> Array:
         """Return the sums."""
@@ -83,25 +67,18 @@ class ScatterAdd(KeepsSpec):
         cut = source[tuple(slice(0, size) for size in index.shape)]
         return add_at(out, _grid(xp, index, self.dim), cut)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """The value gets the gradient as it is, the source what is at its places."""
         _, index, source = node.inputs
-        share = apply(Gather(self.dim), out_grad, index) if node.wants[2] else None
-        if share is not None and tuple(index.shape) != tuple(source.shape):
-            cut = tuple(slice(0, size) for size in index.shape)
-            share = apply(Place(cut, tuple(source.shape)), share)
-        return out_grad, None, share
+        return out_grad, None, _share(out_grad, self.dim, index, source) if node.wants[2] else None
 
 
-class Scatter(KeepsSpec):
+class Scatter(KeepsSpec, AlongDim):
     """`x` with `source` put at the places of `index` along one axis."""
 
-    on_arrays = reads_indices = True
+    reads_indices = True
     reads_output = False
     name = "scatter"
-
-    def __init__(self, dim: int) -> None:
-        self.dim = dim
 
     def compute(self, xp: Namespace, x: Array, index: Array, source: Array) -> Array:
         """Return the copy."""
@@ -109,20 +86,23 @@ class Scatter(KeepsSpec):
         out[_grid(xp, index, self.dim)] = source[tuple(slice(0, n) for n in index.shape)]
         return out
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """What was overwritten gets no gradient; the source gets it instead."""
         _, index, source = node.inputs
         nothing = zeros_like(apply(Gather(self.dim), out_grad, index))
-        share = apply(Gather(self.dim), out_grad, index)
-        if tuple(index.shape) != tuple(source.shape):
-            cut = tuple(slice(0, size) for size in index.shape)
-            share = apply(Place(cut, tuple(source.shape)), share)
-        return apply(self, out_grad, index, nothing), None, share
+        kept = apply(self, out_grad, index, nothing)
+        return kept, None, _share(out_grad, self.dim, index, source)
 
 
-def _checked(
-    name: str, x: "Methods", dim: int, index: Kind, source: "Methods | None" = None
-) -> int:
+def _share(out_grad: Kind, dim: int, index: Methods, source: Methods) -> Kind:
+    """Return the gradient of `source`, of which the part of the size of `index` was put there."""
+    share = apply(Gather(dim), out_grad, index)
+    if tuple(index.shape) == tuple(source.shape):
+        return share
+    return placed(share, tuple(slice(0, size) for size in index.shape), (), source)
+
+
+def _checked(name: str, x: Methods, dim: int, index: Kind, source: Methods | None = None) -> int:
     """Return the axis, after comparing shapes.
 
     Raises:
@@ -244,7 +224,7 @@ def index_select(x: Kind, dim: int, index: Kind) -> Kind:
     return apply(Take(_row_pattern(axis(dim, len(x.shape), "index_select"))), x, index)
 
 
-def index_add(x: Kind, dim: int, index: Kind, source: "Methods", *, alpha: object = 1) -> Kind:
+def index_add(x: Kind, dim: int, index: Kind, source: Methods, *, alpha: object = 1) -> Kind:
     """Return `x` with alpha·source added to the slices along `dim` that `index` names."""
     index = _vector("index_add", index)
     if not x.shape:
@@ -271,7 +251,7 @@ def masked_fill(x: Kind, mask: Kind, value: object) -> Kind:
     return where(mask, _element(value, x), x)
 
 
-def _element(value: Any, x: "Methods") -> object:
+def _element(value: Any, x: Methods) -> object:
     """Return one number, or a 0-d value, as an element of `x`."""
     dtype = as_dtype(x.dtype)
     if hasattr(value, "dtype"):
@@ -279,7 +259,7 @@ def _element(value: Any, x: "Methods") -> object:
     return value if dtype.kind == "f" else np.asarray(value).astype(dtype)
 
 
-def masked_select(x: Kind, mask: "Methods") -> Kind:
+def masked_select(x: Kind, mask: Methods) -> Kind:
     """Return the elements of `x` where the mask holds, as a vector; the two broadcast."""
     shape = broadcast(tuple(x.shape), tuple(mask.shape), op="masked_select")
     return getitem(expand(x, shape), expand(mask, shape))
@@ -301,7 +281,7 @@ class Put(KeepsSpec):
         put(out, self.pattern, indices, source)
         return out
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """What was overwritten gets no gradient; the source gets it instead."""
         _, source, *indices = node.inputs
         share = apply(Take(self.pattern), out_grad, *indices)
@@ -346,12 +326,11 @@ def one_hot(index: Any, num_classes: int = -1) -> Any:
     Raises:
         AxisError: a class below 0, or not below `num_classes`.
     """
-    if hasattr(index, "array") and numel(tuple(index.shape)) and int(index.min().item()) < 0:
-        raise AxisError(f"one_hot: got class {int(index.min().item())}, expected 0 or more.")
-    if num_classes < 0:
-        num_classes = int(index.max().item()) + 1
-    elif hasattr(index, "array") and numel(tuple(index.shape)):
-        largest = int(index.max().item())
-        if largest >= num_classes:
-            raise AxisError(f"one_hot: got class {largest}, expected 0 to {num_classes - 1}.")
+    if num_classes < 0 or (hasattr(index, "array") and numel(tuple(index.shape))):
+        low, high = int(index.min().item()), int(index.max().item())
+        num_classes = high + 1 if num_classes < 0 else num_classes
+        if low < 0 or high >= num_classes:
+            raise AxisError(
+                f"one_hot: got class {low if low < 0 else high}, expected 0 to {num_classes - 1}."
+            )
     return apply(OneHot(num_classes), index)

@@ -2,21 +2,18 @@
 
 `x[index]` becomes `Slice` when the index holds integers, slices, None and Ellipsis only, and `Take`
 when it holds tensors of indices or masks, which are inputs of the operator. The gradient puts each
-element back where it came from: `Place`, `PlaceAdd` (an element taken twice gets both gradients).
+element back where it came from: `PlaceAdd` (an element taken twice gets both gradients).
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..arrays import Array, Index, Namespace, add_at, dtype_of, native_device_of
 from ..errors import AxisError, DTypeError
-from ..op import Gradients, Kind, Op, Spec, Value, apply, infer_by_trial
+from ..op import Gradients, Kind, Methods, Op, Spec, Value, apply, infer_by_trial
 from ..shapes import Shape, axis, known
-
-if TYPE_CHECKING:
-    from .methods import Methods
 
 ARRAY = "array"
 """Stands in a pattern where an array of indices goes."""
@@ -42,12 +39,9 @@ class Slice(Op):
         """Return the shape of the slice; a size that is not known stays so under `:`."""
         return Spec(sliced(specs[0].shape, self.index), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return zeros with the gradient in the slice."""
-        x = node.inputs[0]
-        if None in x.shape:
-            return (apply(Place(self.index, None), out_grad, x),)
-        return (apply(Place(self.index, tuple(x.shape)), out_grad),)
+        return (placed(out_grad, self.index, (), node.inputs[0]),)
 
 
 def sliced(shape: Shape, index: tuple[Index, ...]) -> Shape:
@@ -88,32 +82,6 @@ def _spelled_out(index: tuple[object, ...], rank: int, op: str) -> tuple[object,
     return (*index, *fill)
 
 
-class Place(Op):
-    """Zeros of `shape` (or that of a second input) with the input in the slice `index`."""
-
-    on_arrays = True
-    reads_inputs = reads_output = False
-
-    def __init__(self, index: tuple[Index, ...], shape: tuple[int, ...] | None) -> None:
-        self.index, self.shape = index, shape
-
-    def compute(self, xp: Namespace, *arrays: Array) -> Array:
-        """Return zeros with arrays[0] at the index."""
-        values = arrays[0]
-        shape = tuple(arrays[1].shape) if self.shape is None else self.shape
-        out = xp.zeros(shape, dtype=values.dtype, **native_device_of(values))
-        out[self.index] = values
-        return out
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the shape placed into."""
-        return Spec(specs[-1].shape if self.shape is None else self.shape, specs[0].dtype)
-
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
-        """Return the slice of the gradient."""
-        return (apply(Slice(self.index), out_grad), None)[: len(node.inputs)]
-
-
 class Take(Op):
     """Advanced indexing: x[pattern], with arrays of indices, the further inputs, in the pattern."""
 
@@ -137,43 +105,12 @@ class Take(Op):
             return trial
         if 0 in specs[0].shape:  # no position to try
             return Spec((None,) * len(trial.shape), trial.dtype)
-        first, second = (_picked(specs, self.pattern, guess) for guess in (2, 3))
-        sizes = (a if a == b else None for a, b in zip(first, second, strict=True))
-        return Spec(tuple(sizes), trial.dtype)
+        return Spec(tuple(n or None for n in trial.shape), trial.dtype)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Add the gradient of each pick to the element picked."""
         x, *indices = node.inputs
-        if known(tuple(x.shape)):
-            grad = apply(PlaceAdd(self.pattern, tuple(x.shape)), out_grad, *indices)
-        else:
-            grad = apply(PlaceAdd(self.pattern, None), out_grad, *indices, x)
-        return (grad, *(None for _ in indices))
-
-
-def _picked(specs: Sequence[Spec], pattern: tuple[Any, ...], guess: int) -> tuple[int, ...]:
-    """Return the shape of x[pattern] if every size that is not known, or counted, is `guess`."""
-    indices = iter(specs[1:])
-    full: list[Any] = []
-    for item in pattern:
-        spec = next(indices) if item is ARRAY or item == ARRAY else None
-        if spec is None:
-            full.append(item)
-        elif spec.dtype.kind == "b" and not spec.shape:  # all or nothing
-            full.append(np.full((), guess == 2))
-        elif spec.dtype.kind == "b":  # a mask counts as one list of positions for each of its axes
-            full += [np.zeros(guess, np.int64)] * len(spec.shape)
-        else:
-            full.append(np.zeros(_guessed(spec.shape, guess), np.int64))
-    sizes = _guessed(specs[0].shape, guess)
-    pattern = tuple(ARRAY if isinstance(item, np.ndarray) else item for item in full)
-    arrays = tuple(item for item in full if isinstance(item, np.ndarray))
-    view, index = located(np.broadcast_to(np.zeros(()), sizes), pattern, arrays)
-    return tuple(view[index].shape if index else view.shape)
-
-
-def _guessed(shape: Shape, guess: int) -> tuple[int, ...]:
-    return tuple(guess if n is None else n for n in shape)
+        return (placed(out_grad, self.pattern, indices, x), *(None for _ in indices))
 
 
 class PlaceAdd(Op):
@@ -182,7 +119,7 @@ class PlaceAdd(Op):
     on_arrays = reads_indices = True
     reads_output = False
 
-    def __init__(self, pattern: tuple[object, ...], shape: tuple[int, ...] | None) -> None:
+    def __init__(self, pattern: tuple[Any, ...], shape: tuple[int, ...] | None) -> None:
         self.pattern, self.shape = pattern, shape
 
     def compute(self, xp: Namespace, values: Array, *rest: Array) -> Array:
@@ -191,22 +128,37 @@ class PlaceAdd(Op):
             (tuple(rest[-1].shape), rest[:-1]) if self.shape is None else (self.shape, rest)
         )
         out = xp.zeros(shape, dtype=values.dtype, **native_device_of(values))
+        if not indices:
+            out[self.pattern] = values
+            return out
         view, index = located(out, self.pattern, indices)
         if index:
             add_at(view, index, values)
         else:
-            view += values
+            view[...] = values
         return out
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the shape placed into."""
         return Spec(specs[-1].shape if self.shape is None else self.shape, specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the picked elements of the gradient."""
         rest = node.inputs[1:]
         indices = rest[:-1] if self.shape is None else rest
-        return (apply(Take(self.pattern), out_grad, *indices), *(None for _ in rest))
+        return (taken(out_grad, self.pattern, indices), *(None for _ in rest))
+
+
+def taken(x: Kind, pattern: tuple[Any, ...], indices: Sequence[Any]) -> Kind:
+    """Return x[pattern]: a view where there are no arrays of indices."""
+    return apply(Take(pattern), x, *indices) if indices else apply(Slice(pattern), x)
+
+
+def placed(x: Kind, pattern: tuple[Any, ...], indices: Sequence[Any], like: Methods) -> Kind:
+    """Return zeros of the shape of `like` with `x` added at the pattern."""
+    if known(tuple(like.shape)):
+        return apply(PlaceAdd(pattern, tuple(like.shape)), x, *indices)
+    return apply(PlaceAdd(pattern, None), x, *indices, like)
 
 
 def located(x: Array, pattern: tuple[Any, ...], arrays: tuple[Any, ...]) -> tuple[Any, Any]:
@@ -312,10 +264,7 @@ def _index_array(item: object) -> object:
 
 def getitem(x: Kind, index: object) -> Kind:
     """Return x[index], basic or advanced, as NumPy and torch index."""
-    pattern, arrays = split_index(index)
-    if arrays:
-        return apply(Take(pattern), x, *arrays)
-    return apply(Slice(pattern), x)
+    return taken(x, *split_index(index))
 
 
 def narrow(x: Kind, dim: int, start: int, length: int) -> Kind:

@@ -1,31 +1,24 @@
-"""Values put side by side, and cut apart again."""
+"""Values put side by side, and cut apart again; rolled round, which is both."""
 
 import builtins
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..arrays import Array, Namespace, as_dtype, promote_types
 from ..errors import ArgumentError, DTypeError, ShapeError
-from ..op import Gradients, Kind, Op, Spec, apply
+from ..op import Gradients, Kind, Methods, Spec, apply
 from ..shapes import axis
 from .casting import cast_to
 from .indexing import narrow, select
-from .movement import insert_axes, reshape
-
-if TYPE_CHECKING:
-    from .methods import Methods
+from .movement import AlongDim, insert_axes, reshape, sizes
 
 
-class Cat(Op):
+class Cat(AlongDim):
     """The inputs one after another along the axis `dim`."""
 
-    on_arrays = True
     reads_inputs = reads_output = False
     name = "cat"
-
-    def __init__(self, dim: int) -> None:
-        self.dim = dim
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the arrays joined."""
@@ -54,7 +47,7 @@ class Cat(Op):
                     f"the others equal: on axis {i} {a} is not {b}."
                 )
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Each input gets its part of the gradient."""
         shares, start = [], 0
         for source, wanted in zip(node.inputs, node.wants, strict=True):
@@ -156,3 +149,23 @@ def unbind(x: Kind, dim: int = 0) -> tuple[Kind, ...]:
     """Return the slices along `dim`, without that axis."""
     d = axis(dim, len(x.shape), "unbind")
     return tuple(select(x, d, i) for i in range(x.shape[d]))
+
+
+def roll(x: Kind, shifts: object, dims: int | Sequence[int] | None = ()) -> Kind:
+    """Return `x` moved by `shifts` along `dims`, or, without those, as one vector.
+
+    What leaves at one end enters at the other.
+    """
+    moves = sizes((shifts,))
+    places = sizes((dims,)) if dims != () else ()
+    if not places:
+        return reshape(roll(reshape(x, -1), moves, 0), tuple(x.shape))
+    if len(moves) != len(places):
+        raise ShapeError(
+            f"roll: got {len(moves)} shifts for {len(places)} axes, expected one each."
+        )
+    for move, place in zip(moves, places, strict=True):
+        d = axis(place, len(x.shape), "roll")
+        cut = x.shape[d] - move % builtins.max(x.shape[d], 1)
+        x = cat((narrow(x, d, cut, x.shape[d] - cut), narrow(x, d, 0, cut)), d)
+    return x

@@ -1,21 +1,17 @@
 """Products of matrices."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..allocator import matrix_product
 from ..arrays import Array, Namespace
 from ..errors import ShapeError
-from ..op import Gradients, Kind, Op, Spec, apply
+from ..op import Gradients, Kind, Methods, Op, Spec, apply
 from ..shapes import broadcast
 from .broadcasting import sum_to
 from .movement import Permute, insert_axes, remove_axes, reshape, reshape_like, t
 from .reduction import sum
-from .rows import promoted
-
-if TYPE_CHECKING:
-    from .methods import Methods
 
 
 def mT(x: Kind) -> Kind:
@@ -55,9 +51,9 @@ class MatMul(Op):
                 "Transpose one side or check the layer sizes."
             )
         lead = broadcast(left[:-2], right[:-2], op="matmul")
-        return Spec((*lead, left[-2], right[-1]), promoted(specs, "common"))
+        return Spec((*lead, left[-2], right[-1]), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """dA = dY Bᵀ and dB = Aᵀ dY, summed over broadcast leading axes."""
         a, b = node.inputs
         left, right = node.wants
@@ -83,12 +79,6 @@ def matmul(a: Kind, b: Any) -> Kind:
         raise ShapeError(
             f"matmul: got shapes {tuple(a.shape)} and {tuple(b.shape)}, expected at least 1 axis "
             "each. Use * with a number."
-        )
-    inner, other = a.shape[-1], b.shape[-2 if right > 1 else -1]
-    if inner != other and None not in (inner, other):
-        raise ShapeError(
-            f"matmul: inner sizes differ: left {tuple(a.shape)}, right {tuple(b.shape)}. "
-            "Transpose one side or check the layer sizes."
         )
     rows = insert_axes(a, (0,)) if left == 1 else a
     columns = insert_axes(b, (1,)) if right == 1 else b
@@ -191,9 +181,9 @@ class Linear(Op):
             )
         if len(specs) > 2 and specs[2].shape != (weight[0],):
             raise ShapeError(f"linear: got bias {specs[2].shape}, expected ({weight[0]},).")
-        return Spec((*x[:-1], weight[0]), promoted(specs, "common"))
+        return Spec((*x[:-1], weight[0]), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """dx = g W; dW = gᵀ x and db = Σ g over all rows."""
         x, weight = node.inputs[:2]
         wants = node.wants

@@ -20,7 +20,6 @@ ge = _test("ge", lambda xp, a, b: a >= b, "Where a is at least b.")
 logical_and = _test("logical_and", lambda xp, a, b: (a != 0) & (b != 0), "Both.")
 logical_or = _test("logical_or", lambda xp, a, b: (a != 0) | (b != 0), "Either.")
 logical_xor = _test("logical_xor", lambda xp, a, b: (a != 0) ^ (b != 0), "One alone.")
-not_equal, less, less_equal, greater, greater_equal = ne, lt, le, gt, ge
 
 
 def _flag(name: str, compute: Compute, says: str) -> Callable[[Kind], Kind]:

@@ -1,18 +1,13 @@
 """Losses. `reduction` is "mean", "sum" or "none"."""
 
-from typing import TYPE_CHECKING
-
 from ..errors import ArgumentError, ShapeError
-from ..op import Kind
+from ..op import Kind, Methods
 from ..shapes import broadcast
 from .binary import where, xlogy
 from .elementwise import abs, exp, log, log1p, logsigmoid
 from .pointwise import clamp_min
 from .reduction import mean, sum
 from .statistics import vector_norm
-
-if TYPE_CHECKING:
-    from .methods import Methods
 
 
 def reduced(loss: Kind, reduction: str) -> Kind:
@@ -33,7 +28,7 @@ def reduced(loss: Kind, reduction: str) -> Kind:
 # ── numbers ─────────────────────────────────────────────────────────────────────────────────────
 
 
-def _same_shape(name: str, input: "Methods", target: "Methods") -> None:
+def _same_shape(name: str, input: Methods, target: Methods) -> None:
     if tuple(input.shape) != tuple(target.shape):
         raise ShapeError(
             f"{name}: got {tuple(input.shape)} and target {tuple(target.shape)}, expected equal. "
@@ -41,24 +36,19 @@ def _same_shape(name: str, input: "Methods", target: "Methods") -> None:
         )
 
 
-def mse_loss(
-    input: Kind, target: "Methods", *, reduction: str = "mean", weight: "Methods | None" = None
-) -> Kind:
+def mse_loss(input: Kind, target: Methods, *, reduction: str = "mean") -> Kind:
     """Return (input - target)²."""
     away = input - target
-    return reduced(away * away if weight is None else away * away * weight, reduction)
+    return reduced(away * away, reduction)
 
 
-def l1_loss(
-    input: Kind, target: "Methods", *, reduction: str = "mean", weight: "Methods | None" = None
-) -> Kind:
+def l1_loss(input: Kind, target: Methods, *, reduction: str = "mean") -> Kind:
     """Return |input - target|."""
-    away = abs(input - target)
-    return reduced(away if weight is None else away * weight, reduction)
+    return reduced(abs(input - target), reduction)
 
 
 def smooth_l1_loss(
-    input: Kind, target: "Methods", *, reduction: str = "mean", beta: float = 1.0
+    input: Kind, target: Methods, *, reduction: str = "mean", beta: float = 1.0
 ) -> Kind:
     """Return a square below `beta`, a straight line above: d²/2β and |d| - β/2."""
     if beta < 0:
@@ -69,23 +59,17 @@ def smooth_l1_loss(
     return reduced(where(away < beta, away * away * (0.5 / beta), away - 0.5 * beta), reduction)
 
 
-def huber_loss(
-    input: Kind,
-    target: "Methods",
-    reduction: str = "mean",
-    delta: float = 1.0,
-    weight: "Methods | None" = None,
-) -> Kind:
+def huber_loss(input: Kind, target: Methods, reduction: str = "mean", delta: float = 1.0) -> Kind:
     """Return d²/2 below `delta`, δ(|d| - δ/2) above."""
     if delta <= 0:
         raise ArgumentError(f"huber_loss: got delta {delta}, expected more than 0.")
     away = abs(input - target)
     loss = where(away <= delta, away * away * 0.5, (away - 0.5 * delta) * delta)
-    return reduced(loss if weight is None else loss * weight, reduction)
+    return reduced(loss, reduction)
 
 
 def binary_cross_entropy(
-    input: Kind, target: "Methods", weight: "Methods | None" = None, *, reduction: str = "mean"
+    input: Kind, target: Methods, weight: Methods | None = None, *, reduction: str = "mean"
 ) -> Kind:
     """Return -(t ln p + (1 - t) ln(1 - p)), each logarithm -100 at least.
 
@@ -107,7 +91,7 @@ def binary_cross_entropy(
 def binary_cross_entropy_with_logits(
     input: Kind,
     target: Kind,
-    weight: "Methods | None" = None,
+    weight: Methods | None = None,
     *,
     reduction: str = "mean",
     pos_weight: Kind | None = None,
@@ -151,8 +135,8 @@ def pairwise_distance(
 
 def triplet_margin_loss(
     anchor: Kind,
-    positive: "Methods",
-    negative: "Methods",
+    positive: Methods,
+    negative: Methods,
     margin: float = 1.0,
     p: float = 2,
     eps: float = 1e-6,

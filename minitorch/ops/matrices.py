@@ -1,61 +1,37 @@
 """Parts of matrices, borders and windows: diagonals, triangles, padding, unfolding."""
 
 import builtins
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
-from ..arrays import Array, Namespace, native_device_of, windows
+from ..arrays import Array, Namespace, as_dtype, native_device_of, windows
 from ..errors import ArgumentError, ShapeError
-from ..op import Gradients, Kind, Spec, apply
+from ..op import Gradients, Kind, Methods, Spec, apply
 from ..shapes import axis
+from .binary import where
 from .casting import clone
-from .indexing import getitem
+from .indexing import ARRAY, PlaceAdd, getitem
 from .movement import Movement, movedim, reshape
 
-if TYPE_CHECKING:
-    from .methods import Methods
 
-
-class Triangle(Movement):
-    """The lower or upper triangle of the last two axes, zeros elsewhere."""
-
-    def __init__(self, diagonal: int, upper: bool) -> None:
-        self.diagonal, self.upper = diagonal, upper
-
-    @property
-    def name(self) -> str:
-        """Torch's name."""
-        return "triu" if self.upper else "tril"
-
-    def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return the triangle."""
-        return (xp.triu if self.upper else xp.tril)(x, k=self.diagonal)
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec unchanged."""
-        if len(specs[0].shape) < 2:
-            raise ShapeError(f"{self.name}: got shape {specs[0].shape}, expected at least 2 axes.")
-        return specs[0]
-
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
-        """Return the same triangle of the gradient."""
-        return (apply(self, out_grad),)
+def _triangle(name: str, x: Kind, diagonal: int, keep: Callable[..., Any]) -> Kind:
+    if len(x.shape) < 2:
+        raise ShapeError(f"{name}: got shape {tuple(x.shape)}, expected at least 2 axes.")
+    kept = keep(np.ones(tuple(x.shape[-2:]), bool), diagonal)
+    found: Kind = where(kept, x, False if as_dtype(x.dtype).kind == "b" else 0)
+    return found
 
 
 def tril(x: Kind, diagonal: int = 0) -> Kind:
     """Return the lower triangle, up to the `diagonal`-th diagonal above the main one."""
-    op = Triangle(diagonal, False)
-    op.infer(Spec(tuple(x.shape), x.dtype))
-    return apply(op, x)
+    return _triangle("tril", x, diagonal, np.tril)
 
 
 def triu(x: Kind, diagonal: int = 0) -> Kind:
     """Return the upper triangle, from the `diagonal`-th diagonal above the main one."""
-    op = Triangle(diagonal, True)
-    op.infer(Spec(tuple(x.shape), x.dtype))
-    return apply(op, x)
+    return _triangle("triu", x, diagonal, np.triu)
 
 
 class Diagonal(Movement):
@@ -78,31 +54,16 @@ class Diagonal(Movement):
         *lead, n, m = specs[0].shape
         return Spec((*lead, _diagonal_length(n or 0, m or 0, self.offset)), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return zeros with the gradient on the diagonal."""
-        return (apply(OnDiagonal(self.offset, tuple(node.inputs[0].shape[-2:])), out_grad),)
+        return (_on_diagonal(out_grad, self.offset, tuple(node.inputs[0].shape)),)
 
 
-class OnDiagonal(Movement):
-    """Zeros of the last two sizes `shape` with the last axis of the input on a diagonal."""
-
-    def __init__(self, offset: int, shape: tuple[int, ...]) -> None:
-        self.offset, self.shape = offset, shape
-
-    def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return the matrices."""
-        out = xp.zeros((*x.shape[:-1], *self.shape), dtype=x.dtype, **native_device_of(x))
-        rows = xp.arange(x.shape[-1], **native_device_of(x))
-        out[..., rows + builtins.max(-self.offset, 0), rows + builtins.max(self.offset, 0)] = x
-        return out
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the shape of the matrices."""
-        return Spec((*specs[0].shape[:-1], *self.shape), specs[0].dtype)
-
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
-        """Return the diagonal of the gradient."""
-        return (apply(Diagonal(self.offset), out_grad),)
+def _on_diagonal(x: Kind, offset: int, shape: tuple[int, ...]) -> Kind:
+    """Return zeros of `shape` with the last axis of `x` on a diagonal of the last two."""
+    places = np.arange(x.shape[-1])
+    rows, columns = places + builtins.max(-offset, 0), places + builtins.max(offset, 0)
+    return apply(PlaceAdd((..., ARRAY, ARRAY), shape), x, rows, columns)
 
 
 def _diagonal_length(rows: int, columns: int, offset: int) -> int:
@@ -120,21 +81,11 @@ def diagonal(x: Kind, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Kind:
     return apply(Diagonal(offset), movedim(x, (a, b), (-2, -1)))
 
 
-def diag_embed(x: Kind, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Kind:
-    """Return matrices, in the axes `dim1` and `dim2`, with the last axis of `x` on a diagonal."""
-    rank = len(x.shape) + 1
-    a, b = axis(dim1, rank, "diag_embed"), axis(dim2, rank, "diag_embed")
-    if a == b:
-        raise ShapeError(f"diag_embed: got axes {dim1} and {dim2}, expected two different ones.")
-    size = x.shape[-1] + builtins.abs(offset)
-    made = apply(OnDiagonal(offset, (size, size)), x)
-    return movedim(made, (-2, -1), (a, b))
-
-
 def diag(x: Kind, diagonal: int = 0) -> Kind:
     """Return a vector as a diagonal matrix, or the diagonal of a matrix."""
     if len(x.shape) == 1:
-        return diag_embed(x, diagonal)
+        size = x.shape[0] + builtins.abs(diagonal)
+        return _on_diagonal(x, diagonal, (size, size))
     if len(x.shape) != 2:
         raise ShapeError(f"diag: got shape {tuple(x.shape)}, expected 1 or 2 axes.")
     return clone(apply(Diagonal(diagonal), x))
@@ -172,7 +123,7 @@ class Pad(Movement):
         shape = tuple(None if n is None else n + a + b for n, (a, b) in sizes)
         return Spec(shape, specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the gradient without its border."""
         return (apply(Pad(tuple((-a, -b) for a, b in self.widths)), out_grad),)
 
@@ -248,7 +199,7 @@ class Unfold(Movement):
         shape[self.dim] = None if length is None else (length - self.size) // self.step + 1
         return Spec((*shape, self.size), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Each element gets the gradients of all windows that it is in."""
         return (apply(Fold(self.dim, self.step, node.inputs[0].shape[self.dim]), out_grad),)
 
@@ -277,7 +228,7 @@ class Fold(Movement):
         shape[self.dim] = self.length
         return Spec(tuple(shape), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the windows of the gradient."""
         return (apply(Unfold(self.dim, node.inputs[0].shape[-1], self.step), out_grad),)
 
@@ -312,11 +263,7 @@ def repeat_interleave(
 
 def meshgrid(*values: Any, indexing: str = "ij") -> tuple[Any, ...]:
     """Return each vector stretched over the grid of all; "xy" exchanges the first two axes."""
-    vectors = (
-        list(values[0])
-        if len(values) == 1 and isinstance(values[0], list | tuple)
-        else list(values)
-    )
+    vectors = list(values[0] if isinstance(values[0], list | tuple) else values)
     if indexing not in ("ij", "xy"):
         raise ArgumentError(f"meshgrid: got indexing {indexing!r}, expected 'ij' or 'xy'.")
     swap = indexing == "xy" and len(vectors) > 1

@@ -1,11 +1,12 @@
 """`Methods`: the operators as methods and operator signs, shared by every kind of value."""
 
 import builtins
+from collections.abc import Callable
 from inspect import isfunction
 from typing import Any, Self
 
 from ..arrays import as_dtype
-from ..op import Value
+from ..op import Kind, Value
 from ..shapes import numel
 from . import (
     binary,
@@ -23,10 +24,28 @@ from . import (
     pointwise,
     random,
     reduction,
-    reordering,
     statistics,
 )
 from .rows import ROWS
+
+
+def _reflected(name: str) -> Callable[[Kind, object], Kind]:
+    """Return the method for a value on the right of a sign: `2 - x`."""
+
+    def method(self: Kind, other: object) -> Kind:
+        return self._apply(ROWS[name], (other, self))
+
+    return method
+
+
+def _as(dtype: str) -> Callable[[Kind], Kind]:
+    """Return the method that converts to a dtype."""
+
+    def method(self: Kind) -> Kind:
+        return casting.cast_to(self, dtype)
+
+    method.__doc__ = f"Return this value as {dtype}."
+    return method
 
 
 class Methods(Value):
@@ -66,27 +85,18 @@ class Methods(Value):
     def __ne__(self, other: object) -> Any:
         return NotImplemented if other is None or isinstance(other, str) else logic.ne(self, other)
 
-    def __rsub__(self, other: object) -> Self:
-        return self._apply(ROWS["sub"], (other, self))
-
-    def __rtruediv__(self, other: object) -> Self:
-        return self._apply(ROWS["div"], (other, self))
-
-    def __rfloordiv__(self, other: object) -> Self:
-        return self._apply(ROWS["floor_divide"], (other, self))
-
-    def __rmod__(self, other: object) -> Self:
-        return self._apply(ROWS["remainder"], (other, self))
-
-    def __rpow__(self, other: object) -> Self:
-        return self._apply(ROWS["pow"], (other, self))
+    __rsub__ = _reflected("sub")
+    __rtruediv__ = _reflected("div")
+    __rfloordiv__ = _reflected("floor_divide")
+    __rmod__ = _reflected("remainder")
+    __rpow__ = _reflected("pow")
 
     def __rmatmul__(self, other: Self) -> Self:
         return linalg.matmul(other, self)
 
     # torch's methods: each is the function of that name, whose first argument is the value
     reshape = movement.reshape
-    view = movement.view
+    view = movement.reshape
     flatten = movement.flatten
     permute = movement.permute
     transpose = movement.transpose
@@ -95,15 +105,15 @@ class Methods(Value):
     expand_as = movement.expand_as
     squeeze = movement.squeeze
     unsqueeze = movement.unsqueeze
-    flip = reordering.flip
-    roll = reordering.roll
+    flip = movement.flip
+    roll = joining.roll
     movedim = movement.movedim
     unflatten = movement.unflatten
-    repeat = reordering.repeat
-    tile = reordering.tile
+    repeat = movement.repeat
+    tile = movement.tile
     ravel = movement.ravel
     contiguous = movement.contiguous
-    broadcast_to = movement.broadcast_to
+    broadcast_to = movement.expand
     split = joining.split
     chunk = joining.chunk
     unbind = joining.unbind
@@ -111,24 +121,22 @@ class Methods(Value):
     triu = matrices.triu
     diag = matrices.diag
     diagonal = matrices.diagonal
-    diag_embed = matrices.diag_embed
     trace = matrices.trace
     unfold = matrices.unfold
     repeat_interleave = matrices.repeat_interleave
     gather = gathering.gather
+    take_along_dim = gathering.take_along_dim
     scatter = gathering.scatter
     scatter_add = gathering.scatter_add
-    take_along_dim = gathering.take_along_dim
+    index_put = gathering.index_put
     index_select = gathering.index_select
     index_add = gathering.index_add
     masked_fill = gathering.masked_fill
     masked_select = gathering.masked_select
-    index_put = gathering.index_put
     narrow = indexing.narrow
     select = indexing.select
     nonzero = indexing.nonzero
     neg = elementwise.neg
-    positive = elementwise.positive
     abs = elementwise.abs
     sign = elementwise.sign
     square = pointwise.square
@@ -153,24 +161,19 @@ class Methods(Value):
     sinh = elementwise.sinh
     cosh = elementwise.cosh
     tanh = elementwise.tanh
-    asinh = elementwise.asinh
-    acosh = elementwise.acosh
     atanh = elementwise.atanh
     erf = elementwise.erf
     floor = elementwise.floor
     ceil = elementwise.ceil
     trunc = elementwise.trunc
-    sgn = elementwise.sgn
     mul = binary.mul
-    true_divide = binary.true_divide
     floor_divide = binary.floor_divide
     remainder = binary.remainder
-    fmod = binary.fmod
     maximum = binary.maximum
     minimum = binary.minimum
     atan2 = binary.atan2
-    logaddexp = binary.logaddexp
     xlogy = binary.xlogy
+    logaddexp = binary.logaddexp
     add = pointwise.add
     sub = pointwise.sub
     div = pointwise.div
@@ -181,7 +184,6 @@ class Methods(Value):
     lerp = pointwise.lerp
     addcmul = pointwise.addcmul
     addcdiv = pointwise.addcdiv
-    logit = pointwise.logit
     round = pointwise.round
     nan_to_num = pointwise.nan_to_num
     isclose = pointwise.isclose
@@ -193,11 +195,6 @@ class Methods(Value):
     le = logic.le
     gt = logic.gt
     ge = logic.ge
-    not_equal = logic.not_equal
-    less = logic.less
-    less_equal = logic.less_equal
-    greater = logic.greater
-    greater_equal = logic.greater_equal
     logical_and = logic.logical_and
     logical_or = logic.logical_or
     logical_xor = logic.logical_xor
@@ -231,7 +228,6 @@ class Methods(Value):
     argsort = ordering.argsort
     multinomial = random.multinomial
     topk = ordering.topk
-    kthvalue = ordering.kthvalue
     median = ordering.median
     cumsum = ordering.cumsum
     cumprod = ordering.cumprod
@@ -249,9 +245,9 @@ class Methods(Value):
     mT = property(linalg.mT)
     absolute, negative = elementwise.abs, elementwise.neg
     multiply, divide, subtract = binary.mul, pointwise.div, pointwise.sub
+    less, less_equal, greater, greater_equal = logic.lt, logic.le, logic.gt, logic.ge
+    not_equal = logic.ne
     clip, swapaxes, moveaxis = pointwise.clamp, movement.transpose, movement.movedim
-    arcsin, arccos, arctan = elementwise.asin, elementwise.acos, elementwise.atan
-    arctan2, ger, swapdims = binary.atan2, linalg.outer, movement.transpose
     clone, type_as = casting.clone, casting.type_as
     view_as, reshape_as = movement.reshape_as, movement.reshape_as
 
@@ -259,33 +255,8 @@ class Methods(Value):
         """Return this value where the condition holds, else `other`."""
         return binary.where(condition, self, other)
 
-    def float(self, memory_format: object = None) -> Self:
-        """Return this value as float32."""
-        return casting.cast_to(self, "float32")
-
-    def double(self, memory_format: object = None) -> Self:
-        """Return this value as float64."""
-        return casting.cast_to(self, "float64")
-
-    def half(self, memory_format: object = None) -> Self:
-        """Return this value as float16."""
-        return casting.cast_to(self, "float16")
-
-    def bfloat16(self, memory_format: object = None) -> Self:
-        """Return this value as bfloat16."""
-        return casting.cast_to(self, "bfloat16")
-
-    def long(self, memory_format: object = None) -> Self:
-        """Return this value as int64."""
-        return casting.cast_to(self, "int64")
-
-    def int(self, memory_format: object = None) -> Self:
-        """Return this value as int32."""
-        return casting.cast_to(self, "int32")
-
-    def bool(self, memory_format: object = None) -> Self:
-        """Return this value as booleans."""
-        return casting.cast_to(self, "bool")
+    float, double, half = _as("float32"), _as("float64"), _as("float16")
+    bfloat16, long, int, bool = _as("bfloat16"), _as("int64"), _as("int32"), _as("bool")
 
     @property
     def ndim(self) -> builtins.int:

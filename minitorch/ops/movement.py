@@ -1,20 +1,17 @@
-"""Shapes rearranged: the same elements elsewhere. Most results are views of their input."""
+"""Shapes rearranged: the same elements elsewhere, or repeated. Most results are views."""
 
 import builtins
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from ..arrays import Array, Namespace
+from ..arrays import Array, Namespace, copied
 from ..errors import ShapeError
-from ..op import Gradients, Kind, Op, Spec, apply
+from ..op import Gradients, KeepsSpec, Kind, Methods, Op, Spec, apply
 from ..shapes import Shape, axes, axis, broadcast, fill_in, known, numel
 from .broadcasting import ExpandTo
 from .casting import clone
-
-if TYPE_CHECKING:
-    from .methods import Methods
 
 
 class Movement(Op):
@@ -23,6 +20,15 @@ class Movement(Op):
     on_arrays = True
     reads_inputs = reads_output = False
     halves = "moved"
+
+
+class AlongDim(Op):
+    """Base of the operators along one axis, `dim`."""
+
+    on_arrays = True
+
+    def __init__(self, dim: int) -> None:
+        self.dim = dim
 
 
 class Reshape(Movement):
@@ -43,12 +49,12 @@ class Reshape(Movement):
             return Spec(specs[1].shape, specs[0].dtype)
         return Spec(fill_in(self.shape, numel(specs[0].shape), "reshape"), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the gradient under the old shape."""
         return (reshape_like(out_grad, node.inputs[0]), None)[: len(node.inputs)]
 
 
-def reshape_like(x: Kind, like: "Methods") -> Kind:
+def reshape_like(x: Kind, like: Methods) -> Kind:
     """Return `x` under the shape of `like`, which may be known only at run time."""
     if None in like.shape:
         return apply(Reshape(None), x, like)
@@ -71,7 +77,7 @@ class Permute(Movement):
         """Return the permuted shape."""
         return Spec(tuple(specs[0].shape[d] for d in self.dims), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the gradient with the axes back in place."""
         back = sorted(range(len(self.dims)), key=self.dims.__getitem__)
         return (apply(Permute(tuple(back)), out_grad),)
@@ -107,7 +113,7 @@ class InsertAxes(Axes):
         rank = len(shape) + len(self.dims)
         return tuple(1 if i in self.dims else next(sizes) for i in range(rank))
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the gradient without the axes."""
         return (remove_axes(out_grad, self.dims),)
 
@@ -119,7 +125,7 @@ class RemoveAxes(Axes):
         """Return the shape without the axes."""
         return tuple(size for i, size in enumerate(shape) if i not in self.dims)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the gradient with the axes put back."""
         return (insert_axes(out_grad, self.dims),)
 
@@ -132,6 +138,21 @@ def insert_axes(x: Kind, dims: tuple[int, ...]) -> Kind:
 def remove_axes(x: Kind, dims: tuple[int, ...]) -> Kind:
     """Return `x` without the axes `dims`, which have size 1."""
     return apply(RemoveAxes(dims), x) if dims else x
+
+
+class Flip(KeepsSpec, Movement):
+    """The elements in reverse order along axes."""
+
+    def __init__(self, dims: tuple[int, ...]) -> None:
+        self.dims = dims
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        """Return the reversed array, which NumPy would give as a view."""
+        return copied(xp.flip(x, axis=self.dims))
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return the gradient reversed."""
+        return (apply(self, out_grad),)
 
 
 # ── torch's names ───────────────────────────────────────────────────────────────────────────────
@@ -163,11 +184,6 @@ def reshape(x: Kind, *shape: object, **named: object) -> Kind:
     if builtins.any(size < 0 for size in wanted) and known(x.shape):
         wanted = fill_in(wanted, numel(tuple(x.shape)), "reshape")  # type: ignore[assignment]
     return apply(Reshape(wanted), x)
-
-
-def view(x: Kind, *shape: object) -> Kind:
-    """Return `reshape(x, *shape)`."""
-    return reshape(x, *shape)
 
 
 def permute(x: Kind, *dims: int | Sequence[int] | None, **named: object) -> Kind:
@@ -273,21 +289,16 @@ def expand_as(x: Kind, other: Any) -> Kind:
     return expand(x, tuple(other.shape))
 
 
-def broadcast_to(x: Kind, *shape: object, **named: object) -> Kind:
-    """Return `x` stretched to a shape."""
-    return expand(x, *shape, **named)
-
-
 def broadcast_tensors(*values: Kind) -> tuple[Kind, ...]:
     """Return the values stretched to the shape that they broadcast to."""
     shape = broadcast(*(tuple(v.shape) for v in values), op="broadcast_tensors")
     return tuple(expand(v, shape) for v in values)
 
 
-def unflatten(x: Kind, dim: int, shape: Sequence[int]) -> Kind:
-    """Return `x` with the axis `dim` made several, of sizes `shape`; one may be -1."""
+def unflatten(x: Kind, dim: int, sizes: Sequence[int]) -> Kind:
+    """Return `x` with the axis `dim` made several, of `sizes`; one may be -1."""
     d = axis(dim, len(x.shape), "unflatten")
-    full = fill_in(tuple(shape), x.shape[d], "unflatten")
+    full = fill_in(tuple(sizes), x.shape[d], "unflatten")
     return reshape(x, (*x.shape[:d], *full, *x.shape[d + 1 :]))
 
 
@@ -309,3 +320,30 @@ def contiguous(x: Kind) -> Kind:
 def reshape_as(x: Kind, other: Any) -> Kind:
     """Return `x` under the shape of `other`."""
     return reshape_like(x, other)
+
+
+def flip(x: Kind, *dims: int | Sequence[int] | None, **named: object) -> Kind:
+    """Return `x` with the elements along `dims` in reverse order."""
+    return apply(Flip(axes(listed("flip", "dims", dims, named), len(x.shape), "flip")), x)
+
+
+def repeat(x: Kind, *times: object, **named: object) -> Kind:
+    """Return copies of `x` side by side, `times` along each axis; new axes come first."""
+    counts = listed("repeat", "repeats", times, named)
+    lead = len(counts) - len(x.shape)
+    if lead < 0 or builtins.any(n < 0 for n in counts):
+        raise ShapeError(
+            f"repeat: got {counts} for shape {tuple(x.shape)}, expected a count of 0 or more for "
+            "each axis at least."
+        )
+    shape = (1,) * lead + tuple(x.shape)
+    pairs = [n for pair in zip((1,) * len(shape), shape, strict=True) for n in pair]
+    wide = [n for pair in zip(counts, shape, strict=True) for n in pair]
+    full = tuple(a * b for a, b in zip(counts, shape, strict=True))
+    return reshape(clone(expand(reshape(x, pairs), wide)), full)
+
+
+def tile(x: Kind, *times: object, **named: object) -> Kind:
+    """Return copies of `x` side by side; counts that are missing are 1."""
+    counts = listed("tile", "dims", times, named)
+    return repeat(x, (1,) * (len(x.shape) - len(counts)) + counts)

@@ -2,37 +2,30 @@
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ..arrays import Array, DType, DTypeLike, Namespace, as_dtype, finfo, float32
 from ..errors import ArgumentError, ShapeError
-from ..op import Gradients, KeepsSpec, Kind, apply
+from ..op import Gradients, KeepsSpec, Kind, Methods, apply
 from ..shapes import axis
 from . import compiled
 from .casting import cast_to, floats_only
 from .elementwise import exp, rsqrt
-from .movement import reshape
+from .movement import AlongDim, reshape
 from .pointwise import clamp_min
 from .reduction import Reduction, mean, sum
 from .statistics import vector_norm
 
-if TYPE_CHECKING:
-    from .methods import Methods
-
 SAME = (("positive", (0,)),)  # a kernel's step that changes nothing
 
 
-class AlongAxis(KeepsSpec):
+class AlongAxis(KeepsSpec, AlongDim):
     """Base of the two softmaxes, whose gradients read their results."""
 
-    on_arrays = True
     promotes = "float"
     reads_inputs = False
-
-    def __init__(self, dim: int) -> None:
-        self.dim = dim
 
 
 class Softmax(AlongAxis):
@@ -51,20 +44,16 @@ class Softmax(AlongAxis):
         y /= np.add.reduce(y, axis=self.dim, keepdims=True)
         return y
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return y (g - Σ g y)."""
         return (apply(SoftmaxGradient(self.dim), out_grad, node.output),)
 
 
-class SoftmaxGradient(KeepsSpec):
+class SoftmaxGradient(KeepsSpec, AlongDim):
     """y (g - Σ g y) along an axis, for the shares y and the gradient g of a softmax."""
 
-    on_arrays = True
     reads_output = False
     name = "softmax_gradient"
-
-    def __init__(self, dim: int) -> None:
-        self.dim = dim
 
     def compute(self, xp: Namespace, g: Array, y: Array) -> Array:
         """Return the gradient of what the shares were made from."""
@@ -76,7 +65,7 @@ class SoftmaxGradient(KeepsSpec):
         weighted -= y * xp.sum(weighted, axis=self.dim, keepdims=True)
         return weighted
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the same of u by g, and u (g - Σ g y) - g Σ u y by y."""
         g, y = node.inputs
         by_y = out_grad * (g - sum(g * y, self.dim, True)) - g * sum(out_grad * y, self.dim, True)
@@ -108,7 +97,7 @@ class LogSoftmax(AlongAxis):
         y -= xp.log(xp.sum(xp.exp(y), axis=self.dim, keepdims=True))
         return y
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return g - softmax · Σ g."""
         return (out_grad - exp(node.output) * sum(out_grad, self.dim, True),)
 
@@ -157,7 +146,7 @@ class Standardize(KeepsSpec, Reduction):
         steps = (("sub", (0, 1)), ("mul", (-1, 2)))
         return compiled.kernel(x.dtype.name, 3, steps)(x, middle, scale)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return (g - mean g - y · mean(g y)) / √(variance + eps)."""
         op = StandardizeGradient(self.dims, self.eps)
         return (apply(op, out_grad, node.inputs[0], node.output),)
@@ -188,7 +177,7 @@ class StandardizeGradient(KeepsSpec, Reduction):
         steps = (("sub", (0, 2)), ("mul", (1, 3)), ("sub", (-1, -2)), ("mul", (-3, 4)))
         return compiled.kernel(x.dtype.name, 5, steps)(g, y, middle, along, scale)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """With s = 1 / √(variance + eps) and u the gradient of this result F.
 
         By g: F of u. By x: -s y mean(u F). By y: -s (u mean(g y) + g mean(u y)).
@@ -303,7 +292,7 @@ def batch_norm(
     return _affine_channels(apply(Standardize(over, eps), x), weight, bias, rank)
 
 
-def _check_channels(name: str, x: "Methods", *vectors: Any) -> None:
+def _check_channels(name: str, x: Methods, *vectors: Any) -> None:
     """Raise unless each vector that is given has one number for each channel, axis 1 of `x`."""
     count = x.shape[1]
     for vector in vectors:

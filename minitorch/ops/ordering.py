@@ -1,28 +1,24 @@
 """Positions by size: extremes with their index, sorting, running sums and extremes.
 
 Only positions are computed here; values are then taken from those positions, so gradients of any
-order come from `take_along_dim`.
+order come from `gather`.
 """
 
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, overload
+from typing import Any, Generic, NamedTuple
 
 import numpy as np
 
 from ..arrays import Array, DTypeLike, Namespace, as_dtype, cast, dtype_of, int64
 from ..errors import ArgumentError, AxisError, ShapeError
-from ..op import Flat, Gradients, Kind, Op, Spec, apply
+from ..op import Flat, Gradients, Kind, Methods, Spec, apply
 from ..shapes import axis, reduced
 from .binary import maximum, minimum
-from .casting import cast_to
-from .gathering import take_along_dim
+from .casting import cast_to, clone
+from .gathering import gather
 from .indexing import narrow
-from .movement import remove_axes, reshape
+from .joining import cat
+from .movement import AlongDim, flip, remove_axes, reshape
 from .reduction import amax, amin
-from .reordering import flip
-from .statistics import scan
-
-if TYPE_CHECKING:
-    from .methods import Methods
 
 
 class ValuesAndIndices(NamedTuple, Generic[Kind]):
@@ -32,14 +28,10 @@ class ValuesAndIndices(NamedTuple, Generic[Kind]):
     indices: Kind
 
 
-class Position(Flat):
+class Position(Flat, AlongDim):
     """An operator whose result is positions: int64, no gradient."""
 
-    on_arrays = True
     reads_inputs = reads_output = False
-
-    def __init__(self, dim: int) -> None:
-        self.dim = dim
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the shape of the input, int64."""
@@ -92,15 +84,11 @@ class ArgSort(Position):
         return x.shape[self.dim] - 1 - np.flip(backwards, self.dim)
 
 
-class CumSum(Op):
+class CumSum(AlongDim):
     """Running sums along an axis; integers add up as int64."""
 
-    on_arrays = True
     reads_inputs = reads_output = False
     name = "cumsum"
-
-    def __init__(self, dim: int) -> None:
-        self.dim = dim
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the sums."""
@@ -111,7 +99,7 @@ class CumSum(Op):
         """Return the spec; int64 for integers."""
         return Spec(specs[0].shape, specs[0].dtype if specs[0].dtype.kind == "f" else int64)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Each element is in its own sum and all later ones."""
         return (flip(apply(self, flip(out_grad, self.dim)), self.dim),)
 
@@ -126,7 +114,7 @@ def _along(x: Kind, dim: int, name: str) -> tuple[Kind, int]:
 
 def _taken(x: Kind, row: Kind, d: int, where: Kind, keepdim: bool = True) -> ValuesAndIndices[Kind]:
     """Return the elements of `row`, which is `x` with an axis at least, at these places."""
-    values = take_along_dim(row, where, d)
+    values = gather(row, d, where)
     if keepdim and x.shape:
         return ValuesAndIndices(values, where)
     return ValuesAndIndices(remove_axes(values, (d,)), remove_axes(where, (d,)))
@@ -143,15 +131,7 @@ def _chosen(x: Kind, dim: int, keepdim: bool, largest: bool) -> ValuesAndIndices
     return _taken(x, *_extreme(x, dim, "max" if largest else "min", largest), keepdim)
 
 
-@overload
-def max(x: Kind, dim: "Methods | None" = None, keepdim: bool = False) -> Kind: ...
-
-
-@overload
-def max(x: Kind, dim: int, keepdim: bool = False) -> ValuesAndIndices[Kind]: ...
-
-
-def max(x: Kind, dim: Any = None, keepdim: bool = False) -> Kind | ValuesAndIndices[Kind]:
+def max(x: Kind, dim: Any = None, keepdim: bool = False) -> Any:
     """Return the largest element; with `dim` also where it is; of two values, the larger."""
     if dim is None:
         return amax(x)
@@ -160,15 +140,7 @@ def max(x: Kind, dim: Any = None, keepdim: bool = False) -> Kind | ValuesAndIndi
     return _chosen(x, dim, keepdim, True)
 
 
-@overload
-def min(x: Kind, dim: "Methods | None" = None, keepdim: bool = False) -> Kind: ...
-
-
-@overload
-def min(x: Kind, dim: int, keepdim: bool = False) -> ValuesAndIndices[Kind]: ...
-
-
-def min(x: Kind, dim: Any = None, keepdim: bool = False) -> Kind | ValuesAndIndices[Kind]:
+def min(x: Kind, dim: Any = None, keepdim: bool = False) -> Any:
     """Return the smallest element; with `dim` also where it is; of two values, the smaller."""
     if dim is None:
         return amin(x)
@@ -228,32 +200,13 @@ def topk(
     return _taken(x, row, d, narrow(apply(ArgSort(d, largest), row), d, 0, k))
 
 
-def kthvalue(x: Kind, k: int, dim: int = -1, keepdim: bool = False) -> ValuesAndIndices[Kind]:
-    """Return the k-th smallest element along `dim`, counted from 1, and where it is."""
-    row, d = _along(x, dim, "kthvalue")
-    if not 1 <= k <= row.shape[d]:
-        raise ArgumentError(f"kthvalue: got k = {k}, expected 1 to {row.shape[d]}.")
-    return _taken(x, row, d, narrow(apply(ArgSort(d, False), row), d, k - 1, 1), keepdim)
-
-
-@overload
-def median(x: Kind, dim: None = None, keepdim: bool = False) -> Kind: ...
-
-
-@overload
-def median(x: Kind, dim: int, keepdim: bool = False) -> ValuesAndIndices[Kind]: ...
-
-
-def median(x: Kind, dim: int | None = None, keepdim: bool = False) -> Kind | ValuesAndIndices[Kind]:
+def median(x: Kind, dim: int | None = None, keepdim: bool = False) -> Any:
     """Return the lower median along `dim` and where it is; of all elements the value only."""
     if dim is None:
-        return kthvalue(reshape(x, -1), (_count(x) + 1) // 2, 0).values
+        return median(reshape(x, -1), 0).values
     row, d = _along(x, dim, "median")
-    return kthvalue(x, (row.shape[d] + 1) // 2, dim, keepdim)
-
-
-def _count(x: "Methods") -> int:
-    return int(np.prod(tuple(x.shape), dtype=np.int64))
+    order = apply(ArgSort(d, False), row)
+    return _taken(x, row, d, narrow(order, d, (row.shape[d] - 1) // 2, 1), keepdim)
 
 
 def cumsum(x: Kind, dim: int, *, dtype: DTypeLike = None) -> Kind:
@@ -264,9 +217,18 @@ def cumsum(x: Kind, dim: int, *, dtype: DTypeLike = None) -> Kind:
 
 
 def cumprod(x: Kind, dim: int, *, dtype: DTypeLike = None) -> Kind:
-    """Return the running products along `dim`; the gradient is right also where elements are 0."""
+    """Return the running products along `dim`; the gradient is right also where elements are 0.
+
+    In log₂ n steps of whole arrays: Hillis & Steele, Data parallel algorithms, CACM 29(12), 1986.
+    """
     if dtype is not None or as_dtype(x.dtype).kind != "f":
         x = cast_to(x, dtype or int64)
     row, d = _along(x, dim, "cumprod")
-    products = scan(row, d, lambda later, earlier: later * earlier)
-    return products if x.shape else reshape(products, ())
+    size, shift = row.shape[d], 1
+    row = clone(row) if size == 1 else row
+    while shift < size:
+        rest = size - shift
+        later = narrow(row, d, shift, rest) * narrow(row, d, 0, rest)
+        row = cat((narrow(row, d, 0, shift), later), d)
+        shift *= 2
+    return row if x.shape else reshape(row, ())

@@ -2,22 +2,18 @@
 
 import builtins
 import math
-from typing import TYPE_CHECKING
 
 from ..arrays import Array, Namespace, as_dtype, bool_, finfo, int64
 from ..errors import ArgumentError
-from ..op import Gradients, KeepsSpec, Kind, Spec, Value, apply
+from ..op import Gradients, KeepsSpec, Kind, Methods, Spec, Value, apply
 from .binary import add as add_row
 from .binary import floor_divide, power, true_divide, trunc_divide, where
 from .binary import sub as sub_row
 from .casting import cast_to, clone
-from .elementwise import abs, log, ones_like, positive, rint, zeros_like
+from .elementwise import abs, ones_like, positive, rint, zeros_like
 from .elementwise import square as squared
 from .logic import eq, isfinite, isnan
 from .rows import promoted
-
-if TYPE_CHECKING:
-    from .methods import Methods
 
 
 class Power(KeepsSpec):
@@ -34,7 +30,7 @@ class Power(KeepsSpec):
         """Return x ** exponent."""
         return x**self.exponent
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return n·x^(n-1), which is 0 for n = 0 even at x = 0."""
         x, n = node.inputs[0], self.exponent
         if n == 0:
@@ -117,7 +113,7 @@ def clamp(x: Kind, min: object = None, max: object = None) -> Kind:
     return where(low > max, max, low)
 
 
-def lerp(start: Kind, end: Kind, weight: "Methods") -> Kind:
+def lerp(start: Kind, end: Kind, weight: Methods) -> Kind:
     """Return start + weight·(end - start)."""
     return start + weight * (end - start)
 
@@ -140,12 +136,6 @@ def clamp_min(x: Kind, min: object) -> Kind:
 def clamp_max(x: Kind, max: object) -> Kind:
     """Return `x`, but at most `max`."""
     return clamp(x, None, max)
-
-
-def logit(x: Kind, eps: float | None = None) -> Kind:
-    """Return ln(x / (1 - x)); `x` first clamped to [eps, 1 - eps], when given."""
-    x = x if eps is None else clamp(x, eps, 1 - eps)
-    return log(true_divide(x, 1 - x))
 
 
 def round(x: Kind, *, decimals: int = 0) -> Kind:
@@ -183,7 +173,7 @@ def isclose(
 
 
 def allclose(
-    a: "Methods", b: "Methods", rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+    a: Methods, b: Methods, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
 ) -> bool:
     """Tell whether `isclose` holds everywhere."""
     return bool(isclose(a, b, rtol, atol, equal_nan).all())

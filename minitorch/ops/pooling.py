@@ -3,16 +3,17 @@
 import builtins
 import itertools
 import math
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ..arrays import Array, Index, Namespace, as_dtype, host_dtype
 from ..errors import ArgumentError, ShapeError
-from ..op import Gradients, Kind, Op, Spec, apply
+from ..op import Gradients, Kind, Methods, Op, Spec, apply
 from .casting import cast_to
-from .conv import documented, each
+from .conv import each, over_axes
 from .indexing import getitem, narrow
 from .joining import cat
 from .matrices import pad as padded
@@ -20,26 +21,17 @@ from .matrices import unfold as windows_along
 from .ordering import ValuesAndIndices
 from .reduction import mean, sum
 
-if TYPE_CHECKING:
-    from .methods import Methods
-
 # ── the largest of each window ──────────────────────────────────────────────────────────────────
 
 
+@dataclass(frozen=True)
 class MaxWindows:
     """Windows over the last axes: their size, step, dilation, and how many there are."""
 
-    def __init__(
-        self,
-        size: tuple[int, ...],
-        step: tuple[int, ...],
-        gap: tuple[int, ...],
-        places: tuple[int, ...],
-    ) -> None:
-        self.size, self.step, self.gap, self.places = size, step, gap, places
-
-    def __repr__(self) -> str:
-        return f"({self.size}, {self.step}, {self.gap}, {self.places})"
+    size: tuple[int, ...]
+    step: tuple[int, ...]
+    gap: tuple[int, ...]
+    places: tuple[int, ...]
 
     @property
     def apart(self) -> bool:
@@ -88,7 +80,7 @@ class MaxPool(OfWindows):
         shape = specs[0].shape
         return Spec((*shape[: len(shape) - len(self.how.places)], *self.how.places), specs[0].dtype)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """The largest element of a window gets its gradient."""
         return (apply(MaxPoolBack(self.how), out_grad, node.inputs[0], node.output),)
 
@@ -121,7 +113,7 @@ class MaxPoolBack(OfWindows):
         """Return the spec of x."""
         return specs[1]
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Each window gets what is at its largest element."""
         _, x, y = node.inputs
         return apply(MaxPoolPick(self.how), out_grad, x, y), None, None
@@ -146,7 +138,7 @@ class MaxPoolPick(OfWindows):
         """Return the spec of the pooled value."""
         return specs[2]
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """The picked elements get the gradient back."""
         _, x, y = node.inputs
         return apply(MaxPoolBack(self.how), out_grad, x, y), None, None
@@ -187,7 +179,7 @@ def _bordered(x: Kind, how: Any, border: Any, places: Any, value: float) -> Kind
 
 def _pooling(
     name: str,
-    x: "Methods",
+    x: Methods,
     count: int,
     kernel: object,
     stride: int | Sequence[int],
@@ -209,23 +201,23 @@ def _pooling(
 
 def _max_pool(
     count: int,
-    x: Kind,
-    kernel: Any,
-    stride: int | Sequence[int],
-    padding: int | str | Sequence[int],
-    dilation: object,
-    ceil_mode: bool,
-    indices: bool,
+    input: Kind,
+    kernel_size: object,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
 ) -> Kind | ValuesAndIndices[Kind]:
     name = f"max_pool{count}d"
-    size, step, border = _pooling(name, x, count, kernel, stride, padding)
+    x, (size, step, border) = input, _pooling(name, input, count, kernel_size, stride, padding)
     gap = each(name, dilation, count)
     if builtins.min(gap) < 1:
         raise ArgumentError(f"{name}: got dilation {gap}, expected 1 or more.")
     places = _places(name, x.shape[-count:], size, step, border, gap, ceil_mode)
     how = MaxWindows(size, step, gap, places)
     y = apply(MaxPool(how), _bordered(x, (size, step, gap), border, places, -math.inf))
-    if not indices:
+    if not return_indices:
         return y
     return ValuesAndIndices(y, _flat_positions(x, y, how, border))
 
@@ -241,26 +233,14 @@ def _flat_positions(x: Any, y: Any, how: MaxWindows, border: Any) -> Any:
     return apply(MaxPoolPick(how), wide_numbers, wide, y.detach()).to("int64")
 
 
-def _max_pool_of(count: int, says: str) -> Callable[..., Any]:
-    def max_pool(
-        input: Kind,
-        kernel_size: Any,
-        stride: Any = None,
-        padding: Any = 0,
-        dilation: Any = 1,
-        ceil_mode: bool = False,
-        return_indices: bool = False,
-    ) -> Kind | ValuesAndIndices[Kind]:
-        how = (kernel_size, stride, padding, dilation, ceil_mode, return_indices)
-        return _max_pool(count, input, *how)
+max_pool1d = over_axes(
+    _max_pool, 1, "max_pool1d", "Return the largest element of each window of (N, C, length)."
+)
 
-    return documented(max_pool, f"max_pool{count}d", says)
-
-
-max_pool1d = _max_pool_of(1, "Return the largest element of each window of (N, C, length).")
-
-max_pool2d = _max_pool_of(
+max_pool2d = over_axes(
+    _max_pool,
     2,
+    "max_pool2d",
     """Return the largest element of each window of (N, C, height, width).
 
     Args:
@@ -288,68 +268,51 @@ def _window_sums(x: Kind, size: Any, step: Any) -> Kind:
 
 def _avg_pool(
     count: int,
-    x: Kind,
-    kernel: Any,
-    stride: Any,
-    padding: Any,
-    ceil_mode: bool,
-    include_pad: bool,
-    divisor: int | None,
+    input: Kind,
+    kernel_size: object,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
 ) -> Kind:
     name = f"avg_pool{count}d"
-    size, step, border = _pooling(name, x, count, kernel, stride, padding)
-    if divisor == 0:
+    x, (size, step, border) = input, _pooling(name, input, count, kernel_size, stride, padding)
+    if divisor_override == 0:
         raise ArgumentError(f"{name}: got divisor_override 0, expected another number.")
     ones = (1,) * count
     spatial = tuple(x.shape[-count:])
     places = _places(name, spatial, size, step, border, ones, ceil_mode)
     total = _window_sums(_bordered(x, (size, step, ones), border, places, 0.0), size, step)
     total = getitem(total, (..., *(slice(0, n) for n in places)))
-    if divisor is not None:
-        return total / float(divisor)
+    if divisor_override is not None:
+        return total / float(divisor_override)
     counts = np.ones(())
     for n, k, s, p, m in zip(spatial, size, step, border, places, strict=True):
         start = np.arange(m) * s - p
         stop = np.minimum(start + k, n + p)
         inside = stop - start
-        if not include_pad:
+        if not count_include_pad:
             inside = np.minimum(stop, n) - np.maximum(start, 0)
         counts = counts[..., None] * inside
     dtype = as_dtype(x.dtype)
     return cast_to(total * (1.0 / counts).astype(host_dtype(dtype)), dtype)
 
 
-def avg_pool1d(
-    input: Kind,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = None,
-    padding: int | str | Sequence[int] = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-) -> Kind:
-    """Return the mean of each window of (N, C, length)."""
-    return _avg_pool(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
-
-
-def avg_pool2d(
-    input: Kind,
-    kernel_size: int | Sequence[int],
-    stride: int | Sequence[int] | None = None,
-    padding: int | Sequence[int] = 0,
-    ceil_mode: bool = False,
-    count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Kind:
-    """Return the mean of each window of (N, C, height, width)."""
-    how = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
-    return _avg_pool(2, input, *how)
+avg_pool1d = over_axes(
+    _avg_pool, 1, "avg_pool1d", "Return the mean of each window of (N, C, length)."
+)
+avg_pool2d = over_axes(
+    _avg_pool, 2, "avg_pool2d", "Return the mean of each window of (N, C, height, width)."
+)
 
 
 # ── a given number of windows of nearly equal size ──────────────────────────────────────────────
 
 
-def _adaptive(count: int, x: Kind, output_size: int | Sequence[int | None] | None) -> Kind:
-    """Return `x` with each last axis cut into as many windows as asked for, and their means."""
+def _adaptive(count: int, input: Kind, output_size: int | Sequence[int | None] | None) -> Kind:
+    """Return `input` with each last axis cut into as many windows as asked for, and their means."""
+    x = input
     sizes = output_size if isinstance(output_size, Sequence) else (output_size,) * count
     if len(x.shape) not in (count + 1, count + 2) or len(sizes) != count:
         raise ShapeError(
@@ -366,11 +329,15 @@ def _adaptive(count: int, x: Kind, output_size: int | Sequence[int | None] | Non
     return x
 
 
-def adaptive_avg_pool1d(input: Kind, output_size: int | Sequence[int | None]) -> Kind:
-    """Return means of (N, C, length) over `output_size` windows of nearly equal size."""
-    return _adaptive(1, input, output_size)
-
-
-def adaptive_avg_pool2d(input: Kind, output_size: int | Sequence[int | None] | None) -> Kind:
-    """Return means of (N, C, height, width) over as many windows as `output_size` says."""
-    return _adaptive(2, input, output_size)
+adaptive_avg_pool1d = over_axes(
+    _adaptive,
+    1,
+    "adaptive_avg_pool1d",
+    "Return means of (N, C, length) over `output_size` windows of nearly equal size.",
+)
+adaptive_avg_pool2d = over_axes(
+    _adaptive,
+    2,
+    "adaptive_avg_pool2d",
+    "Return means of (N, C, height, width) over as many windows as `output_size` says.",
+)

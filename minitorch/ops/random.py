@@ -1,6 +1,6 @@
 """Random numbers as operators without inputs, draws by weight, dropout. They are not `pure`."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,24 +18,30 @@ from ..arrays import (
 )
 from ..errors import ArgumentError
 from ..generator import Generator, default_generator
-from ..op import Flat, Gradients, KeepsSpec, Kind, Op, Spec, apply
+from ..op import Flat, Gradients, KeepsSpec, Kind, Methods, Op, Spec, apply
 from .elementwise import zeros_like
-
-if TYPE_CHECKING:
-    from .methods import Methods
 
 
 class Drawn(Op):
-    """Random numbers of a given shape; a dataflow graph draws them anew in each run."""
+    """Random numbers of a given shape; a dataflow graph draws them anew in each run.
+
+    `first` and `second` are the two numbers that say which: a range, or a mean and a deviation.
+    """
 
     on_arrays = True
     pure = False
     reads_inputs = reads_output = False
 
     def __init__(
-        self, shape: tuple[int, ...], dtype: DType, generator: Generator | None = None
+        self,
+        shape: tuple[int, ...],
+        dtype: DType,
+        first: float = 0.0,
+        second: float = 1.0,
+        generator: Generator | None = None,
     ) -> None:
         self.shape, self.dtype, self.generator = shape, dtype, generator
+        self.first, self.second = first, second
 
     def source(self) -> Generator:
         """Return the generator to draw from."""
@@ -45,48 +51,27 @@ class Drawn(Op):
         """Return the shape and dtype drawn."""
         return Spec(self.shape, self.dtype)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """There are no inputs."""
         return ()
 
 
 class Uniform(Drawn):
-    """Evenly spread in [low, high)."""
-
-    def __init__(
-        self,
-        shape: tuple[int, ...],
-        dtype: DType,
-        low: float = 0.0,
-        high: float = 1.0,
-        generator: Generator | None = None,
-    ) -> None:
-        super().__init__(shape, dtype, generator)
-        self.low, self.high = low, high
+    """Evenly spread in [first, second)."""
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the numbers."""
         drawn = self.source().uniform(self.shape, self.dtype)
-        return cast(drawn * (self.high - self.low) + self.low, self.dtype)
+        return cast(drawn * (self.second - self.first) + self.first, self.dtype)
 
 
 class Normal(Drawn):
-    """Normally distributed."""
-
-    def __init__(
-        self,
-        shape: tuple[int, ...],
-        dtype: DType,
-        mean: float = 0.0,
-        std: float = 1.0,
-        generator: Generator | None = None,
-    ) -> None:
-        super().__init__(shape, dtype, generator)
-        self.mean, self.std = mean, std
+    """Normally distributed, with mean `first` and deviation `second`."""
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the numbers."""
-        return cast(self.source().normal(self.shape, self.dtype) * self.std + self.mean, self.dtype)
+        drawn = self.source().normal(self.shape, self.dtype)
+        return cast(drawn * self.second + self.first, self.dtype)
 
 
 class DropMask(Flat, KeepsSpec):

@@ -3,7 +3,7 @@
 import builtins
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -22,16 +22,13 @@ from ..arrays import (
     uint8,
 )
 from ..errors import AxisError
-from ..op import Flat, Gradients, Kind, Op, Spec, apply
+from ..op import Flat, Gradients, Kind, Methods, Op, Spec, apply
 from ..shapes import axes, reduced
 from .binary import where
 from .broadcasting import expand_to
 from .casting import cast_to, floats_only
-from .elementwise import exp
+from .elementwise import exp, ones_like
 from .movement import insert_axes
-
-if TYPE_CHECKING:
-    from .methods import Methods
 
 _add: Callable[..., Array] = np.add.reduce
 Dims: TypeAlias = int | Sequence[int] | None
@@ -70,7 +67,7 @@ class Sum(Reduction):
         """Return the reduced shape; int64 for integers."""
         return Spec(super().infer(*specs).shape, _summed(specs[0].dtype))
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Every element gets the gradient of its sum."""
         x = node.inputs[0]
         return (expand_to(self.spread(out_grad, x), x),)
@@ -97,15 +94,11 @@ class Extreme(Reduction):
         reduce = xp.max if self.largest else xp.min
         return reduce(x, axis=self.dims, keepdims=self.keepdim)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """The elements equal to the extreme share its gradient."""
         x = node.inputs[0]
-        won = where(x == self.spread(node.output, x), _one(x), 0.0)
+        won = where(x == self.spread(node.output, x), ones_like(x), 0.0)
         return (won / sum(won, self.dims, True) * self.spread(out_grad, x),)
-
-
-def _one(x: Kind) -> Kind:
-    return x * 0.0 + 1.0
 
 
 class LogSumExp(Reduction):
@@ -118,13 +111,13 @@ class LogSumExp(Reduction):
         total = xp.log(xp.sum(xp.exp(x - top), axis=self.dims, keepdims=True)) + top
         return total if self.keepdim else xp.squeeze(total, axis=self.dims)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the softmax of the elements, times the gradient."""
         x = node.inputs[0]
         return (self.spread(out_grad, x) * exp(x - self.spread(node.output, x)),)
 
 
-def _nonempty(x: "Methods", dims: tuple[int, ...], op: str) -> None:
+def _nonempty(x: Methods, dims: tuple[int, ...], op: str) -> None:
     if 0 in [x.shape[d] for d in dims]:
         raise AxisError(
             f"{op}: no element to choose: got shape {tuple(x.shape)} along axes {dims}, expected "
@@ -173,7 +166,7 @@ class Mean(Reduction):
             return mean
         return xp.mean(x, axis=self.dims, keepdims=self.keepdim)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Every element gets its part of the gradient of the mean."""
         x = node.inputs[0]
         sizes = [x.shape[d] for d in self.dims]

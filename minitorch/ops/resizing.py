@@ -1,7 +1,7 @@
 """Images made larger by repeating elements, or with channels rearranged into pixels."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -10,9 +10,6 @@ from ..op import Kind
 from .conv import each
 from .indexing import getitem
 from .movement import permute, reshape
-
-if TYPE_CHECKING:
-    pass
 
 
 def interpolate(

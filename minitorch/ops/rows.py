@@ -6,16 +6,14 @@ calculus: `g` is the gradient of the result, `y` the result. Broadcasting is und
 """
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, TypeVar
+from operator import attrgetter
+from typing import Any, TypeVar
 
 from ..arrays import Array, DType, get_default_dtype, result_type
 from ..errors import DTypeError
-from ..op import Gradients, Kind, Op, Spec, Value, apply
+from ..op import Gradients, Kind, Methods, Op, Spec, Value, apply
 from ..shapes import broadcast
 from .broadcasting import sum_to
-
-if TYPE_CHECKING:
-    from .methods import Methods
 
 Compute = Callable[..., Array]
 Partial = Callable[..., Any]
@@ -31,7 +29,16 @@ def promoted(specs: tuple[Spec, ...], promotes: str) -> DType:
 
 
 class Elementwise(Op):
-    """An operator that treats each element alone; its inputs broadcast."""
+    """An operator that treats each element alone; its inputs broadcast.
+
+    Args:
+        partials: the derivative by each input; none where there is no gradient.
+        dtype: of the result, where it is not that of the inputs.
+        promotes: "common", or "float": what dtype the inputs are first brought to.
+        reads: what derivatives read the numbers of: "x" inputs, "o" other inputs, "y" the result.
+        fixed: how many inputs keep their dtype.
+        kinds: the dtypes that the row is for.
+    """
 
     on_arrays = True
 
@@ -53,10 +60,7 @@ class Elementwise(Op):
         self.reads_inputs, self.reads_output = bool(set("xo") & set(reads)), "y" in reads
         self.reads_across = "o" in reads
 
-    @property
-    def name(self) -> str:
-        """The row's name, which is torch's."""
-        return self._name
+    name = property(attrgetter("_name"), doc="The row's name, which is torch's.")
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the broadcast shape and the promoted dtype."""
@@ -77,7 +81,7 @@ class Elementwise(Op):
     def __reduce__(self) -> tuple[object, ...]:
         return _row, (self._name,)
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the derivative by each input that is asked for, summed to its shape."""
         shares = []
         for partial, source, wanted in zip(self.partials, node.inputs, node.wants, strict=True):
@@ -89,7 +93,7 @@ class Elementwise(Op):
 class Unary(Elementwise):
     """A row of one input."""
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the row's derivative."""
         if not self.partials:
             return (None,)
@@ -99,7 +103,7 @@ class Unary(Elementwise):
 class Binary(Elementwise):
     """A row of two inputs that broadcast against each other."""
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the row's two derivatives, each summed to the shape of its input."""
         if not self.partials:
             return None, None
@@ -137,19 +141,11 @@ def _row(name: str) -> Elementwise:
 
 
 def unary(
-    name: str,
-    compute: Compute,
-    partial: Partial | None,
-    says: str,
-    *,
-    promotes: str = "common",
-    dtype: DType | None = None,
-    reads: str = "xy",
-    kinds: str = "biuf",
+    name: str, compute: Compute, partial: Partial | None, says: str, **how: Any
 ) -> Callable[[Kind], Kind]:
     """Add a row of one input and return its function; `partial` None: no gradient, zero steps."""
     partials = () if partial is None else (partial,)
-    op = Unary(name, compute, partials, dtype=dtype, promotes=promotes, reads=reads, kinds=kinds)
+    op = Unary(name, compute, partials, **how)
     ROWS[name] = op
 
     def call(x: Kind) -> Kind:
@@ -166,35 +162,17 @@ def binary(
     left: Partial | None,
     right: Partial | None,
     says: str,
-    *,
-    promotes: str = "common",
-    dtype: DType | None = None,
-    reads: str = "xy",
-    kinds: str = "biuf",
+    **how: Any,
 ) -> Callable[[Kind, object], Kind]:
-    """Add a row of two inputs and return its function; `kinds` are the dtypes that it is for."""
+    """Add a row of two inputs and return its function."""
     partials = () if left is None or right is None else (left, right)
-    op = Binary(name, compute, partials, dtype=dtype, promotes=promotes, reads=reads, kinds=kinds)
+    op = Binary(name, compute, partials, **how)
     ROWS[name] = op
 
     def call(a: Kind, b: object) -> Kind:
         if isinstance(a, Value):
             return a._apply(op, (a, b))
         return apply(op, a, b)
-
-    return named(call, name, says, op)
-
-
-def ternary(
-    name: str, compute: Compute, partials: tuple[Partial, ...], says: str, *, fixed: int = 0
-) -> Callable[[Kind, object, object], Kind]:
-    """Add a row of three inputs, the first `fixed` of which keep their dtype."""
-    op = Elementwise(name, compute, partials, reads="x", fixed=fixed)
-    op.reads_indices = fixed > 0
-    ROWS[name] = op
-
-    def call(a: Kind, b: object, c: object) -> Kind:
-        return apply(op, a, b, c)
 
     return named(call, name, says, op)
 

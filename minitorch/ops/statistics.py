@@ -1,12 +1,11 @@
 """Reductions made of others: products, variances, norms."""
 
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..arrays import Array, DTypeLike, Namespace, as_dtype
 from ..errors import ArgumentError, GraphError
-from ..op import Gradients, Kind, apply
+from ..op import Gradients, Kind, Methods, apply
 from ..shapes import axes, axis
 from .binary import where
 from .casting import cast_to, clone, floats_only
@@ -18,9 +17,6 @@ from .movement import reshape
 from .pointwise import pow
 from .reduction import Dims, Reduction, amax, amin, mean, sum
 from .rows import unary
-
-if TYPE_CHECKING:
-    from .methods import Methods
 
 
 def prod(
@@ -47,21 +43,6 @@ def prod(
     return flat if keepdim else reshape(flat, (*flat.shape[:d], *flat.shape[d + 1 :]))
 
 
-def scan(x: Kind, dim: int, combine: Callable[[Any, Any], Any]) -> Kind:
-    """Return the running combination along `dim`, in log₂ n steps of whole arrays.
-
-    Source: Hillis & Steele, Data parallel algorithms, CACM 29(12), 1986.
-    """
-    size, shift = x.shape[dim], 1
-    x = clone(x) if size == 1 else x
-    while shift < size:
-        rest = size - shift
-        later = combine(narrow(x, dim, shift, rest), narrow(x, dim, 0, rest))
-        x = cat((narrow(x, dim, 0, shift), later), dim)
-        shift *= 2
-    return x
-
-
 _root = unary(
     "root",
     lambda xp, x: xp.sqrt(x),
@@ -72,7 +53,7 @@ _root = unary(
 
 
 def var(
-    x: "Methods",
+    x: Methods,
     dim: Dims = None,
     unbiased: bool | None = None,
     keepdim: bool = False,
@@ -91,7 +72,7 @@ def var(
     return (sum(away * away, over, keepdim) if over else away * away) / float(free)
 
 
-def std(x: "Methods", *args: Any, **options: Any) -> Any:
+def std(x: Methods, *args: Any, **options: Any) -> Any:
     """Return the square root of `var`, whose arguments it takes."""
     floats_only("std", x)
     return _root(var(x, *args, **options))
@@ -106,7 +87,7 @@ class Length(Reduction):
         """Return the length."""
         return xp.sqrt(xp.sum(x * x, axis=self.dims, keepdims=self.keepdim))
 
-    def gradient(self, out_grad: "Methods", node: "Methods") -> Gradients:
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the unit vector, times the gradient."""
         x, y = node.inputs[0], self.spread(node.output, node.inputs[0])
         unit = x / where(y == 0, 1.0, y)

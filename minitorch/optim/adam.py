@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minitorch.arrays import Array
-from minitorch.optim.optimizer import Optimizer, Params, filled_like
+from minitorch.optim.optimizer import Optimizer, Params, filled_like, hyperparameters
 
 
 class Adam(Optimizer):
@@ -28,18 +28,8 @@ class Adam(Optimizer):
         eps: float = 1e-8,
         weight_decay: float = 0.0,
         amsgrad: bool = False,
-        *,
-        maximize: bool = False,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "amsgrad": amsgrad,
-            "maximize": maximize,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, hyperparameters(locals()))
 
     def update(self, w: Array, g: Array, state: dict[str, Any], group: dict[str, Any]) -> None:
         """Take one step on `w`."""
@@ -85,7 +75,5 @@ class AdamW(Adam):
         eps: float = 1e-8,
         weight_decay: float = 1e-2,
         amsgrad: bool = False,
-        *,
-        maximize: bool = False,
     ) -> None:
-        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize=maximize)
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minitorch.arrays import Array
-from minitorch.optim.optimizer import Optimizer, Params, filled_like
+from minitorch.optim.optimizer import Optimizer, Params, filled_like, hyperparameters
 
 
 class Adagrad(Optimizer):
@@ -22,25 +22,8 @@ class Adagrad(Optimizer):
         weight_decay: float = 0.0,
         initial_accumulator_value: float = 0.0,
         eps: float = 1e-10,
-        *,
-        maximize: bool = False,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "lr_decay": lr_decay,
-            "weight_decay": weight_decay,
-            "initial_accumulator_value": initial_accumulator_value,
-            "eps": eps,
-            "maximize": maximize,
-        }
-        super().__init__(params, defaults)
-
-    def check(self, group: dict[str, Any]) -> None:
-        """Raise unless the hyperparameters make sense."""
-        super().check(group)
-        if not group["initial_accumulator_value"] >= 0.0:
-            start = group["initial_accumulator_value"]
-            self.refuse("initial_accumulator_value", start, "0 or more")
+        super().__init__(params, hyperparameters(locals()))
 
     def update(self, w: Array, g: Array, state: dict[str, Any], group: dict[str, Any]) -> None:
         """Take one step on `w`."""
@@ -70,17 +53,8 @@ class Adadelta(Optimizer):
         rho: float = 0.9,
         eps: float = 1e-6,
         weight_decay: float = 0.0,
-        *,
-        maximize: bool = False,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "rho": rho,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "maximize": maximize,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, hyperparameters(locals()))
 
     def check(self, group: dict[str, Any]) -> None:
         """Raise unless the hyperparameters make sense."""
@@ -122,19 +96,8 @@ class RMSprop(Optimizer):
         weight_decay: float = 0.0,
         momentum: float = 0.0,
         centered: bool = False,
-        *,
-        maximize: bool = False,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "alpha": alpha,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "momentum": momentum,
-            "centered": centered,
-            "maximize": maximize,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, hyperparameters(locals()))
 
     def update(self, w: Array, g: Array, state: dict[str, Any], group: dict[str, Any]) -> None:
         """Take one step on `w`."""

@@ -1,12 +1,15 @@
 """L-BFGS: Newton's method with a curvature guessed from the last few steps.
 
-Sources: Nocedal & Wright, Numerical Optimization, 2nd ed., algorithm 7.4 (the direction), 3.5 and
-3.6 (strong Wolfe conditions); the numbers that end a search are PyTorch's.
+Sources: Nocedal & Wright, Numerical Optimization, 2nd ed., algorithm 7.4 (the direction) and
+chapter 3.1 (the strong Wolfe conditions); Lewis & Overton, Math. Programming 141, 2013 (bisection);
+the numbers that end a step are PyTorch's.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,12 +17,12 @@ import numpy as np
 from minitorch.arrays import Array, asarray, host_dtype, to_numpy
 from minitorch.clock import clock
 from minitorch.errors import ArgumentError
-from minitorch.optim.optimizer import Optimizer, Params
+from minitorch.optim.optimizer import Optimizer, Params, hyperparameters
 from minitorch.recording import enable_grad
 
-Phi = Callable[[float], tuple[float, Array]]
-"""(step length) -> (loss, gradient) there."""
-Point = tuple[float, float, Any, float]
+C1, C2 = 1e-4, 0.9
+"""Of the strong Wolfe conditions: f(t) <= f + C1 t slope, and |slope(t)| <= C2 |slope|."""
+Point = tuple[float, float, Array, float]
 """(step length, loss, gradient, slope along the direction)."""
 
 
@@ -48,16 +51,8 @@ class LBFGS(Optimizer):
         history_size: int = 100,
         line_search_fn: str | None = None,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "max_iter": max_iter,
-            "max_eval": max_iter * 5 // 4 if max_eval is None else max_eval,
-            "tolerance_grad": tolerance_grad,
-            "tolerance_change": tolerance_change,
-            "history_size": history_size,
-            "line_search_fn": line_search_fn,
-        }
-        super().__init__(params, defaults)
+        max_eval = max_iter * 5 // 4 if max_eval is None else max_eval
+        super().__init__(params, hyperparameters(locals()))
         if len(self.param_groups) != 1:
             raise ArgumentError("LBFGS: got several groups, expected one: all move together.")
 
@@ -94,19 +89,18 @@ class LBFGS(Optimizer):
             slope = float(g @ d)
             if slope > -group["tolerance_change"]:
                 break
-            before, start = loss, self._flat([p._settled() for p in group["params"]])
-            calls = 0
+            before, start = loss, _flat([p._settled() for p in group["params"]])
+            at, calls = partial(self._point, closure, start, d), 1
             if group["line_search_fn"]:
-
-                def phi(t: float, start: Any = start, d: Any = d) -> tuple[float, Any]:
-                    return self._at(closure, start + t * d)
-
-                most = group["max_eval"] - evaluations
-                loss, g, t, calls = strong_wolfe(phi, t, d, loss, g, slope, max_ls=most)
-            if calls or n == group["max_iter"]:
+                most = min(group["max_eval"] - evaluations, 25)
+                found, calls = strong_wolfe(at, t, (0.0, loss, g, slope), most)
+                t, loss, g, _ = found
+                self._put(start + t * d)
+            elif n == group["max_iter"]:
+                calls = 0
                 self._put(start + t * d)
             else:
-                (loss, g), calls = self._at(closure, start + t * d), 1
+                _, loss, g, _ = at(t)
             state.update(t=t, func_evals=state["func_evals"] + calls)
             evaluations += calls
             if (
@@ -119,23 +113,20 @@ class LBFGS(Optimizer):
                 break
         return first
 
-    def _at(self, closure: Callable[[], Any], point: Any) -> tuple[float, Any]:
-        """Return the loss and the gradient where the parameters are `point`."""
-        self._put(point)
+    def _point(self, closure: Callable[[], Any], origin: Array, d: Array, t: float) -> Point:
+        """Return what the closure finds `t` along the direction `d` from `origin`."""
+        self._put(origin + t * d)
         with enable_grad():
             loss = float(closure())
-        return loss, self._gathered()
-
-    def _flat(self, arrays: list[object]) -> Array:
-        return np.concatenate([to_numpy(array).reshape(-1) for array in arrays])
+        g = self._gathered()
+        return t, loss, g, float(g @ d)
 
     def _gathered(self) -> Array:
         """Return all gradients as one vector; zeros where there is none."""
-        params = self.param_groups[0]["params"]
-        return self._flat(
+        return _flat(
             [
                 np.zeros(p.shape, host_dtype(p.dtype)) if p.grad is None else p.grad.array
-                for p in params
+                for p in self.param_groups[0]["params"]
             ]
         )
 
@@ -148,6 +139,10 @@ class LBFGS(Optimizer):
             array[...] = asarray(part, None, param.device)
             clock.tick(array)
             at += param.numel()
+
+
+def _flat(arrays: list[Array]) -> Array:
+    return np.concatenate([to_numpy(array).reshape(-1) for array in arrays])
 
 
 def _direction(state: dict[str, Any], g: Array, history: int) -> Any:
@@ -174,106 +169,31 @@ def _direction(state: dict[str, Any], g: Array, history: int) -> Any:
     return q
 
 
-def cubic_minimum(
-    x1: float, f1: float, g1: float, x2: float, f2: float, g2: float, low: float, high: float
-) -> float:
-    """Return where the cubic through two points with these slopes is least, within the bounds."""
-    d1 = g1 + g2 - 3.0 * (f1 - f2) / (x1 - x2)
-    square: float = d1 * d1 - g1 * g2
-    if not square >= 0.0:
-        return (low + high) / 2.0
-    d2: float = square**0.5
-    if x1 <= x2:
-        least = x2 - (x2 - x1) * ((g2 + d2 - d1) / (g2 - g1 + 2.0 * d2))
-    else:
-        least = x1 - (x1 - x2) * ((g1 + d2 - d1) / (g1 - g2 + 2.0 * d2))
-    return min(max(least, low), high)
-
-
 def strong_wolfe(
-    phi: Phi,
-    t: float,
-    d: Array,
-    f: float,
-    g: Array,
-    slope: float,
-    c1: float = 1e-4,
-    c2: float = 0.9,
-    tolerance_change: float = 1e-9,
-    max_ls: int = 25,
-) -> tuple[float, Array, float, int]:
-    """Return (loss, gradient, step length, evaluations) where the strong Wolfe conditions hold.
+    at: Callable[[float], Point], t: float, start: Point, most: int
+) -> tuple[Point, int]:
+    """Return a point where the strong Wolfe conditions hold, and how often `at` was called.
 
-    They are f(t) <= f + c1 t slope and |slope(t)| <= c2 |slope|.
+    Too long a step loses what it should gain, or is past a minimum; too short a one still goes
+    down steeply. Between the longest too short and the shortest too long one the next is tried.
 
     Args:
-        phi: loss and gradient at a step length.
+        at: step length -> point.
         t: the first length to try.
-        d: the direction.
-        f: the loss at 0; g: the gradient; slope: g @ d.
+        start: the point at 0.
+        most: calls; after these the best point so far.
     """
-
-    def at(t: float) -> Point:
-        loss, grad = phi(t)
-        return t, loss, grad, float(grad @ d)
-
-    start: Point = (0.0, f, g.copy(), slope)
-    before, now, n = start, at(t), 0
-    bracket: list[Point] = []
-    while n < max_ls:
-        t, loss, _, rate = now
-        if loss > f + c1 * t * slope or (n > 1 and loss >= before[1]) or not np.isfinite(loss):
-            bracket = [before, now]
-        elif abs(rate) <= -c2 * slope:
-            return loss, now[2], t, n + 1
-        elif rate >= 0:
-            bracket = [before, now]
-        if bracket:
-            break
-        low, high = t + 0.01 * (t - before[0]), t * 10.0
-        after = cubic_minimum(before[0], before[1], before[3], t, loss, rate, low, high)
-        before, now, n = now, at(after), n + 1
-    if not bracket:
-        bracket = [start, now]
-    best, n = _zoom(
-        at, bracket, f, slope, c1, c2, tolerance_change / float(abs(d).max()), n, max_ls
-    )
-    return best[1], best[2], best[0], n + 1
-
-
-def _zoom(
-    at: Callable[[float], Point],
-    bracket: list[Point],
-    f: float,
-    slope: float,
-    c1: float,
-    c2: float,
-    shortest: float,
-    n: int,
-    max_ls: int,
-) -> tuple[Point, int]:
-    """Shrink a bracket until its lower end satisfies the conditions; return that end."""
-    slow = False
-    low, high = sorted(bracket, key=_loss)
-    while n < max_ls and abs(high[0] - low[0]) >= shortest:
-        left, right = sorted((low[0], high[0]))
-        t = cubic_minimum(low[0], low[1], low[3], high[0], high[1], high[3], left, right)
-        margin = 0.1 * (right - left)
-        near = min(right - t, t - left) < margin  # so near an end teaches little
-        if near and (slow or not left < t < right):
-            t = right - margin if right - t < t - left else left + margin
-            near = False
-        slow = near
-        new, n = at(t), n + 1
-        if new[1] > f + c1 * t * slope or new[1] >= low[1]:
-            low, high = sorted((low, new), key=_loss)
-        elif abs(new[3]) <= -c2 * slope:
-            return new, n
+    _, f, _, slope = start
+    best, low, high = start, 0.0, math.inf
+    for n in range(1, most + 1):
+        now = at(t)
+        _, loss, _, rate = now
+        best = now if loss < best[1] else best
+        if not loss <= f + C1 * t * slope or rate > -C2 * slope:
+            high = t
+        elif rate < C2 * slope:
+            low = t
         else:
-            high = low if new[3] * (high[0] - low[0]) >= 0 else high
-            low = new
-    return low, n
-
-
-def _loss(point: Point) -> float:
-    return point[1]
+            return now, n
+        t = 2.0 * t if high == math.inf else (low + high) / 2.0
+    return best, max(most, 0)

@@ -1,7 +1,7 @@
 """Learning-rate schedules: each is a function of the step count, written as its formula.
 
-`value(t, base)` is the rate after t calls of `step`, for a group that started at `base`. A
-scheduler multiplies the group's rate by value(t) / value(t - 1), so that two schedulers on one
+`_value(t, base)` is the rate after t calls of `step`, for a group that started at `base`. A
+scheduler multiplies the group's rate by _value(t) / _value(t - 1), so that two schedulers on one
 optimizer multiply, as PyTorch's do; after a rate of 0 it sets the value itself.
 """
 
@@ -10,46 +10,41 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from minitorch.errors import ArgumentError
 from minitorch.optim.optimizer import Optimizer
 
 
+@dataclass(eq=False, repr=False)
 class LRScheduler:
-    """Base of the schedules; a subclass gives `value`."""
+    """Base of the schedules; a subclass gives `_value`."""
 
-    def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
-        self.optimizer = optimizer
-        self.last_epoch = last_epoch
-        for group in optimizer.param_groups:
-            if last_epoch == -1 or "initial_lr" not in group:
-                group.setdefault("initial_lr", group["lr"])
-        self.base_lrs = [float(group["initial_lr"]) for group in optimizer.param_groups]
+    optimizer: Optimizer
+    last_epoch: int = field(default=-1, kw_only=True)
+
+    def __post_init__(self) -> None:
+        groups = self.optimizer.param_groups
+        self.base_lrs = [float(group.setdefault("initial_lr", group["lr"])) for group in groups]
         self.step()
 
-    def value(self, t: int, base: float) -> float:
-        """Return the rate after `t` steps of a group that started at `base`."""
-        raise NotImplementedError(f"{type(self).__name__} has no value(t, base). Define it.")
+    def _value(self, t: int, base: float) -> float:
+        raise NotImplementedError(f"{type(self).__name__} has no _value(t, base). Define it.")
 
     def step(self) -> None:
         """Move on by one and set the rate of every group. Call it after `optimizer.step()`."""
         self.last_epoch += 1
-        for i, (group, base) in enumerate(
-            zip(self.optimizer.param_groups, self.base_lrs, strict=True)
-        ):
-            group["lr"] = self._next(i, group["lr"], base)
-
-    def _next(self, index: int, current: float, base: float) -> float:
-        value = self._value_of(index)
-        if self.last_epoch == 0:
-            return current * value(0, base) / base if base else value(0, base)
-        before = value(self.last_epoch - 1, base)
-        now = value(self.last_epoch, base)
-        return current * (now / before) if before else now
+        for i, group in enumerate(self.optimizer.param_groups):
+            value, base, t = self._value_of(i), self.base_lrs[i], self.last_epoch
+            now, before = value(t, base), value(t - 1, base) if t else base
+            if not before:
+                group["lr"] = now
+            else:
+                group["lr"] = group["lr"] * (now / before) if t else group["lr"] * now / before
 
     def _value_of(self, index: int) -> Callable[[int, float], float]:
-        return self.value
+        return self._value
 
     def get_last_lr(self) -> list[float]:
         """Return the present rate of every group."""
@@ -68,16 +63,9 @@ class LRScheduler:
         vars(self).update(state_dict)
 
 
-def cosine(start: float, end: float, share: float) -> float:
+def _cosine(start: float, end: float, share: float) -> float:
     """Return the point at `share` of half a cosine from `start` (0) to `end` (1)."""
     return end + (start - end) * (1.0 + math.cos(math.pi * share)) / 2.0
-
-
-def positive(where: str, name: str, value: int) -> int:
-    """Return `value`, which must be an integer of 1 or more."""
-    if not isinstance(value, int) or value <= 0:
-        raise ArgumentError(f"{where}: got {name} {value!r}, expected an integer of 1 or more.")
-    return value
 
 
 def _holds_functions(value: object) -> bool:
@@ -88,123 +76,90 @@ def _holds_functions(value: object) -> bool:
 # ── formulas of the step count alone ────────────────────────────────────────────────────────────
 
 
+@dataclass(eq=False, repr=False)
 class LambdaLR(LRScheduler):
     """base * f(t), one f or one for each group."""
 
-    def __init__(
-        self,
-        optimizer: Optimizer,
-        lr_lambda: Callable[[int], float] | Sequence[Callable[[int], float]],
-        last_epoch: int = -1,
-    ) -> None:
-        groups = len(optimizer.param_groups)
-        lambdas = [lr_lambda] * groups if callable(lr_lambda) else list(lr_lambda)
-        if len(lambdas) != groups:
+    lr_lambda: Callable[[int], float] | list[Callable[[int], float]]
+
+    def __post_init__(self) -> None:
+        groups, functions = len(self.optimizer.param_groups), self.lr_lambda
+        self.lr_lambdas = [functions] * groups if callable(functions) else list(functions)
+        if len(self.lr_lambdas) != groups:
             raise ArgumentError(
-                f"LambdaLR: got {len(lambdas)} functions, expected {groups}, one for each group."
+                f"LambdaLR: got {len(self.lr_lambdas)} functions, expected {groups}, one for each "
+                "group."
             )
-        self.lr_lambdas = lambdas
-        super().__init__(optimizer, last_epoch)
+        super().__post_init__()
 
     def _value_of(self, index: int) -> Callable[[int, float], float]:
         factor = self.lr_lambdas[index]
         return lambda t, base: base * factor(t)
 
 
+@dataclass(eq=False, repr=False)
 class StepLR(LRScheduler):
     """base * gamma^(t // step_size)."""
 
-    def __init__(
-        self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1
-    ) -> None:
-        self.step_size = positive("StepLR", "step_size", step_size)
-        self.gamma = gamma
-        super().__init__(optimizer, last_epoch)
+    step_size: int
+    gamma: float = 0.1
 
-    def value(self, t: int, base: float) -> float:
-        """Return base * gamma^(t // step_size)."""
+    def _value(self, t: int, base: float) -> float:
         return base * self.gamma ** (t // self.step_size)
 
 
+@dataclass(eq=False, repr=False)
 class MultiStepLR(LRScheduler):
     """base * gamma^(number of milestones reached)."""
 
-    def __init__(
-        self,
-        optimizer: Optimizer,
-        milestones: Sequence[int],
-        gamma: float = 0.1,
-        last_epoch: int = -1,
-    ) -> None:
-        self.milestones = sorted(milestones)
-        self.gamma = gamma
-        super().__init__(optimizer, last_epoch)
+    milestones: Sequence[int]
+    gamma: float = 0.1
 
-    def value(self, t: int, base: float) -> float:
-        """Return base * gamma^k, where k milestones are at most t."""
-        return base * self.gamma ** bisect_right(self.milestones, t)
+    def _value(self, t: int, base: float) -> float:
+        return base * self.gamma ** bisect_right(sorted(self.milestones), t)
 
 
+@dataclass(eq=False, repr=False)
 class ExponentialLR(LRScheduler):
     """base * gamma^t."""
 
-    def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1) -> None:
-        self.gamma = gamma
-        super().__init__(optimizer, last_epoch)
+    gamma: float
 
-    def value(self, t: int, base: float) -> float:
-        """Return base * gamma^t."""
+    def _value(self, t: int, base: float) -> float:
         return base * self.gamma**t
 
 
+@dataclass(eq=False, repr=False)
 class LinearLR(LRScheduler):
-    """base times a factor that moves in a straight line over `total_iters` steps."""
+    """base * (start + (end - start) * min(t / total, 1)): a line over `total_iters` steps."""
 
-    def __init__(
-        self,
-        optimizer: Optimizer,
-        start_factor: float = 1.0 / 3,
-        end_factor: float = 1.0,
-        total_iters: int = 5,
-        last_epoch: int = -1,
-    ) -> None:
-        if not 0.0 < start_factor <= 1.0 or not 0.0 <= end_factor <= 1.0:
-            raise ArgumentError(
-                f"LinearLR: got start_factor {start_factor} and end_factor {end_factor}, expected "
-                "one in (0, 1] and one in [0, 1]."
-            )
-        self.start_factor = start_factor
-        self.end_factor = end_factor
-        self.total_iters = total_iters
-        super().__init__(optimizer, last_epoch)
+    start_factor: float = 1.0 / 3
+    end_factor: float = 1.0
+    total_iters: int = 5
 
-    def value(self, t: int, base: float) -> float:
-        """Return base * (start + (end - start) * min(t / total, 1))."""
+    def _value(self, t: int, base: float) -> float:
         share = min(t / self.total_iters, 1.0)
         return base * (self.start_factor + (self.end_factor - self.start_factor) * share)
 
 
+@dataclass(eq=False, repr=False)
 class CosineAnnealingLR(LRScheduler):
     """From base to `eta_min` along half a cosine of `T_max` steps, and back.
 
     Source: Loshchilov & Hutter, SGDR, ICLR 2017, without the restarts.
     """
 
-    def __init__(
-        self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1
-    ) -> None:
-        self.T_max = positive("CosineAnnealingLR", "T_max", T_max)
-        self.eta_min = eta_min
-        super().__init__(optimizer, last_epoch)
+    T_max: int
+    eta_min: float = 0.0
 
-    def value(self, t: int, base: float) -> float:
-        """Return eta_min + (base - eta_min) * (1 + cos(pi t / T_max)) / 2."""
-        return cosine(base, self.eta_min, t / self.T_max)
+    def _value(self, t: int, base: float) -> float:
+        return _cosine(base, self.eta_min, t / self.T_max)
 
 
 # ── made of others, moving momentum too, watching a metric ──────────────────────────────────────
 
 
+@dataclass(eq=False, repr=False)
 class OneCycleLR(LRScheduler):
     """Up from max_lr / div_factor to `max_lr`, then down to a rate near 0, both along cosines.
 
@@ -213,31 +168,23 @@ class OneCycleLR(LRScheduler):
     Source: Smith & Topin, Super-Convergence, 2018.
     """
 
-    def __init__(
-        self,
-        optimizer: Optimizer,
-        max_lr: float,
-        total_steps: int,
-        pct_start: float = 0.3,
-        cycle_momentum: bool = True,
-        base_momentum: float = 0.85,
-        max_momentum: float = 0.95,
-        div_factor: float = 25.0,
-        final_div_factor: float = 1e4,
-    ) -> None:
-        self.max_lr = max_lr
-        self.total_steps = positive("OneCycleLR", "total_steps", total_steps)
-        self.peak = float(pct_start * total_steps) - 1.0
-        self.first, self.last = max_lr / div_factor, max_lr / div_factor / final_div_factor
-        self.cycle_momentum = cycle_momentum
-        self.base_momentum, self.max_momentum = base_momentum, max_momentum
-        for group in optimizer.param_groups:
-            group["initial_lr"] = group["lr"] = self.first
-        super().__init__(optimizer)
+    max_lr: float
+    total_steps: int
+    pct_start: float = 0.3
+    cycle_momentum: bool = True
+    base_momentum: float = 0.85
+    max_momentum: float = 0.95
+    div_factor: float = 25.0
+    final_div_factor: float = 1e4
 
-    def value(self, t: int, base: float) -> float:
-        """Return the point at `t` of the two half cosines."""
-        return self._point(t, self.first, self.max_lr, self.last)
+    def __post_init__(self) -> None:
+        for group in self.optimizer.param_groups:
+            group["initial_lr"] = group["lr"] = self.max_lr / self.div_factor
+        super().__post_init__()
+
+    def _value(self, t: int, base: float) -> float:
+        first = self.max_lr / self.div_factor
+        return self._point(t, first, self.max_lr, first / self.final_div_factor)
 
     def step(self) -> None:
         """Move on by one; after `total_steps` of them there is nothing to move on to."""
@@ -257,30 +204,28 @@ class OneCycleLR(LRScheduler):
                 group["momentum"] = m
 
     def _point(self, t: int, first: float, middle: float, last: float) -> float:
-        end = self.total_steps - 1.0
-        if t <= self.peak:
-            return cosine(first, middle, t / self.peak)
-        return cosine(middle, last, (t - self.peak) / (end - self.peak))
+        peak, end = float(self.pct_start * self.total_steps) - 1.0, self.total_steps - 1.0
+        if t <= peak:
+            return _cosine(first, middle, t / peak)
+        return _cosine(middle, last, (t - peak) / (end - peak))
 
 
+@dataclass(eq=False, repr=False)
 class SequentialLR(LRScheduler):
     """The first schedule up to the first milestone, then the second from its own start, ..."""
 
-    def __init__(
-        self, optimizer: Optimizer, schedulers: Sequence[LRScheduler], milestones: Sequence[int]
-    ) -> None:
-        if len(schedulers) != len(milestones) + 1:
+    schedulers: list[LRScheduler]
+    milestones: list[int]
+
+    def __post_init__(self) -> None:
+        if len(self.schedulers) != len(self.milestones) + 1:
             raise ArgumentError(
-                f"SequentialLR: got {len(schedulers)} schedulers and {len(milestones)} milestones, "
-                "expected one milestone between each two schedulers."
+                f"SequentialLR: got {len(self.schedulers)} schedulers and {len(self.milestones)} "
+                "milestones, expected one milestone between each two schedulers."
             )
-        if any(s.optimizer is not optimizer for s in schedulers):
-            raise ArgumentError("SequentialLR: a scheduler belongs to another optimizer.")
-        self.schedulers = list(schedulers)
-        self.milestones = list(milestones)
-        for group in optimizer.param_groups:
+        for group in self.optimizer.param_groups:
             group["lr"] = group["initial_lr"]
-        super().__init__(optimizer)
+        super().__post_init__()
 
     def _value_of(self, index: int) -> Callable[[int, float], float]:
         def value(t: int, base: float) -> float:
@@ -291,36 +236,29 @@ class SequentialLR(LRScheduler):
         return value
 
 
-class ReduceLROnPlateau:
+@dataclass(eq=False, repr=False)
+class ReduceLROnPlateau(LRScheduler):
     """Multiply the rate by `factor` once a metric has not improved for `patience` steps."""
 
-    def __init__(
-        self,
-        optimizer: Optimizer,
-        mode: str = "min",
-        factor: float = 0.1,
-        patience: int = 10,
-        threshold: float = 1e-4,
-        threshold_mode: str = "rel",
-        cooldown: int = 0,
-        min_lr: float = 0.0,
-        eps: float = 1e-8,
-    ) -> None:
-        if factor >= 1.0:
-            raise ArgumentError(f"ReduceLROnPlateau: got factor {factor}, expected one below 1.")
-        if mode not in ("min", "max") or threshold_mode not in ("rel", "abs"):
+    mode: str = "min"
+    factor: float = 0.1
+    patience: int = 10
+    threshold: float = 1e-4
+    threshold_mode: str = "rel"
+    cooldown: int = 0
+    min_lr: float = 0.0
+    eps: float = 1e-8
+
+    def __post_init__(self) -> None:
+        if self.mode not in ("min", "max") or self.threshold_mode not in ("rel", "abs"):
             raise ArgumentError(
-                f"ReduceLROnPlateau: got mode {mode!r} and threshold_mode {threshold_mode!r}, "
-                "expected 'min' or 'max', and 'rel' or 'abs'."
+                f"ReduceLROnPlateau: got mode {self.mode!r} and threshold_mode "
+                f"{self.threshold_mode!r}, expected 'min' or 'max', and 'rel' or 'abs'."
             )
-        self.optimizer = optimizer
-        self.mode, self.factor, self.patience = mode, factor, patience
-        self.threshold, self.threshold_mode = threshold, threshold_mode
-        self.cooldown, self.min_lr, self.eps = cooldown, min_lr, eps
-        self.best = math.inf if mode == "min" else -math.inf
+        self.best = math.inf if self.mode == "min" else -math.inf
         self.num_bad_epochs = self.cooldown_counter = self.last_epoch = 0
 
-    def step(self, metrics: float) -> None:
+    def step(self, metrics: float) -> None:  # type: ignore[override]
         """Take note of `metrics` and lower the rates if the patience is over."""
         current = float(metrics)
         self.last_epoch += 1
@@ -338,35 +276,9 @@ class ReduceLROnPlateau:
                     group["lr"] = lower
             self.cooldown_counter, self.num_bad_epochs = self.cooldown, 0
 
-    def get_last_lr(self) -> list[float]:
-        """Return the present rate of every group."""
-        return [group["lr"] for group in self.optimizer.param_groups]
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return every number of the schedule."""
-        return {key: value for key, value in vars(self).items() if key != "optimizer"}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Continue where `state_dict` was taken."""
-        vars(self).update(state_dict)
-
     def _is_better(self, current: float) -> bool:
         sign = -1.0 if self.mode == "min" else 1.0
         if math.isinf(self.best):
             return sign * current > sign * self.best
         margin = self.threshold * (self.best if self.threshold_mode == "rel" else 1.0)
         return sign * current > sign * (self.best + sign * margin)
-
-
-__all__ = [
-    "CosineAnnealingLR",
-    "ExponentialLR",
-    "LRScheduler",
-    "LambdaLR",
-    "LinearLR",
-    "MultiStepLR",
-    "OneCycleLR",
-    "ReduceLROnPlateau",
-    "SequentialLR",
-    "StepLR",
-]

@@ -16,6 +16,9 @@ from minitorch.errors import ArgumentError
 from minitorch.recording import enable_grad
 from minitorch.tensor import Tensor
 
+NOT_NEGATIVE = {"lr", "weight_decay", "momentum", "eps", "alpha", "lr_decay"}
+NOT_NEGATIVE |= {"initial_accumulator_value"}
+
 Params = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]]
 
 
@@ -46,7 +49,7 @@ class Optimizer:
         """Add parameters with hyperparameters of their own; what is not given is the default."""
         group = {**self.defaults, **param_group}
         params = group["params"]
-        listed = [params] if isinstance(params, Tensor) else list(params)
+        listed = [params] if isinstance(params, Tensor) else params
         group["params"] = [p[1] if isinstance(p, tuple) else p for p in listed]
         taken = {id(p) for other in self.param_groups for p in other["params"]}
         for param in group["params"]:
@@ -69,8 +72,8 @@ class Optimizer:
 
     def check(self, group: dict[str, Any]) -> None:
         """Raise unless the hyperparameters of a group make sense."""
-        for name in ("lr", "weight_decay", "momentum", "eps", "alpha", "lr_decay"):
-            if name in group and not group[name] >= 0.0:
+        for name in sorted(NOT_NEGATIVE & group.keys()):
+            if not group[name] >= 0.0:
                 self.refuse(name, group[name], "0 or more")
         for beta in group.get("betas", ()):
             if not 0.0 <= beta < 1.0:
@@ -94,11 +97,9 @@ class Optimizer:
                 loss = closure()
         for group in self.param_groups:
             for param in group["params"]:
-                grad = param.grad
-                if grad is not None:
+                if param.grad is not None:
                     w = param._settled()
-                    g = -grad.array if group.get("maximize") else grad.array
-                    self.update(w, g, self.state[param], group)
+                    self.update(w, param.grad.array, self.state[param], group)
                     clock.tick(w)
         return loss
 
@@ -115,10 +116,8 @@ class Optimizer:
 
     def state_dict(self) -> dict[str, object]:
         """Return state and hyperparameters, parameters numbered in order, as PyTorch does."""
-        number: dict[int, int] = {}
-        for group in self.param_groups:
-            for param in group["params"]:
-                number[id(param)] = len(number)
+        params = [param for group in self.param_groups for param in group["params"]]
+        number = {id(param): i for i, param in enumerate(params)}
         groups = [
             {**group, "params": [number[id(p)] for p in group["params"]]}
             for group in self.param_groups
@@ -155,6 +154,11 @@ class Optimizer:
             lines.append(f"Parameter Group {i}")
             lines += [f"    {key}: {group[key]}" for key in sorted(group) if key != "params"]
         return "\n".join([*lines, ")"])
+
+
+def hyperparameters(arguments: dict[str, Any]) -> dict[str, Any]:
+    """Return the hyperparameters among the `locals()` of a constructor: all its own arguments."""
+    return {k: v for k, v in arguments.items() if k not in ("self", "params", "__class__")}
 
 
 def filled_like(w: Array, value: float = 0.0) -> Array:

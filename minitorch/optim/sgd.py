@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from minitorch.arrays import Array
-from minitorch.optim.optimizer import Optimizer, Params, filled_like
+from minitorch.optim.optimizer import Optimizer, Params, filled_like, hyperparameters
 
 
 class SGD(Optimizer):
@@ -24,18 +24,8 @@ class SGD(Optimizer):
         dampening: float = 0.0,
         weight_decay: float = 0.0,
         nesterov: bool = False,
-        *,
-        maximize: bool = False,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "momentum": momentum,
-            "dampening": dampening,
-            "weight_decay": weight_decay,
-            "nesterov": nesterov,
-            "maximize": maximize,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, hyperparameters(locals()))
 
     def check(self, group: dict[str, Any]) -> None:
         """Raise unless the hyperparameters make sense."""

@@ -6,20 +6,16 @@ is a `Scene` of its own, which plays in a notebook and saves as a page that need
 
 from minitorch.exports import public_names
 from minitorch.show.autodiff_scene import step_through as step_through
-from minitorch.show.drawing import Arrow as Arrow
-from minitorch.show.drawing import Box as Box
-from minitorch.show.drawing import Drawing as Drawing
 from minitorch.show.memory_scene import map_memory as map_memory
 from minitorch.show.page import page as page
+from minitorch.show.page import poster as poster
 from minitorch.show.pass_scene import compare_passes as compare_passes
 from minitorch.show.picture import Picture as Picture
 from minitorch.show.picture import show as show
-from minitorch.show.poster import poster as poster
 from minitorch.show.scene import Scene as Scene
 from minitorch.show.schedule_scene import walk_schedule as walk_schedule
 from minitorch.show.search_scene import race_searches as race_searches
 from minitorch.show.serving_scene import see_serving as see_serving
-from minitorch.show.svg import render as render
 from minitorch.show.token_scene import follow_tokens as follow_tokens
 from minitorch.show.two_ways_scene import both_ways as both_ways
 

@@ -6,16 +6,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from minitorch.errors import ArgumentError
+from minitorch.graph.control.pytree import mapped
 from minitorch.graph.core.fetches import is_outside_loops
 from minitorch.graph.core.graph import Graph
 from minitorch.graph.core.node import Node
 from minitorch.op import Value
 
-
-def check_limit(operation: str, limit: int) -> None:
-    """Raise unless there is something to draw."""
-    if limit < 1:
-        raise ArgumentError(f"{operation}: got limit {limit}, expected 1 or more.")
+MOST = 80  # boxes that are stepped through
 
 
 def names_by_id(names: object) -> dict[int, str]:
@@ -37,19 +34,20 @@ def roots_in(value: Any) -> Sequence[Value]:
     Raises:
         ArgumentError: something is no tensor, node, graph or traced function, nor made of such.
     """
-    if isinstance(value, Value):
-        return [value]
     if isinstance(value, Graph):
         return _ends(value)
-    parts = value.values() if isinstance(value, Mapping) else value
-    if isinstance(parts, list | tuple) or parts is not value:
-        return [root for part in parts for root in roots_in(part)]
-    traced = getattr(value, "outputs", None)
-    if traced is None:
-        raise ArgumentError(
-            f"show: got {type(value).__name__}, expected a tensor or a node of a graph."
-        )
-    return roots_in(traced)
+    parts = _leaves(getattr(value, "outputs", value))
+    wrong = [part for part in parts if not isinstance(part, Value)]
+    if wrong or not parts:
+        kind = type(wrong[0] if wrong else value).__name__
+        raise ArgumentError(f"show: got {kind}, expected a tensor or a node of a graph.")
+    return parts
+
+
+def _leaves(value: object) -> list[Any]:
+    found: list[Any] = []
+    mapped(found.append, value)
+    return found
 
 
 def _ends(graph: Graph) -> list[Node]:
@@ -69,15 +67,12 @@ def nodes_in(operation: str, fetches: Any) -> list[Node]:
     Raises:
         ArgumentError: there is none, or something else is among them.
     """
-    if isinstance(fetches, Node):
-        return [fetches]
-    kind = type(fetches).__name__
-    is_several = isinstance(fetches, Mapping | list | tuple)
-    if not is_several or not fetches:
-        kind = f"an empty {kind}" if is_several else kind
+    parts = _leaves(fetches)
+    wrong = [part for part in parts if not isinstance(part, Node)]
+    if wrong or not parts:
+        kind = type(wrong[0]).__name__ if wrong else f"an empty {type(fetches).__name__}"
         raise ArgumentError(
             f"{operation}: got {kind}, expected a node of a dataflow graph, or lists of nodes. "
             "minitorch.graph.trace makes a graph of imperative code."
         )
-    parts = fetches.values() if isinstance(fetches, Mapping) else fetches
-    return [node for part in parts for node in nodes_in(operation, part)]
+    return parts

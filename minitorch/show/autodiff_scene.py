@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from itertools import takewhile
+from itertools import pairwise, takewhile
 from typing import TYPE_CHECKING, Any
 
 from minitorch.errors import ArgumentError
 from minitorch.op import Value
-from minitorch.show.asked import check_limit, names_by_id
-from minitorch.show.diagram import Boxed, Line, Wire, draw, forever, lit
+from minitorch.show.asked import names_by_id
+from minitorch.show.diagram import Boxed, Line, Paths, Wire, draw
 from minitorch.show.numbers import brief, listing, plural
-from minitorch.show.record import Record, Visit
-from minitorch.show.recorded import record
-from minitorch.show.scene import Canvas, Drag, Scene, Step, Travel, When, phases
+from minitorch.show.record import Record, Visit, record
+from minitorch.show.scene import ALWAYS, Canvas, Drag, Scene, Step, Travel, forever, lit, phases
 
 if TYPE_CHECKING:
     from minitorch.graph.core.node import Node
@@ -35,25 +34,20 @@ def step_through(
     names: object = None,
     feed_dict: Mapping[Node, object] | None = None,
     session: Session | None = None,
-    limit: int = 40,
     title: str = "Forward, then backward",
 ) -> Scene:
     """Return how `value` was computed and differentiated, to be stepped through.
 
+    Of a large computation the part nearest to `value` is shown.
+
     Args:
-        value: a tensor; a node of a dataflow graph, which is run; or a node of a graph of your
-            own: anything with `inputs`, and perhaps `op`, `name`, `value`, `grad`.
+        value: a tensor, or a node of a dataflow graph, which is run.
         names: what to call leaves: a module, whose parameters have names, or a dict by name.
         feed_dict, session: for a node of a dataflow graph: how to run it.
-        limit: show at most so many values, those nearest to `value`.
     Raises:
-        ArgumentError: `value` is none of these, or `limit` is below 1.
+        ArgumentError: `value` is neither.
     """
-    check_limit("step_through", limit)
-    found = record(
-        value, names=names_by_id(names), limit=limit, feed_dict=feed_dict, session=session
-    )
-    return scene_of(found, title)
+    return scene_of(record(value, names_by_id(names), feed_dict, session), title)
 
 
 def draggable(make: Callable[[float], Scene], name: str, values: Sequence[float]) -> Scene:
@@ -94,17 +88,11 @@ def scene_of(found: Record, title: str = "Forward, then backward") -> Scene:
     visited = {visit.place: first_back + k for k, visit in enumerate(found.visits)}
     sums = _sums(found, first_back)
     canvas = Canvas()
-    wires = _wires(found, computed, first_back)
     boxes = [_box(found, i, computed, visited, sums) for i in range(len(found.names))]
-    drawn = draw(canvas, boxes, wires)
-    paths = {
-        (w.source, w.target, n): d for (w, n), d in zip(_numbered(wires), drawn.paths, strict=True)
-    }
-    steps = [
-        Step(_opening(found)),
-        *(_forward(found, i, k, work, paths) for i, k in computed.items()),
-    ]
-    steps += [_backward(found, v, k, paths) for k, v in enumerate(found.visits)]
+    drawn = draw(canvas, boxes, _wires(found, computed, first_back))
+    steps = [Step(_opening(found))]
+    steps += [_forward(found, i, k, work, drawn.paths) for i, k in computed.items()]
+    steps += [_backward(found, v, k, drawn.paths) for k, v in enumerate(found.visits)]
     if found.problem:
         steps.append(Step("Backward stops here.", (found.problem,)))
     return Scene(
@@ -123,9 +111,8 @@ def _sums(found: Record, first_back: int) -> Sums:
     sums: Sums = {}
     for k, visit in enumerate(found.visits):
         if visit.place not in sums:
-            sums[visit.place] = [
-                (first_back + k, visit.grad, max(found.uses.get(visit.place, 0), 1))
-            ]
+            uses = max(found.uses.get(visit.place, 0), 1)
+            sums[visit.place] = [(first_back + k, visit.grad, uses)]
         for source, share in visit.shares:
             before = sums.setdefault(source, [])
             total = share if not before else before[-1][1] + share
@@ -137,15 +124,14 @@ def _box(
     found: Record, i: int, computed: dict[int, int], visited: dict[int, int], sums: Sums
 ) -> Boxed:
     known = computed.get(i, 0)
-    head = found.names[i]
-    kind = " · ".join(part for part in (found.ops[i], found.types[i]) if part and part != head)
-    lines = [Line(head, "bold"), *([Line(kind, "small muted")] if kind else [])]
+    lines = heading(found, i)
     if found.numbers[i] is not None:
         lines.append(Line(brief(found.numbers[i]), forever(known, "code value")))
     row = len(lines)
+    so_far = {at: (total, count) for at, total, count in sums.get(i, [])}  # the last at a position
     lines += [
-        Line(_partial(total, count, found.uses.get(i, 0)), _during(at, later), row)
-        for at, later, total, count in _spans(sums.get(i, []))
+        Line(_partial(*so_far[at], found.uses.get(i, 0)), ((at, later, "code grad"),), row)
+        for at, later in pairwise([*sorted(so_far), ALWAYS])
     ]
     base = "box" if found.numbers[i] is None else "box value"
     changes: list[tuple[int, str | None]] = [(0, base if not known else "box idle"), (known, base)]
@@ -156,35 +142,17 @@ def _box(
                  round=not found.ops[i])  # fmt: skip
 
 
-def _spans(entries: list[tuple[int, object, int]]) -> list[tuple[int, int | None, object, int]]:
-    """Return (from, until, sum, count); of several at one position the last."""
-    last: dict[int, tuple[Any, int]] = {at: (total, count) for at, total, count in entries}
-    starts = sorted(last)
-    return [
-        (at, starts[k + 1] if k + 1 < len(starts) else None, *last[at])
-        for k, at in enumerate(starts)
-    ]
-
-
-def _during(start: int, end: int | None) -> When:
-    return forever(start, "code grad") if end is None else ((start, end, "code grad"),)
+def heading(found: Record, i: int) -> list[Line]:
+    """Return the lines of a box that say what it is: its name, its operator and its type."""
+    head = found.names[i]
+    kind = " · ".join(part for part in (found.ops[i], found.types[i]) if part and part != head)
+    return [Line(head, "bold"), *([Line(kind, "small muted")] if kind else [])]
 
 
 def _partial(total: Any, count: int, uses: int) -> str:
     if uses > 1:
         return f"grad {brief(total)}  ({count} of {uses})"
     return f"grad {brief(total)}"
-
-
-def _numbered(wires: list[Wire]) -> list[tuple[Wire, int]]:
-    """Return the wires, each with its number among those between the same two boxes."""
-    seen: dict[Any, int] = {}
-    made = []
-    for wire in wires:
-        key = (wire.source, wire.target)
-        made.append((wire, seen.get(key, 0)))
-        seen[key] = seen.get(key, 0) + 1
-    return made
 
 
 def _wires(found: Record, computed: dict[int, int], first_back: int) -> list[Wire]:
@@ -197,8 +165,13 @@ def _wires(found: Record, computed: dict[int, int], first_back: int) -> list[Wir
             if visit is not None and any(place == source for place, _ in visit.shares):
                 moments[at] = "wire grad"
             wires.append(Wire(source, i, lit("wire", moments)))
+    return wires + control_wires(found)
+
+
+def control_wires(found: Record) -> list[Wire]:
+    """Return the arrows that are an order alone."""
     ordered = enumerate(found.controls)
-    return wires + [Wire(before, i, "wire dashed") for i, all_ in ordered for before in all_]
+    return [Wire(before, i, "wire dashed") for i, all_ in ordered for before in all_]
 
 
 # ── the words ───────────────────────────────────────────────────────────────────────────────────
@@ -210,13 +183,7 @@ def _opening(found: Record) -> str:
     return f"Before the first step: {some or 'nothing'} given, nothing computed."
 
 
-def _forward(
-    found: Record,
-    i: int,
-    k: int,
-    work: list[int],
-    paths: Mapping[tuple[Hashable, Hashable, int], str],
-) -> Step:
+def _forward(found: Record, i: int, k: int, work: list[int], paths: Paths) -> Step:
     names = [found.names[s] for s in found.inputs[i]]
     given = f" from {listing(names)}" if names else ""
     result = found.numbers[i]
@@ -227,7 +194,8 @@ def _forward(
         for s in dict.fromkeys(found.inputs[i])
         if found.numbers[s] is not None
     ]
-    return Step(text, tuple(rows), tuple(Travel(d) for d in _ways(found, i, paths)))
+    ways = _ways(found.inputs[i], i, paths)
+    return Step(text, tuple(rows), tuple(Travel(d) for d in ways))
 
 
 def _called(found: Record, i: int) -> str:
@@ -235,18 +203,13 @@ def _called(found: Record, i: int) -> str:
     return op if name == op or name.startswith(f"{op} ") else f"{name} by {op}"
 
 
-def _ways(found: Record, i: int, paths: Mapping[tuple[Hashable, Hashable, int], str]) -> list[str]:
-    seen: dict[int, int] = {}
-    ways = []
-    for source in found.inputs[i]:
-        ways.append(paths[source, i, seen.get(source, 0)])
-        seen[source] = seen.get(source, 0) + 1
-    return ways
+def _ways(sources: Iterable[int], target: int, paths: Paths) -> list[str]:
+    """Return the paths from these to `target`; of several from one the first comes first."""
+    left = {key: iter(drawn) for key, drawn in paths.items()}
+    return [next(left[source, target]) for source in sources]
 
 
-def _backward(
-    found: Record, visit: Visit, k: int, paths: Mapping[tuple[Hashable, Hashable, int], str]
-) -> Step:
+def _backward(found: Record, visit: Visit, k: int, paths: Paths) -> Step:
     i, count = visit.place, len(found.visits)
     name = found.names[i]
     whole = f"the gradient of {name} is complete, {brief(visit.grad)}"
@@ -258,12 +221,9 @@ def _backward(
         hands = f"; {found.ops[i]} hands {'a share' if len(targets) == 1 else 'shares'} to "
         hands += listing(targets)
     rows = [_share(found, visit, n, k) for n in range(len(visit.shares))]
-    travels = []
-    seen: dict[int, int] = {}
-    for source, _ in visit.shares:
-        travels.append(Travel(paths[source, i, seen.get(source, 0)], "grad", back=True))
-        seen[source] = seen.get(source, 0) + 1
-    return Step(f"Backward {k + 1} of {count}: {whole}{hands}.", tuple(rows), tuple(travels))
+    ways = _ways([source for source, _ in visit.shares], i, paths)
+    travels = tuple(Travel(d, "grad", back=True) for d in ways)
+    return Step(f"Backward {k + 1} of {count}: {whole}{hands}.", tuple(rows), travels)
 
 
 def _share(found: Record, visit: Visit, n: int, k: int) -> str:
@@ -281,14 +241,13 @@ def _share(found: Record, visit: Visit, n: int, k: int) -> str:
 
 def _summary(found: Record) -> str:
     ops = sum(map(bool, found.ops))
-    text = (
-        f"A computation of {plural(ops, 'operator')} over {plural(len(found.ops) - ops, 'input')}"
-    )
+    inputs = plural(len(found.ops) - ops, "input")
+    text = f"A computation of {plural(ops, 'operator')} over {inputs}"
     if found.visits:
         text += f", and the {plural(len(found.visits), 'step')} of its reverse sweep"
-    root = found.roots[0]
-    if found.numbers[root] is not None:
-        text += f". It gives {brief(found.numbers[root])}"
+    result = found.numbers[found.roots[0]]
+    if result is not None:
+        text += f". It gives {brief(result)}"
     if found.hidden:
         text += f". {plural(found.hidden, 'value')} farther away not shown"
     return text + "."

@@ -6,8 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 
 from minitorch.show.layout import Point, place
-from minitorch.show.scene import ALWAYS, Canvas, When, always, phases
-from minitorch.show.svg import curve
+from minitorch.show.scene import Canvas, When, always
 
 CHAR_W, LINE_H, PAD = 7.3, 16.0, 8.0  # a monospace glyph of 12 px, rounded up
 BOLD_W, SMALL_W = 7.9, 6.6  # of the proportional font, bold and small
@@ -74,32 +73,37 @@ class Wire:
     when: When | str = "wire"
 
 
+Paths = Mapping[tuple[Hashable, Hashable], Sequence[str]]
+"""The paths between two boxes, by source and target."""
+
+
 @dataclass(frozen=True)
 class Drawn:
-    """Where things ended up: the size of the diagram, a path for every wire, a box for each key."""
+    """Where things ended up: the size of the diagram, and the paths of the wires."""
 
     width: float
     height: float
-    paths: tuple[str, ...]
-    centers: Mapping[Hashable, Point]
+    paths: Paths
 
 
 def draw(
-    canvas: Canvas, boxes: Sequence[Boxed], wires: Sequence[Wire], x: float = 0.0, y: float = 0.0
-) -> Drawn:
-    """Add a diagram to a canvas with its upper left corner at (x, y)."""
+    canvas: Canvas, boxes: Sequence[Boxed], wires: Sequence[Wire],
+    x: float = 0.0, y: float = 0.0, room: float = 0.0,
+) -> Drawn:  # fmt: skip
+    """Add a diagram to a canvas, its upper left corner at (x, y), in the middle of some room."""
     sizes = {box.key: box.size for box in boxes}
     layout = place(sizes, [(wire.source, wire.target) for wire in wires])
-    left, top = x + MARGIN, y + MARGIN
-    paths = []
+    width = layout.width + 2 * MARGIN
+    left, top = x + max((room - width) / 2, 0.0) + MARGIN, y + MARGIN
+    paths: dict[tuple[Hashable, Hashable], list[str]] = {}
     for wire, points in zip(wires, layout.paths, strict=True):
-        paths.append(curve([(px + left, py + top) for px, py in points]))
-        canvas.path(paths[-1], wire.when, arrow=True)
+        d = curve([(px + left, py + top) for px, py in points])
+        paths.setdefault((wire.source, wire.target), []).append(d)
+        canvas.path(d, wire.when, arrow=True)
     for box in boxes:
         cx, cy = layout.centers[box.key]
         _box(canvas, box, cx + left, cy + top)
-    centers = {key: (px + left, py + top) for key, (px, py) in layout.centers.items()}
-    return Drawn(layout.width + 2 * MARGIN, layout.height + 2 * MARGIN, tuple(paths), centers)
+    return Drawn(width, layout.height + 2 * MARGIN, paths)
 
 
 def _box(canvas: Canvas, box: Boxed, cx: float, cy: float) -> None:
@@ -117,14 +121,12 @@ def _box(canvas: Canvas, box: Boxed, cx: float, cy: float) -> None:
         canvas.text(cx, top + 5 + (at + 1) * LINE_H - 4, line.shown, when)
 
 
-def lit(base: str, moments: Mapping[int, str]) -> When:
-    """Return `base` at all positions but `moments`, which have classes of their own."""
-    changes: list[tuple[int, str | None]] = [(0, base)]
-    for at in sorted(moments):
-        changes += [(at, moments[at]), (at + 1, base)]
-    return phases(changes)
-
-
-def forever(start: int, classes: str) -> When:
-    """Return classes from a position on."""
-    return ((start, ALWAYS, classes),)
+def curve(path: Sequence[Point]) -> str:
+    """Return a polyline as one smooth curve in SVG's words: vertical where it meets a layer."""
+    (x, y), *rest = path
+    d = [f"M{x:.1f} {y:.1f}"]
+    for nx, ny in rest:
+        middle = (y + ny) / 2
+        d.append(f"C{x:.1f} {middle:.1f} {nx:.1f} {middle:.1f} {nx:.1f} {ny:.1f}")
+        x, y = nx, ny
+    return "".join(d)

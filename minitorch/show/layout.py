@@ -15,21 +15,24 @@ from itertools import pairwise
 
 GAP_X, GAP_Y = 18.0, 30.0
 SWEEPS = 8  # more changes nothing on graphs of the size a person reads
-Edge = tuple[Hashable, Hashable]
+Key = Hashable
+Edge = tuple[Key, Key]
 Point = tuple[float, float]
+Sizes = Mapping[Key, tuple[float, float]]
+Neighbours = Mapping[Key, Sequence[Key]]
 
 
 @dataclass(frozen=True)
 class Layout:
     """Centres of the boxes, a polyline of every edge, and the size of the whole."""
 
-    centers: Mapping[Hashable, Point]
+    centers: Mapping[Key, Point]
     paths: Sequence[Sequence[Point]]
     width: float
     height: float
 
 
-def place(sizes: Mapping[Hashable, tuple[float, float]], edges: Sequence[Edge]) -> Layout:
+def place(sizes: Sizes, edges: Sequence[Edge]) -> Layout:
     """Return a layout of boxes of these (width, height) with edges pointing down.
 
     Edges that close a cycle are laid out as if reversed. `sizes` fixes the order of ties, so
@@ -42,29 +45,32 @@ def place(sizes: Mapping[Hashable, tuple[float, float]], edges: Sequence[Edge]) 
     all_sizes = {**{p: (2.0, 0.0) for chain in chains for p in chain[1:-1]}, **sizes}
     _order(layers, neighbours)
     xs = _positions(layers, neighbours, all_sizes)
-    ys, height = _heights(layers, all_sizes)
     left = min((xs[k] - all_sizes[k][0] / 2 for k in xs), default=0.0)
-    points = {k: (xs[k] - left, ys[k]) for k in xs}
-    width = max((points[k][0] + all_sizes[k][0] / 2 for k in points), default=0.0)
     tall = [max(all_sizes[key][1] for key in row) for row in layers]
+    points: dict[Key, Point] = {}
+    top = 0.0
+    for row, height in zip(layers, tall, strict=True):
+        points |= {key: (xs[key] - left, top + height / 2) for key in row}
+        top += height + GAP_Y
+    width = max((points[k][0] + all_sizes[k][0] / 2 for k in points), default=0.0)
     paths = [_path(chain, points, all_sizes, tall) for chain in chains]
-    return Layout({k: points[k] for k in sizes}, paths, width, height)
+    return Layout({k: points[k] for k in sizes}, paths, width, max(top - GAP_Y, 0.0))
 
 
-def _acyclic(keys: Sequence[Hashable], edges: Sequence[Edge]) -> list[Edge]:
+def _acyclic(keys: Sequence[Key], edges: Sequence[Edge]) -> list[Edge]:
     """Return the edges with each one that points back in `keys`' order turned round."""
     rank = {key: i for i, key in enumerate(keys)}
     return [(a, b) if rank[a] < rank[b] else (b, a) for a, b in edges if a != b]
 
 
-def _layers(keys: Sequence[Hashable], down: Sequence[Edge]) -> dict[Hashable, int]:
+def _layers(keys: Sequence[Key], down: Sequence[Edge]) -> dict[Key, int]:
     """Return the longest path from a source; then let each source sink to just above its use."""
-    parents: dict[Hashable, list[Hashable]] = {key: [] for key in keys}
-    children: dict[Hashable, list[Hashable]] = {key: [] for key in keys}
+    parents: dict[Key, list[Key]] = {key: [] for key in keys}
+    children: dict[Key, list[Key]] = {key: [] for key in keys}
     for a, b in down:
         parents[b].append(a)
         children[a].append(b)
-    layer: dict[Hashable, int] = {}
+    layer: dict[Key, int] = {}
     for key in keys:
         layer[key] = 1 + max((layer[p] for p in parents[key]), default=-1)
     for key in reversed(keys):
@@ -74,15 +80,15 @@ def _layers(keys: Sequence[Hashable], down: Sequence[Edge]) -> dict[Hashable, in
 
 
 def _waypoints(
-    edges: Sequence[Edge], layer_of: Mapping[Hashable, int]
-) -> tuple[list[list[Hashable]], dict[Hashable, list[Hashable]]]:
+    edges: Sequence[Edge], layer_of: Mapping[Key, int]
+) -> tuple[list[list[Key]], dict[Key, list[Key]]]:
     """Return each edge as a chain with one point a layer, and who is next to whom."""
-    chains: list[list[Hashable]] = []
-    neighbours: dict[Hashable, list[Hashable]] = {key: [] for key in layer_of}
+    chains: list[list[Key]] = []
+    neighbours: dict[Key, list[Key]] = {key: [] for key in layer_of}
     for i, (a, b) in enumerate(edges):
         step = 1 if layer_of[a] <= layer_of[b] else -1
         between = range(layer_of[a] + step, layer_of[b], step)
-        chain: list[Hashable] = [a, *(("waypoint", i, row) for row in between), b]
+        chain: list[Key] = [a, *(("waypoint", i, row) for row in between), b]
         chains.append(chain)
         for p, q in pairwise(chain):
             neighbours.setdefault(p, []).append(q)
@@ -90,10 +96,8 @@ def _waypoints(
     return chains, neighbours
 
 
-def _rows(
-    layer_of: Mapping[Hashable, int], chains: Sequence[Sequence[Hashable]]
-) -> list[list[Hashable]]:
-    rows: list[list[Hashable]] = [[] for _ in range(1 + max(layer_of.values(), default=-1))]
+def _rows(layer_of: Mapping[Key, int], chains: Sequence[Sequence[Key]]) -> list[list[Key]]:
+    rows: list[list[Key]] = [[] for _ in range(1 + max(layer_of.values(), default=-1))]
     for key, row in layer_of.items():
         rows[row].append(key)
     for chain in chains:
@@ -102,57 +106,46 @@ def _rows(
     return rows
 
 
-def _order(layers: list[list[Hashable]], neighbours: Mapping[Hashable, list[Hashable]]) -> None:
+def _order(layers: Sequence[list[Key]], neighbours: Neighbours) -> None:
     """Sort every layer by the mean place of each key's neighbours in the layer before."""
     for sweep in range(SWEEPS):
         rows = range(1, len(layers)) if sweep % 2 == 0 else range(len(layers) - 2, -1, -1)
         for row in rows:
-            fixed = layers[row - 1 if sweep % 2 == 0 else row + 1]
-            place_of = {key: i for i, key in enumerate(fixed)}
-            own = {key: float(i) for i, key in enumerate(layers[row])}
+            fixed = {key: i for i, key in enumerate(layers[row - 1 if sweep % 2 == 0 else row + 1])}
+            wanted = {
+                key: _mean([fixed[near] for near in neighbours[key] if near in fixed], i)
+                for i, key in enumerate(layers[row])
+            }
+            layers[row].sort(key=wanted.__getitem__)
 
-            def mean(
-                key: Hashable,
-                place_of: dict[Hashable, int] = place_of,
-                own: dict[Hashable, float] = own,
-            ) -> float:
-                near = [place_of[n] for n in neighbours[key] if n in place_of]
-                return sum(near) / len(near) if near else own[key]
 
-            layers[row].sort(key=mean)
+def _mean(numbers: Sequence[float], otherwise: float) -> float:
+    return sum(numbers) / len(numbers) if numbers else otherwise
 
 
 def _positions(
-    layers: Sequence[Sequence[Hashable]],
-    neighbours: Mapping[Hashable, list[Hashable]],
-    sizes: Mapping[Hashable, tuple[float, float]],
-) -> dict[Hashable, float]:
+    layers: Sequence[Sequence[Key]], neighbours: Neighbours, sizes: Sizes
+) -> dict[Key, float]:
     """Return x of every key: start packed, then move each layer towards its neighbours."""
-    xs: dict[Hashable, float] = {}
+    xs: dict[Key, float] = {}
     for row in layers:
         _spread(row, dict.fromkeys(row, 0.0), sizes, xs)
     for sweep in range(2 * SWEEPS):
         for row in layers if sweep % 2 == 0 else reversed(layers):
-            wanted = {}
-            for key in row:
-                near = [xs[n] for n in neighbours[key]]
-                wanted[key] = sum(near) / len(near) if near else xs[key]
+            wanted = {key: _mean([xs[near] for near in neighbours[key]], xs[key]) for key in row}
             _spread(row, wanted, sizes, xs)
     return xs
 
 
 def _spread(
-    row: Sequence[Hashable],
-    wanted: Mapping[Hashable, float],
-    sizes: Mapping[Hashable, tuple[float, float]],
-    xs: dict[Hashable, float],
+    row: Sequence[Key], wanted: Mapping[Key, float], sizes: Sizes, xs: dict[Key, float]
 ) -> None:
     """Set x of a row as near to `wanted` as its order and widths allow.
 
     Least squares under order constraints: neighbours that would overlap become one block at the
     mean of what its members want (pool adjacent violators).
     """
-    blocks: list[tuple[float, int, list[tuple[Hashable, float]]]] = []
+    blocks: list[tuple[float, int, list[tuple[Key, float]]]] = []
     for key in row:
         members, mean, count = [(key, 0.0)], wanted[key], 1
         while blocks:
@@ -171,24 +164,8 @@ def _spread(
             xs[key] = start + offset
 
 
-def _heights(
-    layers: Sequence[Sequence[Hashable]], sizes: Mapping[Hashable, tuple[float, float]]
-) -> tuple[dict[Hashable, float], float]:
-    ys: dict[Hashable, float] = {}
-    top = 0.0
-    for row in layers:
-        tall = max(sizes[key][1] for key in row)
-        for key in row:
-            ys[key] = top + tall / 2
-        top += tall + GAP_Y
-    return ys, max(top - GAP_Y, 0.0)
-
-
 def _path(
-    chain: Sequence[Hashable],
-    points: Mapping[Hashable, Point],
-    sizes: Mapping[Hashable, tuple[float, float]],
-    tall: Sequence[float],
+    chain: Sequence[Key], points: Mapping[Key, Point], sizes: Sizes, tall: Sequence[float]
 ) -> list[Point]:
     """Return the polyline of a chain, from the rim of the first box to the rim of the last.
 

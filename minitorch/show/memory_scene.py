@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import Counter
 from collections.abc import Iterable, Mapping
-from itertools import accumulate
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from minitorch.errors import ArgumentError, GraphError, MinitorchError
 from minitorch.graph.core.node import Node
 from minitorch.graph.core.order import schedule
 from minitorch.graph.memory.plan import Buffer, MemoryPlan, memory_plan, sizes_of
-from minitorch.show.asked import check_limit, nodes_in
+from minitorch.show.asked import nodes_in
 from minitorch.show.numbers import in_bytes, listing, plural
-from minitorch.show.scene import ALWAYS, Canvas, Scene, Step, When
+from minitorch.show.scene import Canvas, Scene, Step, lit, phases
 
+MOST = 2000  # operators to go through
 LEFT, TOP, WIDTH, HEIGHT = 96.0, 26.0, 740.0, 300.0
 CURVE_TOP, CURVE = 44.0, 84.0  # the live bytes below the map, and the gap above them
 HINT = (
@@ -34,31 +32,27 @@ LEGEND = (
 
 def map_memory(
     fetches: object,
-    feed_dict: Mapping[Node, ArrayLike] | None = None,
+    feed_dict: Mapping[Node, object] | None = None,
     *,
     title: str = "The memory plan",
-    limit: int = 2000,
 ) -> Scene:
     """Return the memory plan of a run of `fetches`, to be gone through node by node.
 
     Args:
         feed_dict: what the run is fed, nodes and values: their sizes count.
-        limit: the most operators to go through.
     Raises:
         GraphError: a size is not known before the run; names the node. Or nothing is computed.
-        ArgumentError: no nodes; `limit` is below 1, or the graph has more operators.
+        ArgumentError: no nodes, or more than 2,000 operators.
     """
-    check_limit("map_memory", limit)
     nodes = nodes_in("map_memory", fetches)
-    shapes = {node: np.shape(value) for node, value in (feed_dict or {}).items()}
+    shapes = {node: np.asarray(value).shape for node, value in (feed_dict or {}).items()}
     plan = memory_plan(nodes, set(shapes), _sizes(nodes, shapes))
     if not plan.buffers:
         raise GraphError("map_memory: got a graph that computes nothing, expected an operator.")
     count = sum(node.op is not None for node in plan.order)
-    if count > limit:
+    if count > MOST:
         raise ArgumentError(
-            f"map_memory: got a graph of {count} operators, expected at most {limit}. Fetch less "
-            "of it, or raise limit."
+            f"map_memory: got a graph of {count} operators, expected at most {MOST}. Fetch less."
         )
     return scene_of(plan, title)
 
@@ -75,9 +69,7 @@ def _sizes(nodes: list[Node], fed: dict[Node, tuple[int, ...]]) -> dict[Node, tu
 
 def scene_of(plan: MemoryPlan, title: str) -> Scene:
     """Return the scene of a plan."""
-    order = [node for node in plan.order if node.op is not None]
-    places = {node: i for i, node in enumerate(plan.order)}
-    times = [places[node] for node in order]
+    times = [i for i, node in enumerate(plan.order) if node.op is not None]
     view = _View(plan, times)
     canvas = Canvas()
     view.axes(canvas)
@@ -85,22 +77,15 @@ def scene_of(plan: MemoryPlan, title: str) -> Scene:
         view.block(canvas, buffer)
     view.limits(canvas)
     view.curve(canvas)
-    view.cursor(canvas)
-    steps = [Step(_opening(plan))]
-    tell = _Teller(plan, len(order))
-    steps += [tell.step(node, k, times[k]) for k, node in enumerate(order)]
+    arena = f"its place in an arena of {in_bytes(plan.peak_bytes)}"
+    steps = [Step(f"Before the run: every buffer has {arena}; none is in use yet.")]
+    tell = _Teller(plan, len(times))
+    steps += [tell.step(plan.order[time], k, time) for k, time in enumerate(times)]
     bottom = TOP + HEIGHT + CURVE_TOP + CURVE + 30
     return Scene(
         title, HINT, "Memory", _summary(plan), LEFT + WIDTH + 130, bottom,
-        tuple(canvas.marks), tuple(steps), 1 + max(range(len(order)), key=view.live), LEGEND,
+        tuple(canvas.marks), tuple(steps), 1 + int(np.argmax(view.live)), LEGEND,
     )  # fmt: skip
-
-
-def _opening(plan: MemoryPlan) -> str:
-    return (
-        f"Before the run: every buffer has its place in an arena of {in_bytes(plan.peak_bytes)}; "
-        "none is in use yet."
-    )
 
 
 class _View:
@@ -108,18 +93,14 @@ class _View:
 
     def __init__(self, plan: MemoryPlan, times: list[int]) -> None:
         self.plan, self.times = plan, times
-        self.slot = {time: k for k, time in enumerate(times)}
         self.pitch = WIDTH / max(len(times), 1)
         self.full = max(plan.peak_bytes, 1)
-        self._live = _sums(((*self.spans(b), b.n_bytes) for b in plan.buffers), len(times))
-
-    def column(self, time: int) -> int:
-        """Return the number of the computing step at or after a place in the order."""
-        return min(bisect_left(self.times, time), len(self.times) - 1)
+        self.live = _sums(((*self.spans(b), b.n_bytes) for b in plan.buffers), len(times))
+        """The bytes of the buffers that live in each computing step."""
 
     def spans(self, buffer: Buffer) -> tuple[int, int]:
         """Return the first and the last computing step in which a buffer lives."""
-        first = self.column(buffer.first)
+        first = min(bisect_left(self.times, buffer.first), len(self.times) - 1)
         return first, max(first, bisect_right(self.times, buffer.last) - 1)
 
     def y(self, n_bytes: float) -> float:
@@ -141,60 +122,38 @@ class _View:
         x, w = LEFT + first * self.pitch, (last - first + 1) * self.pitch
         y = self.y(buffer.offset + buffer.n_bytes)
         h = max(self.y(buffer.offset) - y, 1.0)
-        when: When = (
-            (0, first + 1, f"bar {kind}faded"),
-            (first + 1, last + 2, f"bar {kind}".strip()),
-            (last + 2, ALWAYS, f"bar {kind}faded"),
-        )
+        faded, alive = f"bar {kind}faded", f"bar {kind}".strip()
+        when = phases([(0, faded), (first + 1, alive), (last + 2, faded)])
         tip = f"{name}: {in_bytes(buffer.n_bytes)} at {buffer.offset}"
         canvas.rect(x + 1, y + 0.5, max(w - 2, 2), max(h - 1, 1), when, rx=2, tip=tip)
         label = name.removeprefix("gradients/")
         if h >= 13 and w >= len(label) * 6.6 + 8:
             words = kind.strip() or "value"
-            seen: When = tuple(
-                (a, b, "small over" if "faded" not in c else f"small {words}") for a, b, c in when
-            )
-            canvas.text(x + 6, y + h / 2 + 4, label, seen, tip)
+            seen = [(0, f"small {words}"), (first + 1, "small over"), (last + 2, f"small {words}")]
+            canvas.text(x + 6, y + h / 2 + 4, label, phases(seen), tip)
 
     def limits(self, canvas: Canvas) -> None:
         top = self.y(self.plan.peak_bytes)
         canvas.line(LEFT, top, LEFT + WIDTH + 8, top, "rule bad")
         canvas.text(LEFT + WIDTH + 12, top + 4, "planned peak", "bad bold")
         canvas.text(LEFT + WIDTH + 12, top + 20, in_bytes(self.plan.peak_bytes), "bad")
-        total, saved = (
-            self.plan.total_bytes,
-            1 - self.plan.peak_bytes / max(self.plan.total_bytes, 1),
-        )
+        total = self.plan.total_bytes
+        saved = 1 - self.plan.peak_bytes / max(total, 1)
         for row, line in enumerate(["without a plan", in_bytes(total), f"saved {saved:.0%}"]):
-            canvas.text(
-                LEFT + WIDTH + 12, top + 52 + 16 * row, line, "muted" if row < 2 else "good"
-            )
+            y = top + 52 + 16 * row
+            canvas.text(LEFT + WIDTH + 12, y, line, "muted" if row < 2 else "good")
 
     def curve(self, canvas: Canvas) -> None:
         base = TOP + HEIGHT + CURVE_TOP + CURVE
         canvas.text(LEFT, base - CURVE - 10, "bytes of buffers that are alive", "small muted")
         for k in range(len(self.times)):
-            live = self.live(k)
+            live = self.live[k]
             h = CURVE * live / self.full
-            when: When = (
-                (0, k + 1, "bar faded"),
-                (k + 1, k + 2, "bar"),
-                (k + 2, ALWAYS, "bar faded"),
-            )
-            tip = in_bytes(live)
-            canvas.rect(
-                LEFT + k * self.pitch + 1, base - h, max(self.pitch - 2, 1), h, when, tip=tip
-            )
+            x, w = LEFT + k * self.pitch + 1, max(self.pitch - 2, 1)
+            canvas.rect(x, base - h, w, h, lit("bar faded", {k + 1: "bar"}), tip=in_bytes(live))
         canvas.line(LEFT, base, LEFT + WIDTH, base, "rule")
         canvas.text(LEFT, base + 18, "first node", "small muted")
         canvas.text(LEFT + WIDTH, base + 18, "last node", "small muted end")
-
-    def live(self, k: int) -> int:
-        """Return the bytes of the buffers that live in a computing step."""
-        return self._live[k]
-
-    def cursor(self, canvas: Canvas) -> None:
-        base = TOP + HEIGHT + CURVE_TOP + CURVE
         for k in range(len(self.times)):
             x = LEFT + (k + 0.5) * self.pitch
             canvas.line(x, TOP - 6, x, base, ((k + 1, k + 2, "rule now"),))
@@ -202,11 +161,11 @@ class _View:
 
 def _sums(spans: Iterable[tuple[int, int, int]], count: int) -> list[int]:
     """Return what (first, last, amount) add up to at each of `count` places, in one sweep."""
-    changes: Counter[int] = Counter()
+    changes = np.zeros(count + 2, int)  # what is fetched lives beyond the last
     for first, last, amount in spans:
         changes[first] += amount
         changes[last + 1] -= amount
-    return list(accumulate(changes[at] for at in range(count)))
+    return [int(total) for total in np.cumsum(changes[:count])]
 
 
 class _Teller:

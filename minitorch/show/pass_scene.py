@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 
 from minitorch.graph.core.node import Constant, Node, UnknownShape
 from minitorch.graph.core.order import orders_kept, schedule
 from minitorch.graph.costs.prediction import predicted_s
 from minitorch.graph.passes.optimize import PASSES, run_pass
-from minitorch.show.asked import check_limit, nodes_in
+from minitorch.op import Value
+from minitorch.show.ancestors import controls_of, inputs_of
+from minitorch.show.asked import MOST, nodes_in
 from minitorch.show.diagram import Boxed, Drawn, Line, Wire, draw
 from minitorch.show.numbers import brief, file_and_line, in_seconds, listing, plural
-from minitorch.show.scene import ALWAYS, Canvas, Mark, Scene, Step
+from minitorch.show.scene import Canvas, Mark, Scene, Step, lit
 
 HINT = (
     "Left: the graph before the pass. Right: after it. "
@@ -36,6 +39,11 @@ class Stage:
     nodes: tuple[Node, ...]
     predicted_s: float
 
+    @cached_property
+    def names(self) -> dict[Node, str]:
+        """What makes a node the same before and after: its name and its operator."""
+        return {node: f"{node.name}|{node.op.name if node.op else ''}" for node in self.nodes}
+
 
 def stages(fetches: object, passes: Sequence[str] | None = None) -> list[Stage]:
     """Return the graph as built and after each pass, as `optimize` runs them."""
@@ -53,43 +61,35 @@ def compare_passes(
     *,
     passes: Sequence[str] | None = None,
     title: str = "Graph passes, before and after",
-    limit: int = 60,
 ) -> Scene:
     """Return what each pass of `optimize` does to the graph of `fetches`, pass by pass.
 
     Args:
         passes: names of passes, in order; those of `optimize` that find something to do unless
             given.
-        limit: draw at most so many nodes of a graph, the last ones.
     Raises:
         GraphError: no such pass.
-        ArgumentError: no nodes, or `limit` is below 1.
+        ArgumentError: no nodes.
     """
-    check_limit("compare_passes", limit)
     every = stages(fetches, passes)
-    found = every if passes is not None else (_useful(every) or every)
+    useful = [b for a, b in pairwise(every) if _changed(a, b)]
+    found = [every[0], *useful] if useful and passes is None else every
     strip = len(found) * PITCH + 20
-    pairs = [_pair(found, k, limit, strip) for k in range(len(found))]
+    pairs = [_pair(found, k, strip) for k in range(len(found))]
     width = max([strip, *(w for _, w, _ in pairs)])
     height = STRIP + max(h for _, _, h in pairs)
     canvas = Canvas()
     _strip(canvas, found)
-    for marks, _, _ in pairs:
-        canvas.marks += marks
+    canvas.marks += [mark for marks, _, _ in pairs for mark in marks]
     steps = [Step(f"As built: {plural(len(found[0].nodes), 'node')}.")]
     steps += [_step(found[k - 1], found[k], k, len(found) - 1) for k in range(1, len(found))]
     changed = [k for k in range(1, len(found)) if _changed(found[k - 1], found[k])]
     still = max(changed, key=lambda k: found[k - 1].predicted_s - found[k].predicted_s, default=0)
+    summary = _summary(every, [stage.name for stage in useful])
     return Scene(
-        title, HINT, "Passes", _summary(every), width, height, tuple(canvas.marks), tuple(steps),
-        still, LEGEND,
+        title, HINT, "Passes", summary, width, height, tuple(canvas.marks), tuple(steps), still,
+        LEGEND,
     )  # fmt: skip
-
-
-def _useful(found: Sequence[Stage]) -> list[Stage]:
-    """Return the first stage and those that differ from the one before; none if none does."""
-    changed = [b for a, b in pairwise(found) if _changed(a, b)]
-    return [found[0], *changed] if changed else []
 
 
 # ── the picture ─────────────────────────────────────────────────────────────────────────────────
@@ -102,37 +102,28 @@ def _strip(canvas: Canvas, found: Sequence[Stage]) -> None:
         count, x = len(stage.nodes), 10 + k * PITCH
         h = max(BAR * count / most, 2.0)
         top = 22 + BAR - h
-        canvas.rect(
-            x + 14, top, PITCH - 40, h,
-            ((0, k, "bar faded"), (k, k + 1, "bar"), (k + 1, ALWAYS, "bar faded")), rx=2,
-        )  # fmt: skip
-        canvas.text(x + PITCH / 2 - 6, top - 5, str(count), "middle bold")
-        time = in_seconds(stage.predicted_s)
-        canvas.text(x + PITCH / 2 - 6, 22 + BAR + 31, time, "small muted middle")
-        canvas.text(
-            x + PITCH / 2 - 6, 22 + BAR + 16, stage.name,
-            ((0, k, "small muted middle"), (k, k + 1, "small now bold middle"),
-             (k + 1, ALWAYS, "small muted middle")),
-        )  # fmt: skip
+        canvas.rect(x + 14, top, PITCH - 40, h, lit("bar faded", {k: "bar"}), rx=2)
+        middle, muted = x + PITCH / 2 - 6, "small muted middle"
+        canvas.text(middle, top - 5, str(count), "middle bold")
+        canvas.text(middle, 22 + BAR + 31, in_seconds(stage.predicted_s), muted)
+        seen = lit(muted, {k: "small now bold middle"})
+        canvas.text(middle, 22 + BAR + 16, stage.name, seen)
 
 
-def _pair(
-    found: Sequence[Stage], k: int, limit: int, room: float
-) -> tuple[list[Mark], float, float]:
+def _pair(found: Sequence[Stage], k: int, room: float) -> tuple[list[Mark], float, float]:
     """Return the marks of position k, seen only there, and their width and height."""
     canvas = Canvas()
     top = STRIP - 6
     if k == 0:
-        size = _graph(Canvas(), found[0], set(), "", 0.0, top, limit).width
-        drawn = _graph(canvas, found[0], set(), "", max((room - size) / 2, 0.0), top, limit)
+        drawn = _graph(canvas, found[0], set(), "", 0.0, top, room)
         return _only_at(canvas, k), drawn.width, drawn.height
     before, after = found[k - 1], found[k]
-    old, new = _identities(before), _identities(after)
+    old, new = {*before.names.values()}, {*after.names.values()}
     canvas.text(12, top, f"before {after.name}", "bold")
-    left = _graph(canvas, before, old - new, "box bad", 0.0, top, limit)
+    left = _graph(canvas, before, old - new, "box bad", 0.0, top)
     x = max(left.width + GAP, room / 2)
     canvas.text(x + 12, top, f"after {after.name}", "bold")
-    right = _graph(canvas, after, new - old, "box good", x, top, limit)
+    right = _graph(canvas, after, new - old, "box good", x, top)
     middle = x - GAP / 2
     height = max(left.height, right.height)
     canvas.line(middle, top - 8, middle, top + height - 8, "rule")
@@ -140,41 +131,32 @@ def _pair(
 
 
 def _only_at(canvas: Canvas, k: int) -> list[Mark]:
-    return [
-        Mark(m.shape, m.attrs, ((k, k + 1, m.when[0][2]),), m.text, m.tip, m.arrow)
-        for m in canvas.marks
-    ]
+    return [replace(mark, when=((k, k + 1, mark.when[0][2]),)) for mark in canvas.marks]
 
 
 def _graph(
-    canvas: Canvas, stage: Stage, marked: set[str], kind: str, x: float, y: float, limit: int
+    canvas: Canvas, stage: Stage, marked: set[str], kind: str, x: float, y: float, room: float = 0.0
 ) -> Drawn:
-    nodes = stage.nodes[-limit:]
-    places = {node: i for i, node in enumerate(nodes)}
-    names = _names(stage)
+    nodes = stage.nodes[-MOST:]
+    places: dict[Value, int] = {node: i for i, node in enumerate(nodes)}
     boxes = [
         Boxed(
             places[node],
             tuple(_lines(node)),
-            kind if names[node] in marked else ("box value" if node.op is None else "box"),
+            kind if stage.names[node] in marked else ("box value" if node.op is None else "box"),
             tip=f"{node.name}, built at {file_and_line(node.location)}",
             round=node.op is None,
         )
         for node in nodes
     ]
     wires = [
-        Wire(places[source], places[node], "wire")
+        Wire(places[source], places[node], classes)
+        for before, classes in ((inputs_of, "wire"), (controls_of, "wire dashed"))
         for node in nodes
-        for source in node.inputs
-        if source in places and node.op is not None
-    ]
-    wires += [
-        Wire(places[source], places[node], "wire dashed")
-        for node in nodes
-        for source in node.control_inputs
+        for source in before(node)
         if source in places
     ]
-    return draw(canvas, boxes, wires, x, y + 4)
+    return draw(canvas, boxes, wires, x, y + 4, room)
 
 
 def _lines(node: Node) -> list[Line]:
@@ -188,24 +170,15 @@ def _lines(node: Node) -> list[Line]:
 # ── what changed ────────────────────────────────────────────────────────────────────────────────
 
 
-def _names(stage: Stage) -> dict[Node, str]:
-    """Return what makes a node the same before and after: its name and its operator."""
-    return {node: f"{node.name}|{node.op.name if node.op else ''}" for node in stage.nodes}
-
-
-def _identities(stage: Stage) -> set[str]:
-    return set(_names(stage).values())
-
-
 def _changed(before: Stage, after: Stage) -> bool:
-    return _identities(before) != _identities(after)
+    return {*before.names.values()} != {*after.names.values()}
 
 
 def _step(before: Stage, after: Stage, k: int, count: int) -> Step:
     head = f"Pass {k} of {count}, {after.name}: "
     if not _changed(before, after):
         return Step(f"{head}nothing to do here; {plural(len(after.nodes), 'node')}.")
-    old, new = _names(before), _names(after)
+    old, new = before.names, after.names
     left, known = set(new.values()), set(old.values())
     gone = [_called(n) for n in before.nodes if old[n] not in left]
     made = [_called(n) for n in after.nodes if new[n] not in known]
@@ -221,11 +194,8 @@ def _step(before: Stage, after: Stage, k: int, count: int) -> Step:
 def _called(node: Node) -> str:
     if isinstance(node, Constant):
         return f"the constant {brief(node.value, 18)}"
-    return (
-        node.name
-        if node.op is None or node.op.name == node.name
-        else (f"{node.name} ({node.op.name})")
-    )
+    is_plain = node.op is None or node.op.name == node.name
+    return node.name if is_plain else f"{node.name} ({node.op.name})"
 
 
 def _some(names: list[str], most: int = 8) -> str:
@@ -233,8 +203,7 @@ def _some(names: list[str], most: int = 8) -> str:
     return listing(names[:most] + more)
 
 
-def _summary(found: Sequence[Stage]) -> str:
-    useful = [b.name for a, b in pairwise(found) if _changed(a, b)]
+def _summary(found: Sequence[Stage], useful: list[str]) -> str:
     count, first, last = len(found) - 1, len(found[0].nodes), len(found[-1].nodes)
     passes = "1 pass" if count == 1 else f"{count} passes"
     what = "None changes anything"

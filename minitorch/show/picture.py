@@ -7,32 +7,45 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from minitorch.show import trace
-from minitorch.show.asked import check_limit, names_by_id, roots_in
-from minitorch.show.drawing import Drawing
-from minitorch.show.notebook import bundle, has_kernel
-from minitorch.show.scene import Scene
-from minitorch.show.svg import render
+from minitorch.arrays import to_numpy
+from minitorch.errors import ArgumentError, MinitorchError
+from minitorch.graph.core.node import Node
+from minitorch.graph.core.order import needed
+from minitorch.graph.core.variables import Variable
+from minitorch.op import Value
+from minitorch.show.asked import MOST, names_by_id, roots_in
+from minitorch.show.autodiff_scene import control_wires, heading, scene_of
+from minitorch.show.diagram import Boxed, Line, Wire, draw
+from minitorch.show.memory_scene import map_memory
+from minitorch.show.numbers import brief
+from minitorch.show.page import poster
+from minitorch.show.pass_scene import compare_passes
+from minitorch.show.record import Record, record, structure
+from minitorch.show.scene import Canvas, Scene, Step, bundle, has_kernel
+from minitorch.show.token_scene import follow_tokens
 
 if TYPE_CHECKING:
-    from minitorch.graph.core.node import Node
     from minitorch.graph.core.session import Session
+
+LARGE = 2000  # nodes of a graph that all passes are run on only to be shown
 
 
 class Picture:
-    """A drawing that a notebook shows as SVG and a terminal prints as text.
+    """A picture that a notebook shows as SVG and a terminal prints as text.
 
     In a notebook with a kernel it is the player instead, with a tab for each of `scenes`.
 
     Attributes:
-        drawing: the boxes and arrows.
+        record: what is drawn.
     """
 
     def __init__(
-        self, drawing: Drawing, scenes: Callable[[], Sequence[Scene]] = lambda: ()
+        self, found: Record, values: Sequence[Any], scenes: Callable[[], Sequence[Scene]]
     ) -> None:
-        self.drawing = drawing
+        self.record = found
         self._scenes = scenes
+        self._lines = [(*heading(found, i), *_numbers(found, i, values[i])) for i in _all(found)]
+        self._kinds = [_kind(value, i in found.roots) for i, value in enumerate(values)]
 
     @cached_property
     def scenes(self) -> tuple[Scene, ...]:
@@ -42,12 +55,29 @@ class Picture:
     @property
     def svg(self) -> str:
         """The picture as one SVG element."""
-        return render(self.drawing)
+        canvas, found, hidden = Canvas(), self.record, self.record.hidden
+        boxes = [
+            Boxed(i, self._lines[i], self._kinds[i], round=not found.ops[i]) for i in _all(found)
+        ]
+        wires = [Wire(s, i) for i, sources in enumerate(found.inputs) for s in sources]
+        drawn = draw(canvas, boxes, wires + control_wires(found))
+        title = "Computation graph" + (f", {hidden} more not drawn" if hidden else "")
+        marks, steps = tuple(canvas.marks), (Step(title),)
+        return poster(Scene(title, "", "", title, drawn.width, drawn.height, marks, steps, 0))
 
     @property
     def text(self) -> str:
         """The picture as lines, one for each box."""
-        return trace.text(self.drawing)
+        found, lines = self.record, []
+        for i in _all(found):
+            title, *rest = (line.text for line in self._lines[i])
+            inputs, after = (
+                ", ".join(f"%{place}" for place in places[i])
+                for places in (found.inputs, found.controls)
+            )
+            call = f"({inputs})" * bool(inputs) + f" after {after}" * bool(after)
+            lines.append(f"%{i} = {title}{call}  {', '.join(rest)}".rstrip())
+        return "\n".join([*lines, *([f"{found.hidden} more not shown"] if found.hidden else [])])
 
     def save(self, path: str | Path) -> None:
         """Write the SVG to a file."""
@@ -64,11 +94,31 @@ class Picture:
         return self.text
 
 
+def _all(found: Record) -> range:
+    return range(len(found.names))
+
+
+def _numbers(found: Record, i: int, value: Any) -> list[Line]:
+    number, grad = found.numbers[i], getattr(value, "_grad", None)
+    lines = [] if number is None else [Line(brief(number), "code value")]
+    return lines + (
+        [] if grad is None else [Line(f"grad {brief(to_numpy(grad.array))}", "code grad")]
+    )
+
+
+def _kind(value: Value, is_root: bool) -> str:
+    """Return the class of a box: what keeps its value, leaves, ends, and operators between."""
+    if value.op is None:
+        is_kept = isinstance(value, Variable) or getattr(value, "requires_grad", False)
+        return "box good" if is_kept else "box value"
+    return "box grad" if is_root else "box good" if getattr(value.op, "writes", ()) else "box"
+
+
 def show(
     value: object,
     *,
     names: object = None,
-    limit: int = 80,
+    limit: int = MOST,
     feed_dict: Mapping[Node, object] | None = None,
     session: Session | None = None,
 ) -> Picture:
@@ -90,13 +140,26 @@ def show(
         ArgumentError: none of these; an empty graph; or `limit` below 1.
     """
     roots = roots_in(value)
-    check_limit("show", limit)
+    if limit < 1:
+        raise ArgumentError(f"show: got limit {limit}, expected 1 or more.")
     called = names_by_id(names)
-    drawing = trace.draw(roots, called, limit)
+    found, values = structure(roots, called, limit)
+    views: list[Callable[[], Scene]] = []
+    if not found.hidden:
+        views.append(lambda: scene_of(record(roots[0], called, feed_dict, session)))
+    if isinstance(roots[0], Node):
+        nodes = [node for node in roots if isinstance(node, Node)]
+        if not found.hidden:
+            views.append(lambda: follow_tokens(nodes, feed_dict, session))
+        views.append(lambda: map_memory(nodes, feed_dict))
+        if len(needed(nodes, ())) <= LARGE:
+            views.append(lambda: compare_passes(nodes))
+    return Picture(found, values, lambda: [scene for v in views if (scene := _possible(v))])
 
-    def scenes() -> Sequence[Scene]:
-        from minitorch.show.explore import explore
 
-        return explore(roots, called, feed_dict, session, large=bool(drawing.hidden))
-
-    return Picture(drawing, scenes)
+def _possible(view: Callable[[], Scene]) -> Scene | None:
+    """Return a scene; None for a graph that lacks what it shows, a feed or a known size say."""
+    try:
+        return view()
+    except MinitorchError:
+        return None

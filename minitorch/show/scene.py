@@ -6,8 +6,10 @@ then. Position 0 is before the first step. Nothing here knows what the picture i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -108,10 +110,10 @@ class Scene:
             "width": round(self.width),
             "height": round(self.height),
             "marks": [_mark(mark) for mark in self.marks],
-            "steps": [_step(step) for step in self.steps],
+            "steps": [asdict(step) for step in self.steps],
             "still": self.still,
-            "legend": [list(entry) for entry in self.legend],
-            "panes": [list(pane) for pane in self.panes],
+            "legend": [*self.legend],
+            "panes": [*self.panes],
             "drag": None if self.drag is None else _drag(self.drag),
         }
 
@@ -130,17 +132,38 @@ class Scene:
         return path
 
     def _repr_mimebundle_(self, include: object = None, exclude: object = None) -> Any:
-        from minitorch.show.notebook import bundle
-
         return bundle([self])
 
     def __repr__(self) -> str:
         return self.summary
 
 
+def bundle(scenes: Sequence[Scene]) -> Any:
+    """Return what a notebook shows: the player, with a poster and a text where it cannot be."""
+    from minitorch.show.page import poster
+
+    if has_kernel() and find_spec("anywidget") is not None:
+        from minitorch.show.widget import Player
+
+        return Player(scenes)._repr_mimebundle_()
+    return {
+        "image/svg+xml": poster(scenes[0]),
+        "text/plain": "\n".join(scene.summary for scene in scenes),
+    }
+
+
+def has_kernel() -> bool:
+    """Tell whether this is a notebook's process: a terminal has no place for widgets."""
+    if "IPython" not in sys.modules:
+        return False
+    from IPython import get_ipython
+
+    shell = get_ipython()
+    return shell is not None and hasattr(shell, "kernel")
+
+
 def _drag(drag: Drag) -> dict[str, object]:
-    scenes = [scene.as_dict() for scene in drag.scenes]
-    return {"name": drag.name, "values": [*drag.values], "scenes": scenes, "at": drag.at}
+    return vars(drag) | {"scenes": [scene.as_dict() for scene in drag.scenes]}
 
 
 def _mark(mark: Mark) -> dict[str, object]:
@@ -149,15 +172,8 @@ def _mark(mark: Mark) -> dict[str, object]:
         for key, value in mark.attrs.items()
     }
     made: dict[str, object] = {"shape": mark.shape, "attrs": numbers, "when": [*mark.when]}
-    for key in ("text", "tip", "arrow"):
-        if getattr(mark, key):
-            made[key] = getattr(mark, key)
-    return made
-
-
-def _step(step: Step) -> dict[str, object]:
-    travels = [{"d": t.d, "kind": t.kind, "back": t.back} for t in step.travels]
-    return {"text": step.text, "rows": list(step.rows), "travels": travels}
+    told = {"text": mark.text, "tip": mark.tip, "arrow": mark.arrow}
+    return made | {key: value for key, value in told.items() if value}
 
 
 @dataclass
@@ -201,3 +217,21 @@ def phases(changes: Sequence[tuple[int, str | None]]) -> When:
         if classes is not None and start < end:
             found.append((start, end, classes))
     return tuple(found)
+
+
+def lit(base: str, moments: Mapping[int, str]) -> When:
+    """Return `base` at all positions but `moments`, which have classes of their own."""
+    changes: list[tuple[int, str | None]] = [(0, base)]
+    for at in sorted(moments):
+        changes += [(at, moments[at]), (at + 1, base)]
+    return phases(changes)
+
+
+def forever(start: int, classes: str) -> When:
+    """Return classes from a position on."""
+    return ((start, ALWAYS, classes),)
+
+
+def since(start: int, before: str, after: str) -> When:
+    """Return classes before a position, and others from there on."""
+    return phases([(0, before), (start, after)])

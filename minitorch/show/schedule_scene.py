@@ -12,6 +12,7 @@ from minitorch.show.scene import Canvas, Scene, Step
 
 LEFT, TOP, ROOM, GAP = 24.0, 40.0, 210.0, 54.0
 LINE = 18.0  # a line of the loop nest
+MOST = 64  # rounds to go through, from the first on
 HINT = "The block of C stays in registers while k runs. Bytes are those of the tile."
 LEGEND = (
     ("bar faded", "tile that the caches hold"),
@@ -27,21 +28,15 @@ class Round(NamedTuple):
     block: dict[str, tuple[int, int]]
 
 
-def walk_schedule(
-    schedule: Schedule, *, title: str = "A schedule at work", limit: int = 64
-) -> Scene:
+def walk_schedule(schedule: Schedule, *, title: str = "A schedule at work") -> Scene:
     """Return the loops of a schedule of a product, to be gone through block by block.
 
-    Args:
-        limit: the most rounds to go through, from the first on.
     Raises:
-        ArgumentError: no schedule of a product, or `limit` is below 1.
+        ArgumentError: no schedule of a product.
     """
     if not isinstance(schedule, Schedule) or schedule.task.operator != "matmul":
         raise ArgumentError("walk_schedule: expected a Schedule of a matmul.")
-    if limit < 1:
-        raise ArgumentError(f"walk_schedule: got limit {limit}, expected 1 or more.")
-    rounds = list(islice(rounds_of(schedule), limit))
+    rounds = list(islice(rounds_of(schedule), MOST))
     view = _View(schedule)
     canvas = Canvas()
     view.matrices(canvas)

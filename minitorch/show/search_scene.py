@@ -82,12 +82,17 @@ def _curve(canvas: Canvas, curve: Sequence[float], kind: str) -> None:
         before = value
 
 
+def _arrival(curve: Sequence[float]) -> int | None:
+    """Return the trial after which a search is within a tenth of the best."""
+    return next((at for at, value in enumerate(curve, 1) if value <= GOAL), None)
+
+
 def _legend(canvas: Canvas, curves: Mapping[str, Sequence[float]]) -> None:
     for row, ((name, curve), kind) in enumerate(zip(curves.items(), KINDS, strict=False)):
         y = TOP + 14 + 42 * row
         canvas.path(f"M {LEFT + WIDTH + 14:.1f} {y - 4:.1f} h 24", f"wire {kind}")
         canvas.text(LEFT + WIDTH + 44, y, name, "bold")
-        reached = next((at for at, value in enumerate(curve, 1) if value <= GOAL), None)
+        reached = _arrival(curve)
         said = f"1.10 after {reached}" if reached else f"{curve[-1]:.2f} at the end"
         end = reached or len(curve)
         canvas.text(LEFT + WIDTH + 44, y + 16, said, ((end, ALWAYS, "small muted"),))
@@ -103,7 +108,7 @@ def _step(curves: Mapping[str, Sequence[float]], at: int) -> Step:
 def _summary(curves: Mapping[str, Sequence[float]]) -> str:
     parts = []
     for name, curve in curves.items():
-        reached = next((at for at, value in enumerate(curve, 1) if value <= GOAL), None)
+        reached = _arrival(curve)
         after = f"after {reached} trials" if reached else "never"
         parts.append(f"{name} is within 1.10 of the best {after}")
     return f"A race of {len(curves)} searches over {len(curve)} trials: " + "; ".join(parts) + "."

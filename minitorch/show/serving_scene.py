@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from minitorch.errors import ArgumentError
 from minitorch.serve.simulation import Batch, Simulation
-from minitorch.show.scene import ALWAYS, Canvas, Scene, Step, When
+from minitorch.show.scene import Canvas, Scene, Step, since
 
+MOST = 60  # queries to show, the first ones
 LEFT, TOP, WIDTH, ROW, LANE = 92.0, 22.0, 780.0, 8.0, 26.0
 HINT = (
     "Across: time. Above, a line for each query. Below, containers: a batch is a bar, with its "
@@ -23,23 +24,22 @@ LEGEND = (
 
 def see_serving(
     arrivals_ms: Sequence[float], found: Simulation, slo_ms: float, *,
-    title: str = "Queue, batches and deadlines", tab: str = "Serving", limit: int = 60,
+    title: str = "Queue, batches and deadlines", tab: str = "Serving",
 ) -> Scene:  # fmt: skip
     """Return a run of a prediction server, to be gone through batch by batch.
 
     Args:
         arrivals_ms: when each query came, in order.
         found: what `serve.simulate` gave for them, or the same of a real run.
-        limit: the most queries to show, the first ones.
 
     Raises:
-        ArgumentError: there is no query, or `limit` is below 1.
+        ArgumentError: there is no query, or not as many latencies.
     """
-    shown = min(len(arrivals_ms), limit)
+    shown = min(len(arrivals_ms), MOST)
     if shown < 1 or len(found.latency_ms) != len(arrivals_ms):
         raise ArgumentError(
-            f"see_serving: got {len(arrivals_ms)} arrivals, {len(found.latency_ms)} latencies and "
-            f"limit {limit}, expected as many, 1 or more."
+            f"see_serving: got {len(arrivals_ms)} arrivals and {len(found.latency_ms)} latencies, "
+            "expected as many, 1 or more."
         )
     runs = [run for run in found.runs if min(run.queries) < shown]
     start = arrivals_ms[0]
@@ -80,9 +80,9 @@ def _query(
     else:
         k, run = place
         began, ended = (LEFT + (t - start) * scale for t in (run.began_ms, run.ended_ms))
-        seen: When = ((0, k + 1, "bar grad faded"), (k + 1, ALWAYS, "bar grad"))
+        seen = since(k + 1, "bar grad faded", "bar grad")
         canvas.rect(x, y + 2, max(began - x, 0.6), ROW - 4, seen, rx=1)
-        done: When = ((0, k + 1, "bar faded"), (k + 1, ALWAYS, "bar"))
+        done = since(k + 1, "bar faded", "bar")
         canvas.rect(began, y + 1, ended - began, ROW - 2, done, rx=1)
     canvas.line(due, y, due, y + ROW, "rule bad")
 
@@ -90,12 +90,12 @@ def _query(
 def _batch(canvas: Canvas, k: int, run: Batch, y: float, start: float, scale: float) -> None:
     x, w = LEFT + (run.began_ms - start) * scale, (run.ended_ms - run.began_ms) * scale
     tip = f"{len(run.queries)} in {run.ended_ms - run.began_ms:.1f} ms"
-    canvas.rect(x, y, max(w - 1, 1), LANE - 4, ((0, k + 1, "bar faded"), (k + 1, ALWAYS, "bar")),
-                rx=2, tip=tip)  # fmt: skip
+    seen = since(k + 1, "bar faded", "bar")
+    canvas.rect(x, y, max(w - 1, 1), LANE - 4, seen, rx=2, tip=tip)
     canvas.rect(x - 2, y - 2, w + 3, LANE, ((k + 1, k + 2, "ring"),), rx=3)
     label = str(len(run.queries))
     if w > 8 * len(label) + 2:
-        when: When = ((0, k + 1, "small middle value"), (k + 1, ALWAYS, "small middle over"))
+        when = since(k + 1, "small middle value", "small middle over")
         canvas.text(x + w / 2, y + LANE / 2 + 2, label, when, tip)
 
 

@@ -7,21 +7,23 @@ Exit. Constants are left out of the picture: they are written into the operators
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 
 import numpy as np
 
 from minitorch.arrays import Array
 from minitorch.errors import ArgumentError
 from minitorch.graph.core.fetches import node_called
-from minitorch.graph.core.node import Node
+from minitorch.graph.core.node import Constant, Node
 from minitorch.graph.core.session import Session
-from minitorch.graph.core.variables import initialize_variables
+from minitorch.graph.executors.tokens.lower import lower
 from minitorch.graph.executors.tokens.program import TokenEvent
-from minitorch.show.asked import check_limit, nodes_in
-from minitorch.show.diagram import Boxed, Line, Wire, draw
+from minitorch.graph.executors.tokens.ring import Enter
+from minitorch.show.asked import MOST, nodes_in
+from minitorch.show.diagram import Boxed, Line, Paths, Wire, draw
 from minitorch.show.numbers import brief, file_and_line, listing, plural
-from minitorch.show.scene import ALWAYS, Canvas, Scene, Step, Travel, When, phases
-from minitorch.show.token_graph import Shown, Taken, Tokens, last, taken
+from minitorch.show.record import bring_variables
+from minitorch.show.scene import ALWAYS, Canvas, Scene, Step, Travel, When, forever, phases
 
 CONTROL = ("Switch", "Merge", "MergeIndex", "Enter", "Exit", "NextIteration", "LoopCond")
 HINT = "#2 means in iteration 2. On the right every token of the run, a row an iteration."
@@ -34,13 +36,15 @@ LEGEND = (
 )
 LEDGER, SQUARE = 250.0, 14.0
 
+Tokens = list[list[tuple[int, TokenEvent]]]
+"""For each operator drawn, (position, token) of everything that it sent."""
+
 
 def follow_tokens(
     fetches: object,
     feed_dict: Mapping[Node, object] | None = None,
     session: Session | None = None,
     *,
-    limit: int = 80,
     title: str = "Tokens on the move",
 ) -> Scene:
     """Return a run of `fetches` by the token executor, to be stepped through.
@@ -48,23 +52,21 @@ def follow_tokens(
     Args:
         feed_dict: as `Session.run` takes it.
         session: where variables have their values; it is not changed. Initial values unless given.
-        limit: the most operators to draw.
     Raises:
         GraphError: what `run` raises.
-        ArgumentError: no nodes; `limit` is below 1, or the graph has more operators.
+        ArgumentError: no nodes, or more operators than can be drawn.
     """
-    check_limit("follow_tokens", limit)
     leaves = nodes_in("follow_tokens", fetches)
     events: list[TokenEvent] = []
     own = Session(leaves[0].graph, executor="tokens", on_event=events.append)
-    _bring_variables(own, session)
+    bring_variables(own, session)
     events.clear()
     results = own.run(leaves, feed_dict)
     shown = Shown(leaves, [_key(own, key) for key in feed_dict or {}])
-    if len(shown.nodes) > limit:
+    if len(shown.nodes) > MOST:
         raise ArgumentError(
             f"follow_tokens: got a graph of {len(shown.nodes)} operators, expected at most "
-            f"{limit}. Fetch less of it, or raise limit."
+            f"{MOST}. Fetch less of it."
         )
     kept = [event for event in events if event.node_name in shown.place]
     return _scene(shown, kept, title, _summary(kept, results))
@@ -72,14 +74,6 @@ def follow_tokens(
 
 def _key(session: Session, key: object) -> Node:
     return key if isinstance(key, Node) else node_called(key, session.graph, "feed")
-
-
-def _bring_variables(own: Session, session: Session | None) -> None:
-    if session is not None:
-        own.state.values = {v: np.copy(array) for v, array in session.state.values.items()}
-        return
-    with own.graph.as_default():
-        own.run(initialize_variables(own.graph.variables))
 
 
 # ── the picture ─────────────────────────────────────────────────────────────────────────────────
@@ -97,15 +91,15 @@ def _scene(shown: Shown, events: Sequence[TokenEvent], title: str, summary: str)
     ]
     boxes = [_box(shown, i, tokens[i]) for i in range(len(shown.nodes))]
     drawn = draw(canvas, boxes, wires)
-    _ledger(canvas, events, drawn.width + 10)
-    paths = {(w.source, w.target): d for w, d in zip(wires, drawn.paths, strict=True)}
+    bottom = _ledger(canvas, events, drawn.width + 10)
     steps = [Step("Before the run: no token is there.")]
     steps += [
-        _step(shown, event, k + 1, len(events), tokens, paths) for k, event in enumerate(events)
+        _step(shown, event, k, len(events), tokens, drawn.paths)
+        for k, event in enumerate(events, 1)
     ]
     return Scene(
         title, HINT, "Tokens", summary, drawn.width + LEDGER + 20,
-        max(drawn.height, _ledger_height(events)), tuple(canvas.marks), tuple(steps),
+        max(drawn.height, bottom), tuple(canvas.marks), tuple(steps),
         len(steps) - 1, LEGEND,
     )  # fmt: skip
 
@@ -122,14 +116,13 @@ def _box(shown: Shown, i: int, tokens: list[tuple[int, TokenEvent]]) -> Boxed:
     lines = [Line(head, "bold"), Line(below, "small muted")]
     base = "box control" if op in CONTROL else "box"
     changes: list[tuple[int, str | None]] = [(0, f"{base} idle")]
-    for n, (at, event) in enumerate(tokens):
-        later = tokens[n + 1][0] if n + 1 < len(tokens) else ALWAYS
+    starts = [at for at, _ in tokens]
+    for (at, event), later in zip(tokens, [*starts[1:], ALWAYS], strict=True):
         classes = "code muted" if event.dead else "code value"
         lines.append(Line(_token(event), ((at, later, classes),), 2))
         changes.append((at, "box dead" if event.dead else "box value"))
-    rings = tuple(at for at, _ in tokens)
     tip = f"{node.name}, {op}, built at {file_and_line(node.location)}"
-    return Boxed(i, tuple(lines), phases(changes), rings, tip, round=node.op is None)
+    return Boxed(i, tuple(lines), phases(changes), tuple(starts), tip, round=node.op is None)
 
 
 def _short(name: str) -> str:
@@ -150,67 +143,107 @@ def _wire(source: list[tuple[int, TokenEvent]], target: list[tuple[int, TokenEve
         token = last(source, at)
         if token is not None:
             changes += [(at, "wire dead" if token.dead else "wire value"), (at + 1, "wire")]
-    merged = dict(changes)
-    return phases(sorted(merged.items()))
+    return phases(sorted(dict(changes).items()))
 
 
 # ── every token of the run, a row for each iteration ────────────────────────────────────────────
 
 
-def _rows(events: Sequence[TokenEvent]) -> dict[tuple[str, int], list[tuple[int, TokenEvent]]]:
+def _ledger(canvas: Canvas, events: Sequence[TokenEvent], x: float) -> float:
+    """Add a square for each token, a row for each iteration; return where they end."""
+    y, per_line = 26.0, int((LEDGER - 20) // SQUARE)
     rows: dict[tuple[str, int], list[tuple[int, TokenEvent]]] = {}
     for k, event in enumerate(events):
         rows.setdefault((event.frame, event.iteration), []).append((k + 1, event))
-    return dict(sorted(rows.items()))
-
-
-PER_LINE = int((LEDGER - 20) // SQUARE)
-
-
-def _lines_of(count: int) -> int:
-    return -(-count // PER_LINE)
-
-
-def _ledger_height(events: Sequence[TokenEvent]) -> float:
-    return 40.0 + sum(26 + SQUARE * _lines_of(len(row)) for row in _rows(events).values())
-
-
-def _ledger(canvas: Canvas, events: Sequence[TokenEvent], x: float) -> None:
-    y = 26.0
-    for (frame, iteration), row in _rows(events).items():
+    for (frame, iteration), row in sorted(rows.items(), key=itemgetter(0)):
         label = f"{frame}, iteration {iteration}" if frame else "outside all loops"
         canvas.text(x, y, label, "bold")
         y += 8
         for n, (at, event) in enumerate(row):
-            left, top = x + (n % PER_LINE) * SQUARE, y + (n // PER_LINE) * SQUARE
+            left, top = x + (n % per_line) * SQUARE, y + (n // per_line) * SQUARE
             kind = "box dead" if event.dead else "bar"
             tip = f"{event.node_name}: {_token(event)}"
-            canvas.rect(left, top, SQUARE - 3, SQUARE - 3, ((at, ALWAYS, kind),), rx=2, tip=tip)
+            canvas.rect(left, top, SQUARE - 3, SQUARE - 3, forever(at, kind), rx=2, tip=tip)
             canvas.rect(left - 2, top - 2, SQUARE + 1, SQUARE + 1, ((at, at + 1, "ring"),), rx=3)
-        y += SQUARE * _lines_of(len(row)) + 18
+        y += SQUARE * -(-len(row) // per_line) + 18
+    return y + 14
+
+
+# ── what of the lowered graph is drawn, and which tokens an operator took ──
+
+
+class Shown:
+    """What of the lowered graph is drawn: no constants, and no Switch that only carries control.
+
+    Attributes:
+        nodes: in order.
+        place: their numbers, by name.
+        sources: for each the numbers of the nodes whose tokens it takes.
+        constants: for each the constants that it uses, by the place among its inputs.
+    """
+
+    def __init__(self, leaves: Sequence[Node], fed: Sequence[Node]) -> None:
+        lowered = lower(leaves, set(fed))
+        hidden = {node for node in lowered.nodes if _constant(node) is not None}
+        used = {source for node in lowered.nodes for source in node.inputs}
+        kept = {*lowered.fetches}
+        hidden |= {
+            node
+            for node in lowered.nodes
+            if node not in used and node not in kept and getattr(node.op, "name", "") == "Switch"
+        }
+        self.nodes = [node for node in lowered.nodes if node not in hidden]
+        self.place = {node.name: i for i, node in enumerate(self.nodes)}
+        at = {node: i for i, node in enumerate(self.nodes)}
+        self.sources = [[at[s] for s in node.inputs if s in at] for node in self.nodes]
+        self.constants = [
+            [brief(one.value, 10) for s in node.inputs if (one := _constant(s)) is not None]
+            for node in self.nodes
+        ]
+
+
+def _constant(node: Node) -> Constant | None:
+    """Return the constant that a node is, or that it brings into a loop for every iteration."""
+    if isinstance(node.op, Enter) and node.op.constant:
+        node = node.inputs[0]
+    return node if isinstance(node, Constant) else None
+
+
+def taken(shown: Shown, i: int, at: int, tokens: Tokens) -> list[tuple[int, TokenEvent]]:
+    """Return (source, token) of what operator `i` took at a position.
+
+    Of a Merge's tokens it is the one that counted.
+    """
+    sent = [(source, last(tokens[source], at)) for source in dict.fromkeys(shown.sources[i])]
+    found = [(source, token) for source, token in sent if token is not None]
+    op = shown.nodes[i].op
+    if op is not None and op.name == "Merge":
+        return sorted(found, key=lambda pair: (not pair[1].dead, pair[1].step))[-1:]
+    return found
+
+
+def last(tokens: list[tuple[int, TokenEvent]], before: int) -> TokenEvent | None:
+    """Return the last token sent before a position."""
+    found = [event for at, event in tokens if at < before]
+    return found[-1] if found else None
 
 
 # ── the words ───────────────────────────────────────────────────────────────────────────────────
 
 
 def _step(
-    shown: Shown,
-    event: TokenEvent,
-    k: int,
-    count: int,
-    tokens: Tokens,
-    paths: Mapping[tuple[object, object], str],
+    shown: Shown, event: TokenEvent, k: int, count: int, tokens: Tokens, paths: Paths
 ) -> Step:
     i = shown.place[event.node_name]
     took = taken(shown, i, k, tokens)
     where = f" in {event.frame}, iteration {event.iteration}" if event.frame else ""
     text = f"Token {k} of {count}{where}: {_called(event)} {_sends(event)}. {_why(event, took)}"
     rows = [
-        f"{_sends(t.event).replace('sends', 'takes', 1)} from {shown.nodes[t.source].name}"
-        for t in took
-        if t.event.dead or t.event.value is not None
+        f"{_sends(token).replace('sends', 'takes', 1)} from {shown.nodes[source].name}"
+        for source, token in took
+        if token.dead or token.value is not None
     ]
-    travels = [Travel(paths[t.source, i], "dead" if t.event.dead else "") for t in took]
+    travels = [Travel(paths[source, i][-1], "dead" if token.dead else "") for source, token in took]
     return Step(text.strip(), tuple(rows), tuple(travels))
 
 
@@ -221,16 +254,13 @@ def _sends(event: TokenEvent) -> str:
 
 
 def _called(event: TokenEvent) -> str:
-    return (
-        event.node_name
-        if event.op_name in event.node_name
-        else (f"{event.node_name} ({event.op_name})")
-    )
+    name, op = event.node_name, event.op_name
+    return name if op in name else f"{name} ({op})"
 
 
-def _why(event: TokenEvent, took: Sequence[Taken]) -> str:
+def _why(event: TokenEvent, took: Sequence[tuple[int, TokenEvent]]) -> str:
     """Return the rule at work, where there is one worth saying."""
-    dead_input = any(t.event.dead for t in took)
+    dead_input = any(token.dead for _, token in took)
     rules = {
         "Switch": "It goes one way only: dead on this side." if event.dead else "",
         "Merge": "Merge lives as soon as one input does." if not event.dead else

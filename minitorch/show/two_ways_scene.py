@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from minitorch.arrays import Array, to_numpy
 from minitorch.graph.core.node import Constant, Node
-from minitorch.show.diagram import CHAR_W, Boxed, Line, Wire, draw, forever
-from minitorch.show.listings import Statement, run_imperative, run_symbolic, sources
+from minitorch.show.ancestors import inputs_of
+from minitorch.show.diagram import CHAR_W, Boxed, Line, Wire, draw
+from minitorch.show.listings import Statement, run_imperative, run_symbolic
 from minitorch.show.numbers import brief, plural
-from minitorch.show.scene import ALWAYS, Canvas, Scene, Step, phases
+from minitorch.show.scene import ALWAYS, Canvas, Scene, Step, forever, phases
 
 HINT = (
     "Left: each line computes at once. Right: a line only builds; nothing has a number until the "
@@ -72,14 +74,14 @@ def _scene(left: list[Statement], right: list[Statement], title: str) -> Scene:
     for side, statements in enumerate((left, right)):
         boxes, wires = _graph(statements, moments, bool(side))
         x = side * (COLUMN + GAP)
-        size = draw(Canvas(), boxes, wires)
-        drawn = draw(canvas, boxes, wires, x + max((COLUMN - size.width) / 2, 0), top)
+        drawn = draw(canvas, boxes, wires, x, top, COLUMN)
         width = max(width, x + max(drawn.width, COLUMN))
         height = max(height, top + drawn.height)
     middle = COLUMN + GAP / 2
     canvas.line(middle, 4, middle, height - 6, "rule")
     steps = [Step("Before the first line.")]
-    steps += [_step(left, right, m, moments[k - 1] if k else None) for k, m in enumerate(moments)]
+    pairs = pairwise([_Moment(-1, -1), *moments])
+    steps += [_step(left, right, now, before) for before, now in pairs]
     return Scene(
         title, HINT, "Both ways", _summary(left, right), width, height, tuple(canvas.marks),
         tuple(steps), len(steps) - 1, LEGEND, (("Code", 0, top), ("Graph", top, height)),
@@ -142,7 +144,7 @@ def _graph(
     wires = [
         Wire(place[id(source)], k, forever(at, "wire"))
         for k, (v, at) in enumerate(values)
-        for source in sources(v)
+        for source in inputs_of(v)
         if id(source) in place
     ]
     return boxes, wires
@@ -164,20 +166,15 @@ def _numbers(statements: list[Statement], moments: list[_Moment]) -> dict[int, N
 
 
 def _box(
-    value: Any,
-    key: int,
-    at: int,
-    called: str,
-    known: Numbers,
-    grad: tuple[int, Array] | None,
+    value: Any, key: int, at: int, called: str, known: Numbers, grad: tuple[int, Array] | None
 ) -> Boxed:
     op = value.op.name if value.op is not None else ""
     leaf = value.name if isinstance(value, Node) else called
     name = op or (brief(value.value) if isinstance(value, Constant) else leaf)
     lines = [Line(name, forever(at, "bold"))]
     changes: list[tuple[int, str | None]] = [(at, "box idle")]
-    for n, (start, number) in enumerate(known):
-        until = known[n + 1][0] if n + 1 < len(known) else ALWAYS
+    ends = [start for start, _ in known[1:]]
+    for (start, number), until in zip(known, [*ends, ALWAYS], strict=False):
         lines.append(Line(brief(number, 26), ((max(start, at), until, "code value"),), 1))
         changes.append((max(start, at), "box value"))
     if grad is not None:
@@ -190,13 +187,10 @@ def _box(
 # ── the words ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _step(
-    left: list[Statement], right: list[Statement], now: _Moment, before: _Moment | None
-) -> Step:
-    rows = []
-    if before is None or now.left != before.left:
-        rows.append(f"imperative: {_line(left[now.left])}")
-    if before is None or now.right != before.right or now.node >= 0:
+def _step(left: list[Statement], right: list[Statement], now: _Moment, before: _Moment) -> Step:
+    goes_left, goes_right = now.left != before.left, now.right != before.right
+    rows = [f"imperative: {_line(left[now.left])}"] if goes_left else []
+    if goes_right or now.node >= 0:
         rows.append(f"symbolic: {_line(right[now.right], now.node)}")
     if now.node >= 0:
         node, value = right[now.right].computed[now.node]
@@ -205,9 +199,9 @@ def _step(
         told = brief(value, 60) if hasattr(value, "dtype") else "done"
         text = f"The session runs, node {now.node + 1} of {len(work)}: {name} is {told}."
         return Step(text, tuple(rows))
-    made = right[now.right].new if before is None or now.right != before.right else []
+    made = right[now.right].new if goes_right else []
     built = f" Symbolic: {plural(len(made), 'node')} built, nothing computed." if made else ""
-    told = left[now.left].outcome if before is None or now.left != before.left else ""
+    told = left[now.left].outcome if goes_left else ""
     done = f"Imperative: {told}." if told else ""
     return Step(f"{done}{built}".strip() or "The next line.", tuple(rows))
 

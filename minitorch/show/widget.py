@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anywidget
 import traitlets
 
-from minitorch.show.page import css, module, page
-from minitorch.show.poster import poster
+from minitorch.show.page import css, module, poster
 
 if TYPE_CHECKING:
     from minitorch.show.scene import Scene
@@ -40,9 +38,3 @@ class Player(anywidget.AnyWidget):
         data["image/svg+xml"] = poster(self._scenes[0])
         data["text/plain"] = "\n".join(scene.summary for scene in self._scenes)
         return data, metadata
-
-    def save(self, path: Path | str) -> Path:
-        """Write the player as an HTML file that needs neither kernel nor network."""
-        path = Path(path)
-        path.write_text(page(self._scenes), encoding="utf-8")
-        return path

@@ -5,18 +5,13 @@ Stands above `tensor`, `nn` and `graph`, which hands these names on.
 
 from minitorch.tracing.control import cond, while_loop
 from minitorch.tracing.jitted import Jitted, jit
-from minitorch.tracing.rows import foldl, foldr, map_fn, scan
 from minitorch.tracing.traced import Traced, trace
 
 __all__ = [
     "Jitted",
     "Traced",
     "cond",
-    "foldl",
-    "foldr",
     "jit",
-    "map_fn",
-    "scan",
     "trace",
     "while_loop",
 ]

@@ -6,12 +6,11 @@ output of a hub.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minitorch.arrays import Array, DType, asarray
+from minitorch.arrays import Array, asarray
 from minitorch.hub import Arriving
 from minitorch.op import Op
 from minitorch.tensor import Tensor
@@ -49,22 +48,13 @@ class Call(Op):
     def gradient(self, out_grad: Any, node: Any) -> Any:
         """Run the way back."""
         way = self.way
-        arriving = out_grad.by_place if isinstance(out_grad, Arriving) else {0: out_grad}
+        arriving = dict(out_grad.by_place) if isinstance(out_grad, Arriving) else {0: out_grad}
         dtypes = [seed.dtype for seed in way.seeds]
-        if any(isinstance(grad, Tensor) for grad in arriving.values()):
-            seeds = [
-                arriving[i] if i in arriving else Tensor._new(self._zeros(shape, dtype))
-                for i, (shape, dtype) in enumerate(zip(self.shapes, dtypes, strict=True))
-            ]
-            found: Iterator[Tensor | Array] = iter(way.tensors(self, seeds))
-        else:
-            arrays = [
-                arriving[i] if i in arriving else self._zeros(shape, dtype)
-                for i, (shape, dtype) in enumerate(zip(self.shapes, dtypes, strict=True))
-            ]
-            found = iter(way.arrays(self, arrays))
+        records = any(isinstance(grad, Tensor) for grad in arriving.values())
+        for i, (shape, dtype) in enumerate(zip(self.shapes, dtypes, strict=True)):
+            if i not in arriving:  # nobody used this output
+                zeros = asarray(np.zeros(shape, dtype), None, way.program.device)
+                arriving[i] = Tensor._new(zeros) if records else zeros
+        seeds = [arriving[i] for i in range(len(dtypes))]
+        found = iter(way.tensors(self, seeds) if records else way.arrays(self, seeds))
         return tuple([next(found) if has else None for has in way.has])
-
-    def _zeros(self, shape: tuple[int, ...], dtype: DType) -> Array:
-        """Return the gradient of an output that nobody used."""
-        return asarray(np.zeros(shape, dtype), None, self.way.program.device)

@@ -11,6 +11,7 @@ from typing import Any
 
 from minitorch.graph.control import cond as graph_cond
 from minitorch.graph.control import loop as graph_loop
+from minitorch.graph.control.pytree import mapped
 from minitorch.graph.core.node import Node
 from minitorch.tensor import Tensor
 from minitorch.tracing.switch import current, is_tracing
@@ -70,13 +71,11 @@ def while_loop(
     return tuple(values) if isinstance(loop_vars, tuple) else values
 
 
-def has_tensors(*values: object) -> bool:
+def has_tensors(values: Sequence[object]) -> bool:
     """Tell whether there is a tensor among these values or in a structure of them."""
-    parts = [list(v.values()) if isinstance(v, dict) else v for v in values]
-    return any(
-        has_tensors(*part) if isinstance(part, list | tuple) else isinstance(part, Tensor)
-        for part in parts
-    )
+    leaves: list[object] = []
+    mapped(leaves.append, values)
+    return any(isinstance(leaf, Tensor) for leaf in leaves)
 
 
 def building(function: Callable[..., object]) -> Callable[..., Any]:
@@ -90,24 +89,19 @@ def building(function: Callable[..., object]) -> Callable[..., Any]:
 
 def lower(value: object) -> Any:
     """Return nodes for the tensors in a value or a structure of them."""
-    if isinstance(value, Tensor):
-        return current().node_of(value)
-    return _each(value, lower)
+    tracer = current()
+    return mapped(lambda leaf: tracer.node_of(leaf) if isinstance(leaf, Tensor) else leaf, value)
 
 
 def lift(value: object) -> Any:
     """Return traced tensors for the nodes in a value or a structure of them."""
-    if not isinstance(value, Node):
-        return _each(value, lift)
-    made = Symbol.of(value, current(), value.dtype.kind == "f")
-    made.op = value.op  # no leaf
-    return made
+    tracer = current()
 
+    def lifted(leaf: object) -> object:
+        if not isinstance(leaf, Node):
+            return leaf
+        made = Symbol.of(leaf, tracer, leaf.dtype.kind == "f")
+        made.op = leaf.op  # no leaf
+        return made
 
-def _each(value: object, change: Callable[[object], object]) -> Any:
-    if isinstance(value, dict):
-        return {key: change(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        make = getattr(type(value), "_make", type(value))
-        return make([change(item) for item in value])
-    return value
+    return mapped(lifted, value)

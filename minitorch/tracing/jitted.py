@@ -1,4 +1,7 @@
-"""`jit`: a function that is traced at its first call and then runs as a compiled graph."""
+"""`jit`: a function that is traced at its first call and then runs as a compiled graph.
+
+Torch's `compile` is `jit` where the function can be traced, else the function as it is.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,16 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 from minitorch.arrays import HOST_TYPES
-from minitorch.errors import ArgumentError
+from minitorch.errors import ArgumentError, MinitorchError
 from minitorch.nn import Module
 from minitorch.tensor import Tensor
 from minitorch.tracing.reach import Reach
 from minitorch.tracing.structure import flatten
 from minitorch.tracing.switch import is_tracing
 from minitorch.tracing.traced import Traced, record
+
+MOST_TRACES = 8
+"""As in torch: a function that keeps being called with other shapes is not worth tracing."""
 
 
 class Jitted:
@@ -95,11 +101,9 @@ def jit(function: Callable[..., object] | None = None, *, optimize: bool = True)
     from outside are read anew at each call, and buffers that it updates are written; other Python
     effects (printing, lists that grow) happen while tracing only.
 
-    NumPy arrays that it finds outside (in a closure, a global, a list or dict, an attribute) may
-    change too: an operator on tensors reads them anew, and one of up to 64 KiB is compared at each
-    call, so that it is traced again after a change. Of larger ones, what NumPy or Python computes
-    from them alone (`w.sum()`, `w[0] > 0`, a copy as a tensor) stays as it was at tracing: pass
-    such an array as an argument.
+    Numbers and NumPy arrays that it finds outside (in a closure, a global, a list or dict, an
+    attribute) are compared at each call, and it is traced again after a change: pass an array that
+    is large, or changes often, as an argument.
 
     Args:
         optimize: rewrite the graph before its first run.
@@ -111,3 +115,46 @@ def jit(function: Callable[..., object] | None = None, *, optimize: bool = True)
     if not callable(function):
         raise ArgumentError(f"jit: got {type(function).__name__}, expected a function or a module.")
     return Jitted(function, optimize)
+
+
+class Compiled(Jitted):
+    """A function that runs as a graph as long as that works and pays."""
+
+    eager = False
+
+    def __call__(self, *args: object, **kwargs: object) -> Any:
+        """Return what the function gives."""
+        if not self.eager and len(self.traces) <= MOST_TRACES:
+            try:
+                return super().__call__(*args, **kwargs)
+            except MinitorchError:
+                result = self.function(*args, **kwargs)  # raises if the mistake is the caller's
+                self.eager = True
+                return result
+        return self.function(*args, **kwargs)
+
+
+def compiled(
+    model: Callable[..., object] | None = None,
+    *,
+    fullgraph: bool = False,
+    dynamic: bool | None = None,
+    backend: object = "inductor",
+    mode: str | None = None,
+) -> Any:
+    """Return a function or module as one that runs compiled where it can; also a decorator.
+
+    What cannot be traced (numbers that only a run can tell) runs as it is.
+
+    Args:
+        model: the function or module.
+        fullgraph: raise where it cannot be traced, as `graph.jit` does.
+        dynamic, backend, mode: torch's; they change nothing.
+    Raises:
+        ArgumentError: not a function.
+    """
+    if model is None:
+        return functools.partial(compiled, fullgraph=fullgraph)
+    if not callable(model):
+        raise ArgumentError(f"compile: got {type(model).__name__}, expected a function or module.")
+    return Jitted(model) if fullgraph else Compiled(model)

@@ -25,6 +25,8 @@ from minitorch.sweep import ancestors
 from minitorch.tensor import Tensor
 from minitorch.tracing.call import Call
 
+Plan = Callable[[Sequence[Array]], list[Array]]
+
 
 class Program:
     """Outputs as a function of feeds.
@@ -50,8 +52,17 @@ class Program:
         self._ways_back: dict[tuple[bool, ...], WayBack] = {}
 
     def plan(self, fetches: Sequence[Node], feeds: Sequence[Node]) -> Plan:
-        """Return the run of these fetches from arrays for these feeds."""
-        return Plan(self.session.plan(list(fetches), tuple(feeds)), self.session)
+        """Return the run of these fetches from arrays for these feeds.
+
+        It gives each of its results memory of its own.
+        """
+        step, state = self.session.plan(list(fetches), tuple(feeds)), self.session.state
+
+        def run(arrays: Sequence[Array]) -> list[Array]:
+            given = [np.asarray(a) if isinstance(a, np.generic) else a for a in arrays]
+            return list(step(state, given))
+
+        return run
 
     @cached_property
     def forward(self) -> Plan:
@@ -89,18 +100,6 @@ class Program:
         if found is None:
             found = self._ways_back[wants] = WayBack(self, wants)
         return found
-
-
-class Plan:
-    """A planned run, called with plain arrays; it gives each of its results memory of its own."""
-
-    def __init__(self, step: Callable[..., Sequence[Array]], session: Session) -> None:
-        self.step, self.state = step, session.state
-
-    def __call__(self, arrays: Sequence[Array]) -> list[Array]:
-        """Return the results for these arrays."""
-        given = [np.asarray(a) if isinstance(a, np.generic) else a for a in arrays]
-        return list(self.step(self.state, given))
 
 
 class WayBack:

@@ -1,16 +1,16 @@
 """What a function reaches without being given it: modules, through closures, globals and methods.
 
 A trace is of those modules as they were: their modes, their parts and their parameters; and of the
-tensors and Python numbers that the function found as globals, in lists and dicts, and as attributes
-of modules and of other objects. So each place that was looked at is remembered, and a look at all
-of them, a fraction of a microsecond each, tells whether a trace is still of the function. A small
-NumPy array is compared with what it held; operators read arrays anew at each run (`outer_arrays`).
+tensors, arrays and Python numbers that the function found as globals, in lists and dicts, and as
+attributes of modules and of other objects. So each place that was looked at is remembered, and a
+look at all of them, a fraction of a microsecond each, tells whether a trace is still of the
+function; NumPy arrays are compared with what they held.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import CodeType, ModuleType
 from typing import Any
 
@@ -19,12 +19,10 @@ import numpy as np
 from minitorch.nn import Module
 from minitorch.tensor import Tensor
 
-Array = np.ndarray[Any, Any]
 NUMBERS = (bool, int, float, str)
 TRACKED = (Tensor, np.ndarray, *NUMBERS)
-KINDS = "biuf"  # of arrays that operators take
-SMALL_BYTES = 1 << 16  # of an array that is compared at each call, in a few microseconds
 MOST_ITEMS = 100  # of a list or dict; a longer one is data, and searched for modules only
+Look = Callable[[Any], object]
 
 
 class Reach:
@@ -33,23 +31,18 @@ class Reach:
     Attributes:
         roots: those modules, each once.
         parts: they and every module below.
-        arrays: the NumPy arrays, each once.
     """
 
     def __init__(self, function: object) -> None:
-        self._names: list[tuple[dict[str, Any], str, Any]] = []
-        self._cells: list[tuple[object, object]] = []
-        self._items: list[tuple[object, object, object]] = []
+        self._places: list[tuple[Look, Any, object]] = []  # how to look there, and what was there
+        self._contents: list[tuple[np.ndarray[Any, Any], bytes]] = []
         self._seen: list[object] = []
-        self._contents: list[tuple[Array, bytes]] = []
-        self.arrays: list[Array] = []
-        found: dict[Module, None] = {}
-        self._search(function, found)
-        self.roots = tuple(found)
+        self._search(function)
+        self.roots = tuple(value for value in self._seen if isinstance(value, Module))
         self.parts = tuple(dict.fromkeys(part for root in self.roots for part in root.modules()))
         for part in self.parts:
             for store in (part._modules, part._parameters, part._buffers):
-                self._names += [(store, name, value) for name, value in store.items()]
+                self._places += [(store.get, name, value) for name, value in store.items()]
             self._attributes(part)
 
     def modes(self) -> tuple[bool, ...]:
@@ -58,93 +51,76 @@ class Reach:
 
     def holds(self) -> bool:
         """Tell whether everything is where it was found."""
-        for space, name, value in self._names:
-            if space.get(name) is not value:
+        for look, key, value in self._places:
+            now = look(key)
+            if now is not value and not _same(now, value):
                 return False
-        return (
-            all(_content(cell) is value for cell, value in self._cells)
-            and all(_same(_item(space, key), value) for space, key, value in self._items)
-            and all(array.tobytes() == content for array, content in self._contents)
-        )
+        return all(array.tobytes() == content for array, content in self._contents)
 
     def settle(self) -> None:
         """Forget what the function itself changed while it was traced: an effect of tracing."""
-        self._items = [
-            (space, key, value)
-            for space, key, value in self._items
-            if _same(_item(space, key), value)
-        ]
+        self._places = [place for place in self._places if _same(place[0](place[1]), place[2])]
         self._contents = [(a, content) for a, content in self._contents if a.tobytes() == content]
 
-    def _search(self, value: object, found: dict[Module, None]) -> None:
+    def _search(self, value: object) -> None:
         if any(value is seen for seen in self._seen):
             return
         self._seen.append(value)
-        if isinstance(value, Module):
-            found[value] = None
-        elif isinstance(value, np.ndarray):
-            self._hold(value)
+        if isinstance(value, np.ndarray):
+            self._contents.append((value, value.tobytes()))
         elif isinstance(value, functools.partial):
             for part in (value.func, *value.args, *value.keywords.values()):
-                self._search(part, found)
+                self._search(part)
         elif isinstance(value, list | tuple | dict):
-            self._look_into(value, found)
+            self._look_into(value)
         elif hasattr(value, "__self__") and hasattr(value, "__func__"):
             own = getattr(value.__self__, "__dict__", {})
-            self._names += [(own, n, part) for n, part in own.items() if isinstance(part, Module)]
+            modules = [(n, part) for n, part in own.items() if isinstance(part, Module)]
+            self._places += [(own.get, name, part) for name, part in modules]
             for part in (value.__self__, value.__func__, *own.values()):
-                self._search(part, found)
+                self._search(part)
         elif isinstance(code := getattr(value, "__code__", None), CodeType):
             for part in self._used(value, code):
-                self._search(part, found)
+                self._search(part)
         elif _is_plain(value):
             self._attributes(value)
             for part in vars(value).values():
-                if isinstance(part, Module | list | tuple | dict | np.ndarray):
-                    self._search(part, found)
+                if isinstance(part, Module | list | tuple | dict):
+                    self._search(part)
 
-    def _hold(self, array: Array) -> None:
-        """Remember a NumPy array, and what it holds if it is small."""
-        if array.dtype.kind in KINDS:
-            self.arrays.append(array)
-            if array.nbytes <= SMALL_BYTES:
-                self._contents.append((array, array.tobytes()))
-
-    def _look_into(self, value: Any, found: dict[Module, None]) -> None:
+    def _look_into(self, value: Any) -> None:
         """Remember what a list, tuple or dict has, and search it."""
         pairs = list(value.items() if isinstance(value, dict) else enumerate(value))
         if len(pairs) > MOST_ITEMS:
             pairs = [(key, part) for key, part in pairs if isinstance(part, Module)]
-        self._items += [(value, k, v) for k, v in pairs if isinstance(v, TRACKED)]
+        look = value.get if isinstance(value, dict) else functools.partial(_item, value)
+        self._places += [(look, key, part) for key, part in pairs if isinstance(part, TRACKED)]
         for _, part in pairs:
-            self._search(part, found)
+            self._search(part)
 
     def _attributes(self, value: object) -> None:
-        """Remember the tensors and numbers that an object has as attributes."""
+        """Remember the tensors, arrays and numbers that an object has as attributes."""
         own = vars(value)
-        for part in own.values():
+        for name, part in own.items():
             if isinstance(part, np.ndarray):
-                self._search(part, {})
-        self._items += [
-            (own, name, part)
-            for name, part in own.items()
-            if isinstance(part, TRACKED) and name != "training" and name[0] != "_"
-        ]
+                self._search(part)
+            if isinstance(part, TRACKED) and name != "training" and name[0] != "_":
+                self._places.append((own.get, name, part))
 
     def _used(self, function: Any, code: CodeType) -> Iterator[object]:
         """Yield what a Python function closes over, its defaults, and the globals it names."""
         for cell in function.__closure__ or ():
-            content = _content(cell)
-            self._cells.append((cell, content))
-            yield content
+            self._places.append((_content, cell, _content(cell)))
+            yield _content(cell)
         yield from function.__defaults__ or ()
         if hasattr(function, "__wrapped__"):
             yield function.__wrapped__
+        space = function.__globals__
         for name in _names(code):
-            value = function.__globals__.get(name)
+            value = space.get(name)
             known = isinstance(value, (Module, list, dict, *TRACKED)) or _is_plain(value)
             if known or _is_of_the_user(value):
-                self._names.append((function.__globals__, name, value))
+                self._places.append((space.get, name, value))
                 yield value
 
 
@@ -156,10 +132,8 @@ def _content(cell: Any) -> object:
         return None
 
 
-def _item(space: Any, key: Any) -> object:
-    """Return what is at a place of a list or dict; None if there is no such place any more."""
-    if isinstance(space, dict):
-        return space.get(key)
+def _item(space: Any, key: int) -> object:
+    """Return what is at a place of a list; None if there is no such place any more."""
     return space[key] if key < len(space) else None
 
 

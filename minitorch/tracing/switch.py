@@ -1,19 +1,19 @@
 """Tracing on and off: while it is on, tensors of this thread ask the tracer first.
 
 Tensors have no switch for this, so that eager code pays nothing for it: the first trace to begin in
-the process puts its own `Tensor._apply` in place, and its own record of updates in place; the last
-to end takes them away. They ask a variable of the thread, so other threads compute as ever.
+the process puts its own `Tensor._apply` in place, and its own look at updates in place; the last to
+end takes them away. They ask a variable of the thread, so other threads compute as ever.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from minitorch.op import Op
-from minitorch.recording import recorded
+from minitorch.recording import set_grad_enabled
 from minitorch.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _local = _Local()
 _lock = threading.Lock()
 _running = 0
 _eager = Tensor._apply
-_eager_records, _eager_recorded = Tensor._records, Tensor._recorded
+_eager_records = Tensor._records
 
 
 def is_tracing() -> bool:
@@ -50,19 +50,9 @@ def _apply(self: Tensor, op: Op, inputs: tuple[object, ...]) -> Tensor:
 
 
 def _records(self: Tensor, name: str, *sources: object) -> bool:
-    stack = _local.stack
-    if stack and stack[-1].overwrites(self, sources):
-        return True
+    if _local.stack:
+        _local.stack[-1].check_no_update(name, sources)
     return _eager_records(self, name, *sources)
-
-
-def _recorded(
-    self: Tensor, name: str, function: Callable[..., Any], *others: object, **options: object
-) -> Tensor:
-    stack = _local.stack
-    if stack and stack[-1].overwrites(self, (*others, *options.values())):
-        return stack[-1].overwrite(self, name, function, others, options)
-    return _eager_recorded(self, name, function, *others, **options)
 
 
 @contextmanager
@@ -71,25 +61,17 @@ def tracing(tracer: Tracer) -> Iterator[None]:
     _count(1)
     _local.stack.append(tracer)
     try:
-        with tracer.graph.as_default(), recorded(True):
+        with tracer.graph.as_default(), set_grad_enabled(True):
             yield
     finally:
         _local.stack.pop()
         _count(-1)
-        for shadow in tracer.shadows.values():
-            shadow.put_back()
 
 
 def _count(change: int) -> None:
     global _running
     with _lock:
         _running += change
-        for name, (ours, eager) in _SWITCHED.items():
-            setattr(Tensor, name, ours if _running else eager)
-
-
-_SWITCHED: dict[str, tuple[Any, Any]] = {
-    "_apply": (_apply, _eager),
-    "_records": (_records, _eager_records),
-    "_recorded": (_recorded, _eager_recorded),
-}
+        ours = _running > 0
+        Tensor._apply = _apply if ours else _eager  # type: ignore[method-assign]
+        Tensor._records = _records if ours else _eager_records  # type: ignore[method-assign, assignment]

@@ -36,6 +36,21 @@ COUNT = (
 OUTSIDE = "Return it and read it outside, or compute with operators of the library."
 
 
+GRAD = (
+    "Call backward on what the compiled function returns, or use minitorch.grad(..., "
+    "create_graph=True) inside."
+)
+
+
+def _refused(what: str, expected: str, instead: str) -> Any:
+    """Return a method that refuses: with what is asked for, and what to write instead."""
+
+    def refused(self: Symbol, *_: object, **__: object) -> NoReturn:
+        self._refuse(what, expected, instead)
+
+    return refused
+
+
 class NoNumbers(GraphError, AttributeError):
     """There is no array yet: `getattr(value, "array", None)` finds none, as for a graph's node."""
 
@@ -97,14 +112,8 @@ class Symbol(Tensor):
         """Return the same value, through which no gradient passes."""
         return Symbol.of(build(StopGradient(), (self.node,)), self.tracer)
 
-    @property
-    def data(self) -> Symbol:
-        """The same value, through which no gradient passes."""
-        return self.detach()
-
-    @data.setter
-    def data(self, value: object) -> Symbol:
-        self._refuse("`.data` is set", "a traced tensor", "Use copy_, or return the new value.")
+    _set_data = _refused("`.data` is set", "a traced tensor", "Use copy_, or return the new value.")
+    data = property(detach, _set_data)
 
     def is_contiguous(self) -> bool:
         """Return True: where the elements lie is decided when it runs."""
@@ -156,7 +165,7 @@ class Symbol(Tensor):
         rest = tuple(past if other is self else other for other in others)
         return self._moved(name, function(past, *rest, **options))
 
-    def _arithmetic(self, name: str, other: Any, ufunc: object, alpha: float = 1) -> Symbol:
+    def _arithmetic(self, name: str, other: Any, alpha: float = 1) -> Symbol:
         return self._updated(name, SIGNS[name], other if alpha == 1 else other * alpha)
 
     def _signed(self, name: str, other: object) -> Symbol:
@@ -182,54 +191,23 @@ class Symbol(Tensor):
 
     # ── what only a run can tell ────────────────────────────────────────────────────────────────
 
-    @property
-    def array(self) -> Any:
-        """Refused: there are no numbers yet."""
+    def _no_numbers(self) -> NoReturn:
         instead = f"{OUTSIDE} Inside, minitorch.grad needs create_graph=True."
         raise NoNumbers(self._why("its numbers are asked for", "no use of numbers", instead))
 
-    @array.setter
-    def array(self, value: object) -> None:
-        self._refuse("its memory is replaced", "an operator", OUTSIDE)
-
-    def __bool__(self) -> bool:
-        self._refuse("it decides an `if`, `while`, `and` or `or`", "a Python bool", BRANCH)
-
-    def __index__(self) -> int:
-        self._refuse("it counts or indexes as a Python integer", "a Python int", COUNT)
-
-    def __int__(self) -> int:
-        self._refuse("it becomes a Python integer", "a Python int", COUNT)
-
-    def __float__(self) -> float:
-        self._refuse("it becomes a Python number", "a Python float", OUTSIDE)
-
-    def __contains__(self, element: object) -> bool:
-        self._refuse("`in` looks for an element", "a Python bool", BRANCH)
+    array = property(_no_numbers, _refused("its memory is replaced", "an operator", OUTSIDE))
+    __bool__ = _refused("it decides an `if`, `while`, `and` or `or`", "a Python bool", BRANCH)
+    __contains__ = _refused("`in` looks for an element", "a Python bool", BRANCH)
+    __index__ = _refused("it counts or indexes as a Python integer", "a Python int", COUNT)
+    __int__ = _refused("it becomes a Python integer", "a Python int", COUNT)
+    __float__ = _refused("it becomes a Python number", "a Python float", OUTSIDE)
+    item = _refused("item() asks for its number", "no use of numbers", f"{OUTSIDE} {BRANCH}")
+    tolist = _refused("tolist() asks for its numbers", "no use of numbers", f"{OUTSIDE} {BRANCH}")
+    numpy = _refused("numpy() asks for its numbers", "no use of numbers", OUTSIDE)
+    backward = _refused("backward() is called on it", "a function that returns the loss", GRAD)
 
     def __format__(self, spec: str) -> str:
         return repr(self)
-
-    def item(self) -> NoReturn:
-        """Refused: there is no number yet."""
-        self._refuse("item() asks for its number", "no use of numbers", f"{OUTSIDE} {BRANCH}")
-
-    def tolist(self) -> NoReturn:
-        """Refused: there are no numbers yet."""
-        self._refuse("tolist() asks for its numbers", "no use of numbers", f"{OUTSIDE} {BRANCH}")
-
-    def numpy(self, *, force: bool = False) -> NoReturn:
-        """Refused: there are no numbers yet."""
-        self._refuse("numpy() asks for its numbers", "no use of numbers", OUTSIDE)
-
-    def backward(self, *_: object, **__: object) -> None:
-        """Refused: a graph has no `.grad` to add to."""
-        self._refuse(
-            "backward() is called on it",
-            "a function that returns the loss",
-            "Call backward on what the compiled function returns, or use minitorch.grad(..., "
-            "create_graph=True) inside.",
-        )
 
     def _refuse(self, what: str, expected: str, instead: str) -> NoReturn:
         raise GraphError(self._why(what, expected, instead))

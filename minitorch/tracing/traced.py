@@ -17,13 +17,15 @@ from minitorch.nn import Module
 from minitorch.recording import no_grad
 from minitorch.tensor import Tensor
 from minitorch.tracing.control import lift
-from minitorch.tracing.outer_arrays import OuterArrays
 from minitorch.tracing.program import Program
 from minitorch.tracing.reach import Reach
 from minitorch.tracing.structure import Rebuild, flatten
 from minitorch.tracing.switch import tracing
 from minitorch.tracing.symbol import Symbol
 from minitorch.tracing.tracer import Outside, Tracer, at_the_start
+
+Update = tuple[Tensor | int, Node]
+"""A tensor that a function updated in place, an argument by its number; the node it becomes."""
 
 
 @dataclass(frozen=True)
@@ -35,8 +37,7 @@ class Traced:
         outputs: what the function returned, with nodes in the place of tensors.
         captured: the tensors that the function used from outside, by the node that stands for
             each: a variable for what requires a gradient, else a placeholder with a default.
-        updates: tensors that the function updated in place, and the nodes they become; an
-            argument by its number.
+        updates: what the function updated in place.
         graph: where the nodes are.
     """
 
@@ -44,7 +45,7 @@ class Traced:
     inputs: tuple[Node, ...]
     outputs: Any
     captured: dict[Node, Tensor]
-    updates: tuple[tuple[Tensor | int, Node], ...]
+    updates: tuple[Update, ...]
     graph: Graph
     outside: tuple[Outside, ...]
     device: Device
@@ -54,6 +55,10 @@ class Traced:
 
     def feed(self, *args: object) -> dict[Node, Any]:
         """Return the `feed_dict` for these arguments, with captured tensors as they are now."""
+        given = dict(zip(self.inputs, self._tensors(args), strict=True)) | self.captured
+        return {node: tensor.array for node, tensor in given.items()}
+
+    def _tensors(self, args: object) -> list[Tensor]:
         tensors: list[Tensor] = []
         flatten(args, tensors, self.name)
         if len(tensors) != len(self.inputs):
@@ -61,20 +66,11 @@ class Traced:
                 f"{self.name}: got {len(tensors)} tensors, expected {len(self.inputs)}, as in the "
                 "example."
             )
-        return {
-            node: tensor.array
-            for node, tensor in zip(
-                (*self.inputs, *self.captured), (*tensors, *self.captured.values()), strict=True
-            )
-        }
+        return tensors
 
     def __call__(self, *args: object) -> Any:
         """Return what the function gives for these arguments; gradients pass through."""
-        tensors: list[Tensor] = []
-        flatten(args, tensors, self.name)
-        if len(tensors) != len(self.inputs):
-            self.feed(*args)
-        return self.run(tensors)
+        return self.run(self._tensors(args))
 
     def run(self, tensors: Sequence[Tensor]) -> Any:
         """As a call, with the tensors among the arguments in a list; writes updated buffers."""
@@ -85,7 +81,7 @@ class Traced:
             if isinstance(result, int):  # the place of a tensor that is handed through
                 results.append(given[result])
             else:
-                results.append(next(values) if isinstance(result, Node) else result.tensor)
+                results.append(next(values) if isinstance(result, Node) else result)
         if self.updates:
             with no_grad():
                 for (target, _), value in zip(self.updates, values, strict=True):
@@ -103,13 +99,6 @@ class Traced:
     def up_to_date(self) -> bool:
         """Tell whether every tensor that was read while tracing still has the same numbers."""
         return not any(outside.changed() for outside in self.outside)
-
-
-@dataclass(frozen=True)
-class _Fixed:
-    """A tensor of the result that does not depend on the arguments."""
-
-    tensor: Tensor
 
 
 def trace(function: Callable[..., object]) -> Callable[..., Traced]:
@@ -147,54 +136,38 @@ def record(
     optimize: bool = False,
 ) -> Traced:
     """Return `function` as a graph, run on symbols of the types of `tensors`."""
-    reach = Reach(function)
-    modules, device = reach.roots, _device(tensors, operation)
-    tracer = Tracer(operation, device, variables, _names(modules))
-    if not variables and device == CPU:  # a run of the graph elsewhere takes it as it was
-        tracer.arrays = OuterArrays(reach.arrays)
+    modules = Reach(function).roots
+    tracer = Tracer(operation, _device(tensors, operation), variables, _names(modules))
     with tracing(tracer), swapped(modules, tracer) as buffers:
         symbols = [tracer.argument(t, f"x{i}" if i else "x") for i, t in enumerate(tensors)]
         starts = [s.node for s in symbols]
         with drawing_nothing(operation):
             args, kwargs = rebuild(iter(symbols))
-            found, back = _results(lift(function(*args, **kwargs)), tracer)
-        if not variables:
-            _refuse_variables(tracer)
-        updates = [*_updated_arguments(symbols, starts), *_updated_buffers(buffers, tracer)]
+            found: list[Tensor] = []
+            _, back = flatten(lift(function(*args, **kwargs)), found, operation)
+        ends = [_node(value, tracer) for value in found]
+        if made := [] if variables else tracer.graph.variables:
+            raise GraphError(
+                f"{operation}: the function makes variable {made[0].name!r} (built at "
+                f"{made[0].location}), which no call would give a value. Trace it and run the "
+                "graph in a session, or use a module, whose parameters are tensors."
+            )
+        arguments = enumerate(zip(symbols, starts, strict=True))
+        updates: list[Update] = [(i, s.node) for i, (s, start) in arguments if s.node is not start]
+        updates += _updated_buffers(buffers, tracer)
     del args, kwargs, symbols  # so that what the function alone held is gone
-    updates += _updated_outside(tracer)
-    tracer.arrays.settle()
     captured = _captured(tracer)
     places = {node: i for i, node in enumerate([*starts, *captured])}
-    results = tuple(_result(value, places, tracer) for value in found)
-    outputs = back(iter([_node(value, tracer) for value in found]))
+    results = tuple(
+        places.get(node, node if isinstance(value, Symbol) else value)
+        for node, value in zip(ends, found, strict=True)
+    )
     name = getattr(function, "__name__", type(function).__name__)
     outside = tuple(tracer.outside())
     return Traced(
-        name, tuple(starts), outputs, captured, tuple(updates), tracer.graph, outside,
+        name, tuple(starts), back(iter(ends)), captured, tuple(updates), tracer.graph, outside,
         tracer.device, optimize, results, back,
     )  # fmt: skip
-
-
-def _refuse_variables(tracer: Tracer) -> None:
-    """Raise if the function made variables of the graph: a call has no session to keep them in."""
-    for variable in tracer.graph.variables:
-        raise GraphError(
-            f"{tracer.operation}: the function makes variable {variable.name!r} (built at "
-            f"{variable.location}), which no call would give a value. Trace it and run the graph "
-            "in a session, or use a module, whose parameters are tensors."
-        )
-
-
-def _results(result: object, tracer: Tracer) -> tuple[list[Tensor], Rebuild]:
-    """Return the tensors that a function returned, and how to rebuild what it returned."""
-    found: list[Tensor] = []
-    _, back = flatten(result, found, tracer.operation)
-    values = [tracer.shadowed(value) for value in found]
-    for value in values:
-        if isinstance(value, Symbol) or value.requires_grad:
-            tracer.node_of(value)
-    return values, back
 
 
 def _names(modules: Sequence[Module]) -> dict[int, str]:
@@ -210,20 +183,11 @@ def _device(tensors: Sequence[Tensor], operation: str) -> Device:
     return tensors[0].device if tensors else CPU
 
 
-def _node(value: Tensor, tracer: Tracer) -> Any:
-    return (
-        tracer.captured[id(value)][1]
-        if id(value) in tracer.captured
-        else (value.node if isinstance(value, Symbol) else Constant(value.array))
-    )
-
-
-def _result(value: Tensor, places: dict[Node, int], tracer: Tracer) -> Any:
-    """Return a node to compute, the place of an input that is handed through, or a tensor."""
-    node = _node(value, tracer)
-    if node in places:
-        return places[node]
-    return node if isinstance(value, Symbol) else _Fixed(value)
+def _node(value: Tensor, tracer: Tracer) -> Node:
+    """Return the node of a result: one of the trace, or a constant."""
+    if isinstance(value, Symbol) or value.requires_grad or id(value) in tracer.captured:
+        return tracer.node_of(value)
+    return Constant(value.array)
 
 
 def _captured(tracer: Tracer) -> dict[Node, Tensor]:
@@ -237,27 +201,10 @@ def _captured(tracer: Tracer) -> dict[Node, Tensor]:
     return kept
 
 
-def _updated_arguments(
-    symbols: Sequence[Symbol], starts: Sequence[Node]
-) -> list[tuple[Tensor | int, Node]]:
-    pairs = enumerate(zip(symbols, starts, strict=True))
-    return [(i, symbol.node) for i, (symbol, start) in pairs if symbol.node is not start]
-
-
-def _updated_outside(tracer: Tracer) -> list[tuple[Tensor | int, Node]]:
-    """Return the tensors that were overwritten, and that somebody holds now that all is done."""
-    found: list[tuple[Tensor | int, Node]] = []
-    for key, shadow in tracer.shadows.items():
-        ours = 2 + (key in tracer.read)  # the shadow and what was captured
-        if shadow.is_held(ours):
-            found.append((shadow.tensor, shadow.symbol.node))
-    return found
-
-
 def _updated_buffers(
     buffers: Sequence[tuple[Module, str, Tensor, Symbol]], tracer: Tracer
-) -> list[tuple[Tensor | int, Node]]:
-    found: dict[int, tuple[Tensor | int, Node]] = {}
+) -> list[Update]:
+    found: dict[int, Update] = {}
     for module, name, buffer, symbol in buffers:
         now = module._buffers[name]
         if now is not symbol and isinstance(now, Tensor):

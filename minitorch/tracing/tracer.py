@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
 from minitorch.arrays import (
     CPU,
-    Array,
     Device,
     DType,
     bfloat16,
@@ -26,10 +25,10 @@ from minitorch.arrays import (
     to_numpy,
 )
 from minitorch.clock import clock
-from minitorch.errors import DeviceError, DTypeError, GraphError
+from minitorch.errors import DeviceError, GraphError
 from minitorch.graph.core.gradients import StopGradient
 from minitorch.graph.core.graph import Graph, call_site, get_default_graph
-from minitorch.graph.core.node import Constant, Node, Placeholder, build
+from minitorch.graph.core.node import Node, Placeholder, build, convert
 from minitorch.graph.core.variables import Variable
 from minitorch.op import Op
 from minitorch.ops.broadcasting import ExpandTo
@@ -38,8 +37,6 @@ from minitorch.ops.indexing import Slice
 from minitorch.ops.movement import InsertAxes, Permute, RemoveAxes, Reshape
 from minitorch.recording import recording
 from minitorch.tensor import Tensor
-from minitorch.tracing.outer_arrays import OuterArrays
-from minitorch.tracing.shadow import Ghost, Shadow
 from minitorch.tracing.switch import current, is_tracing
 from minitorch.tracing.symbol import Symbol
 
@@ -70,7 +67,6 @@ class Tracer:
         variables: make parameters graph variables, rather than placeholders fed at each run.
         names: what to call captured tensors, by id.
         captured: the tensors used from outside, and the nodes that stand for them.
-        arrays: the NumPy arrays from outside, which each run reads anew.
     """
 
     operation: str = "trace"
@@ -80,9 +76,7 @@ class Tracer:
     graph: Graph = field(default_factory=Graph)
     captured: dict[int, tuple[Tensor, Node]] = field(default_factory=dict)
     read: dict[int, Tensor] = field(default_factory=dict)
-    shadows: dict[int, Shadow] = field(default_factory=dict)
     views: dict[Node, list[weakref.ref[Symbol]]] = field(default_factory=dict)
-    arrays: OuterArrays = field(default_factory=OuterArrays)
 
     def argument(self, tensor: Tensor, name: str) -> Symbol:
         """Return the symbol for an argument of the traced function."""
@@ -110,7 +104,6 @@ class Tracer:
 
     def node_of(self, value: Any) -> Node:
         """Return the node for a symbol, or for a tensor from outside."""
-        value = self.shadowed(value)
         if isinstance(value, Symbol):
             if value.stale:
                 raise GraphError(
@@ -145,45 +138,23 @@ class Tracer:
     def concerns(self, inputs: Sequence[object]) -> bool:
         """Tell whether an operator on these is part of the graph; else it is a constant's."""
         for value in inputs:
-            if self._is_traced(value) or getattr(value, "requires_grad", False):
+            if isinstance(value, Symbol) or getattr(value, "requires_grad", False):
                 return True
         for value in inputs:
             if isinstance(value, Tensor):
                 self.read[id(value)] = value
         return False
 
-    def _is_traced(self, value: object) -> bool:
-        return isinstance(value, Symbol) or id(value) in self.shadows
+    # Updates in place
 
-    # Updates in place of tensors that are no symbols
-
-    def shadowed(self, value: object) -> Any:
-        """Return the symbol that stands for a tensor which was overwritten; else the value."""
-        shadow = self.shadows.get(id(value))
-        return value if shadow is None else shadow.symbol
-
-    def overwrites(self, tensor: Tensor, sources: Sequence[object]) -> bool:
-        """Tell whether an update of `tensor` by these is part of the graph."""
-        return self._is_traced(tensor) or any(self._is_traced(source) for source in sources)
-
-    def overwrite(
-        self,
-        tensor: Tensor,
-        name: str,
-        function: Callable[..., Tensor],
-        others: Sequence[object],
-        options: Mapping[str, object],
-    ) -> Tensor:
-        """Update the symbol that stands for `tensor`, from now on at the latest."""
-        tensor._refuse_leaf(name)
-        shadow = self.shadows.get(id(tensor))
-        if shadow is None:
-            symbol = Symbol.of(self.node_of(tensor), self)
-            shadow = self.shadows[id(tensor)] = Shadow(tensor, tensor.array, symbol)
-            tensor.array = cast("Array", Ghost(tensor.shape, tensor.dtype, tensor.device))
-        rest = [shadow.symbol if other is tensor else other for other in others]
-        shadow.symbol._updated(name, function, *rest, **options)
-        return tensor
+    def check_no_update(self, name: str, sources: Sequence[object]) -> None:
+        """Raise if a tensor that is no symbol would be overwritten with a traced value."""
+        if any(isinstance(source, Symbol) for source in sources):
+            raise GraphError(
+                f"{name}: cannot trace an update of a tensor from outside, or of plain numbers, "
+                f"with a traced value (at {place()}). Begin with a traced tensor, join parts with "
+                "stack or cat, or return the new value and assign it outside."
+            )
 
     def is_view(self, symbol: Symbol) -> bool:
         """Tell whether other symbols see an update of this one in PyTorch's reading."""
@@ -214,40 +185,32 @@ class Tracer:
             )
         own, loose = inputs[: op.fixed], inputs[op.fixed :]
         if not op.promotes:
-            return tuple([self._wrapped(op, value) for value in inputs])
-        dtype = result_type([self._operand(op, value) for value in loose])
+            return tuple([self._wrapped(value) for value in inputs])
+        dtype = result_type([self._operand(value) for value in loose])
         if op.promotes == "float" and dtype.kind != "f":
             dtype = get_default_dtype()
         return (
-            *(self._wrapped(op, value) for value in own),
-            *(self._wrapped(op, value, dtype) for value in loose),
+            *(self._wrapped(value) for value in own),
+            *(self._wrapped(value, dtype) for value in loose),
         )
 
-    def _operand(self, op: Op, value: object) -> Any:
+    def _operand(self, value: object) -> Any:
         if isinstance(value, bool | int | float):
             return value
-        tensor = self._wrapped(op, value)
+        tensor = self._wrapped(value)
         return tensor.dtype, tensor.ndim
 
-    def _wrapped(self, op: Op, value: object, dtype: DType | None = None) -> Tensor:
-        value = self.shadowed(value)
+    def _wrapped(self, value: object, dtype: DType | None = None) -> Tensor:
         if isinstance(value, Tensor):
             return value if dtype in (None, value.dtype) else self.apply(Cast(dtype), (value,))
         if isinstance(value, Node):
-            return self._wrapped(op, Symbol.of(value, self), dtype)
-        if isinstance(value, bool | int | float):
-            wanted = result_type([value]) if dtype is None else dtype
-            return Symbol.of(Constant(np.asarray(value, wanted)), self)
-        live = self.arrays.tensor_of(value) if isinstance(value, np.ndarray) else None
-        if live is not None:
-            return self._wrapped(op, live, dtype)
-        if isinstance(value, np.ndarray | np.generic | list | tuple):
-            array = np.asarray(value)
-            return Symbol.of(Constant(array, dtype or array.dtype), self)
-        raise DTypeError(
-            f"{op.name}: got an input of type {type(value).__name__}, expected a tensor or a "
-            "number. Wrap it with minitorch.tensor."
-        )
+            return self._wrapped(Symbol.of(value, self), dtype)
+        if dtype is None:
+            if isinstance(value, bool | int | float):
+                dtype = result_type([value])
+            else:
+                dtype = np.asarray(value).dtype
+        return Symbol.of(convert(value, dtype), self)
 
     # What is left when the function has returned
 

@@ -20,8 +20,10 @@ GRADE = """
 import json, sys
 from pathlib import Path
 import distributed
-from autograder.grading.cluster import ClusterFarm
+from dataclasses import replace
+from autograder.grading.cluster import Cluster
 from autograder.errors import AutograderError
+from autograder.grading.judges import Judges
 from autograder.grading.paths import Item
 from autograder.authoring.source import load_lab
 
@@ -39,24 +41,24 @@ if __name__ == "__main__":
     items.append(Item(out / "none", "none"))
     found = {"scores": []}
     with distributed.LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as c:
-        farm = ClusterFarm(load_lab(lab), out, address=c.scheduler_address, gpu=True)
+        here, gpus = Cluster(c.scheduler_address), Cluster(c.scheduler_address, gpu=True)
+        judges = Judges(load_lab(lab), out, cluster=gpus)
         try:
-            list(farm.grade(items))
+            list(judges.grade(items))
         except AutograderError as error:
             found["refused"] = str(error)
         first, second = c.workers.values()
         with distributed.Client(c) as client:
             client.run(give_gpu, workers=[second.worker_address])
-            for one in farm.grade(items[:2]):
+            for one in judges.grade(items[:2]):
                 found["scores"].append(one.report["score"])
             made = client.run(graders)
             found["graders"] = [made[w.worker_address] for w in (first, second)]
-        farm.gpu, farm.timeout_s = False, 60.0
-        hangs = ClusterFarm(load_lab(lab.with_name("hangs")), out, address=c.scheduler_address)
-        hangs.timeout_s, hangs.staff = 8.0, True
+        judges = replace(judges, cluster=here, timeout_s=60.0)
+        hangs = Judges(load_lab(lab.with_name("hangs")), out, 1, 8.0, True, here)
         (one,) = hangs.grade([Item(notebook, "hangs")])
         found["hangs"] = one.report["score"], list(one.broken)
-        for one in farm.grade(items):
+        for one in judges.grade(items):
             if len(found["scores"]) == 2:
                 first.process.process.kill()
             found["scores"].append(one.report["score"])

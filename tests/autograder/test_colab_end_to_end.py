@@ -26,7 +26,7 @@ from autograder.cli import main
 from autograder.formats.colab import CHECKOUT
 
 SAMPLE = Path(__file__).parent / "sample_labs" / "scale_and_sum"
-COURSE = ("__editable__", "mlsys_labs", "autograder", "ddp_lab", "minitorch")
+COURSE = ("__editable__", "mlsys_labs", "autograder", "ddp_lab", "lessons", "minitorch")
 PICTURE = "<svg xmlns='http://www.w3.org/2000/svg'><circle r='5'/></svg>"
 COLAB = {
     "__init__.py": "from google.colab import _message, files, output",
@@ -54,7 +54,7 @@ def enable_custom_widget_manager():
 
 LAST = """
 import os
-import ddp_lab, minitorch
+import ddp_lab, lessons.timing, minitorch
 from ddp_lab.show import DdpTimeline
 print("works in", os.getcwd())
 print("course from", ddp_lab.__file__)

@@ -16,9 +16,9 @@ from autograder.cli import main
 from autograder.commands import _kept
 from autograder.errors import SubmissionError
 from autograder.grading.grade import Grader
+from autograder.grading.judges import Judges
 from autograder.grading.paths import Item, content_of, items_of
-from autograder.grading.pool import Farm
-from autograder.grading.pool_worker import write
+from autograder.grading.report import write
 from autograder.records import Lab
 
 SANDBOX = pytest.mark.sandbox
@@ -138,7 +138,7 @@ def test_a_judge_that_dies_over_a_submission_is_replaced(lab_copy, tmp_path, inb
     dies = "    import os\n\n    os._exit(3)\n"
     lab = load_lab(lab_copy(checks=[('    got = student.call("sum_rows", x)\n', dies)]))
     items = [Item(inbox / name / "lab.ipynb", name) for name in ("ada", "bob")]
-    found = {one.item.stem: one.report for one in Farm(lab, tmp_path, jobs=1).grade(items)}
+    found = {one.item.stem: one.report for one in Judges(lab, tmp_path, jobs=1).grade(items)}
     assert "exit status 3. Staff must look" in found["ada"]["error"]
     assert found["bob"]["error"] == ""
     assert score(tmp_path, "ada") == score(tmp_path, "bob") == 0.0
@@ -169,18 +169,26 @@ def test_a_report_that_cannot_be_written_is_said_and_leaves_no_draft(
     assert [path.name for path in out.iterdir()] == ["x.html"]
 
 
+def judges_here() -> list[str]:
+    """Return the command lines of the judges that this process has."""
+    children = [path.read_text().split() for path in Path("/proc/self/task").glob("*/children")]
+    lines = [Path(f"/proc/{pid}/cmdline").read_text() for found in children for pid in found]
+    return [line for line in lines if "grading.judge" in line]
+
+
 @SANDBOX
 def test_an_interrupted_run_ends_its_judges_and_reports_nothing_half_done(
     sample_lab, tmp_path, inbox
 ) -> None:
-    farm = Farm(sample_lab, tmp_path / "out", jobs=1)
+    judges = Judges(sample_lab, tmp_path / "out", jobs=1)
     (tmp_path / "out").mkdir()
     # More than any judge has done by the time that the first is taken note of and the rest stopped.
     items = [Item(inbox / "ada" / "lab.ipynb", str(number)) for number in range(2000)]
-    running = farm.grade(items)
+    running = judges.grade(items)
     next(running)
+    assert len(judges_here()) == 1
     running.close()
-    assert farm._judges.running == 0
+    assert judges_here() == []
     written = sorted((tmp_path / "out").glob("*.json"))
     assert 1 <= len(written) < len(items)
     assert all(json.loads(path.read_text())["error"] == "" for path in written)

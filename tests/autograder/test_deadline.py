@@ -110,11 +110,10 @@ def test_a_judge_in_a_check_that_never_ends_goes_with_its_owner(
     lab = lab_copy(checks=[("    x = rng.normal(size=(4, 3))\n", body)])
     path = tmp_path / "a.ipynb"
     path.write_bytes(notebook([("code", "def sum_rows(x):\n    return 1")]))
-    options = json.dumps({"out": str(tmp_path), "timeout_s": None, "staff": False})
-    command = [sys.executable, "-m", "autograder.grading.pool_worker", str(lab), options]
+    command = [sys.executable, "-m", "autograder.grading.judge", "{}"]
     judge = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert judge.stdin is not None and judge.stdout is not None
-    request = {"path": str(path), "name": "a.ipynb", "stem": "a"}
+    request = {"lab": str(lab), "path": str(path), "name": "a.ipynb", "timeout_s": None}
     judge.stdin.write(json.dumps(request).encode() + b"\n")
     judge.stdin.flush()
     while not begun.exists():

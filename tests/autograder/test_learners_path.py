@@ -95,14 +95,14 @@ def test_a_new_folder_is_at_its_beginning(work: Path) -> None:
 
 def test_what_was_checked_and_found_correct_counts(work: Path) -> None:
     answered(work / "01_scale_and_sum", RIGHT)("scale")
-    first = progress(work).standings[0]
+    first = progress(work).labs[0]
     assert (first.begun, first.correct, first.points) == (1, 1, 4.0)
     assert first.next == "predicted_size"
 
 
 def test_what_was_not_checked_is_begun_and_no_more(work: Path) -> None:
     answered(work / "01_scale_and_sum", RIGHT)
-    first = progress(work).standings[0]
+    first = progress(work).labs[0]
     assert (first.begun, first.correct, first.points) == (1, 0, 0.0)
 
 
@@ -110,9 +110,9 @@ def test_an_answer_that_changed_since_its_check_counts_no_more(work: Path) -> No
     directory = work / "01_scale_and_sum"
     answered(directory, RIGHT)("scale")
     answered(directory, RIGHT.replace("factor * x", "(factor * x)"))  # the same code
-    assert progress(work).standings[0].correct == 1
+    assert progress(work).labs[0].correct == 1
     answered(directory, RIGHT.replace("*", "+"))
-    assert progress(work).standings[0].correct == 0
+    assert progress(work).labs[0].correct == 0
 
 
 def test_a_finished_lab_is_called_so_and_written_answers_are_counted(work: Path) -> None:
@@ -126,7 +126,7 @@ def test_a_finished_lab_is_called_so_and_written_answers_are_counted(work: Path)
     practice = Practice(directory, names, lambda: texts)
     for question in practice.questions:
         practice.check(question)
-    first = progress(work).standings[0]
+    first = progress(work).labs[0]
     assert first.is_finished and (first.written, first.to_write) == (1, 1)
     assert str(progress(work)).endswith("Next: twice in 02_later.")
 
@@ -184,7 +184,7 @@ def test_a_lab_begun_anew_forgets_what_was_correct(work: Path) -> None:
     directory = work / "01_scale_and_sum"
     answered(directory, RIGHT)("scale")
     reset(directory)
-    assert progress(work).standings[0].begun == 0
+    assert progress(work).labs[0].begun == 0
     reset(directory)  # and twice is no harm
     assert len(list(directory.glob("lab-before-*"))) == 2
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from autograder.grading.similarity import MANY, WINDOW, K, alike, pairs, prints
+from autograder.grading.similarity import MANY, WINDOW, K, pairs, prints
+from autograder.grading.similarity_reader import alike
 from autograder.records import Lab
 
 ONE = '''
@@ -68,7 +69,7 @@ def test_what_the_lab_explains_says_nothing(sample_lab: Lab, notebook, tmp_path:
     paths = [tmp_path / name for name in ("ada.ipynb", "bob.ipynb")]
     for path, name in zip(paths, ("total", "summed"), strict=True):
         path.write_bytes(notebook([("code", solution.replace("x", name))]))
-    assert alike(sample_lab, paths, 0.0) == []
+    assert alike(sample_lab.directory, paths, 0.0) == []
 
 
 def test_pairs_are_named_and_starters_are_not(sample_lab: Lab, notebook, tmp_path: Path) -> None:
@@ -77,5 +78,5 @@ def test_pairs_are_named_and_starters_are_not(sample_lab: Lab, notebook, tmp_pat
     paths = [tmp_path / f"{name}.ipynb" for name in texts]
     for path, text in zip(paths, texts.values(), strict=True):
         path.write_bytes(notebook([("code", text)]))
-    (line,) = alike(sample_lab, [*paths, tmp_path / "none.ipynb"])
+    (line,) = alike(sample_lab.directory, [*paths, tmp_path / "none.ipynb"])
     assert line == f"alike 100%: sum_rows: {paths[0]} and {paths[1]}"

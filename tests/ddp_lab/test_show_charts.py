@@ -340,14 +340,19 @@ def test_the_demos_page_is_what_its_script_writes(name: str, tmp_path: Path) -> 
 
 
 def test_a_pipelines_poster_shows_every_action_and_says_what_the_simulator_does() -> None:
-    for name, held in (("gpipe", "8"), ("1f1b", "4"), ("naive", "1"), ("zero_bubble", "8")):
+    for name, held in (
+        ("gpipe", "8 micro-batches"),
+        ("1f1b", "4 micro-batches"),
+        ("naive", "1 micro-batch"),
+        ("zero_bubble", "8"),
+    ):
         chart = PipelineSchedules(schedule=name, ranks=4, microbatches=8, chunks=1)
         step = chart.step()
         assert f"idle {step.bubble_fraction:.1%}" in chart.summary()
         for action in itertools.chain(*step.actions):
             assert f"<title>{action}</title>" in chart.poster()
         if name != "zero_bubble":
-            assert f"holds up to {held} micro-batches" in chart.summary()
+            assert f"holds up to {held}." in chart.summary()
         chart.close()
 
 

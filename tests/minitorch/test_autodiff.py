@@ -303,6 +303,17 @@ class TestRecording:
         assert not double().requires_grad
         assert (x * 2).requires_grad
 
+    def test_set_grad_enabled_as_a_decorator_changes_its_function_alone(self) -> None:
+        x = leaf(1.0)
+
+        @minitorch.set_grad_enabled(False)
+        def double() -> Any:
+            return x * 2
+
+        assert (x * 2).requires_grad
+        assert not double().requires_grad
+        assert (x * 2).requires_grad
+
     def test_no_grad_ends_when_code_raises(self) -> None:
         with pytest.raises(ZeroDivisionError), minitorch.no_grad():
             raise ZeroDivisionError

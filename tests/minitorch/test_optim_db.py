@@ -13,12 +13,13 @@ from minitorch.tensor import tensor
 OURS = ("SGD", "Adam", "AdamW", "Adagrad", "RMSprop")
 # options about how PyTorch runs a step, not about which step it is
 HOW = {"foreach", "fused", "capturable", "differentiable", "decoupled_weight_decay"}
+NOT_HERE = {"maximize"}
 INFOS = {info.name: info for info in optim_db if info.name in OURS}
 
 
 def options(name: str) -> list[dict[str, Any]]:
     found = [
-        {key: value for key, value in case.kwargs.items() if key not in HOW}
+        {key: value for key, value in case.kwargs.items() if key not in HOW | NOT_HERE}
         for case in INFOS[name].optim_inputs_func(device="cpu")
         if not any(isinstance(value, torch.Tensor) for value in case.kwargs.values())
     ]

@@ -129,9 +129,7 @@ def test_a_loaded_state_continues() -> None:
 @pytest.mark.parametrize(
     "build",
     [
-        lambda o: optim.lr_scheduler.StepLR(o, step_size=0),
-        lambda o: optim.lr_scheduler.CosineAnnealingLR(o, T_max=0),
-        lambda o: optim.lr_scheduler.LinearLR(o, start_factor=0.0),
+        lambda o: optim.lr_scheduler.OneCycleLR(o, max_lr=1.0, total_steps=0),
         lambda o: optim.lr_scheduler.LambdaLR(o, [lambda t: 1.0]),
         lambda o: optim.lr_scheduler.ReduceLROnPlateau(o, mode="least"),
         lambda o: optim.lr_scheduler.SequentialLR(o, [], milestones=[1]),

@@ -14,18 +14,18 @@ CASES = [
     ("SGD", {"lr": 0.1}),
     ("SGD", {"lr": 0.1, "momentum": 0.9}),
     ("SGD", {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0.05}),
-    ("SGD", {"lr": 0.1, "momentum": 0.9, "dampening": 0.3, "maximize": True}),
+    ("SGD", {"lr": 0.1, "momentum": 0.9, "dampening": 0.3}),
     ("Adam", {"lr": 0.05}),
     ("Adam", {"lr": 0.05, "betas": (0.7, 0.9), "eps": 1e-3, "weight_decay": 0.1}),
-    ("Adam", {"lr": 0.05, "amsgrad": True, "maximize": True}),
+    ("Adam", {"lr": 0.05, "amsgrad": True}),
     ("AdamW", {"lr": 0.05}),
     ("AdamW", {"lr": 0.05, "weight_decay": 0.3, "amsgrad": True}),
     ("Adagrad", {"lr": 0.1}),
     ("Adagrad", {"lr": 0.1, "lr_decay": 0.2, "weight_decay": 0.1, "eps": 1e-4}),
-    ("Adagrad", {"lr": 0.1, "initial_accumulator_value": 0.5, "maximize": True}),
+    ("Adagrad", {"lr": 0.1, "initial_accumulator_value": 0.5}),
     ("RMSprop", {"lr": 0.02}),
     ("RMSprop", {"lr": 0.02, "alpha": 0.8, "momentum": 0.7, "weight_decay": 0.1}),
-    ("RMSprop", {"lr": 0.02, "centered": True, "momentum": 0.3, "maximize": True}),
+    ("RMSprop", {"lr": 0.02, "centered": True, "momentum": 0.3}),
 ]
 SHAPES = [(3, 4), (4,), ()]
 

@@ -39,7 +39,7 @@ split(1)[-1] chunk(2)[0] narrow(0,0,1) select(0,-1) data
 BINARY = "+ - * / // % ** < <= == != >= > & | ^ @"
 METHODS = """
 sub(a,alpha=2) sub(a) mul(a) div(a) div(a,rounding_mode='floor') maximum(a) minimum(a)
-pow(a) fmod(a) remainder(a) atan2(a) eq(a) gt(a) logical_and(a) logical_or(a) logical_xor(a)
+pow(a) remainder(a) atan2(a) eq(a) gt(a) logical_and(a) logical_or(a) logical_xor(a)
 where(a>0,a) masked_fill(a>0,1) expand_as(a) type_as(a) xlogy(a)
 lerp(a,0.5) masked_select(a>0) allclose(a) isclose(a) matmul(a) outer(a) dot(a)
 addcmul(a,a)

@@ -44,7 +44,7 @@ def test_a_graph_too_large_to_step_through_keeps_memory_and_passes(
 ) -> None:
     gradients, x = network(layers)
     picture = show(gradients, feed_dict={x: np.ones((4, 8), np.float32)})
-    assert picture.drawing.hidden
+    assert picture.record.hidden
     assert len(picture.scenes) == titles
 
 
@@ -53,5 +53,5 @@ def test_a_long_imperative_computation_has_only_its_picture() -> None:
     for _ in range(100):
         y = y * 2.0
     picture = show(y)
-    assert picture.drawing.hidden
+    assert picture.record.hidden
     assert picture.scenes == ()

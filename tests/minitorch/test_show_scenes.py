@@ -32,7 +32,7 @@ from minitorch.show import (
     walk_schedule,
 )
 from minitorch.show.numbers import brief, in_bytes, listing
-from minitorch.show.recorded import record
+from minitorch.show.record import record
 
 IMPERATIVE = """
 x = mt.tensor([1.0, 2.0])
@@ -292,22 +292,6 @@ def test_a_node_is_run_with_its_feeds_and_variables_stay_as_they_are() -> None:
     assert not any(s.text.startswith("Backward") for s in without.steps)
 
 
-def test_a_learners_own_graph_is_stepped_by_its_inputs() -> None:
-    class Number:
-        def __init__(self, value: float, inputs: Any = (), op: str | None = None) -> None:
-            self.value, self.inputs, self.op, self.grad = value, inputs, op, None
-
-    a, b = Number(2.0), Number(3.0)
-    c = Number(6.0, (a, b), "times")
-    d = Number(12.0, (c, c), "plus")
-    a.grad, b.grad, c.grad, d.grad = 6.0, 4.0, 2.0, 1.0
-    scene = step_through(d, names={"a": a, "b": b})
-    texts = [step.text for step in scene.steps]
-    assert texts[1] == "Forward 1 of 2: times from a and b: 6."
-    assert texts[-1] == "Backward 4 of 4: the gradient of a is complete, 6." or "a is" in texts[-1]
-    assert sum(text.startswith("Backward") for text in texts) == 4
-
-
 def test_a_learners_own_kind_of_node_is_shown_though_nobody_here_can_run_it() -> None:
     class Own(Methods):
         def __init__(self, op: Any, inputs: Any, name: str, value: Any = None) -> None:
@@ -344,7 +328,7 @@ def test_a_deep_chain_is_cut_and_says_so() -> None:
     x = mt.tensor([1.0], requires_grad=True)
     for _ in range(3000):
         x = x * 1.0
-    scene = step_through(x, limit=10)
+    scene = step_through(x)
     assert "farther away not shown" in scene.summary
     assert show(x, limit=20).scenes == ()
 
@@ -352,8 +336,6 @@ def test_a_deep_chain_is_cut_and_says_so() -> None:
 def test_what_cannot_be_stepped_through_is_refused() -> None:
     with pytest.raises(ArgumentError, match="step_through: got int"):
         step_through(3)
-    with pytest.raises(ArgumentError, match="limit 0"):
-        step_through(mt.ones(1), limit=0)
 
 
 @pytest.mark.parametrize("view", [follow_tokens, compare_passes, map_memory])
@@ -361,17 +343,6 @@ def test_what_cannot_be_stepped_through_is_refused() -> None:
 def test_what_is_no_graph_is_refused_by_the_name_of_the_view(view: Any, wrong: Any) -> None:
     with pytest.raises(ArgumentError, match=f"{view.__name__}: got .*expected a node"):
         view(wrong)
-
-
-def test_an_own_graph_with_a_cycle_is_refused_and_one_without_inputs_is_a_leaf() -> None:
-    class Own:
-        inputs: Any = None
-
-    leaf, a, b = Own(), Own(), Own()
-    assert "1 input" in step_through(leaf).summary
-    a.inputs, b.inputs = [b], [a, leaf]
-    with pytest.raises(ArgumentError, match="computed from itself"):
-        step_through(b)
 
 
 # ── tokens ──────────────────────────────────────────────────────────────────────────────────────
@@ -401,10 +372,10 @@ def test_of_a_branch_only_one_side_is_alive() -> None:
 def test_too_many_operators_are_refused() -> None:
     x = tf.placeholder("float32", (), name="x")
     y = x
-    for _ in range(20):
-        y = tf.exp(y)
-    with pytest.raises(ArgumentError, match="21 operators, expected at most 10"):
-        follow_tokens(y, {x: 0.0}, limit=10)
+    for _ in range(100):
+        y = tf.exp(-y)
+    with pytest.raises(ArgumentError, match="201 operators, expected at most 80"):
+        follow_tokens(y, {x: 0.0})
 
 
 # ── passes and memory ───────────────────────────────────────────────────────────────────────────
@@ -505,7 +476,7 @@ def test_numbers_are_brief() -> None:
 
 
 def test_a_record_of_a_tensor_without_gradient_has_no_way_back() -> None:
-    found = record(mt.ones(2) * 2.0, names={}, limit=5)
+    found = record(mt.ones(2) * 2.0, {}, 5)
     assert (found.visits, found.ops) == ([], [""])  # nothing is recorded of it
 
 
@@ -543,8 +514,6 @@ def test_what_is_no_schedule_and_no_race_is_refused() -> None:
     for bad in ({"x": [0.5]}, {}, {"x": [1.0], "y": []}):
         with pytest.raises(ArgumentError, match="race_searches"):
             race_searches(bad)
-    for given, limit in ((3, 1), (Schedule(("conv2d", 1, 1, 4, 4, 1, 3, 3)), 1)):
+    for given in (3, Schedule(("conv2d", 1, 1, 4, 4, 1, 3, 3))):
         with pytest.raises(ArgumentError, match="walk_schedule"):
-            walk_schedule(given, limit=limit)  # type: ignore[arg-type]
-    with pytest.raises(ArgumentError, match="limit 0"):
-        walk_schedule(Schedule(("matmul", 1, 1, 1)), limit=0)
+            walk_schedule(given)  # type: ignore[arg-type]

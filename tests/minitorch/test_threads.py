@@ -43,32 +43,22 @@ def test_threads_asked_for_in_the_environment_are_no_more_than_the_cores() -> No
 
 
 @pytest.mark.parametrize(
-    ("limits", "expected"),
-    [
-        ({"": "max 100000"}, COUNT),
-        ({"": "50000 100000"}, 1),
-        ({"": "max 100000", "a": "100000 100000", "a/b": "max 100000"}, 1),
-        ({"a/b": f"{COUNT * 200000} 100000"}, COUNT),
-        ({}, COUNT),
-    ],
+    ("limit", "expected"),
+    [("max 100000", COUNT), ("50000 100000", 1), (f"{COUNT * 200000} 100000", COUNT)],
 )
-def test_the_quota_of_every_group_around_the_process_counts(
-    limits: dict[str, str], expected: int, tmp_path: Path
-) -> None:
-    for name, limit in limits.items():
-        (tmp_path / name).mkdir(parents=True, exist_ok=True)
-        (tmp_path / name / "cpu.max").write_text(limit + "\n")
-    (tmp_path / "own").write_text("0::/a/b\n")
-    usable = min(expected, len(os.sched_getaffinity(0)))
-    assert cores(tmp_path, tmp_path / "own") == usable
+def test_the_quota_of_the_container_counts(limit: str, expected: int, tmp_path: Path) -> None:
+    (tmp_path / "cpu.max").write_text(limit + "\n")
+    assert cores(tmp_path) == min(expected, len(os.sched_getaffinity(0)))
 
 
 @pytest.mark.parametrize(("quota", "expected"), [("-1", COUNT), ("100000", 1), ("30000", 1)])
 def test_a_quota_in_the_older_layout_counts(quota: str, expected: int, tmp_path: Path) -> None:
-    folder = tmp_path / "cpu" / "docker"
-    folder.mkdir(parents=True)
+    folder = tmp_path / "cpu"
+    folder.mkdir()
     (folder / "cpu.cfs_quota_us").write_text(quota + "\n")
     (folder / "cpu.cfs_period_us").write_text("100000\n")
-    (tmp_path / "own").write_text("5:memory:/else\n4:cpu,cpuacct:/docker\n0::/\n")
-    usable = min(expected, len(os.sched_getaffinity(0)))
-    assert cores(tmp_path, tmp_path / "own") == usable
+    assert cores(tmp_path) == min(expected, len(os.sched_getaffinity(0)))
+
+
+def test_without_control_groups_the_affinity_counts(tmp_path: Path) -> None:
+    assert cores(tmp_path) == len(os.sched_getaffinity(0))

@@ -1,6 +1,6 @@
 """Keeping a module's buffers (running means and the like) in step over the ranks.
 
-May import: torch, torch_groups, module_inspection.
+May import: torch, module_inspection, process_groups, reduction_group.
 """
 
 import warnings

@@ -1,6 +1,7 @@
 """DistributedDataParallel for torch modules: torch's arguments and meanings, in Python.
 
-May import: torch, and the modules of this folder.
+May import: torch, bucketing, data_parallel.ddp, errors, grad_bucket, join, reduction_group,
+torch_backend, the modules of this folder.
 """
 
 import warnings

@@ -1,6 +1,6 @@
 """What torch's `_get_ddp_logging_data` reports, under torch's keys.
 
-May import: the standard library. It reads a model and its reducer through their attributes.
+May import: reducer. It reads a model and its reducer through their attributes.
 """
 
 import os

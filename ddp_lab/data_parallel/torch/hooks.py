@@ -1,6 +1,6 @@
 """Communication hooks: what torch accepts as one, and the two that it has built in.
 
-May import: torch, hooked, torch_reducer.
+May import: torch, grad_bucket, reducer.
 """
 
 from typing import Any

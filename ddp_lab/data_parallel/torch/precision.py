@@ -3,7 +3,7 @@
 The parameters stay in full precision; each forward runs on casts of them, and autograd casts the
 gradients back. Takes torch's `_MixedPrecision(param_dtype, reduce_dtype, buffer_dtype)`.
 
-May import: torch, torch_reducer.
+May import: torch, grad_bucket, hooks, reducer.
 """
 
 from collections.abc import Callable, Collection

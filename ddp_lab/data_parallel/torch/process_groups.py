@@ -1,6 +1,6 @@
 """Groups of ranks for torch tensors: any torch.distributed process group, or a Communicator.
 
-May import: torch, NumPy, group, communicator_group, round_robin.
+May import: torch, communicator_group, reduction_group, round_robin, transport.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """The reducer for torch modules: autograd hooks, unused parameters, static graphs, comm hooks.
 
-May import: torch, and the modules of this folder below it.
+May import: torch, autograd_graph, bucketing, errors, reducer, reduction_group, schedule, slots.
 """
 
 import weakref

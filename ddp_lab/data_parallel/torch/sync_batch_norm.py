@@ -1,6 +1,6 @@
 """SyncBatchNorm on the CPU, where torch has none: batch statistics over the ranks together.
 
-May import: torch, torch_groups.
+May import: torch, process_groups, reduction_group.
 Source: Ioffe & Szegedy, Batch Normalization, ICML 2015, with sums taken over all ranks' batches.
 """
 

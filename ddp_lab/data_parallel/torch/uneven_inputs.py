@@ -1,6 +1,6 @@
 """What a rank does in the others' iterations once it has no inputs left.
 
-May import: torch, group.
+May import: torch, reduction_group.
 """
 
 from typing import Any

@@ -56,5 +56,5 @@ def made(
     node.op, node.inputs, node.control_inputs = op, inputs, control
     node.shape, node.dtype, node.name = like.shape, like.dtype, name or like.name
     node.graph, node.built_at, node.device = like.graph, like.built_at, like.device
-    node.id, node.wants_of = fresh_id(), None
+    node.id, node.wants = fresh_id(), (True,) * len(inputs)
     return node

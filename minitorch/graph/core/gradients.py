@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from ...arrays import Array, Namespace
 from ...errors import GraphError, NoGradientRule
 from ...op import Flat, Gradients, KeepsSpec, Value
@@ -11,7 +13,6 @@ from ...ops.broadcasting import expand_to
 from ...sweep import Rule, ancestors, count_uses, sweep
 from ...vjp import on_values
 from ..operators.deferred_shapes import late
-from .graph import name_scope
 from .node import Constant, Node, UnknownShape, convert, located
 from .order import needed
 
@@ -44,7 +45,7 @@ def gradients(
     if any(isinstance(node.shape, UnknownShape) for node in needed(roots, set())):
         return _later(roots, wanted, arriving, stops)
     found: dict[Node, Node | None] = {}
-    with roots[0].graph.as_default(), name_scope(name):
+    with roots[0].graph.scope(name):
         seeds = _seeds(roots, arriving)
         between = ancestors(wanted, seeds)
         if between:
@@ -86,7 +87,8 @@ def _seeds(roots: Sequence[Node], arriving: Sequence[object]) -> dict[Node, Node
             raise y.error(
                 f"gradients: {y.name!r} is {y.dtype}, expected a floating dtype. Cast it first."
             )
-        seed = expand_to(Constant(1.0, y.dtype), y) if given is None else convert(given, y.dtype)
+        one = Constant(np.ones((), y.dtype), graph=y.graph) if given is None else None
+        seed = convert(given, y.dtype) if one is None else expand_to(one, y)
         seeds[y] = seeds[y] + seed if y in seeds else seed
     return seeds
 
@@ -95,13 +97,13 @@ def _rule(uses: dict[Node, int], stops: set[Node]) -> Rule:
     def rule(node: Node, grad: Node) -> Sequence[Value | None]:
         if node in stops:
             return (None,) * len(node.inputs)
-        node.wants_of = tuple([source in uses for source in node.inputs])
+        node.wants = tuple([source in uses for source in node.inputs])
         try:
             return on_values(node, grad)
         except NoGradientRule as error:
             raise located(error, node.built_at, node.name) from None
         finally:
-            node.wants_of = None
+            node.wants = (True,) * len(node.inputs)
 
     return rule
 

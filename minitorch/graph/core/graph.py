@@ -10,7 +10,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -132,12 +132,32 @@ class Graph:
     @contextmanager
     def as_default(self) -> Iterator[Graph]:
         """Build nodes in this graph inside the `with` block."""
-        stack = _local.stack
-        stack.append(self)
+        _local.stack.append(self)
         try:
             yield self
         finally:
-            del stack[len(stack) - 1 - stack[::-1].index(self)]
+            self._leave()
+
+    def _leave(self) -> None:
+        stack = _local.stack
+        del stack[len(stack) - 1 - stack[::-1].index(self)]
+
+    @contextmanager
+    def scope(self, name: str) -> Iterator[str]:
+        """Build nodes in this graph under a scope's name, which it gives; see `name_scope`."""
+        held = self.scopes
+        if not name:
+            self.scopes = []
+        elif name.endswith("/"):
+            self.scopes = [name[:-1]]
+        else:
+            self.scopes = [self.unique_name(name)]
+        _local.stack.append(self)
+        try:
+            yield f"{self.scopes[0]}/" if self.scopes else ""
+        finally:
+            self._leave()
+            self.scopes = held
 
 
 class _Local(threading.local):
@@ -177,25 +197,13 @@ def reset_default_graph() -> None:
     _root[0] = Graph()
 
 
-@contextmanager
-def name_scope(name: str) -> Iterator[str]:
+def name_scope(name: str) -> AbstractContextManager[str]:
     """Put a scope's name before the names of nodes built inside the `with` block; give it.
 
     A second scope of a name gets _1 at its end. A name with a "/" at its end is taken as it is,
     from the root: what an earlier scope gave enters that one again. "" is the root.
     """
-    graph = get_default_graph()
-    held = graph.scopes
-    if not name:
-        graph.scopes = []
-    elif name.endswith("/"):
-        graph.scopes = [name[:-1]]
-    else:
-        graph.scopes = [graph.unique_name(name)]
-    try:
-        yield f"{graph.scopes[0]}/" if graph.scopes else ""
-    finally:
-        graph.scopes = held
+    return get_default_graph().scope(name)
 
 
 @contextmanager
@@ -241,6 +249,20 @@ def control_dependencies(control_inputs: Sequence[Node] | None) -> Iterator[None
         yield
     finally:
         graph.control.pop()
+
+
+@contextmanager
+def like(node: Node) -> Iterator[None]:
+    """Build nodes that belong where `node` does: graph, line and device; no order of their own."""
+    graph = node.graph
+    held = graph.control, graph.site, graph.devices
+    graph.control, graph.site, graph.devices = [()], node.built_at, [node.device]
+    _local.stack.append(graph)
+    try:
+        yield
+    finally:
+        graph._leave()
+        graph.control, graph.site, graph.devices = held
 
 
 @contextmanager

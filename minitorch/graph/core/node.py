@@ -53,6 +53,7 @@ class Node(Methods):
         shape, dtype: known before the run; sizes may be None.
         name: unique in its graph.
         control_inputs: nodes that run before it though it does not use their values.
+        wants: for each input, whether the sweep in progress asks for its gradient.
         device: where it is to run, as `device("...")` said; None to leave it open.
         built_at: (file, line) of the user's code.
     """
@@ -62,6 +63,7 @@ class Node(Methods):
     control_inputs: tuple[Node, ...]
     device: str | None
     built_at: tuple[str, int]
+    wants: tuple[bool, ...]
 
     __slots__ = (
         "__weakref__",
@@ -75,7 +77,7 @@ class Node(Methods):
         "name",
         "op",
         "shape",
-        "wants_of",
+        "wants",
     )
 
     hooks = None  # the sweep asks every kind of value
@@ -95,7 +97,7 @@ class Node(Methods):
         self.shape = shape if isinstance(shape, UnknownShape) else StaticShape(shape)
         self.dtype = dtype
         self.id = fresh_id()
-        self.wants_of: tuple[bool, ...] | None = None
+        self.wants = (True,) * len(inputs)
         (graph or get_default_graph()).receive(self, name)
 
     __hash__ = object.__hash__  # `==` is elementwise, as the other comparisons are
@@ -107,15 +109,10 @@ class Node(Methods):
         copy.shape, copy.dtype = self.shape, self.dtype
         copy.graph, copy.name, copy.built_at = self.graph, self.name, self.built_at
         copy.device = self.device
-        copy.id, copy.wants_of = fresh_id(), None
+        copy.id, copy.wants = fresh_id(), (True,) * len(inputs)
         for name in self.kept:
             setattr(copy, name, getattr(self, name))
         return copy
-
-    @property
-    def wants(self) -> tuple[bool, ...]:
-        """For each input, whether the sweep in progress asks for its gradient."""
-        return (True,) * len(self.inputs) if self.wants_of is None else self.wants_of
 
     def _apply(self, op: Op, inputs: tuple[object, ...]) -> Node:
         return build(op, inputs)
@@ -255,12 +252,17 @@ class Constant(Node):
     __slots__ = kept = ("follows", "value")
 
     def __init__(
-        self, value: object, dtype: DTypeLike = None, shape: Any = None, name: str = "Const"
+        self,
+        value: object,
+        dtype: DTypeLike = None,
+        shape: Any = None,
+        name: str = "Const",
+        graph: Graph | None = None,
     ) -> None:
         array = constant_array(value, dtype)
         if shape is not None:
             array = filled_to(array, tuple(shape), name)
-        super().__init__(None, (), array.shape, array.dtype, name)
+        super().__init__(None, (), array.shape, array.dtype, name, graph)
         self.value = array
         self.follows = True
 
@@ -271,8 +273,8 @@ def as_shape(shape: object) -> Shape:
     return found if isinstance(found, UnknownShape) else tuple(found)
 
 
-def convert(value: object, dtype: DType | None = None) -> Node:
-    """Return `value` as a node: itself, or a constant."""
+def convert(value: object, dtype: DType | None = None, graph: Graph | None = None) -> Node:
+    """Return `value` as a node: itself, or a constant in `graph`, the default one unless given."""
     if isinstance(value, Node):
         return value
     if isinstance(value, Value):
@@ -290,7 +292,7 @@ def convert(value: object, dtype: DType | None = None) -> Node:
         )
     if isinstance(value, list | tuple) and any(isinstance(v, Node) for v in value):
         return stack(convert_all(*value))
-    return Constant(value, dtype)
+    return Constant(value, dtype, graph=graph)
 
 
 def convert_all(*values: object) -> list[Node]:
@@ -320,27 +322,25 @@ def build(op: Op, inputs: Sequence[object], kind: type[Node] = Node) -> Node:
     Raises:
         ShapeError, DTypeError, ...: what `op.infer` raises, with the line that built the node.
     """
-    here = get_default_graph()
-    graph = graph_of(op, inputs, here)
-    if graph is not here:
-        with graph.as_default():
-            return build(op, inputs, kind)
+    graph = _graph_of(op, inputs)
     try:
-        nodes = _promoted(op, inputs) if op.promotes else tuple(map(convert, inputs))
-        nodes = tuple(n.read() if hasattr(n, "read") else n for n in nodes)
-        for branch in graph.branches:
-            nodes = tuple(map(branch.bring, nodes))
+        if op.promotes:
+            nodes = _promoted(op, inputs, graph)
+        else:
+            nodes = tuple([convert(value, None, graph) for value in inputs])
+        if graph.control[-1] or graph.branches:
+            nodes = _guarded(nodes, graph)
         if any(isinstance(n.shape, UnknownShape) for n in nodes):
             spec = Spec(UNKNOWN, _guess_dtype(op, nodes))
         else:
             spec = op.infer(*[Spec(tuple(n.shape), n.dtype) for n in nodes])
     except MinitorchError as error:
-        raise located(error, place_of_new()) from None
+        raise located(error, graph.site or call_site()) from None
     return kind(op, nodes, spec.shape, spec.dtype, op.name, graph)
 
 
-def graph_of(op: Op, values: Sequence[object], here: Graph) -> Graph:
-    """Return the graph that `op` of these values belongs to: theirs, else the default one, `here`.
+def _graph_of(op: Op, values: Sequence[object]) -> Graph:
+    """Return the graph that `op` of these values belongs to: theirs, else the default one.
 
     Raises:
         GraphError: they are of different graphs; names two nodes, their graphs and lines.
@@ -351,14 +351,23 @@ def graph_of(op: Op, values: Sequence[object], here: Graph) -> Graph:
             continue
         if first is None:
             first = value
-        elif first.graph is not value.graph and here.site is None:
+        elif first.graph is not value.graph:
             raise GraphError(
                 f"{op.name}: nodes of two graphs: {first.name!r} (built at {first.location}, in "
                 f"the graph made at {first.graph.location}) and {value.name!r} (built at "
                 f"{value.location}, in the graph made at {value.graph.location}). Build both in "
                 "one graph."
             )
-    return here if first is None or here.site is not None else first.graph
+    return get_default_graph() if first is None else first.graph
+
+
+def _guarded(nodes: tuple[Node, ...], graph: Graph) -> tuple[Node, ...]:
+    """Return the inputs as what is being built sees them: after control inputs, in its branch."""
+    with graph.as_default():
+        nodes = tuple([n.read() if hasattr(n, "read") else n for n in nodes])
+        for branch in graph.branches:
+            nodes = tuple(map(branch.bring, nodes))
+    return nodes
 
 
 def place_of_new() -> tuple[str, int]:
@@ -378,7 +387,7 @@ def located(error: E, place: tuple[str, int], name: str | None = None) -> E:
     return new
 
 
-def _promoted(op: Op, inputs: Sequence[object]) -> tuple[Node, ...]:
+def _promoted(op: Op, inputs: Sequence[object], graph: Graph) -> tuple[Node, ...]:
     """Return the inputs as nodes of one dtype: numbers and arrays follow the nodes beside them."""
     own, loose = inputs[: op.fixed], inputs[op.fixed :]
     dtype = getattr(loose[0], "dtype", None) if loose else None
@@ -386,7 +395,8 @@ def _promoted(op: Op, inputs: Sequence[object]) -> tuple[Node, ...]:
         dtype = result_type([_known(value) for value in loose])
     if op.promotes == "float" and dtype.kind != "f":
         dtype = get_default_dtype()
-    return (*map(convert, own), *(_cast(value, dtype) for value in loose))
+    kept = [convert(value, None, graph) for value in own]
+    return (*kept, *[_cast(value, dtype, graph) for value in loose])
 
 
 def _known(value: object) -> tuple[DType, int] | bool | int | float:
@@ -401,14 +411,14 @@ def _known(value: object) -> tuple[DType, int] | bool | int | float:
     return {"b": False, "i": 0, "u": 0}.get(kind, 0.0)
 
 
-def _cast(value: object, dtype: DType) -> Node:
+def _cast(value: object, dtype: DType, graph: Graph) -> Node:
     value = convert(value) if isinstance(value, Value) else value
     if not isinstance(value, Node):
-        return Constant(np.asarray(value), dtype)
+        return Constant(np.asarray(value), dtype, graph=graph)
     if value.dtype == dtype:
         return value
     if isinstance(value, Constant):
-        return Constant(cast(value.value, dtype))
+        return Constant(cast(value.value, dtype), graph=graph)
     return cast_to(value, dtype)
 
 

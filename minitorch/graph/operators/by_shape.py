@@ -7,11 +7,12 @@ from collections.abc import Callable, Sequence
 from ...arrays import Array
 from ..control.loop_stacks import Opaque, Output, placeholder_like
 from ..control.while_op import While
+from ..core.graph import like
 from ..core.node import Node, Placeholder, build
 from ..core.order import needed, schedule
 from ..core.variables import State
 from ..executors.compiled import Run
-from ..passes.rewrite import PLANNING, like
+from ..passes.rewrite import PLANNING
 from .deferred_shapes import Late, unknown
 
 MOST_SHAPES = 256  # sets of shapes that a run keeps its steps for

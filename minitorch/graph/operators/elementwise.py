@@ -14,23 +14,28 @@ from ...ops.joining import stack
 from ...ops.movement import insert_axes
 from ...ops.rows import ROWS, Binary, named
 from ..core.naming import lined, rename
-from ..core.node import Node, UnknownShape, convert, convert_all
+from ..core.node import Node, UnknownShape, build, convert, convert_all
 
 
-def _of_one(function: Callable[..., Node], name: str) -> Callable[..., Node]:
+def _of_one(row: Callable[..., Node], name: str) -> Callable[..., Node]:
+    op = row.op  # type: ignore[attr-defined]  # what the row's function applies
+
     def call(x: object, name: str | None = None) -> Node:
-        return rename(function(convert(x)), name)
+        found = build(op, (x if isinstance(x, Node) else convert(x),))
+        return found if name is None else rename(found, name)
 
-    return _documented(call, function, name)
+    return _documented(call, row, name)
 
 
-def _of_two(function: Callable[..., Node], name: str) -> Callable[..., Node]:
+def _of_two(row: Callable[..., Node], name: str) -> Callable[..., Node]:
+    op = row.op  # type: ignore[attr-defined]
+
     def call(x: object, y: object, name: str | None = None) -> Node:
-        if not isinstance(x, Node) and not isinstance(y, Node):
-            x = convert(x)
-        return rename(function(x, y), name)
+        first = x if isinstance(x, Node) or isinstance(y, Node) else convert(x)
+        found = build(op, (first, y))
+        return found if name is None else rename(found, name)
 
-    return _documented(call, function, name)
+    return _documented(call, row, name)
 
 
 def _documented(call: Any, function: Any, name: str) -> Callable[..., Node]:
@@ -93,8 +98,13 @@ minimum = _of_two(_taking_ties("minimum", logic.le), "minimum")
 mod = floormod = _of_two(binary.remainder, "mod")
 mul = multiply = _of_two(binary.mul, "multiply")
 not_equal = _of_two(logic.ne, "not_equal")
-pow = _of_two(pointwise.pow, "pow")
 sub = subtract = _of_two(binary.sub, "subtract")
+
+
+def pow(x: Any, y: object, name: str | None = None) -> Node:
+    """Raise `x` to the power `y`, element by element."""
+    base = x if isinstance(y, Node) else convert(x)
+    return rename(pointwise.pow(base, y), name)
 
 
 @lined

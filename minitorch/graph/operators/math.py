@@ -13,13 +13,13 @@ from ...exports import own_names
 from ...ops import elementwise as rows
 from ...ops import linalg, movement, ordering, reduction, statistics
 from ...ops.casting import cast_to
-from ...ops.products import Product
 from ..core.gradients import Identity
 from ..core.naming import once_known, rename, rename_all
-from ..core.node import Constant, Node, build, convert, convert_all
+from ..core.node import Constant, Node, build, convert
 from .elementwise import add_n, maximum, sqrt
 
 Axis = int | Sequence[int] | None
+MATMUL = linalg.MatMul()
 
 
 @once_known
@@ -31,10 +31,11 @@ def matmul(
     name: str | None = None,
 ) -> Node:
     """The matrix product over the last two axes, either side transposed first if asked."""
-    left, right = convert_all(a, b)
-    left = linalg.mT(left) if transpose_a else left
-    right = linalg.mT(right) if transpose_b else right
-    return rename(linalg.matmul(left, right), name)
+    left = a if isinstance(a, Node) or isinstance(b, Node) else convert(a)
+    left = linalg.mT(convert(a)) if transpose_a else left
+    right = linalg.mT(convert(b)) if transpose_b else b
+    product = build(MATMUL, (left, right))
+    return product if name is None else rename(product, name)
 
 
 def _reduction(
@@ -51,7 +52,7 @@ def _reduction(
         reduction_indices: Axis = None,
         keep_dims: bool | None = None,
     ) -> Node:
-        x = convert(input_tensor)
+        x = input_tensor if isinstance(input_tensor, Node) else convert(input_tensor)
         if x.dtype.kind not in kinds:
             raise x.error(
                 f"{called}: got {x.name!r} of {x.dtype}, expected "
@@ -66,7 +67,8 @@ def _reduction(
             over = over.value.tolist()
         if isinstance(over, list | np.ndarray):
             over = tuple(int(d) for d in over)
-        return rename(function(x, over, keep), name)
+        found = function(x, over, keep)
+        return found if name is None else rename(found, name)
 
     call.__name__ = call.__qualname__ = called
     call.__doc__ = says
@@ -89,7 +91,8 @@ def _any(x: Node, dims: int | Sequence[int] | None, keep: bool) -> Any:
 
 
 def _sum(x: Node, dims: int | Sequence[int] | None, keep: bool) -> Any:
-    return cast_to(reduction.sum(x, dims, keep), x.dtype)
+    total = reduction.sum(x, dims, keep)
+    return total if total.dtype == x.dtype else cast_to(total, x.dtype)
 
 
 def _prod(x: Node, dims: int, keep: bool) -> Any:
@@ -97,10 +100,7 @@ def _prod(x: Node, dims: int, keep: bool) -> Any:
     rank, dtype = len(x.shape), x.dtype
     along = tuple(sorted(d % rank for d in over))
     for dim in along:
-        if x.shape[dim] is None:  # no tree of products can be built for it now
-            x = movement.insert_axes(build(Product(dim), (x,)), (dim,))
-        else:
-            x = statistics.prod(x, dim, True)
+        x = statistics.prod(x, dim, True)
     return cast_to(x if keep else movement.remove_axes(x, along), dtype)
 
 

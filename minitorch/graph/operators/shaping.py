@@ -12,7 +12,7 @@ import numpy as np
 from ...arrays import DTypeLike, as_dtype, int32
 from ...errors import GraphError
 from ...exports import own_names
-from ...ops import indexing, joining, matrices, movement, reordering
+from ...ops import indexing, joining, matrices, movement
 from ...ops.casting import cast_to
 from ...shapes import axes
 from ..core.gradients import Identity, StopGradient
@@ -221,7 +221,7 @@ def tile(input: Any, multiples: Any, name: str | None = None) -> Node:
     _one_for_each_axis("tile", "multiples", multiples, convert(input))
     if computed(multiples) or None in input.shape:
         return rename(tiled(convert(input), multiples), name)
-    return rename(reordering.tile(convert(input), tuple(multiples)), name)
+    return rename(movement.tile(convert(input), tuple(multiples)), name)
 
 
 @once_known
@@ -254,7 +254,7 @@ def gather(params: object, indices: object, name: str | None = None, axis: int =
 def reverse(tensor: object, axis: Axis, name: str | None = None) -> Node:
     """The elements in the opposite order along the axes."""
     along = [axis] if isinstance(axis, int) else list(axis or ())
-    return rename(reordering.flip(convert(tensor), along), name)
+    return rename(movement.flip(convert(tensor), along), name)
 
 
 # ── shapes as values ────────────────────────────────────────────────────────────────────────────

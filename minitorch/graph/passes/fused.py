@@ -113,7 +113,7 @@ class Fused(Several):
     @functools.cached_property
     def kernel(self) -> code.Kernel:
         """The kernel of `program`."""
-        return code.kernel(self.program)  # type: ignore[arg-type]
+        return code.kernel(self.program)
 
     @property
     def always_by_kernel(self) -> bool:

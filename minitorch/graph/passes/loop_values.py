@@ -14,11 +14,10 @@ from ..control.liveness import Fate, die_first, fates
 from ..control.loop_stacks import Slot, placeholder_like
 from ..control.while_op import While
 from ..core.copying import copied
-from ..core.graph import outside
+from ..core.graph import like, outside
 from ..core.node import Constant, Node
 from ..core.order import needed, ordered_among, schedule
 from .loops import Remade, kept_places, with_loops
-from .rewrite import like
 
 
 def loop_values(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:

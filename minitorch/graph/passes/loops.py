@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from ..control.loop_stacks import History, Output, Slot, placeholder_like
 from ..control.while_op import While, loops_used
 from ..core.copying import copied
-from ..core.graph import outside
+from ..core.graph import like, outside
 from ..core.node import Node
 from ..core.order import needed, schedule
-from .rewrite import like, may_change, over, renewed
+from .rewrite import may_change, over, renewed
 
 Pass = Callable[[Sequence[Node], Collection[Node]], list[Node]]
 

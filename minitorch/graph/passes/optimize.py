@@ -7,6 +7,7 @@ from typing import Any
 
 from ...errors import GraphError
 from ..control.pytree import flatten
+from ..control.while_op import While
 from ..core.node import Node
 from ..core.order import needed, orders_kept
 from ..core.verify import Checked, same_types, verify
@@ -26,25 +27,27 @@ from .transposes import transposes
 from .tuned import tuned
 
 PASSES: dict[str, Pass] = {
-    "dead_code": inside(dead_code),
-    "fold": inside(fold),
-    "loop_values": inside(loop_values),
-    "algebra": inside(algebra),
-    "cse": inside(cse),
-    "shape_only": inside(shape_only),
-    "transposes": inside(transposes),
+    "dead_code": dead_code,
+    "fold": fold,
+    "loop_values": loop_values,
+    "algebra": algebra,
+    "cse": cse,
+    "shape_only": shape_only,
+    "transposes": transposes,
     "loop_invariants": loop_invariants,
-    "matmul_chain": inside(matmul_chain),
-    "merge_matmuls": inside(merge_matmuls),
-    "fold again": inside(fold),
-    "tuned": inside(tuned),
-    "fuse": inside(fuse),
-    "cse again": inside(cse),
+    "matmul_chain": matmul_chain,
+    "merge_matmuls": merge_matmuls,
+    "fold again": fold,
+    "tuned": tuned,
+    "fuse": fuse,
+    "cse again": cse,
 }
 """In this order: dead branches hide constants, folding and algebra make subexpressions equal, what
 leaves a loop is then done for good, merging makes constants to fold, and fusion comes last because
 what is fused no other pass looks into, unless it was fused twice; products with tuned kernels take
 their bias and relu before that. Each also rewrites what is inside loops."""
+
+OF_LOOPS = ("loop_values", "loop_invariants")  # nothing to do where there is no loop
 
 ON_REQUEST: dict[str, Pass] = {
     "recompute": computed_again,
@@ -72,12 +75,13 @@ def optimize(
     leaves: list[Node] = []
     rebuild = flatten(fetches, leaves)
     asked, there = list(leaves), set(needed(leaves, set(fed)))
+    loops = any(isinstance(node.op, While) for node in there)  # no pass makes the first one
     checked = Checked()
     with orders_kept():
         if passes is None:
-            leaves = _settled(leaves, set(fed), checked)
+            leaves = _settled(leaves, set(fed), checked, loops)
         for name in LAST if passes is None else chosen:
-            leaves = run_pass(name, leaves, set(fed), checked)
+            leaves = run_pass(name, leaves, set(fed), checked, loops)
     for before, after in zip(reversed(asked), reversed(leaves), strict=True):
         if after not in there:
             after.name = before.name
@@ -109,7 +113,9 @@ LAST = ("tuned", "fuse", "cse again")  # once, when nothing else finds anything 
 ROUNDS = 4
 
 
-def _settled(leaves: list[Node], fed: Collection[Node], checked: Checked) -> list[Node]:
+def _settled(
+    leaves: list[Node], fed: Collection[Node], checked: Checked, loops: bool
+) -> list[Node]:
     """Return the nodes after all passes but the last, again until none finds anything to do.
 
     A pass that has left these very nodes as they are is not asked again.
@@ -119,7 +125,7 @@ def _settled(leaves: list[Node], fed: Collection[Node], checked: Checked) -> lis
         for name in PASSES:
             if name in LAST or same_nodes(leaves, left.get(name, ())):
                 continue
-            before, leaves = leaves, run_pass(name, leaves, fed, checked)
+            before, leaves = leaves, run_pass(name, leaves, fed, checked, loops)
             if same_nodes(before, leaves):
                 left[name] = leaves
     return leaves
@@ -145,10 +151,23 @@ def recompute(fetches: object, budget_bytes: int | None = None, fed: Collection[
 
 
 def run_pass(
-    name: str, leaves: list[Node], fed: Collection[Node], checked: Checked | None = None
+    name: str,
+    leaves: list[Node],
+    fed: Collection[Node],
+    checked: Checked | None = None,
+    loops: bool = True,
 ) -> list[Node]:
-    """Return the nodes after one pass, once they have been verified; `checked` has been already."""
-    return verified(_called(name)(leaves, fed), leaves, fed, name, checked)
+    """Return the nodes after one pass, once they have been verified; `checked` has been already.
+
+    Args:
+        loops: whether there may be loops, whose insides are rewritten as well.
+    """
+    rewriting = _called(name)
+    if name in OF_LOOPS and not loops:
+        return leaves
+    if loops and rewriting not in (loop_invariants, computed_again):  # these look by themselves
+        rewriting = inside(rewriting)
+    return verified(rewriting(leaves, fed), leaves, fed, name, checked)
 
 
 def verified(

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 
 from ...op import Op
 from ..core.gradients import Identity
-from ..core.graph import Graph, control_dependencies
+from ..core.graph import Graph, like
 from ..core.node import Constant, Node, build
 from ..core.order import schedule
 from ..core.variables import StateOp
@@ -101,19 +101,6 @@ def users_of(order: Sequence[Node], fetches: Collection[Node]) -> dict[Node, int
     for node in fetches:
         uses[node] = uses.get(node, 0) + 1
     return uses
-
-
-@contextmanager
-def like(node: Node) -> Iterator[None]:
-    """Build nodes that belong where `node` does: graph, line and device; no order of their own."""
-    graph = node.graph
-    with graph.as_default(), control_dependencies(None):
-        before = graph.site, graph.devices
-        graph.site, graph.devices = node.built_at, [node.device]
-        try:
-            yield
-        finally:
-            graph.site, graph.devices = before
 
 
 @contextmanager

@@ -4,7 +4,10 @@
 import importlib
 import sys
 
-NAMES = "checks grade comparing student local plain records report farm sandbox.host sandbox.worker"
+NAMES = (
+    "checks grading.grade grading.judge grading.report plain records sandbox.host sandbox.worker"
+    " student.comparing student.local student.protocol"
+)
 
 
 def patch():

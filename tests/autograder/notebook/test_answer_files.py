@@ -9,7 +9,7 @@ import pytest
 from autograder.grading.slicing import definitions, statements_of
 from autograder.grading.submission import read
 from autograder.learner.answer_files import with_files
-from autograder.learner.progress import standing
+from autograder.learner.progress import lab_progress
 from autograder.learner.reset import reset
 
 RIGHT = "def scale(x, factor):\n    return x * factor\n"
@@ -82,7 +82,7 @@ def test_what_is_handed_in_and_told_by_progress_is_the_file(session: Any) -> Non
     counts = [len(json.loads(text)["cells"]) for text in (before, sent)]
     assert counts[0] == counts[1]
     assert (session.folder / "lab.ipynb").read_bytes() == before  # which is open elsewhere
-    assert standing(session.folder).correct == 1
+    assert lab_progress(session.folder).correct == 1
 
 
 def test_a_second_cell_of_the_question_does_not_count_and_a_lost_one_comes_back(

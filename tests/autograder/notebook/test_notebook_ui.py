@@ -221,7 +221,7 @@ def test_a_question_without_points_is_optional_and_holds_nobody_up(
     assert line.endswith("not checked, optional")
     session.q.hint()
     assert f"for {others[0]['name']}" in capsys.readouterr().out
-    (found,) = progress(released.parent).standings
+    (found,) = progress(released.parent).labs
     assert (found.questions, found.next) == (len(others), others[0]["name"])
 
 

@@ -87,7 +87,7 @@ def stop_judge(of: "subprocess.Popen[str]") -> int:
         for children in Path(f"/proc/{of.pid}/task").glob("*/children"):
             with suppress(OSError):  # a thread, or a process, that has just ended
                 for pid in children.read_text().split():
-                    if "pool_worker" in Path(f"/proc/{pid}/cmdline").read_text():
+                    if "grading.judge" in Path(f"/proc/{pid}/cmdline").read_text():
                         return int(pid)
         return None
 

@@ -2,7 +2,7 @@
 
 import os
 import signal
-import sys
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,20 +12,22 @@ import pytest
 from autograder.authoring.notebook import learner_notebook, solution_notebook
 from autograder.authoring.source import load_lab
 from autograder.errors import SandboxError
+from autograder.grading.judge import Judge, notebook_request
+from autograder.grading.line_process import LineProcess
 from autograder.records import Outcome, Report
 from autograder.sandbox.worker_pool import Supply
 from autograder.service.errors import GraderDied, GraderKilled
 from autograder.service.grading import ProcessGrader
-from autograder.service.grading_process import Bench
 
 SAMPLES = Path(__file__).parents[1] / "sample_labs"
+WALL = "bubblewrap"
 
 # A grader that obeys its notebook: dies, stalls, talks nonsense, or reports.
 OBEYS = """
-import json, os, sys, time
-while line := sys.stdin.buffer.readline():
+import base64, json, os, sys, time
+for line in sys.stdin:
     head = json.loads(line)
-    order = sys.stdin.buffer.read(head["size"]).decode()
+    order = base64.b64decode(head["notebook"]).decode()
     if order == "die":
         os.kill(os.getpid(), 9)
     if order == "stall":
@@ -33,7 +35,7 @@ while line := sys.stdin.buffer.readline():
         time.sleep(3600)
     answer = {"report": {"lab": head["lab"], "results": [], "manual": [], "notes": [order]}}
     if order == "error":
-        answer = {"error": "LabError: no checks.py"}
+        answer = {"refused": "no checks.py", "kind": "LabError", "fatal": True}
     if order == "large":
         answer["report"]["notes"] = ["x" * 3_000_000]
     print("nonsense" if order == "nonsense" else json.dumps(answer), flush=True)
@@ -42,11 +44,23 @@ while line := sys.stdin.buffer.readline():
 """
 
 
+def obeying(timeout_s: float, *options: str, program: str = OBEYS) -> ProcessGrader:
+    def start() -> LineProcess:
+        return LineProcess([*options, "-c", program])
+
+    return ProcessGrader(Path("labs"), start, timeout_s=timeout_s)
+
+
 @pytest.fixture
 def grader() -> Any:
-    made = ProcessGrader([sys.executable, "-c", OBEYS], timeout_s=30)
+    made = obeying(30)
     yield made
     made.close()
+
+
+def judge_of(grader: ProcessGrader) -> "subprocess.Popen[bytes]":
+    (judge,) = grader._pool._started
+    return judge._process
 
 
 @pytest.mark.parametrize("order", ["die", "nonsense", "error"])
@@ -57,8 +71,8 @@ def test_a_process_that_fails_is_reported_and_replaced(grader: ProcessGrader, or
 
 
 def test_a_process_that_stalls_is_ended(grader: ProcessGrader) -> None:
-    impatient = ProcessGrader([sys.executable, "-c", OBEYS], timeout_s=0.5)
-    with pytest.raises(GraderDied, match="status -9"):
+    impatient = obeying(0.5)
+    with pytest.raises(GraderDied, match="status -9: no answer in 0 s"):
         impatient.grade("lab", b"stall")
     impatient.close()
 
@@ -73,10 +87,9 @@ def kill_while_it_grades(grader: ProcessGrader, number: int) -> GraderDied:
             caught.append(death)
 
     assert grader.grade("lab", b"hello")
-    assert grader._process
     thread = threading.Thread(target=grade)
     thread.start()
-    pid = grader._process.pid
+    pid = judge_of(grader).pid
     while Path(f"/proc/{pid}/comm").read_text().strip() != "stalled":
         pass  # killed before it is asked, it would only be replaced
     os.kill(pid, number)
@@ -102,7 +115,7 @@ def test_a_check_that_ends_its_judge_is_no_kill_from_outside(lab_copy: Any, end:
     text = "    close(got, 2.5 * x"
     directory = lab_copy(checks=[(text, f"    import os\n    {end}\n{text}")])
     lab = load_lab(directory)
-    grader = ProcessGrader.for_labs(directory.parent, timeout_s=60)
+    grader = ProcessGrader.behind(WALL, directory.parent, timeout_s=60)
     with pytest.raises(GraderDied) as death:
         grader.grade(directory.name, solution_notebook(lab).encode())
     assert not isinstance(death.value, GraderKilled)
@@ -110,7 +123,7 @@ def test_a_check_that_ends_its_judge_is_no_kill_from_outside(lab_copy: Any, end:
 
 
 def test_a_judge_that_does_not_read_is_ended_at_its_time() -> None:
-    grader = ProcessGrader([sys.executable, "-c", "import time; time.sleep(3600)"], timeout_s=0.5)
+    grader = obeying(0.5, program="import time; time.sleep(3600)")
     with pytest.raises(GraderDied):
         grader.grade("lab", b"x" * (1 << 20))  # more than a pipe holds
     grader.close()
@@ -135,18 +148,15 @@ def test_a_sandbox_that_fails_in_the_middle_is_no_wrong_answer(lab_copy: Any) ->
     asks = f"    student.apart().__enter__()\n{text}"
     directory = lab_copy(checks=[(text, asks)])
     source = OneWorker(wall="bubblewrap", warm=False)
-    bench = Bench(directory.parent, source)
     notebook = solution_notebook(load_lab(directory)).encode()
-    assert bench.answer(directory.name, notebook) == {
-        "error": "SandboxError: sandbox: no more processes"
-    }
+    answer = Judge(source=source).answer(notebook_request(directory, notebook))
+    assert answer["kind"] == "SandboxError"
+    assert answer["refused"] == "sandbox: no more processes"
 
 
 def test_a_process_that_left_is_replaced(grader: ProcessGrader) -> None:
     grader.grade("lab", b"leave")
-    first = grader._process
-    assert first
-    first.wait()
+    judge_of(grader).wait()
     assert grader.grade("lab", b"hello").notes == ("hello",)
 
 
@@ -158,7 +168,7 @@ def test_large_notebooks_and_reports_pass(grader: ProcessGrader) -> None:
 @pytest.mark.parametrize("repeat", range(12))
 def test_closing_ends_what_is_under_way(repeat: int) -> None:
     """A pipe closed under the reader would leave it waiting, one time in twenty or so."""
-    grader = ProcessGrader([sys.executable, "-S", "-c", OBEYS], timeout_s=3600)
+    grader = obeying(3600, "-S")
     caught: list[GraderDied] = []
 
     def grade() -> None:
@@ -180,16 +190,17 @@ def test_closing_ends_what_is_under_way(repeat: int) -> None:
 @pytest.mark.sandbox
 def test_the_real_process_grades_and_ends_with_its_input() -> None:
     lab = load_lab(SAMPLES / "scale_and_sum")
-    grader = ProcessGrader.for_labs(SAMPLES, timeout_s=120)
+    grader = ProcessGrader.behind(WALL, SAMPLES, timeout_s=120)
     report = grader.grade(lab.name, solution_notebook(lab).encode())
     assert (report.score, report.max_score, report.sandbox) == (8.0, 8.0, "bubblewrap")
     report = grader.grade(lab.name, learner_notebook(lab).encode())
     assert {r.outcome for r in report.results} == {Outcome.NOT_ATTEMPTED}
     assert isinstance(grader.grade(lab.name, b"not json"), Report)
-    with pytest.raises(GraderDied, match="Error"):
+    with pytest.raises(GraderDied, match="UnknownLab"):
         grader.grade("no_such_lab", b"{}")
-    process = grader._process
-    assert process and process.stdin
+    grader.grade(lab.name, b"{}")
+    process = judge_of(grader)
+    assert process.stdin
     process.stdin.close()
     assert process.wait(30) == 0
     grader.close()
@@ -198,10 +209,9 @@ def test_the_real_process_grades_and_ends_with_its_input() -> None:
 @pytest.mark.sandbox
 def test_a_real_process_that_is_killed_is_replaced() -> None:
     lab = load_lab(SAMPLES / "scale_and_sum")
-    grader = ProcessGrader.for_labs(SAMPLES, timeout_s=120)
+    grader = ProcessGrader.behind(WALL, SAMPLES, timeout_s=120)
     grader.grade(lab.name, learner_notebook(lab).encode())
-    assert grader._process
-    os.kill(grader._process.pid, signal.SIGKILL)
+    os.kill(judge_of(grader).pid, signal.SIGKILL)
     report = None
     while report is None:
         try:

@@ -126,7 +126,8 @@ def test_unsandboxed_reaches_the_grader(settings: Any, unsandboxed: bool) -> Non
     with opened(replace(settings, unsandboxed=unsandboxed)) as server:
         (grader,) = server.course.queue._graders
         assert isinstance(grader, ProcessGrader)
-        assert ("unsandboxed" in grader._command) is unsandboxed
+        wall = grader._pool._start.keywords["wall"]
+        assert wall == (None if unsandboxed else "bubblewrap")
 
 
 def test_a_learner_whose_grade_is_out_of_reach_is_not_told_zero(running: Any) -> None:

@@ -109,7 +109,7 @@ def judges(server: int) -> list[int]:
     """Return the grading processes of a server."""
     children = list(Path(f"/proc/{server}/task").glob("*/children"))
     found = [int(pid) for path in children for pid in said_by(path).split()]
-    return [p for p in found if "grading_process" in said_by(Path(f"/proc/{p}/cmdline"))]
+    return [p for p in found if "grading.judge" in said_by(Path(f"/proc/{p}/cmdline"))]
 
 
 def said_by(path: Path) -> str:

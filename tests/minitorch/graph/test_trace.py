@@ -392,78 +392,30 @@ def test_methods_and_partial_functions_are_compiled_with_what_they_hold() -> Non
     agrees(power(x * 2), (x * 2) ** 3)
 
 
-def filled_row_by_row(x: Tensor) -> Tensor:
-    out = mt.zeros(len(x), 2)
-    for i, row in enumerate(x):
-        out[i] = mt.stack([row.sum(), row.max()])
-    out[0] += 1
-    out.mul_(2)
-    return out[:, 0] - out.sum(), out
+def test_updates_in_place_of_arguments_are_made_at_each_call() -> None:
+    compiled, given = jit(lambda x: x.mul_(2).sum()), mt.ones(2)
+    assert [compiled(given).item() for _ in range(2)] == [4, 8]
+    assert given.tolist() == [4, 4]
 
 
-def test_a_tensor_of_plain_numbers_may_be_overwritten_with_traced_values() -> None:
-    numbers, grads = array(3, 4), []
-    for function in (filled_row_by_row, jit(filled_row_by_row)):
-        x = mt.tensor(numbers, requires_grad=True)
-        results = function(x)
-        grads.append([x, *results])
-        (results[0] ** 2).sum().backward()
-    agrees(grads[1][1:], grads[0][1:])
-    agrees(grads[1][0].grad, grads[0][0].grad)
+def test_an_update_of_a_tensor_from_outside_is_refused_and_leaves_it_alone() -> None:
+    state, weight = mt.ones(2), mt.ones(2, requires_grad=True)
 
+    def filled(x: Tensor) -> Tensor:
+        out = mt.zeros(2)
+        out[0] = x.sum()
+        return out
 
-def test_updates_in_place_of_arguments_and_of_what_is_outside_are_made_at_each_call() -> None:
-    state = mt.zeros(2)
-
-    def f(x: Tensor) -> Tensor:
-        scratch = mt.zeros(2)
-        scratch += x
-        x.mul_(2)
-        state.add_(scratch)
-        return state.sum()
-
-    compiled, given = jit(f), mt.ones(2)
-    assert compiled(given).item() == 2
-    assert (given.tolist(), state.tolist()) == ([2, 2], [1, 1])
-    assert compiled(given).item() == 6
-    assert (given.tolist(), state.tolist()) == ([4, 4], [3, 3])
-    [traced] = compiled.traces.values()
-    assert len(traced.updates) == 2  # not the scratch tensor, which nobody holds
-
-
-def test_a_whole_training_step_can_be_compiled() -> None:
-    x, y = mt.tensor(array(8, 3)), mt.tensor(array(8, 1))
-    weights = [mt.tensor(array(3, 1), requires_grad=True)] * 2
-    weights = [weights[0].detach().clone().requires_grad_() for _ in range(2)]
-
-    def step(w: Tensor) -> Tensor:
-        loss = F.mse_loss(x @ w, y)
-        (grad,) = mt.grad(loss, [w], create_graph=True)
+    def stepped(x: Tensor) -> Tensor:
         with mt.no_grad():
-            w -= 0.1 * grad
-        return loss
+            weight.sub_(0.1 * x)
+        return weight.sum()
 
-    losses = [[], []]
-    compiled = jit(lambda: step(weights[1]))
-    for _ in range(4):
-        losses[0].append(step(weights[0]).item())
-        losses[1].append(compiled().item())
-    np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
-    agrees(weights[1], weights[0])
-    assert losses[0][-1] < losses[0][0]
-
-
-def test_what_a_trace_overwrote_has_its_numbers_back_when_it_fails() -> None:
-    state = mt.ones(2)
-
-    def f(x: Tensor) -> Tensor:
-        state.mul_(x)
-        assert state.shape == (2,)
-        return np.asarray(state)
-
-    with pytest.raises(GraphError, match="overwritten with a traced value"):
-        jit(f)(mt.ones(2))
-    assert state.tolist() == [1, 1]
+    for function in (filled, stepped, lambda x: state.add_(x), lambda x: state.copy_(x)):
+        with pytest.raises(GraphError, match=r"an update of a tensor from outside.*test_trace.py"):
+            jit(function)(mt.ones(2))
+    assert (state.tolist(), weight.tolist()) == ([1, 1], [1, 1])
+    agrees(mt.compile(filled)(mt.ones(2)), filled(mt.ones(2)))  # as it is, since it is not traced
 
 
 def test_second_derivatives_pass_through() -> None:
@@ -563,7 +515,7 @@ def test_every_operator_agrees_with_torch_when_it_is_traced(agreement: Any, part
     """One sample of each: value, gradient and second gradient."""
     score = agreement.Score()
     operators = traceable(agreement)
-    assert len(operators) >= 250
+    assert len(operators) >= 200
     for op, function in operators[part::PARTS]:
         grads = op.supports_autograd
         sample = next(agreement.samples_of(op, torch.float64, grads))
@@ -671,27 +623,24 @@ def test_cond_and_while_loop_mean_the_same_traced_and_eager() -> None:
     assert len(compiled.traces) == 1
 
 
-def over_rows(x: Tensor) -> Any:
-    w = mt.ones(2) * 0.5
-    states = tf.scan(lambda acc, row: (acc * w + row).tanh(), x, mt.zeros(2))
-    pairs = tf.map_fn(lambda row: row["a"] * row["b"].sum(), {"a": x, "b": x + 1}, dtype="float32")
-    ends = [tf.foldl(lambda a, b: a * 0.5 + b, x), tf.foldr(lambda a, b: a * 0.5 + b, x)]
-    backwards = tf.scan(lambda acc, row: acc + row, x, reverse=True)
-    return states, pairs, *ends, backwards
+def test_functions_of_rows_take_traced_tensors() -> None:
+    def over_rows(x: Tensor) -> Any:
+        states = tf.scan(lambda acc, row: tf.tanh(acc * 0.5 + row), x)
+        pairs = tf.map_fn(lambda row: row * 2.0, x)
+        return states, pairs, tf.foldl(lambda a, b: a * 0.5 + b, x)
 
-
-def test_scan_map_and_folds_mean_the_same_traced_and_eager() -> None:
-    numbers, found = array(5, 2), []
-    for function in (over_rows, jit(over_rows)):
-        x = mt.tensor(numbers, requires_grad=True)
-        results = function(x)
-        sum((r * r).sum() for r in results).backward()
-        found.append((*results, x.grad))
-    agrees(found[1], found[0])
-    with pytest.raises(GraphError, match="foldl: got no row"):
-        tf.foldl(lambda a, b: a, mt.zeros(0, 2))
-    with pytest.raises(GraphError, match="map_fn: got elems"):
-        tf.map_fn(lambda row: row, [mt.zeros(2), mt.zeros(3)])
+    numbers = array(4, 2)
+    x = mt.tensor(numbers, requires_grad=True)
+    states, pairs, end = jit(over_rows)(x)
+    (states.sum() + pairs.sum() + end.sum()).backward()
+    y = mt.tensor(numbers, requires_grad=True)
+    rows, sums = [y[0]], [y[0]]
+    for row in y[1:]:
+        rows.append((rows[-1] * 0.5 + row).tanh())
+        sums.append(sums[-1] * 0.5 + row)
+    want = mt.stack(rows)
+    (want.sum() + (y * 2).sum() + sums[-1].sum()).backward()
+    agrees([states, pairs, end, x.grad], [want, y * 2, sums[-1], y.grad])
 
 
 def test_a_loop_that_starts_from_numbers_may_use_traced_tensors() -> None:
@@ -769,7 +718,7 @@ def test_an_error_inside_leaves_nothing_behind() -> None:
 
     with pytest.raises(ValueError, match="mine"):
         jit(f)(mt.ones(3, 2))
-    assert all(net.get_buffer(name) is buffer for name, buffer in before.items())
+    assert all(dict(net.named_buffers())[name] is buffer for name, buffer in before.items())
     assert net.num_batches_tracked.item() == 0
     (mt.ones(2, requires_grad=True) * 2).sum().backward()
     x = mt.ones(2)

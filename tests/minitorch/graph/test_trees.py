@@ -1,4 +1,4 @@
-"""Models shaped like trees, by control flow and by levels, against recursion in PyTorch."""
+"""Models shaped like trees, by control flow, against recursion in PyTorch."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ import minitorch.graph as tf
 from minitorch.errors import GraphError
 
 UNITS = 4
-FOREST = [((0, 1), ((2, 3), 4)), 5, ((6, 7), 8)]
+TREE = ((0, 1), ((2, 3), 4))
 trees = tf.trees
 
 
@@ -29,18 +29,18 @@ def recursive(tree: Any, leaves: Any, w: Any) -> Any:
     return torch.tanh(torch.cat([left, right]) @ w)
 
 
-def by_torch(forest: list[Any], x: Any, w: Any) -> list[Any]:
+def by_torch(tree: Any, x: Any, w: Any) -> list[Any]:
     leaves, weights = torch.tensor(x, requires_grad=True), torch.tensor(w, requires_grad=True)
-    roots = torch.stack([recursive(tree, leaves, weights) for tree in forest])
+    root = recursive(tree, leaves, weights)
     nothing = (leaves.sum() + weights.sum()) * 0.0  # a single leaf does not look at the weights
-    by = torch.autograd.grad((roots**2).sum() + nothing, [leaves, weights], create_graph=True)
+    by = torch.autograd.grad((root**2).sum() + nothing, [leaves, weights], create_graph=True)
     again = torch.autograd.grad(by[1].sum() + nothing, [leaves, weights])
-    return [value.detach().numpy() for value in (roots, *by, *again)]
+    return [value.detach().numpy() for value in (root, *by, *again)]
 
 
-def derived(roots: Any, leaves: Any, w: Any) -> list[Any]:
-    by = tf.gradients(tf.reduce_sum(roots**2), [leaves, w])
-    return [roots, *by, *tf.gradients(tf.reduce_sum(by[1]), [leaves, w])]
+def derived(root: Any, leaves: Any, w: Any) -> list[Any]:
+    by = tf.gradients(tf.reduce_sum(root**2), [leaves, w])
+    return [root, *by, *tf.gradients(tf.reduce_sum(by[1]), [leaves, w])]
 
 
 @pytest.mark.parametrize("executor", ["compiled", "tokens", "parallel"])
@@ -49,40 +49,19 @@ def test_a_tree_by_control_flow_is_the_recursion(executor: str) -> None:
     leaves = tf.placeholder(tf.float64, (None, UNITS))
     order = tf.placeholder(tf.bool, (None,))
     root = trees.tree_by_control_flow(combined(w), leaves, order)
-    fetches = derived(tf.expand_dims(root, 0), leaves, w)
+    fetches = derived(root, leaves, w)
     rng = np.random.default_rng(1)
     with tf.Session(executor=executor) as session:
         session.run(tf.initialize_all_variables())
-        for tree, count in ((FOREST[0], 5), (0, 1), (((0, 1), 2), 3)):
+        for tree, count in ((TREE, 5), (0, 1), (((0, 1), 2), 3)):
             x = rng.normal(size=(count, UNITS))
             found = session.run(fetches, {leaves: x, order: trees.post_order(tree)})
-            for got, want in zip(found, by_torch([tree], x, session.run(w)), strict=True):
-                np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize("executor", ["compiled", "tokens", "parallel"])
-def test_a_forest_by_levels_is_the_recursion(executor: str) -> None:
-    w = weight()
-    leaves = tf.placeholder(tf.float64, (None, UNITS))
-    left, right = (tf.placeholder(tf.int32, (None, None)) for _ in range(2))
-    which = tf.placeholder(tf.int32, (None,))
-    values = trees.tree_by_level(combined(w), leaves, left, right)
-    fetches = derived(tf.gather(values, which), leaves, w)
-    x = np.random.default_rng(1).normal(size=(9, UNITS))
-    with tf.Session(executor=executor) as session:
-        session.run(tf.initialize_all_variables())
-        for forest in (FOREST, [5], [((0, 1), 2)]):
-            levels = trees.by_level(forest, 9)
-            feed = {leaves: x, left: levels.left, right: levels.right, which: levels.roots}
-            found = session.run(fetches, feed)
-            for got, want in zip(found, by_torch(forest, x, session.run(w)), strict=True):
+            for got, want in zip(found, by_torch(tree, x, session.run(w)), strict=True):
                 np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("executor", ["compiled", "interpreter", "tokens"])
-def test_levels_call_the_model_once_a_height_and_control_flow_once_a_node(
-    executor: str,
-) -> None:
+def test_the_model_is_called_once_a_node(executor: str) -> None:
     calls = tf.Variable(0, trainable=False)
     w = weight()
 
@@ -91,27 +70,19 @@ def test_levels_call_the_model_once_a_height_and_control_flow_once_a_node(
             return combined(w)(tf.identity(left), tf.identity(right))
 
     balanced = (((0, 1), (2, 3)), ((4, 5), (6, 7)))
-    levels = trees.by_level([balanced], 8)
     leaves = tf.constant(np.random.default_rng(1).normal(size=(8, UNITS)))
-    batched = tf.gather(trees.tree_by_level(counted, leaves, *levels[:2]), levels.roots)
-    single = trees.tree_by_control_flow(counted, leaves, trees.post_order(balanced))
+    root = trees.tree_by_control_flow(counted, leaves, trees.post_order(balanced))
     init = tf.initialize_all_variables()
     with tf.Session(executor=executor) as session:
         session.run(init)
-        a = session.run(batched)
-        assert session.run(calls) == 3
-        session.run(init)
-        b = session.run(single)
+        session.run(root)
         assert session.run(calls) == 7
-    np.testing.assert_allclose(a[0], b, rtol=1e-12)
 
 
 def test_a_chain_as_deep_as_it_is_long() -> None:
     chain: Any = 0
     for leaf in range(1, 2000):
         chain = (chain, leaf)
-    levels = trees.by_level([chain], 2000)
-    assert levels.left.shape == (1999, 1)
     assert len(trees.post_order(chain)) == 3999
 
 

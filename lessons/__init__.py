@@ -1,0 +1,37 @@
+"""What the labs' notebooks take that needs no reading: clocks, figures, small systems to work on.
+
+Labs import from the modules by name, and learners open what they like with `name??`. Nothing here
+answers a question of a lab: where a piece needs what learners write, it takes that as an argument.
+May import minitorch and ddp_lab; labs alone import this.
+
+    timing              01 02 03 04 05 06 07 08 11  functions in turns, the least time of each
+    figures             01 04 05 10 11              curves, and one that grows with training
+    gradient_figures    01                          formulas, steps, batches; ResNet-50's shapes
+    training_figures    03                          signals, optimizers, a race of three ways
+    convolution_by_hand 03                          the network in NumPy, derived on paper
+    torch_reference     03                          the network in PyTorch
+    variable_updates    03                          ways to change a variable of a graph
+    nodes               04                          nodes that assign, groups, what is behind one
+    digits_network      04                          a network of tensors or of nodes
+    graph_figures       04                          what running a graph costs
+    tokens              05                          graphs with branches and loops, and their run
+    token_stacks        05                          stacks and rows as values of such graphs
+    token_figures       05                          where tokens were; what structure costs
+    sentences           05                          sequences of many lengths
+    trees               05                          trees of NAND, alone and in batches
+    programs            06                          programs as lists of steps, and their run
+    program_examples    06                          programs to try passes on, gradients
+    program_orders      06                          chains of products, reordered
+    program_memory      06                          runs in an arena or a heap, poisoned ones too
+    program_device      06                          runs over tensors, on a GPU too
+    program_figures     06                          programs, plans and what was measured
+    rank_timing         08 09 10                    functions of ranks, in turns; broadcasts
+    flat_network        08                          a network whose parameters are one array
+    message_figures     08                          messages, round by round
+    wires               10 11                       communicators that a machine is lent
+    readiness           10 11                       when gradients are ready in a backward pass
+    step_figures        10 11                       steps taken apart, launches of buckets
+    steps               10                          training steps of two ranks, taken apart
+    compressing         11                          averages of gradients with fewer bytes
+    misbehaving         11                          ranks that fail, a training that goes wrong
+"""

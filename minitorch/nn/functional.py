@@ -1,0 +1,97 @@
+"""Torch's `nn.functional`: the operators of a network, by name; each is defined in `ops`.
+
+Some activations take torch's `inplace`: with it the result overwrites the input.
+"""
+
+import collections.abc
+import functools
+from typing import Any
+
+from .. import errors
+from ..exports import public_names
+from ..ops import activation, elementwise
+from ..ops.activation import gelu as gelu
+from ..ops.activation import glu as glu
+from ..ops.activation import logsigmoid as logsigmoid
+from ..ops.activation import prelu as prelu
+from ..ops.activation import sigmoid as sigmoid
+from ..ops.activation import softplus as softplus
+from ..ops.activation import softsign as softsign
+from ..ops.activation import tanh as tanh
+from ..ops.attention import embedding as embedding
+from ..ops.attention import scaled_dot_product_attention as scaled_dot_product_attention
+from ..ops.conv import conv1d as conv1d
+from ..ops.conv import conv2d as conv2d
+from ..ops.conv import conv_transpose2d as conv_transpose2d
+from ..ops.cross_entropy import cross_entropy as cross_entropy
+from ..ops.cross_entropy import nll_loss as nll_loss
+from ..ops.gathering import one_hot as one_hot
+from ..ops.linalg import linear as linear
+from ..ops.loss import binary_cross_entropy as binary_cross_entropy
+from ..ops.loss import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
+from ..ops.loss import cosine_similarity as cosine_similarity
+from ..ops.loss import huber_loss as huber_loss
+from ..ops.loss import kl_div as kl_div
+from ..ops.loss import l1_loss as l1_loss
+from ..ops.loss import mse_loss as mse_loss
+from ..ops.loss import pairwise_distance as pairwise_distance
+from ..ops.loss import smooth_l1_loss as smooth_l1_loss
+from ..ops.loss import triplet_margin_loss as triplet_margin_loss
+from ..ops.matrices import pad as pad
+from ..ops.normalization import batch_norm as batch_norm
+from ..ops.normalization import group_norm as group_norm
+from ..ops.normalization import instance_norm as instance_norm
+from ..ops.normalization import layer_norm as layer_norm
+from ..ops.normalization import log_softmax as log_softmax
+from ..ops.normalization import normalize as normalize
+from ..ops.normalization import rms_norm as rms_norm
+from ..ops.normalization import softmax as softmax
+from ..ops.pooling import adaptive_avg_pool1d as adaptive_avg_pool1d
+from ..ops.pooling import adaptive_avg_pool2d as adaptive_avg_pool2d
+from ..ops.pooling import avg_pool1d as avg_pool1d
+from ..ops.pooling import avg_pool2d as avg_pool2d
+from ..ops.pooling import max_pool1d as max_pool1d
+from ..ops.pooling import max_pool2d as max_pool2d
+from ..ops.random import dropout as dropout
+from ..ops.resizing import interpolate as interpolate
+from ..ops.resizing import pixel_shuffle as pixel_shuffle
+
+
+def _overwriting(
+    function: collections.abc.Callable[..., object], options: int = 0
+) -> collections.abc.Callable[..., Any]:
+    """Return `function` with a last argument `inplace`, after its own `options`.
+
+    Raises:
+        DTypeError: `inplace` on what is no tensor.
+        GradientError: it is a leaf that requires a gradient, or a view, while recording.
+    """
+
+    @functools.wraps(function)
+    def call(input: object, *given: object, inplace: bool = False, **named: object) -> Any:
+        if len(given) > options:
+            *given, inplace = given  # type: ignore[assignment]
+        if not inplace:
+            return function(input, *given, **named)
+        if not hasattr(input, "_updated"):
+            raise errors.DTypeError(
+                f"{function.__name__}: got inplace=True for {type(input).__name__}, expected a "
+                "tensor. Leave inplace out."
+            )
+        return input._updated(f"{function.__name__}_", function, *given, **named)
+
+    return call
+
+
+elu = _overwriting(activation.elu, 1)
+hardsigmoid = _overwriting(activation.hardsigmoid)
+hardswish = _overwriting(activation.hardswish)
+hardtanh = _overwriting(activation.hardtanh, 2)
+leaky_relu = _overwriting(activation.leaky_relu, 1)
+mish = _overwriting(activation.mish)
+relu = _overwriting(elementwise.relu)
+relu6 = _overwriting(activation.relu6)
+selu = _overwriting(activation.selu)
+silu = _overwriting(activation.silu)
+
+__all__ = public_names(globals())

@@ -1,0 +1,80 @@
+"""What labs on ranks take; no times are asserted, only whose they are."""
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from lessons.flat_network import SIZE, loss_and_gradient
+from lessons.rank_timing import ranks_in_turns
+from lessons.readiness import launches, ready_times
+from lessons.steps import PARTS, ends, length, slower_of
+from lessons.timing import best_seconds
+from lessons.wires import Alone, Wire
+
+
+def once(comm: Any, x: Any) -> Any:
+    return comm.all_reduce(getattr(x, "tensor", x))
+
+
+def twice(comm: Any, x: Any) -> Any:
+    assert float(once(comm, x).reshape(-1)[0]) == comm.size
+    return once(comm, x)
+
+
+def test_each_run_has_a_time_for_each_size_and_gloo_too() -> None:
+    found = ranks_in_turns(2, {"once": once, "twice": twice}, [64, 4096, 64], repeats=2, gloo=True)
+    assert list(found) == ["once", "twice", "gloo"]
+    assert all(times.shape == (3,) and np.isfinite(times).all() for times in found.values())
+
+
+def test_arrays_lie_on_the_device_that_was_asked_for() -> None:
+    found = ranks_in_turns(2, {"twice": twice}, [64], repeats=1, device="cpu")
+    assert np.isfinite(found["twice"]).all()
+
+
+def test_a_time_is_taken_after_what_comes_before_it() -> None:
+    said: list[str] = []
+    best_seconds(lambda: said.append("run"), 2, before=lambda: said.append("before"))
+    assert said == ["before", "run"] * 2
+
+
+def test_a_wire_notes_what_it_carried_and_that_it_was_waited_for() -> None:
+    wire = Wire(Alone(), alpha=1e-3, beta=0.0)
+    x = np.ones(3)
+    handles = [wire.all_reduce(x, async_op=True) for _ in range(3)]
+    assert [handle.wait() is x for handle in handles] == [True] * 3
+    assert len(wire.trips) == 3 and wire.busy > 0 and wire.blocked > 0
+    ends = [moment for trip in wire.trips for moment in trip]
+    assert ends == sorted(ends)  # one after the other
+    wire.forget()
+    assert (wire.busy, wire.blocked, wire.trips) == (0.0, 0.0, [])
+
+
+def test_gradients_are_ready_from_the_last_layer_to_the_first() -> None:
+    layers = torch.nn.Sequential(*(torch.nn.Linear(4, 4, bias=False) for _ in range(3)))
+    before: list[int] = []
+    *ready, whole = ready_times(
+        list(layers.parameters()),
+        lambda: layers(torch.ones(2, 4)).sum(),
+        repeats=2,
+        before=lambda: before.append(1),
+    )
+    assert ready == sorted(ready, reverse=True) and whole >= max(ready) and len(before) == 2
+    assert list(launches([[2], [0, 1]], ready)) == [ready[2], ready[0]]
+
+
+def test_a_step_is_as_long_as_its_parts_without_what_is_hidden() -> None:
+    fast, slow = (dict.fromkeys(PARTS, seconds) for seconds in (1.0, 2.0))
+    assert length(fast) == 4.0
+    assert slower_of([[fast, slow], [slow, fast]], unit_s=0.5) == [dict.fromkeys(PARTS, 4.0)] * 2
+    assert ends([fast], [5.0]) == [8.0]
+
+
+def test_a_gradient_by_hand_is_the_slope_of_its_loss() -> None:
+    rng = np.random.default_rng(0)
+    params = rng.normal(size=SIZE) / 8
+    x, y, along = rng.normal(size=(5, 64)), np.arange(5), rng.normal(size=SIZE)
+    _, gradient = loss_and_gradient(params, x, y)
+    high, low = (loss_and_gradient(params + eps * along, x, y)[0] for eps in (1e-6, -1e-6))
+    assert np.isclose(gradient @ along, (high - low) / 2e-6, rtol=1e-6)
