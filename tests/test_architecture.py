@@ -390,7 +390,8 @@ def said_wrongly(sentence: str, module: str, imported: set[str], package: set[st
     Args:
         package: all modules of the module's package, and their folders.
     """
-    words = {CALLED.get(word, word) for word in re.findall(r"[\w.]+", sentence)}
+    plain = re.sub(r"\binside\s+functions\b", "", sentence)
+    words = {CALLED.get(word, word) for word in re.findall(r"[\w.]+", plain)}
     top, folder = module.split(".")[0], module.rpartition(".")[0]
     others = {name for name in imported if name.split(".")[0] not in sys.stdlib_module_names}
     unsaid = {name for name in others if not any(part in words for part in named_by(name))}
