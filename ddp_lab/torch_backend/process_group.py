@@ -418,7 +418,7 @@ def _channel(comm: Communicator, tag: int) -> int:
 def _uneven(
     comm: Communicator, parts: list[torch.Tensor], dtype: torch.dtype
 ) -> list[torch.Tensor]:
-    """Return what each rank has for this one, by messages: the sizes may differ."""
+    """Return what each rank has for this one, of any sizes: by messages, not shared memory."""
     others = [(comm.rank + k) % comm.size for k in range(1, comm.size)]
     inner = comm.on_channel(2 * comm._context + 1)
     for dst in others:
