@@ -13,8 +13,10 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
 ]
-if not tags.has("quick"):  # noqa: F821  # Sphinx hands it in
+whole = not tags.has("quick")  # noqa: F821  # Sphinx hands it in
+if whole:
     extensions.append("sphinx.ext.viewcode")
+toc_object_entries = whole  # every name of the reference beside every page
 exclude_patterns = ["conf.py", "_build"]
 suppress_warnings = [
     "docutils",  # docstrings are plain prose: a star in one is a star

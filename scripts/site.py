@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         source = Path(folder) / "docs"
         write_pages(source, run=not asked.without_outputs)
         command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html"]
-        command += ["-t", "quick"] if asked.without_outputs else []  # no pages of sources
+        command += ["-t", "quick"] if asked.without_outputs else []  # see docs/conf.py
         built = subprocess.run([*command, str(source), str(asked.out)], cwd=ROOT)
     if built.returncode:
         return built.returncode
