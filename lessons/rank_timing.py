@@ -43,8 +43,10 @@ def ranks_in_turns(
     """
     where: dict[str, Any] = {"transport": device_ranks(ranks, device)} if device else {}
     with tempfile.TemporaryDirectory() as folder:  # until all ranks have ended
-        meeting = f"{folder}/meeting" if gloo else ""
-        found = launch(_all_runs, ranks, dict(runs), list(sizes), repeats, device, meeting, **where)
+        rendezvous = f"{folder}/rendezvous" if gloo else ""
+        found = launch(
+            _all_runs, ranks, dict(runs), list(sizes), repeats, device, rendezvous, **where
+        )
     return {name: np.max([times[name] for times in found], axis=0) for name in found[0]}
 
 
@@ -61,9 +63,9 @@ def _all_runs(
     sizes: Sequence[int],
     repeats: int,
     device: str,
-    meeting: str,
+    rendezvous: str,
 ) -> Times:
-    with _over_gloo(comm, meeting) if meeting else _nothing() as more:
+    with _over_gloo(comm, rendezvous) if rendezvous else _nothing() as more:
         runs = {**runs, **more}
         best: Times = {name: np.full(len(sizes), np.inf) for name in runs}
         arrays = [_ones(n_bytes // 4, device) for n_bytes in sizes]
@@ -92,12 +94,12 @@ def _nothing() -> Iterator[dict[str, Run]]:
 
 
 @contextmanager
-def _over_gloo(comm: Communicator, meeting: str) -> Iterator[dict[str, Run]]:
+def _over_gloo(comm: Communicator, rendezvous: str) -> Iterator[dict[str, Run]]:
     """Connect these ranks by torch's gloo too, through a file that all of them can reach."""
     import torch
     import torch.distributed as dist
 
-    where = f"file://{meeting}"
+    where = f"file://{rendezvous}"
     dist.init_process_group("gloo", init_method=where, rank=comm.rank, world_size=comm.size)
     try:
         yield {"gloo": lambda _, x: dist.all_reduce(torch.from_numpy(x.copy()))}

@@ -13,9 +13,9 @@ import math
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from types import EllipsisType, SimpleNamespace
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
-from typing import cast as typed
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -24,14 +24,11 @@ from .brain_float import bfloat16 as bfloat16
 from .brain_float import narrowed, widened
 from .errors import ArgumentError, DeviceError, DTypeError
 
-if TYPE_CHECKING:
-    import torch
-
 Array: TypeAlias = np.ndarray[tuple[int, ...]]
 """An array of some library, described to the checker as what it is unless on a device: NumPy's.
 
 NumPy's scalars, which are 0-d arrays, pass for it too; torch's and CuPy's arrays enter through
-`Namespace`, whose functions give `Array`s, and show what is theirs alone in `_torch`."""
+`Namespace`, whose functions give `Array`s."""
 Index: TypeAlias = int | slice | EllipsisType | Array | None
 """What may stand between the brackets of an array, alone or in a tuple."""
 DType: TypeAlias = np.dtype
@@ -164,19 +161,14 @@ def result_type(operands: Sequence[tuple[DType, int | None] | Scalar]) -> DType:
     Args:
         operands: (dtype, number of axes) of each array, or a Python number.
     """
-    tiers: list[DType | None] = [None, None, None]
+    tiers: tuple[list[DType], ...] = ([], [], [])
     for operand in operands:
         if isinstance(operand, tuple):
-            dtype, tier = operand[0], 1 if operand[1] == 0 else 0
+            tiers[1 if operand[1] == 0 else 0].append(operand[0])
         else:
-            dtype, tier = scalar_dtype(operand), 2
-        have = tiers[tier]
-        tiers[tier] = dtype if have is None else promote_types(have, dtype)
-    result: DType | None = None
-    for dtype_ in tiers:
-        if dtype_ is not None:
-            result = dtype_ if result is None else _over(result, dtype_)
-    return _default if result is None else result
+            tiers[2].append(scalar_dtype(operand))
+    found = [reduce(promote_types, tier) for tier in tiers if tier]
+    return reduce(_over, found) if found else _default
 
 
 def _over(higher: DType, lower: DType) -> DType:
@@ -366,13 +358,12 @@ def asarray(
     return xp.asarray(data, dtype=wanted, device=native_device(place), copy=copy or None)
 
 
-def to_numpy(array: object) -> Array:
+def to_numpy(array: Any) -> Array:
     """Return `array` as a NumPy array; shares memory when it is on the CPU and no bfloat16."""
     if isinstance(array, np.ndarray):
         host: Array = widened(array)
         return host
     if hasattr(array, "detach"):
-        array = _torch(array)
         if str(array.dtype) == "torch.bfloat16":
             array = array.float()
         return np.asarray(array.detach().cpu().numpy())
@@ -406,11 +397,6 @@ def owner(array: Array) -> Array:
     return array if whole is None else whole
 
 
-def is_view(array: Array) -> bool:
-    """Tell whether `array` looks into memory that another array owns."""
-    return owner(array) is not array
-
-
 def native_device_of(array: Array) -> dict[str, object]:
     """Return `device=` for a creation function that is to make an array beside `array`."""
     if isinstance(array, np.ndarray | np.generic):
@@ -440,9 +426,7 @@ def add_at(into: Array, index: tuple[Any, ...], values: Array) -> Array:
 
 
 def copied(array: Array) -> Array:
-    """Return a new array with the same numbers; a NumPy scalar, which never changes, itself."""
-    if isinstance(array, np.generic):
-        return array
+    """Return a new array with the same numbers."""
     return array.copy() if hasattr(array, "copy") else namespace(array).clone(array)
 
 
@@ -464,7 +448,8 @@ def windows(
     """
     host = isinstance(x, np.ndarray)
     unit = x.itemsize if host else 1
-    strides = [s // unit for s in x.strides] if host else list(_torch(x).stride())
+    native: Any = x
+    strides = [s // unit for s in x.strides] if host else list(native.stride())
     shape, jumps = list(x.shape), list(strides)
     for d, size, step, gap in zip(dims, sizes, steps, spread, strict=True):
         shape[d] = (x.shape[d] - gap * (size - 1) - 1) // step + 1
@@ -474,9 +459,4 @@ def windows(
     if host:
         view = np.lib.stride_tricks.as_strided
         return view(x, shape, [j * unit for j in jumps], writeable=False)
-    return namespace(x).as_strided(x, shape, jumps, _torch(x).storage_offset())
-
-
-def _torch(array: object) -> "torch.Tensor":
-    """Return `array`, which is no NumPy array, as what it is."""
-    return typed("torch.Tensor", array)
+    return namespace(x).as_strided(x, shape, jumps, native.storage_offset())

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import cast, copied, is_view
+from .arrays import cast, copied, owner
 from .clock import clock
 from .errors import GradientError, GraphFreed, ShapeError, UnusedInput
 from .op import Value
@@ -109,7 +109,7 @@ def backward(
         if grad is not None and leaf.op is None:
             if not create_graph:
                 grad = leaf._new(cast(grad, leaf.dtype) if grad.dtype != leaf.array.dtype else grad)
-            if leaf in seeds or is_view(grad.array):
+            if leaf in seeds or owner(grad.array) is not grad.array:
                 grad = grad.clone()
             leaf.accumulate(grad, create_graph)
 

@@ -76,7 +76,7 @@ class Exchange(InPlace):
         for target in targets:
             if isinstance(target, Exchange):
                 device, dtype = target.device, target.dtype
-            elif isinstance(target, Device) or (isinstance(target, str) and _is_device(target)):
+            elif isinstance(target, Device) or str(target).partition(":")[0] in ("cpu", "cuda"):
                 device = target
             elif not isinstance(target, bool):
                 dtype = target
@@ -231,10 +231,8 @@ class Exchange(InPlace):
             raise GradientError(
                 "deepcopy: this tensor is the result of a recorded operator. Copy .detach()."
             )
-        copy = type(self)._new(_arrays.copied(self.array))
-        copy.requires_grad = self.requires_grad
-        memo[id(self)] = copy
-        return copy
+        memo[id(self)] = _restored(type(self), _arrays.copied(self.array), self.requires_grad)
+        return memo[id(self)]
 
     def __reduce__(self) -> tuple[object, ...]:
         if self.op is not None:
@@ -277,10 +275,6 @@ TYPE_NAMES = {
 }
 """Torch's name of the kind of tensor that has a dtype."""
 _KINDS = {name: dtype for dtype, name in TYPE_NAMES.items()}
-
-
-def _is_device(text: str) -> bool:
-    return text.partition(":")[0] in ("cpu", "cuda")
 
 
 def _restored(kind: Any, array: object, requires_grad: bool) -> Any:

@@ -9,7 +9,7 @@ _keys = count()
 
 
 class Handle:
-    """What `register_hook` returns: `remove()` takes the hook away; also a context that does."""
+    """What `register_hook` returns: `remove()` takes the hook away."""
 
     def __init__(self, table: dict[int, Hook], key: int) -> None:
         self._table, self._key = table, key
@@ -17,12 +17,6 @@ class Handle:
     def remove(self) -> None:
         """Take the hook away; a second call does nothing."""
         self._table.pop(self._key, None)
-
-    def __enter__(self) -> "Handle":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.remove()
 
 
 class Hooks:
@@ -46,7 +40,7 @@ class Hooks:
             replaced = hook(seen)
             seen = seen if replaced is None else replaced
         if self.retain and value.op is not None:
-            value.keep_grad(seen)
+            value._grad = seen if value._grad is None else value._grad + seen
         return seen.array if plain else seen
 
 

@@ -22,7 +22,7 @@ from .ops import activation, binary, logic, pointwise
 from .ops.assigning import assigned, replaced
 from .ops.indexing import put, split_index
 from .ops.methods import Methods
-from .rebase import check_own_memory, owns_memory, past_of, rebase
+from .rebase import owns_memory, past_of, rebase
 from .recording import no_grad, recording
 from .shapes import stretches
 
@@ -72,7 +72,11 @@ class InPlace(Methods):
         self, name: str, function: Callable[..., Any], *others: object, **options: object
     ) -> Self:
         """Update by `function(self, *others)` and take its place in the graph."""
-        check_own_memory(self, name)
+        if not owns_memory(self):  # its base would miss the update in its own history
+            raise GradientError(
+                f"{name}: cannot record an update of a view. Assign through the whole tensor, as "
+                "in x[i, j] = value, or update a clone()."
+            )
         past, before = past_of(self, copy=name not in _BLIND)
         result = function(before, *(before if o is self else o for o in others), **options)
         self._write(name, result.array)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from .arrays import owner
 from .clock import clock
-from .errors import GradientError, ModifiedInPlace
+from .errors import ModifiedInPlace
 from .hooks import Hooks
 from .ops.casting import cast_to, clone
 
@@ -35,20 +35,6 @@ def owns_memory(tensor: Any) -> bool:
     if memory is tensor.array:
         return True
     return bool(tensor.op) and all(owner(s.array) is not memory for s in tensor.inputs)
-
-
-def check_own_memory(tensor: object, name: str) -> None:
-    """Raise if `tensor` is a view, whose base would miss the update in its own history.
-
-    Raises:
-        GradientError: the tensor is a view.
-    """
-    if owns_memory(tensor):
-        return
-    raise GradientError(
-        f"{name}: cannot record an update of a view. Assign through the whole tensor, as in "
-        "x[i, j] = value, or update a clone()."
-    )
 
 
 def past_of(tensor: Any, copy: bool) -> tuple["Tensor", "Tensor"]:

@@ -247,10 +247,6 @@ class Tensor(Exchange):
             for hook in tuple(self.hooks.after.values()):
                 hook(self)
 
-    def keep_grad(self, grad: "Tensor") -> None:
-        """Set the gradient of a tensor that is not a leaf, after `retain_grad`."""
-        self._grad = grad if self._grad is None else self._grad + grad
-
     def retain_grad(self) -> None:
         """Make backward keep the gradient of this tensor in `.grad`, though it is not a leaf."""
         if not self.requires_grad:

@@ -17,7 +17,8 @@ def on_values(value: Any, grad: object) -> Sequence[Any]:
     try:
         shares = op.gradient(grad, value)
     except NoGradientRule as error:
-        raise NoGradientRule(f"{error} (Its inputs: {_describe(value.inputs)}.)") from None
+        given = ", ".join(f"{source.dtype} {tuple(source.shape)}" for source in value.inputs)
+        raise NoGradientRule(f"{error} (Its inputs: {given}.)") from None
     if not isinstance(shares, tuple | list):
         shares = (shares,)
     if not op.on_arrays:
@@ -57,7 +58,3 @@ def check_shares(value: Any, shares: Sequence[object]) -> None:
                 f"shape {tuple(share.shape)}. If the input was broadcast, each element was used "
                 "several times: what should happen to those contributions?"
             )
-
-
-def _describe(values: Sequence[Any]) -> str:
-    return ", ".join(f"{v.dtype} {tuple(v.shape)}" for v in values)

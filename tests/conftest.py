@@ -68,12 +68,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     return Groups(config, log)
 
 
-# The tests that run in one process, one after another: the first that a folder fits, longest first.
+# The tests that run in one process, one after another: the first that fits. The longest go first,
+# and what only waits for the disk, which needs no core.
 GROUPS = {
     "ranks": ("tests/ddp_lab/", "tests/lessons/"),
+    "store": (
+        "tests/autograder/service/test_service_costs",
+        "tests/autograder/service/test_service_migrations",
+    ),
     "service": ("tests/autograder/service/",),
-    "browser": ("tests/browser/",),
     "labs": ("tests/labs/test_lab_", "tests/labs/test_right_"),
+    "browser": ("tests/browser/",),
     "solved": ("tests/labs/",),
     "judge": ("tests/attacks/", "tests/autograder/"),
 }

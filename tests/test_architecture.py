@@ -390,7 +390,8 @@ def said_wrongly(sentence: str, module: str, imported: set[str], package: set[st
     Args:
         package: all modules of the module's package, and their folders.
     """
-    words = {CALLED.get(word, word) for word in re.findall(r"[\w.]+", sentence)}
+    plain = re.sub(r"\binside\s+functions\b", "", sentence)
+    words = {CALLED.get(word, word) for word in re.findall(r"[\w.]+", plain)}
     top, folder = module.split(".")[0], module.rpartition(".")[0]
     others = {name for name in imported if name.split(".")[0] not in sys.stdlib_module_names}
     unsaid = {name for name in others if not any(part in words for part in named_by(name))}
@@ -418,16 +419,16 @@ def imported_by(text: str, module: str, is_package: bool, package: set[str]) -> 
     return own - inner | {name.split(".")[0] for name in names if not within(name, top)}
 
 
-@pytest.mark.parametrize("package", ["ddp_lab"])
-def test_what_modules_say_that_they_may_import_is_what_they_import(package: str) -> None:
-    known = {module_name(path) for path in sources(package)}
+@pytest.mark.parametrize("folder", ["ddp_lab", "minitorch/serve"])
+def test_what_modules_say_that_they_may_import_is_what_they_import(folder: str) -> None:
+    known = {module_name(path) for path in sources(folder.partition("/")[0])}
     wrong = {}
-    for path in sources(package):
+    for path in sources(folder):
         text, module = path.read_text(), module_name(path)
         if said := SAID.search(ast.get_docstring(ast.parse(text)) or ""):
             found = imported_by(text, module, path.name == "__init__.py", known)
             wrong[str(path.relative_to(ROOT))] = said_wrongly(said[1], module, found, known)
-    assert len(wrong) > 50
+    assert len(wrong) > 5
     assert {path: names for path, names in wrong.items() if names} == {}
 
 

@@ -38,7 +38,7 @@ def _page() -> "Template":
         trim_blocks=True,
         undefined=StrictUndefined,
     )
-    pages.filters["points"] = number
+    pages.filters["points"] = _points
     return pages.get_template("report.html.j2")
 
 
@@ -46,6 +46,5 @@ def _shown(value: Any) -> Any:
     return printable(value, LONGEST) if isinstance(value, str) else value
 
 
-def number(value: float) -> str:
-    """Return points as people read them."""
+def _points(value: float) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")

@@ -19,6 +19,7 @@ from autograder.service import (
     api,
     auth,
     draft_routes,
+    leaderboard_routes,
     lti_pages,
     operations,
     pages,
@@ -67,7 +68,7 @@ def create_app(course: Course) -> "ASGIApp":
         redirect_slashes=False,  # it would lead to whatever host the client named
     )
     app.state.course = course
-    for routes in (api, staff_api, operations, pages, draft_routes, lti_pages):
+    for routes in (api, staff_api, operations, pages, draft_routes, leaderboard_routes, lti_pages):
         app.include_router(routes.router(course))
     app.mount("/static", _Static(directory=HERE / "static"))
     for kind, answer in _ANSWERS.items():

@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from autograder.records import ManualAnswer, Report
-from autograder.service import audit_log
+from autograder.service import audit_log, leaderboard
 from autograder.service.manual import Mark, Marks, answer_digest, marked, pending, unmarked
 from autograder.service.outbox import touch
 from autograder.service.roster import Person
@@ -61,6 +61,7 @@ def _grading(connection: sa.Connection, submission_id: int, report: Report, now:
     text = json.dumps(report.to_dict())
     connection.execute(reports.insert().values(grading_id=number, report=text))
     note_answers(connection, number, report)
+    leaderboard.note(connection, number, report)
     return number
 
 

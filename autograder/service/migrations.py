@@ -241,16 +241,13 @@ def _to_6(connection: sa.Connection, _now: float) -> None:
     _add_column(connection, "lab_rules", "solutions", "BOOLEAN NOT NULL DEFAULT FALSE")
 
 
-def _tables_alone(_connection: sa.Connection, _now: float) -> None:
-    """Do nothing: what was new was tables, which `_step` has made."""
+def _to_7(connection: sa.Connection, _now: float) -> None:
+    """Let staff say whether learners see who answers timed questions fastest."""
+    _add_column(connection, "lab_rules", "leaderboard", "BOOLEAN NOT NULL DEFAULT FALSE")
 
 
-def _to_9(connection: sa.Connection, _now: float) -> None:
-    """Take the leaderboard of timed questions out; layout 7 had brought it."""
-    for name in ("timings", "pseudonyms"):
-        connection.execute(sa.text(f"DROP TABLE IF EXISTS {name}"))
-    if "leaderboard" in {c["name"] for c in sa.inspect(connection).get_columns("lab_rules")}:
-        connection.execute(sa.text("ALTER TABLE lab_rules DROP COLUMN leaderboard"))
+def _to_8(_connection: sa.Connection, _now: float) -> None:
+    """Keep learners' drafts: a table of its own, which `_step` has made."""
 
 
 def _add_column(connection: sa.Connection, table: str, column: str, kind: str) -> None:
@@ -265,7 +262,6 @@ _STEPS: dict[int, Callable[[sa.Connection, float], None]] = {
     3: _to_4,
     4: _to_5,
     5: _to_6,
-    6: _tables_alone,
-    7: _tables_alone,
-    8: _to_9,
+    6: _to_7,
+    7: _to_8,
 }

@@ -51,6 +51,8 @@ class Rules:
     grace_minutes: Annotated[float, Field(ge=0, le=7 * 24 * 60, strict=True), OrNone] = 0.0
     # Whether learners have them once nothing can be handed in any more.
     solutions: Annotated[bool, Strict()] = False
+    # Whether learners see who answers its timed questions fastest.
+    leaderboard: Annotated[bool, Strict()] = False
 
     @classmethod
     def read(cls, body: Mapping[str, Any]) -> "Rules":

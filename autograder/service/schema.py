@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 # Raised when a table changes shape; `migrations` brings an older database here.
-VERSION = 9
+VERSION = 8
 
 # Of `facts`, beside "schema": what signs the cookies of a sign-in under way.
 COOKIE_KEY = "cookie_key"
@@ -150,6 +150,23 @@ answers = Table(
     Column("answer_sha256", String(64), nullable=False),
 )
 
+# How many times the reference's time the right answers to timed questions took.
+timings = Table(
+    "timings",
+    metadata,
+    Column("grading_id", ForeignKey("gradings.id"), primary_key=True),
+    Column("question", String(200), primary_key=True),
+    Column("ratio", Float, nullable=False),
+)
+
+# What learners are called where others see their places; drawn once.
+pseudonyms = Table(
+    "pseudonyms",
+    metadata,
+    Column("person_id", ForeignKey("people.id"), primary_key=True),
+    Column("pseudonym", String(40), nullable=False, unique=True),
+)
+
 marks = Table(
     "marks",
     metadata,
@@ -195,6 +212,7 @@ lab_rules = Table(
     Column("attempts", Integer),
     Column("grace_minutes", Float, nullable=False),
     Column("solutions", Boolean, nullable=False),
+    Column("leaderboard", Boolean, nullable=False),
 )
 
 extensions = Table(

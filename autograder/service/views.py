@@ -22,7 +22,6 @@ PARKED_MESSAGE = (
 )
 
 
-_COUNTS = ("score", "max_score", "pending", "late_days")
 _SUMMARY = ("id", "learner", "lab", "state", "sha256", "score", "raw_score", "late_days")
 
 
@@ -94,7 +93,13 @@ def gradebook_row(row: Row) -> dict[str, Any]:
     """Return a learner and what counts of each lab."""
     person = row.person
     labs = {
-        lab: {name: getattr(entry, name) for name in _COUNTS} | {"submission": entry.id}
+        lab: {
+            "score": entry.score,
+            "max_score": entry.max_score,
+            "pending": entry.pending,
+            "late_days": entry.late_days,
+            "submission": entry.id,
+        }
         for lab, entry in row.labs.items()
     }
     return {"login": person.login, "name": person.name, "section": person.section, "labs": labs}

@@ -20,45 +20,45 @@ if TYPE_CHECKING:
 @built_in("all_gather", "direct", fills=True)
 def all_gather(comm: "Communicator", x: NDArray, *, out: NDArray | None = None) -> NDArray:
     """Return every rank's `x`: each rank reads, or is sent, all others' at once."""
-    arrays, meeting = shared(comm, x)
+    arrays, rendezvous = shared(comm, x)
     out = np.empty_like(x, shape=(comm.size, *x.shape)) if out is None else out
     for k in range(1, comm.size + 1):  # no two ranks begin with the same one
         rank = (comm.rank + k) % comm.size
         if rank != comm.rank or not same_place(x, out[rank, ...]):
             out[rank] = arrays[rank]
-    if meeting is not None:
-        meeting.leave()
+    if rendezvous is not None:
+        rendezvous.leave()
     return out
 
 
 @built_in("reduce_scatter", "direct", reads=True)
 def reduce_scatter(comm: "Communicator", x: NDArray, *, op: str) -> NDArray:
     """Return row `rank` of the reduction: each rank reads, or is sent, that row of all others."""
-    meeting = None
-    if comm.meeting() is None:
+    rendezvous = None
+    if comm.rendezvous() is None:
         rows = rows_of(reference.all_to_all(comm, x))
     else:
-        arrays, meeting = shared(comm, x)
+        arrays, rendezvous = shared(comm, x)
         rows = [array[comm.rank, ...] for array in arrays]
     total = rows[0].copy()
     for row in rows[1:]:
         comm.combine(total, row, op)
-    if meeting is not None:
-        meeting.leave()
+    if rendezvous is not None:
+        rendezvous.leave()
     return total
 
 
 @built_in("all_to_all", "direct")
 def all_to_all(comm: "Communicator", x: NDArray) -> NDArray:
     """Return row `rank` of every rank's `x`."""
-    if comm.meeting() is None:
+    if comm.rendezvous() is None:
         return reference.all_to_all(comm, x)
-    arrays, meeting = shared(comm, x)
+    arrays, rendezvous = shared(comm, x)
     out = np.empty_like(x)
     for rank, array in enumerate(arrays):
         out[rank] = array[comm.rank]
-    if meeting is not None:
-        meeting.leave()
+    if rendezvous is not None:
+        rendezvous.leave()
     return out
 
 
@@ -71,14 +71,14 @@ def barrier(comm: "Communicator") -> None:
 @built_in("broadcast", "direct")
 def broadcast(comm: "Communicator", x: NDArray | None, *, root: int) -> NDArray:
     """Return the root's `x`: each rank reads it, or is sent it."""
-    meeting = comm.meeting()
-    if meeting is None:
+    rendezvous = comm.rendezvous()
+    if rendezvous is None:
         return reference.broadcast(comm, x, root=root)
-    meeting.offer(comm.header, x if comm.rank == root else None)
+    rendezvous.offer(comm.header, x if comm.rank == root else None)
     if comm.rank != root:
-        comm.hear(meeting.header_of(root), root)
-        x = meeting.look(root).copy()
-    meeting.leave()
+        comm.hear(rendezvous.header_of(root), root)
+        x = rendezvous.look(root).copy()
+    rendezvous.leave()
     if comm.rank == root and x is not None:
         comm.count_shared(x.nbytes, 1)
     assert x is not None
@@ -88,14 +88,14 @@ def broadcast(comm: "Communicator", x: NDArray | None, *, root: int) -> NDArray:
 @built_in("gather", "direct")
 def gather(comm: "Communicator", x: NDArray, *, root: int) -> NDArray | None:
     """Return every rank's `x` at the root, which reads them all, or is sent them."""
-    meeting = comm.meeting()
-    if meeting is None:
+    rendezvous = comm.rendezvous()
+    if rendezvous is None:
         return reference.gather(comm, x, root=root)
-    meeting.offer(comm.header, x)
+    rendezvous.offer(comm.header, x)
     out = None
     if comm.rank == root:
-        out = np.stack([meeting.look(rank) for rank in range(comm.size)])
-    meeting.leave()
+        out = np.stack([rendezvous.look(rank) for rank in range(comm.size)])
+    rendezvous.leave()
     comm.count_shared(x.nbytes, 1, only=root)
     return out
 
@@ -103,15 +103,15 @@ def gather(comm: "Communicator", x: NDArray, *, root: int) -> NDArray | None:
 @built_in("reduce", "direct", reads=True)
 def reduce(comm: "Communicator", x: NDArray, *, root: int, op: str) -> NDArray | None:
     """Return the reduction at the root, which reads all arrays in rank order."""
-    meeting = comm.meeting()
-    if meeting is None:
+    rendezvous = comm.rendezvous()
+    if rendezvous is None:
         return reference.reduce(comm, x.copy(), root=root, op=op)
-    meeting.offer(comm.header, x)
+    rendezvous.offer(comm.header, x)
     total = None
     if comm.rank == root:
-        total = meeting.look(0).copy()
+        total = rendezvous.look(0).copy()
         for rank in range(1, comm.size):
-            comm.combine(total, meeting.look(rank), op)
-    meeting.leave()
+            comm.combine(total, rendezvous.look(rank), op)
+    rendezvous.leave()
     comm.count_shared(x.nbytes, 1, only=root)
     return total

@@ -16,7 +16,7 @@ from ddp_lab.collectives.registry import built_in
 from ddp_lab.collectives.rows import split_evenly
 from ddp_lab.reduction import combiner
 from ddp_lab.transport.base import NDArray
-from ddp_lab.transport.shared_rendezvous import Meeting, too_large
+from ddp_lab.transport.shared_rendezvous import SharedRendezvous, too_large
 
 if TYPE_CHECKING:
     from ddp_lab.communicator.communicator import Communicator
@@ -27,10 +27,10 @@ ALIGNED = 16  # elements: no two ranks write to the same cache line, whatever th
 
 def exchange(comm: "Communicator", x: NDArray) -> list[NDArray]:
     """Return every rank's `x`, by messages or mailboxes; valid until the next collective."""
-    meeting = comm.meeting()
-    if meeting is not None and not too_large(x):
+    rendezvous = comm.rendezvous()
+    if rendezvous is not None and not too_large(x):
         comm.count_shared(x.nbytes, 1)
-        return meeting.swap(comm.header, x)
+        return rendezvous.swap(comm.header, x)
     others = [(comm.rank + k) % comm.size for k in range(1, comm.size)]
     works = [comm.isend(x, dst) for dst in others]
     arrays = {src: comm.take(src) for src in reversed(others)}
@@ -71,21 +71,21 @@ def two_shot(comm: "Communicator", x: NDArray, *, op: str, out: NDArray | None =
     Of an array outside the shared memory only what the others need goes there, and back: all but
     the own slice.
     """
-    meeting = comm.meeting()
-    if comm.size == 1 or meeting is None:
+    rendezvous = comm.rendezvous()
+    if comm.size == 1 or rendezvous is None:
         return _two_shot_messages(comm, copied(x, out), op)
-    box = meeting.result(x, out)
+    box = rendezvous.result(x, out)
     mine, total = x.reshape(-1), (box if out is None else out).reshape(-1)
     own = _slice_of(comm.rank, comm.size, x.size)
     elsewhere = (slice(0, own.start), slice(own.stop, x.size))
-    source = x if meeting.reaches(x) else box
+    source = x if rendezvous.reaches(x) else box
     if source is not x:
         for part in elsewhere:
             source.reshape(-1)[part] = mine[part]
-    arrays, results = meeting.share(comm.header, source, box)
+    arrays, results = rendezvous.share(comm.header, source, box)
     arrays[comm.rank], results[comm.rank] = mine, total
     _reduce_slice(comm, arrays, results, own, op)
-    meeting.leave()
+    rendezvous.leave()
     comm.count_shared(x.nbytes // comm.size, 2)
     if out is None or out is box:
         return box
@@ -136,11 +136,11 @@ def _two_shot_messages(comm: "Communicator", work: NDArray, op: str) -> NDArray:
     return work
 
 
-def shared(comm: "Communicator", x: NDArray) -> tuple[list[NDArray], Meeting | None]:
-    """Return every rank's `x` and the meeting to leave once they have been read, if any."""
-    meeting = comm.meeting()
-    if meeting is None or not too_large(x):
+def shared(comm: "Communicator", x: NDArray) -> tuple[list[NDArray], SharedRendezvous | None]:
+    """Return every rank's `x` and the rendezvous to leave once they have been read, if any."""
+    rendezvous = comm.rendezvous()
+    if rendezvous is None or not too_large(x):
         return exchange(comm, x), None
     comm.count_shared(x.nbytes, 1)
-    arrays, _ = meeting.share(comm.header, x)
-    return [array.reshape(x.shape) for array in arrays], meeting
+    arrays, _ = rendezvous.share(comm.header, x)
+    return [array.reshape(x.shape) for array in arrays], rendezvous

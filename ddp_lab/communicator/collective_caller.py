@@ -56,7 +56,7 @@ class CollectiveCaller(Messenger):
     def _shares(self) -> bool:
         if self._memory is None:
             return False
-        return self._inside().meeting() is not None
+        return self._inside().rendezvous() is not None
 
     def _call(
         self,

@@ -24,7 +24,7 @@ from ddp_lab.transport.base import (
 )
 from ddp_lab.transport.board import Board, Watched
 from ddp_lab.transport.record import Recorder
-from ddp_lab.transport.shared_rendezvous import Meeting
+from ddp_lab.transport.shared_rendezvous import SharedRendezvous
 
 
 class Messenger:
@@ -60,7 +60,7 @@ class Messenger:
         self._channel = 2 * context
         self._stamp = b""  # the header of the collective that this one belongs to, if any
         self._heard = b""  # the header that `take` saw last
-        self._meeting: Meeting | None = None
+        self._rendezvous: SharedRendezvous | None = None
         self._met = False
 
     def __repr__(self) -> str:
@@ -192,13 +192,13 @@ class Messenger:
         """The header of the collective that this communicator is bound to."""
         return self._stamp
 
-    def meeting(self) -> "Meeting | None":
+    def rendezvous(self) -> "SharedRendezvous | None":
         """Return where the ranks of this group meet in shared memory, None if they have none."""
         if not self._met:
             if self._memory is not None:
-                self._meeting = self._memory.meeting(self._context, self._members)
+                self._rendezvous = self._memory.rendezvous(self._context, self._members)
             self._met = True
-        return self._meeting
+        return self._rendezvous
 
     def count_shared(self, n_bytes: int, steps: int, only: int | None = None) -> None:
         """Record that others took `n_bytes` from here, `steps` times, without messages.

@@ -12,7 +12,7 @@ GRACE_S = 1.0  # for ranks that noticed a failure to say so themselves
 LONGEST_S = 10.0  # the same, where the board shows that they are about to, on a machine that stalls
 
 
-class Patience:
+class Deadline:
     """Until when a launcher waits."""
 
     def __init__(self, board: Board, seconds: float) -> None:

@@ -12,7 +12,7 @@ import cloudpickle
 
 from ddp_lab.collectives.registry import learners
 from ddp_lab.errors import InvalidArgument
-from ddp_lab.launch.deadlines import Patience
+from ddp_lab.launch.deadlines import Deadline
 from ddp_lab.launch.failures import Failure, rank_failed, timed_out
 from ddp_lab.launch.pickling import dumps_for_ranks
 from ddp_lab.launch.rank_main import JOB, READY, WHERE, Job, Outcome, read_message, send_message
@@ -82,7 +82,7 @@ class Run:
         self._size = board.size
         self._timeout_s = timeout_s
         self._ready: set[int] = set()
-        self._patience = Patience(board, START_S + timeout_s)
+        self._deadline = Deadline(board, START_S + timeout_s)
         self._outcomes: dict[int, Outcome] = {}
         self._failures: list[Failure] = []
         self._asked: set[int] = set()
@@ -117,7 +117,7 @@ class Run:
         """Return when all ranks are done, or some failed and the others had time to notice."""
         while len(self._outcomes) < self._size and not self._all_gone:
             silent = [rank for rank in range(self._size) if rank not in self._outcomes]
-            left_s = self._patience.left_s(silent, self._asked - self._stacks.keys())
+            left_s = self._deadline.left_s(silent, self._asked - self._stacks.keys())
             if left_s > 0:
                 self._handle(min(left_s, 1.0))
             elif self._failures or self._late is not None:
@@ -135,7 +135,7 @@ class Run:
         """The time is over: note who waits for whom, and ask all for their stacks."""
         self._late = [self._board.read(rank) for rank in range(self._size)]
         self._board.deadline = time.monotonic()  # now who waits gives up, and no earlier
-        self._patience.run_out()
+        self._deadline.run_out()
         for rank in range(self._size):
             if rank not in self._outcomes:
                 try:
@@ -148,7 +148,7 @@ class Run:
         """A rank calls its function; once all do, their time begins."""
         self._ready.add(rank)
         if len(self._ready) == self._size:
-            self._patience.begin(self._timeout_s)
+            self._deadline.begin(self._timeout_s)
 
     def _read_link(self, rank: int) -> bool:
         try:
@@ -194,7 +194,7 @@ class Run:
         self._outcomes[rank] = Outcome(failure=self._failures[-1])
 
     def _fail(self, failure: Failure) -> None:
-        self._patience.run_out()
+        self._deadline.run_out()
         self._failures.append(failure)
 
     def _print(self, rank: int) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ddp_lab.communicator.communicator import Communicator
-from ddp_lab.launch.deadlines import Patience
+from ddp_lab.launch.deadlines import Deadline
 from ddp_lab.launch.failures import (
     Failure,
     Frame,
@@ -54,10 +54,10 @@ def run_threads(
         threading.Thread(target=run.rank, args=(rank,), name=f"rank {rank}", daemon=True)
         for rank in range(world.size)
     ]
-    patience = Patience(world.board, timeout_s)
+    deadline = Deadline(world.board, timeout_s)
     for thread in threads:
         thread.start()
-    late = run.join(threads, patience)
+    late = run.join(threads, deadline)
     alive = any(thread.is_alive() for thread in threads)
     if late and (alive or run.failures) and all(f.timeout or f.secondary for f in run.failures):
         raise timed_out(late, stacks_of(threads), timeout_s)
@@ -104,7 +104,7 @@ class ThreadRun:
         finally:
             self.world.leave(rank)
 
-    def join(self, threads: list[threading.Thread], patience: Patience) -> list[Entry]:
+    def join(self, threads: list[threading.Thread], deadline: Deadline) -> list[Entry]:
         """Wait for the ranks; return who waited for whom when the time was over, if it was.
 
         After a failure, or at that time, the others are given a while to say how they ended.
@@ -112,8 +112,8 @@ class ThreadRun:
         late: list[Entry] = []
         while alive := [rank for rank, thread in enumerate(threads) if thread.is_alive()]:
             if self.failures:
-                patience.run_out()
-            left_s = patience.left_s(alive)
+                deadline.run_out()
+            left_s = deadline.left_s(alive)
             if left_s > 0:
                 threads[alive[0]].join(min(left_s, LOOK_S))
             elif self.failures or late:
@@ -121,7 +121,7 @@ class ThreadRun:
             else:
                 late = entries(self.world.board)
                 self.world.board.deadline = time.monotonic()  # now who waits gives up
-                patience.run_out()
+                deadline.run_out()
         return late
 
 

@@ -418,7 +418,7 @@ def _channel(comm: Communicator, tag: int) -> int:
 def _uneven(
     comm: Communicator, parts: list[torch.Tensor], dtype: torch.dtype
 ) -> list[torch.Tensor]:
-    """Return what each rank has for this one, whatever the sizes: by messages, not meetings."""
+    """Return what each rank has for this one, whatever the sizes: by messages, not in shared memory."""
     others = [(comm.rank + k) % comm.size for k in range(1, comm.size)]
     inner = comm.on_channel(2 * comm._context + 1)
     for dst in others:

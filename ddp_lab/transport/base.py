@@ -71,7 +71,7 @@ class Computes(Protocol):
 class SharesMemory(Protocol):
     """A transport whose ranks see each other's buffers."""
 
-    def meeting(self, context: int, members: tuple[int, ...]) -> Any:
+    def rendezvous(self, context: int, members: tuple[int, ...]) -> Any:
         """Return where the ranks of a communicator meet, None if they cannot."""
 
 

@@ -42,7 +42,7 @@ def device_of(rank: int) -> "torch.device":
 def _tell(rank: int, segment: Segment, number: int) -> int:
     """Return the number that rank 0 tells all others, which must not be 0."""
     words = Words(segment.words, segment.address, segment.layout.size)
-    board, word = ShmBoard(segment), segment.layout.meetings // 8
+    board, word = ShmBoard(segment), segment.layout.first_rendezvous // 8
     if rank == 0:
         words.post(word, number)
     else:

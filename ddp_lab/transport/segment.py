@@ -1,9 +1,9 @@
 """One piece of memory that all ranks of a run see, without a name and so with nothing to leave.
 
-    board      what each rank does
-    meetings   for each communicator and rank: two flags, two headers, two mailboxes
-    rings      for each ordered pair of ranks: a queue of messages
-    arenas     for each rank: the buffers it hands out
+    board        what each rank does
+    rendezvous   for each communicator and rank: two flags, two headers, two mailboxes
+    rings        for each ordered pair of ranks: a queue of messages
+    arenas       for each rank: the buffers it hands out
 
 The memory is a memfd; pages that nobody touches cost nothing. When the last process that has it
 open ends, by whatever cause, it is gone.
@@ -24,9 +24,9 @@ from ddp_lab.transport.base import NDArray
 
 SLOT_BYTES = 2048  # a header of the board: call sites can be long
 BOARD_BYTES = 4096 + 16 * SLOT_BYTES
-MAX_MEETINGS = 64  # communicators with a meeting of their own; later ones send messages
+MAX_RENDEZVOUS = 64  # communicators with a rendezvous of their own; later ones send messages
 MAILBOX_BYTES = 16 * 1024
-MEETING_BYTES = 4096 + 2 * MAILBOX_BYTES
+RENDEZVOUS_BYTES = 4096 + 2 * MAILBOX_BYTES
 RING_BYTES = 256 * 1024
 ARENA_BYTES = 8 << 30  # of addresses, not of memory
 SMALLEST_ARENA_BYTES = 64 << 20
@@ -38,8 +38,8 @@ class Layout:
     def __init__(self, size: int, arena_bytes: int) -> None:
         self.size = size
         self.arena_bytes = arena_bytes
-        self.meetings = size * BOARD_BYTES
-        self.rings = self.meetings + MAX_MEETINGS * size * MEETING_BYTES
+        self.first_rendezvous = size * BOARD_BYTES
+        self.rings = self.first_rendezvous + MAX_RENDEZVOUS * size * RENDEZVOUS_BYTES
         self.arenas = self.rings + size * size * RING_BYTES
         self.total = self.arenas + size * arena_bytes
 
@@ -47,9 +47,9 @@ class Layout:
         """Return the offset of a rank's entry."""
         return rank * BOARD_BYTES
 
-    def meeting(self, context: int, rank: int) -> int:
-        """Return the offset of a rank's place in a communicator's meeting."""
-        return self.meetings + (context * self.size + rank) * MEETING_BYTES
+    def rendezvous(self, context: int, rank: int) -> int:
+        """Return the offset of a rank's place in a communicator's rendezvous."""
+        return self.first_rendezvous + (context * self.size + rank) * RENDEZVOUS_BYTES
 
     def ring(self, src: int, dst: int) -> int:
         """Return the offset of the queue from `src` to `dst`."""

@@ -30,8 +30,8 @@ TEXT, DESCRIPTION = 64, 704
 LONGEST_HEADER = DESCRIPTION - TEXT
 
 
-class Meeting:
-    """One rank's side of the meetings of a communicator."""
+class SharedRendezvous:
+    """One rank's side of the rendezvous of a communicator."""
 
     def __init__(self, transport: "ShmTransport", context: int, members: tuple[int, ...]) -> None:
         self._transport = transport
@@ -39,7 +39,7 @@ class Meeting:
         self._words = transport.words
         self._members = members
         self._me = members.index(transport.rank)
-        self._bases = [segment.layout.meeting(context, rank) for rank in members]
+        self._bases = [segment.layout.rendezvous(context, rank) for rank in members]
         self._flags = [base // 8 for base in self._bases]
         self._phase = 0
         self._boxes: dict[tuple[Any, tuple[int, ...]], list[list[NDArray]]] = {}
@@ -47,7 +47,7 @@ class Meeting:
         self.others = [i for i in range(len(members)) if i != self._me]
 
     def swap(self, header: bytes, array: NDArray) -> list[NDArray]:
-        """Return every rank's array, of at most `MAILBOX_BYTES`; valid until the next meeting."""
+        """Return every rank's array, of at most `MAILBOX_BYTES`; valid until the next one."""
         parity = (self._phase + 1) & 1
         key = (array.dtype, array.shape)
         boxes = self._boxes.get(key)
@@ -113,7 +113,7 @@ class Meeting:
         self._meet(header)
 
     def header_of(self, i: int) -> bytes:
-        """Return the header of member `i` in this meeting."""
+        """Return the header of member `i` in this rendezvous."""
         base = self._bases[i] + PLACE_BYTES * (1 + (self._phase & 1))
         length = self._segment.words[base // 8 + LENGTH]
         return bytes(self._segment.bytes[base + TEXT : base + TEXT + length])

@@ -2,7 +2,7 @@
 
 A message is copied into the segment by its sender and out of it by its receiver. Collectives do
 better: ranks meet, each says where its array lies, and all read and write where the arrays are
-(`meeting`). Timings are those of this machine's memory: use them to compare algorithms on shared
+(`rendezvous`). Timings are those of this machine's memory: use them to compare algorithms on shared
 memory, not to predict a network.
 """
 
@@ -19,8 +19,8 @@ from ddp_lab.transport.base import SENT, NDArray, Sent, Shape, check_buffer
 from ddp_lab.transport.board import inspect
 from ddp_lab.transport.header import call_site
 from ddp_lab.transport.ring_buffer import Record, RingBuffer
-from ddp_lab.transport.segment import MAX_MEETINGS, Arena, Segment
-from ddp_lab.transport.shared_rendezvous import Meeting
+from ddp_lab.transport.segment import MAX_RENDEZVOUS, Arena, Segment
+from ddp_lab.transport.shared_rendezvous import SharedRendezvous
 from ddp_lab.transport.shm_board import ShmBoard
 from ddp_lab.transport.waiting import Words
 
@@ -84,11 +84,11 @@ class ShmTransport:
             )
         return array
 
-    def meeting(self, context: int, members: tuple[int, ...]) -> Meeting | None:
-        """Return the meeting of a communicator, None if there are already too many."""
-        if context >= MAX_MEETINGS:
+    def rendezvous(self, context: int, members: tuple[int, ...]) -> SharedRendezvous | None:
+        """Return the rendezvous of a communicator, None if there are already too many."""
+        if context >= MAX_RENDEZVOUS:
             return None
-        return Meeting(self, context, members)
+        return SharedRendezvous(self, context, members)
 
     def close(self) -> None:
         """Close the descriptor of the segment."""

@@ -85,7 +85,8 @@ class Image:
         if s == 1:
             image[:, :, 0, 0, p : p + h, p : p + w] = x
         else:
-            padded = np.pad(x, ((0, 0), (0, 0), (p, rows * s - h - p), (p, columns * s - w - p)))
+            padded = np.zeros((n, c, rows * s, columns * s), x.dtype)
+            padded[:, :, p : p + h, p : p + w] = x
             cut = padded.reshape(n, c, rows, s, columns, s)
             image[...] = cut.transpose(0, 1, 3, 5, 2, 4)
         return phases

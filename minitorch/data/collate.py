@@ -27,12 +27,9 @@ def default_collate(batch: Sequence[Any]) -> Any:
     if isinstance(first, Tensor):
         _same([tuple(item.shape) for item in batch], "shape")
         return stack(list(batch))
-    if isinstance(first, np.ndarray | np.generic):
+    if isinstance(first, np.ndarray | np.generic | bool | int | float):
         _same([np.shape(item) for item in batch], "shape")
-        return tensor(np.stack(batch))
-    if isinstance(first, bool | int | float):
-        kind = next(t for t in (bool, int, float) if isinstance(first, t))
-        return tensor(np.array(batch, {bool: np.bool_, int: np.int64, float: np.float64}[kind]))
+        return tensor(np.array(batch))
     if isinstance(first, str | bytes):
         return list(batch)
     if isinstance(first, Mapping):

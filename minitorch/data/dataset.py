@@ -78,9 +78,7 @@ class ConcatDataset(Dataset[Any]):
         self.cumulative_sizes = list(accumulate(len(d) for d in self.datasets))  # type: ignore[arg-type]
 
     def __getitem__(self, index: int) -> Any:
-        if not -len(self) <= index < len(self):
-            raise IndexError(f"ConcatDataset: got index {index}, expected one below {len(self)}.")
-        index %= len(self)
+        index = range(len(self))[index]
         which = bisect_right(self.cumulative_sizes, index)
         before = self.cumulative_sizes[which - 1] if which else 0
         return self.datasets[which][index - before]

@@ -69,12 +69,11 @@ class DataLoader:
                 "expected 0 or more and 1 or more."
             )
         streams = isinstance(dataset, IterableDataset)
-        one_order = not (sampler and shuffle) and not (streams and (shuffle or sampler))
-        one_size = batch_size == 1 and not (shuffle or sampler or drop_last or streams)
-        if not one_order or (batch_sampler is not None and not one_size):
+        orders = [shuffle, sampler is not None, batch_sampler is not None, streams]
+        if sum(map(bool, orders)) > 1 or (batch_sampler and (batch_size != 1 or drop_last)):
             raise ArgumentError(
-                "DataLoader: the order is fixed twice: expected one of shuffle, sampler, a "
-                "batch_sampler without batch_size and drop_last, and an IterableDataset."
+                "DataLoader: the order is fixed twice: expected one of shuffle, a sampler, a "
+                "batch_sampler (without batch_size and drop_last), and an IterableDataset."
             )
         self.dataset = dataset
         self.batch_size = batch_size if batch_sampler is None else None
@@ -83,8 +82,10 @@ class DataLoader:
         self.pin_memory = pin_memory
         self.worker_init_fn = worker_init_fn
         if sampler is None and not streams:
+            if isinstance(generator, int):  # one that moves on, so that each epoch is shuffled anew
+                generator = np.random.default_rng(generator)
             sampler = (
-                RandomSampler(dataset, generator=_stream(generator))  # type: ignore[arg-type]
+                RandomSampler(dataset, generator=generator)  # type: ignore[arg-type]
                 if shuffle
                 else SequentialSampler(dataset)  # type: ignore[arg-type]
             )
@@ -92,7 +93,7 @@ class DataLoader:
         if batch_size is None and drop_last:
             raise ArgumentError("DataLoader: single items (batch_size=None) are never dropped.")
         if batch_sampler is None and batch_size is not None:
-            batch_sampler = BatchSampler(sampler or (), batch_size, drop_last)
+            batch_sampler = BatchSampler(() if sampler is None else sampler, batch_size, drop_last)
         self.batch_sampler = batch_sampler
         self.collate_fn = collate_fn or (_as_it_is if batch_sampler is None else default_collate)
 
@@ -117,7 +118,7 @@ class DataLoader:
             for indices in self.batch_sampler:
                 yield partial(self._batch, indices)
         else:
-            for index in self.sampler or ():
+            for index in self.sampler:  # type: ignore[union-attr]
                 yield partial(lambda index: self.collate_fn(self._item(index)), index)
 
     def _item(self, index: int) -> Any:
@@ -149,11 +150,6 @@ class DataLoader:
                 yield batch
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _stream(generator: GeneratorLike) -> GeneratorLike:
-    """Turn a seed into one generator that moves on, so that each epoch is shuffled anew."""
-    return np.random.default_rng(generator) if isinstance(generator, int) else generator
 
 
 def _as_it_is(item: object) -> object:

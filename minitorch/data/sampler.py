@@ -19,7 +19,7 @@ GeneratorLike: TypeAlias = int | np.random.Generator | Generator | None
 """Where data draws its randomness: a seed, a generator, or the library's global generator."""
 
 CHUNK = 4096
-"""Indices drawn, or made Python integers, at a time: enough that NumPy's call costs nothing."""
+"""Indices drawn at a time: enough that NumPy's call costs nothing."""
 
 
 def as_generator(generator: GeneratorLike) -> np.random.Generator:
@@ -42,14 +42,8 @@ def _drawn(count: int, draw: Callable[[int], Any]) -> Iterator[int]:
         yield from draw(min(CHUNK, count - start)).tolist()
 
 
-def _items(order: Any) -> Iterator[int]:
-    """Yield the elements of an array as Python integers; a list of them all takes five times it."""
-    for start in range(0, len(order), CHUNK):
-        yield from order[start : start + CHUNK].tolist()
-
-
 class Sampler:
-    """An order of indices; each `iter` may be another."""
+    """An order of indices; a subclass gives `__iter__`, whose order may differ each time."""
 
     def __iter__(self) -> Iterator[int]:
         raise NotImplementedError(f"{type(self).__name__} has no __iter__. Define it.")
@@ -93,7 +87,7 @@ class RandomSampler(Sampler):
         if self.replacement:
             return _drawn(self.num_samples, lambda count: draw.integers(n, size=count))
         passes = -(-self.num_samples // n) if n else 0
-        orders = (_items(draw.permutation(n)) for _ in range(passes))
+        orders = (map(int, draw.permutation(n)) for _ in range(passes))
         return islice(chain.from_iterable(orders), self.num_samples)
 
     def __len__(self) -> int:
@@ -109,7 +103,7 @@ class SubsetRandomSampler(Sampler):
 
     def __iter__(self) -> Iterator[int]:
         order = as_generator(self.generator).permutation(len(self.indices))
-        return (self.indices[i] for i in _items(order))
+        return (self.indices[i] for i in order)
 
     def __len__(self) -> int:
         return len(self.indices)
@@ -140,7 +134,7 @@ class WeightedRandomSampler(Sampler):
         p = self.weights / self.weights.sum()
         draw = as_generator(self.generator)
         if not self.replacement:
-            return _items(draw.choice(len(p), self.num_samples, False, p))
+            return map(int, draw.choice(len(p), self.num_samples, False, p))
         ends = p.cumsum()
         ends /= ends[-1]
         return _drawn(

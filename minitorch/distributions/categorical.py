@@ -40,7 +40,7 @@ class Categorical(Distribution):
         """Return classes of shape (*sample_shape, *batch_shape)."""
         rows = self.probs.detach().reshape(-1, self._num_events)
         drawn = rows.multinomial(math.prod(sample_shape), replacement=True)
-        return drawn.T.reshape(*self._drawn_shape(sample_shape))
+        return drawn.T.reshape(*sample_shape, *self.batch_shape)
 
     def log_prob(self, value: object) -> Tensor:
         """Return ln of the probability of the class `value`, which broadcasts with the batch."""

@@ -23,9 +23,6 @@ class Distribution:
     def __init__(self, batch_shape: tuple[int, ...]) -> None:
         self.batch_shape = batch_shape
 
-    def _drawn_shape(self, sample_shape: Sequence[int]) -> tuple[int, ...]:
-        return (*sample_shape, *self.batch_shape)
-
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Return draws through which gradients flow to the parameters."""
         raise NotImplementedError(

@@ -31,7 +31,7 @@ class Normal(Distribution):
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Return loc + scale * noise."""
-        shape = self._drawn_shape(sample_shape)
+        shape = (*sample_shape, *self.batch_shape)
         return self.loc + self.scale * randn(shape, dtype=self.loc.dtype, device=self.loc.device)
 
     def log_prob(self, value: object) -> Tensor:

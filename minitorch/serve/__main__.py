@@ -3,7 +3,7 @@
 APP.py defines `async def setup(server)`, which deploys and links, and may define `options`, a dict
 of arguments for `Server`.
 
-May import: everything of minitorch.serve; uvicorn.
+May import: errors, extras, server; uvicorn, http inside functions.
 """
 
 import argparse

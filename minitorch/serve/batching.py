@@ -4,7 +4,7 @@ All have `limit` and `observe(size, took_ms)`, and know neither queue nor clock:
 runs before real containers and under `simulate`. They seek the largest batch whose own evaluation
 meets the goal; waiting before it is no business of theirs.
 
-May import: minitorch.errors. Source: Crankshaw et al., "Clipper", NSDI 2017, section 4.3.
+May import: NumPy, errors. Source: Crankshaw et al., "Clipper", NSDI 2017, section 4.3.
 """
 
 from collections import deque

@@ -6,7 +6,7 @@ It connects to the front, gets the model, says that it is ready, and answers bat
 It ends with the front however that ends: its input is a socket that nobody writes to, and that
 closes; and on Linux the kernel kills it.
 
-May import: wire; pyzmq and cloudpickle, inside functions.
+May import: NumPy, wire; zmq inside functions.
 """
 
 import ctypes

@@ -5,7 +5,8 @@
 A container is dead when its socket closes, and is killed when a batch takes longer than `hang_ms`.
 Its queries go back to the dispatcher at once; the restart waits, twice as long after each failure.
 
-May import: clock, dispatch, container, wire; pyzmq and cloudpickle, inside functions.
+May import: NumPy, batching, clock, dispatch, errors, extras, wire; cloudpickle, zmq inside
+functions.
 """
 
 import asyncio

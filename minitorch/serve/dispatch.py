@@ -3,7 +3,7 @@
 A `Dispatcher` knows no process, no socket and no event loop: it has a clock, and lanes that run a
 batch and say when it is done. The server gives it containers, `simulate` gives it numbers.
 
-May import: batching, clock.
+May import: batching, clock, errors.
 """
 
 import heapq

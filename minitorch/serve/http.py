@@ -7,7 +7,7 @@
 Every error is {"detail": words}: 4xx for what the caller got wrong, 503 with Retry-After where
 there was no time, 500 where a model raised by itself.
 
-May import: containers, server; FastAPI, prometheus_client.
+May import: fastapi, NumPy, prometheus_client, containers, errors, server.
 """
 
 import json

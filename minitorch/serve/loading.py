@@ -3,7 +3,7 @@
 A closed loop sends the next query when an answer is there, and so asks less of a server that is
 slow: the very queries that would have waited are never sent ("coordinated omission").
 
-May import: server.
+May import: NumPy, errors, server.
 """
 
 import asyncio

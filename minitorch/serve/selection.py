@@ -3,7 +3,7 @@
 A policy is three functions of the weights that it keeps for each context, which sum to 1: whom to
 ask and with what chance, what to make of the answers, and what to learn from a label.
 
-May import: minitorch.errors.
+May import: NumPy.
 Source: Auer, Cesa-Bianchi, Freund, Schapire, SIAM J. Comput. 32(1), 2002 (Exp3 and Exp4), with
 losses as in Crankshaw et al., "Clipper", NSDI 2017, section 5.
 """

@@ -3,7 +3,7 @@
     predict -> policy -> cache, or joined to an equal query in flight, or dispatcher -> container
             <- combined when all have answered, or at the deadline with what has arrived
 
-May import: everything of minitorch.serve but http, load, simulation.
+May import: batching, cache, clock, containers, dispatch, errors, selection, wire.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """Serving on a virtual clock: the same queue and the same controllers, no process, no waiting.
 
-May import: batching, clock, dispatch.
+May import: batching, clock, dispatch, errors.
 """
 
 from collections.abc import Callable, Sequence

@@ -3,7 +3,7 @@
 A batch is a dtype, a shape and bytes. Its results are an array with a row for each query, or a
 list of what JSON can hold; and for queries that failed, what was raised.
 
-May import: minitorch.errors; NumPy.
+May import: NumPy, errors.
 """
 
 import json

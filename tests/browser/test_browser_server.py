@@ -125,7 +125,7 @@ def fill(course: Course) -> None:
     lines = "".join(f"learner{n:02d},Learner Number {n},{'AB'[n % 2]}\n" for n in range(60))
     course.take_roster(f"login,name,section\n{lines}".encode(), staff, dry_run=False)
     rules = Rules(due="2031-02-28T23:59:00+01:00", penalty_per_day=0.1, attempts=5)
-    course.dates.set_rules(FIRST, rules, staff)
+    course.dates.set_rules(FIRST, replace(rules, leaderboard=True), staff)
     first, *others = course.roster.learners()
     course.dates.extend(FIRST, first, "2031-03-07T23:59:00+01:00", staff)
     for person in (first, *others[:2]):
@@ -164,14 +164,14 @@ def hand_in(course: Course, person: Person, lab: str) -> None:
 OF_WIDGETS = ("name of the whole", "what it says now")
 
 STAFF_PAGES = (
-    *("/submissions/7", "/submissions/8", "/nowhere"),
+    *(f"/labs/{FIRST}/leaderboard", "/submissions/7", "/submissions/8", "/nowhere"),
     *("/gradebook", "/gradebook?search=09", "/learners/learner01", "/queue", "/labs"),
     *("/labs/01_first/numbers", "/regrades/1", "/grading", "/grading/01_first/why", "/audit"),
     *("/labs/01_first/similarity", "/labs/01_first/similarity/scale?left=1&right=2"),
     *("/submissions", "/submissions/1", "/submissions/1?as=learner", "/sessions"),
 )
 LEARNERS_PAGES = (
-    *("/submissions", "/submissions/1", "/labs", "/sessions"),
+    *("/submissions", "/submissions/1", "/labs", "/sessions", f"/labs/{FIRST}/leaderboard"),
     "/login",
 )
 

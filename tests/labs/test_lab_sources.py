@@ -17,7 +17,7 @@ from autograder.audit.variants import Trials
 from autograder.authoring.notebook import learner_notebook, solution_notebook
 from autograder.authoring.regions import learner_text, parts_of, solution_text
 from autograder.authoring.release import CHECKS, contradictions, is_stale, write_files
-from autograder.authoring.source import find_labs, load_wrong_answers
+from autograder.authoring.source import find_labs, load_lab, load_wrong_answers
 from autograder.checks import load_checks
 from autograder.records import Lab
 
@@ -147,12 +147,26 @@ def test_the_house_style_goes_where_the_notebook_looks_for_it(lab: Lab, tmp_path
     assert (tmp_path / lab.name / named).is_file()
 
 
+MISTAKEN = ("04_dataflow_graphs", "09_ring_all_reduce")  # one process and ranks; all with WIDE=1
+
+
 @pytest.mark.sandbox
 @pytest.mark.slow
-def test_a_graded_mistake_costs_its_own_question_alone(lab: Lab) -> None:
-    """The last wrong answer of the lab, in the sandbox; nothing depends on the last question."""
+@pytest.mark.parametrize(
+    "path",
+    [
+        pytest.param(p, id=p.name, marks=() if p.name in MISTAKEN else pytest.mark.wide)
+        for p in find_labs(LABS)
+    ],
+)
+def test_a_graded_mistake_costs_its_own_question_alone(path: Path) -> None:
+    """The last wrong answer of the lab, in the sandbox; nothing depends on the last question.
+
+    That each answer is caught here, and that each solution has full marks there, others test.
+    """
     from autograder.grading.grade import grade
 
+    lab = load_lab(path)
     mistake = load_wrong_answers(lab.directory)[-1]
     notebook = json.loads(solution_notebook(lab))
     notebook["cells"].append({"cell_type": "code", "metadata": {}, "source": mistake.text})

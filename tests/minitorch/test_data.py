@@ -88,6 +88,12 @@ def test_a_seed_repeats_the_order_whatever_the_number_of_workers() -> None:
     assert order(0) != listed(DataLoader(Squares(40), 6, shuffle=True, generator=6))
 
 
+def test_a_sampler_may_be_an_array() -> None:
+    assert listed(DataLoader(Squares(5), 2, sampler=np.array([3, 1, 0]))) == [[9, 1], [0]]
+    with pytest.raises(ArgumentError, match="fixed twice"):
+        DataLoader(Squares(5), shuffle=True, sampler=np.array([3, 1]))
+
+
 def test_the_global_seed_decides_when_no_generator_is_given() -> None:
     def order() -> list[Any]:
         return listed(DataLoader(Squares(40), 6, shuffle=True))

@@ -169,12 +169,11 @@ class _Prints:
         where = f" on rank {self._placed[node]}" if node in self._placed else ""
         return f"{kind} of {node.dtype} {node.shape}{where} ({node.name!r}, {node.location})"
 
-    def _add(self, node: Node, by_value: bool, split: bool = True) -> None:
+    def _add(self, node: Node, by_value: bool) -> None:
         """Number a node.
 
         Args:
             by_value: whether a constant counts with its value, as a single number always does.
-            split: whether a loop here runs on several ranks unless it is placed on one.
         """
         facts: list[object] = [len(self._number), type(node).__name__, node.dtype.name, node.shape]
         facts += [self._placed.get(node), node in self._feeds]
@@ -186,19 +185,19 @@ class _Prints:
             facts += [self._of(source) for source in (*node.inputs, *node.control_inputs)]
             facts.append(len(node.inputs))
             if isinstance(node.op, While):
-                facts += self._inside(node.op, split and node not in self._placed)
+                facts += self._inside(node.op)
             else:
                 facts.append(self._of(node.op))
         self._number[node] = _hashed(tuple(facts))
 
-    def _inside(self, loop: While, split: bool) -> list[int]:
+    def _inside(self, loop: While) -> list[int]:
         """Number what is inside a loop; return what the loop is."""
         for node in loop.given:
-            self._add(node, split, split)
+            self._add(node, by_value=False)
         ends = (loop.test, *loop.body)
         for node in schedule(ends, loop.placeholders):
             if node not in self._number:
-                self._add(node, split, split)
+                self._add(node, by_value=False)
         return [loop.parallel_iterations, *(self._number[node] for node in ends)]
 
     def _of(self, value: object) -> object:

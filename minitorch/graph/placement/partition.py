@@ -7,88 +7,100 @@ if sending waits for the receiver.
 
 A branch is cut as everything is: its Switches are where the values are that they let through, the
 predicate is sent there, and what crosses an edge of a branch that is not taken is a flag that says
-so. A loop that is cut becomes a loop on each rank that takes part, and they go round together; its
-rounds stand in the common order one after another, and the argument holds for them as well.
-
-    rank 0 (owner)                      rank 1
-    while p := test(...):               while p := Recv(0):      p is sent in every round
-        send p to 1
-        a' = f(a);  send a to 1             b' = g(b, Recv(0))   what crosses is sent in the round
-        a = a'                              b = b'
-
-A variable lives on the rank where the body computes its next value, and is sent in each round to
-the others that look at it: once, for condition and body together. What does not change from round
-to round, a captured value or a variable that the body hands on as it is, is sent before the loop
-begins to the ranks that look at it. A value that leaves the loop leaves it where it lives, and a
-list of what a node was in each round is kept where that node is, so a gradient's loop finds on each
-rank what that rank computed.
-
-The condition may be on several ranks too; the one that computes its result sends that to all that
-take part. So all run equally many rounds, none of them if need be. A loop that can be dead, in a
-branch, has a gate: its owner tells the others whether it runs at all.
-
-Messages a round: one for each value and each other rank that reads it, one more for each rank but
-the owner, and a flag with every value that can be dead.
-
-Source: Yu et al., Dynamic Control Flow in Large-Scale Machine Learning, EuroSys 2018, section 4.4;
-there a rank's loop is a state machine of control nodes, here a loop.
+so. A loop runs whole on one rank.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from ..control.loop_stacks import EMPTY, Opacity, Outcome, Slot, longer
+from ..control.liveness import endangered
 from ..core.copying import made
 from ..core.node import Node
-from ..core.order import writes_of
-from ..core.variables import NoOp, State
-from ..executors.compiled import Step
-from .levels import Level, LoopCut, Part, Placed, check_lists
+from ..core.order import sources
+from ..core.variables import NoOp
 from .send_recv import Ranks, Recv, Send, Wire
+
+
+@dataclass
+class Part:
+    """What one rank runs.
+
+    Attributes:
+        order: its nodes, Send and Recv among them, in the order in which they run.
+        here: what stands for a node of the whole graph on this rank.
+        sends, recvs: how many values it sends and receives in a run.
+    """
+
+    order: list[Node] = field(default_factory=list)
+    here: dict[Node, Node] = field(default_factory=dict)
+    sends: int = 0
+    recvs: int = 0
 
 
 def cut(
     order: Sequence[Node],
     fetches: Sequence[Node],
     fed: Collection[Node],
-    placed: Placed,
+    placed: Mapping[Node, int],
     ranks: Ranks,
 ) -> Part:
     """Return the part of this rank. Every rank has the values of `fetches` in the end.
 
-    Raises:
-        GraphError: a list, or the outcome of a loop as a whole, would have to be sent.
+    Args:
+        placed: the rank of every node that is on one.
     """
-    level = Level(order, fed, placed)
-    level.end_in([(node, range(ranks.size)) for node in fetches])
-    check_lists(level)
-    return Cutting(level, ranks).part
+    cutting = Cutting(order, fetches, fed, placed, ranks)
+    for node in order:
+        cutting.add(node)
+    return cutting.part
 
 
 class Cutting:
-    """One rank's part of a level, while it is made."""
+    """One rank's part while it is made, and who uses what: the same on all ranks."""
 
-    def __init__(self, level: Level, ranks: Ranks) -> None:
-        self.level, self.ranks = level, ranks
+    def __init__(
+        self,
+        order: Sequence[Node],
+        fetches: Sequence[Node],
+        fed: Collection[Node],
+        placed: Mapping[Node, int],
+        ranks: Ranks,
+    ) -> None:
+        self.fed, self.placed, self.ranks = fed, placed, ranks
         self.part = Part()
-        for node in level.order:
-            if node in level.loops:
-                self._loop(node, level.loops[node])
-            else:
-                self._node(node)
+        self.mortal = endangered(order, fed)
+        self._read: dict[Node, set[int]] = {}
+        self._awaited: dict[Node, set[int]] = {}
+        for node in fetches:
+            kind = self._awaited if isinstance(node.op, NoOp) else self._read
+            _note(kind, (node,), range(ranks.size))
+        for node in reversed(order):
+            if node not in fed:
+                at = {placed[node]} if node in placed else self._users(node)
+                _note(self._read, sources(node, fed), at)
+                _note(self._awaited, () if node.op is None else self._waits(node), at)
 
-    def _node(self, node: Node) -> None:
+    def add(self, node: Node) -> None:
         """Add a node if it is of this rank, then what sends or receives its value."""
-        level = self.level
-        if level.has(node, self.ranks.rank):
-            self._add(node, self._local(node))
-        for dst in level.targets(node):
-            wire = Wire(node in level.mortal, dst in level.readers(node))
-            self._cross(node, level.placed[node], dst, wire)
+        home, users = self.placed.get(node), self._users(node)
+        if self.ranks.rank in (users if home is None else {home}):
+            self._stand(node, self._local(node))
+        if home is not None:
+            for dst in sorted(users - {home}):
+                wire = Wire(node in self.mortal, dst in self._read.get(node, ()))
+                self._cross(node, home, dst, wire)
 
-    def _add(self, node: Node, own: Node) -> None:
+    def _users(self, node: Node) -> set[int]:
+        """Return the ranks on which something waits for `node`."""
+        return self._read.get(node, set()) | self._awaited.get(node, set())
+
+    def _waits(self, node: Node) -> list[Node]:
+        """Return what a node waits for, but for what is there from the start."""
+        return [n for n in node.control_inputs if n not in self.fed]
+
+    def _stand(self, node: Node, own: Node) -> None:
         """Let `own`, which runs now, stand for `node`."""
         self.part.here[node] = own
         self.part.order.append(own)
@@ -101,12 +113,12 @@ class Cutting:
             self.part.order.append(made(sending, (own,), node, name=f"{node.name}/send"))
             self.part.sends += 1
         elif dst == self.ranks.rank:
-            self._add(node, made(Recv(self.ranks, home, wire, node), (), node))
+            self._stand(node, made(Recv(self.ranks, home, wire, node), (), node))
             self.part.recvs += 1
 
     def _local(self, node: Node) -> Node:
         """Return `node` over what stands for its inputs on this rank."""
-        if node in self.level.given:
+        if node in self.fed:
             return node
         here = self.part.here
         inputs = tuple(here.get(source, source) for source in node.inputs)
@@ -114,91 +126,14 @@ class Cutting:
             # What has no operator waits for nothing.
             waits = not (node.inputs or node.control_inputs)
             return node if waits else node.with_inputs(inputs, ())
-        control = tuple(here[source] for source in self.level.waits(node))
+        control = tuple(here[source] for source in self._waits(node))
         same = len(control) == len(node.control_inputs)
         pairs = zip((*inputs, *control), (*node.inputs, *node.control_inputs), strict=False)
         if same and all(a is b for a, b in pairs):
             return node
         return node.with_inputs(inputs, control)
 
-    # Loops
 
-    def _loop(self, node: Node, cut: LoopCut) -> None:
-        """Add this rank's loop, if it takes part; tell those that wait for it and do not."""
-        if self.ranks.rank in cut.ranks:
-            self._take_part(node, cut)
-        for dst in sorted(self.level.users(node).difference(cut.ranks)):
-            self._cross(node, cut.owner, dst, Wire(node in self.level.mortal, carries=False))
-
-    def _take_part(self, node: Node, cut: LoopCut) -> None:
-        """Add this rank's loop, and what tells it whether to run at all."""
-        me, here = self.ranks.rank, self.part.here
-        control = tuple(here[n] for n in self.level.decisive(node)) if me == cut.owner else ()
-        if node in self.level.mortal:
-            control = (self._gate(node, cut, control),)
-        test, body = (Cutting(part, self.ranks).part for part in (cut.test, cut.body))
-        part = LoopPart(cut, me, test, body)
-        own = node.with_inputs(tuple(here[node.inputs[j]] for j in part.inputs), control)
-        own.op = part
-        self._add(node, own)
-
-    def _gate(self, node: Node, cut: LoopCut, control: tuple[Node, ...]) -> Node:
-        """Return what is dead if the loop is; its owner knows, and tells the others."""
-        gate = made(NoOp(), (), node, control, name=f"{node.name}/runs")
-        if self.ranks.rank == cut.owner:
-            self._add(gate, gate)
-        for dst in cut.ranks:
-            if dst != cut.owner:
-                self._cross(gate, cut.owner, dst, Wire(mortal=True, carries=False))
-        return self.part.here[gate]
-
-
-class LoopPart(Opacity):
-    """One rank's loop.
-
-    Attributes:
-        inputs: which of the whole loop's inputs it has.
-    """
-
-    name = "while"
-    ordered = True
-
-    def __init__(self, cut: LoopCut, me: int, test: Part, body: Part) -> None:
-        op = cut.loop.op
-        self._own = [i for i, home in cut.homes.items() if home == me]
-        fixed = [j for j in range(len(op.given)) if j not in cut.homes and me in cut.readers(j)]
-        self._fixed = {("out", j): fixed.index(j) for j, at in cut.stays.items() if at == me}
-        self._pasts = [k for k, home in cut.pasts.items() if home == me]
-        self.inputs = [*self._own, *fixed]
-        inside = (*test.order, *body.order)
-        self.writes = tuple({v: None for n in inside for v in writes_of(n)})
-        self._prepare(cut, me, test, body)
-
-    def _prepare(self, cut: LoopCut, me: int, test: Part, body: Part) -> None:
-        """Compile the condition and the round."""
-        op = cut.loop.op
-        feeds = [op.given[j] for j in self.inputs]
-        carried = cut.carried(me)
-        asked: list[Node] = [test.here[op.test], *(test.here[v] for v in carried)]
-        self._test = Step(asked, feeds, inner=1, order=test.order)
-        after = [body.here[op.body[i]] for i in self._own]
-        saved = [body.here[op.saved[k]] for k in self._pasts]
-        both = [*after, *saved]
-        self._body = Step(both, [*feeds, *carried], inner=len(after), order=body.order)
-
-    def run(self, state: State, *arrays: Any) -> Any:
-        """Return this rank's share of the outcome."""
-        count = len(self._own)
-        values, fixed = arrays[:count], arrays[count:]
-        pasts = [EMPTY] * len(self._pasts)
-        while True:
-            more, *carried = self._test(state, (*values, *fixed))
-            if not more:
-                break
-            found = self._body(state, (*values, *fixed, *carried))
-            values = found[:count]
-            pasts = longer(pasts, found[count:])
-        slots: dict[Slot, object] = {("out", i): v for i, v in zip(self._own, values, strict=True)}
-        slots.update((slot, fixed[place]) for slot, place in self._fixed.items())
-        slots.update((("past", k), past) for k, past in zip(self._pasts, pasts, strict=True))
-        return Outcome(slots)
+def _note(kind: dict[Node, set[int]], nodes: Iterable[Node], at: Iterable[int]) -> None:
+    for node in nodes:
+        kind.setdefault(node, set()).update(at)

@@ -15,20 +15,20 @@ from ..executors.compiled import Step, check_source
 from ..passes.optimize import optimize
 from ..passes.rewrite import PLANNING
 from .consensus import check_same_graph, with_one_cost
-from .groups import kept_by
-from .levels import Part
-from .partition import cut
+from .groups import variables_of
+from .partition import Part, cut
 from .place import place
-from .send_recv import Lines, Ranks, unbundled
+from .send_recv import Lines, Ranks
 
 
 class PlacedSession(Session):
     """Where a graph runs on all ranks of a group at once.
 
     Every rank builds the same graph and makes the same calls of `run` with the same feeds, and
-    every rank gets all values. A variable lives on one rank; the others do without it. A loop with
-    several devices in it runs on all of these, round by round together. The first time that
-    fetches are run with these feeds the ranks compare their graphs, and raise if they differ.
+    every rank gets all values. A variable lives on one rank; the others do without it. A loop runs
+    whole on one rank: that of the variables that it writes, else the first that is named inside.
+    The first time that fetches are run with these feeds the ranks compare their graphs, and raise
+    if they differ.
     Ranks that are threads of one process need a graph each: `with Graph().as_default():`.
 
         with device("cpu:0"):
@@ -81,7 +81,7 @@ class PlacedSession(Session):
             fed,
             self.ranks.size,
             self.devices,
-            writers=unbundled(writers, set(fed)),
+            writers=writers,
             homes=self.homes,
         )
 
@@ -119,7 +119,6 @@ class PlacedRun:
         session, ranks, fed = self.session, self.session.ranks, set(self.feeds)
         leaves = with_one_cost(ranks, self._rewritten) if session.optimize else list(self.leaves)
         with PLANNING:
-            leaves = unbundled(leaves, fed)
             order = schedule(leaves, fed)
             for node in order:
                 if node not in fed:
@@ -128,7 +127,7 @@ class PlacedRun:
         number = check_same_graph(ranks, order, leaves, self.feeds, self.placed)
         lines = Lines(ranks, number, ", ".join(repr(node.name) for node in self.leaves))
         for node, rank in self.placed.items():
-            session.homes.update(dict.fromkeys(kept_by(node), rank))
+            session.homes.update(dict.fromkeys(variables_of(node), rank))
         with PLANNING:
             self.part = cut(order, leaves, fed, self.placed, lines)
             ends = [self.part.here[node] for node in leaves]

@@ -7,7 +7,6 @@ alone.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -16,15 +15,10 @@ import numpy as np
 from ...arrays import Array, as_dtype
 from ...errors import GraphError
 from ...op import Spec
-from ..control.loop_stacks import DEAD, Join, Opaque, Output, Pack, Slot, kind_of
-from ..core.gradients import Identity
-from ..core.graph import like
-from ..core.node import Node, build
-from ..core.order import schedule
+from ..control.loop_stacks import DEAD
+from ..core.node import Node
 from ..core.static_shape import agree
 from ..core.variables import State, StateOp
-from ..passes.loops import inside
-from ..passes.rewrite import may_change, over
 
 
 class Ranks(Protocol):
@@ -163,57 +157,3 @@ class Recv(StateOp):
     def infer(self, *specs: Spec) -> Spec:
         """Return the spec of what is sent."""
         return self.spec
-
-
-Pieces = dict[Slot, Node]
-
-
-def unbundled(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
-    """Return nodes of the same values that take nothing out of a bundle, inside loops too."""
-    return inside(_apart)(fetches, fed)
-
-
-def _apart(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
-    order = schedule(fetches, fed)
-    if not any(isinstance(node.op, Pack) for node in order):
-        return list(fetches)
-    new: dict[Node, Node] = {}
-    bundles: dict[Node, Pieces] = {}
-    for node in order:
-        if node in fed or not may_change(node):
-            new[node] = node
-            continue
-        inputs = tuple(new.get(source, source) for source in node.inputs)
-        control = tuple(new.get(source, source) for source in node.control_inputs)
-        pieces = _pieces(node, inputs, bundles)
-        if pieces is not None:
-            bundles[node] = pieces
-        taken = None
-        if isinstance(node.op, Output) and node.inputs[0] in bundles:
-            taken = bundles[node.inputs[0]].get(node.op.slot)
-        if taken is not None and control:  # once `control` has run, in the place of `node`
-            with like(node):
-                waiting = build(Identity(), (taken,), kind=kind_of(taken))
-            taken = waiting.with_inputs((taken,), control)
-        new[node] = over(node, inputs, control) if taken is None else taken
-    return [new[node] for node in fetches]
-
-
-def _pieces(node: Node, inputs: Sequence[Node], bundles: dict[Node, Pieces]) -> Pieces | None:
-    """Return what is in a bundle; None if `node` is none, or one of which that is not known."""
-    if isinstance(node.op, Pack):
-        return {node.op.slot: inputs[0]}
-    if not isinstance(node.op, Join) or any(source not in bundles for source in node.inputs):
-        return None
-    a, b = (bundles[source] for source in node.inputs)
-    return {**a, **b, **{slot: _total(a[slot], b[slot], node) for slot in a if slot in b}}
-
-
-def _total(a: Node, b: Node, join: Node) -> Node:
-    if isinstance(a, Opaque):
-        copy = join.with_inputs((a, b), ())
-        copy.op = Join()
-        return copy
-    with like(join):
-        total: Node = a + b
-        return total
