@@ -8,13 +8,13 @@ import contextlib
 import json
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 from autograder.errors import ReportError
-from autograder.grading.report_html import to_html
+from autograder.grading.report_html import number, to_html
 from autograder.printable import printable
 from autograder.records import CheckResult, ManualAnswer, Outcome, Report
 
@@ -44,7 +44,7 @@ def to_gradescope(report: Report, *, staff: bool = False) -> dict[str, Any]:
         "sandbox": report.sandbox,
         "notes": list(report.notes),
         "error": report.error,
-        "manual": [_manual(answer) for answer in report.manual],
+        "manual": [{**asdict(m), "items": list(m.items)} for m in report.manual],
     }
     if staff:
         found["seed"] = report.seed
@@ -69,16 +69,16 @@ def to_text(report: Report, *, colour: bool = False) -> str:
         lines.append(f"  {printable(report.error)}")
     for result in report.results:
         sign = _painted(SIGNS[result.outcome], COLOURS[result.outcome], colour)
-        points = f"{_number(result.score)}/{_number(result.max_score)}"
+        points = f"{number(result.score)}/{number(result.max_score)}"
         name = printable(f"{result.question}: {shown_title(result)}", 300)
         name += " (runs at submission only)" if result.hidden else ""
         lines.append(f"  {sign} {points:>9}  {name}")
         if result.output:
             lines += [f"{' ' * 15}{line}" for line in printable(result.output).splitlines()]
     lines += [
-        f"  ○       {_number(m.points):>3}  {m.question}: a person grades it" for m in report.manual
+        f"  ○       {number(m.points):>3}  {m.question}: a person grades it" for m in report.manual
     ]
-    lines.append(f"  {_number(report.score)} of {_number(report.max_score)} points")
+    lines.append(f"  {number(report.score)} of {number(report.max_score)} points")
     lines += [f"  note: {printable(note)}" for note in report.notes]
     if report.sandbox == "unsandboxed":
         lines.append("  note: unsandboxed: the code ran without a sandbox.")
@@ -182,18 +182,6 @@ def _test(result: CheckResult, staff: bool) -> dict[str, Any]:
     return {**found, "detail": result.detail} if staff else found
 
 
-def _manual(answer: ManualAnswer) -> dict[str, Any]:
-    return {
-        "question": answer.question,
-        "points": answer.points,
-        "rubric": answer.rubric,
-        "answer": answer.answer,
-        "score": answer.score,
-        "comment": answer.comment,
-        "items": list(answer.items),
-    }
-
-
 def _case(suite: ElementTree.Element, lab: str, result: CheckResult) -> None:
     group = printable(f"{lab}.{result.question}", 200)
     name = printable(result.name, 200)
@@ -206,7 +194,3 @@ def _case(suite: ElementTree.Element, lab: str, result: CheckResult) -> None:
 
 def _painted(text: str, code: str, colour: bool) -> str:
     return f"\x1b[{code}m{text}\x1b[0m" if colour else text
-
-
-def _number(value: float) -> str:
-    return f"{value:.2f}".rstrip("0").rstrip(".")

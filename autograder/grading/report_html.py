@@ -38,7 +38,7 @@ def _page() -> "Template":
         trim_blocks=True,
         undefined=StrictUndefined,
     )
-    pages.filters["points"] = _points
+    pages.filters["points"] = number
     return pages.get_template("report.html.j2")
 
 
@@ -46,5 +46,6 @@ def _shown(value: Any) -> Any:
     return printable(value, LONGEST) if isinstance(value, str) else value
 
 
-def _points(value: float) -> str:
+def number(value: float) -> str:
+    """Return points as people read them."""
     return f"{value:.2f}".rstrip("0").rstrip(".")

@@ -36,10 +36,7 @@ class BodyLimit:
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         """Serve one request."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        if not _has_body(scope):
+        if scope["type"] != "http" or not _has_body(scope):
             await self._app(scope, receive, send)
             return
         limit_bytes = self._larger.get(scope["path"], self._limit_bytes)

@@ -22,6 +22,7 @@ PARKED_MESSAGE = (
 )
 
 
+_COUNTS = ("score", "max_score", "pending", "late_days")
 _SUMMARY = ("id", "learner", "lab", "state", "sha256", "score", "raw_score", "late_days")
 
 
@@ -93,13 +94,7 @@ def gradebook_row(row: Row) -> dict[str, Any]:
     """Return a learner and what counts of each lab."""
     person = row.person
     labs = {
-        lab: {
-            "score": entry.score,
-            "max_score": entry.max_score,
-            "pending": entry.pending,
-            "late_days": entry.late_days,
-            "submission": entry.id,
-        }
+        lab: {name: getattr(entry, name) for name in _COUNTS} | {"submission": entry.id}
         for lab, entry in row.labs.items()
     }
     return {"login": person.login, "name": person.name, "section": person.section, "labs": labs}
