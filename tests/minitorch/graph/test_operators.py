@@ -187,6 +187,14 @@ def test_every_way_of_running_an_operator_agrees(op: Any, agreement: Any) -> Non
         assert not judge(op, agreement)
 
 
+# they make values of nothing but sizes, give truth values or need numbers
+WITHOUT_FORM = {
+    "allclose", "arange", "equal", "eye", "full", "full_like", "linspace", "narrow", "new_full",
+    "new_ones", "new_zeros", "nn.functional.instance_norm", "nn.functional.max_pool1d",
+    "nn.functional.max_pool2d", "ones", "ones_like", "unique", "zeros", "zeros_like",
+}  # fmt: skip
+
+
 def test_nearly_all_operators_have_a_symbolic_form(agreement: Any) -> None:
     names = [p.values[0] for p in OPS if takes_part(p.values[0], agreement)]
     without = set()
@@ -194,7 +202,7 @@ def test_nearly_all_operators_have_a_symbolic_form(agreement: Any) -> None:
         forms = [parts for _, parts in in_graphs(op, agreement)]
         if forms and all(parts is None for parts in forms):
             without.add(op.name)
-    assert len(without) <= 0.12 * len(names[:: 1 if WIDE else 5]), sorted(without)
+    assert without <= WITHOUT_FORM, sorted(without - WITHOUT_FORM)
 
 
 def test_kernels_take_part() -> None:
