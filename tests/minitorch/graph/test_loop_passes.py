@@ -221,22 +221,6 @@ def test_rewrites_on_request_leave_loops_right() -> None:
         np.testing.assert_allclose(a, b, rtol=0.02, atol=0.01)
 
 
-def test_discovered_rules_are_used_inside_loops() -> None:
-    x, n = tf.placeholder(tf.float64, (64, 64)), tf.placeholder(tf.int32, ())
-    v = tf.placeholder(tf.float64, (64, 1))
-    y = tf.while_loop(
-        lambda i, u: i < n, lambda i, u: (i + 1, tf.matmul(tf.matmul(x, x), u)), [0, v]
-    )[1]
-    after = tf.improve(y, tf.discover(operators=("matmul",)))
-    loop = the_loop(after)
-    shapes = [
-        tuple(m.shape)
-        for m in needed(loop.body, {*loop.variables, *loop.entrances})
-        if m.op is not None and m.op.name == "matmul"
-    ]
-    assert shapes == [(64, 1), (64, 1)]
-
-
 # ── counting, verifying ─────────────────────────────────────────────────────────────────────────
 
 
