@@ -69,13 +69,19 @@ def end_with_the_front() -> None:
 
 
 def as_model(given: Any) -> Model:
-    """Return a function of a batch: what is given, or what a factory makes.
+    """Return a function of a batch: of a factory, a module of torch or minitorch, an estimator.
 
     A factory takes no arguments and gives the model; what can be called with one is a model.
     """
-    model: Model = given() if is_factory(given) else given
-    if not callable(model):
-        raise TypeError(f"the model is {type(model).__name__}, expected something to call")
+    if is_factory(given):
+        given = given()
+    for library in ("torch", "minitorch"):
+        nn = sys.modules.get(f"{library}.nn")
+        if nn is not None and isinstance(given, nn.Module):
+            return module_model(sys.modules[library], given)
+    model: Model | None = given if callable(given) else getattr(given, "predict", None)
+    if model is None:
+        raise TypeError(f"the model is {type(given).__name__}, expected something to call")
     return model
 
 
@@ -90,6 +96,22 @@ def is_factory(given: Any) -> bool:
         return True
 
     return takes() and (isinstance(given, type) or not takes(None))
+
+
+def module_model(library: Any, module: Any) -> Model:
+    """Return a module in evaluation as a function of arrays; `library` is torch or minitorch.
+
+    Real inputs are brought to the dtype of its parameters: those from JSON are float64.
+    """
+    module.eval()
+    dtype = next((parameter.dtype for parameter in module.parameters()), None)
+
+    def model(batch: np.ndarray) -> Any:
+        x = library.from_numpy(batch)
+        with library.no_grad():
+            return module(x.to(dtype) if dtype is not None and batch.dtype.kind == "f" else x)
+
+    return model
 
 
 def answer(model: Model, header: bytes, data: bytes) -> list[bytes]:

@@ -2,7 +2,7 @@
 
     POST /apps/NAME/predict    {"x", "context"}           Prediction's fields
     POST /apps/NAME/feedback   {"x", "label", "context"}  {"ok": true}
-    GET  /metrics  /healthz
+    GET  /  /metrics  /metrics.json  /healthz
 
 Every error is {"detail": words}: 4xx for what the caller got wrong, 503 with Retry-After where
 there was no time, 500 where a model raised by itself.
@@ -14,6 +14,7 @@ import json
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,9 @@ from minitorch.serve.server import Server
 
 MOST_BYTES = 8 * 2**20
 MOST_QUERIES = 4_000  # under way at a time
+PAGE = Path(__file__).parents[1] / "show" / "serving.html"
+INLINE = "'unsafe-inline'; "
+POLICY = f"default-src 'none'; script-src {INLINE}style-src {INLINE}connect-src 'self'"
 RETRY = {"Retry-After": "1"}
 STATUS = {UnknownApp: 404, DeadlineMissed: 503, ContainerDied: 503, ValueError: 422, TypeError: 422}
 
@@ -71,10 +75,21 @@ def application(server: Server) -> FastAPI:
     async def metrics() -> Response:
         return Response(generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
+    @app.get("/metrics.json")
+    async def numbers() -> Response:
+        found = server.metrics()
+        apps = {name: kept["weights"].get(None, {}) for name, kept in found["apps"].items()}
+        return _json(200, {"slo_ms": server.slo_ms, "models": found["models"], "apps": apps})
+
     @app.get("/healthz")
     async def healthz() -> Response:
         out = server.unhealthy()
         return _json(503 if out else 200, {"status": "down" if out else "ok", "down": out})
+
+    @app.get("/")
+    async def page() -> Response:
+        headers = {"Content-Security-Policy": POLICY}
+        return Response(PAGE.read_bytes(), media_type="text/html", headers=headers)
 
     return app
 

@@ -426,20 +426,26 @@ def test_results_that_are_none_are_every_querys_error(wrong: Callable[[Any], Any
     assert results == [] and sorted(errors) == [0, 1]
 
 
-def test_a_model_is_a_function_or_what_a_factory_makes() -> None:
+def test_a_model_is_a_function_a_factory_a_module_or_an_estimator() -> None:
     import torch
+    from sklearn.linear_model import LinearRegression
+
+    import minitorch as mt
 
     x = np.arange(6.0).reshape(2, 3)
-    double = lambda batch: torch.from_numpy(batch) * 2  # noqa: E731
-    for model in (double, lambda: double, Doubler):
-        got, errors, _ = unpack_results(
+    linear = torch.nn.Linear(3, 2)
+    ours = mt.nn.Linear(3, 2)
+    ours.load_state_dict({k: mt.tensor(v.numpy()) for k, v in linear.state_dict().items()})
+    expected = x @ linear.weight.detach().numpy().T + linear.bias.detach().numpy()
+    for model in (linear, ours, lambda: linear):
+        _, errors, _ = found = unpack_results(
             *answer(as_model(model), *pack_array("<f8", x.shape, x.tobytes()))
         )
         assert errors == {}
-        np.testing.assert_array_equal(got, 2 * x)
-    for nothing in (3, lambda: 3):
-        with pytest.raises(TypeError, match="something to call"):
-            as_model(nothing)
+        np.testing.assert_allclose(found[0], expected, rtol=1e-5)
+    estimator = LinearRegression().fit(x, [1.0, 2.0])
+    np.testing.assert_allclose(as_model(estimator)(x), [1.0, 2.0])
+    np.testing.assert_array_equal(as_model(Doubler)(x), 2 * x)
 
 
 class Doubler:

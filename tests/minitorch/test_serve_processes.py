@@ -450,6 +450,8 @@ def test_over_http_errors_say_whose_they_are(front: Any, client: httpx.Client) -
     text = client.get("/metrics").text
     assert 'serve_served_total{model="linear"}' in text and "serve_latency_ms{" in text
     assert client.get("/healthz").json() == {"status": "ok", "down": []}
+    assert "metrics.json" in client.get("/").text
+    assert client.get("/metrics.json").json()["slo_ms"] == 500
     front[0].send_signal(signal.SIGTERM)
     assert front[0].wait(30) == 0
 

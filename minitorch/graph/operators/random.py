@@ -32,6 +32,8 @@ __all__ = [
 class Random(Flat, StateOp):
     """Numbers drawn anew at each run, of a fixed shape or that of the input."""
 
+    name = ""  # of the function that makes the node: random_uniform, random_normal, ...
+
     def __init__(
         self,
         kind: str,
@@ -41,19 +43,14 @@ class Random(Flat, StateOp):
         dtype: DType,
         seed: Sequence[int] | None,
     ) -> None:
-        self.kind, self.a, self.b = kind, a, b
+        self.name, self.a, self.b = kind, a, b
         self.shape, self.dtype, self.seed = shape, dtype, seed
-
-    @property
-    def name(self) -> str:
-        """random_uniform, random_normal or truncated_normal."""
-        return self.kind
 
     def run(self, state: State, *arrays: Array) -> Array:
         """Draw from this node's generator in the session."""
         draw = state.generator(self, self.seed)
         shape = tuple(arrays[0].shape) if arrays else self.shape
-        array = getattr(self, f"_{self.kind}")(draw, shape)
+        array = getattr(self, f"_{self.name}")(draw, shape)
         return array if state.device == CPU else asarray(array, None, state.device)
 
     def infer(self, *specs: Spec) -> Spec:
@@ -63,17 +60,13 @@ class Random(Flat, StateOp):
     def _random_uniform(self, draw: np.random.Generator, shape: tuple[int, ...]) -> Any:
         if self.dtype.kind in "iu":
             return draw.integers(int(self.a), int(self.b), shape, self.dtype)
-        if self.dtype == float32:  # drawn as such: half the bits, half the time
-            numbers = draw.random(shape, np.float32)
-        else:
-            numbers = draw.random(shape).astype(self.dtype)
+        drawn = np.float32 if self.dtype == float32 else np.float64  # half the bits, half the time
+        numbers = draw.random(shape, drawn).astype(self.dtype, copy=False)
         return numbers * self.dtype.type(self.b - self.a) + self.dtype.type(self.a)
 
     def _random_normal(self, draw: np.random.Generator, shape: tuple[int, ...]) -> Any:
-        if self.dtype == float32:
-            numbers = draw.standard_normal(shape, np.float32)
-        else:
-            numbers = draw.standard_normal(shape).astype(self.dtype)
+        drawn = np.float32 if self.dtype == float32 else np.float64
+        numbers = draw.standard_normal(shape, drawn).astype(self.dtype, copy=False)
         return numbers * self.dtype.type(self.b) + self.dtype.type(self.a)
 
     def _truncated_normal(self, draw: np.random.Generator, shape: tuple[int, ...]) -> Any:
