@@ -9,7 +9,7 @@ _keys = count()
 
 
 class Handle:
-    """What `register_hook` returns: `remove()` takes the hook away."""
+    """What `register_hook` returns: `remove()` takes the hook away; also a context that does."""
 
     def __init__(self, table: dict[int, Hook], key: int) -> None:
         self._table, self._key = table, key
@@ -17,6 +17,12 @@ class Handle:
     def remove(self) -> None:
         """Take the hook away; a second call does nothing."""
         self._table.pop(self._key, None)
+
+    def __enter__(self) -> "Handle":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
 
 
 class Hooks:

@@ -60,13 +60,8 @@ def sliced(shape: Shape, index: tuple[Index, ...]) -> Shape:
                 f"{size - 1}."
             )
         if isinstance(item, slice):
-            whole = item == slice(None)
-            out.append(None if size is None and not whole else _count(item, size))
+            out.append(None if size is None else len(range(*item.indices(size))))
     return tuple(out)
-
-
-def _count(item: slice, size: int | None) -> int | None:
-    return None if size is None else len(range(*item.indices(size)))
 
 
 def _spelled_out(index: tuple[object, ...], rank: int, op: str) -> tuple[object, ...]:

@@ -114,7 +114,8 @@ class Scene:
             "still": self.still,
             "legend": [*self.legend],
             "panes": [*self.panes],
-            "drag": None if self.drag is None else _drag(self.drag),
+            "drag": self.drag
+            and vars(self.drag) | {"scenes": [scene.as_dict() for scene in self.drag.scenes]},
         }
 
     def player(self) -> Any:
@@ -157,10 +158,6 @@ def has_kernel() -> bool:
 
     shell = get_ipython()
     return shell is not None and hasattr(shell, "kernel")
-
-
-def _drag(drag: Drag) -> dict[str, object]:
-    return vars(drag) | {"scenes": [scene.as_dict() for scene in drag.scenes]}
 
 
 def _mark(mark: Mark) -> dict[str, object]:

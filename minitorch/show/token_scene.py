@@ -62,7 +62,10 @@ def follow_tokens(
     bring_variables(own, session)
     events.clear()
     results = own.run(leaves, feed_dict)
-    shown = Shown(leaves, [_key(own, key) for key in feed_dict or {}])
+    keys = [
+        k if isinstance(k, Node) else node_called(k, own.graph, "feed") for k in feed_dict or {}
+    ]
+    shown = Shown(leaves, keys)
     if len(shown.nodes) > MOST:
         raise ArgumentError(
             f"follow_tokens: got a graph of {len(shown.nodes)} operators, expected at most "
@@ -70,10 +73,6 @@ def follow_tokens(
         )
     kept = [event for event in events if event.node_name in shown.place]
     return _scene(shown, kept, title, _summary(kept, results))
-
-
-def _key(session: Session, key: object) -> Node:
-    return key if isinstance(key, Node) else node_called(key, session.graph, "feed")
 
 
 # ── the picture ─────────────────────────────────────────────────────────────────────────────────
