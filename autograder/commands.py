@@ -21,7 +21,7 @@ from autograder.printable import printable
 from autograder.records import Lab, Outcome
 
 if TYPE_CHECKING:
-    from autograder.grading.grade import Grader
+    from autograder.grading.grade import LabGrader
 
 UNSANDBOXED = "unsandboxed"
 
@@ -87,11 +87,11 @@ def _for_colab(wanted: bool) -> Iterator[Callable[[Lab, Path], list[Path]]]:
 def check(arguments: argparse.Namespace) -> int:
     """Print what the public checks say of a notebook; 1 unless all are correct."""
     from autograder.authoring.manifest import load_released
-    from autograder.grading.grade import Grader
+    from autograder.grading.grade import LabGrader
     from autograder.grading.report import to_text
     from autograder.learner.answer_files import with_files
 
-    grader = Grader(load_released(arguments.lab))
+    grader = LabGrader(load_released(arguments.lab))
     counted = _counted(grader)
     grader.tasks = tuple(task for task in grader.tasks if not task.check.hidden)
     try:
@@ -106,7 +106,7 @@ def check(arguments: argparse.Namespace) -> int:
     return int(any(result.outcome is not Outcome.CORRECT for result in report.results))
 
 
-def _counted(grader: "Grader") -> str:
+def _counted(grader: "LabGrader") -> str:
     """Return how many checks learners run themselves, and how many more run at submission."""
     from autograder.learner.card import count, more_checks
 

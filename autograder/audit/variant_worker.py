@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from autograder.authoring.source import load_lab
-from autograder.grading.grade import Grader
+from autograder.grading.grade import LabGrader
 from autograder.grading.line_process import Answer, Request, Serving
 from autograder.grading.slicing import Analysed, needed, statements_of
 from autograder.records import Limits
@@ -35,7 +35,7 @@ MAX_MEMORY_BYTES = 8 << 30  # address space; torch alone reserves three of them
 
 def main() -> None:
     """Serve variants until the input closes."""
-    grader = Grader(load_lab(Path(sys.argv[1])), open_student=_in_process)
+    grader = LabGrader(load_lab(Path(sys.argv[1])), open_student=_in_process)
     serving = Serving()
     _preload(grader)
     serving.run(functools.partial(_trial, grader))
@@ -46,7 +46,7 @@ def _in_process(limits: Limits) -> Iterator[WorkerStudent]:
     yield LocalStudent()
 
 
-def _preload(grader: Grader) -> None:
+def _preload(grader: LabGrader) -> None:
     """Import what the solution's statements and its ranks import, once, not in every fork."""
     roots = {name for task in grader.tasks for name in task.question.defines}
     for statement in needed(grader.solution, roots | grader.checks.names):
@@ -64,7 +64,7 @@ def _statements(text: str, number: int) -> tuple[Analysed, ...]:
     return tuple(statements_of([*[("markdown", "")] * (number - 1), ("code", text)]))
 
 
-def _trial(grader: Grader, request: Request) -> Answer:
+def _trial(grader: LabGrader, request: Request) -> Answer:
     """Return what a forked child finds, or that it was ended."""
     numbered = enumerate(request["cells"], 1)
     statements = [found for number, text in numbered for found in _statements(text, number)]
@@ -95,7 +95,9 @@ def _chunks(reader: int, ends: float) -> Iterator[bytes]:
         yield chunk
 
 
-def _child(grader: Grader, statements: Sequence[Analysed], request: Request, writer: int) -> None:
+def _child(
+    grader: LabGrader, statements: Sequence[Analysed], request: Request, writer: int
+) -> None:
     try:
         with contextlib.suppress(ProcessLookupError):
             os.setpgid(0, 0)
@@ -112,7 +114,7 @@ def _child(grader: Grader, statements: Sequence[Analysed], request: Request, wri
 
 
 def _results(
-    grader: Grader, statements: Sequence[Analysed], request: Request
+    grader: LabGrader, statements: Sequence[Analysed], request: Request
 ) -> Sequence[dict[str, Any]]:
     tasks = [t for t in grader.tasks if t.check.name in request["checks"]]
     results, _, _ = grader.run(statements, tasks, request["seed"])

@@ -43,7 +43,7 @@ READ_S = 60.0  # to read a notebook in; the largest that intake lets through tak
 SPARE_S = 2.0  # for a check's own code, over what it may ask of the learner's
 MAX_NOTES = 5  # of cells that stopped; the first ones are the cause of the others
 
-__all__ = ["CHECKS", "Grader", "Task", "grade", "solution_cells", "tasks_of"]
+__all__ = ["CHECKS", "LabGrader", "Task", "grade", "solution_cells", "tasks_of"]
 
 OpenStudent = Callable[[Limits], AbstractContextManager[WorkerStudent]]
 
@@ -54,19 +54,19 @@ def grade(
     """Return the report on one submission, run in the sandbox.
 
     `limits` replaces the lab's own; `timeout_s` only their wall time. For many submissions of one
-    lab keep a `Grader`.
+    lab keep a `LabGrader`.
 
     Raises:
         LabError: the lab itself is malformed.
         SandboxError: the sandbox could not be started.
     """
-    grader = Grader(lab, limits=limits)
+    grader = LabGrader(lab, limits=limits)
     if timeout_s is not None:
         grader.allow(timeout_s)
     return grader.grade(data)
 
 
-class Grader:
+class LabGrader:
     """A lab made ready to grade submissions with.
 
     `open_student` gives a fresh student for each; by default a sandboxed one of `source`, or of

@@ -18,7 +18,7 @@ from typing import Any
 
 from autograder.authoring.source import SOURCE, load_lab
 from autograder.errors import AutograderError, SubmissionError
-from autograder.grading.grade import CHECKS, Grader
+from autograder.grading.grade import CHECKS, LabGrader
 from autograder.grading.line_process import Answer, LineProcess, Request, Serving, refusal
 from autograder.grading.paths import content_of
 from autograder.sandbox.worker_pool import Supply
@@ -71,7 +71,7 @@ class Judge:
     ) -> None:
         self._gpu = gpu
         self._source = source or (Supply(wall=wall, gpu=gpu) if wall else None)
-        self._ready: dict[str, tuple[Any, Grader]] = {}
+        self._ready: dict[str, tuple[Any, LabGrader]] = {}
 
     def answer(self, request: Request) -> Answer:
         """Return the report on a notebook, or why there is none, as plain data."""
@@ -90,11 +90,11 @@ class Judge:
             return refusal(error, fatal=False)
         return {"report": report.to_dict()}
 
-    def _grader(self, lab: Path, timeout_s: float | None) -> Grader:
+    def _grader(self, lab: Path, timeout_s: float | None) -> LabGrader:
         stamp = (lab, timeout_s, [_changed(lab / name) for name in (SOURCE, CHECKS)])
         found = self._ready.get(lab.name)
         if found is None or found[0] != stamp:
-            grader = Grader(load_lab(lab), gpu=self._gpu, source=self._source)
+            grader = LabGrader(load_lab(lab), gpu=self._gpu, source=self._source)
             if timeout_s is not None:
                 grader.allow(timeout_s)
             found = self._ready[lab.name] = (stamp, grader)

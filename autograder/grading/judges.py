@@ -69,9 +69,9 @@ class Judges:
 
     def _unread(self, item: Item, reason: str) -> Graded:
         """Return the report on a submission of which nothing could be graded."""
-        from autograder.grading.grade import Grader
+        from autograder.grading.grade import LabGrader
 
-        return self._written(item, Grader(self.lab).unreadable(reason, item.label))
+        return self._written(item, LabGrader(self.lab).unreadable(reason, item.label))
 
     def _written(self, item: Item, report: Report) -> Graded:
         write(report, self.out, item.stem, staff=self.staff)

@@ -30,7 +30,7 @@ _KEY_CHARS = 200
 
 
 def _entry(number: int, course: Here, person: Caller) -> Entry:
-    return views.entry_for(person, course.ledger, number)
+    return views.entry_for(person, course.submissions, number)
 
 
 Seen = Annotated[Entry, Depends(_entry)]
@@ -42,22 +42,22 @@ def router(course: Course) -> APIRouter:
 
     @api.get("/health")
     def health() -> dict[str, Any]:
-        return {"status": "ok", "labs": course.shelf.names}
+        return {"status": "ok", "labs": course.catalog.names}
 
     @api.post("/submissions", status_code=201, openapi_extra=openapi.SUBMISSION)
     async def submit(request: Request, response: Response, person: Caller) -> dict[str, Any]:
         receipt = await take_in(request, course, person)
         response.status_code = 201 if receipt.is_new else 200
-        checks = await run_in_threadpool(course.shelf.checks, receipt.lab)
+        checks = await run_in_threadpool(course.catalog.checks, receipt.lab)
         return views.receipt(receipt, course.url, checks)
 
     @api.get("/submissions")
     def submissions(_by: Staff) -> list[dict[str, Any]]:
-        return [views.summary(entry) for entry in course.ledger.all()]
+        return [views.summary(entry) for entry in course.submissions.all()]
 
     @api.get("/submissions/{number}")
     def submission(person: Caller, entry: Seen) -> dict[str, Any]:
-        report = views.report_for(person, course.ledger, entry)
+        report = views.report_for(person, course.submissions, entry)
         found = views.summary(entry)
         found["report"] = report and to_gradescope(report, staff=person.is_staff)
         found["reason"] = entry.reason if person.is_staff else _told(entry, report)
@@ -65,7 +65,9 @@ def router(course: Course) -> APIRouter:
 
     @api.get("/submissions/{number}/notebook", response_class=Response, responses=openapi.NOTEBOOK)
     def notebook(entry: Seen) -> Response:
-        return Response(course.ledger.notebook(entry.id), media_type="application/x-ipynb+json")
+        return Response(
+            course.submissions.notebook(entry.id), media_type="application/x-ipynb+json"
+        )
 
     @api.get("/labs/{lab}/solutions/{question}")
     def solution(person: Caller, lab: Lab, question: str) -> dict[str, Any]:
@@ -90,12 +92,12 @@ def _export_routes(api: APIRouter, course: Course) -> None:
 
     @api.get("/export", **described)
     def export(_by: Staff, lab: AnyLab, format: str = "csv") -> Response:
-        kind, pieces = exports.export(format, course.roster, course.ledger, lab=lab)
+        kind, pieces = exports.export(format, course.roster, course.submissions, lab=lab)
         return StreamingResponse(exports.chunks(pieces), media_type=kind)
 
     @api.post("/export", **described, openapi_extra=openapi.CSV)
     def fill(_by: Staff, lab: AnyLab, template: Body, format: str = "canvas") -> Response:
-        book = exports.book_of(course.roster, course.ledger, lab)
+        book = exports.book_of(course.roster, course.submissions, lab)
         pieces = platforms.filled(format, template, book)
         return StreamingResponse(exports.chunks(pieces), media_type="text/csv")
 
@@ -110,10 +112,10 @@ async def take_in(request: Request, course: Course, person: Person) -> Receipt:
     key = _retry_key(request)
     async with course.turns[person.id]:
         lab, notebook = await _upload(request, course.settings.upload_bytes)
-        full = course.shelf.resolve(lab)
+        full = course.catalog.resolve(lab)
         async with course.reading:
             await run_in_threadpool(_readable, notebook)
-        add = partial(course.ledger.add, retry_key=key, most_bytes=course.settings.kept_bytes)
+        add = partial(course.submissions.add, retry_key=key, most_bytes=course.settings.kept_bytes)
         receipt = await run_in_threadpool(add, person, full, notebook)
     course.queue.wake()
     return receipt

@@ -276,9 +276,9 @@ def _write_export(arguments: argparse.Namespace, file: BinaryIO) -> None:
 
     with existing(arguments.data) as store:
         if arguments.template is None:
-            _, pieces = export(arguments.format, store.roster, store.ledger, lab=arguments.lab)
+            _, pieces = export(arguments.format, store.roster, store.submissions, lab=arguments.lab)
         else:
-            book = book_of(store.roster, store.ledger, arguments.lab)
+            book = book_of(store.roster, store.submissions, arguments.lab)
             pieces = filled(arguments.format, arguments.template.read_bytes(), book)
         for piece in chunks(pieces):
             file.write(piece.encode())

@@ -9,7 +9,7 @@ from autograder.service.claims import Claims
 from autograder.service.database import Database
 from autograder.service.dates import Dates
 from autograder.service.errors import Refused
-from autograder.service.lab_catalog import Shelf
+from autograder.service.lab_catalog import LabCatalog
 from autograder.service.limits import RateLimit, Turns
 from autograder.service.live import Live
 from autograder.service.queue import Queue
@@ -18,7 +18,7 @@ from autograder.service.roster import Person, Roster
 from autograder.service.roster_import import take
 from autograder.service.settings import Settings
 from autograder.service.similarity import Similarity
-from autograder.service.submissions import Ledger
+from autograder.service.submissions import Submissions
 
 if TYPE_CHECKING:
     from autograder.service.lti_tool import LtiTool
@@ -31,12 +31,12 @@ class Course:
 
     settings: Settings
     roster: Roster
-    ledger: Ledger
+    submissions: Submissions
     claims: Claims
     dates: Dates
     regrades: Regrades
     database: Database
-    shelf: Shelf
+    catalog: LabCatalog
     rate: RateLimit
     wrong_logins: RateLimit
     queue: Queue
@@ -50,12 +50,12 @@ class Course:
     @cached_property
     def similarity(self) -> Similarity:
         """What compares the answers of a lab."""
-        return Similarity(self.ledger, self.shelf)
+        return Similarity(self.submissions, self.catalog)
 
     @cached_property
     def live(self) -> Live:
         """Pages that wait for a submission to change."""
-        return Live(self.ledger.states)
+        return Live(self.submissions.states)
 
     def person(self, login: str) -> Person:
         """Return the person of that login.
@@ -80,7 +80,7 @@ class Course:
         Raises:
             Refused: 404, there is no such question in the lab; 422, the lab cannot be read.
         """
-        if question is not None and question not in (known := self.shelf.questions(lab)):
+        if question is not None and question not in (known := self.catalog.questions(lab)):
             expected = f"one of {', '.join(known)}"
             raise Refused(404, f"regrade: got question {question[:60]!r}, expected {expected}.")
         batch = self.regrades.start(lab, question, by)

@@ -46,7 +46,7 @@ def _api_routes(routes: APIRouter, course: Course) -> None:
     def submit(person: Caller, lab: Lab, response: Response) -> dict[str, Any]:
         receipt = _hand_in(course, person, lab)
         response.status_code = 201 if receipt.is_new else 200
-        return views.receipt(receipt, course.url, course.shelf.checks(lab))
+        return views.receipt(receipt, course.url, course.catalog.checks(lab))
 
 
 def _page_routes(routes: APIRouter, course: Course) -> None:
@@ -78,6 +78,6 @@ def _delete(course: Course, person: Person, lab: str) -> bool:
 
 def _hand_in(course: Course, person: Person, lab: str) -> Receipt:
     course.rate.spend(person.id)
-    receipt = course.ledger.add_draft(person, lab)
+    receipt = course.submissions.add_draft(person, lab)
     course.queue.wake()
     return receipt

@@ -15,7 +15,7 @@ from autograder.grading.report import to_gradescope
 from autograder.service.errors import Refused
 from autograder.service.gradebook import Row, gradebook
 from autograder.service.roster import Roster
-from autograder.service.submissions import Entry, Ledger
+from autograder.service.submissions import Entry, Submissions
 from autograder.service.times import iso
 
 _CHUNK_CHARS = 1 << 16
@@ -36,7 +36,7 @@ class Book:
 
 
 def export(
-    format: str, roster: Roster, ledger: Ledger, *, lab: str = ""
+    format: str, roster: Roster, submissions: Submissions, *, lab: str = ""
 ) -> tuple[str, Iterator[str]]:
     """Return the content type of the gradebook, and its pieces as text; of one lab if it is named.
 
@@ -46,13 +46,13 @@ def export(
     if format not in FORMATS:
         raise Refused(422, f"export: got format {format!r}, expected one of {', '.join(FORMATS)}.")
     kind, made = FORMATS[format]
-    return kind, made(book_of(roster, ledger, lab), ledger)
+    return kind, made(book_of(roster, submissions, lab), submissions)
 
 
-def book_of(roster: Roster, ledger: Ledger, lab: str = "") -> Book:
+def book_of(roster: Roster, submissions: Submissions, lab: str = "") -> Book:
     """Return what counts of everybody, of every lab or of one."""
     learners = roster.learners()
-    found = gradebook((person.login for person in learners), ledger.of_lab(lab))
+    found = gradebook((person.login for person in learners), submissions.of_lab(lab))
     rows = [Row(person, dict(sorted(found[person.login].items()))) for person in learners]
     labs = [lab] if lab else sorted({name for row in rows for name in row.labs})
     return Book(rows, labs)
@@ -88,7 +88,7 @@ def csv_lines(rows: Iterable[Sequence[object]]) -> Iterator[str]:
         yield line.getvalue()
 
 
-def _plain(book: Book, _ledger: Ledger) -> Iterator[str]:
+def _plain(book: Book, _submissions: Submissions) -> Iterator[str]:
     """One line a learner and lab."""
     head = ["learner", "lab", "score", "max_score", "state", "submission", "submitted_at"]
     rows: list[Sequence[object]] = [[*head, "late_days", "pending", "name", "email", "section"]]
@@ -102,7 +102,7 @@ def _plain(book: Book, _ledger: Ledger) -> Iterator[str]:
     return csv_lines(rows)
 
 
-def _canvas(book: Book, _ledger: Ledger) -> Iterator[str]:
+def _canvas(book: Book, _submissions: Submissions) -> Iterator[str]:
     """Canvas's gradebook: a row of points possible, then a row a learner, matched by login."""
     full = [book.points(lab) for lab in book.labs]
     head = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section"]
@@ -113,7 +113,7 @@ def _canvas(book: Book, _ledger: Ledger) -> Iterator[str]:
     return csv_lines(rows)
 
 
-def _moodle(book: Book, _ledger: Ledger) -> Iterator[str]:
+def _moodle(book: Book, _submissions: Submissions) -> Iterator[str]:
     """Moodle's grade import: a column that identifies the learner, a column a grade item."""
     rows = [["username", *book.labs]]
     for row in book.rows:
@@ -121,7 +121,7 @@ def _moodle(book: Book, _ledger: Ledger) -> Iterator[str]:
     return csv_lines(rows)
 
 
-def _gradescope(book: Book, ledger: Ledger) -> Iterator[str]:
+def _gradescope(book: Book, submissions: Submissions) -> Iterator[str]:
     """A list of {learner, lab, results}; `results` is what Gradescope calls results.json.
 
     One report at a time is in memory, however many there are.
@@ -129,7 +129,7 @@ def _gradescope(book: Book, ledger: Ledger) -> Iterator[str]:
     before = "["
     for row in book.rows:
         for lab, entry in row.labs.items():
-            report = ledger.report(entry.id)
+            report = submissions.report(entry.id)
             if report is not None:
                 results = to_gradescope(report) | {"score": entry.score}
                 found = {"learner": row.person.login, "lab": lab, "results": results}
@@ -138,7 +138,7 @@ def _gradescope(book: Book, ledger: Ledger) -> Iterator[str]:
     yield "[]\n" if before == "[" else "\n]\n"
 
 
-FORMATS: dict[str, tuple[str, Callable[[Book, Ledger], Iterator[str]]]] = {
+FORMATS: dict[str, tuple[str, Callable[[Book, Submissions], Iterator[str]]]] = {
     "csv": ("text/csv", _plain),
     "canvas": ("text/csv", _canvas),
     "moodle": ("text/csv", _moodle),

@@ -58,11 +58,11 @@ async def _body(request: Request) -> bytes:
 
 
 async def _lab(lab: str, course: Here) -> str:
-    return course.shelf.resolve(lab)
+    return course.catalog.resolve(lab)
 
 
 async def _any_lab(course: Here, lab: str = "") -> str:
-    return course.shelf.resolve(lab) if lab else ""
+    return course.catalog.resolve(lab) if lab else ""
 
 
 Json = Annotated[dict[str, Any], Depends(json_object)]

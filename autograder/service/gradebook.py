@@ -14,7 +14,7 @@ from pydantic import Field
 from autograder.records import Outcome
 from autograder.service.errors import Refused
 from autograder.service.roster import Person, Roster
-from autograder.service.submissions import Entry, Ledger, pages_of
+from autograder.service.submissions import Entry, Submissions, pages_of
 
 # Rows of a page: what a screen or two hold, and a browser lays out at once.
 PAGE_ROWS = 50
@@ -83,7 +83,7 @@ class Page:
     learners: int
 
 
-def page(roster: Roster, ledger: Ledger, asked: Asked) -> Page:
+def page(roster: Roster, submissions: Submissions, asked: Asked) -> Page:
     """Return the page that is asked for.
 
     Raises:
@@ -94,14 +94,14 @@ def page(roster: Roster, ledger: Ledger, asked: Asked) -> Page:
     learners = roster.learners(asked.section, asked.search)
     if order in ORDERS:
         learners.sort(key=lambda p: (str(getattr(p, order)).casefold(), p.login), reverse=turned)
-    elif order == "total" or order in ledger.labs():
-        best = ledger.best_scores(asked.lab if order == "total" else order)
+    elif order == "total" or order in submissions.labs():
+        best = submissions.best_scores(asked.lab if order == "total" else order)
         learners.sort(key=lambda p: (_key(best.get(p.id, {}), order), p.login), reverse=turned)
     else:
         expected = f"one of {', '.join(ORDERS)}, total or a lab that was handed in"
         raise Refused(422, f"gradebook: sort: got {asked.sort[:60]!r}, expected {expected}.")
     end = asked.page * PAGE_ROWS
-    rows = _rows(learners[end - PAGE_ROWS : end], ledger, asked.lab)
+    rows = _rows(learners[end - PAGE_ROWS : end], submissions, asked.lab)
     return Page(rows, pages_of(len(learners), PAGE_ROWS), len(learners))
 
 
@@ -109,8 +109,8 @@ def _key(scores: Mapping[str, float], order: str) -> float:
     return math.fsum(scores.values()) if order == "total" else scores.get(order, -1.0)
 
 
-def _rows(learners: list[Person], ledger: Ledger, lab: str) -> list[Row]:
-    entries = ledger.of_people([person.id for person in learners], lab=lab)
+def _rows(learners: list[Person], submissions: Submissions, lab: str) -> list[Row]:
+    entries = submissions.of_people([person.id for person in learners], lab=lab)
     book = gradebook((person.login for person in learners), entries)
     return [Row(person, dict(sorted(book[person.login].items()))) for person in learners]
 
@@ -139,15 +139,15 @@ class Overview:
         return [(f"{10 * n} to {10 * n + 10} %", counts[n]) for n in range(_BINS)]
 
 
-def overview(roster: Roster, ledger: Ledger, lab: str) -> Overview:
+def overview(roster: Roster, submissions: Submissions, lab: str) -> Overview:
     """Return how a lab went for all who have a grade."""
     learners = [person.login for person in roster.learners()]
-    book = gradebook(learners, ledger.of_lab(lab))
+    book = gradebook(learners, submissions.of_lab(lab))
     passed, tried = Counter[str](), Counter[str]()
     messages: dict[str, Counter[str]] = {}
     entries = [labs[lab] for labs in book.values() if lab in labs]
     graded = {e.id: e.score / (e.max_score or 1.0) for e in entries if e.score is not None}
-    for results in ledger.results(graded):
+    for results in submissions.results(graded):
         begun, failed, wrong = set[str](), set[str](), set[tuple[str, str]]()
         for found in results:  # plain data: six hundred reports are 15,000 of these
             question, outcome = found["question"], found["outcome"]

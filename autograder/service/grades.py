@@ -1,7 +1,7 @@
 """What is published of a submission: a grading and the marks of people, added and never changed.
 
-Functions of a connection, for `ledger` and `claims` to call inside their transactions. The totals
-that lists show are written beside the submission whenever a grading or a mark is added.
+Functions of a connection, for `submissions` and `claims` to call inside their transactions. The
+totals that lists show are written beside the submission whenever a grading or a mark is added.
 """
 
 import json

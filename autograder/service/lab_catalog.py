@@ -1,4 +1,4 @@
-"""The shelf: the labs that this server grades, by name. A lab has `lab.py` and `checks.py`."""
+"""The labs that this server grades, by name. A lab has `lab.py` and `checks.py`."""
 
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -8,7 +8,7 @@ from autograder.records import Lab
 from autograder.service.errors import Refused, StartError
 
 
-class Shelf:
+class LabCatalog:
     """The labs of one directory, looked up with or without their number."""
 
     def __init__(self, directory: Path) -> None:

@@ -1,7 +1,7 @@
 """What learners sent and could not hand in for its date or attempts: one a learner and lab.
 
-The newest alone is kept. `submissions.Ledger` keeps and drops drafts in the transactions in which
-it refuses and takes notebooks in.
+The newest alone is kept. `Submissions` keeps and drops drafts in the transactions in which it
+refuses and takes notebooks in.
 """
 
 import hashlib

@@ -44,7 +44,7 @@ def router(course: Course) -> APIRouter:
     def launch(request: Request, form: Fields) -> Response:
         with auth.counted(request, course):
             found, nonce = tool.launches.back(form, request.cookies.get(COOKIE, ""))
-            lab = course.shelf.resolve(found.lab) if found.lab else ""
+            lab = course.catalog.resolve(found.lab) if found.lab else ""
             tool.people.use(nonce)
             person = tool.people.take(found, lab)
         staff = f"/gradebook?lab={quote(lab)}" if lab else "/gradebook"

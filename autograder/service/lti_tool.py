@@ -45,7 +45,7 @@ def lti_tool(settings: Settings, store: Store, url: str, private_key: bytes) -> 
     return LtiTool(
         Launches(platforms, f"{url}/lti/launch", store.cookie_key, settings.code_s),
         LtiPeople(store.database, clock),
-        Passback(outbox, store.ledger, platforms, private_key, clock=clock, look_s=look_s),
+        Passback(outbox, store.submissions, platforms, private_key, clock=clock, look_s=look_s),
         {"keys": [public]},
     )
 

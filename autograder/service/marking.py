@@ -14,7 +14,7 @@ from autograder.records import ManualAnswer
 from autograder.service.database import Database
 from autograder.service.manual import question_of
 from autograder.service.schema import answers, marks, submissions
-from autograder.service.submissions import Entry, Ledger
+from autograder.service.submissions import Entry, Submissions
 
 _MOST_COMMENTS = 20
 
@@ -76,15 +76,15 @@ class Desk:
     left: int
 
 
-def desk(ledger: Ledger, lab: str, question: str, at: int) -> Desk | None:
+def desk(all_submissions: Submissions, lab: str, question: str, at: int) -> Desk | None:
     """Return the answer of submission `at`, or the first that waits; None where there is none."""
-    found = _answers(ledger.database, lab, question)
+    found = _answers(all_submissions.database, lab, question)
     if not found:
         return None
     numbers = [number for number, _, _ in found]
     open_ = [number for number, points, _ in found if points is None]
     place = numbers.index(at if at in numbers else open_[0] if open_ else numbers[0])
-    entry, report = ledger.get(numbers[place]), ledger.report(numbers[place])
+    entry, report = all_submissions.get(numbers[place]), all_submissions.report(numbers[place])
     assert entry is not None and report is not None  # nothing is ever taken away
     answer = question_of(report, question)
     said = Counter(comment for _, _, comment in found if comment)
@@ -101,8 +101,8 @@ def desk(ledger: Ledger, lab: str, question: str, at: int) -> Desk | None:
     )
 
 
-def next_waiting(ledger: Ledger, lab: str, question: str, at: int) -> int | None:
+def next_waiting(all_submissions: Submissions, lab: str, question: str, at: int) -> int | None:
     """Return the next submission whose answer waits, after `at` or from the first; or None."""
-    found = _answers(ledger.database, lab, question)
+    found = _answers(all_submissions.database, lab, question)
     open_ = [number for number, points, _ in found if points is None]
     return next((number for number in open_ if number > at), open_[0] if open_ else None)

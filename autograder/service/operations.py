@@ -60,7 +60,7 @@ def state(course: Course) -> dict[str, Any]:
         "labs": reasons,
         "parked": [
             {"id": e.id, "login": e.learner, "lab": e.lab, "reason": e.reason, "tries": e.tries}
-            for e in course.ledger.parked()
+            for e in course.submissions.parked()
         ],
         "passback": course.lti.passback.outbox.waiting() if course.lti else None,
     }

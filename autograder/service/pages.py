@@ -33,7 +33,7 @@ from autograder.service.submissions import Entry
 
 
 def _entry(number: int, course: Here, person: Visitor) -> Entry:
-    return views.entry_for(person, course.ledger, number)
+    return views.entry_for(person, course.submissions, number)
 
 
 Seen = Annotated[Entry, Depends(_entry)]
@@ -108,7 +108,7 @@ def _submission_routes(pages: APIRouter, course: Course) -> None:
     @pages.get("/submissions")
     def submissions(person: Visitor, number: PageNumber = 1) -> Response:
         whose = None if person.is_staff else person.id
-        entries, count = course.ledger.page(number, PAGE_ROWS, person_id=whose)
+        entries, count = course.submissions.page(number, PAGE_ROWS, person_id=whose)
         paging = Paging("/submissions", number, count)
         drafts = views.drafts_for(person, course)
         return page("submissions", person=person, entries=entries, paging=paging, drafts=drafts)
@@ -124,7 +124,7 @@ def _submission_routes(pages: APIRouter, course: Course) -> None:
         as_learner = person.is_staff and viewed_as == "learner"
         if as_learner:
             person = replace(person, role=LEARNER)
-        report = views.report_for(person, course.ledger, entry)
+        report = views.report_for(person, course.submissions, entry)
         return page(
             "submission",
             person=person,
@@ -133,12 +133,12 @@ def _submission_routes(pages: APIRouter, course: Course) -> None:
             questions=by_question(report.results) if report else [],
             parked_message=views.PARKED_MESSAGE,
             viewed_as=as_learner,
-            others=course.ledger.of_people([entry.person_id], lab=entry.lab),
+            others=course.submissions.of_people([entry.person_id], lab=entry.lab),
         )
 
     @pages.get("/submissions/{number}/report")
     def report(person: Visitor, entry: Seen) -> Response:
-        found = views.report_for(person, course.ledger, entry)
+        found = views.report_for(person, course.submissions, entry)
         if found is None:
             raise Refused(404, f"submission {entry.id}: it is not graded yet.")
         return HTMLResponse(to_html(found), headers=STANDALONE)
@@ -146,7 +146,7 @@ def _submission_routes(pages: APIRouter, course: Course) -> None:
     @pages.get("/submissions/{number}/notebook")
     def notebook(entry: Seen) -> Response:
         name = f'attachment; filename="{quote(entry.lab)}-{entry.id}.ipynb"'
-        data, kind = course.ledger.notebook(entry.id), "application/x-ipynb+json"
+        data, kind = course.submissions.notebook(entry.id), "application/x-ipynb+json"
         return Response(data, media_type=kind, headers={"Content-Disposition": name})
 
 

@@ -17,7 +17,7 @@ from autograder.service.errors import ServerError
 from autograder.service.gradebook import gradebook
 from autograder.service.lti import Platform
 from autograder.service.outbox import Due, Outbox
-from autograder.service.submissions import Entry, Ledger
+from autograder.service.submissions import Entry, Submissions
 
 if TYPE_CHECKING:
     from authlib.integrations.requests_client import OAuth2Session
@@ -40,7 +40,7 @@ class Passback:
     def __init__(
         self,
         outbox: Outbox,
-        ledger: Ledger,
+        submissions: Submissions,
         platforms: Iterable[Platform],
         private_key: bytes,
         *,
@@ -48,7 +48,7 @@ class Passback:
         look_s: float,
     ) -> None:
         self.outbox = outbox
-        self._ledger = ledger
+        self._submissions = submissions
         self._platforms = {platform.name: platform for platform in platforms}
         self._private_key = private_key
         self._clock, self._look_s = clock, look_s
@@ -95,7 +95,7 @@ class Passback:
         """Send what counts now; return it."""
         # Before the score is read: of two that are sent at once, the platform takes the later.
         timestamp = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="milliseconds")
-        entries = self._ledger.of_people([due.person_id], lab=due.lab)
+        entries = self._submissions.of_people([due.person_id], lab=due.lab)
         entry = gradebook([due.login], entries)[due.login].get(due.lab)
         if entry is None or entry.score is None:
             return None

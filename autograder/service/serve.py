@@ -26,6 +26,6 @@ def serve(settings: Settings) -> int:
 def _say_ready(server: Server, settings: Settings) -> None:
     if settings.host not in _LOCAL:
         print("Others on the network can reach this server. Put a proxy with TLS in front of it.")
-    print(f"Labs: {', '.join(server.course.shelf.names)}")
+    print(f"Labs: {', '.join(server.course.catalog.names)}")
     print(f"The instructor's token is in {settings.data / TOKEN_FILE}")
     print(f"Course server: {server.url}", flush=True)

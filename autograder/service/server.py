@@ -21,7 +21,7 @@ from autograder.service.app import create_app
 from autograder.service.course import Course
 from autograder.service.errors import DataInUse, StartError
 from autograder.service.grading import Grader, ProcessGrader
-from autograder.service.lab_catalog import Shelf
+from autograder.service.lab_catalog import LabCatalog
 from autograder.service.limits import RateLimit
 from autograder.service.protocol import protocol
 from autograder.service.queue import Queue
@@ -123,8 +123,8 @@ def opened(settings: Settings, make_grader: Callable[[], Grader] | None = None) 
     Raises:
         StartError: a port, a directory or the database is not to be had; nothing is left open.
     """
-    shelf = Shelf(settings.labs)
-    shelf.require()
+    catalog = LabCatalog(settings.labs)
+    catalog.require()
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(listen(settings.host, settings.port))
         data = data_directory(settings.data)
@@ -138,9 +138,9 @@ def opened(settings: Settings, make_grader: Callable[[], Grader] | None = None) 
             log.info("%d submissions were being graded when the server ended: again", freed)
         queue = Queue(
             store.claims,
-            make_grader or partial(_grader, settings, shelf.directory),
+            make_grader or partial(_grader, settings, catalog.directory),
             owner=f"{node}/{os.getpid()}",
-            solution=shelf.solution,
+            solution=catalog.solution,
             workers=settings.workers,
             lease_s=settings.lease_s,
         )
@@ -148,12 +148,12 @@ def opened(settings: Settings, make_grader: Callable[[], Grader] | None = None) 
         course = Course(
             settings,
             store.roster,
-            store.ledger,
+            store.submissions,
             store.claims,
             store.dates,
             store.regrades,
             store.database,
-            shelf,
+            catalog,
             RateLimit(settings.burst, settings.per_minute),
             RateLimit(
                 settings.wrong_logins,

@@ -7,8 +7,8 @@ from typing import Any
 
 from autograder.grading.similarity import Pair, Prints, pairs
 from autograder.grading.similarity_reader import Reader, Reading
-from autograder.service.lab_catalog import Shelf
-from autograder.service.submissions import Ledger
+from autograder.service.lab_catalog import LabCatalog
+from autograder.service.submissions import Submissions
 
 _LEAST = 0.5
 _MOST = 100  # pairs; nobody looks at more
@@ -28,9 +28,9 @@ class Found:
 class Similarity:
     """Compares the latest submissions of a lab; keeps what it read of the lab asked for last."""
 
-    def __init__(self, ledger: Ledger, shelf: Shelf) -> None:
-        self._ledger = ledger
-        self._shelf = shelf
+    def __init__(self, submissions: Submissions, catalog: LabCatalog) -> None:
+        self._submissions = submissions
+        self._catalog = catalog
         self._turn = threading.Lock()
         self._key: tuple[str, int] | None = None
         self._kept: dict[str, Prints] = {}
@@ -41,7 +41,7 @@ class Similarity:
         Raises:
             Refused: 422, the lab cannot be read.
         """
-        latest = self._ledger.latest(lab)
+        latest = self._submissions.latest(lab)
         sides: dict[str, Side] = {
             str(number): {"submission": number, "login": login} for number, login in latest
         }
@@ -49,7 +49,7 @@ class Similarity:
             key = (lab, self._stamp(lab))
             if key != self._key:
                 self._key, self._kept = key, {}
-            with closing(Reader(self._shelf.path(lab))) as reader:
+            with closing(Reader(self._catalog.path(lab))) as reader:
                 for name, side in sides.items():
                     if name not in self._kept:
                         self._kept[name] = self._read(reader, side["submission"]).prints
@@ -59,12 +59,12 @@ class Similarity:
     def texts(self, lab: str, question: str, numbers: list[int]) -> list[str]:
         """Return the answers of some submissions to a question, as code."""
         self._stamp(lab)
-        with closing(Reader(self._shelf.path(lab))) as reader:
+        with closing(Reader(self._catalog.path(lab))) as reader:
             return [self._read(reader, n).texts.get(question, "") for n in numbers]
 
     def _stamp(self, lab: str) -> int:
-        self._shelf.questions(lab)  # for what it raises
-        return (self._shelf.path(lab) / "lab.py").stat().st_mtime_ns
+        self._catalog.questions(lab)  # for what it raises
+        return (self._catalog.path(lab) / "lab.py").stat().st_mtime_ns
 
     def _read(self, reader: Reader, number: int) -> Reading:
-        return reader.read(self._ledger.notebook(number) or b"")
+        return reader.read(self._submissions.notebook(number) or b"")

@@ -88,8 +88,8 @@ def _lab_routes(api: APIRouter, course: Course) -> None:
 def _regrade_routes(api: APIRouter, course: Course) -> None:
     @api.put("/submissions/{number}/marks", openapi_extra=openapi.MARKS)
     def marks(by: Staff, entry: Seen, body: Json) -> dict[str, Any]:
-        course.ledger.mark(entry.id, body, by)
-        return views.summary(course.ledger.get(entry.id) or entry)
+        course.submissions.mark(entry.id, body, by)
+        return views.summary(course.submissions.get(entry.id) or entry)
 
     @api.post("/labs/{lab}/regrade", status_code=202)
     def regrade(by: Staff, lab: Lab, question: str | None = None) -> dict[str, Any]:
@@ -120,7 +120,7 @@ def _batch(batch: Batch) -> dict[str, Any]:
 def _reading_routes(api: APIRouter, course: Course) -> None:
     @api.get("/gradebook")
     def book(_by: Staff, lab: AnyLab, asked: Asked) -> dict[str, Any]:
-        found = gradebook.page(course.roster, course.ledger, replace(asked, lab=lab))
+        found = gradebook.page(course.roster, course.submissions, replace(asked, lab=lab))
         return {
             "rows": [views.gradebook_row(row) for row in found.rows],
             "page": asked.page,

@@ -40,8 +40,8 @@ def router(course: Course) -> APIRouter:
 def _gradebook_routes(pages: APIRouter, course: Course) -> None:
     @pages.get("/gradebook")
     def book(person: StaffVisitor, asked: Asked) -> Response:
-        found = gradebook.page(course.roster, course.ledger, asked)
-        labs = course.ledger.labs()
+        found = gradebook.page(course.roster, course.submissions, asked)
+        labs = course.submissions.labs()
         order = asked.sort if asked.sort != "login" else ""  # as it is when nothing is said
         query = {"lab": asked.lab, "section": asked.section, "search": asked.search, "sort": order}
         return page(
@@ -61,7 +61,7 @@ def _gradebook_routes(pages: APIRouter, course: Course) -> None:
 
     @pages.get("/gradebook/export")
     def export(_by: StaffVisitor, format: str = "csv") -> Response:
-        kind, pieces = exports.export(format, course.roster, course.ledger)
+        kind, pieces = exports.export(format, course.roster, course.submissions)
         name = f'attachment; filename="gradebook-{format}.{kind.partition("/")[2]}"'
         headers = {"Content-Disposition": name}
         return StreamingResponse(exports.chunks(pieces), media_type=kind, headers=headers)
@@ -69,7 +69,7 @@ def _gradebook_routes(pages: APIRouter, course: Course) -> None:
     @pages.get("/learners/{login}")
     def learner(person: StaffVisitor, login: str) -> Response:
         found = course.person(login)
-        labs, entries = views.labs_for(found, course), course.ledger.all(person_id=found.id)
+        labs, entries = views.labs_for(found, course), course.submissions.all(person_id=found.id)
         drafts = views.drafts_for(found, course)
         said: dict[str, Any] = {"labs": labs, "entries": entries, "drafts": drafts}
         return page("learner", person=person, learner=found, **said)
@@ -112,7 +112,7 @@ def _queue_routes(pages: APIRouter, course: Course) -> None:
     @pages.post("/submissions/{number}/manual")
     def manual(person: StaffSender, number: int, form: Fields) -> Response:
         mark = {"points": form.get("score", ""), "comment": form.get("comment", "")}
-        course.ledger.mark(number, {form.get("question", ""): mark}, person)
+        course.submissions.mark(number, {form.get("question", ""): mark}, person)
         return RedirectResponse(f"/submissions/{number}", 303)
 
 
@@ -131,7 +131,7 @@ def _lab_routes(pages: APIRouter, course: Course) -> None:
 
     @pages.get("/labs/{lab}/numbers")
     def numbers(person: StaffVisitor, lab: Lab) -> Response:
-        found = gradebook.overview(course.roster, course.ledger, lab)
+        found = gradebook.overview(course.roster, course.submissions, lab)
         return page("numbers", person=person, lab=lab, found=found)
 
     @pages.get("/labs/{lab}/similarity")
@@ -142,7 +142,7 @@ def _lab_routes(pages: APIRouter, course: Course) -> None:
     def side_by_side(
         person: StaffVisitor, lab: Lab, question: str, left: int, right: int
     ) -> Response:
-        entries = [views.entry_for(person, course.ledger, number) for number in (left, right)]
+        entries = [views.entry_for(person, course.submissions, number) for number in (left, right)]
         texts = course.similarity.texts(lab, question, [left, right])
         sides = list(zip(entries, texts, strict=True))
         return page("side_by_side", person=person, lab=lab, question=question, sides=sides)
@@ -199,7 +199,7 @@ def _marking_routes(pages: APIRouter, course: Course) -> None:
     def answer(
         person: StaffVisitor, lab: Lab, question: str, at: int = 0, named: bool = False
     ) -> Response:
-        desk = marking.desk(course.ledger, lab, question, at)
+        desk = marking.desk(course.submissions, lab, question, at)
         if desk is None:
             return RedirectResponse("/grading", 303)
         said: dict[str, Any] = {
@@ -215,8 +215,8 @@ def _marking_routes(pages: APIRouter, course: Course) -> None:
         at = int(form["at"]) if re.fullmatch("[0-9]{1,19}", form.get("at", "")) else 0
         items = [text for name, text in form.items() if name.startswith("item")]
         given = {"points": form.get("points", ""), "comment": form.get("comment", "")}
-        course.ledger.mark(at, {question: {**given, "items": items}}, person)
-        after = marking.next_waiting(course.ledger, lab, question, at)
+        course.submissions.mark(at, {question: {**given, "items": items}}, person)
+        after = marking.next_waiting(course.submissions, lab, question, at)
         path = _path(lab, question)
         return RedirectResponse(f"{path}?at={after}" if after else "/grading", 303)
 

@@ -23,7 +23,7 @@ from autograder.service.auth import enroll
 from autograder.service.errors import DataInUse, Refused, StartError
 from autograder.service.handout import PAGE, hand_out
 from autograder.service.jupyter import Jupyter, start_jupyter
-from autograder.service.lab_catalog import Shelf
+from autograder.service.lab_catalog import LabCatalog
 from autograder.service.logs import log_to_stderr
 from autograder.service.server import Server, data_directory, listen, opened, write_secret
 from autograder.service.settings import DEFAULT_PORT, LOOPBACK, Settings
@@ -57,12 +57,12 @@ def start(asked: StartSettings) -> int:
     log_to_stderr()
     data = data_directory(asked.data)
     work = data_directory(asked.work)
-    shelf = Shelf(asked.labs)
-    for problem in hand_out([shelf.path(name) for name in shelf.names], work):
+    catalog = LabCatalog(asked.labs)
+    for problem in hand_out([catalog.path(name) for name in catalog.names], work):
         print(problem, file=sys.stderr)
     settings = Settings(
         data=data,
-        labs=shelf.directory,
+        labs=catalog.directory,
         port=free_port(asked.port, DEFAULT_PORT),
         unsandboxed=not shutil.which("bwrap"),  # it is the learner's own code on their machine
     )

@@ -1,8 +1,8 @@
 """The store: the one place that opens the database.
 
 SQLite in write-ahead mode, every commit on the disk before it is acknowledged; PostgreSQL by
-giving its URL. What is asked of it lives in `roster` (people and tokens), `ledger` (submissions,
-their gradings and marks) and `claims` (who grades what now).
+giving its URL. What is asked of it lives in `roster` (people and tokens), `submissions` (with their
+gradings and marks) and `claims` (who grades what now).
 """
 
 import time
@@ -20,13 +20,13 @@ from autograder.service.errors import StartError
 from autograder.service.regrades import Regrades
 from autograder.service.roster import Roster
 from autograder.service.schema import COOKIE_KEY
-from autograder.service.submissions import Ledger
+from autograder.service.submissions import Submissions
 
 _FILE = "course.sqlite3"
 
 
 class Store:
-    """An open database: `.roster`, `.ledger` and `.claims` over one engine.
+    """An open database: `.roster`, `.submissions` and `.claims` over one engine.
 
     `cookie_key` is a secret that every server of this database has.
 
@@ -55,7 +55,7 @@ class Store:
             self.cookie_key = migrations.fact(connection, COOKIE_KEY) or ""
         self.clock = clock
         self.roster = Roster(self.database, clock)
-        self.ledger = Ledger(self.database, clock)
+        self.submissions = Submissions(self.database, clock)
         self.claims = Claims(self.database, clock)
         self.dates = Dates(self.database, clock)
         self.regrades = Regrades(self.database, clock)

@@ -109,7 +109,7 @@ def is_id(number: int) -> bool:
 
 
 @dataclass(frozen=True)
-class Ledger:
+class Submissions:
     """Submissions, their gradings and their marks."""
 
     database: Database

@@ -14,7 +14,7 @@ from autograder.service.gradebook import Row
 from autograder.service.learner_drafts import Draft
 from autograder.service.roster import Person, Session
 from autograder.service.schema import STORED
-from autograder.service.submissions import Entry, Ledger, Receipt
+from autograder.service.submissions import Entry, Receipt, Submissions
 from autograder.service.times import iso
 
 PARKED_MESSAGE = (
@@ -26,21 +26,21 @@ _COUNTS = ("score", "max_score", "pending", "late_days")
 _SUMMARY = ("id", "learner", "lab", "state", "sha256", "score", "raw_score", "late_days")
 
 
-def entry_for(person: Person, ledger: Ledger, submission_id: int) -> Entry:
+def entry_for(person: Person, submissions: Submissions, submission_id: int) -> Entry:
     """Return the submission if `person` may see it.
 
     Raises:
         Refused: 404, it does not exist or is another learner's; the answer does not say which.
     """
-    entry = ledger.get(submission_id)
+    entry = submissions.get(submission_id)
     if entry is None or not (person.is_staff or entry.person_id == person.id):
         raise Refused(404, f"submission {submission_id}: there is none of that number for you.")
     return entry
 
 
-def report_for(person: Person, ledger: Ledger, entry: Entry) -> Report | None:
+def report_for(person: Person, submissions: Submissions, entry: Entry) -> Report | None:
     """Return the report on `entry` as `person` may see it, or None while there is none."""
-    report = ledger.report(entry.id)
+    report = submissions.report(entry.id)
     return report if report is None or person.is_staff else for_learner(report)
 
 
@@ -102,9 +102,9 @@ def gradebook_row(row: Row) -> dict[str, Any]:
 
 def labs_for(person: Person, course: Course) -> list[dict[str, Any]]:
     """Return every lab with the dates that hold for `person`, and the attempts that they have."""
-    dates, used = course.dates.calendar(person.id), course.ledger.attempts(person.id)
+    dates, used = course.dates.calendar(person.id), course.submissions.attempts(person.id)
     found = []
-    for name in course.shelf.names:
+    for name in course.catalog.names:
         rules = dates.of(name, person.id)
         left = None if rules.attempts is None else max(0, rules.attempts - used.get(name, 0))
         found.append({"name": name, **rules.to_dict(), "attempts_left": left})
@@ -116,7 +116,7 @@ def drafts_for(person: Person, course: Course) -> dict[str, tuple[Draft, str | N
     kept = learner_drafts.of_person(course.database, person.id)
     if not kept:
         return {}
-    dates, used = course.dates.calendar(person.id), course.ledger.attempts(person.id)
+    dates, used = course.dates.calendar(person.id), course.submissions.attempts(person.id)
     found: dict[str, tuple[Draft, str | None]] = {}
     for draft in kept:
         rules, now = dates.of(draft.lab, person.id), course.dates.clock()
@@ -134,7 +134,7 @@ def solution(person: Person, course: Course, lab: str, question: str) -> dict[st
     refusal = course.dates.solutions_refusal(lab, person.id)
     if refusal and not person.is_staff:
         raise Refused(403, f"{lab}: {refusal}.")
-    text = course.shelf.solution_of(lab, question)
+    text = course.catalog.solution_of(lab, question)
     if text is None:
         raise Refused(404, f"{lab}: there is no question called {question[:100]!r}.")
     return {"lab": lab, "question": question, "solution": text}

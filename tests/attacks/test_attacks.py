@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from autograder.authoring.source import load_lab
-from autograder.grading.grade import Grader, solution_cells
+from autograder.grading.grade import LabGrader, solution_cells
 from autograder.grading.report import to_html, to_json, to_junit, to_text
 from autograder.records import MIB, Limits, Report
 from autograder.sandbox.host import RemoteStudent, Sandbox
@@ -59,7 +59,7 @@ class Batch:
         self.students: list[RemoteStudent] = []
         lab = load_lab(HERE / "lab")
         self.honest = notebook(*solution_cells(lab))
-        self.grader = Grader(lab, open_student=self.open, limits=LIMITS)
+        self.grader = LabGrader(lab, open_student=self.open, limits=LIMITS)
 
     @contextlib.contextmanager
     def open(self, limits: Limits) -> Iterator[RemoteStudent]:
@@ -190,7 +190,7 @@ def test_without_the_wall_the_same_attacks_are_seen_to_escape(
     def open_here(limits: Limits) -> Iterator[LocalStudent]:
         yield LocalStudent()
 
-    grader = Grader(lab, open_student=open_here, limits=LIMITS)
+    grader = LabGrader(lab, open_student=open_here, limits=LIMITS)
     for name in ("reads_environment_and_proc", "walks_frames_and_gc"):
         data = notebook((HERE / "answers" / f"{name}.py").read_text())
         report = grader.grade(data)

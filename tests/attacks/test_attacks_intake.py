@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from autograder.authoring.source import load_lab
-from autograder.grading.grade import Grader, solution_cells
+from autograder.grading.grade import LabGrader, solution_cells
 from autograder.grading.report import to_html, to_json
 from autograder.records import Limits
 from autograder.sandbox import worker_pool
@@ -102,15 +102,15 @@ READABLE: dict[str, Callable[[], bytes]] = {
 
 
 @pytest.fixture(scope="module")
-def grader() -> Iterator[Grader]:
-    yield Grader(LAB, limits=Limits(wall_s=120, cpu_s=120, call_s=30))
+def grader() -> Iterator[LabGrader]:
+    yield LabGrader(LAB, limits=Limits(wall_s=120, cpu_s=120, call_s=30))
     worker_pool.close_shared()
 
 
 @pytest.mark.sandbox
 @pytest.mark.parametrize("make", UNREADABLE.values(), ids=UNREADABLE.keys())
 def test_what_cannot_be_read_scores_nothing_and_has_its_report(
-    make: Callable[[], bytes], grader: Grader
+    make: Callable[[], bytes], grader: LabGrader
 ) -> None:
     report = grader.grade(make())
     assert report.score == 0
@@ -123,6 +123,8 @@ def test_what_cannot_be_read_scores_nothing_and_has_its_report(
 
 @pytest.mark.sandbox
 @pytest.mark.parametrize("make", READABLE.values(), ids=READABLE.keys())
-def test_what_is_odd_but_can_be_read_is_graded(make: Callable[[], bytes], grader: Grader) -> None:
+def test_what_is_odd_but_can_be_read_is_graded(
+    make: Callable[[], bytes], grader: LabGrader
+) -> None:
     report = grader.grade(make())
     assert report.score == 4, to_json(report)

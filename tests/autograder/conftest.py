@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from autograder.authoring.source import load_lab
-from autograder.grading.grade import Grader
+from autograder.grading.grade import LabGrader
 from autograder.records import Lab
 from autograder.student.local import LocalStudent
 
@@ -40,9 +40,9 @@ def notebook() -> Callable[[Cells], bytes]:
 
 
 @pytest.fixture
-def grader(sample_lab: Lab) -> Grader:
+def grader(sample_lab: Lab) -> LabGrader:
     """Return a grader that runs in this process."""
-    return Grader(sample_lab, open_student=lambda limits: contextlib.nullcontext(LocalStudent()))
+    return LabGrader(sample_lab, open_student=lambda limits: contextlib.nullcontext(LocalStudent()))
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from autograder.formats.colab import (
     colab_notebook,
     set_up_text,
 )
-from autograder.grading.grade import Grader
+from autograder.grading.grade import LabGrader
 from autograder.grading.slicing import needed, statements_of
 from autograder.records import Lab, Report
 
@@ -169,7 +169,7 @@ def test_an_archive_that_is_missing_or_cut_off_is_asked_for(
     assert "Upload it there, then run this cell again." in said
 
 
-def test_a_colab_notebook_is_graded_as_the_labs_own(sample_lab: Lab, grader: Grader) -> None:
+def test_a_colab_notebook_is_graded_as_the_labs_own(sample_lab: Lab, grader: LabGrader) -> None:
     solved = solution_notebook(sample_lab)
     content = json.loads(solved)
     content["cells"].insert(0, json.loads(colab_notebook(sample_lab))["cells"][0])

@@ -15,7 +15,7 @@ from autograder.authoring.source import load_lab
 from autograder.cli import main
 from autograder.commands import _kept
 from autograder.errors import SubmissionError
-from autograder.grading.grade import Grader
+from autograder.grading.grade import LabGrader
 from autograder.grading.judges import Judges
 from autograder.grading.paths import Item, content_of, items_of
 from autograder.grading.report import write
@@ -146,13 +146,13 @@ def test_a_judge_that_dies_over_a_submission_is_replaced(lab_copy, tmp_path, inb
 
 @SANDBOX
 def test_marks_stay_where_grading_again_comes_to_nothing(sample_lab, tmp_path) -> None:
-    report = Grader(sample_lab).grade(solution_notebook(sample_lab).encode(), submission="ada")
+    report = LabGrader(sample_lab).grade(solution_notebook(sample_lab).encode(), submission="ada")
     write(report, tmp_path, "ada")
     path = tmp_path / "ada.json"
     marked = json.loads(path.read_text())
     marked["manual"][0] |= {"score": 1.5, "comment": "Good."}
     path.write_text(json.dumps(marked))
-    write(Grader(sample_lab).unreadable("the judge was lost", "ada"), tmp_path, "ada")
+    write(LabGrader(sample_lab).unreadable("the judge was lost", "ada"), tmp_path, "ada")
     write(report, tmp_path, "ada")
     kept = json.loads(path.read_text())["manual"][0]
     assert (kept["score"], kept["comment"]) == (1.5, "Good.")

@@ -10,7 +10,7 @@ import pytest
 
 from autograder.authoring.notebook import learner_notebook, solution_notebook
 from autograder.authoring.source import load_lab, load_wrong_answers
-from autograder.grading.grade import Grader
+from autograder.grading.grade import LabGrader
 from autograder.records import Lab, Outcome, Report
 from autograder.student.local import LocalStudent
 
@@ -19,8 +19,8 @@ SUM = "import numpy as np\ndef sum_rows(x):\n    return np.sum(x, axis=0)"
 CORRECT, INCORRECT, NOT_ATTEMPTED = Outcome.CORRECT, Outcome.INCORRECT, Outcome.NOT_ATTEMPTED
 
 
-def local(lab: Lab) -> Grader:
-    return Grader(lab, open_student=lambda limits: contextlib.nullcontext(LocalStudent()))
+def local(lab: Lab) -> LabGrader:
+    return LabGrader(lab, open_student=lambda limits: contextlib.nullcontext(LocalStudent()))
 
 
 def outcomes(report: Report) -> dict[str, set[Outcome]]:
@@ -30,7 +30,7 @@ def outcomes(report: Report) -> dict[str, set[Outcome]]:
     return found
 
 
-def test_the_starter_is_not_attempted_everywhere(grader: Grader, sample_lab: Lab) -> None:
+def test_the_starter_is_not_attempted_everywhere(grader: LabGrader, sample_lab: Lab) -> None:
     report = grader.grade(learner_notebook(sample_lab).encode())
     assert {r.outcome for r in report.results} == {NOT_ATTEMPTED}
     assert (report.score, report.max_score) == (0.0, 8.0)
@@ -50,7 +50,7 @@ def test_a_form_that_nobody_filled_in_is_no_answer(sample_lab: Lab) -> None:
         assert grader.grade(sent.encode()).manual[0].answer == answer
 
 
-def test_the_solution_has_full_marks(grader: Grader, sample_lab: Lab) -> None:
+def test_the_solution_has_full_marks(grader: LabGrader, sample_lab: Lab) -> None:
     report = grader.grade(solution_notebook(sample_lab).encode())
     assert {r.outcome for r in report.results} == {CORRECT}
     assert report.score == report.max_score == 8.0
@@ -197,8 +197,8 @@ def test_an_async_answer_is_awaited(grader, notebook) -> None:
 
 
 @pytest.fixture
-def broken_check(lab_copy) -> Callable[[str], Grader]:
-    def make(line: str) -> Grader:
+def broken_check(lab_copy) -> Callable[[str], LabGrader]:
+    def make(line: str) -> LabGrader:
         old = '    got = student.call("scale", x, 2.5)\n'
         return local(load_lab(lab_copy(checks=[(old, old + f"    {line}\n")])))
 
@@ -316,7 +316,7 @@ def test_the_sandboxed_grade_is_the_same(sample_lab: Lab, sample_directory: Path
 
 @pytest.mark.sandbox
 def test_a_cell_that_hangs_costs_only_what_depends_on_it(sample_lab: Lab, notebook) -> None:
-    from autograder.grading.grade import Grader as Sandboxed
+    from autograder.grading.grade import LabGrader as Sandboxed
 
     grader = Sandboxed(sample_lab)
     grader.limits = replace(grader.limits, call_s=3.0)

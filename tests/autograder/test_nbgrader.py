@@ -68,10 +68,10 @@ def test_an_imported_lab_proves_itself(imported: Lab, tmp_path: Path) -> None:
 def test_an_assertion_is_what_an_imported_check_says(imported: Lab, notebook) -> None:
     import contextlib
 
-    from autograder.grading.grade import Grader
+    from autograder.grading.grade import LabGrader
     from autograder.student.local import LocalStudent
 
-    grader = Grader(imported, open_student=lambda limits: contextlib.nullcontext(LocalStudent()))
+    grader = LabGrader(imported, open_student=lambda limits: contextlib.nullcontext(LocalStudent()))
     wrong = "def squares(n):\n    return [i**2 for i in range(n)]"
     report = grader.grade(notebook([("code", wrong)]))
     shown, hidden = report.results

@@ -15,7 +15,7 @@ from autograder.cli import main
 from autograder.errors import ReleaseRefused
 from autograder.formats.otter import export_notebook
 from autograder.formats.otter_marks import from_marks
-from autograder.grading.grade import Grader
+from autograder.grading.grade import LabGrader
 from autograder.records import Lab, Outcome
 from autograder.student.local import LocalStudent
 
@@ -107,7 +107,7 @@ def test_an_imported_lab_proves_itself(imported: Lab, tmp_path: Path) -> None:
 
 
 def test_imported_tests_catch_a_wrong_answer(imported: Lab, notebook) -> None:
-    grader = Grader(imported, open_student=lambda limits: contextlib.nullcontext(LocalStudent()))
+    grader = LabGrader(imported, open_student=lambda limits: contextlib.nullcontext(LocalStudent()))
     wrong = "def squares(n):\n    return [i**2 for i in range(n)]\nnine = 8"
     found = grader.grade(notebook([("code", wrong)])).results
     assert [(r.outcome, r.max_score, r.hidden) for r in found] == [

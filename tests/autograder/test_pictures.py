@@ -12,7 +12,7 @@ from autograder.authoring.pictures import LIMIT_BYTES, data_uri, embed
 from autograder.authoring.source import load_lab
 from autograder.errors import LabError
 from autograder.formats.colab import colab_notebook
-from autograder.grading.grade import Grader
+from autograder.grading.grade import LabGrader
 
 DOT = b"<svg xmlns='http://www.w3.org/2000/svg'/>"
 URI = "data:image/svg+xml;base64," + base64.b64encode(DOT).decode()
@@ -69,7 +69,7 @@ def test_what_no_page_shows_and_what_is_too_large_is_refused(lab: Path) -> None:
 
 
 def test_pictures_in_a_colab_notebook_change_no_grade(
-    lab_copy: Callable[..., Path], grader: Grader
+    lab_copy: Callable[..., Path], grader: LabGrader
 ) -> None:
     shown = ("# Why does the loss", "# ![a dot](assets/dot.svg)\n# Why does the loss")
     directory = lab_copy(lab=[shown])

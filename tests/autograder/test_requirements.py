@@ -18,7 +18,7 @@ from autograder.authoring.source import load_lab
 from autograder.checks import load_checks
 from autograder.errors import LabError
 from autograder.formats.nbgrader import assert_check
-from autograder.grading.grade import Grader
+from autograder.grading.grade import LabGrader
 from autograder.learner.practice import Practice
 from autograder.records import Outcome, Report
 
@@ -40,13 +40,13 @@ def gated(lab_copy: Callable[..., Path]) -> Path:
     return lab_copy(checks=(IMPORT, WITH_GATE))
 
 
-def in_process(directory: Path) -> Grader:
+def in_process(directory: Path) -> LabGrader:
     import contextlib
 
     from autograder.student.local import LocalStudent
 
     student = lambda limits: contextlib.nullcontext(LocalStudent())  # noqa: E731 - a fresh one each
-    return Grader(load_lab(directory), open_student=student)
+    return LabGrader(load_lab(directory), open_student=student)
 
 
 def by_check(report: Report) -> dict[str, tuple[Outcome, float, str]]:

@@ -101,7 +101,7 @@ def test_a_reference_in_the_sandbox_runs_apart_from_the_learners_code() -> None:
 @pytest.mark.sandbox
 def test_a_core_that_cannot_be_had_is_said_in_the_report(sample_lab, notebook) -> None:
     """As where root may not place other users' processes; here there is no such core."""
-    from autograder.grading.grade import Grader
+    from autograder.grading.grade import LabGrader
     from autograder.grading.report import to_text
     from autograder.sandbox.host import NOT_PINNED
 
@@ -110,7 +110,7 @@ def test_a_core_that_cannot_be_had_is_said_in_the_report(sample_lab, notebook) -
             with student.pinned(4095):
                 student.call("scale", 1.0, 2.0)
 
-    grader = Grader(sample_lab)
+    grader = LabGrader(sample_lab)
     object.__setattr__(grader.tasks[0].check, "function", timed)
     report = grader.grade(notebook([("code", "def scale(x, factor):\n    return x * factor")]))
     assert report.notes == (NOT_PINNED,)

@@ -157,7 +157,7 @@ def fill(course: Course) -> None:
 
 def hand_in(course: Course, person: Person, lab: str) -> None:
     cell = {"cell_type": "code", "source": ANSWER.replace("made", f"made_{person.login}")}
-    course.ledger.add(person, lab, json.dumps({"cells": [cell]}).encode())
+    course.submissions.add(person, lab, json.dumps({"cells": [cell]}).encode())
 
 
 # What a widget owes to the page around it, and a page to nobody.
@@ -268,7 +268,7 @@ def test_answers_are_marked_by_keyboard_alone_and_without_names(server: Server, 
         page.keyboard.press("Enter")
         page.wait_for_url(lambda url, before=before: url != before)
     page.wait_for_url(f"{server.url}/grading")
-    reports = [server.course.ledger.report(number) for number in (1, 2, 3)]
+    reports = [server.course.submissions.report(number) for number in (1, 2, 3)]
     assert [r.manual[0].score for r in reports if r] == [2, 1.5, 0]
     page.goto(f"{server.url}/grading/01_first/why?at=1")
     page.locator("h1").click()
@@ -285,7 +285,7 @@ def test_what_a_batch_changes_is_seen_before_it_is_published(server: Server, vis
     assert page.locator("tbody tr").count() == 3
     page.get_by_role("button", name="Publish").click()
     page.locator(".badge", has_text="published").wait_for()
-    entry = server.course.ledger.get(1)
+    entry = server.course.submissions.get(1)
     assert entry and entry.raw_score and entry.raw_score >= 4
 
 

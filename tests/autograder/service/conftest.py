@@ -110,7 +110,7 @@ class Running:
         """Return the final state of a submission, once it has one."""
         waiting = threading.Event()
         while True:
-            entry = self.server.course.ledger.get(number)
+            entry = self.server.course.submissions.get(number)
             assert entry is not None
             if entry.is_final:
                 return entry.state

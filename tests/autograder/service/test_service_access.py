@@ -25,7 +25,7 @@ from autograder.service.exports import export
 from autograder.service.limits import RateLimit
 from autograder.service.roster import LEARNER
 from autograder.service.store import Store, sqlite_url
-from autograder.service.submissions import Ledger
+from autograder.service.submissions import Submissions
 
 RIGHT = json.dumps({"cells": [{"cell_type": "code", "source": "x = 1"}]}).encode()
 WRONG = json.dumps({"cells": [{"cell_type": "code", "source": "x = 2"}]}).encode()
@@ -63,7 +63,7 @@ def enrolled(running: Any, **body: Any) -> tuple[int, Any]:
 
 
 def test_a_full_disk_is_said_and_stores_nothing_and_the_next_is_stored(running: Any) -> None:
-    ada, engine = running.enroll("Ada"), running.server.course.ledger.database.engine
+    ada, engine = running.enroll("Ada"), running.server.course.submissions.database.engine
 
     def limit(connection: Any, _record: Any) -> None:
         connection.execute("PRAGMA max_page_count = 1")  # as many as there are
@@ -75,7 +75,7 @@ def test_a_full_disk_is_said_and_stores_nothing_and_the_next_is_stored(running: 
     assert status == 507 and "no room" in found["detail"]
     sa.event.remove(engine, "connect", limit)
     engine.dispose()
-    assert running.server.course.ledger.all() == []
+    assert running.server.course.submissions.all() == []
     assert submitted(ada, large)[0] == 201
 
 
@@ -275,7 +275,7 @@ def test_a_receipt_proves_what_was_stored(running: Any) -> None:
 
 def test_a_receipt_counts_the_checks_as_they_are_now(running: Any) -> None:
     ada = running.enroll("Ada")
-    path = running.server.course.shelf.path("01_first") / "checks.py"
+    path = running.server.course.catalog.path("01_first") / "checks.py"
     text = "@check('scale')\ndef one(student, rng): ...\n"
     for number, (now, expected) in enumerate(
         (
@@ -298,7 +298,7 @@ def test_a_client_that_asks_again_stores_once(running: Any) -> None:
     assert submitted(ada, RIGHT, Idempotency_Key="two")[0] == 201
     assert submitted(bob, RIGHT, Idempotency_Key="one")[0] == 201
     assert submitted(ada, RIGHT)[0] == 201  # on purpose, once the first is graded
-    assert len(running.server.course.ledger.all()) == 4
+    assert len(running.server.course.submissions.all()) == 4
 
 
 def test_a_key_for_something_else_is_refused(running: Any) -> None:
@@ -309,7 +309,7 @@ def test_a_key_for_something_else_is_refused(running: Any) -> None:
         assert status == 422 and "Send a new key" in found["detail"]
     for key in ("", "k" * 201):
         assert submitted(ada, RIGHT, Idempotency_Key=key)[0] == 422
-    assert len(running.server.course.ledger.all()) == 1
+    assert len(running.server.course.submissions.all()) == 1
 
 
 def test_the_same_bytes_that_wait_are_not_stored_again(running: Any) -> None:
@@ -441,13 +441,13 @@ def test_an_export_reads_one_report_at_a_time(running: Any) -> None:
         running.wait(ada.submit(lab, RIGHT)["id"])
     course, read = running.server.course, list[int]()
 
-    class Counting(Ledger):
+    class Counting(Submissions):
         def report(self, submission_id: int) -> Report | None:
             read.append(submission_id)
             return super().report(submission_id)
 
-    ledger = Counting(course.ledger.database, time.time)
-    _, pieces = export("gradescope", course.roster, ledger)
+    submissions = Counting(course.submissions.database, time.time)
+    _, pieces = export("gradescope", course.roster, submissions)
     assert read == []
     next(pieces)
     assert read == [1]

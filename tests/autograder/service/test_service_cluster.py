@@ -159,14 +159,14 @@ def test_a_cluster_that_dies_piece_by_piece_gives_each_submission_one_grade(tmp_
         assert serving.wait() == 0
         os.kill(judge, signal.SIGKILL)
     with existing(data) as store:
-        *graded, given_back = sorted(store.ledger.all(), key=lambda entry: entry.id)
+        *graded, given_back = sorted(store.submissions.all(), key=lambda entry: entry.id)
         assert [(e.state, e.score, e.tries) for e in graded] == [("graded", 8.0, 0)] * 7
         assert (given_back.state, given_back.tries) == ("stored", 0)
         with store.database.read() as connection:
             counted = sa.select(gradings.c.submission_id, sa.func.count())
             rows = connection.execute(counted.group_by(gradings.c.submission_id))
             assert {row[0]: row[1] for row in rows} == dict.fromkeys((e.id for e in graded), 1)
-        report = store.ledger.report(graded[0].id)
+        report = store.submissions.report(graded[0].id)
         assert report and report.sandbox == "bubblewrap" and report.seed
 
 

@@ -35,7 +35,7 @@ class Course:
         self.learners = [self.store.roster.add(f"L{i:03}", LEARNER) for i in range(learners)]
         for lab in range(labs):
             for i, learner in enumerate(self.learners):
-                self.store.ledger.add(learner, f"lab{lab}", f"{lab} {i}".encode() * 500)
+                self.store.submissions.add(learner, f"lab{lab}", f"{lab} {i}".encode() * 500)
 
     def traced(self, run: Callable[[], object]) -> tuple[int, list[str]]:
         """Return the steps of the database's machine that `run` takes, and its plans."""
@@ -134,7 +134,7 @@ def test_storing_and_finishing_take_as_many_steps_with_600_waiting_as_with_20(co
     for learners, labs in ((10, 2), (100, 6)):
         one = course(learners, labs)
         ada = one.store.roster.add("Ada", LEARNER)
-        stored, plans = one.traced(lambda: one.store.ledger.add(ada, "lab", b"x = 1"))  # noqa: B023
+        stored, plans = one.traced(lambda: one.store.submissions.add(ada, "lab", b"x = 1"))  # noqa: B023
         assert not scans(plans, "submissions", "lines", *LARGE)
         claim = one.store.claims.claim("a", 100)
         finish = one.store.claims.finish
@@ -150,7 +150,7 @@ def test_a_page_of_the_gradebook_reads_its_own_learners_and_nothing_large(course
     learners = one.store.roster.learners()[PAGE_ROWS : 2 * PAGE_ROWS]
     found: list[Any] = []
     _, plans = one.traced(
-        lambda: found.extend(one.store.ledger.of_people([person.id for person in learners]))
+        lambda: found.extend(one.store.submissions.of_people([person.id for person in learners]))
     )
     assert {entry.person_id for entry in found} == {person.id for person in learners}
     assert len(found) == 4 * PAGE_ROWS
@@ -163,7 +163,7 @@ def test_an_order_by_points_counts_what_the_rows_show(course: Any) -> None:
     one, random = course(PAGE_ROWS + 10, 3), Random(0)
     store, staff = one.store, one.store.roster.add("staff", "instructor")
     for learner in one.learners[::2]:
-        store.ledger.add(learner, "lab1", b"again")
+        store.submissions.add(learner, "lab1", b"again")
     due = datetime.now(UTC) - timedelta(days=2)
     store.dates.set_rules("lab1", Rules(due=due.isoformat(), penalty_per_day=0.25), staff)
     store.dates.extend("lab1", one.learners[0], "2099-01-01T00:00:00Z", staff)
@@ -175,7 +175,7 @@ def test_an_order_by_points_counts_what_the_rows_show(course: Any) -> None:
 
     def rows(sort: str, lab: str = "") -> list[gradebook.Row]:
         asked = [gradebook.Asked(sort=sort, lab=lab, page=n) for n in (1, 2)]
-        return [r for a in asked for r in gradebook.page(store.roster, store.ledger, a).rows]
+        return [r for a in asked for r in gradebook.page(store.roster, store.submissions, a).rows]
 
     def lab1(row: gradebook.Row) -> float:
         score = row.labs["lab1"].score
@@ -193,8 +193,8 @@ def test_an_order_by_points_counts_what_the_rows_show(course: Any) -> None:
 
 def test_a_page_of_submissions_reads_its_own_rows_and_nothing_large(course: Any) -> None:
     one = course(100, 6)
-    steps, plans = one.traced(lambda: one.store.ledger.page(2, PAGE_ROWS))
-    everything, _ = one.traced(lambda: one.store.ledger.all())
+    steps, plans = one.traced(lambda: one.store.submissions.page(2, PAGE_ROWS))
+    everything, _ = one.traced(lambda: one.store.submissions.all())
     assert not reads_of_large(plans)
     assert steps < everything / 2
 
@@ -212,21 +212,21 @@ def test_marking_reads_one_report_however_many_answers_wait(course: Any) -> None
     by_lab: dict[str, list[int]] = {}
     for _ in range(6):
         number = grade("Because")
-        by_lab.setdefault(store.ledger.get(number).lab, []).append(number)
+        by_lab.setdefault(store.submissions.get(number).lab, []).append(number)
     first, second, _ = sorted(by_lab["lab0"])
     found: list[Any] = []
-    _, plans = one.traced(lambda: found.append(marking.desk(store.ledger, "lab0", "why", 0)))
+    _, plans = one.traced(lambda: found.append(marking.desk(store.submissions, "lab0", "why", 0)))
     assert len(reads_of_large(plans)) == 1 and found[0].answer.answer == f"Because {first}"
-    store.ledger.mark(first, {"why": {"points": 1.0, "comment": "So so."}}, staff)
+    store.submissions.mark(first, {"why": {"points": 1.0, "comment": "So so."}}, staff)
     _, plans = one.traced(lambda: found.append(marking.waiting(store.database)))
     assert found[1] == [("lab0", "why", 2, 3), ("lab1", "why", 3, 3)]
     assert not reads_of_large(plans)
-    desk = marking.desk(store.ledger, "lab0", "why", first)
+    desk = marking.desk(store.submissions, "lab0", "why", first)
     assert desk and (desk.answer.score, desk.comments, desk.left) == (1.0, ["So so."], 2)
-    store.ledger.mark(first, {"why": {"points": None}}, staff)
+    store.submissions.mark(first, {"why": {"points": None}}, staff)
     store.claims.regrade(second)
     grade("Therefore")
-    desk = marking.desk(store.ledger, "lab0", "why", second)
+    desk = marking.desk(store.submissions, "lab0", "why", second)
     assert desk and (desk.answer.answer, desk.left) == (f"Therefore {second}", 3)
 
 
@@ -236,7 +236,7 @@ def test_the_numbers_of_a_lab_take_as_many_statements_for_60_learners_as_for_6(c
         one = course(learners)
         while claim := one.store.claims.claim("a", 100):
             one.store.claims.finish(claim.id, "a", REPORT)
-        look = lambda: gradebook.overview(one.store.roster, one.store.ledger, "lab0")  # noqa: B023, E731
+        look = lambda: gradebook.overview(one.store.roster, one.store.submissions, "lab0")  # noqa: B023, E731
         assert len(look().scores) == learners
         counts.append(len(one.traced(look)[1]))
     assert counts[0] == counts[1]

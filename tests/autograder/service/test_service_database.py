@@ -131,15 +131,15 @@ def test_a_database_that_is_away_pauses_the_queue_which_says_so_and_goes_on(
 ) -> None:
     store = Store(sqlite_url(tmp_path))
     claims = Away(store.database, lambda: 1000.0)
-    number = store.ledger.add(store.roster.add("Ada", LEARNER), "lab", b"x = 1").id
+    number = store.submissions.add(store.roster.add("Ada", LEARNER), "lab", b"x = 1").id
     queue = Queue(claims, lambda: grader, owner="a", solution=lambda lab: b"x = 1")
     queue.start()
     until(lambda: queue.reasons() == {"database": "OSError: no space left on device"})
     claims.mended = True
     queue.wake()
-    until(lambda: store.ledger.report(number) is not None and queue.reasons() == {})
+    until(lambda: store.submissions.report(number) is not None and queue.reasons() == {})
     queue.stop()
-    assert isinstance(store.ledger.report(number), Report)
+    assert isinstance(store.submissions.report(number), Report)
     store.close()
 
 

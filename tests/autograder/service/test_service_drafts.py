@@ -65,7 +65,7 @@ def test_what_is_refused_is_kept_and_nothing_is_handed_in(running: Any, why: str
         ada.submit("first", book())
     else:
         set_rules(running, **(CLOSED if why == "closed" else {"opens": ahead()}))
-    attempts = running.server.course.ledger.attempts
+    attempts = running.server.course.submissions.attempts
     person = running.server.course.person("ada")
     before = attempts(person.id)
     began = datetime.now(UTC).replace(microsecond=0)
@@ -123,13 +123,13 @@ def test_an_extension_lets_the_draft_be_handed_in(running: Any) -> None:
 def test_what_is_accepted_later_takes_the_place_of_the_draft_and_a_retry_does_not(
     running: Any,
 ) -> None:
-    ada, ledger = running.enroll("Ada"), running.server.course.ledger
+    ada, submissions = running.enroll("Ada"), running.server.course.submissions
     person = running.server.course.person("ada")
     key = secrets.token_hex(8)
-    receipt = ledger.add(person, "01_first", book(), retry_key=key)
+    receipt = submissions.add(person, "01_first", book(), retry_key=key)
     set_rules(running, **CLOSED)
     refused(ada, book("x = 2"))
-    again = ledger.add(person, "01_first", book(), retry_key=key)
+    again = submissions.add(person, "01_first", book(), retry_key=key)
     assert (again.id, again.is_new) == (receipt.id, False)
     assert ask(ada, "GET", DRAFT)[0] == 200
     extend(running, "ada")
@@ -227,21 +227,21 @@ def test_of_many_buttons_pressed_at_once_one_hands_the_draft_in(store: Store) ->
     staff, ada = store.roster.add("grace", "instructor"), store.roster.add("ada", "learner")
     store.dates.set_rules("lab", Rules(opens="1970-01-01T01:00:00Z"), staff)
     with pytest.raises(Refused, match="opens"):
-        store.ledger.add(ada, "lab", book())
+        store.submissions.add(ada, "lab", book())
     draft = learner_drafts.get(store.database, ada.id, "lab")
     assert (draft.saved_at, draft.why) == (1000.0, "the lab opens at 1970-01-01T01:00:00Z")
     store.dates.set_rules("lab", Rules(), staff)
 
     def press(_: int) -> int:
         try:
-            return store.ledger.add_draft(ada, "lab").id
+            return store.submissions.add_draft(ada, "lab").id
         except Refused as error:
             return -error.status
 
     with ThreadPoolExecutor(8) as threads:
         answers = sorted(threads.map(press, range(8)))
     assert answers[:-1] == [-404] * 7
-    assert store.ledger.notebook(answers[-1]) == book()
+    assert store.submissions.notebook(answers[-1]) == book()
     assert learner_drafts.of_person(store.database, ada.id) == []
 
 
@@ -249,12 +249,12 @@ def test_a_draft_that_waits_again_already_is_not_handed_in_twice(store: Store) -
     """Accepted, refused when it was sent again, and then graded anew."""
     staff, ada = store.roster.add("grace", "instructor"), store.roster.add("ada", "learner")
     store.dates.set_rules("lab", Rules(attempts=1), staff)
-    receipt = store.ledger.add(ada, "lab", book())
+    receipt = store.submissions.add(ada, "lab", book())
     claim = store.claims.claim("a", 10)
     assert claim and store.claims.park(claim.id, "a", "")
     with pytest.raises(Refused, match="attempts"):
-        store.ledger.add(ada, "lab", book())
+        store.submissions.add(ada, "lab", book())
     assert store.claims.retry_parked() == 1
-    again = store.ledger.add_draft(ada, "lab")
+    again = store.submissions.add_draft(ada, "lab")
     assert (again.id, again.is_new) == (receipt.id, False)
     assert learner_drafts.of_person(store.database, ada.id) == []

@@ -179,7 +179,7 @@ def test_too_large_is_413_and_nothing_is_stored(start: Callable[..., Any]) -> No
             with pytest.raises(ServerError, match="too large") as refused:
                 learner.submit("first", b"x" * size)
             assert refused.value.status == 413
-        assert running.server.course.ledger.all() == []
+        assert running.server.course.submissions.all() == []
 
 
 def test_only_a_notebook_may_be_large(running: Any) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from autograder.authoring.source import load_lab
 from autograder.checks import Check, run_check
-from autograder.grading.grade import Grader
+from autograder.grading.grade import LabGrader
 from autograder.records import CheckResult, Outcome, Report
 from autograder.service import leaderboard
 from autograder.service.errors import ServerError
@@ -36,7 +36,7 @@ def store(database_url: Any) -> Any:
 
 
 def hand_in(store: Store, who: Person, report: Report, *, lab: str = "lab") -> int:
-    number = store.ledger.add(who, lab, repr(report).encode()).id
+    number = store.submissions.add(who, lab, repr(report).encode()).id
     grade(store, number, report)
     return number
 
@@ -206,7 +206,7 @@ def test_a_learner_far_down_finds_their_own_place(running: Any, browser: Any) ->
     last = None
     for n in range(103):
         last = course.roster.add(f"learner{n}", LEARNER)
-        number = course.ledger.add(last, "01_first", b"%d" % n).id
+        number = course.submissions.add(last, "01_first", b"%d" % n).id
         assert course.claims.claim("a", 10)
         course.claims.finish(number, "a", took(1.0 + n))
     browser.log_in(running.staff.token)
@@ -266,7 +266,7 @@ def test_a_number_forged_in_the_notebook_is_in_no_report(tmp_path: Path) -> None
         "metadata": {"ratio": 0.001},
         "outputs": [{"output_type": "stream", "name": "stdout", "text": "ratio: 0.001"}],
     }
-    report = Grader(load_lab(tmp_path)).grade(json.dumps({"cells": [cell]}).encode())
+    report = LabGrader(load_lab(tmp_path)).grade(json.dumps({"cells": [cell]}).encode())
     (result,) = report.results
     assert (result.outcome, result.ratio) == (Outcome.CORRECT, 1.0)
     assert Report.from_dict(json.loads(json.dumps(report.to_dict()))) == report

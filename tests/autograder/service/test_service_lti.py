@@ -543,7 +543,7 @@ def test_a_grade_is_sent_when_it_is_published_and_whenever_it_changes(
     assert (first["activityProgress"], first["gradingProgress"]) == ("Completed", "PendingManual")
     assert re.fullmatch(r"[-0-9]+T[:0-9]+\.\d{3}\+00:00", first["timestamp"])
     instructor = parts.roster.find("instructor")
-    parts.ledger.mark(ada, {"why": {"points": 2}}, instructor)
+    parts.submissions.mark(ada, {"why": {"points": 2}}, instructor)
     second = platform.wait(2)[1]
     assert (second["scoreGiven"], second["gradingProgress"]) == (6.0, "FullyGraded")
     course.grader.right = "nothing"
@@ -570,7 +570,7 @@ def test_a_grade_is_sent_when_it_is_published_and_whenever_it_changes(
 def submit_as(course: Any, login: str, text: str) -> int:
     """Hand in, wait for the grade, and return the number."""
     parts = course.server.course
-    number = parts.ledger.add(parts.roster.find(login), "01_first", text.encode()).id
+    number = parts.submissions.add(parts.roster.find(login), "01_first", text.encode()).id
     parts.queue.wake()
     assert course.wait(number) == "graded"
     return int(number)
@@ -605,7 +605,7 @@ def test_where_the_link_has_no_line_item_one_is_made_once(
     submit_as(course, "ada", ANSWERED)
     assert platform.wait(2)[1]["path"] == "/items/2/scores" and len(platform.items) == 1
     platform.refuse = [404]  # somebody has deleted it, and it is found or made again
-    course.server.course.ledger.mark(
+    course.server.course.submissions.mark(
         2, {"why": {"points": 2}}, course.server.course.roster.find("instructor")
     )
     assert platform.wait(3)[2]["scoreGiven"] == 6.0 and len(platform.items) == 1
@@ -635,13 +635,13 @@ def wait_for(browser: Any, text: str) -> str:
 def test_what_the_platform_refuses_is_sent_again(
     course: Any, browser: Any, platform: Platform
 ) -> None:
-    ledger, roster = course.server.course.ledger, course.server.course.roster
+    submissions, roster = course.server.course.submissions, course.server.course.roster
     launch(browser, platform)
     number = submit_as(course, "ada", ANSWERED)
     platform.wait(1)
     for count, refused in enumerate(([401], [500, 503, 401], [401, 401, 401], [403, 409, 429]), 1):
         platform.refuse = list(refused)
-        ledger.mark(number, {"why": {"points": count / 4}}, roster.find("instructor"))
+        submissions.mark(number, {"why": {"points": count / 4}}, roster.find("instructor"))
         assert platform.wait(1 + count)[count]["scoreGiven"] == 4.0 + count / 4
         assert not platform.refuse
 
@@ -676,7 +676,12 @@ def test_a_platform_that_is_away_is_asked_once_for_all(
         with_grade(store, described, login)
     outbox = Outbox(store.database, store.clock, 3000.0)
     passback = Passback(
-        outbox, store.ledger, [described], KEY.as_pem(private=True), clock=store.clock, look_s=1.0
+        outbox,
+        store.submissions,
+        [described],
+        KEY.as_pem(private=True),
+        clock=store.clock,
+        look_s=1.0,
     )
     assert passback.send_next() and not passback.send_next()
     found = outbox.waiting()
@@ -736,7 +741,7 @@ def with_grade(store: Store, platform: Any, login: str) -> None:
     """Let somebody be launched into a lab and have a grade there."""
     found = Launch(platform, login, login, "", "", "learner", "c", "lab", "http://127.0.0.1/1", "")
     person = LtiPeople(store.database, store.clock).take(found, "lab")
-    store.ledger.add(person, "lab", login.encode())
+    store.submissions.add(person, "lab", login.encode())
     claim = store.claims.claim("a", 10)
     assert claim
     report = Report("lab", (CheckResult("c", "q", Outcome.CORRECT, 1.0, 1.0),)).with_totals()

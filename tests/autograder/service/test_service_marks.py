@@ -11,7 +11,7 @@ import pytest
 from autograder.records import ManualAnswer, Report
 from autograder.service.roster import INSTRUCTOR, LEARNER, Person
 from autograder.service.store import Store
-from autograder.service.submissions import Ledger
+from autograder.service.submissions import Submissions
 
 MANUAL = b'{"cells": [{"cell_type": "code", "source": "manual x = 1"}]}'
 ANSWER = ManualAnswer("why", 2.0, "Gives a reason.", "Because.")
@@ -26,8 +26,8 @@ def store(database_url: Any) -> Any:
 
 
 @pytest.fixture
-def ledger(store: Store) -> Ledger:
-    return store.ledger
+def submissions(store: Store) -> Submissions:
+    return store.submissions
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def staff(store: Store) -> Person:
 
 def graded(store: Store, report: Report = REPORT) -> int:
     ada = store.roster.add("Ada", LEARNER)
-    number = store.ledger.add(ada, "lab", b"{}").id
+    number = store.submissions.add(ada, "lab", b"{}").id
     grade(store, number, report)
     return number
 
@@ -53,8 +53,8 @@ def rows_of(store: Store, query: str) -> list[tuple[Any, ...]]:
         return [tuple(row) for row in connection.exec_driver_sql(query)]
 
 
-def score(ledger: Ledger, number: int) -> tuple[float | None, float | None, int]:
-    entry = ledger.get(number)
+def score(submissions: Submissions, number: int) -> tuple[float | None, float | None, int]:
+    entry = submissions.get(number)
     assert entry
     return entry.score, entry.max_score, entry.pending
 
@@ -89,32 +89,34 @@ def test_a_mark_and_its_comment_survive_a_regrade_that_fails_and_one_that_works(
     assert shown() == before
 
 
-def test_the_published_grade_stays_while_it_is_graded_again(store: Store, ledger: Ledger) -> None:
+def test_the_published_grade_stays_while_it_is_graded_again(
+    store: Store, submissions: Submissions
+) -> None:
     number = graded(store)
     store.claims.regrade(number)
-    entry = ledger.get(number)
+    entry = submissions.get(number)
     assert entry and (entry.state, entry.score, entry.max_score) == ("stored", 0.0, 2.0)
-    assert ledger.report(number) is not None
+    assert submissions.report(number) is not None
 
 
 def test_a_mark_may_be_given_while_it_is_graded_again(
-    store: Store, ledger: Ledger, staff: Person
+    store: Store, submissions: Submissions, staff: Person
 ) -> None:
     number = graded(store)
     store.claims.regrade(number)
     store.claims.claim("a", 10)
-    ledger.mark(number, {"why": {"points": "1.5", "comment": ""}}, staff)
+    submissions.mark(number, {"why": {"points": "1.5", "comment": ""}}, staff)
     store.claims.finish(number, "a", REPORT)
-    assert score(ledger, number) == (1.5, 2.0, 0)
+    assert score(submissions, number) == (1.5, 2.0, 0)
 
 
 def test_of_two_marks_the_last_counts_and_both_are_kept(
-    store: Store, ledger: Ledger, staff: Person, tmp_path: Path
+    store: Store, submissions: Submissions, staff: Person, tmp_path: Path
 ) -> None:
     number = graded(store)
     for points in ("1", "2", ""):
-        ledger.mark(number, {"why": {"points": points, "comment": ""}}, staff)
-    assert score(ledger, number) == (0.0, 2.0, 1)
+        submissions.mark(number, {"why": {"points": points, "comment": ""}}, staff)
+    assert score(submissions, number) == (0.0, 2.0, 1)
     rows = rows_of(
         store,
         "SELECT points, people.login FROM marks JOIN people ON people.id = marked_by "
@@ -124,15 +126,15 @@ def test_of_two_marks_the_last_counts_and_both_are_kept(
 
 
 def test_a_mark_for_another_answer_stays_on_record_and_counts_again_with_it(
-    store: Store, ledger: Ledger, staff: Person
+    store: Store, submissions: Submissions, staff: Person
 ) -> None:
     number = graded(store)
-    ledger.mark(number, {"why": {"points": "2", "comment": ""}}, staff)
+    submissions.mark(number, {"why": {"points": "2", "comment": ""}}, staff)
     other = Report("lab", (), manual=(ManualAnswer("why", 2.0, "", "Otherwise."),))
     grade(store, number, other)
-    assert score(ledger, number) == (0.0, 2.0, 1)
+    assert score(submissions, number) == (0.0, 2.0, 1)
     grade(store, number)
-    assert score(ledger, number) == (2.0, 2.0, 0)
+    assert score(submissions, number) == (2.0, 2.0, 0)
 
 
 def test_every_grading_is_kept(store: Store) -> None:
@@ -143,7 +145,7 @@ def test_every_grading_is_kept(store: Store) -> None:
 
 
 def test_no_statement_changes_or_drops_a_grading_or_a_mark(
-    store: Store, ledger: Ledger, staff: Person
+    store: Store, submissions: Submissions, staff: Person
 ) -> None:
     """Whatever is asked of the store, in any order of two: triggers would refuse it."""
     number = graded(store)
@@ -175,7 +177,7 @@ def test_no_statement_changes_or_drops_a_grading_or_a_mark(
 
     steps = (
         lambda: store.claims.regrade(number),
-        lambda: ledger.mark(number, {"why": {"points": "2", "comment": "yes"}}, staff),
+        lambda: submissions.mark(number, {"why": {"points": "2", "comment": "yes"}}, staff),
         lambda: store.claims.retry_parked(),
         *(fails, parks, works),
     )
@@ -183,11 +185,11 @@ def test_no_statement_changes_or_drops_a_grading_or_a_mark(
         first()
         second()
     works()
-    assert score(ledger, number) == (2.0, 2.0, 0)
+    assert score(submissions, number) == (2.0, 2.0, 0)
 
 
 def test_marks_that_people_give_at_the_same_time_all_count(
-    store: Store, ledger: Ledger, staff: Person
+    store: Store, submissions: Submissions, staff: Person
 ) -> None:
     """Each waits for the other to have written its total; on PostgreSQL, at a lock on the row."""
     questions = [f"q{number}" for number in range(8)]
@@ -197,11 +199,11 @@ def test_marks_that_people_give_at_the_same_time_all_count(
 
     def mark(question: str) -> None:
         together.wait()
-        ledger.mark(number, {question: {"points": 1}}, staff)
+        submissions.mark(number, {question: {"points": 1}}, staff)
 
     threads = [threading.Thread(target=mark, args=(question,)) for question in questions]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert score(ledger, number) == (8.0, 8.0, 0)
+    assert score(submissions, number) == (8.0, 8.0, 0)

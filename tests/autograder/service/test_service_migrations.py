@@ -106,8 +106,8 @@ def test_the_layout_is_the_one_that_a_new_course_has(store: Store, tmp_path: Pat
 
 
 def test_notebooks_and_receipts_are_the_same_bytes(store: Store) -> None:
-    assert [store.ledger.notebook(n) for n in range(1, 6)] == [book(n) for n in range(1, 6)]
-    entry = store.ledger.get(1)
+    assert [store.submissions.notebook(n) for n in range(1, 6)] == [book(n) for n in range(1, 6)]
+    entry = store.submissions.get(1)
     assert entry and entry.sha256 == hashlib.sha256(book(1)).hexdigest()
     assert (entry.learner, entry.lab, entry.submitted_at) == ("Ada", "lab", 101.0)
 
@@ -115,7 +115,7 @@ def test_notebooks_and_receipts_are_the_same_bytes(store: Store) -> None:
 def test_grades_marks_and_comments_come_over(store: Store) -> None:
     """Also of one that was being graded again when the old server stopped."""
     for number in (1, 4):
-        entry, report = store.ledger.get(number), store.ledger.report(number)
+        entry, report = store.submissions.get(number), store.submissions.report(number)
         assert entry and report
         assert (entry.score, entry.max_score, entry.pending) == (5.5, 7.0, 1)
         assert report.manual == ANSWERS and report.results == (RESULT,)
@@ -126,7 +126,7 @@ def test_a_mark_that_came_over_survives_the_next_grading(store: Store) -> None:
     while claim := store.claims.claim("a", 10):
         fresh = Report("lab", (RESULT,), manual=tuple(ManualAnswer(*BARE[a]) for a in (0, 1)))
         store.claims.finish(claim.id, "a", fresh)
-    entry = store.ledger.get(4)
+    entry = store.submissions.get(4)
     assert entry and (entry.state, entry.score) == ("graded", 5.5)
 
 
@@ -134,11 +134,11 @@ BARE = [(a.question, a.points, a.rubric, a.answer) for a in ANSWERS]
 
 
 def test_what_waited_waits_and_what_had_failed_is_parked(store: Store) -> None:
-    states = {entry.id: entry.state for entry in store.ledger.all()}
+    states = {entry.id: entry.state for entry in store.submissions.all()}
     assert states == {1: "graded", 2: "parked", 3: "stored", 4: "stored", 5: "stored"}
-    failed = store.ledger.get(2)
+    failed = store.submissions.get(2)
     assert failed and (failed.score, failed.reason) == (None, "it died")
-    assert store.ledger.report(5) is None
+    assert store.submissions.report(5) is None
     order = []
     while claim := store.claims.claim("a", 10):
         order.append((claim.id, claim.tries))
@@ -171,7 +171,7 @@ def test_a_step_that_is_cut_off_has_not_happened(data: Path) -> None:
     connection.execute("UPDATE submissions SET report = NULL WHERE id = 4")
     connection.commit()
     store = Store(sqlite_url(data))
-    assert store.ledger.notebook(4) == book(4)
+    assert store.submissions.notebook(4) == book(4)
     store.close()
 
 
@@ -181,7 +181,7 @@ def test_reading_alone_changes_nothing_and_says_what_to_run(data: Path) -> None:
         pass
     assert layout(data) == before
     with existing(data, migrate=True), existing(data) as store:
-        assert store.ledger.get(1)
+        assert store.submissions.get(1)
 
 
 def test_every_layout_up_to_todays_has_a_step() -> None:
@@ -231,13 +231,13 @@ def test_the_second_layout_comes_over_with_roles_marks_and_retry_keys(
     ada = store.roster.owner(TOKEN, "bearer")
     staff = store.roster.find("instructor")
     assert ada and staff and (staff.role, ada.role) == ("instructor", "learner")
-    report = store.ledger.report(1)
+    report = store.submissions.report(1)
     assert report and report.manual[0].comment == "Well."
-    store.ledger.mark(1, {"how": {"points": 1, "items": ["So."]}}, staff)
-    entry = store.ledger.get(1)
+    store.submissions.mark(1, {"how": {"points": 1, "items": ["So."]}}, staff)
+    entry = store.submissions.get(1)
     assert entry and (entry.score, entry.pending) == (2.5, 0)
     with pytest.raises(Refused, match="Idempotency-Key"):  # it is known
-        store.ledger.add(ada, "lab", b"other", retry_key="key")
+        store.submissions.add(ada, "lab", b"other", retry_key="key")
     store.close()
     new = tmp_path_factory.mktemp("new")
     Store(sqlite_url(new)).close()
@@ -350,7 +350,7 @@ def test_on_postgresql_a_course_comes_over_as_on_sqlite(
         shapes = [described(store, table.name) for store in stores[1:]]
         assert shapes[0] == shapes[1], table.name
     person = stores[1].roster.add("new", "learner")
-    receipt = stores[1].ledger.add(person, "lab", b"{}")
+    receipt = stores[1].submissions.add(person, "lab", b"{}")
     claim = stores[1].claims.claim("a", 10)
     while claim and claim.id != receipt.id:
         claim = stores[1].claims.claim("a", 10)
@@ -362,7 +362,7 @@ def test_on_postgresql_a_course_comes_over_as_on_sqlite(
 def test_a_course_of_layout_7_gets_room_for_drafts(database_url: Any) -> None:
     store = Store(database_url)
     staff, ada = store.roster.add("grace", "instructor"), store.roster.add("ada", "learner")
-    receipt = store.ledger.add(ada, "lab", book(1))
+    receipt = store.submissions.add(ada, "lab", book(1))
     facts, drafts = schema.facts, schema.learner_drafts
     with store.database.write() as connection:
         drafts.drop(connection)
@@ -372,10 +372,10 @@ def test_a_course_of_layout_7_gets_room_for_drafts(database_url: Any) -> None:
     with pytest.raises(StartError, match="got version 7"):
         Store(database_url, migrate=False)
     store = Store(database_url)
-    assert store.ledger.notebook(receipt.id) == book(1)
+    assert store.submissions.notebook(receipt.id) == book(1)
     store.dates.set_rules("lab", Rules(attempts=1), staff)
     with pytest.raises(Refused, match="kept as your draft"):
-        store.ledger.add(ada, "lab", book(2))
+        store.submissions.add(ada, "lab", book(2))
     assert [row["notebook"] for row in contents(store.database, drafts)] == [book(2)]
     store.close()
 

@@ -27,7 +27,7 @@ def test_a_course_runs_on_postgresql(on_postgres: Any) -> None:
     number = ada.submit("first", CELL.format("manual x = 1").encode())["id"]
     assert on_postgres.wait(number) == "graded"
     instructor = course.roster.find("instructor")
-    course.ledger.mark(number, {"why": {"points": 2, "comment": "a\0b"}}, instructor)
+    course.submissions.mark(number, {"why": {"points": 2, "comment": "a\0b"}}, instructor)
     on_postgres.grader.right = "nothing"
     batch = course.regrades.start("01_first", None, instructor)
     course.queue.wake()
@@ -47,7 +47,7 @@ def test_two_servers_share_a_database_and_grade_each_submission_once(make_postgr
     stores = [Store(url), Store(url)]
     people = [stores[0].roster.add(f"learner{n}", "learner") for n in range(6)]
     numbers = [
-        stores[n % 2].ledger.add(person, "lab", f"{n}{person.login}".encode()).id
+        stores[n % 2].submissions.add(person, "lab", f"{n}{person.login}".encode()).id
         for person in people
         for n in range(5)
     ]

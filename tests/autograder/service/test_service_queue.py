@@ -16,7 +16,7 @@ from autograder.service.errors import GraderUnable, StartError
 from autograder.service.queue import MAX_KILLS, Queue
 from autograder.service.roster import LEARNER, Person
 from autograder.service.store import Store, sqlite_url
-from autograder.service.submissions import Ledger
+from autograder.service.submissions import Submissions
 
 
 class Clock:
@@ -41,8 +41,8 @@ def store(database_url: Any, clock: Clock) -> Any:
 
 
 @pytest.fixture
-def ledger(store: Store) -> Ledger:
-    return store.ledger
+def submissions(store: Store) -> Submissions:
+    return store.submissions
 
 
 @pytest.fixture
@@ -61,7 +61,7 @@ REPORT = Report("lab", (), score=1.0, max_score=4.0)
 
 def add(store: Store, person: Person, text: str = "", lab: str = "lab") -> int:
     """Store a notebook that is like no other, and return its number."""
-    return store.ledger.add(person, lab, f"{text} {next(_COUNTER)}".encode()).id
+    return store.submissions.add(person, lab, f"{text} {next(_COUNTER)}".encode()).id
 
 
 _COUNTER = itertools.count()
@@ -209,7 +209,7 @@ def test_who_lost_the_claim_cannot_write_the_grade(
     assert not claims.renew(number, "slow", 10)
     assert claims.finish(number, "quick", right)
     assert not claims.finish(number, "quick", wrong)
-    entry, report = store.ledger.get(number), store.ledger.report(number)
+    entry, report = store.submissions.get(number), store.submissions.report(number)
     assert entry and report and (entry.state, report.error) == ("graded", "quick")
 
 
@@ -221,11 +221,11 @@ def test_a_submission_that_fails_graders_while_the_solution_passes_is_parked_aft
     while queue.work(grader):
         pass
     assert graded_texts(grader, "die") == 2
-    entry = store.ledger.get(number)
+    entry = store.submissions.get(number)
     assert entry and (entry.state, entry.score, entry.tries) == ("parked", None, 2)
     assert entry.reason and "status -9" in entry.reason
     assert queue.reasons() == {}
-    assert [parked.id for parked in store.ledger.parked()] == [number]
+    assert [parked.id for parked in store.submissions.parked()] == [number]
 
 
 def test_what_is_parked_is_tried_again_in_bulk(
@@ -241,7 +241,7 @@ def test_what_is_parked_is_tried_again_in_bulk(
     while queue.work(grader):
         pass
     assert graded_texts(grader, "die") == 12
-    assert sorted(parked.id for parked in store.ledger.parked()) == numbers
+    assert sorted(parked.id for parked in store.submissions.parked()) == numbers
 
 
 def test_an_honest_submission_behind_a_deadly_one_is_graded(
@@ -252,7 +252,7 @@ def test_an_honest_submission_behind_a_deadly_one_is_graded(
     queue = queue_over(claims, grader)
     while queue.work(grader):
         pass
-    entry = store.ledger.get(number)
+    entry = store.submissions.get(number)
     assert entry and (entry.state, entry.score) == ("graded", 4.0)
 
 
@@ -268,13 +268,13 @@ def test_what_is_not_the_notebooks_fault_pauses_says_why_and_goes_on_by_itself(
     assert queue.reasons() == {"lab": "SandboxMissing: sandbox: bwrap is not installed"}
     waiting = claims.waiting()
     assert (waiting.waiting, waiting.parked, waiting.oldest_s) == (3, 0, 20.0)
-    assert {entry.state for entry in store.ledger.all()} == {"stored"}
+    assert {entry.state for entry in store.submissions.all()} == {"stored"}
     grader.out_of_order = ""
     clock.now += 11
     while queue.work(grader):
         pass
     assert queue.reasons() == {}
-    found = [store.ledger.get(number) for number in numbers]
+    found = [store.submissions.get(number) for number in numbers]
     assert [(e.state, e.score, e.tries) for e in found if e] == [("graded", 4.0, 0)] * 3
 
 
@@ -296,7 +296,7 @@ def test_a_grader_that_can_grade_nothing_pauses_at_once_and_blames_nobody(
     away.reason = ""
     clock.now += 11
     assert queue.work(away)
-    entry = store.ledger.get(number)
+    entry = store.submissions.get(number)
     assert entry and (entry.state, entry.score, entry.tries) == ("graded", 4.0, 0)
 
 
@@ -308,7 +308,7 @@ def test_tries_that_count_are_none_of_the_times_when_the_grader_was_out_of_order
     for out_of_order in ("", "no sandbox"):
         grader.out_of_order = out_of_order
         queue.work(grader)
-    entry = store.ledger.get(number)
+    entry = store.submissions.get(number)
     assert entry and (entry.state, entry.tries) == ("stored", 0)
 
 
@@ -326,7 +326,7 @@ def test_a_lab_that_is_out_of_order_holds_up_no_other(
     while queue.work(grader):
         pass
     assert queue.reasons() == {"broken": "LabError: checks.py:3: no such name"}
-    states = {entry.id: entry.state for entry in store.ledger.all()}
+    states = {entry.id: entry.state for entry in store.submissions.all()}
     assert {states[number] for number in fine} == {"graded"}
     assert {states[number] for number in broken} == {"stored"}
     assert graded_texts(grader, "die") == 1
@@ -361,7 +361,7 @@ def test_what_waits_is_not_forgotten_where_the_database_fails_as_a_lab_is_mended
     assert queue.reasons() == {"lab": "no sandbox"}
     clock.now += 11
     assert queue.work(grader)
-    entry = store.ledger.get(number)
+    entry = store.submissions.get(number)
     assert entry and entry.state == "graded"
 
 
@@ -381,7 +381,7 @@ def test_a_lab_whose_solution_hangs_leaves_the_others_their_time(
     queue.work(judge)
     fine = [add(store, ada, "x = 1", "fine") for _ in range(40)]
     began = clock.now
-    while {e.state for e in store.ledger.all() if e.id in fine} != {"graded"}:
+    while {e.state for e in store.submissions.all() if e.id in fine} != {"graded"}:
         clock.now += 10  # what one of them takes
         queue.work(judge)
     assert clock.now - began < 40 * 10 + 2 * 900
@@ -417,7 +417,7 @@ def test_a_grader_that_raises_is_counted_like_a_death(
     queue = queue_over(claims, Broken())
     while queue.work(Broken()):
         pass
-    entry = store.ledger.get(number)
+    entry = store.submissions.get(number)
     assert entry and entry.state == "parked" and "ZeroDivisionError" in (entry.reason or "")
 
 
@@ -429,7 +429,7 @@ def test_ends_of_the_server_never_count(
         assert claims.claim("node/1", 10)
         assert claims.free_orphans("node") == 1
     queue_over(claims, grader).work(grader)
-    entry = store.ledger.get(number)
+    entry = store.submissions.get(number)
     assert entry and (entry.state, entry.score) == ("graded", 4.0)
 
 
@@ -440,11 +440,11 @@ def test_kills_from_outside_are_no_tries_but_have_an_end(
     queue = queue_over(claims, grader)
     for _ in range(10):
         assert queue.work(grader)
-    entry = store.ledger.get(number)
+    entry = store.submissions.get(number)
     assert entry and (entry.state, entry.tries) == ("stored", 0)
     while queue.work(grader):
         pass
-    entry = store.ledger.get(number)
+    entry = store.submissions.get(number)
     assert entry and entry.state == "parked"
     assert graded_texts(grader, "kill") == MAX_KILLS + 1
 
@@ -457,7 +457,7 @@ def test_orphans_of_this_node_are_freed_and_of_others_are_not(
     claims.claim("ours/1", 10)
     claims.claim("ours_too/1", 10)
     assert claims.free_orphans("ours") == 1
-    assert [entry.state for entry in store.ledger.all()] == ["grading", "stored"]
+    assert [entry.state for entry in store.submissions.all()] == ["grading", "stored"]
 
 
 def test_what_was_held_back_waits_again_after_a_restart(
@@ -476,8 +476,8 @@ def test_a_stopped_server_gives_its_work_back(start: Callable[..., Any]) -> None
         learner = running.enroll("Ada")
         learner.submit("first", b'{"cells": [{"cell_type": "code", "source": "wait x = 1"}]}')
         assert running.grader.entered.wait(30)
-        ledger = running.server.course.ledger
-    entry = ledger.get(1)
+        submissions = running.server.course.submissions
+    entry = submissions.get(1)
     assert entry and (entry.state, entry.tries) == ("stored", 0)
     with start() as running:
         running.grader.gate.set()
@@ -493,7 +493,7 @@ def test_work_left_by_a_killed_server_is_graded_by_the_next(
     store = Store(sqlite_url(settings.data))
     ada = store.roster.find("Ada")
     assert ada
-    store.ledger.add(ada, "01_first", b"x = 1")
+    store.submissions.add(ada, "01_first", b"x = 1")
     store.claims.claim(f"{node}/4242", 3600)
     store.close()
     with start() as running:

@@ -195,10 +195,10 @@ def test_servers_and_graders_killed_at_random_lose_nothing_and_fail_nobody(
     with serving(tmp_path, options=where):
         drained(staff)
     with closing(Store(database_url if "--database" in where else sqlite_url(tmp_path))) as store:
-        entries = {entry.id: entry for entry in store.ledger.all()}
+        entries = {entry.id: entry for entry in store.submissions.all()}
         assert {(e.state, e.score) for e in entries.values()} == {("graded", 8.0)}
         assert len(acknowledged) == SUBMISSIONS and acknowledged.keys() <= entries.keys()
-        assert all(store.ledger.notebook(n) == book for n, book in acknowledged.items())
+        assert all(store.submissions.notebook(n) == book for n, book in acknowledged.items())
         assert gradings_of(store) == dict.fromkeys(entries, 1)
 
 
@@ -242,7 +242,7 @@ def test_a_submission_that_ends_graders_is_tried_twice_and_others_are_graded(
                 staff._json("retry", "/api/parked/retry", method="POST")
     with existing(tmp_path / "data") as store:
         assert gradings_of(store) == dict.fromkeys(others, 1)
-        found = [store.ledger.get(other) for other in others]
+        found = [store.submissions.get(other) for other in others]
         assert [(e.state, e.score, e.tries) for e in found if e] == [("graded", 8.0, 0)] * 5
 
 
@@ -265,7 +265,7 @@ def test_a_sandbox_that_is_hidden_and_given_back_under_load_fails_nobody(tmp_pat
             drained(staff)
             assert not queue(staff)["paused"]
     with existing(tmp_path) as store:
-        entries = store.ledger.all()
+        entries = store.submissions.all()
         assert {(e.state, e.score, e.tries) for e in entries} == {("graded", 8.0, 0)}
         assert gradings_of(store) == dict.fromkeys(numbers, 1)
 
