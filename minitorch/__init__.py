@@ -54,8 +54,6 @@ from .creation import randn_like as randn_like
 from .creation import randperm as randperm
 from .creation import zeros as zeros
 from .creation import zeros_like as zeros_like
-from .exchange import TYPE_NAMES
-from .exchange import unique as unique
 from .exports import public_names
 from .generator import Generator as Generator
 from .generator import default_generator as default_generator
@@ -84,6 +82,8 @@ from .tensor import is_floating_point as is_floating_point
 from .tensor import is_tensor as is_tensor
 from .tensor import numel as numel
 from .tensor import tensor as tensor
+from .tensor.exchange import TYPE_NAMES
+from .tensor.exchange import unique as unique
 from .threads import get_num_threads as get_num_threads
 from .threads import set_num_threads as set_num_threads
 

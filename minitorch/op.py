@@ -37,7 +37,8 @@ Parameters go into `__init__` as attributes. `infer` may be left out: it is then
 gradient (an index, say). An operator without `gradient` runs forward; backward through it raises
 `NoGradientRule` and names it.
 
-May import: errors, shapes, arrays. Source of the trio: the operator nodes of CSE 599W and needle.
+May import: errors, shapes, arrays, brain_float; ops.methods, to check types.
+Source of the trio: the operator nodes of CSE 599W and needle.
 """
 
 from collections.abc import Sequence

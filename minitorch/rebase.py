@@ -5,7 +5,8 @@ past. Operators that used it before the update still mean that past; they are po
 next backward (`settle`), by when they were made, so that the way forward pays nothing. A value that
 the past's gradient reads is gone, and the clock says so.
 
-May import: arrays, clock, errors, ops.casting. Source: PyTorch's rebase_history.
+May import: arrays, clock, errors, hooks, ops.casting; tensor, to check types.
+Source: PyTorch's rebase_history.
 """
 
 import weakref

@@ -7,8 +7,8 @@ x.type(LongTensor), x.type("torch.LongTensor")
 """
 
 from .arrays import DType, DTypeLike, as_dtype
-from .exchange import TYPE_NAMES
 from .tensor import Tensor, tensor
+from .tensor.exchange import TYPE_NAMES
 
 
 class TensorType:

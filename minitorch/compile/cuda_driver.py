@@ -5,7 +5,7 @@ torch's; a `DeviceProductKernel` a product or a convolution by thread blocks. Wh
 driver is a `Driver`; `LibCuda` is NVIDIA's `libcuda` by ctypes, and tests have one that runs the
 same code on the processor.
 
-May import: errors, engine, rows, tasks, schedule, ptx; torch, in functions.
+May import: errors, engine, rows, tasks, schedule, ptx. torch only where it is there.
 """
 
 from __future__ import annotations

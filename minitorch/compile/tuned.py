@@ -5,7 +5,7 @@ directory of the user's, a file a processor; operator, shape and dtype are the l
 line counts. `kernel_for` gives the kernel of a task where its time was the smaller one. Nothing is
 tuned unless somebody asks, and without a table nothing is looked for but the directory.
 
-May import: errors, engine, tasks, schedule, products, tuning.
+May import: engine, tasks, schedule, products, tuning.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from ..ops import activation, indexing, joining, logic, movement, reduction
 from ..ops import elementwise as rows
 from ..ops.casting import cast_to
 from ..ops.rows import operator_of
-from .core.naming import lined, once_known, rename, rename_all
+from .core.naming import locates_errors, once_known, rename, rename_all
 from .core.node import Node, build, convert, convert_all
 from .models import rnn_cell
 from .models.rnn import dynamic_rnn, static_rnn
@@ -103,7 +103,7 @@ def l2_loss(t: object, name: str | None = None) -> Node:
     return rename(math.reduce_sum(rows.square(convert(t))) / 2, name)
 
 
-@lined
+@locates_errors
 def bias_add(value: object, bias: object, name: str | None = None) -> Node:
     """The value plus a bias along its last axis, the channels."""
     x, b = convert_all(value, bias)
@@ -112,13 +112,13 @@ def bias_add(value: object, bias: object, name: str | None = None) -> Node:
     return rename(x + b, name)
 
 
-@lined
+@locates_errors
 def xw_plus_b(x: object, weights: object, biases: object, name: str | None = None) -> Node:
     """x weights + biases."""
     return rename(math.matmul(x, weights) + convert(biases), name)
 
 
-@lined
+@locates_errors
 def dropout(x: object, keep_prob: object, seed: int | None = None, name: str | None = None) -> Node:
     """Each element kept with probability keep_prob, and then divided by it; otherwise 0."""
     node = convert(x)
@@ -129,7 +129,7 @@ def dropout(x: object, keep_prob: object, seed: int | None = None, name: str | N
     return rename(node / keep * mask, name)
 
 
-@lined
+@locates_errors
 def embedding_lookup(params: object, ids: object, name: str | None = None) -> Node:
     """The rows of a table that the ids name.
 
@@ -141,7 +141,7 @@ def embedding_lookup(params: object, ids: object, name: str | None = None) -> No
     return rename(table[convert(ids)], name)
 
 
-@lined
+@locates_errors
 def one_hot(
     indices: object,
     depth: int,
@@ -171,7 +171,7 @@ def one_hot(
     return rename(hot, name)
 
 
-@lined
+@locates_errors
 def in_top_k(predictions: object, targets: object, k: int, name: str | None = None) -> Node:
     """For each row, whether its target is among the k largest; an equal one does no harm."""
     x, places = convert(predictions), convert(targets)
@@ -181,7 +181,7 @@ def in_top_k(predictions: object, targets: object, k: int, name: str | None = No
     return rename(logic.lt(reduction.sum(larger, 1), k), name)
 
 
-@lined
+@locates_errors
 def moments(
     x: object,
     axes: int,

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from minitorch.backward import grad
-from minitorch.eager import quiet
 from minitorch.hub import attach
 from minitorch.nn.time_loops import Loop
 from minitorch.op import Op
 from minitorch.ops.casting import clone
 from minitorch.recording import recording
 from minitorch.tensor import Tensor
+from minitorch.tensor.eager import quiet
 
 Formula = Callable[..., list[Any]]
 

@@ -1,6 +1,6 @@
 """`x[index] = value` as an operator: a copy of x with numbers put in.
 
-May import: errors, arrays, op, shapes, ops.
+May import: errors, arrays, op, ops.
 """
 
 from typing import Any

@@ -17,11 +17,11 @@ from minitorch.errors import GraphError
 from minitorch.graph.core.gradients import StopGradient
 from minitorch.graph.core.graph import call_site
 from minitorch.graph.core.node import Node, build
-from minitorch.inplace import _FUNCTIONS as SIGNS
 from minitorch.op import Op
 from minitorch.ops.assigning import assigned, replaced
 from minitorch.ops.casting import cast_to
 from minitorch.tensor import Tensor
+from minitorch.tensor.inplace import _FUNCTIONS as SIGNS
 
 if TYPE_CHECKING:
     from minitorch.tracing.tracer import Tracer

@@ -20,7 +20,7 @@ from ...ops.elementwise import zeros_like
 from ...ops.logic import eq
 from ..core.gradients import Identity
 from ..core.graph import control_dependencies, get_default_graph, in_branches
-from ..core.naming import lined, rename
+from ..core.naming import locates_errors, rename
 from ..core.node import Node, build, convert
 from ..core.variables import NoOp
 from ..operators.deferred_shapes import as_scalar
@@ -156,7 +156,7 @@ class Branch:
             return build(Switch(self.side), (node, self.pred), kind=kind_of(node))
 
 
-@lined
+@locates_errors
 def cond(
     pred: object,
     true_fn: Callable[[], object] | None = None,

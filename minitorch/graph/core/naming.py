@@ -45,7 +45,7 @@ R = TypeVar("R")
 Operator = Callable[..., Node]
 
 
-def lined(function: Callable[P, R]) -> Callable[P, R]:
+def locates_errors(function: Callable[P, R]) -> Callable[P, R]:
     """Return `function`, whose errors end in the line of the user's code that called it."""
 
     @wraps(function)
@@ -61,13 +61,13 @@ def lined(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def once_known(function: Operator, gives: DType | None = None) -> Operator:
-    """Return `function`, `lined`, and put off until the nodes that it is given have a shape.
+    """Return `function`, put off until the nodes that it is given have a shape; locates errors.
 
     Args:
         gives: the dtype of what is put off; that of the first node unless told.
     """
 
-    @lined
+    @locates_errors
     @wraps(function)
     def call(*args: object, **kwargs: object) -> Node:
         if _unknown(args) or (kwargs and _unknown(kwargs.values())):

@@ -12,13 +12,13 @@ from ...exports import own_names
 from ...ops import elementwise
 from ...ops.broadcasting import expand_to
 from ...shapes import known
-from ..core.naming import lined, rename
+from ..core.naming import locates_errors, rename
 from ..core.node import Constant, Node, UnknownShape, convert
 from ..core.static_shape import as_static
 from .computed_shapes import computed, counted, filled
 
 
-@lined
+@locates_errors
 def constant(
     value: object,
     dtype: DTypeLike = None,
@@ -51,7 +51,7 @@ def ones(shape: Any, dtype: DTypeLike = None, name: str | None = None) -> Node:
     return _all(1, shape, dtype, name, "ones")
 
 
-@lined
+@locates_errors
 def _all(value: int, shape: Any, dtype: DTypeLike, name: str | None, called: str) -> Node:
     if computed(shape):
         return rename(filled(shape, value, _or_default(dtype)), name)

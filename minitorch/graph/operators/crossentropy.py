@@ -21,7 +21,7 @@ from ...ops.casting import cast_to
 from ...ops.movement import insert_axes
 from ...shapes import broadcast
 from ..core.gradients import StopGradient
-from ..core.naming import lined, once_known, rename
+from ..core.naming import locates_errors, once_known, rename
 from ..core.node import Node, build, convert, convert_all
 from . import elementwise
 
@@ -282,7 +282,7 @@ def _along(op: Op, logits: object, axis: int, name: str | None) -> Node:
     )
 
 
-@lined
+@locates_errors
 def softmax_cross_entropy_with_logits(
     logits: object, labels: object, dim: int = -1, name: str | None = None
 ) -> Node:
@@ -303,7 +303,7 @@ def _cross_entropy(y: Node, x: Node, axis: int) -> Node:
     return build(CrossEntropy(), (y, x))
 
 
-@lined
+@locates_errors
 def sparse_softmax_cross_entropy_with_logits(
     logits: object, labels: object, name: str | None = None
 ) -> Node:
@@ -316,7 +316,7 @@ def sparse_softmax_cross_entropy_with_logits(
     return rename(build(SparseCrossEntropy(), (y, convert(logits))), name)
 
 
-@lined
+@locates_errors
 def sigmoid_cross_entropy_with_logits(
     logits: object, labels: object, name: str | None = None
 ) -> Node:

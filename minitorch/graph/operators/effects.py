@@ -12,7 +12,7 @@ from ...arrays import CPU, Array, DType, as_dtype, asarray, to_numpy
 from ...errors import GraphError
 from ...op import Flat, Gradients, KeepsSpec, Spec
 from ..control.loop_stacks import Opaque
-from ..core.naming import lined, rename
+from ..core.naming import locates_errors, rename
 from ..core.node import UNKNOWN, Node, build, convert
 from ..core.variables import NoOp, State, StateOp
 
@@ -94,7 +94,7 @@ class Picked(Flat, StateOp):
         return Spec(UNKNOWN, self.dtype)
 
 
-@lined
+@locates_errors
 def py_func(
     func: Callable[..., object],
     inp: Sequence[object],
@@ -147,7 +147,7 @@ def _some(array: object, summarize: int) -> str:
     return " ".join(str(item) for item in items) + more
 
 
-@lined
+@locates_errors
 def Print(
     input_: object,
     data: Sequence[object],

@@ -13,7 +13,7 @@ from ...ops import elementwise as unary
 from ...ops.joining import stack
 from ...ops.movement import insert_axes
 from ...ops.rows import ROWS, Binary, named
-from ..core.naming import lined, rename
+from ..core.naming import locates_errors, rename
 from ..core.node import Node, UnknownShape, build, convert, convert_all
 
 
@@ -107,13 +107,13 @@ def pow(x: Any, y: object, name: str | None = None) -> Node:
     return rename(pointwise.pow(base, y), name)
 
 
-@lined
+@locates_errors
 def squared_difference(x: object, y: object, name: str | None = None) -> Node:
     """(x - y)^2."""
     return rename(unary.square(sub(x, y)), name)
 
 
-@lined
+@locates_errors
 def clip_by_value(
     t: object, clip_value_min: object, clip_value_max: object, name: str | None = None
 ) -> Node:
@@ -121,7 +121,7 @@ def clip_by_value(
     return minimum(maximum(convert(t), clip_value_min), clip_value_max, name=name)
 
 
-@lined
+@locates_errors
 def div(x: object, y: object, name: str | None = None) -> Node:
     """x / y as Python 2 has it: of integers the floor of the quotient."""
     left, right = convert_all(x, y)
@@ -129,7 +129,7 @@ def div(x: object, y: object, name: str | None = None) -> Node:
     return floordiv(left, right, name) if whole else divide(left, right, name)
 
 
-@lined
+@locates_errors
 def where(condition: object, x: object = None, y: object = None, name: str | None = None) -> Node:
     """Elements of `x` where the condition holds, of `y` elsewhere.
 
@@ -157,7 +157,7 @@ def _by_row(condition: Node, x: Node) -> Node:
 select = where
 
 
-@lined
+@locates_errors
 def add_n(inputs: object, name: str | None = None) -> Node:
     """The sum of nodes of one shape.
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ...errors import GraphError
 from ...ops import conv, matrices, movement, pooling
-from ..core.naming import lined, rename
+from ..core.naming import locates_errors, rename
 from ..core.node import Node, convert, convert_all
 from ..core.static_shape import StaticShape
 from .deferred_shapes import late, unknown
@@ -83,7 +83,7 @@ def bordered(
     return matrices.pad(x_NCHW, widths, value=value) if any(widths) else x_NCHW
 
 
-@lined
+@locates_errors
 def conv2d(
     input: object,
     filter: object,
@@ -108,7 +108,7 @@ def conv2d(
 # ── pools ───────────────────────────────────────────────────────────────────────────────────────
 
 
-@lined
+@locates_errors
 def max_pool(
     value: object,
     ksize: object,
@@ -120,7 +120,7 @@ def max_pool(
     return _pool(pooling.max_pool2d, value, ksize, strides, padding, name, -3.0e38)
 
 
-@lined
+@locates_errors
 def avg_pool(
     value: object,
     ksize: object,

@@ -21,12 +21,7 @@ from ..core.node import Node, UnknownShape, as_shape, build
 from ..core.variables import State, StateOp
 from .computed_shapes import computed, of_shape
 
-__all__ = [
-    "random_normal",
-    "random_uniform",
-    "set_random_seed",
-    "truncated_normal",
-]
+__all__ = ["random_normal", "random_uniform", "set_random_seed", "truncated_normal"]
 
 
 class Random(Flat, StateOp):
@@ -35,13 +30,7 @@ class Random(Flat, StateOp):
     name = ""  # of the function that makes the node: random_uniform, random_normal, ...
 
     def __init__(
-        self,
-        kind: str,
-        a: float,
-        b: float,
-        shape: Shape,
-        dtype: DType,
-        seed: Sequence[int] | None,
+        self, kind: str, a: float, b: float, shape: Shape, dtype: DType, seed: Sequence[int] | None
     ) -> None:
         self.name, self.a, self.b = kind, a, b
         self.shape, self.dtype, self.seed = shape, dtype, seed

@@ -16,7 +16,7 @@ from ...ops import indexing, joining, matrices, movement
 from ...ops.casting import cast_to
 from ...shapes import axes
 from ..core.gradients import Identity, StopGradient
-from ..core.naming import lined, once_known, rename, rename_all
+from ..core.naming import locates_errors, once_known, rename, rename_all
 from ..core.node import Constant, Node, UnknownShape, as_shape, build, convert, convert_all
 from ..core.static_shape import StaticShape
 from .computed_shapes import Joined, ShapeOf, computed, reshaped, tiled
@@ -34,7 +34,7 @@ def stop_gradient(input: object, name: str | None = None) -> Node:
     return rename(build(StopGradient(), (convert(input),)), name)
 
 
-@lined
+@locates_errors
 def reshape(tensor: object, shape: Any, name: str | None = None) -> Node:
     """The same elements under another shape; one size may be -1."""
     if computed(shape):
@@ -108,7 +108,7 @@ def stack(values: Sequence[Any], axis: int = 0, name: str | None = None) -> Node
 pack = stack
 
 
-@lined
+@locates_errors
 def unstack(
     value: object, num: int | None = None, axis: int = 0, name: str | None = None
 ) -> list[Node]:
@@ -128,7 +128,7 @@ def unstack(
 unpack = unstack
 
 
-@lined
+@locates_errors
 def split(
     value: object, num_or_size_splits: Any, axis: int = 0, name: str | None = None
 ) -> list[Node]:

@@ -1,6 +1,6 @@
 """Tensors to and from other things: NumPy, Python numbers, other dtypes and devices, text, copies.
 
-May import: errors, shapes, arrays, op, ops, inplace.
+May import: errors, shapes, arrays, hooks, ops, inplace.
 """
 
 from collections.abc import Iterator, Sequence
@@ -8,13 +8,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from . import arrays as _arrays
-from .arrays import Array, Device, DeviceLike, DTypeLike, Scalar, as_dtype, asarray, to_numpy
-from .errors import DTypeError, GradientError, ShapeError
-from .hooks import Hooks
+from .. import arrays as _arrays
+from ..arrays import Array, Device, DeviceLike, DTypeLike, Scalar, as_dtype, asarray, to_numpy
+from ..errors import DTypeError, GradientError, ShapeError
+from ..hooks import Hooks
+from ..ops.casting import Cast, Move
+from ..shapes import axis
 from .inplace import InPlace
-from .ops.casting import Cast, Move
-from .shapes import axis
 
 
 class Exchange(InPlace):

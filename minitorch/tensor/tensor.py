@@ -5,7 +5,7 @@ That is the whole graph; reference counting frees it when its last tensor is dro
 operators are methods (`ops.methods`), its in-place updates are in `inplace`, its conversions
 in `exchange`.
 
-May import: errors, shapes, arrays, op, ops, backward, clock, hooks, eager, exchange.
+May import: this folder, errors, arrays, brain_float, op, backward, clock, hooks, rebase, recording.
 """
 
 import math
@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from . import arrays as _arrays
-from .arrays import (
+from .. import arrays as _arrays
+from ..arrays import (
     HOST_TYPES,
     Array,
     Device,
@@ -30,16 +30,16 @@ from .arrays import (
     dtype_of,
     namespace,
 )
-from .backward import backward
-from .brain_float import computed
-from .clock import clock
+from ..backward import backward
+from ..brain_float import computed
+from ..clock import clock
+from ..errors import DTypeError, GradientError, ModifiedInPlace, ShapeError
+from ..hooks import Handle, Hooks, add_hook
+from ..op import Op
+from ..rebase import FREED
+from ..recording import recording
 from .eager import explained, prepared, quiet
-from .errors import DTypeError, GradientError, ModifiedInPlace, ShapeError
 from .exchange import Exchange
-from .hooks import Handle, Hooks, add_hook
-from .op import Op
-from .rebase import FREED
-from .recording import recording
 
 _blank = object.__new__
 

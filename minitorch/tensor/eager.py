@@ -2,7 +2,7 @@
 
 Inputs that are no tensors are wrapped, dtypes promoted as torch promotes, devices compared; what
 NumPy reports when shapes do not fit is replaced by what the operator's `infer` says about it.
-May import: errors, arrays, op, ops.
+May import: errors, arrays, op, ops; tensor, to check types.
 """
 
 import contextvars
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .arrays import (
+from ..arrays import (
     HOST_TYPES,
     Array,
     Device,
@@ -22,9 +22,9 @@ from .arrays import (
     host_dtype,
     result_type,
 )
-from .errors import AxisError, DeviceError, DTypeError, MinitorchError, ShapeError
-from .op import Op, Spec, Value
-from .ops.casting import Cast, Move
+from ..errors import AxisError, DeviceError, DTypeError, MinitorchError, ShapeError
+from ..op import Op, Spec, Value
+from ..ops.casting import Cast, Move
 
 if TYPE_CHECKING:
     from .tensor import Tensor
