@@ -27,7 +27,7 @@ needs=(
     "bubblewrap|bwrap|submissions cannot be graded in a sandbox"
 )
 [ "$whom" = learner ] || needs+=(
-    "chromium|chromium|the browser tests cannot run"
+    "chromium-headless-shell|chromium-headless-shell|the browser tests need chromium, and take longer"
     "iproute2|ip|ranks on two hosts cannot be tested"
     "postgresql|pg_ctlcluster|the course server cannot be tested on PostgreSQL"
 )
@@ -47,16 +47,17 @@ done
 
 if [ ${#missing[@]} -gt 0 ]; then
     if command -v apt-get >/dev/null && can_be_root; then
-        case " ${missing[*]} " in *" chromium "*) missing+=(fonts-dejavu-core) ;; esac
+        case " ${missing[*]} " in *" chromium-headless-shell "*) missing+=(fonts-dejavu-core) ;; esac
         case " ${missing[*]} " in *" postgresql "*) no_cluster ;; esac
         echo "setup: installing ${missing[*]}"
         log=$(mktemp)
         # a list that cannot be renewed is no reason to stop: the old one may do
         as_root apt-get update >"$log" 2>&1 || true
-        if ! as_root env DEBIAN_FRONTEND=noninteractive \
-            apt-get install -y --no-install-recommends "${missing[@]}" >>"$log" 2>&1; then
-            tail -n 5 "$log" >&2
-        fi
+        for package in "${missing[@]}"; do # not all at once: one that apt lacks would stop the rest
+            as_root env DEBIAN_FRONTEND=noninteractive \
+                apt-get install -y --no-install-recommends "$package" >"$log" 2>&1 ||
+                tail -n 5 "$log" >&2
+        done
         rm -f "$log"
     fi
     for need in "${needs[@]}"; do

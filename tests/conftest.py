@@ -1,15 +1,19 @@
 """What all tests share: tests whose tools are missing say so, and CI refuses them."""
 
 import contextlib
+import gc
 import os
 import shutil
 from typing import Any
 
 import pytest
 
+# The first is the same browser without windows, tabs and menus, which cost as much as the pages.
+BROWSERS = ("chromium-headless-shell", "chromium")
+
 NEEDS = {
-    "sandbox": ("bwrap", "bubblewrap is not installed: sudo apt-get install bubblewrap"),
-    "browser": ("chromium", "Chromium is not installed: sudo apt-get install chromium"),
+    "sandbox": (("bwrap",), "bubblewrap is not installed: sudo apt-get install bubblewrap"),
+    "browser": (BROWSERS, f"Chromium is not installed: sudo apt-get install {BROWSERS[0]}"),
 }
 
 # The one reason for which CI lets a test be skipped: it has no accelerator.
@@ -41,12 +45,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):
         items.sort(key=place_in_queue)
     for item in items:
-        for mark, (command, reason) in NEEDS.items():
-            if item.get_closest_marker(mark) and not shutil.which(command):
+        for mark, (commands, reason) in NEEDS.items():
+            if item.get_closest_marker(mark) and not any(map(shutil.which, commands)):
                 item.add_marker(pytest.mark.skip(reason=reason))
         gpu = item.get_closest_marker("gpu")
         if gpu and not gpu_is_present(itself=gpu.kwargs.get("itself", False)):
             item.add_marker(pytest.mark.skip(reason=NO_GPU))
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # eleven thousand tests and all of torch stay: no collection need look at them
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -109,6 +117,12 @@ def place_in_queue(item: pytest.Item) -> int:
     """Return where a test's group stands in the queue of work; most files come last."""
     names = [*GROUPS, *LONG, group_of(item.nodeid)]
     return names.index(names[-1])
+
+
+@pytest.fixture(scope="session")
+def chromium_path() -> str | None:
+    """The browser to start."""
+    return next(filter(None, map(shutil.which, BROWSERS)), None)
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ import array
 import ctypes
 import fcntl
 import functools
+import gc
 import os
 import signal
 import socket
@@ -45,6 +46,7 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     config = wire.receive(control)
     worker.preload(config["preload"])
+    gc.freeze()  # a worker's collections need not go through what is here, nor copy its memory
     control.sendall(b"\0")
     while True:
         descriptors = _receive_descriptors(control)

@@ -6,7 +6,6 @@
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -42,13 +41,13 @@ VOILA_PORT = 8866  # or one after it that is free
 
 
 @pytest.fixture(scope="package")
-def chromium() -> Iterator[Any]:
+def chromium(chromium_path: str) -> Iterator[Any]:
     from playwright.sync_api import expect, sync_playwright
 
     expect.set_options(timeout=WAIT_MS)  # five seconds are few where other work goes on
     with sync_playwright() as playwright:
-        path = shutil.which("chromium")
-        browser = playwright.chromium.launch(executable_path=path, args=FLAGS, timeout=WAIT_MS)
+        launch = playwright.chromium.launch
+        browser = launch(executable_path=chromium_path, args=FLAGS, timeout=WAIT_MS)
         yield browser
         browser.close()
 

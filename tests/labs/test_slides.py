@@ -2,7 +2,6 @@
 
 import importlib.util
 import re
-import shutil
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -192,7 +191,9 @@ def test_demos_have_a_slide_each_and_lie_beside(built: Path, slides: ModuleType)
 
 @pytest.mark.wide
 @pytest.mark.browser
-def test_the_pages_turn_in_a_browser_that_asks_nobody(slides: ModuleType, tmp_path: Path) -> None:
+def test_the_pages_turn_in_a_browser_that_asks_nobody(
+    slides: ModuleType, tmp_path: Path, chromium_path: str
+) -> None:
     """With the real reveal.js and MathJax, which npm fetches."""
     from playwright.sync_api import sync_playwright
 
@@ -201,9 +202,8 @@ def test_the_pages_turn_in_a_browser_that_asks_nobody(slides: ModuleType, tmp_pa
     asked: list[str] = []
     said: list[str] = []
     with sync_playwright() as playwright:
-        path = shutil.which("chromium")
         flags = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
-        browser = playwright.chromium.launch(executable_path=path, args=flags)
+        browser = playwright.chromium.launch(executable_path=chromium_path, args=flags)
         page = browser.new_page()
         page.on("request", lambda request: asked.append(request.url))
         page.on("pageerror", lambda error: said.append(str(error)))
