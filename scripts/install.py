@@ -18,13 +18,14 @@ import tomllib
 import urllib.request
 from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 # Lines of pip's that say what it does now, and how we say it.
 _STEPS = {"Collecting": "looking for", "  Downloading": "loading", "Installing": "installing"}
+QUICK_PIP = "pip>=25"  # Debian 12 has 23, which compares every file of 200 packages anew
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 ASK_S = 5  # an index that is there answers within one
 SIZES_S = 15  # for the sizes of all files together, asked 16 at a time
@@ -121,6 +122,8 @@ def main() -> int:
     pip = Pip((sys.executable, "-m", "pip"), Path(sys.prefix) / "pip.log")
     pip.log.write_text("")
     try:
+        with suppress(InstallError):  # the older one chooses as well, and takes twice as long
+            pip.install(QUICK_PIP)
         torch = project["optional-dependencies"]["torch"]
         index = os.environ.get("TORCH_INDEX")
         needs = requirements(project, left_out) + about["build-system"]["requires"]
