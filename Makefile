@@ -2,6 +2,7 @@
 SHELL := bash
 PYTHON ?= python3
 export PYTHON
+unexport VIRTUAL_ENV # what works here is .venv, whichever is active where this is typed
 BIN := .venv/bin
 PACKAGES := minitorch ddp_lab autograder
 
