@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from minitorch.errors import ArgumentError
-from minitorch.graph.control.pytree import mapped
 from minitorch.graph.core.fetches import is_outside_loops
 from minitorch.graph.core.graph import Graph
 from minitorch.graph.core.node import Node
 from minitorch.op import Value
+from minitorch.pytree import mapped
 
 MOST = 80  # boxes that are stepped through
 

@@ -17,11 +17,11 @@ import numpy as np
 import minitorch
 import minitorch.graph
 from minitorch.arrays import Array, to_numpy
-from minitorch.graph.control.pytree import flatten
 from minitorch.graph.core.graph import Graph
 from minitorch.graph.core.node import Node
 from minitorch.graph.core.order import schedule
 from minitorch.graph.core.session import Session
+from minitorch.graph.core.structures import flatten
 from minitorch.graph.core.variables import NoOp, Variable
 from minitorch.show.numbers import brief
 from minitorch.show.record import inputs_first, inputs_of

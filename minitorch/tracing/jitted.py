@@ -13,8 +13,8 @@ from minitorch.arrays import HOST_TYPES
 from minitorch.errors import ArgumentError, MinitorchError
 from minitorch.nn import Module
 from minitorch.tensor import Tensor
+from minitorch.tracing.arguments import flatten
 from minitorch.tracing.reach import Reach
-from minitorch.tracing.structure import flatten
 from minitorch.tracing.switch import is_tracing
 from minitorch.tracing.traced import Traced, record
 

@@ -16,12 +16,13 @@ from minitorch.generator import default_generator
 from minitorch.graph.core.graph import Graph
 from minitorch.graph.core.node import Constant, Node, Placeholder
 from minitorch.nn import Module
+from minitorch.pytree import Rebuild
 from minitorch.recording import no_grad
 from minitorch.tensor import Tensor
+from minitorch.tracing.arguments import flatten
 from minitorch.tracing.control import lift
 from minitorch.tracing.program import Program
 from minitorch.tracing.reach import Reach
-from minitorch.tracing.structure import Rebuild, flatten
 from minitorch.tracing.switch import tracing
 from minitorch.tracing.symbol import Symbol
 from minitorch.tracing.tracer import Outside, Tracer, at_the_start

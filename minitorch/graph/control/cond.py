@@ -22,10 +22,10 @@ from ..core.gradients import Identity
 from ..core.graph import control_dependencies, get_default_graph, in_branches
 from ..core.naming import locates_errors, rename
 from ..core.node import Node, build, convert
+from ..core.structures import apart_from, outline
 from ..core.variables import NoOp
 from ..operators.deferred_shapes import as_scalar
 from .loop_stacks import DEAD, Opaque, empty, kind_of
-from .pytree import apart_from, outline
 
 
 class Switch(KeepsSpec):

@@ -16,9 +16,9 @@ import numpy as np
 from ...errors import GraphError
 from ..core.graph import outside
 from ..core.node import Node, Placeholder, StaticShape, UnknownShape, as_shape
+from ..core.structures import apart_from, leaves_like, same_structure
 from .cond import as_predicate
 from .loop_stacks import loop_outputs, placeholder_like
-from .pytree import apart_from, leaves_like, same_structure
 from .while_op import KEPT_APART, While
 
 

@@ -11,10 +11,11 @@ from typing import Any
 
 from ...arrays import DTypeLike, as_dtype
 from ...errors import GraphError
+from ...pytree import mapped
 from ..core.node import Node, UnknownShape, build, convert
+from ..core.structures import apart_from, same_structure
 from .loop import while_loop
 from .loop_stacks import Opaque, empty, has_more, pushed, without_top
-from .pytree import apart_from, mapped, same_structure
 from .row_lists import Spread, next_row, stacked
 from .while_op import KEPT_APART
 

@@ -12,13 +12,14 @@ import numpy as np
 
 from ...arrays import Array, Device, DType, asarray, to_numpy
 from ...errors import GraphError, GraphTypeError
+from ...pytree import Rebuild
 from ..control.loop_stacks import Opaque
-from ..control.pytree import Rebuild, flatten
 from ..control.while_op import While
 from .graph import Graph
 from .node import Node, Placeholder
 from .order import needed
 from .static_shape import agree
+from .structures import flatten
 
 
 def check_asked(graph: Graph, fetches: Sequence[Node], feeds: Sequence[Node]) -> None:

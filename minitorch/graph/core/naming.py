@@ -11,7 +11,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from ...arrays import DType
 from ...errors import MinitorchError
-from ..control.pytree import Rebuild, following, walk
+from ...pytree import Rebuild, walk
 from ..operators.deferred_shapes import late
 from .node import Node, UnknownShape, located, place_of_new
 
@@ -98,12 +98,12 @@ def _put_off(
         if not isinstance(value, Node):
             return lambda _: value
         nodes.append(value)
-        return following
+        return next
 
     fill = walk([list(args), kwargs], leaf, lambda value: type(value) not in (list, tuple))
 
     def build(*known: Node) -> Node:
-        values, named = fill(iter(known).__next__)
+        values, named = fill(iter(known))
         return function(*values, **named)
 
     return rename(late(build, nodes, gives or nodes[0].dtype), name)

@@ -147,7 +147,7 @@ class Session:
                         del self._steps[next(iter(self._steps))]
                         self._ready.clear()
         self._make_ready(fetches, feed_dict, step)
-        return rebuild(iter(step(self.state, arrays)).__next__)
+        return rebuild(iter(step(self.state, arrays)))
 
     def _make_ready(self, fetches: Any, feed_dict: Feeds | None, step: Run) -> None:
         """Let the next run of these fetches go the short way, if they and the feeds are nodes."""

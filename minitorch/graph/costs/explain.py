@@ -10,11 +10,11 @@ import numpy as np
 from ...arrays import Array
 from ...errors import GraphError, MinitorchError
 from ..control.loop_stacks import Opacity
-from ..control.pytree import flatten
 from ..control.while_op import While
 from ..core.node import Node, Placeholder
 from ..core.order import needed, orders_kept, schedule, writes_of
 from ..core.session import Session
+from ..core.structures import flatten
 from ..core.variables import Variable
 from ..memory.plan import memory_plan, sizes_of
 from ..operators.deferred_shapes import unknown

@@ -207,7 +207,7 @@ def profile(
     step = _plan(session, leaves, feeds, arrays, clock)
     done = [step.timed(session.state, arrays) for _ in range(runs)]
     timelines = sorted((timeline for _, timeline in done), key=lambda timeline: timeline.total_ns)
-    return rebuild(iter(done[-1][0]).__next__), timelines[(runs - 1) // 2]
+    return rebuild(iter(done[-1][0])), timelines[(runs - 1) // 2]
 
 
 def _plan(

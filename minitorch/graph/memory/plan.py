@@ -27,11 +27,11 @@ from ...ops.movement import InsertAxes, Permute, RemoveAxes, Reshape
 from ...ops.rows import Elementwise
 from ..control.cond import Switch
 from ..control.loop_stacks import History, Opaque, Output
-from ..control.pytree import flatten
 from ..control.while_op import While, loops_used
 from ..core.gradients import Identity, StopGradient
 from ..core.node import Node, UnknownShape
 from ..core.order import schedule
+from ..core.structures import flatten
 from ..core.variables import StateOp
 from ..executors.node_errors import complaint
 from ..operators.random import Random

@@ -9,11 +9,11 @@ from ...arrays import DTypeLike, as_dtype, int32
 from ...errors import GraphError
 from ..control.loop import while_loop
 from ..control.loop_stacks import empty, has_more, pushed, without_top
-from ..control.pytree import apart_from, same_structure
 from ..control.row_lists import Grow, next_row, spread, stacked
 from ..control.while_op import KEPT_APART
 from ..core.node import Constant, Node, UnknownShape, build, convert
 from ..core.static_shape import agree
+from ..core.structures import apart_from, same_structure
 from ..core.variable_scope import VariableScope, variable_scope
 from ..operators.creation import zeros_like
 from ..operators.elementwise import logical_and, maximum, where

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from ...arrays import DType, DTypeLike, as_dtype
 from ...errors import GraphError
-from ..control.pytree import mapped
+from ...pytree import mapped
 from ..core.graph import outside
 from ..core.node import Node, UnknownShape, convert
 from ..core.variable_scope import AUTO_REUSE, VariableScope, get_variable, variable_scope

@@ -6,10 +6,10 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 from ...errors import GraphError
-from ..control.pytree import flatten
 from ..control.while_op import While
 from ..core.node import Node
 from ..core.order import needed, orders_kept
+from ..core.structures import flatten
 from ..core.verify import Checked, same_types, verify
 from .algebra import algebra
 from .cse import cse
@@ -85,7 +85,7 @@ def optimize(
     for before, after in zip(reversed(asked), reversed(leaves), strict=True):
         if after not in there:
             after.name = before.name
-    return rebuild(iter(leaves).__next__)
+    return rebuild(iter(leaves))
 
 
 def named(passes: Sequence[str] | None) -> list[str]:
@@ -147,7 +147,7 @@ def recompute(fetches: object, budget_bytes: int | None = None, fed: Collection[
     leaves: list[Node] = []
     rebuild = flatten(fetches, leaves)
     found = computed_again(leaves, set(fed), budget_bytes)
-    return rebuild(iter(verified(found, leaves, set(fed), "recompute")).__next__)
+    return rebuild(iter(verified(found, leaves, set(fed), "recompute")))
 
 
 def run_pass(

@@ -1,53 +1,15 @@
-"""Structures of nodes: tuples, lists and dicts, taken apart and put together again."""
+"""Structures of nodes, and of what becomes a node."""
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...errors import GraphError
-from ..core.node import Node, convert
-
-Leaf = Callable[[], Any]
-"""Gives the next of the leaves that are put into a structure."""
-Rebuild = Callable[[Leaf], Any]
-
-
-def walk(
-    value: object,
-    leaf: Callable[[object], Rebuild],
-    whole: Callable[[Sequence[object]], bool] = lambda _: False,
-) -> Rebuild:
-    """Call `leaf` with whatever in `value` is no structure; return what puts others in the places.
-
-    Args:
-        leaf: returns what takes that place: most often the next leaf that is given.
-        whole: tells which lists and tuples are leaves themselves.
-    """
-    if isinstance(value, Mapping):
-        named = {key: walk(item, leaf, whole) for key, item in value.items()}
-        into = OrderedDict if isinstance(value, OrderedDict) else dict
-        return lambda take: into((key, part(take)) for key, part in named.items())
-    if isinstance(value, list | tuple) and not whole(value):
-        parts = [walk(item, leaf, whole) for item in value]
-        if hasattr(value, "_fields"):
-            return lambda take: type(value)(*[part(take) for part in parts])
-        kind = list if isinstance(value, list) else tuple
-        return lambda take: kind([part(take) for part in parts])
-    return leaf(value)
-
-
-def following(take: Leaf) -> Any:
-    """Return the next leaf."""
-    return take()
-
-
-def mapped(function: Callable[[Any], object], tree: object) -> Any:
-    """Return a structure with `function` of each leaf."""
-    return walk(tree, lambda value: lambda _: function(value))(lambda: None)
+from ...pytree import Rebuild, walk
+from .node import Node, convert
 
 
 def apart_from(
@@ -62,10 +24,10 @@ def apart_from(
 
     def leaf(item: object) -> Rebuild:
         leaves.append(convert(item))
-        return following
+        return next
 
     put = walk(value, leaf, lambda item: _is_array(item) and not (listed and item is value))
-    return leaves, lambda new: put(iter(new).__next__)
+    return leaves, lambda new: put(iter(new))
 
 
 def flatten(
@@ -87,7 +49,7 @@ def flatten(
                 )
             item = find(item)
         leaves.append(item)
-        return following
+        return next
 
     return walk(fetches, leaf)
 
@@ -120,14 +82,11 @@ def leaves_like(where: str, structure: Any, value: Any) -> list[Any]:
     return [leaf for part, item in pairs for leaf in leaves_like(where, part, item)]
 
 
-def _is_array(value: Sequence[object]) -> bool:
+def _is_array(value: object) -> bool:
     """Tell whether a list is nothing but numbers, which is an array written out."""
-    if not value or not isinstance(value, list):
+    if not isinstance(value, list) or not value:
         return False
-    return all(
-        _is_array(v) if isinstance(v, list) else isinstance(v, int | float | np.generic)
-        for v in value
-    )
+    return all(isinstance(v, int | float | np.generic) or _is_array(v) for v in value)
 
 
 def outline(value: object, listed: bool = False) -> str:

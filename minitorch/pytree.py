@@ -1,0 +1,43 @@
+"""Tuples, lists and dicts, nested: taken apart into leaves, and put together again from others."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from typing import Any
+
+Rebuild = Callable[[Iterator[Any]], Any]
+"""Returns a structure whose leaves are the next of an iterator."""
+
+
+def walk(
+    value: object,
+    leaf: Callable[[object], Rebuild],
+    whole: Callable[[Sequence[object]], bool] = lambda _: False,
+    kinds: list[Hashable] | None = None,
+) -> Rebuild:
+    """Call `leaf` with whatever in `value` is no structure; return what puts others in the places.
+
+    Args:
+        leaf: returns what takes that place: most often `next`, the next leaf that is given.
+        whole: tells which lists and tuples are leaves themselves.
+        kinds: gets the type and the size or the keys of each structure, in the order of the walk.
+    """
+    if isinstance(value, Mapping):
+        into = OrderedDict if isinstance(value, OrderedDict) else dict
+        if kinds is not None:
+            kinds.append((into, *value))
+        named = {key: walk(item, leaf, whole, kinds) for key, item in value.items()}
+        return lambda take: into((key, part(take)) for key, part in named.items())
+    if isinstance(value, list | tuple) and not whole(value):
+        if kinds is not None:
+            kinds.append((type(value), len(value)))
+        parts = [walk(item, leaf, whole, kinds) for item in value]
+        make = getattr(value, "_make", type(value))
+        return lambda take: make([part(take) for part in parts])
+    return leaf(value)
+
+
+def mapped(function: Callable[[Any], object], tree: object) -> Any:
+    """Return a structure with `function` of each leaf."""
+    return walk(tree, lambda value: lambda _: function(value))(iter(()))

@@ -1,0 +1,40 @@
+"""The tensors in arguments and results, what else these hold, and the way back."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+
+import numpy as np
+
+from minitorch.errors import ArgumentError
+from minitorch.pytree import Rebuild, walk
+from minitorch.tensor import Tensor, as_tensor
+
+
+def flatten(value: object, tensors: list[Tensor], operation: str) -> tuple[Hashable, Rebuild]:
+    """Add the tensors in `value` to `tensors`; return what else it holds, and how to rebuild it.
+
+    Raises:
+        ArgumentError: it holds something that neither is a tensor nor can be compared.
+    """
+    rest: list[Hashable] = []
+
+    def leaf(item: object) -> Rebuild:
+        if isinstance(item, np.ndarray | np.generic):
+            item = as_tensor(item)
+        if isinstance(item, Tensor):
+            tensors.append(item)
+            rest.append(Tensor)
+            return next
+        try:
+            hash(item)
+        except TypeError:
+            raise ArgumentError(
+                f"{operation}: got an argument of type {type(item).__name__}, expected tensors, "
+                "hashable values, or lists, tuples and dicts of them."
+            ) from None
+        rest.append((type(item), item))
+        return lambda _: item
+
+    rebuild = walk(value, leaf, kinds=rest)
+    return tuple(rest), rebuild
