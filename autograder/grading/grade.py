@@ -19,7 +19,7 @@ from autograder.errors import LabError, SubmissionError
 from autograder.grading.deadline import deadline
 from autograder.grading.slicing import Analysed, definitions, needed, same_code, statements_of
 from autograder.grading.submission import manual_answers, read
-from autograder.grading.time_budget import Task, turns
+from autograder.grading.time_budget import Task, deal_time
 from autograder.printable import printable
 from autograder.records import (
     CheckResult,
@@ -163,7 +163,7 @@ class LabGrader:
             ends = time.monotonic() + self.limits.wall_s  # to start a sandbox is our time
             student.allow(self.limits.wall_s)
             failures = student.load(needed(statements, self._roots(tasks)))
-            in_turn = turns(tasks, ends, self.limits.call_s)
+            in_turn = deal_time(tasks, ends, self.limits.call_s)
             found = {t.check.name: self._check(t, student, seed, left) for t, left in in_turn}
             kind, said = student.kind, student.notes
         if source is not None and source.failure is not None:

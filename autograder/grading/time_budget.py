@@ -23,7 +23,7 @@ class Task:
     max_score: float
 
 
-def turns(
+def deal_time(
     tasks: Sequence[Task], ends: float, call_s: float, clock: Callable[[], float] = time.monotonic
 ) -> Iterator[tuple[Task, float]]:
     """Yield each task once, with the seconds that it may use; none or fewer when time is up.

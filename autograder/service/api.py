@@ -18,7 +18,7 @@ from autograder.service import exports, openapi, platforms, views
 from autograder.service.auth import Caller, Here, Staff
 from autograder.service.course import Course
 from autograder.service.errors import Refused
-from autograder.service.forms import AnyLab, Body, Lab, once
+from autograder.service.forms import AnyLabName, Body, LabName, once
 from autograder.service.limits import too_large
 from autograder.service.roster import Person
 from autograder.service.schema import PARKED, STORED
@@ -70,7 +70,7 @@ def router(course: Course) -> APIRouter:
         )
 
     @api.get("/labs/{lab}/solutions/{question}")
-    def solution(person: Caller, lab: Lab, question: str) -> dict[str, Any]:
+    def solution(person: Caller, lab: LabName, question: str) -> dict[str, Any]:
         return views.solution(person, course, lab, question)
 
     @api.post("/submissions/{number}/regrade", status_code=202)
@@ -91,12 +91,12 @@ def _export_routes(api: APIRouter, course: Course) -> None:
     described: dict[str, Any] = {"response_class": Response, "responses": openapi.EXPORT}
 
     @api.get("/export", **described)
-    def export(_by: Staff, lab: AnyLab, format: str = "csv") -> Response:
+    def export(_by: Staff, lab: AnyLabName, format: str = "csv") -> Response:
         kind, pieces = exports.export(format, course.roster, course.submissions, lab=lab)
         return StreamingResponse(exports.chunks(pieces), media_type=kind)
 
     @api.post("/export", **described, openapi_extra=openapi.CSV)
-    def fill(_by: Staff, lab: AnyLab, template: Body, format: str = "canvas") -> Response:
+    def fill(_by: Staff, lab: AnyLabName, template: Body, format: str = "canvas") -> Response:
         book = exports.book_of(course.roster, course.submissions, lab)
         pieces = platforms.filled(format, template, book)
         return StreamingResponse(exports.chunks(pieces), media_type="text/csv")

@@ -71,8 +71,8 @@ Body = Annotated[bytes, Depends(_body)]
 Asked = Annotated[gradebook.Asked, Depends()]  # of the gradebook
 
 # The full name of the lab that the address says; empty where a query names none.
-Lab = Annotated[str, Depends(_lab)]
-AnyLab = Annotated[str, Depends(_any_lab)]
+LabName = Annotated[str, Depends(_lab)]
+AnyLabName = Annotated[str, Depends(_any_lab)]
 
 # A later page would be the offset of a row that no table has.
 PageNumber = Annotated[int, Query(alias="page", ge=1, le=gradebook.MOST_PAGES)]

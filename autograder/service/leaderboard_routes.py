@@ -9,7 +9,7 @@ from autograder.service import leaderboard
 from autograder.service.auth import Caller, Here, Visitor
 from autograder.service.course import Course
 from autograder.service.errors import Refused
-from autograder.service.forms import Lab
+from autograder.service.forms import LabName
 from autograder.service.leaderboard import Place
 from autograder.service.page import page
 from autograder.service.policy import Rules
@@ -18,7 +18,7 @@ from autograder.service.roster import Person
 _MOST = 100  # places on the page; one's own stands there in any case
 
 
-def _places(course: Here, lab: Lab) -> dict[str, list[Place]]:
+def _places(course: Here, lab: LabName) -> dict[str, list[Place]]:
     """Return the places in a lab by question.
 
     Raises:
@@ -37,7 +37,7 @@ def router(_course: Course) -> APIRouter:
     routes = APIRouter()
 
     @routes.get("/api/labs/{lab}/leaderboard")
-    def board(person: Caller, lab: Lab, places: Places) -> dict[str, Any]:
+    def board(person: Caller, lab: LabName, places: Places) -> dict[str, Any]:
         questions = [
             {"question": question, "rows": [_row(place, person) for place in own]}
             for question, own in places.items()
@@ -45,7 +45,7 @@ def router(_course: Course) -> APIRouter:
         return {"lab": lab, "questions": questions}
 
     @routes.get("/labs/{lab}/leaderboard", include_in_schema=False)
-    def board_page(person: Visitor, lab: Lab, places: Places) -> Response:
+    def board_page(person: Visitor, lab: LabName, places: Places) -> Response:
         shown = {
             question: [p for n, p in enumerate(own) if n < _MOST or p.person_id == person.id]
             for question, own in places.items()

@@ -10,7 +10,7 @@ from autograder.service.api import Seen
 from autograder.service.auth import Caller, Instructor, Staff
 from autograder.service.course import Course
 from autograder.service.errors import Refused
-from autograder.service.forms import AnyLab, Asked, Body, Json, Lab, PageNumber
+from autograder.service.forms import AnyLabName, Asked, Body, Json, LabName, PageNumber
 from autograder.service.policy import Rules
 from autograder.service.regrades import Batch
 from autograder.service.roster import LEARNER, STAFF, Person
@@ -61,13 +61,13 @@ def _lab_routes(api: APIRouter, course: Course) -> None:
         return {"labs": views.labs_for(person, course)}
 
     @api.put("/labs/{lab}", openapi_extra=openapi.RULES)
-    def rules(by: Instructor, lab: Lab, body: Json) -> dict[str, Any]:
+    def rules(by: Instructor, lab: LabName, body: Json) -> dict[str, Any]:
         found = Rules.read(body)
         course.dates.set_rules(lab, found, by)
         return {"name": lab, **found.to_dict()}
 
     @api.get("/labs/{lab}/similarity")
-    def similarity(_by: Staff, lab: Lab) -> dict[str, Any]:
+    def similarity(_by: Staff, lab: LabName) -> dict[str, Any]:
         found = course.similarity.of(lab)
         pairs = [
             {"question": p.question, "share": p.share, "left": left, "right": right}
@@ -76,7 +76,7 @@ def _lab_routes(api: APIRouter, course: Course) -> None:
         return {"lab": lab, "compared": found.compared, "pairs": pairs}
 
     @api.put("/labs/{lab}/extensions/{login}", openapi_extra=openapi.EXTENSION)
-    def extension(by: Instructor, lab: Lab, login: str, body: Json) -> dict[str, Any]:
+    def extension(by: Instructor, lab: LabName, login: str, body: Json) -> dict[str, Any]:
         if set(body) != {"due"}:
             raise Refused(422, 'extension: expected {"due": a time with its zone, or null}.')
         due = date(body["due"], "extension: due")
@@ -92,7 +92,7 @@ def _regrade_routes(api: APIRouter, course: Course) -> None:
         return views.summary(course.submissions.get(entry.id) or entry)
 
     @api.post("/labs/{lab}/regrade", status_code=202)
-    def regrade(by: Staff, lab: Lab, question: str | None = None) -> dict[str, Any]:
+    def regrade(by: Staff, lab: LabName, question: str | None = None) -> dict[str, Any]:
         return {"batch": course.regrade_lab(lab, question, by)}
 
     @api.get("/regrades")
@@ -119,7 +119,7 @@ def _batch(batch: Batch) -> dict[str, Any]:
 
 def _reading_routes(api: APIRouter, course: Course) -> None:
     @api.get("/gradebook")
-    def book(_by: Staff, lab: AnyLab, asked: Asked) -> dict[str, Any]:
+    def book(_by: Staff, lab: AnyLabName, asked: Asked) -> dict[str, Any]:
         found = gradebook.page(course.roster, course.submissions, replace(asked, lab=lab))
         return {
             "rows": [views.gradebook_row(row) for row in found.rows],

@@ -11,7 +11,7 @@ from fastapi.responses import RedirectResponse, Response, StreamingResponse
 from autograder.service import audit_log, exports, gradebook, marking, operations, views
 from autograder.service.auth import InstructorSender, StaffSender, StaffVisitor
 from autograder.service.course import Course
-from autograder.service.forms import Asked, Fields, Lab, PageNumber
+from autograder.service.forms import Asked, Fields, LabName, PageNumber
 from autograder.service.page import Paging, page
 from autograder.service.policy import Rules
 from autograder.service.staff_api import PAGE_LINES
@@ -118,29 +118,29 @@ def _queue_routes(pages: APIRouter, course: Course) -> None:
 
 def _lab_routes(pages: APIRouter, course: Course) -> None:
     @pages.post("/labs/{lab}/dates")
-    def dates(person: InstructorSender, lab: Lab, form: Fields) -> Response:
+    def dates(person: InstructorSender, lab: LabName, form: Fields) -> Response:
         course.dates.set_rules(lab, Rules.read(_rules(form)), person)
         return RedirectResponse("/labs", 303)
 
     @pages.post("/labs/{lab}/extensions")
-    def extension(person: InstructorSender, lab: Lab, form: Fields) -> Response:
+    def extension(person: InstructorSender, lab: LabName, form: Fields) -> Response:
         learner = course.person(form.get("login", ""))
         due = date(form.get("due", "").strip() or None, "extension: due")
         course.dates.extend(lab, learner, due, person)
         return RedirectResponse(f"/learners/{quote(learner.login, safe='')}", 303)
 
     @pages.get("/labs/{lab}/numbers")
-    def numbers(person: StaffVisitor, lab: Lab) -> Response:
+    def numbers(person: StaffVisitor, lab: LabName) -> Response:
         found = gradebook.overview(course.roster, course.submissions, lab)
         return page("numbers", person=person, lab=lab, found=found)
 
     @pages.get("/labs/{lab}/similarity")
-    def similarity(person: StaffVisitor, lab: Lab) -> Response:
+    def similarity(person: StaffVisitor, lab: LabName) -> Response:
         return page("similarity", person=person, lab=lab, found=course.similarity.of(lab))
 
     @pages.get("/labs/{lab}/similarity/{question}")
     def side_by_side(
-        person: StaffVisitor, lab: Lab, question: str, left: int, right: int
+        person: StaffVisitor, lab: LabName, question: str, left: int, right: int
     ) -> Response:
         entries = [views.entry_for(person, course.submissions, number) for number in (left, right)]
         texts = course.similarity.texts(lab, question, [left, right])
@@ -150,7 +150,7 @@ def _lab_routes(pages: APIRouter, course: Course) -> None:
 
 def _batch_routes(pages: APIRouter, course: Course) -> None:
     @pages.post("/labs/{lab}/regrade")
-    def regrade(person: StaffSender, lab: Lab, form: Fields) -> Response:
+    def regrade(person: StaffSender, lab: LabName, form: Fields) -> Response:
         batch = course.regrade_lab(lab, form.get("question", "").strip() or None, person)
         return RedirectResponse(f"/regrades/{batch}", 303)
 
@@ -197,7 +197,7 @@ def _marking_routes(pages: APIRouter, course: Course) -> None:
 
     @pages.get("/grading/{lab}/{question}")
     def answer(
-        person: StaffVisitor, lab: Lab, question: str, at: int = 0, named: bool = False
+        person: StaffVisitor, lab: LabName, question: str, at: int = 0, named: bool = False
     ) -> Response:
         desk = marking.desk(course.submissions, lab, question, at)
         if desk is None:
@@ -211,7 +211,7 @@ def _marking_routes(pages: APIRouter, course: Course) -> None:
         return page("answer", person=person, **said, **vars(desk))
 
     @pages.post("/grading/{lab}/{question}")
-    def mark(person: StaffSender, lab: Lab, question: str, form: Fields) -> Response:
+    def mark(person: StaffSender, lab: LabName, question: str, form: Fields) -> Response:
         at = int(form["at"]) if re.fullmatch("[0-9]{1,19}", form.get("at", "")) else 0
         items = [text for name, text in form.items() if name.startswith("item")]
         given = {"points": form.get("points", ""), "comment": form.get("comment", "")}

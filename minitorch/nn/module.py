@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar, cast
 
-from minitorch.arrays import Device, DeviceLike, DTypeLike, as_dtype
+from minitorch.arrays import DeviceLike, DTypeLike, as_dtype
 from minitorch.errors import ArgumentError, DTypeError, MinitorchError
 from minitorch.hooks import Handle, add_hook
 from minitorch.nn.parameter import Parameter
 from minitorch.recording import no_grad
-from minitorch.tensor import Tensor, tensor
+from minitorch.tensor import Tensor, place_and_dtype, tensor
 
 M = TypeVar("M", bound="Module")
 STORES = ("_parameters", "_modules", "_buffers")
@@ -306,13 +306,7 @@ class Module:
         Raises:
             DTypeError: the dtype is not a floating one.
         """
-        for target in targets:
-            if isinstance(target, Tensor):
-                device, dtype = target.device, target.dtype
-            elif isinstance(target, Device) or str(target).partition(":")[0] in ("cpu", "cuda"):
-                device = target
-            elif not isinstance(target, bool):
-                dtype = target
+        device, dtype = place_and_dtype(targets, device, dtype)
         if dtype is not None and as_dtype(dtype).kind != "f":
             raise DTypeError(
                 f"Module.to: got {dtype}, expected a floating dtype: only those can be trained."

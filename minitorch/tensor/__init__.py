@@ -3,6 +3,7 @@
 `backward`, and what it reads (`clock`, `recording`, `rebase`, `hooks`), lie below, beside this.
 """
 
+from .exchange import place_and_dtype as place_and_dtype
 from .tensor import Tensor as Tensor
 from .tensor import as_tensor as as_tensor
 from .tensor import is_floating_point as is_floating_point

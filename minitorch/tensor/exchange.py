@@ -17,6 +17,20 @@ from ..shapes import axis
 from .inplace import InPlace
 
 
+def place_and_dtype(
+    targets: Sequence[Any], device: DeviceLike, dtype: DTypeLike
+) -> tuple[DeviceLike, DTypeLike]:
+    """Return what the arguments of `to` ask for: tensors, devices and dtypes in any order."""
+    for target in targets:
+        if isinstance(target, Exchange):
+            device, dtype = target.device, target.dtype
+        elif isinstance(target, Device) or str(target).partition(":")[0] in ("cpu", "cuda"):
+            device = target
+        elif not isinstance(target, bool):
+            dtype = target
+    return device, dtype
+
+
 class Exchange(InPlace):
     """The half of `Tensor` that converts."""
 
@@ -73,13 +87,7 @@ class Exchange(InPlace):
 
         `non_blocking` changes nothing: the numbers are there when this returns.
         """
-        for target in targets:
-            if isinstance(target, Exchange):
-                device, dtype = target.device, target.dtype
-            elif isinstance(target, Device) or str(target).partition(":")[0] in ("cpu", "cuda"):
-                device = target
-            elif not isinstance(target, bool):
-                dtype = target
+        device, dtype = place_and_dtype(targets, device, dtype)
         result = self
         if device is not None and _arrays.device(device) != self.device:
             result = result._apply(Move(_arrays.device(device)), (result,))

@@ -30,13 +30,10 @@ class Part:
     Attributes:
         order: its nodes, Send and Recv among them, in the order in which they run.
         here: what stands for a node of the whole graph on this rank.
-        sends, recvs: how many values it sends and receives in a run.
     """
 
     order: list[Node] = field(default_factory=list)
     here: dict[Node, Node] = field(default_factory=dict)
-    sends: int = 0
-    recvs: int = 0
 
 
 def cut(
@@ -111,10 +108,8 @@ class Cutting:
             sending = Send(self.ranks, dst, wire)
             own = self.part.here[node]
             self.part.order.append(made(sending, (own,), node, name=f"{node.name}/send"))
-            self.part.sends += 1
         elif dst == self.ranks.rank:
             self._stand(node, made(Recv(self.ranks, home, wire, node), (), node))
-            self.part.recvs += 1
 
     def _local(self, node: Node) -> Node:
         """Return `node` over what stands for its inputs on this rank."""

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from autograder.checks import Check
-from autograder.grading.time_budget import Task, turns
+from autograder.grading.time_budget import Task, deal_time
 from autograder.records import Question
 
 
@@ -18,7 +18,7 @@ def deal(tasks: list[Task], wall_s: float, call_s: float, uses: Callable[[str, f
     """Return (question, allowed) in the order of turns; `uses` says how long each takes."""
     now = [0.0]
     found = []
-    for turn, allowed in turns(tasks, wall_s, call_s, lambda: now[0]):
+    for turn, allowed in deal_time(tasks, wall_s, call_s, lambda: now[0]):
         found.append((turn.question.name, allowed))
         now[0] += uses(turn.question.name, max(allowed, 0.0))
     return found, now[0]
