@@ -64,6 +64,8 @@ class Quantile:
 
     Fits fixed + per_item * size to a window of batches by quantile regression (Koenker & Bassett,
     Econometrica 46, 1978). Never more than twice the largest batch seen: beyond, a line is a guess.
+    While all batches of the window have one size there is no line; where that size meets the goal,
+    the next batch may have one query more, so that there will be.
     """
 
     QUANTILE, WINDOW = 0.99, 256
@@ -83,12 +85,15 @@ class Quantile:
         if not is_early and self._count % self.EVERY and took_ms <= self.goal_ms:
             return
         sizes, times_ms = np.array(self._seen).T
-        most = 2 * int(sizes.max())
         fixed_ms, per_item_ms = quantile_line(sizes, times_ms, self.QUANTILE)
-        if fixed_ms > self.goal_ms:  # slow at every size: the size is not what makes it slow
+        if fixed_ms + per_item_ms > self.goal_ms:  # slow at every size: size is not the reason
             fixed_ms, per_item_ms = quantile_line(sizes, times_ms, 0.5)
-        if fixed_ms + most * per_item_ms > self.goal_ms:
-            most = int((self.goal_ms - fixed_ms) / per_item_ms) if per_item_ms > 0 else 1
+        largest = int(sizes.max())
+        left_ms, most = self.goal_ms - fixed_ms, 2 * largest
+        if most * per_item_ms > left_ms:
+            most = int(left_ms / per_item_ms) if per_item_ms > 0 else 1
+        if not np.ptp(sizes) and largest * per_item_ms <= left_ms:
+            most = max(most, largest + 1)
         self.limit = max(1, most)
 
 

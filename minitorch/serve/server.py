@@ -23,7 +23,7 @@ from minitorch.serve.clock import Clock, LoopClock, Timer
 from minitorch.serve.containers import Container, Hub, Model, shipped
 from minitorch.serve.dispatch import Dispatcher, Group, Query
 from minitorch.serve.selection import POLICIES, Asked, Policy, Weights
-from minitorch.serve.wire import as_input
+from minitorch.serve.wire import as_input, callers_own
 
 MARGIN_MS = 2.0  # an answer is sent off so much before the deadline, or a tenth of the goal
 Key = tuple[str, int, bytes, Group]  # of an answer: model, version, digest of the input, group
@@ -35,7 +35,7 @@ MOST_RECORDS = 10_000  # predictions that can still be joined by feedback
 class Prediction:
     """An answer."""
 
-    value: Any  # what the models say, or the default
+    value: Any  # what the models say, or the default; the caller's own, an array is read-only
     models: tuple[str, ...]  # those whose answers it is made of
     confidence: float  # the share of the models asked that agree with it; 0 for the default
     is_default: bool  # whether nothing had arrived
@@ -87,12 +87,14 @@ class Ask:
             try:
                 value, share = app.policy.combine(self.weights, self.asked, self.values)
                 models = tuple(self.values)
-                self.future.set_result(Prediction(value, models, share, False, took_ms))
+                own = callers_own(value)
+                self.future.set_result(Prediction(own, models, share, False, took_ms))
                 return
             except Exception as error:  # models may answer anything
                 self.error = ModelFailed(f"predict: {app.name}: answers do not combine: {error}.")
         if app.default is not None:
-            self.future.set_result(Prediction(app.default, (), 0.0, True, took_ms))
+            default = callers_own(app.default)
+            self.future.set_result(Prediction(default, (), 0.0, True, took_ms))
         else:
             within = f"within {self.due_ms - self.asked_ms:g} ms"
             late = DeadlineMissed(f"predict: {app.name}: no model has answered {within}.")
@@ -209,7 +211,7 @@ class Server:
             raise ArgumentError(f"link: models of {app!r}: got {[*names]}, expected {wanted}.")
         if policy not in POLICIES:
             raise ArgumentError(f"link: policy: got {policy!r}, expected one of {[*POLICIES]}.")
-        self._apps[app] = App(app, names, POLICIES[policy](), default)
+        self._apps[app] = App(app, names, POLICIES[policy](), callers_own(default))
         self._apps[app].weights_of(None)
 
     async def predict(self, app: str, x: object, context: Hashable = None) -> Prediction:

@@ -79,12 +79,31 @@ def _plain(value: object) -> Any:
 
 
 def unpack_results(header_frame: bytes, data: bytes) -> tuple[list[object], Errors, float]:
-    """Return the results in order, each with memory of its own, the errors, and the time."""
+    """Return the results in order, each with memory of its own, the errors, and the time.
+
+    Arrays are read-only: an answer is shared by all who asked for it, and kept in the cache.
+    """
     header = json.loads(header_frame)
     errors = {int(at): (bool(blamed), words) for at, (blamed, words) in header["errors"].items()}
     if "dtype" in header:
         array = unpack_array(header, data)
-        results = array.tolist() if array.ndim == 1 else [row.copy() for row in array]
+        results = array.tolist() if array.ndim == 1 else [callers_own(row) for row in array]
     else:
         results = list(json.loads(data))
     return results, errors, float(header["took_ms"])
+
+
+def callers_own(value: Any) -> Any:
+    """Return a value whose change no other caller sees: arrays read-only, lists and dicts anew."""
+    if isinstance(value, np.ndarray):
+        if not value.flags.writeable and value.base is None:
+            return value
+        value = value.copy()
+        value.flags.writeable = False
+        return value
+    if isinstance(value, list | tuple):
+        parts = [callers_own(part) for part in value]
+        return parts if isinstance(value, list) else tuple(parts)
+    if isinstance(value, dict):
+        return {key: callers_own(part) for key, part in value.items()}
+    return value

@@ -75,6 +75,40 @@ def test_pauses_that_have_nothing_to_do_with_size_do_not_end_batching() -> None:
     assert np.median(sizes[50:]) > 0.8 * LARGEST
 
 
+@pytest.mark.parametrize("batching", ["aimd", "quantile"])
+@pytest.mark.parametrize("goal_ms", [5.0, 20.0, 100.0])
+@pytest.mark.parametrize("best", [1, 2, 3, 5, 10, 19, 60, 250])
+@pytest.mark.parametrize("fixed_share", [0.0, 0.25, 0.5, 0.9])
+def test_every_controller_ends_near_the_largest_batch_that_meets_the_goal(
+    fixed_share: float, best: int, goal_ms: float, batching: str
+) -> None:
+    fixed_ms = fixed_share * goal_ms
+    per_item_ms = (goal_ms - fixed_ms) / (best + 0.5)
+    arrivals = np.zeros(best * (best + 300))
+    sizes = simulate([(fixed_ms, per_item_ms)], arrivals, batching, goal_ms).batches[:-1]
+    ended = np.mean(sizes[-len(sizes) // 4 :])
+    assert abs(ended - best) <= max(0.1 * best, 0.6)
+
+
+@pytest.mark.parametrize("batching", ["aimd", "quantile"])
+def test_a_container_that_never_meets_the_goal_gets_one_query_at_a_time(batching: str) -> None:
+    sizes = simulate([(30.0, 1.0)], np.zeros(500), batching, GOAL_MS).batches
+    assert max(sizes) == 1
+
+
+@pytest.mark.parametrize("batching", ["aimd", "quantile"])
+def test_a_controller_follows_a_container_that_becomes_faster_and_slower(batching: str) -> None:
+    started = itertools.count()
+
+    def took_ms(size: int) -> float:
+        fixed_ms = (10.0, 1.0, 15.0)[min(next(started) // 600, 2)]
+        return fixed_ms + size
+
+    sizes = simulate([took_ms], np.zeros(25_000), batching, GOAL_MS).batches[:1900]
+    for end, best in ((600, 10), (1200, 19), (1800, 5)):
+        assert abs(np.mean(sizes[end - 100 : end]) - best) <= max(0.1 * best, 0.6)
+
+
 @pytest.mark.parametrize("make", [NoBatching, AIMD, Quantile])
 def test_a_limit_never_falls_below_one(make: Callable[[float], Any]) -> None:
     controller = make(1.0)

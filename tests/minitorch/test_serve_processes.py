@@ -100,6 +100,59 @@ def test_answers_are_the_models_and_each_error_is_its_own_querys(tmp_path: Path)
     run(program)
 
 
+def rows_and_words(batch: np.ndarray) -> list[Any]:
+    return [{"scores": [x, 2 * x], "of": ["a", ["b"]]} for x in batch[:, 0].tolist()]
+
+
+def spoil(value: Any) -> None:
+    """Change a value as far as it lets itself be changed."""
+    if isinstance(value, np.ndarray):
+        with pytest.raises(ValueError, match="read-only"):
+            value[...] = -1
+    else:
+        value["of"][1].append("c")
+        value["scores"][0] = value["new"] = -1
+
+
+@pytest.mark.parametrize("policy", ["first", "ensemble", "exp4"])
+def test_what_a_caller_does_with_an_answer_changes_no_other_callers(policy: str) -> None:
+    wordy, x = {"scores": [3.0, 6.0], "of": ["a", ["b"]]}, [3.0, 4.0]
+
+    async def program() -> None:
+        async with Server(slo_ms=LONG_MS) as server:
+            await server.deploy("double", double)
+            await server.deploy("wordy", rows_and_words)
+            await server.link("rows", ["double"], policy)
+            await server.link("words", ["wordy"], policy)
+            for app, expected in (("rows", [6.0, 8.0]), ("words", wordy)):
+                together = await asyncio.gather(*[server.predict(app, x) for _ in range(3)])
+                for prediction in (*together, await server.predict(app, x)):
+                    value = prediction.value
+                    assert (value.tolist() if app == "rows" else value) == expected
+                    spoil(value)
+
+    run(program)
+
+
+def test_a_default_is_each_callers_own() -> None:
+    given = {"scores": [0.0], "of": ["a", ["b"]]}
+
+    def failing(batch: np.ndarray) -> np.ndarray:
+        raise ValueError("no")
+
+    async def program() -> None:
+        async with Server(slo_ms=LONG_MS) as server:
+            await server.deploy("failing", failing)
+            await server.link("app", ["failing"], default=given)
+            spoil(given)
+            for _ in range(2):
+                prediction = await server.predict("app", 1.0)
+                assert prediction.value == {"scores": [0.0], "of": ["a", ["b"]]}
+                spoil(prediction.value)
+
+    run(program)
+
+
 def test_equal_inputs_are_computed_once_in_flight_and_afterwards(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
 
