@@ -18,7 +18,7 @@ from .errors import GradientError, GraphFreed, ShapeError, UnusedInput
 from .op import Value
 from .ops.casting import clone
 from .ops.elementwise import ones_like
-from .rebase import FREED, settle
+from .rebase import FREED, resolve_history
 from .recording import set_grad_enabled
 from .sweep import Rule, ancestors, count_uses, sweep
 from .vjp import on_values
@@ -202,7 +202,7 @@ def _seeds(name: str, outputs: Sequence[Any], gradients: Sequence[Any]) -> dict[
             )
         seed = _seed(name, output, gradient)
         seeds[output] = seeds[output] + seed if output in seeds else seed
-    settle(seeds)
+    resolve_history(seeds)
     return seeds
 
 

@@ -165,7 +165,7 @@ def randn(*size: object, generator: Generator | None = None, **options: Unpack[O
 
 
 def randint(
-    low: int,
+    low: int = 0,
     high: Any = None,
     size: Any = None,
     *,
@@ -175,7 +175,9 @@ def randint(
 ) -> Tensor:
     """Return integers from `low` (0) up to but not `high`, of shape `size`."""
     if size is None:
-        low, high, size = 0, low, high
+        high, size = None, high
+    if high is None:
+        low, high = 0, low
     if high <= low:
         raise ArgumentError(f"randint: got {low} to {high}, expected a range with a number in it.")
     source = generator or default_generator(_arrays.device(device))

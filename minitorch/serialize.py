@@ -24,6 +24,7 @@ import numpy as np
 from .arrays import Halves, on_host
 from .errors import MinitorchError
 from .tensor import Tensor, tensor
+from .torch_files import NotRead, is_torch_file, read
 
 KEY = "minitorch"
 METADATA = "__metadata__"
@@ -83,7 +84,8 @@ def load(
 ) -> Any:
     """Return what `save` was given: tensors, on `map_location`, and NumPy arrays as they were.
 
-    A safetensors file of another program gives a flat dict of tensors.
+    A safetensors file of another program gives a flat dict of tensors; of a file that `torch.save`
+    wrote, tensors, plain data and dicts are read, and nothing in it is run.
 
     Args:
         f: a path, or a binary file open for reading.
@@ -93,16 +95,25 @@ def load(
     Raises:
         FileNotFoundError: there is no such file.
         DamagedFile: cut short, altered, or not a safetensors file; says which.
+        NotRead: a file of torch's that holds more than that; names it.
     """
     if isinstance(f, str | os.PathLike):
         path, content = os.fspath(f), Path(f).read_bytes()
     else:
         path, content = str(getattr(f, "name", "<stream>")), f.read()
+    place: Any = map_location or "cpu"
+    if is_torch_file(content):
+        try:
+            return read(content, lambda array: tensor(array, device=place))
+        except NotRead:
+            raise
+        except (*MALFORMED, OSError) as error:
+            raise DamagedFile(path, f"torch's archive cannot be read ({error!r})") from error
     start = 8 + int.from_bytes(content[:8], "little")
     if content[8:9] != b"{" or start > len(content):
         raise DamagedFile(path, _what_it_is(content, start))
     try:
-        return _read(content, start, map_location or "cpu")
+        return _read(content, start, place)
     except MALFORMED as error:
         raise DamagedFile(path, f"its header does not match its content ({error!r})") from error
 
@@ -245,8 +256,8 @@ def _what_it_is(content: bytes, start: int) -> str:
     """Return what is wrong with a file that is not a length and a header of that length."""
     if content[8:9] in (b"{", b""):
         return f"it was cut short: got {len(content)} bytes, expected {start} or more"
-    if content.startswith((b"PK\x03\x04", b"\x80")):
-        return "it looks like a pickle (torch.save), which could run code if opened"
+    if content.startswith(b"\x80"):
+        return "it is a pickle, which could run code; load it with torch and save its state_dict()"
     return "it is not a safetensors file"
 
 

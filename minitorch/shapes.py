@@ -83,6 +83,11 @@ def axes(dim: int | Sequence[int] | None, rank: int, op: str) -> tuple[int, ...]
     return tuple(sorted(found)) if rank else ()
 
 
+def axes_or_all(dim: int | Sequence[int] | None, rank: int, op: str) -> tuple[int, ...]:
+    """Return the same, but all axes where none is named: what torch's reductions mean by `[]`."""
+    return axes(None if not isinstance(dim, int) and not dim else dim, rank, op)
+
+
 def stretches(shape: Shape, to: Shape) -> bool:
     """Tell whether a value of `shape` broadcasts to the shape `to` itself."""
     tail = to[len(to) - len(shape) :]

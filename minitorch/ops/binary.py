@@ -11,8 +11,8 @@ from typing import Any, overload
 import numpy as np
 
 from ..allocator import LARGE, result_of
-from ..arrays import Array, Namespace, as_dtype, dtype_of
-from ..errors import DTypeError
+from ..arrays import HOST_TYPES, Array, Namespace, as_dtype, dtype_of
+from ..errors import ArgumentError, DTypeError
 from ..op import Kind, Value, apply
 from .elementwise import floor, log, minus, same, sigmoid, zero
 from .logic import eq
@@ -57,18 +57,34 @@ true_divide = _float_row(
 )
 
 
-def _below(xp: Namespace, a: Any, b: Any) -> Any:
+def _check_divisor(a: Array, b: Array) -> None:
+    """Refuse integers over zero: NumPy gives 0, which is no quotient.
+
+    Raises:
+        ArgumentError: an integer would be divided by 0.
+    """
+    if type(b) in HOST_TYPES and a.dtype.kind in "iu" and not b.all():
+        raise ArgumentError("division: an integer divided by zero. Convert with .float(), or mask.")
+
+
+def _below(xp: Namespace, a: Array, b: Array) -> Array:
+    _check_divisor(a, b)
     return xp.floor_divide(a, b)
+
+
+def _rest(xp: Namespace, a: Array, b: Array) -> Array:
+    _check_divisor(a, b)
+    return xp.remainder(a, b)
 
 
 floor_divide = binary("floor_divide", _below, zero, zero, "⌊a / b⌋.", reads="", kinds=NUMBERS)
 
 
-def _towards_zero(xp: Namespace, a: Kind, b: Kind) -> Any:
+def _towards_zero(xp: Namespace, a: Array, b: Array) -> Array:
     """Return trunc(a / b): of integers exact, as an integer."""
     if as_dtype(a.dtype).kind == "f":
         return xp.trunc(a / b)
-    below = xp.floor_divide(a, b)
+    below = _below(xp, a, b)
     return xp.where((below < 0) & (below * b != a), below + 1, below)
 
 
@@ -77,7 +93,7 @@ trunc_divide = binary(
 )
 remainder = binary(
     "remainder",
-    lambda xp, a, b: xp.remainder(a, b),
+    _rest,
     same,
     lambda g, a, b, y: -g * floor(a / b),
     "a - b·⌊a / b⌋: the sign of b.",

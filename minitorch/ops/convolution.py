@@ -116,7 +116,7 @@ class FormDerivative(Op):
     """Base of the three partial derivatives of the form."""
 
     on_arrays = True
-    promotes = "common"
+    promotes = "same"
     reads_output = False
 
 

@@ -106,10 +106,8 @@ class CrossEntropyGrad(KeepsSpec, OfClasses):
         safe, counts, n = _rows(xp, index, x.shape[1], self.ignore_index)
         y = Softmax(1).compute(xp, x)
         y[xp.arange(x.shape[0], **native_device_of(x)), safe] -= 1
-        if counts is not None:
-            y = xp.where(counts[:, None], y, xp.zeros_like(y))
         y *= g / n if xp is not np else g / y.dtype.type(n)
-        return y
+        return y if counts is None else xp.where(counts[:, None], y, xp.zeros_like(y))
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Softmax has the derivative y (v - Σ v y); the one hot part has none."""

@@ -21,7 +21,7 @@ class Einsum(Op):
     """A product whose operands each name their axes by different letters."""
 
     on_arrays = True
-    promotes = "common"
+    promotes = "same"
     reads_output = False
     name = "einsum"
 

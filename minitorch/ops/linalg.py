@@ -26,7 +26,7 @@ class MatMul(Op):
     """Matrix product over the last two axes; the leading axes broadcast. Both have 2 or more."""
 
     on_arrays = True
-    promotes = "common"
+    promotes = "same"
     reads_output = False
     reads_across = True
     name = "matmul"
@@ -155,7 +155,7 @@ class Linear(Op):
     """x Wᵀ + b over the last axis: one matrix product whatever the leading axes."""
 
     on_arrays = True
-    promotes = "common"
+    promotes = "same"
     reads_output = False
     name = "linear"
 

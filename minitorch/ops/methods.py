@@ -53,7 +53,7 @@ class Methods(Value):
     """A value with torch's methods. A kind of value inherits these and adds its own."""
 
     __slots__ = ()
-    __array_ufunc__ = None  # NumPy leaves `array * value` to us
+    __array_ufunc__: Any = None  # NumPy leaves `array * value` to us
     __hash__ = object.__hash__
 
     # signs
@@ -214,6 +214,7 @@ class Methods(Value):
     amax = reduction.amax
     amin = reduction.amin
     logsumexp = reduction.logsumexp
+    nansum = reduction.nansum
     any = reduction.any
     all = reduction.all
     prod = statistics.prod

@@ -23,7 +23,7 @@ from ..arrays import (
 )
 from ..errors import AxisError
 from ..op import Flat, Gradients, Kind, Methods, Op, Spec, apply
-from ..shapes import axes, reduced
+from ..shapes import axes, axes_or_all, reduced
 from .binary import where
 from .broadcasting import expand_to
 from .casting import cast_to, floats_only
@@ -106,6 +106,8 @@ class LogSumExp(Reduction):
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the logarithm, computed relative to the largest element."""
+        if 0 in [x.shape[d] for d in self.dims]:  # the sum of nothing
+            return xp.sum(x, axis=self.dims, keepdims=self.keepdim) - math.inf
         top = xp.max(x, axis=self.dims, keepdims=True)
         top = xp.where(xp.isfinite(top), top, xp.zeros_like(top))
         total = xp.log(xp.sum(xp.exp(x - top), axis=self.dims, keepdims=True)) + top
@@ -127,21 +129,27 @@ def _nonempty(x: Methods, dims: tuple[int, ...], op: str) -> None:
 
 def sum(x: Kind, dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike = None) -> Kind:
     """Return the sum along `dim` (all axes when None); integers and booleans add up as int64."""
-    over = axes(dim if dim != () else None, len(x.shape), "sum")
+    over = axes_or_all(dim, len(x.shape), "sum")
     total = apply(Sum(over, keepdim), x)
     return total if dtype is None else cast_to(total, dtype)
 
 
+def nansum(x: Kind, dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike = None) -> Kind:
+    """Return the sum along `dim` of what is not NaN."""
+    known: Kind = where(x == x, x, 0)
+    return sum(known, dim, keepdim, dtype=dtype)
+
+
 def amax(x: Kind, dim: Dims = (), keepdim: bool = False) -> Kind:
     """Return the largest element along `dim`; ties share the gradient."""
-    over = axes(None if dim == () else dim, len(x.shape), "amax")
+    over = axes_or_all(dim, len(x.shape), "amax")
     _nonempty(x, over, "amax")
     return apply(Extreme(over, keepdim, True), x)
 
 
 def amin(x: Kind, dim: Dims = (), keepdim: bool = False) -> Kind:
     """Return the smallest element along `dim`; ties share the gradient."""
-    over = axes(None if dim == () else dim, len(x.shape), "amin")
+    over = axes_or_all(dim, len(x.shape), "amin")
     _nonempty(x, over, "amin")
     return apply(Extreme(over, keepdim, False), x)
 
@@ -205,7 +213,7 @@ def mean(x: Kind, dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike =
     """
     x = x if dtype is None else cast_to(x, dtype)
     floats_only("mean", x)
-    over = axes(dim if dim != () else None, len(x.shape), "mean")
+    over = axes_or_all(dim, len(x.shape), "mean")
     return apply(Mean(over, keepdim), x)
 
 

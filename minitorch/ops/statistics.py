@@ -6,7 +6,7 @@ from typing import Any
 from ..arrays import Array, DTypeLike, Namespace, as_dtype
 from ..errors import ArgumentError, GraphError
 from ..op import Gradients, Kind, Methods, apply
-from ..shapes import axes, axis
+from ..shapes import axes_or_all, axis
 from .binary import where
 from .casting import cast_to, clone, floats_only
 from .elementwise import abs, zeros_like
@@ -66,7 +66,7 @@ def var(
     if correction is None:
         correction = 1.0 if unbiased is None or unbiased else 0.0
     floats_only("var", x)
-    over = axes(None if dim == () else dim, len(x.shape), "var")
+    over = axes_or_all(dim, len(x.shape), "var")
     away = x - (mean(x, over, True) if over else x)
     free = max(math.prod(x.shape[d] for d in over) - float(correction), 0)
     return (sum(away * away, over, keepdim) if over else away * away) / float(free)
@@ -100,7 +100,7 @@ def vector_norm(
     """Return (Σ|x|ᵖ)^(1/p) along `dim`, p being `ord`: also 0, inf and -inf."""
     x = x if dtype is None else cast_to(x, dtype)
     floats_only("vector_norm", x)
-    over = axes(None if dim == () else dim, len(x.shape), "vector_norm")
+    over = axes_or_all(dim, len(x.shape), "vector_norm")
     if ord == 2:
         return apply(Length(over, keepdim), x)
     size = abs(x)

@@ -1,8 +1,8 @@
 """L-BFGS: Newton's method with a curvature guessed from the last few steps.
 
 Sources: Nocedal & Wright, Numerical Optimization, 2nd ed., algorithm 7.4 (the direction) and
-chapter 3.1 (the strong Wolfe conditions); Lewis & Overton, Math. Programming 141, 2013 (bisection);
-the numbers that end a step are PyTorch's.
+chapter 3 (the strong Wolfe conditions, and the search for them); the numbers that end a step or a
+search are PyTorch's.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class LBFGS(Optimizer):
         if closure is None:
             raise ArgumentError("LBFGS: step needs a closure that computes the loss anew.")
         group = self.param_groups[0]
-        state = self.state[group["params"][0]]
+        state = self.state[group["params"][0]].arrays
         with enable_grad():
             first = closure()
         loss, g = float(first), self._gathered()
@@ -92,9 +92,8 @@ class LBFGS(Optimizer):
             before, start = loss, _flat([p._settled() for p in group["params"]])
             at, calls = partial(self._point, closure, start, d), 1
             if group["line_search_fn"]:
-                most = min(group["max_eval"] - evaluations, 25)
-                found, calls = strong_wolfe(at, t, (0.0, loss, g, slope), most)
-                t, loss, g, _ = found
+                most = group["max_eval"] - evaluations
+                (t, loss, g, _), calls = strong_wolfe(at, t, (0.0, loss, g, slope), d, most)
                 self._put(start + t * d)
             elif n == group["max_iter"]:
                 calls = 0
@@ -170,30 +169,91 @@ def _direction(state: dict[str, Any], g: Array, history: int) -> Any:
 
 
 def strong_wolfe(
-    at: Callable[[float], Point], t: float, start: Point, most: int
+    at: Callable[[float], Point], t: float, start: Point, d: Array, most: int
 ) -> tuple[Point, int]:
     """Return a point where the strong Wolfe conditions hold, and how often `at` was called.
 
-    Too long a step loses what it should gain, or is past a minimum; too short a one still goes
-    down steeply. Between the longest too short and the shortest too long one the next is tried.
+    Goes further until a minimum is passed, then narrows the bracket; each next length is where the
+    cubic through two points is least (Nocedal & Wright, algorithms 3.5 and 3.6).
 
     Args:
         at: step length -> point.
         t: the first length to try.
         start: the point at 0.
-        most: calls; after these the best point so far.
+        d: the direction; a bracket in which no parameter moves by 1e-9 is not narrowed.
+        most: calls after the first; then the best end of the bracket is the answer.
     """
-    _, f, _, slope = start
-    best, low, high = start, 0.0, math.inf
-    for n in range(1, most + 1):
-        now = at(t)
-        _, loss, _, rate = now
-        best = now if loss < best[1] else best
-        if not loss <= f + C1 * t * slope or rate > -C2 * slope:
-            high = t
-        elif rate < C2 * slope:
-            low = t
-        else:
-            return now, n
-        t = 2.0 * t if high == math.inf else (low + high) / 2.0
-    return best, max(most, 0)
+    before, now, calls = start, at(t), 1
+    while calls <= most:
+        if _too_high(now, start) or (calls > 2 and now[1] >= before[1]):
+            return _narrowed(at, start, before, now, float(abs(d).max()), calls, most)
+        if _is_flat(now, start):
+            return now, calls
+        if now[3] >= 0:
+            return _narrowed(at, start, before, now, float(abs(d).max()), calls, most)
+        t = now[0]
+        further = cubic_minimum(before, now, t + 0.01 * (t - before[0]), 10 * t)
+        before, now, calls = now, at(further), calls + 1
+    return min(start, now, key=_loss), calls
+
+
+def _narrowed(
+    at: Callable[[float], Point],
+    start: Point,
+    one: Point,
+    other: Point,
+    d_max: float,
+    calls: int,
+    most: int,
+) -> tuple[Point, int]:
+    """Return the same, from a bracket that holds a minimum."""
+    low, high = sorted((one, other), key=_loss)
+    was_near_an_end = False
+    while calls <= most and abs(high[0] - low[0]) * d_max >= 1e-9:
+        left, right = sorted((low[0], high[0]))
+        t = cubic_minimum(low, high, left, right)
+        margin = 0.1 * (right - left)
+        is_near = min(right - t, t - left) < margin
+        if is_near and (was_near_an_end or t >= right or t <= left):
+            t = right - margin if right - t < t - left else left + margin
+            is_near = False
+        was_near_an_end = is_near
+        now, calls = at(t), calls + 1
+        if _too_high(now, start) or now[1] >= low[1]:
+            low, high = sorted((low, now), key=_loss)
+            continue
+        if _is_flat(now, start):
+            return now, calls
+        if now[3] * (high[0] - low[0]) >= 0:
+            high = low
+        low = now
+    return low, calls
+
+
+def _loss(point: Point) -> float:
+    return point[1]
+
+
+def _too_high(point: Point, start: Point) -> bool:
+    """Tell whether a point does not go down enough for its length, or its loss is no number."""
+    return not point[1] <= start[1] + C1 * point[0] * start[3]
+
+
+def _is_flat(point: Point, start: Point) -> bool:
+    """Tell whether the slope has become small enough."""
+    return abs(point[3]) <= -C2 * start[3]
+
+
+def cubic_minimum(one: Point, other: Point, least: float, limit: float) -> float:
+    """Return where the cubic with the losses and slopes of two points is least, within bounds."""
+    (x1, f1, _, g1), (x2, f2, _, g2) = sorted((one, other), key=lambda point: point[0])
+    bend = g1 + g2 - 3 * (f1 - f2) / (x1 - x2)
+    square = bend * bend - g1 * g2
+    if not square >= 0:
+        return (least + limit) / 2
+    root = math.sqrt(square)
+    divisor = g2 - g1 + 2 * root
+    if divisor == 0:  # a straight line has no minimum
+        return limit
+    x = x2 - (x2 - x1) * ((g2 + root - bend) / divisor)
+    return min(max(x, least), limit)

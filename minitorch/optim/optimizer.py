@@ -7,7 +7,7 @@ the arithmetic costs. Source of the interface: `torch.optim.Optimizer`.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any
 
 from minitorch.arrays import Array, asarray, namespace
@@ -22,12 +22,54 @@ NOT_NEGATIVE |= {"initial_accumulator_value"}
 Params = Iterable[Tensor] | Iterable[tuple[str, Tensor]] | Iterable[dict[str, Any]]
 
 
+class State(MutableMapping[str, Any]):
+    """What an optimizer keeps of one parameter, by name: tensors and counters.
+
+    `arrays` is the same as updates work on it: the tensors' arrays, in the same memory.
+    """
+
+    __slots__ = ("arrays",)
+
+    def __init__(self, arrays: dict[str, Any] | None = None) -> None:
+        self.arrays = {} if arrays is None else arrays
+
+    def __getitem__(self, name: str) -> Any:
+        return _with_tensors(self.arrays[name])
+
+    def __setitem__(self, name: str, value: object) -> None:
+        self.arrays[name] = _with_arrays(value)
+
+    def __delitem__(self, name: str) -> None:
+        del self.arrays[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.arrays)
+
+    def __len__(self) -> int:
+        return len(self.arrays)
+
+    def __repr__(self) -> str:
+        return repr(dict(self))
+
+
+def _with_tensors(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_with_tensors(item) for item in value]
+    return Tensor._new(value) if hasattr(value, "shape") else value
+
+
+def _with_arrays(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_with_arrays(item) for item in value]
+    return value._settled() if isinstance(value, Tensor) else value
+
+
 class Optimizer:
     """Base of the optimizers.
 
     Attributes:
         param_groups: dicts with "params" and the hyperparameters of these parameters.
-        state: for each parameter a dict of its arrays and counters, filled at its first step.
+        state: for each parameter its tensors and counters, filled at its first step.
     """
 
     def __init__(self, params: Params, defaults: dict[str, Any]) -> None:
@@ -38,7 +80,7 @@ class Optimizer:
             )
         self.defaults = defaults
         self.param_groups: list[dict[str, Any]] = []
-        self.state: defaultdict[Tensor, dict[str, Any]] = defaultdict(dict)
+        self.state: defaultdict[Tensor, State] = defaultdict(State)
         given = list(params)
         if not given:
             raise ArgumentError(f"{type(self).__name__}: got no parameter, expected one or more.")
@@ -99,7 +141,7 @@ class Optimizer:
             for param in group["params"]:
                 if param.grad is not None:
                     w = param._settled()
-                    self.update(w, param.grad.array, self.state[param], group)
+                    self.update(w, param.grad.array, self.state[param].arrays, group)
                     clock.tick(w)
         return loss
 
@@ -146,7 +188,7 @@ class Optimizer:
         self.state.clear()
         for key, values in state_dict["state"].items():
             param = params[int(key)]
-            self.state[param] = {name: _own(value, param) for name, value in values.items()}
+            self.state[param] = State({name: _own(v, param) for name, v in values.items()})
 
     def __repr__(self) -> str:
         lines = [f"{type(self).__name__} ("]

@@ -79,6 +79,8 @@ def prepared(op: Op, inputs: tuple[Any, ...], kind: type["Tensor"]) -> tuple["Te
     place = next((v.device for v in tensors if v.ndim), tensors[0].device)
     if op.promotes:
         loose = inputs[op.fixed :]
+        if op.promotes == "same":
+            _check_same_dtype(op, [v.dtype for v in loose if isinstance(v, kind)])
         dtype = result_type([_operand(op, v, kind) for v in loose])
         if op.promotes == "float" and dtype.kind != "f":
             dtype = get_default_dtype()
@@ -88,6 +90,14 @@ def prepared(op: Op, inputs: tuple[Any, ...], kind: type["Tensor"]) -> tuple["Te
 
 
 _NUMBERS = frozenset([int, float])
+
+
+def _check_same_dtype(op: Op, dtypes: list[DType]) -> None:
+    if len(set(dtypes)) > 1:
+        given = " and ".join(map(str, dtypes))
+        raise DTypeError(
+            f"{op.name}: dtypes differ: got {given}, expected one. Convert with .to(dtype=...)."
+        )
 
 
 def _is_host_float(value: object, kind: type["Tensor"]) -> bool:

@@ -1,6 +1,6 @@
 """Tensors to and from other things: NumPy, Python numbers, other dtypes and devices, text, copies.
 
-May import: errors, shapes, arrays, hooks, ops, inplace.
+May import: errors, shapes, arrays, hooks, ops, rebase, inplace.
 """
 
 from collections.abc import Iterator, Sequence
@@ -9,10 +9,21 @@ from typing import Any, Self
 import numpy as np
 
 from .. import arrays as _arrays
-from ..arrays import Array, Device, DeviceLike, DTypeLike, Scalar, as_dtype, asarray, to_numpy
+from ..arrays import (
+    Array,
+    Device,
+    DeviceLike,
+    DTypeLike,
+    Scalar,
+    as_dtype,
+    asarray,
+    owner,
+    to_numpy,
+)
 from ..errors import DTypeError, GradientError, ShapeError
 from ..hooks import Hooks
 from ..ops.casting import Cast, Move
+from ..rebase import can_view
 from ..shapes import axis
 from .inplace import InPlace
 
@@ -162,6 +173,24 @@ class Exchange(InPlace):
 
     new_empty = new_zeros
 
+    def view(self, *shape: object, **named: object) -> Self:
+        """Return the elements in the same order under another shape, in the same memory.
+
+        Raises:
+            ShapeError: these elements do not lie in that order: transposed, or a part.
+        """
+        shown: Self = self.reshape(*shape, **named)
+        self._check_shown_by(shown)
+        return shown
+
+    def _check_shown_by(self, view: Any) -> None:
+        own: Any = self
+        if owner(view.array) is not owner(self.array) and not can_view(own, view.shape):
+            raise ShapeError(
+                f"view: the elements do not lie in order: got a view of shape {self.shape}, cannot "
+                f"show it as {view.shape} in the same memory. Use reshape, which copies."
+            )
+
     def is_contiguous(self) -> bool:
         """Tell whether the elements lie in memory in order."""
         array = self._settled()
@@ -230,6 +259,22 @@ class Exchange(InPlace):
     def __contains__(self, element: object) -> bool:
         return bool((self == element).any())
 
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *inputs: Any, **options: object
+    ) -> object:
+        """Do what a sign between an array and a tensor says; else what NumPy does, as a tensor."""
+        sign = _SIGNS.get(ufunc.__name__)
+        if sign and method == "__call__" and not options:
+            left, right = inputs
+            if isinstance(left, Exchange):
+                return getattr(left, f"__{sign[0]}__")(right)
+            return getattr(right, f"__{sign[1]}__")(left)
+        arrays = [value.numpy() if isinstance(value, Exchange) else value for value in inputs]
+        result = getattr(ufunc, method)(*arrays, **options)
+        if "out" in options or not isinstance(result, np.ndarray | np.generic):
+            return result
+        return self._new(np.asarray(result))
+
     def __array__(self, dtype: DTypeLike = None, copy: bool | None = None) -> Array:
         found = self.numpy()
         return found.astype(dtype) if dtype is not None and found.dtype != dtype else found
@@ -283,6 +328,28 @@ TYPE_NAMES = {
 }
 """Torch's name of the kind of tensor that has a dtype."""
 _KINDS = {name: dtype for dtype, name in TYPE_NAMES.items()}
+
+
+_SIGNS = {
+    "add": ("add", "radd"),
+    "subtract": ("sub", "rsub"),
+    "multiply": ("mul", "rmul"),
+    "divide": ("truediv", "rtruediv"),
+    "floor_divide": ("floordiv", "rfloordiv"),
+    "remainder": ("mod", "rmod"),
+    "power": ("pow", "rpow"),
+    "matmul": ("matmul", "rmatmul"),
+    "equal": ("eq", "eq"),
+    "not_equal": ("ne", "ne"),
+    "less": ("lt", "gt"),
+    "less_equal": ("le", "ge"),
+    "greater": ("gt", "lt"),
+    "greater_equal": ("ge", "le"),
+    "bitwise_and": ("and", "rand"),
+    "bitwise_or": ("or", "ror"),
+    "bitwise_xor": ("xor", "rxor"),
+}
+"""NumPy's functions behind a sign: the method of a tensor on the left, and of one on the right."""
 
 
 def _restored(kind: Any, array: object, requires_grad: bool) -> Any:

@@ -19,9 +19,10 @@ from ..generator import default_generator
 from ..op import Op
 from ..ops import activation, binary, logic, pointwise
 from ..ops.assigning import assigned, replaced
+from ..ops.casting import clone
 from ..ops.indexing import put, split_index
 from ..ops.methods import Methods
-from ..rebase import owns_memory, past_of, rebase
+from ..rebase import base_of, owns_memory, past_of, rebase, viewed
 from ..recording import no_grad, recording
 from ..shapes import stretches
 from .eager import quiet
@@ -71,16 +72,26 @@ class InPlace(Methods):
     def _recorded(
         self, name: str, function: Callable[..., Any], *others: object, **options: object
     ) -> Self:
-        """Update by `function(self, *others)` and take its place in the graph."""
-        if not owns_memory(self):  # its base would miss the update in its own history
+        """Update by `function(self, *others)` and take its place in the graph.
+
+        An update of a view is recorded as one of its base: what else shows the base follows.
+        """
+        own: Any = self
+        base, path = base_of(own)
+        if path:
+            base._refuse_leaf(name)
+        if not owns_memory(base):
             raise GradientError(
-                f"{name}: cannot record an update of a view. Assign through the whole tensor, as "
-                "in x[i, j] = value, or update a clone()."
+                f"{name}: cannot record an update of a view whose base is not recorded. Assign "
+                "through the whole tensor, as in x[i, j] = value, or update a clone()."
             )
-        past, before = past_of(self, copy=name not in _BLIND)
+        past = past_of(base)
+        before = viewed(past, path)
+        if name not in _BLIND:  # the update's gradient reads the numbers: keep them
+            before = clone(before)
         result = function(before, *(before if o is self else o for o in others), **options)
         self._write(name, result.array)
-        rebase(self, past, result)
+        rebase(base, past, path, result)
         return self
 
     def _write(self, name: str, array: Array) -> Self:
@@ -150,9 +161,7 @@ class InPlace(Methods):
         return self._updated(name, _FUNCTIONS[name], other if alpha == 1 else other * alpha)
 
     def _signed(self, name: str, other: object) -> Self:
-        """Do `x += y`; on a view while recording it makes a new tensor, as x[i] += y needs."""
-        if self._records(name, other) and not owns_memory(self):
-            return _FUNCTIONS[name](self, other)
+        """Do `x += y` and its like."""
         if name in _UFUNCS:
             return self._arithmetic(name, other)
         return self._updated(name, _FUNCTIONS[name], other)

@@ -36,7 +36,7 @@ from ..clock import clock
 from ..errors import DTypeError, GradientError, ModifiedInPlace, ShapeError
 from ..hooks import Handle, Hooks, add_hook
 from ..op import Op
-from ..rebase import FREED
+from ..rebase import FREED, note_view
 from ..recording import recording
 from .eager import explained, prepared, quiet
 from .exchange import Exchange
@@ -57,6 +57,7 @@ class Tensor(Exchange):
         "op",
         "past",
         "requires_grad",
+        "viewing",
     )
 
     array: Array
@@ -67,6 +68,8 @@ class Tensor(Exchange):
     hooks: Hooks | None
     past: "tuple[tuple[int, Tensor], ...]"
     """What this tensor was before each recorded in-place update; not set before the first."""
+    viewing: "tuple[Op, tuple[Tensor, ...]]"
+    """How a view that is not recorded was made; not set on anything else."""
     _grad: "Tensor | None"
     _stamp: int
 
@@ -137,6 +140,8 @@ class Tensor(Exchange):
             made.requires_grad, made.op, made.inputs = True, op, inputs
         else:
             made.requires_grad, made.op, made.inputs = False, None, ()
+            if op.views and recording.on:
+                note_view(made, op, inputs)
         made._grad, made._stamp, made.hooks = None, clock.now, None
         return made
 

@@ -79,6 +79,9 @@ class Symbol(Tensor):
         made._grad, made._stamp, made.hooks = None, clock.now, None
         return made
 
+    def _check_shown_by(self, view: Symbol) -> None:
+        """Let all views be: how a value will lie in memory is not known yet."""
+
     def _apply(self, op: Op, inputs: tuple[object, ...]) -> Symbol:
         return self.tracer.apply(op, inputs)
 

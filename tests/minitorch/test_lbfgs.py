@@ -79,12 +79,36 @@ def test_adadelta_goes_where_torchs_goes(options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("options", [{}, {"history_size": 2}, {"lr": 8.0}, {"lr": 0.001}])
 def test_a_line_search_leads_to_the_minimum(options: dict[str, Any]) -> None:
-    """As torch's does, though not by the same steps."""
     options = {"line_search_fn": "strong_wolfe", "max_iter": 100, **options}
     for lib in (minitorch, torch):
         seen = run(lib, rosenbrock, "LBFGS", **options)
         assert seen[-2][0] < 1e-6
         np.testing.assert_allclose(seen[-2][1:9], np.ones(8), atol=2e-3)
+
+
+@pytest.mark.parametrize("lr", [0.001, 0.1, 0.8, 1.0, 8.0])
+@pytest.mark.parametrize("start", [(-1.2, 1.0), (2.0, -3.0), (0.5, 4.0)])
+def test_a_line_search_tries_the_points_that_torchs_tries(
+    start: tuple[float, float], lr: float
+) -> None:
+    tried = {}
+    for lib in (minitorch, torch):
+        w = lib.tensor(np.array(start), requires_grad=True)
+        optimizer = lib.optim.LBFGS(
+            [w], lr=lr, max_iter=8, max_eval=99, line_search_fn="strong_wolfe"
+        )
+        points = tried[lib] = []
+
+        def closure() -> Any:
+            optimizer.zero_grad()  # noqa: B023
+            points.append(w.detach().numpy().copy())  # noqa: B023
+            loss = 100 * (w[1] - w[0] ** 2) ** 2 + (1 - w[0]) ** 2  # noqa: B023
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+    assert len(tried[minitorch]) == len(tried[torch])
+    np.testing.assert_allclose(tried[minitorch], tried[torch], rtol=1e-6, atol=1e-9)
 
 
 @pytest.mark.parametrize("first", [1e-4, 0.3, 1.0, 50.0])
@@ -94,11 +118,18 @@ def test_the_strong_wolfe_conditions_hold_where_a_search_ends(first: float, powe
         return t, (t - 2.0) ** (2 * power), np.ones(1), 2 * power * (t - 2.0) ** (2 * power - 1)
 
     start = at(0.0)
-    (t, loss, _, slope), calls = strong_wolfe(at, first, start, 25)
-    assert 1 <= calls < 25
+    (t, loss, _, slope), calls = strong_wolfe(at, first, start, np.ones(1), 25)
+    assert 1 <= calls <= 25
     assert loss <= start[1] + C1 * t * start[3]
     assert abs(slope) <= -C2 * start[3]
-    assert strong_wolfe(at, 1e-9, start, 3)[1] == 3
+
+
+def test_a_search_that_finds_no_minimum_ends() -> None:
+    point, calls = strong_wolfe(
+        lambda t: (t, -t, np.ones(1), -1.0), 1.0, (0, 0, 0, -1), np.ones(1), 9
+    )
+    assert calls == 10
+    assert point[1] < 0
 
 
 def test_a_saved_lbfgs_goes_on_as_if_it_had_not_stopped() -> None:

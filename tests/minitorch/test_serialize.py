@@ -14,10 +14,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import minitorch
 from minitorch import serialize
 from minitorch.errors import MinitorchError
 from minitorch.serialize import DamagedFile, load, save
 from minitorch.tensor import Tensor, tensor
+from minitorch.torch_files import NotRead
 
 DTYPES = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"]
 
@@ -237,10 +239,75 @@ def test_a_file_of_another_kind_is_refused_without_running_it(
     assert caught.value.path == str(path)
 
 
-def test_torchs_own_files_are_recognised_as_pickles(tmp_path: Path) -> None:
-    torch.save({"w": torch.ones(1)}, tmp_path / "model.pt")
-    with pytest.raises(DamagedFile, match="pickle"):
-        load(tmp_path / "model.pt")
+def saved_by_torch(value: object) -> io.BytesIO:
+    stream = io.BytesIO()
+    torch.save(value, stream)
+    stream.seek(0)
+    return stream
+
+
+def test_tensors_are_read_out_of_torchs_own_files() -> None:
+    x = torch.arange(12.0).reshape(3, 4)
+    many = [x.t(), x[1:, ::2], x[2, 3], x.half(), x > 3, x.to(torch.int8), torch.zeros(0, 3)]
+    many += [x.expand(2, 3, 4), torch.nn.Parameter(x)]
+    for ours, theirs in zip(load(saved_by_torch(many)), many, strict=True):
+        np.testing.assert_array_equal(ours.numpy(), theirs.detach().numpy(), strict=True)
+    half = load(saved_by_torch(x.bfloat16()))
+    assert half.dtype is minitorch.bfloat16 and half.float().tolist() == x.tolist()
+
+
+def test_a_model_trained_with_torch_goes_on_in_minitorch() -> None:
+    torch.manual_seed(0)
+    x, outputs = np.random.default_rng(0).normal(size=(5, 3)).astype("float32"), []
+    saved = None
+    for lib in (torch, minitorch):
+        model = lib.nn.Sequential(lib.nn.Linear(3, 4), lib.nn.ReLU(), lib.nn.Linear(4, 1))
+        optimizer = lib.optim.Adam(model.parameters(), lr=0.1)
+        if saved is None:
+            model(lib.tensor(x)).sum().backward()
+            optimizer.step()
+            saved = saved_by_torch({"model": model.state_dict(), "adam": optimizer.state_dict()})
+        else:
+            states = load(saved)
+            model.load_state_dict(states["model"])
+            optimizer.load_state_dict(states["adam"])
+        optimizer.zero_grad()
+        model(lib.tensor(x)).pow(2).sum().backward()
+        optimizer.step()
+        outputs.append(model(lib.tensor(x)).detach().numpy())
+    np.testing.assert_allclose(outputs[1], outputs[0], rtol=1e-5, atol=1e-6)
+
+
+class Runs:
+    """A pickle that calls something when it is opened."""
+
+    def __reduce__(self) -> Any:
+        return os.mkdir, ("/nowhere/at/all",)
+
+
+@pytest.mark.parametrize(
+    ("value", "named"),
+    [
+        (Runs(), "posix.mkdir"),
+        (torch.nn.Linear(1, 1), "Linear"),
+        (torch.zeros(1, dtype=torch.complex64), "Complex"),
+    ],
+)
+def test_what_is_more_than_tensors_in_torchs_files_is_refused_by_name(
+    value: object, named: str
+) -> None:
+    with pytest.raises(NotRead, match=named):
+        load(saved_by_torch(value))
+
+
+def test_a_damaged_file_of_torchs_says_so() -> None:
+    whole = saved_by_torch({"w": torch.ones(100)}).getvalue()
+    for broken in (whole[:-200], whole.replace(b"FloatStorage", b"LongStoragee")):
+        with pytest.raises((DamagedFile, NotRead)):
+            load(io.BytesIO(broken))
+
+
+def test_pickles_are_recognised() -> None:
     for protocol in range(2, pickle.HIGHEST_PROTOCOL + 1):
         with pytest.raises(DamagedFile, match="pickle"):
             load(io.BytesIO(pickle.dumps({"w": [1.0] * 50}, protocol)))

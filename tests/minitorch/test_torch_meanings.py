@@ -1,0 +1,161 @@
+"""Calls whose meaning a reader of torch takes for granted: the same numbers, or both refuse."""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import minitorch
+
+Call = Callable[[Any], Any]
+
+
+def both(call: Call) -> list[Any]:
+    """Return what a call gives with torch and with minitorch, as arrays; None where refused."""
+    outcomes: list[Any] = []
+    for lib in (torch, minitorch):
+        try:
+            with warnings.catch_warnings(action="ignore"):
+                values = call(lib)
+        except (RuntimeError, TypeError):
+            outcomes.append(None)
+            continue
+        values = values if isinstance(values, tuple) else (values,)
+        outcomes.append([v.detach().numpy() if hasattr(v, "detach") else v for v in values])
+    return outcomes
+
+
+def with_gradient(function: Callable[[Any, Any], Any], *shape: int) -> Call:
+    """Return the call of a function of ones that gives its value and its gradient."""
+
+    def call(lib: Any) -> Any:
+        x = lib.ones(shape, dtype=lib.float64, requires_grad=True)
+        y = function(lib, x)
+        y.sum().backward()
+        return y, x.grad
+
+    return call
+
+
+def ignored(lib: Any, x: Any, **options: Any) -> Any:
+    return lib.nn.functional.cross_entropy(x, lib.tensor([-100, -100]), **options)
+
+
+SAME: dict[str, Call] = {
+    f"{name} of dim={dim}": lambda lib, name=name, dim=dim: getattr(lib, name)(
+        lib.arange(6.0).reshape(2, 3), dim=dim
+    )
+    for name in ("sum", "mean", "amax", "amin", "std", "var", "nansum", "count_nonzero", "norm")
+    for dim in ([], ())
+} | {
+    "log of a sum of nothing": with_gradient(lambda lib, x: lib.logsumexp(x, 1), 3, 0),
+    "log of sums of no rows": with_gradient(lambda lib, x: lib.logsumexp(x, 0), 0, 3),
+    "log of sums, none": with_gradient(lambda lib, x: lib.logsumexp(x, 1), 0, 3),
+    "nansum": lambda lib: lib.nansum(lib.tensor([[1.0, np.nan], [np.nan, 2.0]]), 1),
+    "gradient of nansum": with_gradient(lambda lib, x: lib.nansum(x * x / (x - x)), 3),
+    "only ignored targets": with_gradient(ignored, 2, 3),
+    "only ignored targets, smoothed": with_gradient(
+        lambda lib, x: ignored(lib, x, label_smoothing=0.1), 2, 3
+    ),
+    "only ignored targets, summed": with_gradient(
+        lambda lib, x: ignored(lib, x, reduction="sum"), 2, 3
+    ),
+    "a function of NumPy's": lambda lib: np.exp(lib.tensor([1.0, 2.0])),
+    "a NumPy function of two": lambda lib: np.maximum(np.ones(2), lib.tensor([0.5, 2.0])),
+    "a NumPy scalar times a tensor": lambda lib: np.float32(2) * lib.tensor([1.0, 2.0]),
+    "NumPy into an array": lambda lib: np.add(np.ones(2), lib.tensor([1.0, 2.0]), out=np.zeros(2)),
+    "joined by NumPy": lambda lib: np.concatenate([lib.ones(2), np.zeros(1)]),
+    "view of rows": lambda lib: lib.arange(6.0).reshape(2, 3)[1:].view(-1),
+    "view of a row of columns": lambda lib: lib.arange(6.0).reshape(2, 3).t()[:, 0].view(3, 1),
+    "view of an operator's result": lambda lib: lib.nn.functional.conv2d(
+        lib.ones(9, 1, 3, 3), lib.ones(2, 1, 2, 2)
+    ).view(9, -1),
+}
+REFUSED: dict[str, Call] = {
+    "exp of NumPy, of what requires a gradient": lambda lib: np.exp(
+        lib.ones(2, requires_grad=True)
+    ),
+    "view of a transposed matrix": lambda lib: lib.ones(2, 3).t().view(6),
+    "view of columns": lambda lib: lib.ones(2, 3)[:, 1:].view(-1),
+    "view of an expanded tensor": lambda lib: lib.ones(2, 1).expand(2, 3).view(6),
+    "matmul of two dtypes": lambda lib: lib.ones(2, 3) @ lib.ones(3, 2, dtype=lib.float64),
+    "matmul of floats and integers": lambda lib: lib.ones(2, 3) @ lib.ones(3, 2, dtype=lib.int64),
+    "dot of two dtypes": lambda lib: lib.dot(lib.ones(3), lib.ones(3, dtype=lib.float64)),
+    "linear of two dtypes": lambda lib: lib.nn.functional.linear(
+        lib.ones(2, 3), lib.ones(4, 3, dtype=lib.float64)
+    ),
+    "convolution of two dtypes": lambda lib: lib.nn.functional.conv2d(
+        lib.ones(1, 1, 3, 3), lib.ones(1, 1, 2, 2, dtype=lib.float64)
+    ),
+    "einsum of two dtypes": lambda lib: lib.einsum(
+        "ij,jk->ik", lib.ones(2, 3), lib.ones(3, 2, dtype=lib.float64)
+    ),
+    "bool minus bool": lambda lib: lib.tensor([True]) - lib.tensor([False]),
+    "an integer over zero": lambda lib: lib.tensor([4, 5]) // lib.tensor([0, 2]),
+    "an integer's rest by zero": lambda lib: lib.tensor([4, 5]) % 0,
+    "an integer over zero, cut": lambda lib: lib.div(
+        lib.tensor([4, 5]), lib.tensor([0, 2]), rounding_mode="trunc"
+    ),
+}
+
+
+@pytest.mark.parametrize("what", SAME)
+def test_a_call_gives_what_torchs_gives(what: str) -> None:
+    expected, ours = both(SAME[what])
+    for one, other in zip(ours, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+        assert np.shape(one) == np.shape(other)
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_torch_refuses_is_refused(what: str) -> None:
+    assert both(REFUSED[what]) == [None, None]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [{"args": (5,), "size": (1,)}, {"high": 9, "size": (2,)}, {"args": (2, 9), "size": (2, 3)},
+     {"args": (5, (4,))}, {"args": (2, 9, (4,))}, {"low": 2, "high": 9, "size": (2,)}],
+)  # fmt: skip
+def test_randint_takes_its_arguments_as_torch_does(arguments: dict[str, Any]) -> None:
+    options = {key: value for key, value in arguments.items() if key != "args"}
+    theirs, ours = (
+        lib.randint(*arguments.get("args", ()), **options) for lib in (torch, minitorch)
+    )
+    assert tuple(ours.shape) == tuple(theirs.shape)
+    low = 2 if 2 in (*arguments.get("args", ()), options.get("low")) else 0
+    high = 5 if 5 in arguments.get("args", ()) else 9
+    assert low <= ours.min().item() and ours.max().item() < high
+
+
+def test_an_array_beside_a_tensor_gives_a_tensor_that_is_followed() -> None:
+    x = minitorch.ones(2, dtype=minitorch.float64, requires_grad=True)
+    y = (np.array([3.0, 4.0]) * x - np.array([1.0, 1.0])) / np.array([2.0, 2.0])
+    y.sum().backward()
+    assert y.tolist() == [1.0, 1.5]
+    assert x.grad.tolist() == [1.5, 2.0]
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "AdamW", "RMSprop", "Adagrad"])
+def test_state_of_an_optimizer_is_read_and_written_as_torchs(name: str) -> None:
+    options: dict[str, Any] = {"momentum": 0.9} if name == "SGD" else {}
+    finals = []
+    for lib in (torch, minitorch):
+        w = lib.tensor(np.array([1.0, -2.0, 3.0]), requires_grad=True)
+        optimizer = getattr(lib.optim, name)([w], lr=0.1, **options)
+        for turn in range(3):
+            optimizer.zero_grad()
+            (w * w).sum().backward()
+            optimizer.step()
+            state = optimizer.state[w]
+            moments = {key: value for key, value in state.items() if getattr(value, "ndim", 0)}
+            assert moments and all(lib.is_tensor(value) for value in moments.values())
+            for key in moments:
+                state[key].mul_(2)  # in place
+                if turn:
+                    state[key] = lib.zeros(3, dtype=lib.float64) + 0.5  # another
+        finals.append(w.detach().numpy())
+    np.testing.assert_allclose(finals[1], finals[0], rtol=1e-9)
