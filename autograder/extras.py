@@ -15,7 +15,7 @@ _MODULES = {
         "threadpoolctl", "traitlets", "voila",
     ),
     "grade": (
-        "distributed", "fastapi", "h11", "jinja2", "multipart", "nh3", "pydantic",
+        "distributed", "fastapi", "h11", "jinja2", "mistune", "multipart", "nh3", "pydantic",
         "python_multipart", "rich", "sqlalchemy", "starlette", "uvicorn",
     ),
     "signin": ("authlib", "joserfc"),

@@ -37,6 +37,14 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class RubricItem:
+    """What a person looks for in an answer, and the points for it."""
+
+    points: float
+    text: str
+
+
+@dataclass(frozen=True)
 class Question:
     """One question. `starter` and `solution` are the whole text of its cell, as each has it.
 
@@ -50,7 +58,7 @@ class Question:
     starter: str = ""
     solution: str = ""
     manual: bool = False
-    rubric: str = ""
+    rubric: tuple[RubricItem, ...] = ()
     hidden_checks: int = 0
 
 
@@ -179,15 +187,23 @@ class CheckResult:
 
 @dataclass(frozen=True)
 class ManualAnswer:
-    """An answer that a person grades; `score` is None until one has."""
+    """An answer that a person grades; `score` is None until one has.
+
+    Where nothing was written the score is 0 and nobody has to mark it, but somebody may.
+    """
 
     question: str
     points: float
-    rubric: str
+    rubric: tuple[RubricItem, ...]
     answer: str
     score: float | None = None
     comment: str = ""
     items: tuple[str, ...] = ()  # of the rubric, those that it meets
+
+    @property
+    def waits(self) -> bool:
+        """Whether a person has to mark it."""
+        return self.score is None and bool(self.answer)
 
 
 @dataclass(frozen=True)
@@ -253,4 +269,8 @@ def _result(data: Mapping[str, Any]) -> CheckResult:
 
 def _manual(data: Mapping[str, Any]) -> ManualAnswer:
     kept = _known(ManualAnswer, data)
-    return ManualAnswer(**{**kept, "items": tuple(kept.get("items", ()))})
+    rubric = kept["rubric"]
+    if isinstance(rubric, str):  # of a report from before items
+        rubric = [{"points": kept["points"], "text": rubric}] if rubric else []
+    items = tuple(RubricItem(**item) for item in rubric)
+    return ManualAnswer(**{**kept, "rubric": items, "items": tuple(kept.get("items", ()))})

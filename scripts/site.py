@@ -60,6 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         built = subprocess.run([*command, str(source), str(asked.out)], cwd=ROOT)
     if built.returncode:
         return built.returncode
+    mend_ways_back(asked.out)
     lost = list(broken_links(asked.out))
     print("\n".join(lost) or f"The site is in {asked.out}/index.html.")
     return 1 if lost else 0
@@ -183,12 +184,40 @@ class _Links(HTMLParser):
                 self.names.add(value)
 
 
+def mend_ways_back(site: Path) -> None:
+    """Point each way back from a source to where the reference has the name.
+
+    Sphinx takes the reference to list a name under the last module that handed it on.
+    """
+    names: dict[Path, set[str]] = {}
+    for page in sorted(site.glob("_modules/**/*.html")):
+
+        def mended(link: re.Match[str], page: Path = page) -> str:
+            target = (page.parent / link["page"]).resolve()
+            if target not in names:
+                names[target] = _parsed(target).names
+            known, name = names[target], link["name"]
+            ending = f".{name.rpartition('.')[2]}"
+            found = [name] if name in known else [n for n in sorted(known) if n.endswith(ending)]
+            return f'{link["head"]}{link["page"]}#{found[0]}"' if found else link["head"] + '#"'
+
+        page.write_text(_WAY_BACK.sub(mended, page.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+_WAY_BACK = re.compile(
+    r'(?P<head><a class="viewcode-back" href=")(?P<page>[^"#]+)#(?P<name>[^"]+)"'
+)
+
+
+def _parsed(page: Path) -> _Links:
+    links = _Links()
+    links.feed(page.read_text(encoding="utf-8"))
+    return links
+
+
 def broken_links(site: Path) -> Iterator[str]:
     """Yield what is wrong with the links of a site to its own files and places in them."""
-    pages: dict[Path, _Links] = {}
-    for path in site.rglob("*.html"):
-        pages[path] = links = _Links()
-        links.feed(path.read_text(encoding="utf-8"))
+    pages = {path: _parsed(path) for path in site.rglob("*.html")}
     for path, links in pages.items():
         if "demos" in path.relative_to(site).parts[:1]:
             continue
@@ -199,8 +228,7 @@ def broken_links(site: Path) -> Iterator[str]:
             target = (path.parent / unquote(where.path)).resolve() if where.path else path
             if not target.exists():
                 yield f"{path.relative_to(site)}: {link} is not there"
-            elif _lost(where.fragment, pages.get(target)) and "_modules" not in path.parts:
-                # (a source's way back names its own module, where the name may not be handed on)
+            elif _lost(where.fragment, pages.get(target)):
                 yield f"{path.relative_to(site)}: {link}: no such place in it"
 
 

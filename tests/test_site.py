@@ -52,6 +52,22 @@ def test_dead_links_are_found(site_script: ModuleType, tmp_path: Path) -> None:
     ]
 
 
+def test_a_sources_way_back_leads_to_where_the_reference_has_the_name(
+    site_script: ModuleType, tmp_path: Path
+) -> None:
+    (tmp_path / "_modules").mkdir()
+    (tmp_path / "reference.html").write_text('<dt id="lib.nn.relu"></dt><dt id="lib.exp"></dt>')
+    back = '<a class="viewcode-back" href="../reference.html#{}">[docs]</a>'
+    source = tmp_path / "_modules" / "ops.html"
+    source.write_text(back.format("lib.exp") + back.format("lib.relu"))
+    assert list(site_script.broken_links(tmp_path)) == [
+        "_modules/ops.html: ../reference.html#lib.relu: no such place in it"
+    ]
+    site_script.mend_ways_back(tmp_path)
+    assert list(site_script.broken_links(tmp_path)) == []
+    assert source.read_text() == back.format("lib.exp") + back.format("lib.nn.relu")
+
+
 def test_a_labs_page_has_the_stub_and_what_the_solution_printed(
     site_script: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,3 +81,27 @@ def test_a_labs_page_has_the_stub_and_what_the_solution_printed(
     code = [cell for cell in cells if cell["cell_type"] == "code"]
     assert all(cell["outputs"] == [printed] for cell in code)
     assert any("raise NotImplementedError" in "".join(cell["source"]) for cell in code)
+
+
+DRAWS = """# %% [markdown]
+# # A figure
+
+# %%
+import matplotlib.pyplot as plt
+
+from autograder import lab
+
+lab("figure")
+plt.plot([1, 2])
+plt.show()
+"""
+
+
+def test_a_sharp_figure_of_a_lab_is_on_its_page(site_script: ModuleType, tmp_path: Path) -> None:
+    (tmp_path / "figure").mkdir()
+    (tmp_path / "figure" / "lab.py").write_text(DRAWS)
+    (tmp_path / "figure" / "checks.py").write_text("")
+    page = site_script.lab_page(site_script.load_lab(tmp_path / "figure"), run=True)
+    (drawn,) = [o for cell in page["cells"] for o in cell.get("outputs", ()) if "data" in o]
+    size = drawn["metadata"]["image/png"]
+    assert f'width="{size["width"]}"' in drawn["data"]["text/html"]

@@ -8,12 +8,12 @@ readings of a cell.
 import ast
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from autograder.authoring.regions import learner_text, solution_text
 from autograder.errors import LabError, SourceError, UnknownLab
-from autograder.records import Cell, Lab, Question, WrongAnswer
+from autograder.records import Cell, Lab, Question, RubricItem, WrongAnswer
 
 SOURCE = "lab.py"
 WRONG = "wrong.py"
@@ -171,21 +171,49 @@ def _questions(cells: Iterable[Cell], path: Path) -> Iterator[Question]:
 
 def _question(cell: Cell, name: str, path: Path) -> Question:
     attributes = cell.attributes
-    hints = sorted((k for k in attributes if re.fullmatch(r"hint\d+", k)), key=lambda k: int(k[4:]))
     manual = attributes.get("manual", "false").lower() == "true"
     if (cell.kind == "markdown") != manual:
         problem = f'question {name}: a Markdown cell has manual="true", and a code cell has not.'
         raise SourceError(str(path), cell.line, problem)
+    points = _points(cell, name, path)
     return Question(
         name=name,
-        points=_points(cell, name, path),
+        points=points,
         defines=() if manual else tuple(attributes.get("defines", name).split()),
-        hints=tuple(attributes[key] for key in hints),
+        hints=_numbered(attributes, "hint"),
         starter=learner_text(cell, path),
         solution=solution_text(cell, path),
         manual=manual,
-        rubric=attributes.get("rubric", ""),
+        rubric=_rubric(cell, name, points, path),
     )
+
+
+def _numbered(attributes: Mapping[str, str], word: str) -> tuple[str, ...]:
+    """Return the values of word1, word2, ... in that order."""
+    numbers = [key.removeprefix(word) for key in attributes if key.startswith(word)]
+    return tuple(attributes[f"{word}{n}"] for n in sorted(filter(str.isdigit, numbers), key=int))
+
+
+def _rubric(cell: Cell, name: str, points: float, path: Path) -> tuple[RubricItem, ...]:
+    """Return the items of a question's rubric; `rubric="..."` alone is one item for all points.
+
+    Raises:
+        SourceError: an item without points, or items that do not sum to the question's points.
+    """
+    if whole := cell.attributes.get("rubric"):
+        return (RubricItem(points, whole),)
+    items = []
+    for text in _numbered(cell.attributes, "rubric"):
+        found = re.fullmatch(r"(\d+(?:\.\d+)?): *(.+)", text)
+        if found is None:
+            problem = f'question {name}: rubric: got "{text}", expected "2: what they are for".'
+            raise SourceError(str(path), cell.line, problem)
+        items.append(RubricItem(float(found[1]), found[2]))
+    total = sum(item.points for item in items)
+    if items and abs(total - points) > 1e-9:
+        problem = f"question {name}: rubric: the items sum to {total:g}, expected {points:g}."
+        raise SourceError(str(path), cell.line, problem)
+    return tuple(items)
 
 
 def _points(cell: Cell, name: str, path: Path) -> float:
@@ -202,7 +230,7 @@ def _points(cell: Cell, name: str, path: Path) -> float:
 
 def _known_attributes(cell: Cell, path: Path, known: set[str], hints: bool = False) -> None:
     for key in cell.attributes:
-        if key not in known and not (hints and re.fullmatch(r"hint\d+", key)):
+        if key not in known and not (hints and re.fullmatch(r"(hint|rubric)\d+", key)):
             expected = ", ".join(sorted(known))
             problem = f"attribute: got {key!r}, expected one of {expected}."
             raise SourceError(str(path), cell.line, problem)

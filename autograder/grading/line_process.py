@@ -21,6 +21,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from autograder.grading.scratch import Scratch
+
 _ONE_THREAD = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 GOODBYE_S = 5.0  # how long it may take to end once its input, or its output, has closed
 _WIND_UP_S = 2.0  # how long it may work on when its owner is gone; less than the owner waits
@@ -67,7 +69,7 @@ class LineProcess:
     """
 
     def __init__(self, arguments: Sequence[str], *, shown: bool = False) -> None:
-        self._directory = tempfile.TemporaryDirectory(prefix="autograder-")
+        self._directory = Scratch()
         self._errors = None if shown else tempfile.TemporaryFile()  # noqa: SIM115  # see close()
         self._ours = False  # we have ended it
         self._reaping = threading.Lock()
@@ -77,7 +79,7 @@ class LineProcess:
             stdout=subprocess.PIPE,
             stderr=self._errors,
             bufsize=0,
-            cwd=self._directory.name,
+            cwd=self._directory.path,
             env=_environment(),
             start_new_session=True,  # Ctrl-C is for its owner, which then ends it
         )
@@ -163,7 +165,7 @@ class LineProcess:
         self._output.close()
         if self._errors is not None:
             self._errors.close()
-        self._directory.cleanup()
+        self._directory.close()
 
     def _reap(self) -> int:
         """Return its exit status, and leave nothing that it has started."""

@@ -76,7 +76,9 @@ def to_text(report: Report, *, colour: bool = False) -> str:
         if result.output:
             lines += [f"{' ' * 15}{line}" for line in printable(result.output).splitlines()]
     lines += [
-        f"  ○       {number(m.points):>3}  {m.question}: a person grades it" for m in report.manual
+        f"  ○       {number(m.points):>3}  {m.question}: "
+        f"{'a person grades it' if m.answer else 'not attempted'}"
+        for m in report.manual
     ]
     lines.append(f"  {number(report.score)} of {number(report.max_score)} points")
     lines += [f"  note: {printable(note)}" for note in report.notes]

@@ -30,11 +30,19 @@ if TYPE_CHECKING:
     from autograder.service.client import Connection
 
 
-class NoSuchLab(UnknownLab):
-    """There is no lab of that name here; a notebook shows the message without a traceback."""
+class _OneLine(AutograderError):
+    """An error that a notebook shows as its message, without a traceback."""
 
     def _render_traceback_(self) -> list[str]:
         return [str(self)]
+
+
+class NoSuchLab(_OneLine, UnknownLab):
+    """There is no lab of that name here."""
+
+
+class NotSubmitted(_OneLine):
+    """Nothing was handed in; the message says why, and what to do."""
 
 
 def lab(name: str, directory: str | Path | None = None) -> "Notebook":
@@ -164,10 +172,16 @@ class Notebook:
         Args:
             notebook: its file, where it cannot be found out.
             anyway: send it even if it lacks what was run last.
+
+        Raises:
+            NotSubmitted: nothing was handed in; a notebook shows one line.
         """
+        before = self.handed_in
         self.hand_in(notebook, anyway=anyway)
-        print(self.said_last)
         self._draw()
+        if self.handed_in is before:
+            raise NotSubmitted(self.said_last)
+        print(self.said_last)
 
     def checked(self, question: Question) -> Card:
         """Check a question and return what a learner reads."""

@@ -95,10 +95,23 @@ def _export_routes(api: APIRouter, course: Course) -> None:
         kind, pieces = exports.export(format, course.roster, course.submissions, lab=lab)
         return StreamingResponse(exports.chunks(pieces), media_type=kind)
 
+    @api.get("/export/notes")
+    def notes(_by: Staff, lab: AnyLabName) -> dict[str, Any]:
+        book = exports.book_of(course.roster, course.submissions, lab)
+        return {"problems": [], "not_final": exports.not_final(book)}
+
+    @api.post("/export/notes", openapi_extra=openapi.CSV)
+    def notes_on(
+        _by: Staff, lab: AnyLabName, template: Body, format: str = "canvas"
+    ) -> dict[str, Any]:
+        book = exports.book_of(course.roster, course.submissions, lab)
+        problems = platforms.filled(format, template, book).problems
+        return {"problems": problems, "not_final": exports.not_final(book)}
+
     @api.post("/export", **described, openapi_extra=openapi.CSV)
     def fill(_by: Staff, lab: AnyLabName, template: Body, format: str = "canvas") -> Response:
         book = exports.book_of(course.roster, course.submissions, lab)
-        pieces = platforms.filled(format, template, book)
+        pieces = platforms.filled(format, template, book).lines()
         return StreamingResponse(exports.chunks(pieces), media_type="text/csv")
 
 

@@ -155,9 +155,13 @@ def _say(
     """Return an error as JSON to a program, as a page to a person."""
     if request.url.path.startswith(("/api/", "/openapi.json", "/healthz", "/metrics")):
         return JSONResponse({"detail": message}, status, headers)
-    answer = page("message", status, title=HTTPStatus(status).phrase, message=message)
+    title = _TITLES.get(status, HTTPStatus(status).phrase)
+    answer = page("message", status, title=title, message=message)
     answer.headers.update(headers or {})
     return answer
+
+
+_TITLES = {422: "This could not be read", 409: "Not now", 413: "Too large"}  # in people's words
 
 
 async def _refused(request: Request, error: Exception) -> Response:

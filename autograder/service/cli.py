@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 Command = Callable[[argparse.Namespace], int]
 
+FINAL = ("canvas", "moodle")  # the formats whose scores are final
 FORMATS = ("csv", "canvas", "moodle", "gradescope")
+FINAL = ("canvas", "moodle")  # those that get a score once nobody has to mark any more
 LOG_FORMATS = ("text", "json")
 
 
@@ -251,37 +253,48 @@ def _pending(count: int) -> str:
 
 
 def _export(arguments: argparse.Namespace) -> int:
+    """Write the gradebook; the exit code is 1 where not every line could be filled in."""
     if arguments.output is None:
-        _write_export(arguments, sys.stdout.buffer)
-        return 0
-    partial = arguments.output.with_name(f"{arguments.output.name}.part")
-    try:
-        with partial.open("wb") as file:
-            _write_export(arguments, file)
-        partial.replace(arguments.output)  # so that a file of this name is whole
-    finally:
-        partial.unlink(missing_ok=True)
-    return 0
+        notes = _write_export(arguments, sys.stdout.buffer)
+    else:
+        partial = arguments.output.with_name(f"{arguments.output.name}.part")
+        try:
+            with partial.open("wb") as file:
+                notes = _write_export(arguments, file)
+            partial.replace(arguments.output)  # so that a file of this name is whole
+        finally:
+            partial.unlink(missing_ok=True)
+    is_final = arguments.template is not None or arguments.format in FINAL
+    for line in (*notes["problems"], *(notes["not_final"] if is_final else ())):
+        print(f"export: {line}", file=sys.stderr)
+    return 1 if notes["problems"] else 0
 
 
-def _write_export(arguments: argparse.Namespace, file: BinaryIO) -> None:
+def _write_export(arguments: argparse.Namespace, file: BinaryIO) -> dict[str, Any]:
+    """Write the gradebook to `file`; return what is to be said of it."""
+    template = None if arguments.template is None else arguments.template.read_bytes()
     if arguments.data is None:
-        template = None if arguments.template is None else arguments.template.read_bytes()
         asked = {"lab": arguments.lab, "template": template}
-        _connection(arguments).export_to(arguments.format, file, **asked)
-        return
-    from autograder.service.exports import book_of, chunks, export
+        connection = _connection(arguments)
+        connection.export_to(arguments.format, file, **asked)
+        if template is None and arguments.format not in FINAL:
+            return {"problems": [], "not_final": []}
+        return connection.export_notes(arguments.format, **asked)
+    from autograder.service.exports import book_of, chunks, export, not_final
     from autograder.service.platforms import filled
     from autograder.service.store import existing
 
     with existing(arguments.data) as store:
-        if arguments.template is None:
+        book = book_of(store.roster, store.submissions, arguments.lab)
+        problems: list[str] = []
+        if template is None:
             _, pieces = export(arguments.format, store.roster, store.submissions, lab=arguments.lab)
         else:
-            book = book_of(store.roster, store.submissions, arguments.lab)
-            pieces = filled(arguments.format, arguments.template.read_bytes(), book)
+            done = filled(arguments.format, template, book)
+            pieces, problems = done.lines(), done.problems
         for piece in chunks(pieces):
             file.write(piece.encode())
+        return {"problems": problems, "not_final": not_final(book)}
 
 
 def _roster_import(arguments: argparse.Namespace) -> int:
@@ -329,11 +342,18 @@ def _backup(arguments: argparse.Namespace) -> int:
 
 def _restore(arguments: argparse.Namespace) -> int:
     from autograder.service.backups import restore
+    from autograder.service.errors import StartError
     from autograder.service.server import data_directory, locked
 
     data = data_directory(arguments.data)
-    with locked(data):
-        restore(arguments.file, data)
+    there = set(data.iterdir())
+    try:
+        with locked(data):
+            restore(arguments.file, data)
+    except StartError:
+        for path in set(data.iterdir()) - there:  # the lock
+            path.unlink()
+        raise
     print(f"The course of {arguments.file} is in {data}.")
     return 0
 

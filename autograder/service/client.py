@@ -124,6 +124,13 @@ class Connection:
                 except OSError as error:
                     raise ServerError(f"export: cannot be written: {error.strerror}.") from error
 
+    def export_notes(
+        self, format: str, *, lab: str = "", template: bytes | None = None
+    ) -> dict[str, Any]:
+        """Return the `problems` of an export, and which scores are `not_final`, a line each."""
+        asked = {"format": format, **({"lab": lab} if lab else {})}
+        return self._json("export", f"/api/export/notes?{urlencode(asked)}", template)
+
     def page(self, path: str) -> str:
         """Return an address that logs its browser in, once and soon, then shows `path`."""
         found = self._json("login", "/api/login-codes", b"", "application/json")

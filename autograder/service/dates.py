@@ -7,6 +7,7 @@ import sqlalchemy as sa
 
 from autograder.service import audit_log
 from autograder.service.database import Database
+from autograder.service.errors import Refused
 from autograder.service.outbox import touch
 from autograder.service.policy import Rules
 from autograder.service.roster import Person
@@ -66,9 +67,16 @@ class Dates:
             touch(connection, submissions.c.lab == lab)
 
     def extend(self, lab: str, learner: Person, due: str | None, by: Person) -> Rules:
-        """Give a learner until `due`, or take that back; return what holds for them now."""
+        """Give a learner until `due`, or take that back; return what holds for them now.
+
+        Raises:
+            Refused: 422, the lab has no due date, or `due` is not after it.
+        """
         key = (extensions.c.lab == lab) & (extensions.c.person_id == learner.id)
         with self.database.write() as connection:
+            rules = calendar(connection).rules.get(lab, Rules())
+            if due is not None and (refusal := rules.extension_refusal(due)):
+                raise Refused(422, f"extension: due: got {due}: {refusal}.")
             before = connection.scalar(sa.select(extensions.c.due).where(key))
             connection.execute(extensions.delete().where(key))
             if due is not None:

@@ -1,8 +1,9 @@
 """The gradebook for other programs: plain CSV, Canvas, Moodle, Gradescope; made piece by piece.
 
-What counts of a lab is a learner's best graded submission, after what lateness cost. Names are kept
-as they were given; one that a spreadsheet would take for a formula gets an apostrophe in front here
-(OWASP, "CSV Injection").
+What counts of a lab is a learner's best graded submission, after what lateness cost. Canvas and
+Moodle get what is final; in the others a score says how many of its answers wait to be marked.
+Names are kept as they were given; one that a spreadsheet would take for a formula gets an
+apostrophe in front here (OWASP, "CSV Injection").
 """
 
 import csv
@@ -74,6 +75,21 @@ def score_of(entry: Entry | None) -> str:
     return "" if entry is None or entry.score is None else f"{entry.score:g}"
 
 
+def final_score(entry: Entry | None) -> str:
+    """Return what counts, once people have marked what is theirs to mark; else nothing."""
+    return "" if entry is None or entry.pending else score_of(entry)
+
+
+def not_final(book: Book) -> list[str]:
+    """Return a line for each score that platforms do not get yet: people still have to mark."""
+    return [
+        f"{row.person.login}: {lab}: not final, left out: {entry.pending} to be marked"
+        for row in book.rows
+        for lab, entry in row.labs.items()
+        if entry.pending and entry.score is not None
+    ]
+
+
 def harmless(text: str) -> str:
     """Return a text that no spreadsheet takes for a formula."""
     return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) else text
@@ -108,7 +124,7 @@ def _canvas(book: Book, _submissions: Submissions) -> Iterator[str]:
     head = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section"]
     rows = [[*head, *book.labs], ["    Points Possible", "", "", "", "", *full]]
     for row in book.rows:
-        who, scores = row.person, (score_of(row.labs.get(lab)) for lab in book.labs)
+        who, scores = row.person, (final_score(row.labs.get(lab)) for lab in book.labs)
         rows.append([who.name, "", "", who.login, who.section, *scores])
     return csv_lines(rows)
 
@@ -117,7 +133,7 @@ def _moodle(book: Book, _submissions: Submissions) -> Iterator[str]:
     """Moodle's grade import: a column that identifies the learner, a column a grade item."""
     rows = [["username", *book.labs]]
     for row in book.rows:
-        rows.append([row.person.login, *(score_of(row.labs.get(lab)) for lab in book.labs)])
+        rows.append([row.person.login, *(final_score(row.labs.get(lab)) for lab in book.labs)])
     return csv_lines(rows)
 
 
@@ -131,7 +147,7 @@ def _gradescope(book: Book, submissions: Submissions) -> Iterator[str]:
         for lab, entry in row.labs.items():
             report = submissions.report(entry.id)
             if report is not None:
-                results = to_gradescope(report) | {"score": entry.score}
+                results = to_gradescope(report) | {"score": entry.score, "pending": entry.pending}
                 found = {"learner": row.person.login, "lab": lab, "results": results}
                 yield f"{before}\n{json.dumps(found, indent=2)}"
                 before = ","

@@ -57,6 +57,10 @@ async def _body(request: Request) -> bytes:
     return await request.body()
 
 
+async def _json_if_any(request: Request) -> dict[str, Any]:
+    return await json_object(request) if await request.body() else {}
+
+
 async def _lab(lab: str, course: Here) -> str:
     return course.catalog.resolve(lab)
 
@@ -66,6 +70,7 @@ async def _any_lab(course: Here, lab: str = "") -> str:
 
 
 Json = Annotated[dict[str, Any], Depends(json_object)]
+JsonIfAny = Annotated[dict[str, Any], Depends(_json_if_any)]  # no body is an empty object
 Fields = Annotated[dict[str, str], Depends(_fields)]  # of the form that a page sent
 Body = Annotated[bytes, Depends(_body)]
 Asked = Annotated[gradebook.Asked, Depends()]  # of the gradebook

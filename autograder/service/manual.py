@@ -52,6 +52,8 @@ def _are_items(items: object) -> bool:
     return all(isinstance(item, str) and len(item) <= _COMMENT_CHARS for item in items)
 
 
+NOTHING = hashlib.sha256(b"").hexdigest()
+"""The digest of an answer that nobody wrote."""
 Marks = Mapping[tuple[str, str], Mark]  # (question, digest of the answer) -> the last mark
 
 
@@ -96,8 +98,8 @@ def marked(report: Report, marks: Marks) -> Report:
 
 
 def pending(report: Report) -> int:
-    """Return how many answers still wait for a person."""
-    return sum(m.score is None for m in report.manual)
+    """Return how many answers still wait for a person; what nobody wrote does not."""
+    return sum(m.waits for m in report.manual)
 
 
 def _points(given: object, most: float) -> float | None:

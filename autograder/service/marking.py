@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from autograder.records import ManualAnswer
 from autograder.service.database import Database
-from autograder.service.manual import question_of
+from autograder.service.manual import NOTHING, question_of
 from autograder.service.schema import answers, marks, submissions
 from autograder.service.submissions import Entry, Submissions
 
@@ -36,6 +36,9 @@ _LAST_MARK = (
 )
 
 
+_WRITTEN = answers.c.answer_sha256 != NOTHING
+
+
 def _marked(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
     query: sa.Select[Any] = sa.select(*columns).join_from(
         submissions, answers, answers.c.grading_id == submissions.c.grading_id
@@ -44,20 +47,41 @@ def _marked(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
     return query.where(submissions.c.id.in_(_LATEST))
 
 
-def waiting(database: Database) -> list[tuple[str, str, int, int]]:
-    """Return (lab, question, answers that wait, answers) for every question that waits."""
+@dataclass(frozen=True)
+class Pile:
+    """The answers to one question: how many wait, were written, and were not attempted."""
+
+    lab: str
+    question: str
+    waiting: int
+    written: int
+    not_attempted: int
+
+
+def waiting(database: Database) -> list[Pile]:
+    """Return the pile of every question with an answer that waits, or that nobody wrote."""
     question = (submissions.c.lab, answers.c.question)
-    total, given = sa.func.count(), sa.func.count(marks.c.points)
-    query = _marked(*question, total - given, total).group_by(*question).having(total > given)
-    return [tuple(row) for row in database.rows(query.order_by(*question))]
+    unmarked = marks.c.points.is_(None)
+    counts = (
+        sa.func.sum(sa.case((_WRITTEN & unmarked, 1), else_=0)),
+        sa.func.sum(sa.case((_WRITTEN, 1), else_=0)),
+        sa.func.sum(sa.case((~_WRITTEN & unmarked, 1), else_=0)),
+    )
+    query = _marked(*question, *counts).group_by(*question).having(counts[0] + counts[2] > 0)
+    return [Pile(*row) for row in database.rows(query.order_by(*question))]
 
 
 def _answers(
-    database: Database, lab: str, question: str
+    database: Database, lab: str, question: str, written: bool
 ) -> list[tuple[int, float | None, str | None]]:
-    """Return (submission, points, comment) of each learner's latest graded answer, in order."""
+    """Return (submission, points, comment) of each learner's latest graded answer, in order.
+
+    Args:
+        written: those with something in them; else those that were not attempted.
+    """
     query = _marked(submissions.c.id, marks.c.points, marks.c.comment)
-    query = query.where(submissions.c.lab == lab, answers.c.question == question)
+    which = _WRITTEN if written else ~_WRITTEN
+    query = query.where(submissions.c.lab == lab, answers.c.question == question, which)
     return [tuple(row) for row in database.rows(query.order_by(submissions.c.id))]
 
 
@@ -67,7 +91,6 @@ class Desk:
 
     entry: Entry
     answer: ManualAnswer
-    rubric: list[str]
     comments: list[str]
     before: int | None
     after: int | None
@@ -76,9 +99,15 @@ class Desk:
     left: int
 
 
-def desk(all_submissions: Submissions, lab: str, question: str, at: int) -> Desk | None:
-    """Return the answer of submission `at`, or the first that waits; None where there is none."""
-    found = _answers(all_submissions.database, lab, question)
+def desk(
+    all_submissions: Submissions, lab: str, question: str, at: int, written: bool = True
+) -> Desk | None:
+    """Return the answer of submission `at`, or the first that waits; None where there is none.
+
+    Args:
+        written: walk the answers that were written, else those that were not attempted.
+    """
+    found = _answers(all_submissions.database, lab, question, written)
     if not found:
         return None
     numbers = [number for number, _, _ in found]
@@ -91,7 +120,6 @@ def desk(all_submissions: Submissions, lab: str, question: str, at: int) -> Desk
     return Desk(
         entry,
         answer,
-        [item.strip() for item in answer.rubric.split(";") if item.strip()],
         [text for text, _ in said.most_common(_MOST_COMMENTS)],
         numbers[place - 1] if place else None,
         numbers[place + 1] if place + 1 < len(numbers) else None,
@@ -101,8 +129,10 @@ def desk(all_submissions: Submissions, lab: str, question: str, at: int) -> Desk
     )
 
 
-def next_waiting(all_submissions: Submissions, lab: str, question: str, at: int) -> int | None:
+def next_waiting(
+    all_submissions: Submissions, lab: str, question: str, at: int, written: bool = True
+) -> int | None:
     """Return the next submission whose answer waits, after `at` or from the first; or None."""
-    found = _answers(all_submissions.database, lab, question)
+    found = _answers(all_submissions.database, lab, question, written)
     open_ = [number for number, points, _ in found if points is None]
     return next((number for number in open_ if number > at), open_[0] if open_ else None)

@@ -9,9 +9,10 @@ import csv
 import io
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from autograder.service.errors import Refused
-from autograder.service.exports import Book, csv_lines, score_of
+from autograder.service.exports import Book, csv_lines, final_score
 from autograder.service.gradebook import Row
 from autograder.service.lab_catalog import short_name
 
@@ -28,8 +29,25 @@ _MOST_COLUMNS = 2_000
 _MOST_NAME_CHARS = 500
 
 
-def filled(format: str, template: bytes, book: Book) -> Iterator[str]:
-    """Return the template with the scores of `book` in it, line by line.
+@dataclass(frozen=True)
+class Filled:
+    """A template with scores in it, and what could not be done, a line each."""
+
+    rows: list[list[str]]
+    problems: list[str]
+
+    def lines(self) -> Iterator[str]:
+        """Yield the template line by line."""
+        return csv_lines(
+            [_Kept(c) if _NUMBER.fullmatch(c) else c for c in row] for row in self.rows
+        )
+
+
+def filled(format: str, template: bytes, book: Book) -> Filled:
+    """Return the template with the final scores of `book` in it.
+
+    What is not certain stays as it was and is a problem: a line that names nobody here, or one of
+    two who share what it names; so is somebody with a score whom the template has not.
 
     Raises:
         Refused: 422, it is not what that platform exports.
@@ -44,9 +62,32 @@ def filled(format: str, template: bytes, book: Book) -> Iterator[str]:
     for lab in book.labs:
         places[lab] = _place(head, lab)
         head += [lab] if places[lab] == len(head) else []
-    learners = _by_name(book)
-    lines = (_row(row, n, book, places, who, learners) for n, row in enumerate(rows))
-    return csv_lines([_Kept(c) if _NUMBER.fullmatch(c) else c for c in line] for line in lines)
+    learners, problems = _by_name(book), []
+    missing = {
+        row.person.login: row for row in book.rows if any(map(final_score, row.labs.values()))
+    }
+    for number, row in enumerate(rows[1:], 2):
+        row += [""] * (len(head) - len(row))
+        names = [name for place in who if (name := row[place].strip())]
+        of_line = [learners.get(name.casefold(), []) for name in names]
+        certain = next((found[0] for found in of_line if len(found) == 1), None)
+        if certain is not None:
+            missing.pop(certain.person.login, None)
+            for lab, place in places.items():
+                row[place] = final_score(certain.labs.get(lab)) or row[place]
+        elif row[0].strip() == "Points Possible":
+            for lab, place in places.items():
+                row[place] = row[place] or book.points(lab)
+        elif names:
+            problems.append(f"line {number}: {_doubt(names, of_line)}: left as it was")
+    problems += [f"{login}: has a score, and the template has no line for it" for login in missing]
+    return Filled(rows, problems)
+
+
+def _doubt(names: list[str], found: list[list[Row]]) -> str:
+    shared = [row.person.login for rows in found for row in rows]
+    said = " and ".join(repr(name[:60]) for name in names)
+    return f"{said} is that of {' and '.join(shared)}" if shared else f"nobody here is {said}"
 
 
 class _Kept:
@@ -87,33 +128,10 @@ def _place(head: list[str], lab: str) -> int:
     return len(head)
 
 
-def _by_name(book: Book) -> dict[str, Row]:
-    """Return the learners by login and by email; one that two share is nobody's."""
-    found: dict[str, Row | None] = {}
+def _by_name(book: Book) -> dict[str, list[Row]]:
+    """Return the learners of each login and email, in lower case."""
+    found: dict[str, list[Row]] = {}
     for row in book.rows:
         for name in {row.person.login.casefold(), row.person.email.casefold()} - {""}:
-            found[name] = None if name in found else row
-    return {name: row for name, row in found.items() if row is not None}
-
-
-def _row(
-    row: list[str],
-    number: int,
-    book: Book,
-    places: dict[str, int],
-    who: list[int],
-    learners: dict[str, Row],
-) -> list[str]:
-    """Return one line of the template with the scores of its learner, if it has one."""
-    row = row + [""] * (1 + max(places.values(), default=0) - len(row))
-    if number == 0:
-        return row
-    names = (row[place].strip().casefold() for place in who if place < len(row))
-    learner = next((learners[name] for name in names if name in learners), None)
-    of_all = row[0].strip() == "Points Possible"
-    for lab, place in places.items():
-        if learner is not None:
-            row[place] = score_of(learner.labs.get(lab)) or row[place]
-        elif of_all and not row[place]:
-            row[place] = book.points(lab)
-    return row
+            found.setdefault(name, []).append(row)
+    return found

@@ -85,6 +85,14 @@ class Rules:
         until = later(self.late_until, moment(due) - moment(self.due), due)
         return replace(self, due=due, late_until=until)
 
+    def extension_refusal(self, due: str) -> str | None:
+        """Return why extending to `due` would change nothing, or None."""
+        if self.due is None:
+            return "the lab has no due date that could be extended"
+        if moment(due) <= moment(self.due):
+            return f"the lab is due at {self.due} for everybody: expected a later time"
+        return None
+
     def late_days(self, submitted_at: float) -> int:
         """Return the days begun after the due date and its grace; 0 is in time."""
         if self.due is None:

@@ -57,9 +57,21 @@ class Regrades:
     clock: Callable[[], float]
 
     def start(self, lab: str, question: str | None, by: Person) -> int:
-        """Send the finished submissions of a lab through the queue again; return the batch."""
+        """Send the finished submissions of a lab through the queue again; return the batch.
+
+        While a batch of the same lab and question runs, it is that one.
+
+        Raises:
+            Refused: 409, a batch of the lab runs that grades other questions.
+        """
         now = self.clock()
         with self.database.write() as connection:
+            running = _running(connection, lab)
+            if running is not None and running.question == question:
+                return int(running.id)
+            if running is not None:
+                problem = f"batch {running.id} of {lab} is running, of other questions"
+                raise Refused(409, f"regrade: {problem}. Wait until it is ready.")
             row = {"lab": lab, "question": question, "started_at": now}
             batch = inserted(connection, regrades, row)
             sent = send_again(connection, (submissions.c.lab == lab) & FINISHED, now)
@@ -114,6 +126,13 @@ class Regrades:
                 touch(connection, submissions.c.id.in_(theirs))
                 connection.execute(regrades.update().where(one).values(published_at=now))
             return _batch(connection, batch)
+
+
+def _running(connection: sa.Connection, lab: str) -> Any:
+    """Return the batch of a lab of which something still waits to be graded, or None."""
+    query = sa.select(regrades).join_from(drafts, regrades).join(submissions)
+    query = query.where(regrades.c.lab == lab, regrades.c.published_at.is_(None), drafts.c.open)
+    return connection.execute(query.where(submissions.c.state != PARKED).limit(1)).first()
 
 
 def _publish(batch: int) -> sa.Update:

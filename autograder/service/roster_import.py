@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -91,23 +92,48 @@ def _lines(rows: Any, columns: list[str], problems: list[Problem]) -> list[Line]
 
 
 def _line(number: int, row: list[str], columns: list[str]) -> Line:
+    """Return a line as it says, checked.
+
+    Raises:
+        Refused: 422, with everything that is wrong with it.
+    """
     if len(row) != len(columns):
         raise Refused(422, f"got {len(row)} columns, expected {len(columns)}")
     cells = {name: cell.strip() for name, cell in zip(columns, row, strict=True)}
-    says = {name: cells[name] for name in COLUMNS[1:] if cells.get(name)}
-    if "name" in says:
-        says["name"] = as_given(says["name"], "name", 100)
-    if "section" in says:
-        says["section"] = as_given(says["section"], "section", 100)
-    if "email" in says and (not _EMAIL.fullmatch(says["email"]) or len(says["email"]) > 200):
-        raise Refused(422, f"email: got {says['email'][:60]!r}, expected one such as a@b.example")
-    if "role" in says:
-        role = _ROLES.get(says["role"].lower())
-        if role is None:
-            known = ", ".join((LEARNER, ASSISTANT, INSTRUCTOR))
-            raise Refused(422, f"role: got {says['role'][:60]!r}, expected one of {known}")
-        says["role"] = role
-    return Line(number, login_of(cells["login"]), says)
+    says, wrong = {}, []
+    for name in COLUMNS:
+        text = cells.get(name, "")
+        if text or name == "login":
+            try:
+                says[name] = _CHECKED[name](text)
+            except Refused as error:
+                wrong.append(str(error))
+    if wrong:
+        raise Refused(422, "; ".join(wrong))
+    return Line(number, says.pop("login"), says)
+
+
+def _email(text: str) -> str:
+    if not _EMAIL.fullmatch(text) or len(text) > 200:
+        raise Refused(422, f"email: got {text[:60]!r}, expected one such as a@b.example")
+    return text
+
+
+def _role(text: str) -> str:
+    role = _ROLES.get(text.lower())
+    if role is None:
+        known = ", ".join((LEARNER, ASSISTANT, INSTRUCTOR))
+        raise Refused(422, f"role: got {text[:60]!r}, expected one of {known}")
+    return role
+
+
+_CHECKED: dict[str, Callable[[str], str]] = {
+    "login": login_of,
+    "name": partial(as_given, what="name", most=100),
+    "email": _email,
+    "section": partial(as_given, what="section", most=100),
+    "role": _role,
+}
 
 
 def take(
@@ -126,9 +152,10 @@ def take(
     with database.read() if dry_run else database.write() as connection:
         rows = connection.execute(sa.select(people))
         there = {row.login_key: dict(row._mapping) for row in rows}
+        owners = _owners_of_emails(lines, there)
         for line in lines:
             held = there.get(login_key(line.login))
-            if problem := _problem(line, held, by):
+            if problem := _problem(line, held, by) or _shared(line, owners):
                 problems.append({"line": line.number, "reason": problem})
             else:
                 done[_take(connection, line, held, clock(), by, dry_run=dry_run)] += 1
@@ -145,6 +172,28 @@ def _problem(line: Line, held: Mapping[str, Any] | None, by: Person) -> str | No
     if role != held["role"] and held["id"] == by.id:
         return "this is you: your own role stays, somebody else can change it"
     return None
+
+
+def _owners_of_emails(lines: list[Line], there: Mapping[str, dict[str, Any]]) -> dict[str, str]:
+    """Return the login whose each email is to be, in lower case; the first of several in order."""
+    said = {login_key(line.login): line.says.get("email") for line in lines}
+    owners: dict[str, str] = {}
+    for key, held in there.items():
+        if held["email"] and not said.get(key):
+            owners.setdefault(held["email"].casefold(), held["login"])
+    for line in lines:
+        if email := line.says.get("email"):
+            owners.setdefault(email.casefold(), line.login)
+    return owners
+
+
+def _shared(line: Line, owners: Mapping[str, str]) -> str | None:
+    """Return that somebody else has a line's email, by which platforms find people; or None."""
+    email = line.says.get("email", "")
+    owner = owners.get(email.casefold(), line.login)
+    if login_key(owner) == login_key(line.login):
+        return None
+    return f"email: {email[:60]!r} is that of {owner!r}: expected one for each"
 
 
 def _take(

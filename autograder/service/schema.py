@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 # Raised when a table changes shape; `migrations` brings an older database here.
-VERSION = 8
+VERSION = 9
 
 # Of `facts`, beside "schema": what signs the cookies of a sign-in under way.
 COOKIE_KEY = "cookie_key"
@@ -71,6 +71,8 @@ submissions = Table(
     Column("lab", String(100), nullable=False),
     Column("sha256", String(64), nullable=False),
     Column("size_bytes", Integer, nullable=False),
+    # Nothing is written in it: it is no attempt.
+    Column("blank", Boolean, nullable=False, default=False),
     Column("submitted_at", Float, nullable=False),
     Column("state", String(10), nullable=False),
     Column("reason", Text),

@@ -10,7 +10,7 @@ from autograder.service.api import Seen
 from autograder.service.auth import Caller, Instructor, Staff
 from autograder.service.course import Course
 from autograder.service.errors import Refused
-from autograder.service.forms import AnyLabName, Asked, Body, Json, LabName, PageNumber
+from autograder.service.forms import AnyLabName, Asked, Body, Json, JsonIfAny, LabName, PageNumber
 from autograder.service.policy import Rules
 from autograder.service.regrades import Batch
 from autograder.service.roster import LEARNER, STAFF, Person
@@ -92,8 +92,12 @@ def _regrade_routes(api: APIRouter, course: Course) -> None:
         return views.summary(course.submissions.get(entry.id) or entry)
 
     @api.post("/labs/{lab}/regrade", status_code=202)
-    def regrade(by: Staff, lab: LabName, question: str | None = None) -> dict[str, Any]:
-        return {"batch": course.regrade_lab(lab, question, by)}
+    def regrade(
+        by: Staff, lab: LabName, body: JsonIfAny, question: str | None = None
+    ) -> dict[str, Any]:
+        if not set(body) <= {"question"} or not isinstance(body.get("question"), str | None):
+            raise Refused(422, 'regrade: expected no body, or {"question": the name of one}.')
+        return {"batch": course.regrade_lab(lab, question or body.get("question"), by)}
 
     @api.get("/regrades")
     def batches(_by: Staff) -> dict[str, Any]:

@@ -193,13 +193,18 @@ def _number(text: str, *, whole: bool) -> float | str:
 def _marking_routes(pages: APIRouter, course: Course) -> None:
     @pages.get("/grading")
     def grading(person: StaffVisitor) -> Response:
-        return page("grading", person=person, waiting=marking.waiting(course.database))
+        return page("grading", person=person, piles=marking.waiting(course.database))
 
     @pages.get("/grading/{lab}/{question}")
     def answer(
-        person: StaffVisitor, lab: LabName, question: str, at: int = 0, named: bool = False
+        person: StaffVisitor,
+        lab: LabName,
+        question: str,
+        at: int = 0,
+        named: bool = False,
+        blank: bool = False,
     ) -> Response:
-        desk = marking.desk(course.submissions, lab, question, at)
+        desk = marking.desk(course.submissions, lab, question, at, written=not blank)
         if desk is None:
             return RedirectResponse("/grading", 303)
         said: dict[str, Any] = {
@@ -207,6 +212,7 @@ def _marking_routes(pages: APIRouter, course: Course) -> None:
             "question": question,
             "path": _path(lab, question),
             "named": named,
+            "blank": blank,
         }
         return page("answer", person=person, **said, **vars(desk))
 
@@ -216,9 +222,10 @@ def _marking_routes(pages: APIRouter, course: Course) -> None:
         items = [text for name, text in form.items() if name.startswith("item")]
         given = {"points": form.get("points", ""), "comment": form.get("comment", "")}
         course.submissions.mark(at, {question: {**given, "items": items}}, person)
-        after = marking.next_waiting(course.submissions, lab, question, at)
-        path = _path(lab, question)
-        return RedirectResponse(f"{path}?at={after}" if after else "/grading", 303)
+        blank = form.get("blank") == "1"
+        after = marking.next_waiting(course.submissions, lab, question, at, written=not blank)
+        path = f"{_path(lab, question)}?{'blank=1&' if blank else ''}at={after}"
+        return RedirectResponse(path if after else "/grading", 303)
 
 
 def _path(lab: str, question: str) -> str:

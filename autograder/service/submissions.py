@@ -38,6 +38,7 @@ from autograder.service.settings import MIB
 
 # SQLite's largest integer: a larger id cannot exist, and binding it would raise.
 _LARGEST_ID = 2**63 - 1
+_BLANK_BYTES = 1 << 16  # a notebook without cells is a few hundred
 
 
 @dataclass(frozen=True)
@@ -195,6 +196,7 @@ class Submissions:
             "lab": lab,
             "sha256": digest,
             "size_bytes": len(notebook),
+            "blank": _is_blank(notebook),
             "submitted_at": now,
             "waiting_since": now,
             "state": STORED,
@@ -207,9 +209,10 @@ class Submissions:
         return {"id": number, "lab": lab, "sha256": digest, "submitted_at": now, "is_new": True}
 
     def attempts(self, person_id: int) -> dict[str, int]:
-        """Return how often a person has handed in each lab."""
+        """Return how often a person has handed in each lab; what is blank does not count."""
         query = sa.select(submissions.c.lab, sa.func.count()).group_by(submissions.c.lab)
-        rows = self.database.rows(query.where(submissions.c.person_id == person_id))
+        query = query.where(submissions.c.person_id == person_id, ~submissions.c.blank)
+        rows = self.database.rows(query)
         return {row[0]: row[1] for row in rows}
 
     def get(self, submission_id: int) -> Entry | None:
@@ -401,8 +404,20 @@ def _remember(
 
 def _attempts(connection: sa.Connection, person: Person, lab: str) -> int:
     theirs = (submissions.c.person_id == person.id) & (submissions.c.lab == lab)
-    count = sa.select(sa.func.count()).select_from(submissions).where(theirs)
+    count = sa.select(sa.func.count()).select_from(submissions)
+    count = count.where(theirs, ~submissions.c.blank)
     return int(connection.scalar(count) or 0)
+
+
+def _is_blank(notebook: bytes) -> bool:
+    """Tell whether a notebook has no cell with anything in it; a large one has."""
+    if len(notebook) > _BLANK_BYTES:
+        return False
+    try:
+        cells = json.loads(notebook)["cells"]
+        return not any("".join(cell["source"]).strip() for cell in cells)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return False  # no notebook: grading says so, and it counts
 
 
 def _kept_bytes(connection: sa.Connection, person: Person, *, but: str) -> int:

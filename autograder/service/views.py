@@ -52,7 +52,7 @@ def for_learner(report: Report) -> Report:
     drawn again, and a rubric says what the answer is.
     """
     results = tuple(_without_secrets(result) for result in report.results)
-    manual = tuple(replace(answer, rubric="") for answer in report.manual)
+    manual = tuple(replace(answer, rubric=()) for answer in report.manual)
     return replace(report, results=results, manual=manual, seed="")
 
 

@@ -747,7 +747,7 @@ plt.show()
 #
 # *The real system.* gloo, NCCL and MPI do the same work for torch: its [reducer](https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/reducer.cpp) passes a bucket of gradients on and asks for the sum.
 
-# %% [markdown] question="all_at_once" points="6" manual="true" rubric="2: says that every rank needs every other at the same time, since a rank waits in each step for its left neighbour, and so all must be scheduled together (gang scheduling) while Spark starts tasks as slots come free; 2: says what Spark can do instead, a tree of reduce tasks to the driver and a broadcast, and that the driver's link then carries bytes that grow with n or log n; 1: sees that barriers between stages forbid overlap with backward; 1: says what is lost or gained when one rank dies or is slow (recomputed task against a stopped ring), or cites a number measured in this lab"
+# %% [markdown] question="all_at_once" points="6" manual="true" rubric1="2: Says that every rank needs every other at the same time, since a rank waits in each step for its left neighbour, and so all must be scheduled together (gang scheduling) while Spark starts tasks as slots come free" rubric2="2: Says what Spark can do instead, a tree of reduce tasks to the driver and a broadcast, and that the driver's link then carries bytes that grow with n or log n" rubric3="1: Sees that barriers between stages forbid overlap with backward" rubric4="1: Says what is lost or gained when one rank dies or is slow (recomputed task against a stopped ring), or cites a number measured in this lab"
 # ## Discuss
 #
 # Spark runs a job as stages of independent **tasks**: a task starts when some executor has a free slot, reads what earlier stages left, and is run again elsewhere if it fails. Between two stages there is a barrier.
@@ -760,7 +760,7 @@ plt.show()
 # Spark's own way is to reduce in a tree of tasks towards the driver and to broadcast the result. Nobody has to be active at the same time, and a lost task is recomputed. But every level of the tree moves whole arrays, the driver's link carries several of them both ways (the naive algorithm of section 1 sent $(n-1)N$ bytes from one rank, the ring $2(n-1)/n \cdot N$ from each), and a stage begins only when the one before has ended: no layer's gradients can travel while the next layer's are computed.
 # ### END SOLUTION
 
-# %% [markdown] question="reading_note" points="6" manual="true" rubric="1 point for each heading answered in the writer's own words and correctly: overview; problem and challenges; methods and contributions; evaluation (names a figure with its conditions, such as 90 percent scaling for Inception V3 and ResNet-101 on 512 Pascal GPUs over 25 Gb RoCE, and says why VGG-16 keeps less: many parameters for its computation); trade-offs; an open question that the paper does not answer"
+# %% [markdown] question="reading_note" points="6" manual="true" rubric1="1: Overview" rubric2="1: Problem and challenges" rubric3="1: Methods and contributions" rubric4="1: Evaluation (names a figure with its conditions, such as 90 percent scaling for Inception V3 and ResNet-101 on 512 Pascal GPUs over 25 Gb RoCE, and says why VGG-16 keeps less: many parameters for its computation)" rubric5="1: Trade-offs" rubric6="1: An open question that the paper does not answer"
 # ## Reading note
 #
 # Alexander Sergeev and Mike Del Balso, [*Horovod: fast and easy distributed deep learning in TensorFlow*](https://arxiv.org/abs/1802.05799), 2018. One page, in this form.

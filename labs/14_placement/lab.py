@@ -589,7 +589,7 @@ print("the planner's choice:", simulate.best_plan(layers, pair, M).why())
 #
 # *The real system.* Alpa profiles each stage on the real mesh instead of adding up flops. That costs hours for a large model, and is right more often.
 
-# %% [markdown] question="one_search" points="6" manual="true" rubric="2: data and model parallelism are the same decision, which axis of which operator is cut, and why choosing one first can miss the best plan; 2: uses figures of this notebook (where plans cross as the link changes, with the reason); 1: what makes the search possible (a chain, a sum under a limit, few meshes) and what that leaves out; 1: when a wrong cost model does no harm and when it does"
+# %% [markdown] question="one_search" points="6" manual="true" rubric1="2: Data and model parallelism are the same decision, which axis of which operator is cut, and why choosing one first can miss the best plan" rubric2="2: Uses figures of this notebook (where plans cross as the link changes, with the reason)" rubric3="1: What makes the search possible (a chain, a sum under a limit, few meshes) and what that leaves out" rubric4="1: When a wrong cost model does no harm and when it does"
 # ## Discuss
 #
 # "First choose data or model parallelism, then tune it." Against this: "it is one search." Who is right? Use your figures: where do the lines of section 6 cross, and which term is behind each crossing? What did we leave out so that the search became small? When does a wrong cost model do harm? Half a page.
@@ -604,7 +604,7 @@ print("the planner's choice:", simulate.best_plan(layers, pair, M).why())
 # A cost model that is wrong by the same factor everywhere does no harm, for only the order counts. It does harm where it is wrong for one kind of plan: without latencies it prefers tensor parallelism between hosts, without memory it picks plans that do not fit.
 # ### END SOLUTION
 
-# %% [markdown] question="reading_note" points="6" manual="true" rubric="1 point for each heading answered in the writer's own words and correctly: overview; problem and challenges (plans made by hand, the space of intra- and inter-operator choices together); methods and contributions (two levels, integer programming inside a stage, dynamic programming over stages and meshes, runtime with cross-mesh resharding); evaluation and discussion (names a figure with its conditions); trade-offs (search time and profiling, static plans); an open question that the paper does not answer"
+# %% [markdown] question="reading_note" points="6" manual="true" rubric1="1: Overview" rubric2="1: Problem and challenges (plans made by hand, the space of intra- and inter-operator choices together)" rubric3="1: Methods and contributions (two levels, integer programming inside a stage, dynamic programming over stages and meshes, runtime with cross-mesh resharding)" rubric4="1: Evaluation and discussion (names a figure with its conditions)" rubric5="1: Trade-offs (search time and profiling, static plans)" rubric6="1: An open question that the paper does not answer"
 # ## Reading note
 #
 # Lianmin Zheng et al., [*Alpa: Automating Inter- and Intra-Operator Parallelism for Distributed Deep Learning*](https://www.usenix.org/conference/osdi22/presentation/zheng-lianmin), OSDI 2022. One page, in the form below.

@@ -563,7 +563,7 @@ print(
 #
 # *The real system.* Meta's Llama 3 was interrupted 419 times in 54 days on 16,384 GPUs, a failure every three hours, and still kept more than 90 % of its time. Checkpoints are written by all ranks at once, each its part, while training goes on from a copy.
 
-# %% [markdown] question="days_of_gpt3" points="6" manual="true" rubric="2: sees what the 147 days rest on (BERT-Large's time scaled by the number of parameters, BERT-Large's data, one K80's speed and no limit of memory) and that GPT-3 saw far more data; 2: says why more devices do not divide them (memory, bubble, communication, batch) with numbers of this notebook; 1: what must be saved and what not, with the reason; 1: an interval for a run of its own assumptions, and what failure rate they come from"
+# %% [markdown] question="days_of_gpt3" points="6" manual="true" rubric1="2: Sees what the 147 days rest on (BERT-Large's time scaled by the number of parameters, BERT-Large's data, one K80's speed and no limit of memory) and that GPT-3 saw far more data" rubric2="2: Says why more devices do not divide them (memory, bubble, communication, batch) with numbers of this notebook" rubric3="1: What must be saved and what not, with the reason" rubric4="1: An interval for a run of its own assumptions, and what failure rate they come from"
 # ## Discuss
 #
 # BERT-Large took 399 minutes on one K80, 61 on eight. GPT-3 has some 530 times as many parameters, so by the same measure it would take 147 days on one K80. A colleague concludes: "on 1,024 K80s, an afternoon." What does the figure of 147 days say, and what not? With your functions: what keeps 1,024 devices from an afternoon? What would you save, how often? Half a page.
@@ -576,7 +576,7 @@ print(
 # I would save parameters, the optimizer's state and the position in the data (and random states), for these are read before they are written; not gradients or activations, which every step makes again. With a failure of a machine every five years, 1,024 machines fail every 43 hours; with two minutes a write Young says every 100 minutes.
 # ### END SOLUTION
 
-# %% [markdown] question="reading_note" points="6" manual="true" rubric="1 point for each heading answered in the writer's own words and correctly: overview; problem and challenges (models that do not fit a device; model parallelism is hard to use and slow across nodes); methods and contributions (ZeRO's partitioning of states, few changes to the code, kernels and tooling); evaluation and discussion (names a figure with its conditions); trade-offs (communication against memory); an open question that the paper does not answer"
+# %% [markdown] question="reading_note" points="6" manual="true" rubric1="1: Overview" rubric2="1: Problem and challenges (models that do not fit a device; model parallelism is hard to use and slow across nodes)" rubric3="1: Methods and contributions (ZeRO's partitioning of states, few changes to the code, kernels and tooling)" rubric4="1: Evaluation and discussion (names a figure with its conditions)" rubric5="1: Trade-offs (communication against memory)" rubric6="1: An open question that the paper does not answer"
 # ## Reading note
 #
 # Jeff Rasley et al., [*DeepSpeed: System Optimizations Enable Training Deep Learning Models with Over 100 Billion Parameters*](https://doi.org/10.1145/3394486.3406703), KDD 2020. One page, in the form below.

@@ -16,12 +16,15 @@ from autograder.grading.report import (
     to_text,
 )
 from autograder.printable import printable
-from autograder.records import CheckResult, ManualAnswer, Outcome, Report
+from autograder.records import CheckResult, ManualAnswer, Outcome, Report, RubricItem
 
 HOSTILE = (
     "<script>alert(1)</script> <img src=x onerror=alert(1)> & \" ' \x1b[31mred\x1b[0m"
     " \u202egnp.exe \x00\x07 \x1b]8;;http://evil\x07link\x1b]8;;\x07 \ud800 ]]> %s {0} $title"
 )
+
+
+RUBRIC = (RubricItem(1.5, "Names it"), RubricItem(0.5, "Says why"))
 
 
 @pytest.fixture
@@ -32,7 +35,7 @@ def report() -> Report:
     return Report(
         lab="lab",
         results=(result, right, blank),
-        manual=(ManualAnswer("why", 2.0, "rubric", HOSTILE), ManualAnswer("how", 1.0, "", "")),
+        manual=(ManualAnswer("why", 2.0, RUBRIC, HOSTILE), ManualAnswer("how", 1.0, (), "")),
         notes=(HOSTILE,),
         error=HOSTILE,
         title=HOSTILE,

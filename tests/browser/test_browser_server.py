@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from axe_playwright_python.sync_playwright import Axe
 
-from autograder.records import CheckResult, ManualAnswer, Outcome, Report
+from autograder.records import CheckResult, ManualAnswer, Outcome, Report, RubricItem
 from autograder.service import learner_drafts, schema
 from autograder.service.course import Course
 from autograder.service.errors import GraderUnable
@@ -21,6 +21,7 @@ from autograder.service.server import Server, opened
 from autograder.service.settings import Settings
 
 FIRST, SECOND = "01_first", "02_a_lab_with_a_long_name"
+RUBRIC = (RubricItem(1.5, "Names the unit"), RubricItem(0.5, "Gives a reason"))
 LONG = "got " + "0123456789" * 30 + ", expected something else"
 
 LAB = """# %% [markdown]
@@ -73,7 +74,7 @@ def report(lab: str, *, right: bool, ratio: float | None = None) -> Report:
     result = CheckResult(
         "twice", "scale", outcome, 4.0 * right, 4.0, "" if right else LONG, title="it is doubled"
     )
-    answer = ManualAnswer("why", 2.0, "Names the unit; gives a reason", "Because " * 40)
+    answer = ManualAnswer("why", 2.0, RUBRIC, "Because " * 40)
     results = (replace(result, ratio=ratio),)
     return Report(lab, results, manual=(answer,), title="Scale and sum").with_totals()
 

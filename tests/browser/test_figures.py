@@ -63,7 +63,7 @@ def as_html() -> str:
         formatters = DisplayFormatter().formatters
         printer = partial(print_figure, fmt="png", base64=True)
         formatters["image/png"].for_type(type(drawn["fig"]), printer)
-        bundle = ThemedFigures(formatters)(drawn["fig"])
+        bundle, _ = ThemedFigures(formatters)(drawn["fig"])
     plt.close(drawn["fig"])
     assert bundle["image/png"] in bundle["text/html"]
     assert 'alt="Six lines"' in bundle["text/html"]

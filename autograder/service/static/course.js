@@ -28,7 +28,16 @@ async function show() {
   if (focused) document.getElementById(focused)?.focus();
   const grade = main.querySelector(".grade");
   document.getElementById("said").textContent = grade ? grade.textContent : "";
-  watch();
+  // Ticking the items of a rubric fills in their points; what is typed afterwards counts.
+document.addEventListener("change", (event) => {
+  if (!event.target.matches("[data-points]")) return;
+  const form = event.target.form;
+  const ticked = [...form.querySelectorAll("[data-points]:checked")];
+  const sum = ticked.reduce((total, box) => total + Number(box.dataset.points), 0);
+  form.elements.points.value = Math.round(sum * 1e6) / 1e6;
+});
+
+watch();
 }
 
 function watch() {
@@ -43,6 +52,15 @@ document.addEventListener("keydown", (event) => {
   const rel = { n: "next", p: "prev" }[event.key];
   const link = rel && document.querySelector(`a[rel="${rel}"]`);
   if (link) link.click();
+});
+
+// Ticking the items of a rubric fills in their points; what is typed afterwards counts.
+document.addEventListener("change", (event) => {
+  if (!event.target.matches("[data-points]")) return;
+  const form = event.target.form;
+  const ticked = [...form.querySelectorAll("[data-points]:checked")];
+  const sum = ticked.reduce((total, box) => total + Number(box.dataset.points), 0);
+  form.elements.points.value = Math.round(sum * 1e6) / 1e6;
 });
 
 watch();

@@ -138,11 +138,19 @@ def test_a_figure_is_html_that_follows_the_theme_beside_one_png_drawn_once(relea
         "shown, _ = get_ipython().display_formatter.format(fig)",
         "print(sorted(shown), shown['image/png'] in shown['text/html'], len(drawn) == 2 * once)",
         "print('alt=\"a &lt; b\"' in shown['text/html'])",
+        "%config InlineBackend.figure_formats = ['retina']",
+        "sharp, sizes = get_ipython().display_formatter.format(fig)",
+        "png = sharp['image/png']",
+        "print(png in sharp['text/html'], len(png) > len(shown['image/png']))",
+        "size = sizes['image/png']",
+        "print(sorted(size), f'width=\"{size[\"width\"]}\"' in sharp['text/html'])",
         "%config InlineBackend.figure_formats = ['svg']",
         "print(sorted(get_ipython().display_formatter.format(fig)[0]))",
     )
-    assert said(released, *cells).splitlines()[-3:] == [
+    assert said(released, *cells).splitlines()[-5:] == [
         "['image/png', 'text/html', 'text/plain'] True True",
         "True",
+        "True True",
+        "['height', 'width'] True",
         "['image/svg+xml', 'text/plain']",
     ]

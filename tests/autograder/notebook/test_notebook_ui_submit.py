@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from autograder.learner.notebook_ui import NotSubmitted
 from autograder.service.client import Connection
 from autograder.service.errors import ServerError
 
@@ -118,8 +119,9 @@ def test_what_was_run_and_not_saved_is_not_sent_without_it(
 ) -> None:
     session.run(RIGHT)
     session.namespace["__vsc_ipynb_file__"] = str(session.folder / "lab.ipynb")
-    session.q.submit()
-    out = capsys.readouterr().out
+    with pytest.raises(NotSubmitted) as caught:
+        session.q.submit()
+    out = str(caught.value)
     assert "lab.ipynb does not have the scale that you ran last" in out and "Ctrl+S" in out
     assert not server.stored
     session.q.submit(anyway=True)
@@ -146,15 +148,16 @@ def test_a_server_that_is_not_running_gets_a_clear_message(
     session: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
     session.connect = lambda: Connection("http://127.0.0.1:9", "token")
-    session.q.submit()
-    out = capsys.readouterr().out
+    with pytest.raises(NotSubmitted) as caught:
+        session.q.submit()
+    out = str(caught.value)
     assert out.startswith("Not submitted.") and "cannot be reached" in out and "running?" in out
 
 
 def test_no_token_gets_a_clear_message(session: Any, capsys: pytest.CaptureFixture[str]) -> None:
     session.connect = lambda: Connection.found(None, None, {})
-    session.q.submit()
-    assert "no token" in capsys.readouterr().out
+    with pytest.raises(NotSubmitted, match="no token"):
+        session.q.submit()
 
 
 @pytest.mark.parametrize("text", ["", "not json", '{"cells": 3}', "\ud800"])
@@ -162,16 +165,17 @@ def test_a_file_that_is_no_notebook_gets_a_message(
     session: Any, server: FakeServer, capsys: pytest.CaptureFixture[str], text: str
 ) -> None:
     (session.folder / "lab.ipynb").write_bytes(text.encode("utf-8", "surrogatepass"))
-    session.q.submit()
-    assert capsys.readouterr().out.startswith("Not submitted. notebook:")
+    with pytest.raises(NotSubmitted, match=r"^Not submitted\. notebook:"):
+        session.q.submit()
 
 
 def test_a_named_file_that_is_not_there_gets_a_message(
     session: Any, server: FakeServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for named in ("mine.ipynb", "a\0b.ipynb", Path("mine.ipynb"), 3):
-        session.q.submit(named)
-        out = capsys.readouterr().out
+        with pytest.raises(NotSubmitted) as caught:
+            session.q.submit(named)
+        out = str(caught.value)
         assert "cannot read" in out and str(named).replace("\0", "") in out
 
 

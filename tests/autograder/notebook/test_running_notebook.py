@@ -10,6 +10,7 @@ import pytest
 from autograder.cli import main
 from autograder.errors import SubmissionError
 from autograder.grading.submission import MAX_BYTES, read
+from autograder.learner.notebook_ui import NotSubmitted
 from autograder.learner.running_notebook import ON_COLAB, Origin, from_page, page, running_notebook
 
 RIGHT = "def scale(x, factor):\n    return x * factor"
@@ -92,8 +93,9 @@ def test_on_colab_a_named_file_goes_all_the_same(session, on_colab) -> None:
 def test_on_colab_a_cell_changed_after_its_run_is_said(session, on_colab, capsys) -> None:
     server = on_colab(Page(RIGHT.replace("*", "+")))
     session.run(RIGHT)
-    session.q.submit()
-    out = capsys.readouterr().out
+    with pytest.raises(NotSubmitted) as caught:
+        session.q.submit()
+    out = str(caught.value)
     assert "on this page does not have the scale that you ran last" in out and "Ctrl" not in out
     assert not server.stored
     session.q.submit(anyway=True)
@@ -116,8 +118,9 @@ def test_a_page_that_hands_over_nothing_gets_a_message(
     session, on_colab, capsys, answer: Any, said: str
 ) -> None:
     server = on_colab(Page(answer=answer))
-    session.q.submit()
-    out = capsys.readouterr().out
+    with pytest.raises(NotSubmitted) as caught:
+        session.q.submit()
+    out = str(caught.value)
     assert out.startswith("Not submitted. submit: Colab's page") and said in out
     assert out.count("Download .ipynb") == 1
     assert not server.stored
@@ -130,8 +133,9 @@ def test_on_colab_a_server_that_is_not_there_leaves_the_way_by_hand(
 
     on_colab(Page(RIGHT))
     session.connect = lambda: Connection.found(None, None, {})
-    session.q.submit()
-    out = capsys.readouterr().out
+    with pytest.raises(NotSubmitted) as caught:
+        session.q.submit()
+    out = str(caught.value)
     assert "no token" in out and "Download .ipynb" in out
 
 
@@ -155,8 +159,8 @@ def test_a_notebook_too_large_with_its_pictures_goes_without_them() -> None:
 
 def test_a_notebook_too_large_without_them_is_refused(session, on_colab, capsys) -> None:
     server = on_colab(Page("#" * MAX_BYTES))
-    session.q.submit()
-    assert "Not submitted. notebook: too large" in capsys.readouterr().out
+    with pytest.raises(NotSubmitted, match="notebook: too large"):
+        session.q.submit()
     assert not server.stored
 
 
@@ -200,8 +204,9 @@ def test_where_nothing_tells_the_notebook_a_guess_that_differs_is_not_sent(
     server = Server()
     session.connect = lambda: server
     session.run(RIGHT)
-    session.q.submit()
-    out = capsys.readouterr().out
+    with pytest.raises(NotSubmitted) as caught:
+        session.q.submit()
+    out = str(caught.value)
     assert "nothing tells here which notebook runs" in out
     assert 'name yours: q.submit("path/to/my_notebook.ipynb")' in out
     assert not server.stored

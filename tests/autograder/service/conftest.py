@@ -14,7 +14,7 @@ from urllib.parse import urlencode, urlsplit
 
 import pytest
 
-from autograder.records import CheckResult, ManualAnswer, Outcome, Report
+from autograder.records import CheckResult, ManualAnswer, Outcome, Report, RubricItem
 from autograder.service.client import Connection
 from autograder.service.errors import GraderDied, GraderKilled
 from autograder.service.server import Server, opened
@@ -43,6 +43,9 @@ def result(name: str, right: bool, *, hidden: bool = False) -> CheckResult:
     return CheckResult(
         name, "scale", outcome, score, 2.0, output, hidden, title=name, detail=f"detail of {name}"
     )
+
+
+RUBRIC = (RubricItem(1.5, "Names the unit"), RubricItem(0.5, "Says why"))
 
 
 @dataclass
@@ -84,7 +87,9 @@ class FakeGrader:
             said = json.loads(text)["cells"][0]["source"]
             results = (replace(results[0], output=said, title=said), *results[1:])
         manual = (
-            (ManualAnswer("why", 2.0, "Names the unit.", "Because."),) if "manual" in text else ()
+            (ManualAnswer("why", 2.0, RUBRIC, "" if "unwritten" in text else "Because."),)
+            if "manual" in text
+            else ()
         )
         return Report(
             lab=lab, manual=manual, results=results, title="The lab", seed="42"

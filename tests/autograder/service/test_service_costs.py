@@ -205,7 +205,7 @@ def test_marking_reads_one_report_however_many_answers_wait(course: Any) -> None
 
     def grade(text: str) -> int:
         claim = store.claims.claim("a", 100)
-        answer = ManualAnswer("why", 2.0, "Names the unit.", f"{text} {claim.id}")
+        answer = ManualAnswer("why", 2.0, (), f"{text} {claim.id}")
         store.claims.finish(claim.id, "a", replace(REPORT, manual=(answer,)))
         return int(claim.id)
 
@@ -219,7 +219,7 @@ def test_marking_reads_one_report_however_many_answers_wait(course: Any) -> None
     assert len(reads_of_large(plans)) == 1 and found[0].answer.answer == f"Because {first}"
     store.submissions.mark(first, {"why": {"points": 1.0, "comment": "So so."}}, staff)
     _, plans = one.traced(lambda: found.append(marking.waiting(store.database)))
-    assert found[1] == [("lab0", "why", 2, 3), ("lab1", "why", 3, 3)]
+    assert found[1] == [marking.Pile("lab0", "why", 2, 3, 0), marking.Pile("lab1", "why", 3, 3, 0)]
     assert not reads_of_large(plans)
     desk = marking.desk(store.submissions, "lab0", "why", first)
     assert desk and (desk.answer.score, desk.comments, desk.left) == (1.0, ["So so."], 2)

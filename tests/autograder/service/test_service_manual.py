@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from autograder.records import ManualAnswer, Report
+from autograder.records import ManualAnswer, Report, RubricItem
 from autograder.service.errors import Refused
 from autograder.service.manual import Mark, answer_digest, marked, pending, question_of
 
-ANSWER = ManualAnswer("why", 2.0, "Gives a reason.", "Because.")
-REPORT = Report("lab", (), manual=(ANSWER, ManualAnswer("how", 1.0, "", "So."))).with_totals()
+ANSWER = ManualAnswer("why", 2.0, (RubricItem(2.0, "Gives a reason."),), "Because.")
+REPORT = Report("lab", (), manual=(ANSWER, ManualAnswer("how", 1.0, (), "So."))).with_totals()
 
 
 def with_mark(report: Report, question: str, points: str, comment: str = "") -> Report:
@@ -57,7 +57,7 @@ def test_a_mark_holds_for_the_same_answer_alone() -> None:
         ("why", answer_digest(ANSWER)): Mark(2.0, "yes"),
         ("how", answer_digest(REPORT.manual[1])): Mark(1.0, ""),
     }
-    changed = Report("lab", (), manual=(ANSWER, ManualAnswer("how", 1.0, "", "Otherwise.")))
+    changed = Report("lab", (), manual=(ANSWER, ManualAnswer("how", 1.0, (), "Otherwise.")))
     kept = marked(changed, marks)
     assert (kept.manual[0].score, kept.manual[0].comment) == (2.0, "yes")
     assert kept.manual[1].score is None

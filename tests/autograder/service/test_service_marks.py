@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from autograder.records import ManualAnswer, Report
+from autograder.records import ManualAnswer, Report, RubricItem
 from autograder.service.roster import INSTRUCTOR, LEARNER, Person
 from autograder.service.store import Store
 from autograder.service.submissions import Submissions
 
 MANUAL = b'{"cells": [{"cell_type": "code", "source": "manual x = 1"}]}'
-ANSWER = ManualAnswer("why", 2.0, "Gives a reason.", "Because.")
+ANSWER = ManualAnswer("why", 2.0, (RubricItem(2.0, "Gives a reason."),), "Because.")
 REPORT = Report("lab", (), manual=(ANSWER,))
 
 
@@ -130,7 +130,7 @@ def test_a_mark_for_another_answer_stays_on_record_and_counts_again_with_it(
 ) -> None:
     number = graded(store)
     submissions.mark(number, {"why": {"points": "2", "comment": ""}}, staff)
-    other = Report("lab", (), manual=(ManualAnswer("why", 2.0, "", "Otherwise."),))
+    other = Report("lab", (), manual=(ManualAnswer("why", 2.0, (), "Otherwise."),))
     grade(store, number, other)
     assert score(submissions, number) == (0.0, 2.0, 1)
     grade(store, number)
@@ -193,7 +193,7 @@ def test_marks_that_people_give_at_the_same_time_all_count(
 ) -> None:
     """Each waits for the other to have written its total; on PostgreSQL, at a lock on the row."""
     questions = [f"q{number}" for number in range(8)]
-    answers = tuple(ManualAnswer(question, 1.0, "", "So.") for question in questions)
+    answers = tuple(ManualAnswer(question, 1.0, (), "So.") for question in questions)
     number = graded(store, Report("lab", (), manual=answers))
     together = threading.Barrier(len(questions))
 

@@ -5,13 +5,14 @@ import json
 import re
 import sqlite3
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
 
-from autograder.records import CheckResult, ManualAnswer, Outcome, Report
+from autograder.records import CheckResult, ManualAnswer, Outcome, Report, RubricItem
 from autograder.service import marking, migrations, schema
 from autograder.service.database import Database
 from autograder.service.errors import Refused, StartError
@@ -118,7 +119,7 @@ def test_grades_marks_and_comments_come_over(store: Store) -> None:
         entry, report = store.submissions.get(number), store.submissions.report(number)
         assert entry and report
         assert (entry.score, entry.max_score, entry.pending) == (5.5, 7.0, 1)
-        assert report.manual == ANSWERS and report.results == (RESULT,)
+        assert report.manual == AS_ITEMS and report.results == (RESULT,)
         assert report.seed == "42"
 
 
@@ -130,6 +131,9 @@ def test_a_mark_that_came_over_survives_the_next_grading(store: Store) -> None:
     assert entry and (entry.state, entry.score) == ("graded", 5.5)
 
 
+AS_ITEMS = tuple(
+    replace(a, rubric=(RubricItem(a.points, a.rubric),) if a.rubric else ()) for a in ANSWERS
+)
 BARE = [(a.question, a.points, a.rubric, a.answer) for a in ANSWERS]
 
 
@@ -279,7 +283,7 @@ def test_the_third_layout_comes_over(
     store = Store(sqlite_url(of_layout_3))
     ada = store.roster.owner(TOKEN, "bearer")
     assert ada and (ada.name, ada.section) == ("A", "north")
-    assert marking.waiting(store.database) == [("lab", "how", 1, 1)]
+    assert marking.waiting(store.database) == [marking.Pile("lab", "how", 1, 1, 0)]
     rules = store.dates.calendar().rules["lab"]
     assert (rules.attempts, rules.leaderboard, rules.solutions) == (3, False, False)
     store.close()

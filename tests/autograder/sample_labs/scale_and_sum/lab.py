@@ -60,7 +60,7 @@ q.check("sum_rows")
 # %%
 print(sum_rows(scale(x, 2.0)))
 
-# %% [markdown] question="why_scale" points="2" manual="true" rubric="Names the unit; gives a reason."
+# %% [markdown] question="why_scale" points="2" manual="true" rubric1="1: Names the unit" rubric2="1: Gives a reason; any will do"
 # Why does the loss depend on the scale?
 # ### BEGIN SOLUTION
 # Because the loss is a sum of squares, and has the square of the unit of `x`.
