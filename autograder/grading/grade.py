@@ -185,19 +185,25 @@ class LabGrader:
         student.allow(left)
         within_s = left + SPARE_S
         found = run_check(task.check, student, seed, task.max_score, within_s=within_s)
-        return self._judged(task, found, seed, within_s) if found.broken else found
+        if found.broken or _lacks_module(found):
+            return self._judged(task, found, seed, within_s)
+        return found
 
     def _judged(self, task: Task, found: CheckResult, seed: int, within_s: float) -> CheckResult:
         """Return a broken result as it stands, or as incorrect if the answer provoked it.
 
         A check that breaks on an odd answer and not on the solution would otherwise be a way to
-        full marks: return what makes it raise.
+        full marks: return what makes it raise. A module that the solution lacks as well is one that
+        is not installed here, which is no mistake of the learner's.
         """
         with self._open(replace(self.limits, call_s=self.limits.wall_s)) as student:
             student.allow(self.limits.wall_s)
             student.load(needed(self.solution, self._roots([task])))
             again = run_check(task.check, student, seed, task.max_score, within_s=within_s)
-        if again.outcome is Outcome.CORRECT and not again.broken:
+        passes = again.outcome is Outcome.CORRECT and not again.broken
+        if not found.broken:
+            return not_installed(found) if _lacks_module(again) and not passes else found
+        if passes:
             output = "What your code returned is not of the kind that the docstring asks for."
             return replace(found, outcome=Outcome.INCORRECT, score=0.0, broken=False, output=output)
         return found
@@ -214,6 +220,21 @@ class LabGrader:
                 form = printable(handed_out(question.name, question.starter), 20_000)
                 answer = "" if text in (PLACEHOLDER, form) else text
                 yield ManualAnswer(question.name, question.points, question.rubric, answer)
+
+
+def _lacks_module(found: CheckResult) -> bool:
+    """Tell whether an answer was incorrect since something could not be imported."""
+    incorrect = found.outcome is Outcome.INCORRECT and not found.broken
+    return incorrect and f"raised {ModuleNotFoundError.__name__}" in found.detail
+
+
+def not_installed(found: CheckResult) -> CheckResult:
+    """Return a result that says that the place of grading lacks something; it costs nothing."""
+    output = "Something that this lab imports is not installed where it was graded. "
+    output += "That is our mistake and costs you nothing."
+    return replace(
+        found, outcome=Outcome.CORRECT, score=found.max_score, broken=True, output=output
+    )
 
 
 def tasks_of(lab: Lab, checks: Checks) -> Iterator[Task]:

@@ -9,6 +9,7 @@ import ast
 import builtins
 import re
 import symtable
+import textwrap
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +20,10 @@ from autograder.records import Statement
 
 STAR = "*"  # what `from m import *` binds: nobody knows
 _BINDING = re.compile(
-    r"^(?:async[ \t]+)?(?:def|class)[ \t]+(\w+)|^(\w+)[ \t]*(?::[^=\n]+)?=(?!=)", re.M
+    r"^(?:async[ \t]+)?(?:def|class)[ \t]+(?P<defined>\w+)"
+    r"|^(?P<assigned>\w+(?:[ \t]*,[ \t]*\w+)*)[ \t]*(?::[^=\n]+)?=(?!=)"
+    r"|^(?:from[ \t]+[\w.]+[ \t]+)?import[ \t]+(?P<imported>[^#\n]+)",
+    re.M,
 )
 MAX_STATEMENTS = 10_000  # at the top level; the longest honest labs have a twentieth
 _BUILTINS = frozenset(dir(builtins))
@@ -158,8 +162,20 @@ def _cell(text: str, number: int, most: int) -> Iterator[Analysed]:
     except SubmissionError:
         raise
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        binds = tuple(dict.fromkeys(a or b for a, b in _BINDING.findall(text)))
-        yield Analysed(Statement(text, binds, (), number), frozenset())
+        yield Analysed(Statement(text, tuple(_seen_to_bind(text)), (), number), frozenset())
+
+
+def _seen_to_bind(text: str) -> dict[str, None]:
+    """Return the names that code which is no Python would bind at the top level, by its look."""
+    found: dict[str, None] = {}
+    for match in _BINDING.finditer(textwrap.dedent(text)):
+        if imported := match["imported"]:
+            parts = imported.strip("() ").split(",")
+            names = [re.split(r"\s+as\s+", part.strip())[-1].split(".")[0] for part in parts]
+        else:
+            names = re.split(r"[ \t]*,[ \t]*", match["assigned"] or match["defined"])
+        found |= dict.fromkeys(name for name in names if name.isidentifier())
+    return found
 
 
 def _analysed(node: ast.stmt, lines: Sequence[bytes], number: int) -> Analysed:

@@ -25,7 +25,7 @@ from autograder.sandbox.headers import Headers
 from autograder.sandbox.process import Process, gone
 from autograder.sandbox.wire import WireError
 from autograder.sandbox.worker_pool import Supply
-from autograder.student.protocol import COMMUNICATOR, missing, rank_arguments, shipped
+from autograder.student.protocol import COMMUNICATOR, cause_of, missing, rank_arguments, shipped
 
 NOT_PINNED = (
     "Timed questions ran on whichever core the system chose, not on one: see `autograder doctor`."
@@ -174,7 +174,10 @@ class RemoteStudent:
             raise missing(first, self._failures)
 
     def _request(self, verb: str, payload: tuple[Any, ...], what: str) -> Any:
-        return self._ask(self._ready(), verb, payload, self._ends, what)
+        try:
+            return self._ask(self._ready(), verb, payload, self._ends, what)
+        except StudentError as error:
+            raise cause_of(error, self._failures) from error
 
     def _ready(self) -> Process:
         """Return the worker; where one had to be ended, a new one with the same statements.

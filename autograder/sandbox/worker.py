@@ -12,6 +12,7 @@ worker holds no expected value, no check and no score, and the judge believes no
 
 import __future__
 
+import builtins
 import importlib
 import os
 import random
@@ -151,6 +152,7 @@ class Worker:
         flags = __future__.annotations.compiler_flag
         exec(compile(text, f"<probe {name}>", "exec", flags, dont_inherit=True), made)
         local = made[name]
+        self.space.setdefault("__builtins__", builtins)  # nothing has run in an empty one yet
         function = FunctionType(local.__code__, self.space, name, local.__defaults__)
         function.__kwdefaults__ = local.__kwdefaults__
         return function

@@ -7,6 +7,7 @@ import __future__
 
 import ast
 import asyncio
+import builtins
 import contextlib
 import inspect
 import linecache
@@ -14,7 +15,7 @@ import math
 import os
 import reprlib
 import traceback
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from types import FrameType, FunctionType
@@ -24,7 +25,7 @@ from autograder.errors import AutograderError, NotAttempted, NotPlainData, Stude
 from autograder.plain import to_plain
 from autograder.records import Failure, RanksRun, Statement
 from autograder.student.local_ranks import run_ranks
-from autograder.student.protocol import COMMUNICATOR, missing, rank_arguments, shipped
+from autograder.student.protocol import COMMUNICATOR, cause_of, missing, rank_arguments, shipped
 
 _AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT  # notebooks may await at the top level
 SHOWN_ELEMENTS = 6  # of an array in a message: more of them say less than the shape
@@ -83,7 +84,7 @@ class LocalStudent:
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt):
                 raise
-            return Failure(statement, type(error).__name__, str(error), _trace(error))
+            return Failure(statement, type(error).__name__, _message(error), _trace(error))
         return None
 
     def allow(self, wall_s: float) -> None:
@@ -93,20 +94,20 @@ class LocalStudent:
         """Return what the learner's function returns. See `Student.call`."""
         function = self._find(name)
         args, kwargs = to_plain(args, "arguments"), to_plain(kwargs, "arguments")
-        with _learners_code(self.namespace):
+        with _learners_code(self.namespace, self._failures):
             return to_plain(_awaited(function(*args, **kwargs)), f"{name}(...)")
 
     def value(self, name: str, /) -> Any:
         """Return the learner's variable as plain data. See `Student.value`."""
         found = self._find(name)
-        with _learners_code(self.namespace):
+        with _learners_code(self.namespace, self._failures):
             return to_plain(found, name)
 
     def probe(self, function: Callable[..., Any], /, **inputs: Any) -> Any:
         """Run `function` with the learner's names as its globals. See `Student.probe`."""
         there = self._ship(function)
         inputs = to_plain(inputs, "inputs")
-        with _learners_code(self.namespace):
+        with _learners_code(self.namespace, self._failures):
             return to_plain(_awaited(there(**inputs)), "the answer")
 
     def ranks(
@@ -119,7 +120,7 @@ class LocalStudent:
         """Run one thread a rank over queues. See `Student.ranks`."""
         there = self._find(function) if isinstance(function, str) else self._ship(function)
         arguments = to_plain(rank_arguments(inputs, world_size), "inputs")
-        with _learners_code(self.namespace):
+        with _learners_code(self.namespace, self._failures):
             return run_ranks(there, arguments, communicator)
 
     def source(self, name: str, /) -> str | None:
@@ -149,7 +150,7 @@ class LocalStudent:
         if first in self._failures or first not in self.namespace:
             raise missing(first, self._failures)
         found = self.namespace[first]
-        with _learners_code(self.namespace):
+        with _learners_code(self.namespace, self._failures):
             for part in rest:
                 found = getattr(found, part)
         if found is ...:
@@ -167,7 +168,9 @@ class LocalStudent:
         flags = __future__.annotations.compiler_flag
         exec(compile(text, f"<probe {name}>", "exec", flags, dont_inherit=True), made)
         local = made[name]
-        there = FunctionType(local.__code__, self._globals(), name, local.__defaults__)
+        space = self._globals()
+        space.setdefault("__builtins__", builtins)  # nothing has run in an empty one yet
+        there = FunctionType(local.__code__, space, name, local.__defaults__)
         there.__kwdefaults__ = local.__kwdefaults__
         return there
 
@@ -199,8 +202,13 @@ def _awaited(result: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _learners_code(namespace: MutableMapping[str, Any]) -> Iterator[None]:
-    """Turn what the learner's code raises into what a check is told."""
+def _learners_code(
+    namespace: MutableMapping[str, Any], failures: Mapping[str, Failure]
+) -> Iterator[None]:
+    """Turn what the learner's code raises into what a check is told.
+
+    A name that is not there since its statement failed is that failure.
+    """
     try:
         yield
     except NotImplementedError as error:
@@ -211,7 +219,15 @@ def _learners_code(namespace: MutableMapping[str, Any]) -> Iterator[None]:
         raise
     except BaseException as error:
         where = _where(error, namespace)
-        raise StudentError(type(error).__name__, str(error), _trace(error), where) from error
+        raised = StudentError(type(error).__name__, str(error), _trace(error), where)
+        raise cause_of(raised, failures) from error
+
+
+def _message(error: BaseException) -> str:
+    """Return what an exception says; of code that is no Python the line, as its author wrote it."""
+    if isinstance(error, SyntaxError) and error.text and error.lineno:
+        return f"{error.msg}, in line {error.lineno}: {error.text.strip()[:SHOWN_CHARACTERS]}"
+    return str(error)
 
 
 def _where(error: BaseException, namespace: MutableMapping[str, Any]) -> str:

@@ -7,6 +7,7 @@ and both raise the same errors, so a check cannot tell them apart.
 """
 
 import inspect
+import re
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -164,3 +165,12 @@ def missing(name: str, failures: Mapping[str, Failure]) -> Exception:
         return LimitReached("time", f"{where}: {failure.message}")
     message = f"{failure.message} (cell {at.cell}, line {at.line}; `{name}` needs it)"
     return StudentError(failure.type_name, message, failure.traceback)
+
+
+def cause_of(error: StudentError, failures: Mapping[str, Failure]) -> Exception:
+    """Return `error`, or why the name that it misses is not there: its statement had failed."""
+    found = _NO_NAME.match(error.message) if error.type_name == NameError.__name__ else None
+    return missing(found[1], failures) if found and found[1] in failures else error
+
+
+_NO_NAME = re.compile(r"name '(\w+)' is not defined")

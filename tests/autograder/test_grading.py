@@ -166,6 +166,66 @@ def test_a_cell_that_crashes_costs_only_what_depends_on_it(grader, notebook) -> 
     assert len(report.notes) == 2
 
 
+@pytest.mark.parametrize(
+    ("cell", "line"),
+    [
+        ("def scale(x, factor)\n    return x * factor", "line 1: def scale(x, factor)"),
+        ("    def scale(x, factor):\n        return x * factor +", "line 1: def scale(x, factor):"),
+        ("import numpy as np, math\nscale = lambda x, f: x ** * f", "line 2: scale = lambda"),
+        ("scale, other = 1 2", "line 1: scale, other = 1 2"),
+    ],
+)
+def test_what_is_no_python_is_said_at_its_question(grader, notebook, cell: str, line: str) -> None:
+    report = grader.grade(notebook([("code", cell)]))
+    first = report.results[0]
+    assert (first.question, first.outcome) == ("scale", INCORRECT)
+    assert line in first.output and ("SyntaxError" in first.output or "Indentation" in first.output)
+
+
+@pytest.mark.parametrize(
+    "broken", ["import numpy as np, * as x", "from math import (pi, tau", "np, k = 1 2"]
+)
+def test_a_helper_that_is_no_python_is_said_where_it_is_needed(
+    grader, notebook, broken: str
+) -> None:
+    used = {"import": "np", "from m": "tau", "np, k ": "k"}[broken[:6]]
+    cells = [("code", broken), ("code", f"def scale(x, factor, _={used}):\n    return x * factor")]
+    output = grader.grade(notebook(cells)).results[0].output
+    assert "SyntaxError" in output and "NameError" not in output
+
+
+LACKS = """# %% question="scale" points="2"
+import no_such_module_here
+
+def scale(x, factor):
+    ### BEGIN SOLUTION
+    return no_such_module_here.scaled(x, factor)
+    ### END SOLUTION
+"""
+DOUBLES = """from autograder.checks import check, close
+
+@check("scale")
+def it_is_doubled(student, rng):
+    close(student.call("scale", 1.0, 2.0), 2.0, called="scale(1, 2)")
+"""
+
+
+def test_what_is_not_installed_here_is_no_mistake_of_the_learners(tmp_path, notebook) -> None:
+    (tmp_path / "lab.py").write_text(LACKS)
+    (tmp_path / "checks.py").write_text(DOUBLES)
+    lab = load_lab(tmp_path)
+    own = "import no_such_module_here\ndef scale(x, factor):\n    return no_such_module_here.a(x)"
+    (result,) = LabGrader(lab).grade(notebook([("code", own)])).results
+    assert result.broken and result.score == result.max_score
+    assert "not installed" in result.output and "no_such_module_here" in result.detail
+
+
+def test_a_module_that_only_the_learner_asks_for_is_their_mistake(grader, notebook) -> None:
+    cell = "import no_such_module_here\ndef scale(x, factor):\n    return no_such_module_here.a(x)"
+    result = grader.grade(notebook([("code", cell)])).results[0]
+    assert result.outcome == INCORRECT and not result.broken
+
+
 def test_a_variable_that_needs_an_unwritten_function_is_not_attempted(grader, notebook) -> None:
     cells = [
         ("code", "def size():\n    raise NotImplementedError('size')"),
