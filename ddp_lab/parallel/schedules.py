@@ -277,7 +277,7 @@ def _check_fit(name: str, stages: int, microbatches: int, chunks: int) -> None:
     rounds = max(1, microbatches // stages)
     if microbatches % rounds:
         raise InvalidArgument(
-            f"schedule: {name} needs rounds of one size: got {microbatches} micro-batches for "
+            f"schedule: {name} needs rounds of one size: got microbatches={microbatches} for "
             f"{rounds} rounds over {stages} ranks, expected a multiple of {rounds}. "
-            f"Take {microbatches // rounds * rounds} micro-batches."
+            f"Take microbatches={microbatches // rounds * rounds}."
         )

@@ -111,7 +111,7 @@ class PlanOnMesh(Chart):
         why = planned(self.model_name, self.gbytes, self.microbatches).why()
         return (
             f"{self.heading()}: {LAYERS} layers with {kind}, {self.gbytes:g} GB/s between hosts, "
-            f"{self.microbatches} micro-batches. {why}"
+            f"{self.microbatches} micro-batch{'es' * (self.microbatches > 1)}. {why}"
         )
 
     def poster(self) -> str:

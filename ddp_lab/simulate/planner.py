@@ -244,7 +244,7 @@ class _Problem:
             if over > 0:
                 raise DoesNotFit(
                     f"{self.who}: stage {number} does not fit: {over:.0f} bytes over on each "
-                    f"device, with {held} micro-batches at once, expected at most "
+                    f"device, with {held} micro-batch{'es' * (held > 1)} at once, expected at most "
                     f"{self.cluster.memory_bytes:.4g}. Use more stages or a larger tp.",
                     number,
                     over,

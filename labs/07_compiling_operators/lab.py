@@ -533,7 +533,7 @@ compare("random, best of the first 8", predicted_first["random"], by_luck)
 # %% [markdown]
 # **Reflect.** Seconds of the small shape are eight times smaller, and yet nothing had to be rescaled for the order. When would it have to be?
 #
-# *The real system.* `code.tune(..., start_from="small.jsonl")` fits one model to both, and brings the seconds to one scale by the arithmetic. TVM's paper found 2 to 10 times fewer trials by transfer.
+# *The real system.* `code.tune(..., start_from="small.jsonl")` fits one model to both, and brings the seconds to one scale by the arithmetic. Chen et al. ("Learning to Optimize Tensor Programs", NeurIPS 2018), on whose method TVM's search rests, report that transfer made it 2 to 10 times as fast.
 
 # %% [markdown]
 # ## 7. The epilogue

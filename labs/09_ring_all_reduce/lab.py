@@ -456,9 +456,9 @@ virtual = {
 }
 for n in (4, 8):
     model, seconds = ring_time(n, sizes[-1], alpha, beta, gamma), virtual["yours", n][-1]
-    compare(f"yours, {n} virtual ranks, 64 MiB, ms", model * 1e3, seconds * 1e3)
+    compare(f"yours, {n} virtual ranks, 64 MiB, ms", model * 1e3, simulated=seconds * 1e3)
 ratio = virtual["naive", 8][-1] / virtual["yours", 8][-1]
-compare("naive / yours, 8 virtual ranks, 64 MiB", predicted_slowdown, ratio)
+compare("naive / yours, 8 virtual ranks, 64 MiB", predicted_slowdown, simulated=ratio)
 
 # %%
 fig, ax = plt.subplots()
@@ -614,7 +614,7 @@ there = [simulate.program(way, n_bytes, 4, *fast) for way in ways.values()]
 ratios, on_links = np.ravel(here[1:]) / here[0], np.array(there[1:]) / there[0]
 model = [pipelined_time(4, n_bytes, m, *fast) for m in counts]
 for m, expected, ratio, measured in zip(counts, np.array(model) / model[0], on_links, ratios):
-    compare(f"{m} pieces / plain, virtual", expected, ratio)
+    compare(f"{m} pieces / plain, virtual", expected, simulated=ratio)
     print(f"    on this machine's {CLOCK_RANKS} ranks {measured:.3f}")
 
 # %%

@@ -462,11 +462,11 @@ def saved(layers, per_bucket, coins, p, steps=4000, seed=0):
 
 sizes_k, p, curves = np.array([1, 2, 3, 4, 6]), 0.5, {}
 for coins, mark in ((1, "C0o"), (2, "C1s"), (4, "C2^")):
-    measured = [saved(24, k, coins, p) for k in sizes_k]
+    drawn = [saved(24, k, coins, p) for k in sizes_k]
     label = "one coin for all" if coins == 1 else f"{coins} ranks, a coin each"
-    curves[label] = sizes_k, measured, mark
+    curves[label] = sizes_k, drawn, mark
     curves[f"$p^{{{coins}k}}$"] = sizes_k, p ** (coins * sizes_k), mark[:2] + "-"
-    compare(f"{label}, 3 layers a bucket", p ** (coins * 3), measured[2])
+    compare(f"{label}, 3 layers a bucket", p ** (coins * 3), simulated=drawn[2])
 axes = {"x": "layers a bucket", "y": "communication saved", "log": "y", "low": 1e-4}
 draw_curves(curves, **axes, title="Half of the layers dropped", marks={"computation saved": p})
 

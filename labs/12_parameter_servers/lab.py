@@ -325,7 +325,9 @@ class YourRule(Progress):
 for staleness in (0, 1, 3, STEPS):
     run = run_on_clock(times, YourRule(staleness))
     compare(
-        f"staleness {staleness}, virtual clock: seconds", ssp_time(times, staleness), run.makespan
+        f"staleness {staleness}, virtual clock: seconds",
+        ssp_time(times, staleness),
+        simulated=run.makespan,
     )
 for staleness in (0, 1, 3):
     seconds = launch(train_late, WORKERS + 1, "ssp", staleness)
@@ -445,7 +447,7 @@ plt.show()
 # %% [markdown]
 # **Reflect.** Eight asynchronous workers make gradients that are about 7 updates old. From how many workers on would you want a bound, or shorter steps? Why does a longer step suffer from a smaller delay?
 #
-# *The real system.* Ho et al. prove that SSP converges for convex losses with a bound that grows with $s$; for asynchronous training there is none without one on the delay. TensorFlow's authors found that for large images models synchronous training with *backup workers* beat asynchronous training in accuracy and in time.
+# *The real system.* Ho et al. prove that SSP converges for convex losses with a bound that grows with $s$; for asynchronous training there is none without one on the delay. TensorFlow's authors found that for large image models synchronous training with *backup workers* beat asynchronous training in accuracy and in time.
 
 # %% [markdown]
 # ## 5. Backup workers
@@ -489,16 +491,16 @@ def normalised_speedup(t_0, t_b, workers, backups):
 q.check("backups")
 
 # %% [markdown]
-# **Measure.** `osdi16` draws step times as in that paper's Figure 8: Inception on 50 workers, whose servers get slower the more workers load them.
+# **Simulate.** `osdi16` draws step times as in that paper's Figure 8: Inception on 50 workers, whose servers get slower the more workers load them. It is fitted to the very figure that it is compared with: that it is near says little, but the shape, with its best number of backups, came from one distribution of stragglers.
 
 # %%
 BACKUPS = range(9)
 step_times = [backup_time(osdi16(np.random.default_rng(0), (50 + b, 4000)), 50) for b in BACKUPS]
 speedups = [normalised_speedup(step_times[0], t, 50, b) for b, t in enumerate(step_times)]
 best = int(np.argmin(step_times))
-compare("backups with the shortest step", predicted_backups, best)
-compare("paper: shortest step, s, at 4 backups", 1.93, step_times[4])
-compare("paper: best normalised speed-up, at 3", 1.095, speedups[3])
+compare("backups with the shortest step", predicted_backups, simulated=best)
+print(f"shortest step, at 4 backups: published 1.93 s, simulated {step_times[4]:.2f} s")
+print(f"best normalised speed-up, at 3: published 1.095, simulated {speedups[3]:.3f}")
 
 # %%
 fig, ax = plt.subplots()
@@ -523,7 +525,7 @@ print(f"pushed {report.pushed}, applied {report.applied}, dropped {report.droppe
 # %% [markdown]
 # **Reflect.** The step is shortest with 4 backups, the normalised speed-up greatest with 3. Which of the two would you choose if the machines were idle anyway? And why does the step get *longer* again with more backups?
 #
-# *The real system.* MapReduce starts **backup tasks** near the end of a job for the same reason, and takes whichever copy ends first (Dean and Ghemawat, OSDI 2004): 44 % less time for its sort.
+# *The real system.* MapReduce starts **backup tasks** near the end of a job for the same reason, and takes whichever copy ends first (Dean and Ghemawat, OSDI 2004): its sort of a terabyte took 891 s, and 1,283 s without them: 44 % more.
 
 # %% [markdown]
 # ## 6. Servers or a ring?
@@ -585,9 +587,13 @@ def clocked(n_bytes, workers, servers):
 N = 8
 for servers in (1, 2, 4, 8):
     predicted = server_time(4e6, N, servers, ALPHA, BETA)
-    compare(f"{servers} server(s), 8 workers, 4 MB: seconds", predicted, clocked(4e6, N, servers))
+    compare(
+        f"{servers} server(s), 8 workers, 4 MB: seconds",
+        predicted,
+        simulated=clocked(4e6, N, servers),
+    )
 ring = all_reduce_time("ring", 4e6, N, ALPHA, BETA)
-compare("a ring of 8, 4 MB: seconds", ring, clocked(4e6, N, 0))
+compare("a ring of 8, 4 MB: seconds", ring, simulated=clocked(4e6, N, 0))
 
 # %% [markdown]
 # Dense gradients over equal links: the ring wins, even against as many servers as workers. But a ring has to carry *all* rows of a table of words, and a worker pushes to a server only the rows that its batch had.
@@ -616,7 +622,9 @@ for color, servers in zip(("C0", "C1", "C2"), (1, 2, 4)):
     ax.plot(fractions, seconds * 1e3, f"{color}o-", label=f"{servers} servers")
     ax.axvline(crossover(N, servers), color=color, linestyle=":")
     met = np.interp(ring_seconds, seconds, fractions)
-    compare(f"{servers} server(s) meet the ring at a fraction of", crossover(N, servers), met)
+    compare(
+        f"{servers} server(s) meet the ring at a fraction of", crossover(N, servers), simulated=met
+    )
 ax.set(
     xlabel="fraction of the rows pushed and pulled",
     ylabel="a step (ms)",

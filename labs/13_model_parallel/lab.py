@@ -240,11 +240,11 @@ apart = max((grads[r] - whole[r].w1.grad).abs().max().item() for r in range(K))
 print(f"largest difference to one process's gradients: {apart:.1e}")
 
 # %%
-compare("idle share, my guess", predicted_idle, step.bubble_fraction)
+compare("idle share, my guess", predicted_idle, simulated=step.bubble_fraction)
 counts = (1, 2, 4, 8, 16, 32)
-measured = [on_the_clock(table_of(gpipe, m))[0].bubble_fraction for m in counts]
-for m, seen in zip(counts, measured):
-    compare(f"idle share, M = {m}", bubble(K, m), seen, exact=True)
+idle = [on_the_clock(table_of(gpipe, m))[0].bubble_fraction for m in counts]
+for m, seen in zip(counts, idle):
+    compare(f"idle share, M = {m}", bubble(K, m), simulated=seen, exact=True)
 
 # %% [markdown]
 # Then why not a thousand micro-batches? Because every action costs something besides: kernels to start, an activation to copy. `simulate.pipeline` takes such an `overhead`. The batch stays the same, so a forward takes $8/M$ ms.

@@ -138,9 +138,14 @@ def makespan(graph, where, alpha, beta):
 q.check("makespan")
 
 # %%
-compare("one device, ms", predicted_one_ms, 1e3 * makespan(TOWERS, ONE, 1e-3, 1e-9), exact=True)
 compare(
-    "towers apart, ms", predicted_apart_ms, 1e3 * makespan(TOWERS, APART, 1e-3, 1e-9), exact=True
+    "one device, ms", predicted_one_ms, computed=1e3 * makespan(TOWERS, ONE, 1e-3, 1e-9), exact=True
+)
+compare(
+    "towers apart, ms",
+    predicted_apart_ms,
+    computed=1e3 * makespan(TOWERS, APART, 1e-3, 1e-9),
+    exact=True,
 )
 print(f"mixed: {1e3 * makespan(TOWERS, MIXED, 1e-3, 1e-9):.1f} ms")
 
@@ -363,7 +368,7 @@ layers = [WIDE] * 4
 ours = 8 * stage_seconds(layers, 2, 2, 8, 1e14, 1e-5, 1e-10)
 mesh = cluster(1, 4, 1e14, (1e-5, 1e-10), (0.0, 0.0))
 library = simulate.plan_cost([(0, 4, 1, 4, 2, 2)], [LayerCost(*x) for x in layers], mesh, 8)
-compare("a step: yours, and the library's planner", ours, library)
+compare("a step: yours, and the library's planner", ours, computed=library)
 
 # %% [markdown]
 # **Reflect.** With more micro-batches a step, which of the two splits gets better, and why?
@@ -433,9 +438,9 @@ def total_seconds(stages, seconds, microbatches):
 
 
 even = {(i, j): float(j - i) for i in range(4) for j in range(i + 1, 5)}
-compare("one stage, s", predicted_one_stage, total_seconds([(0, 4)], even, 9), exact=True)
+compare("one stage, s", predicted_one_stage, computed=total_seconds([(0, 4)], even, 9), exact=True)
 four = total_seconds(best_stages(even, 4, 9), even, 9)
-compare("four stages, s", predicted_four_stages, four, exact=True)
+compare("four stages, s", predicted_four_stages, computed=four, exact=True)
 
 # %%
 # 24 layers that differ; each stage costs half a second besides

@@ -160,8 +160,8 @@ print("largest batch within 20 ms:", largest_batch(sizes, times_ms, GOAL_MS))
 # %%
 largest = round((GOAL_MS - FIXED_MS) / PER_ITEM_MS)  # of `container`
 full, single = FIXED_MS + PER_ITEM_MS * largest, FIXED_MS + PER_ITEM_MS
-compare("container: largest batch", predicted_largest, largest)
-compare("gain of the largest batch", predicted_gain, (largest / full) / (1 / single))
+compare("container: largest batch", predicted_largest, computed=largest)
+compare("gain of the largest batch", predicted_gain, computed=(largest / full) / (1 / single))
 fig, ax = plt.subplots()
 ax.loglog(sizes, times_ms, "o", ls="", label="measured")
 ax.loglog(sizes, fixed_ms + per_item_ms * sizes, ":", label="the line")
@@ -239,14 +239,14 @@ for size, took_ms in ((1, 1.0), (2, 2.0), (1, 1.0), (3, 25.0)):
 q.check("AIMD")
 
 # %% [markdown]
-# **Measure.** 11 queries a ms, more than the container can do. `simulate` takes any controller.
+# **Simulate.** 11 queries a ms, more than the container can do. `simulate` takes any controller.
 
 # %%
 flood = poisson(11, 3500)
 runs = serve.simulate([container], flood, AIMD, GOAL_MS).batches
 missed = np.flatnonzero(np.array(runs) > largest)
-compare("largest batch", largest + 1, max(runs))
-compare("batches between two misses", predicted_period, int(np.diff(missed)[0]))
+compare("largest batch", largest + 1, simulated=max(runs))
+compare("batches between two misses", predicted_period, simulated=int(np.diff(missed)[0]))
 
 # %%
 fig, ax = plt.subplots()
@@ -311,7 +311,7 @@ q.check("steady_batch")
 
 # %%
 steady = serve.simulate([container], np.arange(0, 2000, 0.2), AIMD, GOAL_MS).batches[20:-1]
-compare("queries a batch at 5 a ms", predicted_steady, float(np.mean(steady)))
+compare("queries a batch at 5 a ms", predicted_steady, simulated=float(np.mean(steady)))
 delays = [0, 0.5, 1, 2, 4, 8]
 kinds = {"fixed 5 ms, 0.02 ms a query": (5.0, 0.02), "fixed 0.02 ms, 0.2 ms a query": (0.02, 0.2)}
 arrivals = poisson(2, 1500)
@@ -394,7 +394,7 @@ q.check("open_loop")
 
 # %%
 latency = open_loop(2.0 * np.arange(len(service_ms)), service_ms)
-compare("queries slower than 100 ms", predicted_slow, int(np.sum(latency > 100)))
+compare("queries slower than 100 ms", predicted_slow, computed=int(np.sum(latency > 100)))
 print(f"open loop: p99 {np.quantile(latency, 0.99):.0f} ms; closed: 1 ms")
 fig, ax = plt.subplots()
 for found, name in ((service_ms, "closed loop"), (latency, "open loop")):
@@ -602,7 +602,7 @@ def day(eta, gamma, seed=0):
 
 
 # %%
-compare("B's weight", predicted_weight, learn(half, 1, 1.0, 0.1, 0.0)[1])
+compare("B's weight", predicted_weight, computed=learn(half, 1, 1.0, 0.1, 0.0)[1])
 fig, ax = plt.subplots()
 for eta in (0.01, 0.05, 0.5):
     losses, path = day(eta, 0.05)
@@ -677,8 +677,14 @@ says = np.where(rng.random((10_000, 5)) < 0.8, 1, rng.integers(2, 10, (10_000, 5
 found = [
     at_deadline(list(zip(*pair)), GOAL_MS, -1) for pair in zip(says.tolist(), arrive_ms.tolist())
 ]
-compare("late if all are waited for", predicted_waiting, float(np.sum(arrive_ms.max(1) > GOAL_MS)))
-compare("no answer at the deadline", predicted_nothing, sum(conf == 0 for _, conf in found))
+compare(
+    "late if all are waited for",
+    predicted_waiting,
+    simulated=float(np.sum(arrive_ms.max(1) > GOAL_MS)),
+)
+compare(
+    "no answer at the deadline", predicted_nothing, simulated=sum(conf == 0 for _, conf in found)
+)
 right = np.array([answer == 1 for answer, _ in found])
 confidence = np.array([conf for _, conf in found])
 print(f"right: {right.mean():.1%}; one model alone 80 %")

@@ -156,9 +156,9 @@ q.check("ring_seconds")
 # %%
 ALPHA, BETA = A / 2, B
 growth = ring_seconds(1e12, 1024, ALPHA, BETA) / ring_seconds(1e12, 2, ALPHA, BETA)
-compare("1,024 ranks over 2", predicted_growth, growth)
+compare("1,024 ranks over 2", predicted_growth, computed=growth)
 virtual = simulate.collective("all_reduce", "ring", 1e6, 1024, ALPHA, BETA)
-compare("1 MB on 1,024 ranks, s", ring_seconds(1e6, 1024, ALPHA, BETA), virtual)
+compare("1 MB on 1,024 ranks, s", ring_seconds(1e6, 1024, ALPHA, BETA), simulated=virtual)
 
 # %% [markdown]
 # The last line ran the real ring code on a virtual clock. Now a step of training, here: a small network on images of digits, its gradients by hand as in lab 01, averaged by one all-reduce.
@@ -251,7 +251,7 @@ q.check("efficiency_bounds")
 # Horovod, 2018: 512 Pascal GPUs, 25 Gb/s between servers, 64 pictures each. What a GPU does alone is from TensorFlow's benchmarks of 2017.
 
 # %%
-compare("efficiency at best", predicted_best, efficiency_bounds(0.3, 0.24)[1])
+compare("efficiency at best", predicted_best, computed=efficiency_bounds(0.3, 0.24)[1])
 alpha, beta = clusters.P100S_ROCE.inter
 for name, layers, images_per_s, measured in published.HOROVOD:
     n_bytes = sum(layer.param_bytes for layer in layers)
@@ -324,7 +324,7 @@ q.check("zero_bytes")
 # %%
 GPT3 = transformer_params(96, 12_288, 50_257)
 print(f"GPT-3: {GPT3 / 1e9:.1f} billion parameters")
-compare("GPUs of 80 GB, for states alone", predicted_gpus, zero_bytes(GPT3, 1, 0) / 80e9)
+compare("GPUs of 80 GB, for states alone", predicted_gpus, computed=zero_bytes(GPT3, 1, 0) / 80e9)
 for stage in range(4):
     print(f"stage {stage}, 1,024 replicas: {zero_bytes(GPT3, 1024, stage) / 1e9:7,.1f} GB each")
 
@@ -378,7 +378,7 @@ q.check("training_days")
 # Beside it the simulator, with 8-way tensor parallelism, 8 stages and 1,536 sequences a step, on more and more GPUs:
 
 # %%
-compare("days on 1,024 A100s", predicted_days, training_days(GPT3, 300e9, 1024, 140e12))
+compare("days on 1,024 A100s", predicted_days, computed=training_days(GPT3, 300e9, 1024, 140e12))
 print("  GPUs   days  efficiency  bubble")
 for replicas in (2, 16, 48):
     step = published.megatron_step(workloads.GPT3, 8, 64 * replicas, 1536)
@@ -530,7 +530,7 @@ q.check("goodput")
 
 # %%
 WRITE, RESTART, MTBF = 120.0, 600.0, 4 * 3600.0
-compare("Young's interval, min", predicted_minutes, young_interval(WRITE, MTBF) / 60)
+compare("Young's interval, min", predicted_minutes, computed=young_interval(WRITE, MTBF) / 60)
 gaps = np.random.default_rng(0).exponential(MTBF, 20_000)
 minutes = np.geomspace(3, 400, 40)
 kept = [goodput(gaps, 60 * t, WRITE, RESTART) for t in minutes]
