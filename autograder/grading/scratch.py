@@ -4,7 +4,7 @@ An owner holds a lock on a file in its folder, which the system releases when th
 `kill -9` too. Whoever makes the first folder of a process removes those whose lock nobody holds. A
 folder gets its name only once it is locked, so one without a lock has no owner.
 
-Imports nothing of ours.
+May import: locks.
 """
 
 import functools
@@ -15,9 +15,12 @@ import tempfile
 import time
 from pathlib import Path
 
+from autograder.locks import hold
+
 _PREFIX = "autograder-"
 _LOCK = ".owner"
 _NEW = ".autograder-"  # until it is locked
+_USER = os.getuid() if hasattr(os, "getuid") else 0
 _YOUNG_S = 60.0  # what has no lock yet may be about to get it
 
 
@@ -28,7 +31,7 @@ class Scratch:
         remove_abandoned(tempfile.gettempdir())
         made = Path(tempfile.mkdtemp(prefix=_NEW))
         self._lock = os.open(made / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        _hold(self._lock)
+        hold(self._lock)
         self.path = made.rename(made.with_name(made.name.removeprefix(".")))
 
     def close(self) -> None:
@@ -45,7 +48,7 @@ def remove_abandoned(place: str) -> None:
     for path in (*Path(place).glob(f"{_PREFIX}*"), *Path(place).glob(f"{_NEW}*")):
         try:
             found = path.lstat()
-            ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid()
+            ours = stat.S_ISDIR(found.st_mode) and found.st_uid == _USER
             if ours and _is_abandoned(path, time.time() - found.st_mtime):
                 shutil.rmtree(path, ignore_errors=True)
         except OSError:  # gone meanwhile, or not to be looked at
@@ -58,16 +61,9 @@ def _is_abandoned(path: Path, age_s: float) -> bool:
     except FileNotFoundError:  # of a release without locks, or about to be locked
         return age_s > _YOUNG_S and not any(path.iterdir())
     try:
-        _hold(lock)
-    except BlockingIOError:
+        hold(lock)
+    except OSError:
         return False
     finally:
         os.close(lock)
     return not path.name.startswith(_NEW) or age_s > _YOUNG_S
-
-
-def _hold(descriptor: int) -> None:
-    """Lock a file, or raise BlockingIOError where somebody has."""
-    import fcntl
-
-    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

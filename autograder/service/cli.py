@@ -154,10 +154,10 @@ def _connection(arguments: argparse.Namespace) -> "Connection":
 
 
 def labs_directory(named: Path | None) -> Path:
-    """Return the labs that were named, or `labs` here, or `labs` beside the package."""
-    beside = Path(__file__).resolve().parents[2] / "labs"
-    here = Path("labs")
-    return named or (beside if beside.is_dir() and not here.is_dir() else here)
+    """Return the labs that were named, or `labs` here, or those of the checkout or the wheel."""
+    package = Path(__file__).resolve().parents[1]
+    places = (Path("labs"), package.parent / "labs", package / "course")
+    return named or next((place for place in places if place.is_dir()), places[0])
 
 
 def _start(arguments: argparse.Namespace) -> int:

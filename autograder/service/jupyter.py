@@ -72,7 +72,10 @@ class Jupyter:
         try:
             self.process.wait(_GRACE_S)
         except subprocess.TimeoutExpired:
-            os.killpg(self.process.pid, signal.SIGKILL)
+            if hasattr(os, "killpg"):
+                os.killpg(self.process.pid, signal.SIGKILL)
+            else:  # Windows
+                self.process.kill()
             self.process.wait()
 
 

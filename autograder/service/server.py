@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import fcntl
 import hashlib
 import logging
 import os
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import uvicorn
 
+from autograder.locks import hold
 from autograder.service.app import create_app
 from autograder.service.course import Course
 from autograder.service.errors import DataInUse, StartError
@@ -259,7 +259,7 @@ def locked(data: Path) -> Iterator[None]:
     """
     with (data / "server.lock").open("w") as file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            hold(file.fileno())
         except OSError as error:
             message = f"serve: {data} is in use by another course server. Stop that one first"
             raise DataInUse(f"{message}, or give another --data directory.") from error

@@ -15,7 +15,6 @@ May import: NumPy, communicator, cost, errors, fit, launch, transport.
 """
 
 import os
-import resource
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
@@ -144,6 +143,10 @@ def _time_jobs(comm: Communicator, jobs: Sequence[Job], rounds: int) -> NDArray:
 
 def interruptions() -> int:
     """Return how often the system took this thread off its core for another; 0 if it won't say."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 0
     if not hasattr(resource, "RUSAGE_THREAD"):
         return 0
     return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
