@@ -618,9 +618,7 @@ for color, servers in zip(("C0", "C1", "C2"), (1, 2, 4)):
     ax.plot(fractions, seconds * 1e3, f"{color}o-", label=f"{servers} servers")
     ax.axvline(crossover(N, servers), color=color, linestyle=":")
     met = np.interp(ring_seconds, seconds, fractions)
-    compare(
-        f"{servers} server(s) meet the ring at a fraction of", crossover(N, servers), simulated=met
-    )
+    compare(f"{servers} server(s) meet the ring at", crossover(N, servers), simulated=met)
 ax.set(
     xlabel="fraction of the rows pushed and pulled",
     ylabel="a step (ms)",
