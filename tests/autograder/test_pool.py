@@ -110,7 +110,7 @@ def test_a_dead_process_whose_child_holds_its_output_open_is_noticed(pool: Pool)
     with pytest.raises(ProcessEnded, match="exit status -9") as caught:
         process.ask(order(LEAVES))
     assert not caught.value.ours
-    os.kill(int((Path(process._directory.name) / "child").read_text()), 9)
+    os.kill(int((process._directory.path / "child").read_text()), 9)
     process.close()
 
 

@@ -63,7 +63,7 @@ def test_a_table_that_cannot_run_is_refused(table, says: str) -> None:
     ("arguments", "says"),
     [
         (("1f1b", 2, 2, 2), "1f1b has one stage a rank: got chunks=2"),
-        (("zero_bubble", 2, 5), "got 5 micro-batches for 2 rounds .* Take 4 micro-batches"),
+        (("zero_bubble", 2, 5), "got microbatches=5 for 2 rounds .* Take microbatches=4"),
         (("1f1b", 2, True), "no such number of microbatches: got True"),
         (("1f1b", 2, 2, 0), "no such number of chunks: got 0"),
     ],
