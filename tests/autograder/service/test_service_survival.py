@@ -100,6 +100,14 @@ def notebooks(count: int) -> list[bytes]:
     return found
 
 
+def slowed(notebook: bytes) -> bytes:
+    """Return a solution that takes its grader longer than it takes to find and to kill it."""
+    assert b"    return x * factor" in notebook
+    return notebook.replace(
+        b"    return x * factor", b"    __import__('time').sleep(2)\\n    return x * factor"
+    )
+
+
 def enrolled(url: str, data: Path) -> tuple[Connection, Connection]:
     staff = Connection(url, (data / "instructor.token").read_text().strip())
     return staff, Connection(url, staff.enroll("Ada")["token"])
@@ -138,7 +146,7 @@ def drained(staff: Connection) -> Any:
 def test_ten_kills_of_the_grader_over_one_submission_leave_it_graded(tmp_path: Path) -> None:
     with serving(tmp_path) as (url, server):
         staff, ada = enrolled(url, tmp_path)
-        number = ada.submit("scale_and_sum", notebooks(1)[0])["id"]
+        number = ada.submit("scale_and_sum", slowed(notebooks(1)[0]))["id"]
         killed: set[int] = set()
         while len(killed) < 10 and ada.submission(str(number))["state"] != "graded":
             for judge in set(judges(server)) - killed:
