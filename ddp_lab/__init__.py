@@ -39,6 +39,7 @@ from ddp_lab.errors import (
 )
 from ddp_lab.launch.launcher import launch
 from ddp_lab.launch.world import init
+from ddp_lab.transport.link import Link
 
 __all__ = [
     "Communicator",
@@ -46,6 +47,7 @@ __all__ = [
     "Deadlock",
     "DistributedDataParallel",
     "InvalidArgument",
+    "Link",
     "Mismatch",
     "OutOfSharedMemory",
     "RankFailed",

@@ -9,6 +9,9 @@ There the ring's 2(W-1) messages cost more than the bytes that it saves up to ab
 the two came within noise of each other at all sizes, as for scan, the fewer rounds stay.
 """
 
+from ddp_lab.costs.model import POWERS_OF_TWO, collective_time
+from ddp_lab.transport.link import Hosts, Link
+
 KIB = 1024
 ONE_SHOT_BYTES = 16 * KIB  # what fits a mailbox; from 32 KiB on two_shot was 1.3 times faster
 
@@ -36,11 +39,37 @@ IN_MEMORY = {
 }
 
 
-def choose(collective: str, n_bytes: int, shared: bool) -> str:
-    """Return the name of the algorithm; `shared` says that ranks see each other's memory."""
+# where the link is known, what its closed form is least for
+BY_LINK = {
+    "all_gather": ("recursive_doubling", "ring"),
+    "all_reduce": ("recursive_doubling", "halving_doubling", "ring"),
+}
+
+
+def choose(collective: str, n_bytes: int, shared: bool, hosts: Hosts, link: Link | None) -> str:
+    """Return the name of the algorithm.
+
+    Args:
+        shared: ranks see each other's memory.
+        hosts: the ranks of each; those of one host are nearer to each other than to the rest.
+        link: what joins the hosts, measured or given; None where it is not known.
+    """
     if shared and collective == "all_reduce":
         return "one_shot" if n_bytes <= ONE_SHOT_BYTES else "two_shot"
     if shared and collective in IN_MEMORY:
         return "direct"
-    small, large, from_bytes = ON_WIRES[collective]
-    return small if n_bytes < from_bytes else large
+    if len(hosts) > 1 and max(map(len, hosts)) > 1:
+        return "hierarchical"
+    return on_wires(collective, n_bytes, sum(map(len, hosts)), link)
+
+
+def on_wires(collective: str, n_bytes: int, size: int, link: Link | None) -> str:
+    """Return the name of the algorithm for ranks of which each reaches all others alike."""
+    names = BY_LINK.get(collective, ())
+    if link is None or not names:
+        small, large, from_bytes = ON_WIRES[collective]
+        return small if n_bytes < from_bytes else large
+    if size & (size - 1):
+        names = tuple(name for name in names if (collective, name) not in POWERS_OF_TWO)
+    costs = link.alpha, link.beta, link.gamma
+    return min(names, key=lambda name: collective_time(collective, name, n_bytes, size, *costs))

@@ -1,37 +1,252 @@
-"""Two levels: within a node first, then among one rank of each node, then within again.
+"""Two levels: inside each host through its memory, and between hosts no byte twice.
 
-Between nodes, only one copy of the array travels each way, however many ranks a node has: right
-for machines with fast links inside and slow ones between. Nodes are runs of neighbouring ranks.
+    all_reduce, 2 hosts of 2 ranks      rank 0        rank 1    |    rank 2        rank 3
+    1. inside: each reduces a slice     a0+a1         b0+b1     |    a2+a3         b2+b3
+    2. between: with its counterpart    a0+a1+a2+a3   ...       |    the same
+    3. inside: each reads the others'
+
+Every rank of a host carries a share across the link, so that all of its connections are used and
+none waits for a single one. What crosses is the least there can be: of N bytes reduced, 2(H-1)/H N
+each way for each of H hosts, however many ranks it has. Where one rank of a host is enough to carry
+all, as in a broadcast, it is the host's first, or the root.
 
 Source: Thakur & Gropp, EuroPVM/MPI 2003, for the idea; NCCL's and Horovod's hierarchical modes.
 """
 
-import math
 from typing import TYPE_CHECKING
 
-from ddp_lab.collectives import ring, tree
-from ddp_lab.collectives.registry import built_in
+import numpy as np
+
+from ddp_lab.collectives import direct, halving_doubling, reference, tree
+from ddp_lab.collectives.choose import on_wires
+from ddp_lab.collectives.registry import built_in, lookup
+from ddp_lab.collectives.rows import rows_of, same_place
+from ddp_lab.collectives.two_shot import copied, reduce_slice, shared, slice_of
 from ddp_lab.transport.base import NDArray
 
 if TYPE_CHECKING:
     from ddp_lab.communicator.communicator import Communicator
 
 
-def ranks_a_node(size: int) -> int:
-    """Return the number of ranks taken for one node: about as many as there are nodes."""
-    return max(1, math.isqrt(size))
+@built_in("all_reduce", "hierarchical", borrows=True)
+def all_reduce(comm: "Communicator", x: NDArray, *, op: str, out: NDArray | None = None) -> NDArray:
+    """Return the reduction, the same bits on each rank."""
+    inside = comm.neighbours()
+    shares = min(map(len, comm.hosts))
+    if comm.size == 1 or x.size == 0:
+        return copied(x, out)
+    if inside.size == 1:
+        return _between(comm, 0, copied(x, out).reshape(-1), op).reshape(x.shape)
+    if inside.rendezvous() is None:
+        return _all_reduce_by_messages(comm, inside, copied(x, out), shares, op)
+    return _all_reduce_in_memory(comm, inside, x, out, shares, op)
 
 
-@built_in("all_reduce", "hierarchical")
-def all_reduce(comm: "Communicator", x: NDArray, *, op: str) -> NDArray:
-    """Return the reduction, the same bits on each rank.
+def _between(comm: "Communicator", share: int, flat: NDArray, op: str) -> NDArray:
+    """Return, in place, the reduction over the ranks that carry this share on each host."""
+    carriers = comm.subset(host[share] for host in comm.hosts)
+    name = on_wires("all_reduce", flat.nbytes, carriers.size, comm.link)
+    result: NDArray = lookup("all_reduce", name).fn(carriers, flat, op=op)
+    return result
 
-    A tree reduces to the first rank of each node, a ring joins these, a tree spreads the result.
-    """
-    width = ranks_a_node(comm.size)
-    first = comm.rank - comm.rank % width
-    node = comm.subset(range(first, min(first + width, comm.size)))
-    total = tree.reduce(node, x, root=0, op=op)
-    if total is not None:
-        total = ring.all_reduce(comm.subset(range(0, comm.size, width)), total, op=op)
-    return tree.broadcast(node, total, root=0)
+
+def _all_reduce_in_memory(
+    comm: "Communicator",
+    inside: "Communicator",
+    x: NDArray,
+    out: NDArray | None,
+    shares: int,
+    op: str,
+) -> NDArray:
+    rendezvous = inside.rendezvous()
+    assert rendezvous is not None
+    box = rendezvous.result(x, out)
+    source = x if rendezvous.reaches(x) else box
+    copied(x, source)
+    arrays, results = rendezvous.share(inside.header, source, box)
+    own = slice_of(inside.rank, shares, x.size)
+    if own.start < own.stop:
+        mine = results[inside.rank]
+        reduce_slice(inside, arrays, mine, [], own, op)
+        _between(comm, inside.rank, mine[own], op)
+        for result in results:
+            if result is not mine:
+                result[own] = mine[own]
+    rendezvous.leave()
+    inside.count_shared(x.nbytes // shares, 2)
+    return copied(box, out) if out is not None and out is not box else box
+
+
+def _all_reduce_by_messages(
+    comm: "Communicator", inside: "Communicator", work: NDArray, shares: int, op: str
+) -> NDArray:
+    slices = [work.reshape(-1)[slice_of(i, shares, work.size)] for i in range(shares)]
+    others = [(inside.rank + k) % inside.size for k in range(1, inside.size)]
+    for dst in others:
+        if dst < shares:
+            inside.isend(slices[dst], dst)
+    if inside.rank < shares:
+        mine = slices[inside.rank]
+        for src in reversed(others):
+            inside.combine(mine, inside.take(src), op)
+        if mine.size:
+            _between(comm, inside.rank, mine, op)
+        for dst in others:
+            inside.isend(mine, dst)
+    for src in reversed(others):
+        if src < shares:
+            inside.take(src, slices[src])
+    return work
+
+
+@built_in("reduce_scatter", "hierarchical", reads=True)
+def reduce_scatter(comm: "Communicator", x: NDArray, *, op: str) -> NDArray:
+    """Return row `rank` of the reduction: hosts send each other rows that are reduced already."""
+    inside = comm.neighbours()
+    arrays, rendezvous = shared(inside, x)
+    homes = comm.hosts
+    totals = {}
+    for k in range(len(homes)):  # the farthest first, none of two hosts with the same
+        host = homes[(comm.host + 1 + k) % len(homes)]
+        for place, rank in enumerate(host):
+            if place % inside.size == inside.rank:
+                totals[rank] = arrays[0][rank, ...].copy()
+                for array in arrays[1:]:
+                    comm.combine(totals[rank], array[rank, ...], op)
+                if host is not homes[comm.host]:
+                    comm.isend(totals[rank], rank)
+    if rendezvous is not None:
+        rendezvous.leave()
+    return _add_up(comm, totals[comm.rank], inside.rank, op)
+
+
+def _add_up(comm: "Communicator", own: NDArray, place: int, op: str) -> NDArray:
+    """Return the sum of what each host has for this rank, in the hosts' order."""
+    parts = [
+        own if ranks is comm.hosts[comm.host] else comm.take(ranks[place % len(ranks)])
+        for ranks in comm.hosts
+    ]
+    total = parts[0]
+    for part in parts[1:]:
+        comm.combine(total, part, op)
+    return total
+
+
+@built_in("all_gather", "hierarchical", fills=True)
+def all_gather(comm: "Communicator", x: NDArray, *, out: NDArray | None = None) -> NDArray:
+    """Return every rank's `x`: each row crosses once to each host, and is read there by all."""
+    inside = comm.neighbours()
+    result = np.empty_like(x, shape=(comm.size, *x.shape)) if out is None else out
+    if not same_place(x, result[comm.rank, ...]):
+        result[comm.rank] = x
+    home = comm.hosts[comm.host]
+    others = [host for host in comm.hosts if host is not home]
+    for host in others:
+        comm.isend(x, host[inside.rank % len(host)])
+    carried = [
+        [rank for host in others for i, rank in enumerate(host) if i % len(home) == place]
+        for place in range(len(home))
+    ]
+    rows = rows_of(result)
+    for rank in carried[inside.rank]:
+        comm.take(rank, rows[rank])
+    if inside.size == 1:
+        return result
+    own = np.stack([rows[rank] for rank in (comm.rank, *carried[inside.rank])])
+    widest = 1 + max(map(len, carried))  # all offer as many rows, for all must be of one shape
+    own = np.concatenate([own, np.empty_like(own, shape=(widest - len(own), *x.shape))])
+    arrays, rendezvous = shared(inside, own)
+    for place, array in enumerate(arrays):
+        for row, rank in zip(array, (home[place], *carried[place]), strict=False):
+            if place != inside.rank:
+                result[rank] = row
+    if rendezvous is not None:
+        rendezvous.leave()
+    return result
+
+
+@built_in("all_to_all", "hierarchical")
+def all_to_all(comm: "Communicator", x: NDArray) -> NDArray:
+    """Return row `rank` of every rank's `x`: neighbours read theirs, the others are sent theirs."""
+    inside, home = comm.neighbours(), comm.hosts[comm.host]
+    out = np.empty_like(x)
+    far = [rank for rank in range(comm.size) if rank not in home]
+    for rank in far:
+        comm.isend(x[rank, ...], rank)
+    arrays, rendezvous = shared(inside, x)
+    for rank, array in zip(home, arrays, strict=True):
+        out[rank] = array[comm.rank]
+    if rendezvous is not None:
+        rendezvous.leave()
+    rows = rows_of(out)
+    for rank in far:
+        comm.take(rank, rows[rank])
+    return out
+
+
+def heads_of(comm: "Communicator", root: int = 0) -> list[int]:
+    """Return the rank of each host that speaks for it: the root, or the first."""
+    return [root if root in host else host[0] for host in comm.hosts]
+
+
+@built_in("broadcast", "hierarchical")
+def broadcast(comm: "Communicator", x: NDArray | None, *, root: int) -> NDArray:
+    """Return the root's `x`: a tree joins one rank of each host, memory the ranks of each."""
+    heads = heads_of(comm, root)
+    if comm.rank in heads:
+        between = comm.subset(heads)
+        x = tree.broadcast(between, x, root=heads.index(root))
+        comm.hear(between.header, root)
+    inside = comm.neighbours()
+    if inside.size > 1:
+        x = direct.broadcast(inside, x, root=comm.hosts[comm.host].index(heads[comm.host]))
+        comm.hear(inside.header, root)
+    assert x is not None
+    return x
+
+
+@built_in("reduce", "hierarchical", reads=True)
+def reduce(comm: "Communicator", x: NDArray, *, root: int, op: str) -> NDArray | None:
+    """Return the reduction at the root: of each host first, then by a tree between hosts."""
+    heads = heads_of(comm, root)
+    inside = comm.neighbours()
+    place = comm.hosts[comm.host].index(heads[comm.host])
+    total = direct.reduce(inside, x, root=place, op=op) if inside.size > 1 else x.copy()
+    if total is None:
+        return None
+    return tree.reduce(comm.subset(heads), total, root=heads.index(root), op=op)
+
+
+@built_in("gather", "hierarchical")
+def gather(comm: "Communicator", x: NDArray, *, root: int) -> NDArray | None:
+    """Return every rank's `x` at the root: it reads its neighbours', the others send theirs."""
+    inside, home = comm.neighbours(), comm.hosts[comm.host]
+    if root not in home:
+        comm.isend(x, root)
+        return None
+    near = direct.gather(inside, x, root=home.index(root)) if inside.size > 1 else x[np.newaxis]
+    if near is None:
+        return None
+    out = np.empty_like(x, shape=(comm.size, *x.shape))
+    rows = rows_of(out)
+    for rank, row in zip(home, near, strict=True):
+        out[rank] = row
+    for rank in range(comm.size):
+        if rank not in home:
+            comm.take(rank, rows[rank])
+    return out
+
+
+@built_in("barrier", "hierarchical")
+def barrier(comm: "Communicator") -> None:
+    """Return once all ranks are here: those of each host, then the hosts, then those again."""
+    inside = comm.neighbours()
+    direct.barrier(inside)
+    if inside.rank == 0:
+        tree.barrier(comm.subset(heads_of(comm)))
+    direct.barrier(inside)
+
+
+# Of these every message is for one rank alone, or depends on the one before: nothing is saved.
+built_in("scatter", "hierarchical")(reference.scatter)
+built_in("scan", "hierarchical")(halving_doubling.scan)

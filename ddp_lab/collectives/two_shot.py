@@ -76,7 +76,7 @@ def two_shot(comm: "Communicator", x: NDArray, *, op: str, out: NDArray | None =
         return _two_shot_messages(comm, copied(x, out), op)
     box = rendezvous.result(x, out)
     mine, total = x.reshape(-1), (box if out is None else out).reshape(-1)
-    own = _slice_of(comm.rank, comm.size, x.size)
+    own = slice_of(comm.rank, comm.size, x.size)
     elsewhere = (slice(0, own.start), slice(own.stop, x.size))
     source = x if rendezvous.reaches(x) else box
     if source is not x:
@@ -84,7 +84,8 @@ def two_shot(comm: "Communicator", x: NDArray, *, op: str, out: NDArray | None =
             source.reshape(-1)[part] = mine[part]
     arrays, results = rendezvous.share(comm.header, source, box)
     arrays[comm.rank], results[comm.rank] = mine, total
-    _reduce_slice(comm, arrays, results, own, op)
+    theirs = [results[(comm.rank + k) % comm.size] for k in range(1, comm.size)]
+    reduce_slice(comm, arrays, total, theirs, own, op)
     rendezvous.leave()
     comm.count_shared(x.nbytes // comm.size, 2)
     if out is None or out is box:
@@ -94,22 +95,25 @@ def two_shot(comm: "Communicator", x: NDArray, *, op: str, out: NDArray | None =
     return out
 
 
-def _slice_of(rank: int, size: int, count: int) -> slice:
+def slice_of(rank: int, size: int, count: int) -> slice:
     """Return the slice of `count` elements that a rank reduces."""
     share = -(-count // (size * ALIGNED)) * ALIGNED
     return slice(min(rank * share, count), min((rank + 1) * share, count))
 
 
-def _reduce_slice(
-    comm: "Communicator", arrays: list[NDArray], results: list[NDArray], own: slice, op: str
+def reduce_slice(
+    comm: "Communicator",
+    arrays: list[NDArray],
+    total: NDArray,
+    elsewhere: list[NDArray],
+    own: slice,
+    op: str,
 ) -> None:
-    """Reduce this rank's slice block by block, into the results of all ranks."""
+    """Reduce this rank's slice of all arrays, block by block, into `total` and `elsewhere`."""
     me, size = comm.rank, comm.size
     block = BLOCK_BYTES // arrays[me].itemsize
     combine = combiner(op, arrays[me].dtype)
-    others = [arrays[(me + k) % size] for k in range(1, size)]
-    elsewhere = [results[(me + k) % size] for k in range(1, size)]
-    mine, total = arrays[me], results[me]
+    mine, others = arrays[me], [arrays[(me + k) % size] for k in range(1, size)]
     for start in range(own.start, own.stop, block):
         part = slice(start, min(start + block, own.stop))
         into = total[part]

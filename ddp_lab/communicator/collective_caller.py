@@ -70,7 +70,7 @@ class CollectiveCaller(Messenger):
         """Return the call, numbered and stamped; `array` is None where the shape is unknown."""
         if algorithm == "auto":
             n_bytes = 0 if array is None else array.nbytes
-            algorithm = choose(operation, n_bytes, self._shares())
+            algorithm = choose(operation, n_bytes, self._shares(), self.hosts, self.link)
         chosen = lookup(operation, algorithm)
         header = self._stamp
         if not header:

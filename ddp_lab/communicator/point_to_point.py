@@ -23,6 +23,7 @@ from ddp_lab.transport.base import (
     Work,
 )
 from ddp_lab.transport.board import Board, Watched
+from ddp_lab.transport.link import Hosts, Link, within
 from ddp_lab.transport.record import Recorder
 from ddp_lab.transport.shared_rendezvous import SharedRendezvous
 
@@ -50,7 +51,10 @@ class Messenger:
         self._memory = carrier if isinstance(carrier, SharesMemory) else None
         self._tensors = carrier if isinstance(carrier, HoldsTensors) else None
         self._tells = carrier if isinstance(carrier, Tells) else None
-        self._join(tuple(range(transport.size)), transport.rank, 0)
+        everybody = tuple(range(transport.size))
+        self._all_hosts: Hosts = getattr(carrier, "hosts", (everybody,))
+        self.link: Link | None = getattr(carrier, "link", None)  # between hosts, where it is known
+        self._join(everybody, transport.rank, 0)
 
     def _join(self, members: tuple[int, ...], rank: int, context: int) -> None:
         self.rank = rank
@@ -62,6 +66,8 @@ class Messenger:
         self._heard = b""  # the header that `take` saw last
         self._rendezvous: SharedRendezvous | None = None
         self._met = False
+        self._hosts: Hosts | None = None
+        self._neighbours: Self | None = None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(rank={self.rank}, size={self.size})"
@@ -88,6 +94,33 @@ class Messenger:
         view = self._fork(tuple(self._members[r] for r in chosen), rank, self._context)
         view._channel, view._stamp = self._channel, self._stamp
         view._memory = None  # all ranks of the group meet in memory, or none
+        return view
+
+    @property
+    def hosts(self) -> Hosts:
+        """The ranks of this group by the host that they lie on."""
+        if self._hosts is None:
+            self._hosts = within(self._all_hosts, self._members)
+        return self._hosts
+
+    @property
+    def host(self) -> int:
+        """The index in `hosts` of the one that this rank lies on."""
+        return next(i for i, ranks in enumerate(self.hosts) if self.rank in ranks)
+
+    def neighbours(self) -> Self:
+        """Return a view of the ranks of this host, within the same collective; for algorithms.
+
+        Unlike those of any other `subset`, they meet in memory where they can: a group whose ranks
+        lie on several hosts meets nowhere, so its place in each host's memory is theirs.
+        """
+        if len(self.hosts) == 1:
+            return self
+        view = self._neighbours
+        if view is None:
+            view = self._neighbours = self.subset(self.hosts[self.host])
+            view._memory = self._memory
+        view._channel, view._stamp = self._channel, self._stamp
         return view
 
     def on_channel(self, channel: int) -> Self:

@@ -1,6 +1,7 @@
 """Start ranks, collect their results, end all at the first failure and say which it was."""
 
 import importlib.util
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ from ddp_lab.arguments import time_limit
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.extras import missing
 from ddp_lab.launch.results import Results
+from ddp_lab.transport.link import Hosts, Link, equal_hosts
 from ddp_lab.transport.threads import ThreadWorld
 
 PROCESSES = ("shm", "tcp", "gloo", "nccl", "cuda_ipc")
@@ -27,6 +29,8 @@ def launch(
     transport: str | ThreadWorld = "shm",
     timeout_s: float = 300.0,
     record: bool = False,
+    hosts: int = 1,
+    link: Link | None = None,
 ) -> Results:
     """Call `fn(comm, *args)` on each of `world_size` ranks and return their results in order.
 
@@ -39,6 +43,10 @@ def launch(
             enough, else virtual ranks on one.
         timeout_s: how long the run may take, from when all ranks have begun.
         record: keep every message and wait; see `Results.traffic` and `Results.trace`.
+        hosts: the ranks lie on so many hosts, in equal runs of neighbours, and share memory only
+            inside of one (`transport` "shm" or "threads").
+        link: what joins the hosts, in real seconds: each has one interface, full duplex, which
+            its ranks share. None is TCP on this machine, as fast as it goes.
 
     Raises:
         RankFailed: a rank raised or was killed; names the first guilty one, with its traceback.
@@ -56,6 +64,8 @@ def launch(
             "Pass the number of ranks as the second argument."
         )
     timeout_s = time_limit("launch", timeout_s)
+    places = equal_hosts(world_size, hosts)
+    _check_hosts(places, link, transport)
     if isinstance(transport, ThreadWorld):
         return _launch_world(fn, world_size, args, transport, timeout_s, record)
     if transport not in TRANSPORTS:
@@ -73,10 +83,35 @@ def launch(
     if transport == "threads":
         from ddp_lab.launch.threads import launch_threads
 
-        return launch_threads(fn, world_size, args, timeout_s, record)
+        return launch_threads(fn, places, args, timeout_s, record, link)
     from ddp_lab.launch.processes import launch_processes
 
-    return launch_processes(fn, world_size, args, transport, timeout_s, record)
+    return launch_processes(fn, world_size, args, transport, timeout_s, record, places, link)
+
+
+def _check_hosts(hosts: Hosts, link: Link | None, transport: str | ThreadWorld) -> None:
+    """Refuse what no link can be between.
+
+    Raises:
+        InvalidArgument: naming the argument.
+    """
+    if link is not None and not (isinstance(link, Link) and is_cost(link.alpha, link.beta)):
+        raise InvalidArgument(
+            f"launch: no such link: got {link!r}, expected Link(alpha, beta) in seconds a message "
+            "and seconds a byte, 0 or more. Link(1e-3, 1 / 50e6) is 1 ms and 50 MB/s."
+        )
+    if len(hosts) == 1 and link is None:
+        return
+    if transport not in ("shm", "threads") or (transport == "threads" and link is None):
+        raise InvalidArgument(
+            f"launch: hosts are joined by a link, or processes by TCP: got transport={transport!r} "
+            f"with hosts={len(hosts)} and link={link}. Use transport='shm', or give a link."
+        )
+
+
+def is_cost(*seconds: float) -> bool:
+    """Return whether these can be what a message or a byte costs."""
+    return all(isinstance(s, float | int) and 0 <= s < math.inf for s in seconds)
 
 
 def _on_gpus(transport: str, world_size: int) -> str | ThreadWorld:

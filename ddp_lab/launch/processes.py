@@ -21,6 +21,7 @@ from ddp_lab.launch.results import Results
 from ddp_lab.launch.zygote_client import Ranks, start_ranks
 from ddp_lab.transport.board import FAILED, Entry
 from ddp_lab.transport.header import operation_of, site_of
+from ddp_lab.transport.link import Hosts, Link
 from ddp_lab.transport.segment import Segment
 from ddp_lab.transport.shm_board import ShmBoard
 
@@ -36,9 +37,11 @@ def launch_processes(
     transport: str,
     timeout_s: float,
     record: bool,
+    hosts: Hosts,
+    link: Link | None,
 ) -> Results:
     """Call `fn(comm, *args)` in one process a rank; see `ddp_lab.launch`."""
-    job = make_job(fn, args, transport, record)
+    job = make_job(fn, args, transport, record, hosts, link)
     segment = Segment.create(world_size)
     try:
         run = Run(start_ranks(world_size, segment), ShmBoard(segment), timeout_s)
@@ -52,7 +55,14 @@ def launch_processes(
     return run.results(record)
 
 
-def make_job(fn: Callable[..., Any], args: tuple[Any, ...], transport: str, record: bool) -> Job:
+def make_job(
+    fn: Callable[..., Any],
+    args: tuple[Any, ...],
+    transport: str,
+    record: bool,
+    hosts: Hosts,
+    link: Link | None,
+) -> Job:
     """Return the job, with everything that makes a rank's process look like this one."""
     try:
         call = dumps_for_ranks((fn, args, learners()))
@@ -64,6 +74,8 @@ def make_job(fn: Callable[..., Any], args: tuple[Any, ...], transport: str, reco
     return Job(
         call=call,
         transport=transport,
+        hosts=hosts,
+        link=link,
         record=record,
         zero=time.perf_counter(),
         path=list(sys.path),

@@ -24,6 +24,7 @@ from ddp_lab.launch.world import give
 from ddp_lab.transport.base import Leaves
 from ddp_lab.transport.board import FAILED, RETURNED
 from ddp_lab.transport.connect import connect
+from ddp_lab.transport.link import Hosts, Link
 from ddp_lab.transport.record import Log, Recorder
 from ddp_lab.transport.segment import Segment
 from ddp_lab.transport.shm_board import ShmBoard
@@ -38,6 +39,8 @@ class Job:
 
     call: bytes
     transport: str
+    hosts: Hosts
+    link: Link | None
     record: bool
     zero: float
     path: list[str]
@@ -156,7 +159,7 @@ def _run(
         fn, args, learned = cloudpickle.loads(job.call)
         for algorithm in learned:
             register_algorithm(*algorithm)
-        transport = connect(job.transport, rank, segment)
+        transport = connect(job.transport, rank, segment, job.hosts, job.link)
         if isinstance(transport, Leaves):
             at_end.append(transport)
         if job.record:

@@ -21,18 +21,43 @@ from ddp_lab.launch.failures import (
 from ddp_lab.launch.results import Results
 from ddp_lab.transport.base import Transport
 from ddp_lab.transport.board import FAILED, RETURNED, Entry, entries
+from ddp_lab.transport.emulated_link import EmulatedLink, ThreadInterfaces
+from ddp_lab.transport.hosts import HostsTransport
+from ddp_lab.transport.link import Hosts, Link
 from ddp_lab.transport.record import Recorder
 from ddp_lab.transport.sim import SimTransport, SimWorld
-from ddp_lab.transport.threads import ThreadTransport, ThreadWorld
+from ddp_lab.transport.threads import ThreadWorld
 
 LOOK_S = 0.05  # between two looks at how the ranks do
 
 
 def launch_threads(
-    fn: Callable[..., Any], world_size: int, args: tuple[Any, ...], timeout_s: float, record: bool
+    fn: Callable[..., Any],
+    hosts: Hosts,
+    args: tuple[Any, ...],
+    timeout_s: float,
+    record: bool,
+    link: Link | None,
 ) -> Results:
     """Call `fn(comm, *args)` in one thread a rank; see `ddp_lab.launch`."""
-    return run_threads(fn, ThreadWorld(world_size), args, timeout_s, record)
+    size = sum(map(len, hosts))
+    world = ThreadWorld(size) if link is None else LinkedThreadWorld(size, hosts, link)
+    return run_threads(fn, world, args, timeout_s, record)
+
+
+class LinkedThreadWorld(ThreadWorld):
+    """A world of threads on hosts that a link joins, in real seconds."""
+
+    def __init__(self, size: int, hosts: Hosts, link: Link) -> None:
+        super().__init__(size)
+        self._hosts, self._link = hosts, link
+        self._interfaces = ThreadInterfaces(hosts)
+
+    def transport(self, rank: int) -> Transport:  # type: ignore[override]
+        """Return the end of `rank`."""
+        near = super().transport(rank)
+        far = EmulatedLink(near, self._hosts, self._link, self._interfaces)
+        return HostsTransport(near, far, self._hosts, self._link)
 
 
 def run_threads(
@@ -67,7 +92,7 @@ def run_threads(
     return Results(run.results, [r.log for r in recorders] if record else None, clock)
 
 
-def recorder_of(transport: ThreadTransport, zero: float) -> Recorder:
+def recorder_of(transport: Transport, zero: float) -> Recorder:
     """Return a recorder that reads the transport's own clock, or counts from `zero`, the run's."""
     if isinstance(transport, SimTransport):
         return Recorder(transport, lambda: transport.clock)

@@ -5,14 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from ddp_lab.collectives.choose import choose
+from ddp_lab.collectives.choose import on_wires
 from ddp_lab.collectives.registry import lookup
 from ddp_lab.collectives.ring import SEGMENT_BYTES
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.costs.model import POWERS_OF_TWO
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.launch.threads import run_threads
-from ddp_lab.transport.sim import Link, SimWorld, SymmetricWorld
+from ddp_lab.transport.link import Link
+from ddp_lab.transport.sim import SimWorld, SymmetricWorld
 
 TIMEOUT_S = 600.0
 IN_CIRCLES = {  # each rank sends to the one so many places further on
@@ -52,7 +53,7 @@ def collective(
         )
     lookup(name, "reference" if algorithm == "auto" else algorithm)
     if algorithm == "auto":
-        algorithm = choose(name, int(n_bytes), shared=False)
+        algorithm = on_wires(name, int(n_bytes), world_size, link=None)
     # Chunks of equal size for rings (p of them) and for halving (a power of two of them).
     count = math.lcm(world_size, 1 << (world_size.bit_length() - 1))
     if algorithm == "pipelined_ring":

@@ -15,7 +15,8 @@ import numpy as np
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.launch.threads import run_threads
-from ddp_lab.transport.sim import Link, SimWorld
+from ddp_lab.transport.link import Link
+from ddp_lab.transport.sim import SimWorld
 
 PARTS = 96  # equal parts of each rank's chunk: 2, 3, 4, 6, 8, 12, 16, 24, 32 or 48 pieces are equal
 TIMEOUT_S = 600.0

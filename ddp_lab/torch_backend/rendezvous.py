@@ -7,6 +7,7 @@ everything else under it.
 
 import contextlib
 import os
+import secrets
 import socket
 import time
 import uuid
@@ -16,9 +17,12 @@ from typing import Any
 
 from ddp_lab.errors import RankLost, RankTimeout
 from ddp_lab.transport.base import Transport
+from ddp_lab.transport.hosts import HostsTransport
+from ddp_lab.transport.link import Hosts
+from ddp_lab.transport.measured_link import measure
 from ddp_lab.transport.segment import Segment
 from ddp_lab.transport.shm import ShmTransport
-from ddp_lab.transport.tcp import connect, listen
+from ddp_lab.transport.tcp_meeting import connect, listen
 
 ARENA_BYTES = 2 << 30  # of addresses: groups are many, and most are small
 ATTACH_S = 60.0
@@ -26,17 +30,49 @@ LOOK_S = 0.001  # between two looks at the store
 
 
 def join(store: Any, rank: int, size: int, timeout_s: float) -> Transport:
-    """Share memory if all ranks are on one machine, else use TCP.
+    """Join the ranks: those of one machine by its memory, machines by TCP.
 
     Raises:
         RankTimeout: not all ranks came within `timeout_s`.
     """
     room = Room(store, meet(store, rank, size, timeout_s))
-    room.set(f"machine/{rank}", _machine())
-    machines = {room.get(f"machine/{peer}") for peer in range(size)}
-    if len(machines) == 1 and Path("/proc/self/fd").is_dir():
-        return ShmTransport(_shared_segment(room, rank, size), rank)
-    return _join_by_tcp(room, rank, size, timeout_s)
+    room.set(f"machine/{rank}", _machine(rank))
+    hosts = _hosts([room.get(f"machine/{peer}") for peer in range(size)])
+    home = next(host for host in hosts if rank in host)
+    near = ShmTransport(_shared_segment(room, rank, size, home), rank, len(home))
+    if len(hosts) == 1:
+        return near
+    listener, secret = None, secrets.token_hex(8)
+    if rank == 0:
+        listener = listen(("", 0))
+        room.set("address", f"{_own_address(store)} {listener.getsockname()[1]} {secret}")
+    host, port, secret = room.get("address").decode().split()
+    master = host, int(port)
+    far = connect(
+        rank, size, master, listener, near.board, timeout_s, secret=secret.encode(), hosts=hosts
+    )
+    transport = HostsTransport(near, far, hosts)
+    transport.link = measure(transport, hosts)
+    return transport
+
+
+def _hosts(machines: list[bytes]) -> Hosts:
+    """Return the ranks of each machine, in the order of their first ranks."""
+    ranks_of: dict[bytes, list[int]] = {}
+    for rank, machine in enumerate(machines):
+        ranks_of.setdefault(machine, []).append(rank)
+    return tuple(tuple(ranks) for ranks in ranks_of.values())
+
+
+def _own_address(store: Any) -> str:
+    """Return the address by which others reach this machine: that of its way to the store's."""
+    master = os.environ.get("MASTER_ADDR") or getattr(store, "host", "")
+    if master:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way, contextlib.suppress(OSError):
+            way.connect((master, 9))  # sends nothing
+            address: str = way.getsockname()[0]
+            return address
+    return socket.gethostname()
 
 
 def join_torchrun(timeout_s: float) -> Transport:
@@ -123,8 +159,10 @@ def _until(give_up: float, done: Callable[[], bool], missing: Callable[[], str])
         time.sleep(LOOK_S)
 
 
-def _machine() -> str:
+def _machine(rank: int) -> str:
     """Return a name that only processes which see each other's memory have in common."""
+    if not Path("/proc/self/fd").is_dir():
+        return f"rank {rank}"
     boot = Path("/proc/sys/kernel/random/boot_id")
     names = [socket.gethostname(), str(os.getuid())]
     with contextlib.suppress(OSError):
@@ -132,40 +170,32 @@ def _machine() -> str:
     return "/".join(names)
 
 
-def _shared_segment(room: Room, rank: int, size: int) -> Segment:
-    """Return rank 0's segment, opened through its descriptor.
+def _shared_segment(room: Room, rank: int, size: int, home: tuple[int, ...]) -> Segment:
+    """Return the segment of the ranks at home, made by the first, opened by its descriptor.
 
     Raises:
-        RankLost: rank 0 has ended meanwhile.
+        RankLost: the first has ended meanwhile.
     """
-    if rank == 0:
+    first = home[0]
+    if rank == first:
         segment = Segment.create(size, ARENA_BYTES)
         place = f"{os.getpid()} {segment.fd} {segment.layout.arena_bytes}"
-        room.set("segment", place)
+        room.set(f"segment/{first}", place)
     else:
-        pid, fd, arena_bytes = map(int, room.get("segment").split())
+        pid, fd, arena_bytes = map(int, room.get(f"segment/{first}").split())
         try:
             descriptor = os.open(f"/proc/{pid}/fd/{fd}", os.O_RDWR | os.O_CLOEXEC)
         except OSError as error:
             raise RankLost(
-                f"join: rank 0's memory cannot be opened: {error}. See whether rank 0 has ended, "
-                "and that all ranks belong to one user.",
-                0,
+                f"join: rank {first}'s memory cannot be opened: {error}. See whether rank {first} "
+                "has ended, and that all ranks belong to one user.",
+                first,
             ) from error
         segment = Segment(descriptor, size, arena_bytes)
-    room.add("attached", 1)
-    _until(  # rank 0 must not close before all have it
-        time.monotonic() + ATTACH_S, lambda: room.add("attached", 0) >= size, lambda: "some"
+    here = f"attached/{first}"
+    room.add(here, 1)
+    _until(  # the first must not close before all have it
+        time.monotonic() + ATTACH_S, lambda: room.add(here, 0) >= len(home), lambda: "some"
     )
     segment.close()
     return segment
-
-
-def _join_by_tcp(room: Room, rank: int, size: int, timeout_s: float) -> Transport:
-    listener = None
-    if rank == 0:
-        listener = listen(("", 0))
-        host = os.environ.get("MASTER_ADDR") or socket.gethostname()
-        room.set("address", f"{host} {listener.getsockname()[1]}")
-    host, port = room.get("address").decode().split()
-    return connect(rank, size, (host, int(port)), listener, timeout_s=timeout_s)

@@ -14,24 +14,33 @@ from ddp_lab.errors import RankLost, RankTimeout
 from ddp_lab.transport import header as headers
 
 RUNNING, RETURNED, FAILED = 0, 1, 2
+NOBODY = -1
 
 
 @dataclass(frozen=True)
 class Entry:
-    """One rank's entry: `state`, the header of its last collective, and its wait, if any."""
+    """One rank's entry: `state`, the header of its last collective, and its wait, if any.
+
+    Of a rank on another host only its end is `heard`.
+    """
 
     state: int
     doing: bytes = b""
     waits_for: int = -1
     waits_at: bytes = b""
     why: str = ""
+    heard: bool = True
 
 
 class Board(Protocol):
-    """Where each of `size` ranks keeps an entry that all can read."""
+    """Where each of `size` ranks keeps an entry that all can read.
+
+    `silent` is a rank whose host this process no longer hears: every wait of it ends with that.
+    """
 
     size: int
     deadline: float
+    silent: int
 
     def allow(self, seconds: float) -> None:
         """Let the calling thread wait for so long from now on, and no longer; inf ends that."""
@@ -75,6 +84,7 @@ class MemoryBoard:
 
     def __init__(self, size: int, deadline: float = float("inf")) -> None:
         self.size = size
+        self.silent = NOBODY
         self._deadline = deadline
         self._allowance = Allowance()
         self._states = [RUNNING] * size
@@ -139,6 +149,12 @@ def inspect(board: Board, rank: int, peer: int) -> None:
             f"Look at what rank {peer} did instead of sending.",
             peer,
         )
+    if board.silent != NOBODY:
+        raise RankLost(
+            f"{waiting(mine)}: rank {board.silent} {fate(board.read(board.silent))}. "
+            "See whether its machine and the way to it are up.",
+            board.silent,
+        )
     compare(mine.doing, theirs.doing, rank, peer)
     if time.monotonic() > board.deadline:
         raise RankTimeout(
@@ -194,7 +210,8 @@ def entries(board: Board) -> list[Entry]:
 
 def report(entries: list[Entry]) -> str:
     """Return who waits for whom, and where, in one sentence."""
-    return "; ".join(f"rank {rank} {_state(entry)}" for rank, entry in enumerate(entries)) + "."
+    states = (f"rank {rank} {_state(e)}" for rank, e in enumerate(entries) if e.heard)
+    return "; ".join(states) + "."
 
 
 def _state(entry: Entry) -> str:

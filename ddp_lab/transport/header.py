@@ -127,13 +127,26 @@ def stand_at(site: bytes) -> None:
     _here.site = site
 
 
+def _places_inside() -> tuple[str, ...]:
+    """Return where the files lie that no program's own line is in."""
+    torch = sys.modules.get("torch")
+    path = getattr(torch, "__file__", None)
+    return (PACKAGE, _OF_THREADS) if path is None else _with_torch(path)
+
+
+@functools.lru_cache(maxsize=1)
+def _with_torch(path: str) -> tuple[str, ...]:
+    return (PACKAGE, _OF_THREADS, str(Path(path).parent) + os.sep)
+
+
 def call_site() -> bytes:
-    """Return `file:line` of the innermost caller outside this package.
+    """Return `file:line` of the innermost caller outside this package and outside torch.
 
     In a thread that this package started it is where `stand_at` said, b"" if nothing did.
     """
     frame = sys._getframe(1)
-    while frame.f_code.co_filename.startswith((PACKAGE, _OF_THREADS)):
+    inside = _places_inside()
+    while frame.f_code.co_filename.startswith(inside):
         if frame.f_back is None:
             site: bytes = getattr(_here, "site", b"")
             return site

@@ -6,8 +6,9 @@ first, whichever of the others it waits for.
 """
 
 import sys
+from dataclasses import replace
 
-from ddp_lab.transport.board import FAILED, RETURNED, RUNNING, Board, MemoryBoard
+from ddp_lab.transport.board import FAILED, RETURNED, RUNNING, Board, Entry, MemoryBoard
 
 LONGEST = 1000  # bytes of last words
 
@@ -18,10 +19,22 @@ class LocalBoard(MemoryBoard):
     def __init__(self, size: int) -> None:
         super().__init__(size)
         self._first: tuple[int, str] | None = None  # the first that failed, and why
+        self._own: set[int] = set()  # ranks of this process
 
     def enter(self, rank: int, doing: bytes, members: tuple[int, ...]) -> None:
         """Say what `rank` does; nobody else is here to compare with."""
+        self._own.add(rank)
         self._doing[rank] = doing
+
+    def wait(self, rank: int, peer: int, site: bytes) -> None:
+        """Say whom `rank` waits for."""
+        self._own.add(rank)
+        super().wait(rank, peer, site)
+
+    def read(self, rank: int) -> Entry:
+        """Return the entry of `rank`; of another process only how it ended."""
+        entry = super().read(rank)
+        return replace(entry, heard=entry.state != RUNNING or rank in self._own)
 
     def end(self, rank: int, state: int, why: str = "") -> None:
         """Say that `rank` is gone, and whether another failed before it."""

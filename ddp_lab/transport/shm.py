@@ -28,13 +28,13 @@ from ddp_lab.transport.waiting import Words
 class ShmTransport:
     """One rank's end of a segment."""
 
-    def __init__(self, segment: Segment, rank: int) -> None:
+    def __init__(self, segment: Segment, rank: int, ranks_here: int | None = None) -> None:
         self.rank = rank
         self.size = segment.layout.size
         self.board = ShmBoard(segment)
         self.board.live(rank)
         self.segment = segment
-        self.words = Words(segment.words, segment.address, self.size)
+        self.words = Words(segment.words, segment.address, ranks_here or self.size)
         self.arena = Arena(segment, rank)
         self._sources = [Source(self, src) for src in range(self.size)]
         self._targets = [self._ring(rank, dst) for dst in range(self.size)]

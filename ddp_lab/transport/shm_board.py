@@ -14,7 +14,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from ddp_lab.transport.board import FAILED, RUNNING, Allowance, Entry, compare
+from ddp_lab.transport.board import FAILED, NOBODY, RUNNING, Allowance, Entry, compare
 from ddp_lab.transport.segment import BOARD_BYTES, SLOT_BYTES, Segment
 
 _VERSION, STATE, PEER, DOING, SITE, WHY = range(6)
@@ -32,6 +32,7 @@ class ShmBoard:
 
     def __init__(self, segment: Segment) -> None:
         self.size = segment.layout.size
+        self.silent = NOBODY
         self._words = segment.words
         self._bytes = segment.bytes
         self._offsets = [segment.layout.board(rank) for rank in range(self.size)]
@@ -125,6 +126,7 @@ class ShmBoard:
                 words[base + PEER] - 1,
                 self._text(rank, SITE),
                 self._text(rank, WHY).decode(errors="replace"),
+                words[base + STATE] != RUNNING or words[base + PID] != 0,
             )
             if before % 2 == 0 and words[base] == before:
                 return entry

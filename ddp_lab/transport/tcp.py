@@ -2,16 +2,18 @@
 
     frame: bytes of header, of description and of array; channel; then these three
 
-Frames hold plain bytes, never pickles. A rank that leaves says so, and why, in a last frame whose
-header holds the reason; this also happens when the interpreter ends. A thread for each peer reads
-what comes into queues, so a send never waits for the receiver's program and sending first never
-blocks. Timings are those of this machine's network stack, in Python: use them to see latency
-count, not to rate a network.
+Frames hold plain bytes, never pickles. Whoever waits for a message reads it himself, into the
+buffer that he gave, and so without a second thread; the interpreter's lock is free while bytes
+move. What comes while nobody waits is read by one thread a rank, so a send never waits for the
+receiver's program and sending first never blocks.
+
+A rank that leaves says so, and why, in a last frame whose header holds the reason; this also
+happens when the interpreter ends. A host that is gone says nothing: `silence` notices.
 """
 
 import atexit
 import contextlib
-import json
+import select
 import socket
 import struct
 import threading
@@ -20,24 +22,25 @@ from typing import Any
 
 import numpy as np
 
-from ddp_lab.errors import InvalidArgument, RankLost, RankTimeout
+from ddp_lab.errors import RankLost
 from ddp_lab.transport.base import SENT, NDArray, Sent
-from ddp_lab.transport.board import RUNNING, Board, fate
+from ddp_lab.transport.board import FAILED, RUNNING, Board, fate
 from ddp_lab.transport.description import describe, parse
 from ddp_lab.transport.local_board import LocalBoard, goodbye, hear
-from ddp_lab.transport.threads import LOOK_S, ThreadTransport, ThreadWorld
+from ddp_lab.transport.silence import keep_alive, seconds_of_silence
+from ddp_lab.transport.threads import LOOK_S, Receive, ThreadTransport, ThreadWorld
 
 FRAME = struct.Struct("<4q")
-HELLO = struct.Struct("<8s3i")  # magic, world size, rank, port
-MAGIC = b"ddp_lab1"
-LARGEST_TEXT = 1 << 20  # of a header or description: more is not one of ours
-CONNECT_S = 60.0
-RETRY_S = 0.05
+INBOX_BYTES = 64 * 1024
+LARGEST_TEXT = INBOX_BYTES // 2  # of a header or description: more is not one of ours
+TIMEOUT = struct.Struct("@ll")  # seconds and microseconds, as the system wants them
+READ_S = 0.1  # how long a read waits before whoever reads looks at the board
+RETURN_S = 0.005  # for so long what comes is left to those who have waited before
+WATCH_S = 1.0  # between two looks at how long each peer has been silent
+HEARTBEAT_S = 8.0  # a host that is silent for so long is gone
 GOODBYE = -1  # the channel of a rank's last frame
 DRAIN_LOOKS = 100  # two seconds: a child of a dead peer may keep its connection open
 GOODBYE_S = 1.0  # for a peer that takes nothing any more
-
-Address = tuple[str, int]
 
 
 class TcpWorld(ThreadWorld):
@@ -46,6 +49,7 @@ class TcpWorld(ThreadWorld):
     def __init__(self, size: int, board: Board) -> None:
         super().__init__(size, board)
         self.drained: set[int] = set()  # peers of which everything has been read
+        self.connections: dict[int, Connection] = {}
         self._looks = [0] * size  # at each peer that is gone
 
     def may_still_come(self, src: int) -> bool:
@@ -57,24 +61,229 @@ class TcpWorld(ThreadWorld):
         self._looks[src] += 1
         return src not in self.drained and self._looks[src] < DRAIN_LOOKS
 
+    def destination(
+        self, src: int, dst: int, channel: int, dtype: Any, shape: tuple[int, ...]
+    ) -> NDArray:
+        """Return where a line's next message goes: the buffer that waits for it, if it fits."""
+        with self._changed[dst]:
+            line = self._lines.get((src, dst, channel))
+            ahead = 0 if line is None else len(line.arrived)  # these have their receives already
+            receive = line.wanted[ahead] if line is not None and len(line.wanted) > ahead else None
+        buffer = None if receive is None else receive.buffer
+        if (
+            isinstance(buffer, np.ndarray)
+            and (buffer.dtype, buffer.shape) == (dtype, shape)
+            and buffer.flags.c_contiguous
+        ):
+            return buffer
+        return np.empty(shape, dtype)
+
+    def _sleep(self, receive: Receive) -> bool:
+        """Read until the message is there or it is time for a look at the board."""
+        connection = self.connections.get(receive.src)
+        if connection is None or connection.ended or not connection.reading.acquire(blocking=False):
+            return super()._sleep(receive)
+        try:
+            give_up = time.monotonic() + READ_S
+            while not (connection.ended or self.arrive(receive) or time.monotonic() > give_up):
+                connection.read(wait=True)
+        finally:
+            connection.read_at = time.monotonic()
+            connection.reading.release()
+            with self._changed[receive.dst]:  # another that waits for this peer may read now
+                self._changed[receive.dst].notify_all()
+        return self.arrive(receive)
+
+
+class Connection:
+    """The socket to one peer. Who reads holds `reading`, who writes `writing`."""
+
+    def __init__(self, world: TcpWorld, rank: int, peer: int, link: socket.socket) -> None:
+        self.peer = peer
+        self.link = link
+        self.reading = threading.Lock()
+        self.writing = threading.Lock()
+        self.read_at = 0.0  # when somebody who waited has read last
+        self.ended = False
+        self.closed = False  # by this rank: then what the peer does says nothing
+        self._world = world
+        self._rank = rank
+        self._inbox = bytearray(INBOX_BYTES)
+        self._view = memoryview(self._inbox)
+        self._low = self._high = 0  # what of the inbox is still to be read
+        self._rest = memoryview(b"")  # of the array under way
+        self._message: tuple[int, NDArray, bytes] | None = None
+        link.setblocking(True)
+        seconds, part = divmod(READ_S, 1)
+        timeout = TIMEOUT.pack(int(seconds), int(part * 1e6))
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, timeout)
+
+    def write(self, head: bytes, array: NDArray | None = None) -> None:
+        """Send a frame, from where the array lies; returns once the system has taken it all.
+
+        While it takes nothing, this thread reads what comes from all peers: they may be as busy
+        sending, and take nothing before that.
+
+        Raises:
+            OSError: the connection is gone.
+        """
+        parts = [memoryview(head)]
+        if array is not None and array.nbytes:
+            parts.append(array.reshape(-1).view(np.uint8).data)
+        with self.writing:
+            while parts:
+                try:
+                    taken = self.link.sendmsg(parts, (), socket.MSG_DONTWAIT)
+                except BlockingIOError:
+                    self._read_meanwhile()
+                    continue
+                while parts and taken >= len(parts[0]):
+                    taken -= len(parts.pop(0))
+                if parts:
+                    parts[0] = parts[0][taken:]
+
+    def _read_meanwhile(self) -> None:
+        """Read what comes until this connection takes more, or it is time to try again."""
+        watched = {self.link.fileno(): self}
+        poll = select.poll()
+        for other in self._world.connections.values():
+            if not (other.ended or other.reading.locked()):
+                watched[other.link.fileno()] = other
+                poll.register(other.link, select.POLLIN)
+        both = select.POLLOUT | (select.POLLIN if not self.reading.locked() else 0)
+        poll.register(self.link, both)
+        for number, event in poll.poll(READ_S * 1000):
+            if event & ~select.POLLOUT:
+                watched[number].read_if_free()
+
+    def read_if_free(self) -> None:
+        """Read what is there, unless somebody reads already."""
+        if self.reading.acquire(blocking=False):
+            try:
+                while not self.ended and self.read(wait=False):
+                    pass
+            finally:
+                self.reading.release()
+
+    def read(self, wait: bool) -> bool:
+        """Read once, and hand on what is complete; return whether anything came.
+
+        The end of the connection is noted, not raised.
+        """
+        try:
+            return self._read(wait)
+        except BlockingIOError:
+            return False
+        except (OSError, ValueError) as error:
+            self._end(f"connection closed: {error}")
+            return True
+
+    def _read(self, wait: bool) -> bool:
+        if self._message is None:
+            self._make_room()
+            flags = 0 if wait else socket.MSG_DONTWAIT
+            count = self.link.recv_into(self._view[self._high :], 0, flags)
+            self._high += count
+        else:
+            flags = socket.MSG_WAITALL if wait else socket.MSG_DONTWAIT
+            count = self.link.recv_into(self._rest, 0, flags)
+            self._rest = self._rest[count:]
+        if not count:
+            raise ConnectionError("closed by the peer")
+        self._hand_on()
+        return True
+
+    def _make_room(self) -> None:
+        if self._low == self._high:
+            self._low = self._high = 0
+        elif self._high > LARGEST_TEXT:
+            left = self._high - self._low
+            self._inbox[:left] = self._inbox[self._low : self._high]
+            self._low, self._high = 0, left
+
+    def _hand_on(self) -> None:
+        """Post each message that is complete; what is left is part of one."""
+        while not self.ended:
+            if self._message is None and not self._begin():
+                return
+            if self._message is None or len(self._rest):
+                return
+            channel, array, header = self._message
+            self._message = None
+            self._world.post(self.peer, self._rank, channel, array, header)
+
+    def _begin(self) -> bool:
+        """Take the head of a frame and what has come of its array; return whether it was there."""
+        if self._high - self._low < FRAME.size:
+            return False
+        n_header, n_description, n_bytes, channel = FRAME.unpack_from(self._inbox, self._low)
+        if min(n_header, n_description) < 0 or n_header + n_description > LARGEST_TEXT - FRAME.size:
+            raise ConnectionError("a frame that makes no sense")
+        start = self._low + FRAME.size
+        middle, end = start + n_header, start + n_header + n_description
+        if end > self._high:
+            return False
+        header = bytes(self._view[start:middle])
+        if channel == GOODBYE:
+            self._end(header.decode(errors="replace"))
+            return False
+        dtype, shape = parse(bytes(self._view[middle:end]))
+        array = self._world.destination(self.peer, self._rank, channel, dtype, shape)
+        if array.nbytes != n_bytes:
+            raise ConnectionError("a frame that makes no sense")
+        here = min(n_bytes, self._high - end)
+        whole = array.reshape(-1).view(np.uint8).data
+        whole[:here] = self._view[end : end + here]
+        self._low, self._rest = end + here, whole[here:]
+        self._message = channel, array, header
+        return True
+
+    def _end(self, words: str) -> None:
+        """Note that the peer is gone; once this rank is gone itself, that says nothing."""
+        self.ended = True
+        self._world.drained.add(self.peer)
+        if not self.closed:
+            hear(self._world.board, self._rank, self.peer, words)
+
+    def close(self, words: bytes) -> None:
+        """Say goodbye; what was sent still arrives."""
+        self.closed = True
+        with contextlib.suppress(OSError):  # the peer may have gone first
+            if self.writing.acquire(timeout=GOODBYE_S):  # a send that hangs may hold it
+                try:
+                    self.link.settimeout(GOODBYE_S)
+                    self.link.sendall(FRAME.pack(len(words), 0, 0, GOODBYE) + words)
+                finally:
+                    self.writing.release()
+            self.link.shutdown(socket.SHUT_WR)
+            self.read_if_free()  # what is unread at the end would undo what was sent last
+        self.link.close()
+
 
 class TcpTransport(ThreadTransport):
-    """One rank's sockets."""
+    """One rank's sockets: of `links`, by peer. Ranks beside them are reached some other way."""
 
     _world: TcpWorld
 
     def __init__(
-        self, rank: int, links: dict[int, socket.socket], board: Board | None = None
+        self,
+        rank: int,
+        links: dict[int, socket.socket],
+        board: Board | None = None,
+        size: int | None = None,
+        places: dict[int, str] | None = None,
     ) -> None:
-        size = len(links) + 1
+        size = size or len(links) + 1
         super().__init__(TcpWorld(size, board or LocalBoard(size)), rank)
-        self._links = links
-        self._locks = {peer: threading.Lock() for peer in links}
         self._closed = False
-        atexit.register(self.close)
+        self._tolerated: set[int] = set()
+        self._places = places or {}  # each peer's host, in words
+        self._connections = self._world.connections
         for peer, link in links.items():
-            name = f"ddp_lab link {rank}-{peer}"
-            threading.Thread(target=self._read, args=(peer, link), name=name, daemon=True).start()
+            keep_alive(link)
+            self._connections[peer] = Connection(self._world, rank, peer, link)
+        atexit.register(self.close)
+        threading.Thread(target=self._attend, name=f"ddp_lab links {rank}", daemon=True).start()
 
     def isend(self, array: NDArray, dst: int, *, channel: int = 0, header: bytes = b"") -> Sent:
         """Send; returns once the system has taken all bytes.
@@ -88,10 +297,7 @@ class TcpTransport(ThreadTransport):
         description = describe(array.dtype, array.shape)
         frame = FRAME.pack(len(header), len(description), array.nbytes, channel)
         try:
-            with self._locks[dst]:
-                self._links[dst].sendall(frame + header + description)
-                if array.nbytes:
-                    self._links[dst].sendall(array.reshape(-1).view(np.uint8).data)
+            self._connections[dst].write(frame + header + description, array)
         except OSError as error:
             raise RankLost(
                 f"send: rank {dst} {self._fate(dst)}: rank {self.rank} could not send to it "
@@ -99,6 +305,13 @@ class TcpTransport(ThreadTransport):
                 dst,
             ) from error
         return SENT
+
+    def failed(self, error: BaseException) -> None:
+        """Do nothing: others hear how this rank ends."""
+
+    def tolerate(self, ranks: set[int]) -> None:
+        """Let the silence of these ranks' hosts end only waits for themselves."""
+        self._tolerated |= ranks
 
     def _fate(self, peer: int) -> str:
         """Return what became of a peer that takes nothing more; its last words may still come."""
@@ -111,30 +324,31 @@ class TcpTransport(ThreadTransport):
             time.sleep(LOOK_S)
         return "is gone"
 
-    def _read(self, peer: int, link: socket.socket) -> None:
-        try:
-            while True:
-                n_header, n_description, n_bytes, channel = FRAME.unpack(take(link, FRAME.size))
-                if not 0 <= n_header + n_description <= LARGEST_TEXT:
-                    raise ConnectionError("a frame that makes no sense")
-                header = bytes(take(link, n_header))
-                if channel == GOODBYE:
-                    self._leave(peer, header.decode(errors="replace"))
-                    return
-                dtype, shape = parse(bytes(take(link, n_description)))
-                array = np.empty(shape, dtype)
-                if array.nbytes != n_bytes:
-                    raise ConnectionError("a frame that makes no sense")
-                fill(link, array.reshape(-1).view(np.uint8))
-                self._world.post(peer, self.rank, channel, array, header)
-        except (OSError, ValueError) as error:
-            self._leave(peer, f"connection closed: {error}")
+    def _attend(self) -> None:
+        """Read what comes while nobody waits, and notice who is silent for too long."""
+        looked_at = time.monotonic()
+        while not self._closed:
+            now = time.monotonic()
+            alive = [c for c in self._connections.values() if not c.ended]
+            idle = [c for c in alive if now - c.read_at > RETURN_S and not c.reading.locked()]
+            wait_s = WATCH_S if len(idle) == len(alive) else RETURN_S
+            for connection in readable(idle, wait_s):
+                connection.read_if_free()
+            if now - looked_at > WATCH_S:
+                looked_at = now
+                self._notice_silence(alive)
 
-    def _leave(self, peer: int, words: str) -> None:
-        """Note that `peer` is gone; once this rank is gone itself, that says nothing."""
-        self._world.drained.add(peer)
-        if not self._closed:
-            hear(self.board, self.rank, peer, words)
+    def _notice_silence(self, connections: list[Connection]) -> None:
+        for connection in connections:
+            silent_s = seconds_of_silence(connection.link)
+            if silent_s > HEARTBEAT_S and not self._closed:
+                place = self._places.get(connection.peer, "its host")
+                why = f"{place} is silent: nothing heard for {silent_s:.1f} s"
+                self.board.end(connection.peer, FAILED, why)
+                if connection.peer not in self._tolerated:
+                    self.board.silent = connection.peer
+                with contextlib.suppress(OSError):
+                    connection.link.shutdown(socket.SHUT_RDWR)  # whoever waits in it wakes up
 
     def close(self) -> None:
         """Say goodbye and close all sockets; what was sent still arrives."""
@@ -143,156 +357,15 @@ class TcpTransport(ThreadTransport):
         self._closed = True
         atexit.unregister(self.close)
         words = goodbye(self.board)
-        for peer, link in self._links.items():
-            with contextlib.suppress(OSError):  # the peer may have gone first
-                self._say_goodbye(peer, link, words)
-                link.shutdown(socket.SHUT_WR)
-            link.close()
-
-    def _say_goodbye(self, peer: int, link: socket.socket, words: bytes) -> None:
-        if self._locks[peer].acquire(timeout=GOODBYE_S):  # a send that hangs may hold it
-            try:
-                link.settimeout(GOODBYE_S)
-                link.sendall(FRAME.pack(len(words), 0, 0, GOODBYE) + words)
-            finally:
-                self._locks[peer].release()
+        for connection in self._connections.values():
+            connection.close(words)
 
 
-def take(link: socket.socket, n_bytes: int) -> bytearray:
-    """Return exactly `n_bytes` bytes.
-
-    Raises:
-        ConnectionError: the peer closed the connection.
-    """
-    data = bytearray(n_bytes)
-    fill(link, data)
-    return data
-
-
-def fill(link: socket.socket, buffer: Any) -> None:
-    """Receive as many bytes as `buffer` has."""
-    view = memoryview(buffer)
-    while len(view):
-        got = link.recv_into(view)
-        if not got:
-            raise ConnectionError("closed by the peer")
-        view = view[got:]
-
-
-def connect(
-    rank: int,
-    size: int,
-    master: Address,
-    listener: socket.socket | None = None,
-    board: Board | None = None,
-    timeout_s: float = CONNECT_S,
-) -> TcpTransport:
-    """Return the transport of `rank`, once every pair of ranks is connected.
-
-    Rank 0 listens at `master`, or on `listener`; the others tell it where they listen themselves,
-    and get the list of all.
-
-    Raises:
-        RankTimeout: not all ranks came in time; names one that did not.
-        InvalidArgument: a rank of a run of another size came.
-    """
-    give_up = time.monotonic() + timeout_s
-    own = listener or listen(master if rank == 0 else ("", 0))
-    links: dict[int, socket.socket] = {}
-    with own:
-        if rank == 0:
-            table = _gather(own, links, size, give_up)
-            for link in links.values():
-                _send_text(link, json.dumps(table))
-        else:
-            link = links[0] = _dial(master, give_up)
-            link.sendall(HELLO.pack(MAGIC, size, rank, own.getsockname()[1]))
-            table = json.loads(_take_text(link))
-            for peer in range(1, rank):
-                links[peer] = _dial((table[peer][0], table[peer][1]), give_up)
-                links[peer].sendall(HELLO.pack(MAGIC, size, rank, 0))
-            _accept(own, links, size, set(range(rank + 1, size)), give_up)
-    for link in links.values():
-        link.settimeout(None)
-        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return TcpTransport(rank, links, board)
-
-
-def listen(address: Address) -> socket.socket:
-    """Return a listening socket."""
-    server = socket.create_server(address, backlog=128)
-    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    return server
-
-
-def _gather(
-    own: socket.socket, links: dict[int, socket.socket], size: int, give_up: float
-) -> list[tuple[str, int]]:
-    ports = _accept(own, links, size, set(range(1, size)), give_up)
-    table = [("", 0)]
-    for peer in range(1, size):
-        table.append((links[peer].getpeername()[0], ports[peer]))
-    return table
-
-
-def _accept(
-    own: socket.socket,
-    links: dict[int, socket.socket],
-    size: int,
-    expected: set[int],
-    give_up: float,
-) -> dict[int, int]:
-    """Accept a connection from each expected rank; return the ports that they told."""
-    ports = {}
-    while expected:
-        link = _accept_one(own, expected, give_up)
-        magic, their_size, peer, port = HELLO.unpack(take(link, HELLO.size))
-        if magic != MAGIC or peer not in expected:
-            link.close()  # a stranger on our port
-            continue
-        if their_size != size:
-            raise InvalidArgument(
-                f"connect: ranks disagree on the number of ranks: rank {peer} has {their_size}, "
-                f"this one {size}. Start all with the same WORLD_SIZE."
-            )
-        links[peer], ports[peer] = link, port
-        expected.discard(peer)
-    return ports
-
-
-def _accept_one(own: socket.socket, expected: set[int], give_up: float) -> socket.socket:
-    own.settimeout(max(0.01, give_up - time.monotonic()))
-    try:
-        link, _ = own.accept()
-    except TimeoutError as error:
-        peer = min(expected)
-        raise RankTimeout(
-            f"connect: rank {peer} did not come: {len(expected)} ranks are missing. "
-            "See that all are started and can reach this machine.",
-            peer,
-        ) from error
-    link.settimeout(max(0.01, give_up - time.monotonic()))
-    return link
-
-
-def _dial(address: Address, give_up: float) -> socket.socket:
-    while True:
-        try:
-            return socket.create_connection(address, max(0.01, give_up - time.monotonic()))
-        except OSError as error:
-            if time.monotonic() + RETRY_S > give_up:
-                raise RankTimeout(
-                    f"connect: nobody listens at {address[0]}:{address[1]}: {error}. "
-                    "See that rank 0 is started and that the address is right."
-                ) from error
-            time.sleep(RETRY_S)  # rank 0 may not listen yet
-
-
-def _send_text(link: socket.socket, text: str) -> None:
-    data = text.encode()
-    link.sendall(struct.pack("<q", len(data)) + data)
-
-
-def _take_text(link: socket.socket) -> str:
-    (length,) = struct.unpack("<q", take(link, 8))
-    return take(link, length).decode()
+def readable(connections: list[Connection], wait_s: float) -> list[Connection]:
+    """Return those on which something has come, once there is one or the time is over."""
+    poll, by_number = select.poll(), {}
+    for connection in connections:
+        with contextlib.suppress(OSError, ValueError):  # closed meanwhile
+            poll.register(connection.link, select.POLLIN)
+            by_number[connection.link.fileno()] = connection
+    return [by_number[number] for number, _ in poll.poll(wait_s * 1000)]

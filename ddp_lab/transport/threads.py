@@ -153,7 +153,7 @@ class Receive:
         self.header = b""
         self.done = False
         self._world = world
-        self._buffer = buffer
+        self.buffer = buffer
         self._array: NDArray | None = None
         self.note: Any = None
         world.want(self)
@@ -168,12 +168,12 @@ class Receive:
         self._world.wait(self, timeout_s)
         array = self._array
         assert array is not None
-        if self._buffer is None or array is self._buffer:
+        if self.buffer is None or array is self.buffer:
             return array
-        check_buffer(self._buffer, array.dtype, array.shape, self.src, self.dst)
-        np.copyto(self._buffer, array)
-        self._array = self._buffer
-        return self._buffer
+        check_buffer(self.buffer, array.dtype, array.shape, self.src, self.dst)
+        np.copyto(self.buffer, array)
+        self._array = self.buffer
+        return self.buffer
 
     def test(self) -> bool:
         """Return whether the message has come."""

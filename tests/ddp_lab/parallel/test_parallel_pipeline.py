@@ -14,7 +14,8 @@ from ddp_lab.errors import DdpLabError, RankFailed
 from ddp_lab.parallel import Pipeline, measure_costs, schedule, split
 from ddp_lab.parallel.balance import balanced_cuts
 from ddp_lab.simulate.pipeline import PipelineStep
-from ddp_lab.transport.sim import Link, SimWorld
+from ddp_lab.transport.link import Link
+from ddp_lab.transport.sim import SimWorld
 
 CASES = [
     ("gpipe", 1),

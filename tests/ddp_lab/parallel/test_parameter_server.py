@@ -21,7 +21,8 @@ from ddp_lab.parallel import SGD, Adagrad, ParameterServer, Stragglers, paramete
 from ddp_lab.parallel import parameter_server_messages as wire
 from ddp_lab.parallel.parameter_server_pieces import share_out
 from ddp_lab.parallel.stragglers import late
-from ddp_lab.transport.sim import Link, SimWorld
+from ddp_lab.transport.link import Link
+from ddp_lab.transport.sim import SimWorld
 from ddp_lab.transport.turns import TurnWorld
 
 SHAPES = {"big": (60, 40), "wide": (1, 900), "bias": (7,), "scale": ()}

@@ -1,0 +1,69 @@
+"""Ranks on several hosts: near ones share memory, far ones are reached over a link.
+
+Whatever carries messages inside a host is `near`, whatever carries them between hosts is `far`;
+both number the ranks alike. So a collective in two levels is written once, whether the hosts are
+machines joined by TCP or a pretence on this one (`emulated_link`).
+"""
+
+from typing import Any
+
+import numpy.typing as npt
+
+from ddp_lab.transport.base import NDArray, Shape, SharesMemory, Tells, Transport, Work
+from ddp_lab.transport.link import Hosts, Link
+
+
+class HostsTransport:
+    """One rank's end of its host's memory, and of the links to all other hosts."""
+
+    def __init__(
+        self, near: Transport, far: Transport, hosts: Hosts, link: Link | None = None
+    ) -> None:
+        self.rank = near.rank
+        self.size = near.size
+        self.hosts = hosts
+        self.link = link
+        self.board = near.board  # type: ignore[attr-defined]
+        self._near, self._far = near, far
+        (neighbours,) = (host for host in hosts if self.rank in host)
+        self._neighbours = frozenset(neighbours)
+
+    def _way_to(self, peer: int) -> Any:
+        return self._near if peer in self._neighbours else self._far
+
+    def isend(self, array: NDArray, dst: int, *, channel: int = 0, header: bytes = b"") -> Work:
+        """Send a copy."""
+        sent: Work = self._way_to(dst).isend(array, dst, channel=channel, header=header)
+        return sent
+
+    def irecv(self, src: int, *, channel: int = 0, buffer: NDArray | None = None) -> Work:
+        """Receive the next array from `src`."""
+        work: Work = self._way_to(src).irecv(src, channel=channel, buffer=buffer)
+        return work
+
+    def probe(self, src: int, channel: int) -> bool:
+        """Return whether a message of `src` on this channel waits for a receive."""
+        return bool(self._way_to(src).probe(src, channel))
+
+    def empty(self, shape: Shape, dtype: npt.DTypeLike) -> NDArray:
+        """Return an array in the host's own memory."""
+        return self._near.empty(shape, dtype)
+
+    def rendezvous(self, context: int, members: tuple[int, ...]) -> Any:
+        """Return where the ranks of a communicator meet; None where one is on another host."""
+        if self._neighbours.issuperset(members) and isinstance(self._near, SharesMemory):
+            return self._near.rendezvous(context, members)
+        return None
+
+    def failed(self, error: BaseException) -> None:
+        """Do nothing: the board tells of the end of this rank."""
+
+    def tolerate(self, ranks: set[int]) -> None:
+        """Let the silence of these ranks' hosts end only waits for themselves."""
+        if isinstance(self._far, Tells):
+            self._far.tolerate(ranks)
+
+    def close(self) -> None:
+        """Close both ways."""
+        self._far.close()
+        self._near.close()
