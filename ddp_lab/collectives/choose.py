@@ -9,7 +9,7 @@ There the ring's 2(W-1) messages cost more than the bytes that it saves up to ab
 the two came within noise of each other at all sizes, as for scan, the fewer rounds stay.
 """
 
-from ddp_lab.costs.model import POWERS_OF_TWO, collective_time
+from ddp_lab.collectives.closed_forms import POWERS_OF_TWO, collective_time
 from ddp_lab.transport.link import Hosts, Link
 
 KIB = 1024

@@ -12,7 +12,7 @@ from typing import Any
 
 import traitlets
 
-from ddp_lab.costs.model import all_reduce_time
+from ddp_lab.collectives.closed_forms import all_reduce_time
 from ddp_lab.data_parallel.bucketing import MIB
 from ddp_lab.data_parallel.step_times import Span, StepTimes, union
 from ddp_lab.data_parallel.sweep import BackwardProfile

@@ -7,7 +7,7 @@ Every link carries a message of n bytes in alpha + n beta seconds in each direct
 tensor-parallel group are neighbours, for they talk most; those of a data-parallel group lie as
 many devices apart. A ring goes round in lockstep, so that its slowest link decides.
 
-May import: arguments, costs, errors.
+May import: arguments, collectives.closed_forms, errors.
 Source of the order: Narayanan et al., Efficient Large-Scale Language Model Training on GPU
 Clusters, SC 2021, section 3.
 """
@@ -16,7 +16,7 @@ import math
 from dataclasses import dataclass
 
 from ddp_lab.arguments import check_count
-from ddp_lab.costs.model import collective_time
+from ddp_lab.collectives.closed_forms import collective_time
 from ddp_lab.errors import InvalidArgument
 
 Link = tuple[float, float]  # alpha and beta: seconds a message and a byte

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from ddp_lab.collectives.choose import on_wires
+from ddp_lab.collectives.closed_forms import POWERS_OF_TWO
 from ddp_lab.collectives.registry import lookup
 from ddp_lab.collectives.ring import SEGMENT_BYTES
 from ddp_lab.communicator.communicator import Communicator
-from ddp_lab.costs.model import POWERS_OF_TWO
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.launch.threads import run_threads
 from ddp_lab.transport.link import Link

@@ -3,7 +3,7 @@
 The messages are the function's own. What it computes with NumPy on its array takes gamma a byte
 too: the array is of a class that charges each arithmetic operation to the rank that runs it.
 
-May import: NumPy, errors, communicator, transport.sim, launch.
+May import: NumPy, errors, communicator, transport.link, transport.sim, launch.
 """
 
 import threading

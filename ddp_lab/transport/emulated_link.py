@@ -11,6 +11,7 @@ import struct
 import sys
 import threading
 import time
+from collections.abc import Callable
 from typing import Protocol
 
 import numpy.typing as npt
@@ -40,7 +41,10 @@ class Interfaces(Protocol):
 class SharedInterfaces:
     """Interfaces whose ranks are processes: in their segment, under a lock that dies with them."""
 
-    def __init__(self, segment: Segment, hosts: Hosts) -> None:
+    def __init__(
+        self, segment: Segment, hosts: Hosts, now_ns: Callable[[], int] = time.monotonic_ns
+    ) -> None:
+        self._now_ns = now_ns
         self._segment = segment
         self._pages = [segment.layout.board(host[0]) >> 3 for host in hosts]
         self._lock = threading.Lock()  # a lock of the system holds for a process, not a thread
@@ -52,7 +56,7 @@ class SharedInterfaces:
         with self._lock:
             fcntl.lockf(self._segment.fd, fcntl.LOCK_EX, 1)
             try:
-                begins = max(time.monotonic_ns(), words[way_out])
+                begins = max(self._now_ns(), words[way_out])
                 words[way_out] = begins + leaves_ns
                 words[way_in] = max(begins + alpha_ns, words[way_in]) + leaves_ns
                 return words[way_in]
@@ -63,7 +67,8 @@ class SharedInterfaces:
 class ThreadInterfaces:
     """Interfaces whose ranks are threads of one process."""
 
-    def __init__(self, hosts: Hosts) -> None:
+    def __init__(self, hosts: Hosts, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        self._now_ns = now_ns
         self._out = [0] * len(hosts)
         self._in = [0] * len(hosts)
         self._lock = threading.Lock()
@@ -71,7 +76,7 @@ class ThreadInterfaces:
     def reserve(self, src: int, dst: int, leaves_ns: int, alpha_ns: int) -> int:
         """Return when a message from host `src` that leaves for so long is in at host `dst`."""
         with self._lock:
-            begins = max(time.monotonic_ns(), self._out[src])
+            begins = max(self._now_ns(), self._out[src])
             self._out[src] = begins + leaves_ns
             self._in[dst] = max(begins + alpha_ns, self._in[dst]) + leaves_ns
             return self._in[dst]

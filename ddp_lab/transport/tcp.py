@@ -24,7 +24,7 @@ import numpy as np
 
 from ddp_lab.errors import RankLost
 from ddp_lab.transport.base import SENT, NDArray, Sent
-from ddp_lab.transport.board import FAILED, RUNNING, Board, fate
+from ddp_lab.transport.board import FAILED, NOBODY, RUNNING, Board, fate
 from ddp_lab.transport.description import describe, parse
 from ddp_lab.transport.local_board import LocalBoard, goodbye, hear
 from ddp_lab.transport.silence import keep_alive, seconds_of_silence
@@ -345,7 +345,7 @@ class TcpTransport(ThreadTransport):
                 place = self._places.get(connection.peer, "its host")
                 why = f"{place} is silent: nothing heard for {silent_s:.1f} s"
                 self.board.end(connection.peer, FAILED, why)
-                if connection.peer not in self._tolerated:
+                if self.board.silent == NOBODY and connection.peer not in self._tolerated:
                     self.board.silent = connection.peer
                 with contextlib.suppress(OSError):
                     connection.link.shutdown(socket.SHUT_RDWR)  # whoever waits in it wakes up

@@ -14,7 +14,8 @@ import selectors
 import socket
 import struct
 import time
-from typing import NamedTuple
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
 from ddp_lab.errors import InvalidArgument, RankTimeout
 from ddp_lab.transport.board import Board
@@ -26,6 +27,7 @@ MAGIC = b"ddp_lab2"
 LONGEST_TABLE = 1 << 20
 CONNECT_S = 60.0
 HELLO_S = 5.0  # a greeting takes no longer, or it is none
+LOOK_S = 0.1  # between two looks at the time, while nobody comes
 RETRY_S = 0.05
 BACKLOG = 128
 
@@ -141,14 +143,17 @@ class Meeting:
     def _dial_all(
         self, master: Address, own: socket.socket, far: set[int]
     ) -> tuple[dict[int, socket.socket], list[str]]:
-        link = self._dial(master, own.getsockname()[1])
-        send_text(link, socket.gethostname())
-        table = json.loads(self._take_text(link, 0))
-        links = {0: link}
-        for peer in sorted(far):
-            if 0 < peer < self.rank:
-                links[peer] = self._dial((table[peer][0], table[peer][1]), 0)
-        later = self._receive(own, {peer for peer in far if peer > self.rank})
+        links = {0: self._dial(master, own.getsockname()[1])}
+        try:
+            send_text(links[0], socket.gethostname())
+            table = json.loads(self._take_text(links[0], 0))
+            for peer in sorted(far):
+                if 0 < peer < self.rank:
+                    links[peer] = self._dial((table[peer][0], table[peer][1]), 0)
+            later = self._receive(own, {peer for peer in far if peer > self.rank})
+        except BaseException:
+            close_all(links.values())
+            raise
         links.update({peer: guest.link for peer, guest in later.items()})
         return links, [row[2] for row in table]
 
@@ -161,63 +166,83 @@ class Meeting:
         guests: dict[int, Guest] = {}
         greetings: dict[socket.socket, tuple[bytearray, float]] = {}
         own.setblocking(False)
-        with selectors.DefaultSelector() as selector:
-            selector.register(own, selectors.EVENT_READ)
-            while expected - guests.keys():
-                self._check_time(expected - guests.keys())
-                for key, _ in selector.select(0.1):
-                    link = key.fileobj
-                    assert isinstance(link, socket.socket)
-                    if link is own:
-                        for guest in accept_all(own):
-                            greetings[guest] = bytearray(), time.monotonic() + HELLO_S
-                            selector.register(guest, selectors.EVENT_READ)
-                    elif self._greet(link, greetings[link][0], expected, guests):
-                        selector.unregister(link)
+        try:
+            with selectors.DefaultSelector() as selector:
+                selector.register(own, selectors.EVENT_READ)
+                while expected - guests.keys():
+                    self._check_time(expected - guests.keys())
+                    for key, _ in selector.select(LOOK_S):
+                        self._hear(key.fileobj, own, selector, greetings, expected, guests)
+                    for link in [link for link, (_, end) in greetings.items() if late(end)]:
+                        self._turn_away(link, "it says nothing", selector)
                         del greetings[link]
-                for link, (_, until) in list(greetings.items()):
-                    if time.monotonic() > until:
-                        self._turn_away(link, "it says nothing")
-                        selector.unregister(link)
-                        del greetings[link]
+        except BaseException:
+            close_all([guest.link for guest in guests.values()])
+            raise
+        finally:
+            close_all(greetings)
         return guests
+
+    def _hear(
+        self,
+        link: Any,
+        own: socket.socket,
+        selector: selectors.BaseSelector,
+        greetings: dict[socket.socket, tuple[bytearray, float]],
+        expected: set[int],
+        guests: dict[int, Guest],
+    ) -> None:
+        """Let in who knocks, or read on in the greeting of one who has."""
+        if link is own:
+            for newcomer in accept_all(own):
+                greetings[newcomer] = bytearray(), time.monotonic() + HELLO_S
+                selector.register(newcomer, selectors.EVENT_READ)
+            return
+        refusal = self._greet(link, greetings[link][0], expected, guests)
+        if refusal is None:
+            return
+        del greetings[link]
+        if refusal:
+            self._turn_away(link, refusal, selector)
+        else:
+            selector.unregister(link)
 
     def _greet(
         self, link: socket.socket, text: bytearray, expected: set[int], guests: dict[int, Guest]
-    ) -> bool:
-        """Read on in a greeting; return whether that is over, well or not."""
+    ) -> str | None:
+        """Read on in a greeting; return None while it goes on, then why it is refused, or ""."""
         try:
             part = link.recv(HELLO.size - len(text))
         except OSError:
             part = b""
         text += part
         if part and len(text) < HELLO.size and MAGIC.startswith(text[: len(MAGIC)]):
-            return False
+            return None
         if len(text) < HELLO.size or not text.startswith(MAGIC):
-            return self._turn_away(link, "it does not speak as a rank does")
+            return "it does not speak as a rank does"
         _, secret, their_size, peer, port = HELLO.unpack(text)
         if not hmac.compare_digest(secret, self._secret):
-            return self._turn_away(link, "it belongs to another job: its secret is not ours")
+            return "it belongs to another job: its secret is not ours"
         if their_size != self.size:
             raise InvalidArgument(
                 f"connect: ranks disagree on the number of ranks: rank {peer} has {their_size}, "
                 f"this one {self.size}. Start all with the same WORLD_SIZE."
             )
         if peer not in expected or peer in guests:
-            return self._turn_away(link, f"rank {peer} is here already or not expected")
+            return f"rank {peer} is here already or not expected"
         link.settimeout(max(0.01, self._give_up - time.monotonic()))
         guests[peer] = Guest(link, port)
-        return True
+        return ""
 
-    def _turn_away(self, link: socket.socket, why: str) -> bool:
+    def _turn_away(self, link: socket.socket, why: str, selector: selectors.BaseSelector) -> None:
         try:
             who = "{}:{}".format(*link.getpeername()[:2])
         except OSError:
             who = "somebody who has left"
         self._strangers.append(f"{who}: {why}")
         log.warning("connect: a stranger was turned away: %s: %s.", who, why)
+        selector.unregister(link)
         link.close()
-        return True
 
     def _check_time(self, missing: set[int]) -> None:
         if time.monotonic() > self._give_up:
@@ -263,6 +288,17 @@ class Meeting:
                 "See what its own last lines say, and that two jobs do not share one MASTER_PORT.",
                 peer,
             ) from error
+
+
+def late(end: float) -> bool:
+    """Return whether a time has passed."""
+    return time.monotonic() > end
+
+
+def close_all(links: Iterable[socket.socket]) -> None:
+    """Close sockets that nobody will read any more."""
+    for link in links:
+        link.close()
 
 
 def accept_all(own: socket.socket) -> list[socket.socket]:

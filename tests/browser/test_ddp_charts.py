@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ddp_lab.costs.model import all_reduce_time
+from ddp_lab.collectives.closed_forms import all_reduce_time
 from ddp_lab.data_parallel.step_times import StepTimes
 from ddp_lab.data_parallel.sweep import BackwardProfile
 from ddp_lab.show import (
