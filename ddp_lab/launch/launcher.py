@@ -31,6 +31,7 @@ def launch(
     record: bool = False,
     hosts: int = 1,
     link: Link | None = None,
+    cluster: Any = None,
 ) -> Results:
     """Call `fn(comm, *args)` on each of `world_size` ranks and return their results in order.
 
@@ -47,6 +48,9 @@ def launch(
             inside of one (`transport` "shm" or "threads").
         link: what joins the hosts, in real seconds: each has one interface, full duplex, which
             its ranks share. None is TCP on this machine, as fast as it goes.
+        cluster: the address of a Dask scheduler, or its `distributed.Client`: a rank takes the
+            place of a thread of its workers, in a process of its own. Ranks of one host share
+            memory, hosts are joined by TCP.
 
     Raises:
         RankFailed: a rank raised or was killed; names the first guilty one, with its traceback.
@@ -66,6 +70,15 @@ def launch(
     timeout_s = time_limit("launch", timeout_s)
     places = equal_hosts(world_size, hosts)
     _check_hosts(places, link, transport)
+    if cluster is not None:
+        if transport != "shm" or len(places) > 1 or link is not None:
+            raise InvalidArgument(
+                f"launch: a cluster has hosts and links of its own: got transport={transport!r}, "
+                f"hosts={hosts}, link={link}. Leave these out."
+            )
+        from ddp_lab.launch.cluster import launch_on_cluster
+
+        return launch_on_cluster(fn, world_size, args, timeout_s, record, cluster)
     if isinstance(transport, ThreadWorld):
         return _launch_world(fn, world_size, args, transport, timeout_s, record)
     if transport not in TRANSPORTS:

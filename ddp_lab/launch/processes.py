@@ -6,20 +6,21 @@ import signal
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TextIO
 
 import cloudpickle
 
 from ddp_lab.collectives.registry import learners
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.launch.deadlines import Deadline
-from ddp_lab.launch.failures import Failure, rank_failed, timed_out
+from ddp_lab.launch.failures import Failure, Frame, rank_failed, timed_out
 from ddp_lab.launch.pickling import dumps_for_ranks
 from ddp_lab.launch.rank_main import JOB, READY, WHERE, Job, Outcome, read_message, send_message
 from ddp_lab.launch.rank_output import Printer
 from ddp_lab.launch.results import Results
 from ddp_lab.launch.zygote_client import Ranks, start_ranks
-from ddp_lab.transport.board import FAILED, Entry
+from ddp_lab.transport.board import FAILED, RUNNING, Entry
 from ddp_lab.transport.header import operation_of, site_of
 from ddp_lab.transport.link import Hosts, Link
 from ddp_lab.transport.segment import Segment
@@ -28,6 +29,7 @@ from ddp_lab.transport.shm_board import ShmBoard
 STOP_S = 5.0
 START_S = 60.0  # importing torch in a new zygote, and the function's own modules in each rank
 READ_BYTES = 1 << 16
+UNHEARD = Entry(RUNNING, heard=False)  # of a rank that another process has started
 
 
 def launch_processes(
@@ -44,7 +46,7 @@ def launch_processes(
     job = make_job(fn, args, transport, record, hosts, link)
     segment = Segment.create(world_size)
     try:
-        run = Run(start_ranks(world_size, segment), ShmBoard(segment), timeout_s)
+        run = Run(start_ranks(range(world_size), segment), ShmBoard(segment), timeout_s)
         try:
             run.send(job)
             run.listen()
@@ -52,7 +54,7 @@ def launch_processes(
             run.end()
     finally:
         segment.close()
-    return run.results(record)
+    return run.ending().results(world_size, timeout_s, record)
 
 
 def make_job(
@@ -74,6 +76,8 @@ def make_job(
     return Job(
         call=call,
         transport=transport,
+        master="127.0.0.1",
+        secret=b"",
         hosts=hosts,
         link=link,
         record=record,
@@ -85,31 +89,62 @@ def make_job(
     )
 
 
+@dataclass
+class Ending:
+    """How ranks have ended: all of a run, or those of one host."""
+
+    outcomes: dict[int, Outcome]
+    failures: list[Failure]
+    late: dict[int, Entry] | None
+    stacks: dict[int, list[Frame]]
+
+    def results(self, size: int, timeout_s: float, record: bool) -> Results:
+        """Return the ranks' results, or raise what the first guilty rank caused."""
+        timeouts_only = all(f.timeout or f.secondary for f in self.failures)
+        if self.late is not None and timeouts_only:
+            entries = [self.late.get(rank, UNHEARD) for rank in range(size)]
+            raise timed_out(entries, self.stacks, timeout_s)
+        if self.failures:
+            raise rank_failed(self.failures, size)
+        outcomes = [self.outcomes[rank] for rank in range(size)]
+        logs = [outcome.log for outcome in outcomes if outcome.log is not None]
+        return Results([cloudpickle.loads(o.result) for o in outcomes], logs if record else None)
+
+
 class Run:
     """One launch under way, seen from the launcher."""
 
-    def __init__(self, ranks: Ranks, board: ShmBoard, timeout_s: float) -> None:
+    def __init__(
+        self,
+        ranks: Ranks,
+        board: ShmBoard,
+        timeout_s: float,
+        out: TextIO | None = None,
+        err: TextIO | None = None,
+    ) -> None:
         self._ranks = ranks
         self._board = board
         self._size = board.size
+        self._here = list(ranks.links)  # of the world's ranks, those that this process started
         self._timeout_s = timeout_s
         self._ready: set[int] = set()
         self._deadline = Deadline(board, START_S + timeout_s)
         self._outcomes: dict[int, Outcome] = {}
         self._failures: list[Failure] = []
         self._asked: set[int] = set()
-        self._stacks: dict[int, list[tuple[str, int, str]]] = {}
+        self._stacks: dict[int, list[Frame]] = {}
         self._codes: dict[int, int] = {}
-        self._late: list[Entry] | None = None
+        self._late: dict[int, Entry] | None = None
         self._status_text = b""
         self._all_gone = False
         self._killed = False
         self._printer = Printer(self._size)
+        self._out, self._err = out or sys.stdout, err or sys.stderr
         self._selector = selectors.DefaultSelector()
-        for fd in (ranks.status, *ranks.outs, *ranks.errs):
+        for fd in (ranks.status, *ranks.outs.values(), *ranks.errs.values()):
             os.set_blocking(fd, False)
         self._selector.register(ranks.status, selectors.EVENT_READ, (self._read_status, 0))
-        for rank in range(self._size):
+        for rank in self._here:
             self._selector.register(
                 ranks.links[rank], selectors.EVENT_READ, (self._read_link, rank)
             )
@@ -119,16 +154,19 @@ class Run:
     def send(self, job: Job) -> None:
         """Hand the job to every rank."""
         payload = cloudpickle.dumps(job)
-        for link in self._ranks.links:
+        for link in self._ranks.links.values():
             try:
                 send_message(link, JOB, payload)
             except OSError:
                 continue  # it died already; its end is reported like any other
 
-    def listen(self) -> None:
-        """Return when all ranks are done, or some failed and the others had time to notice."""
-        while len(self._outcomes) < self._size and not self._all_gone:
-            silent = [rank for rank in range(self._size) if rank not in self._outcomes]
+    def listen(self, abandoned: Callable[[], bool] = lambda: False) -> None:
+        """Return when all ranks are done, or some failed and the others had time to notice.
+
+        It also returns once nobody waits for them any more.
+        """
+        while not abandoned() and len(self._outcomes) < len(self._here) and not self._all_gone:
+            silent = [rank for rank in self._here if rank not in self._outcomes]
             left_s = self._deadline.left_s(silent, self._asked - self._stacks.keys())
             if left_s > 0:
                 self._handle(min(left_s, 1.0))
@@ -145,10 +183,10 @@ class Run:
 
     def _ask_where(self) -> None:
         """The time is over: note who waits for whom, and ask all for their stacks."""
-        self._late = [self._board.read(rank) for rank in range(self._size)]
+        self._late = {rank: self._board.read(rank) for rank in self._here}
         self._board.deadline = time.monotonic()  # now who waits gives up, and no earlier
         self._deadline.run_out()
-        for rank in range(self._size):
+        for rank in self._here:
             if rank not in self._outcomes:
                 try:
                     send_message(self._ranks.links[rank], WHERE)
@@ -159,7 +197,7 @@ class Run:
     def _begin(self, rank: int) -> None:
         """A rank calls its function; once all do, their time begins."""
         self._ready.add(rank)
-        if len(self._ready) == self._size:
+        if len(self._ready) == len(self._here):
             self._deadline.begin(self._timeout_s)
 
     def _read_link(self, rank: int) -> bool:
@@ -210,14 +248,14 @@ class Run:
         self._failures.append(failure)
 
     def _print(self, rank: int) -> bool:
-        return self._printer.take(rank, os.read(self._ranks.outs[rank], READ_BYTES), sys.stdout)
+        return self._printer.take(rank, os.read(self._ranks.outs[rank], READ_BYTES), self._out)
 
     def _warn(self, rank: int) -> bool:
-        return self._printer.take(rank, os.read(self._ranks.errs[rank], READ_BYTES), sys.stderr)
+        return self._printer.take(rank, os.read(self._ranks.errs[rank], READ_BYTES), self._err)
 
     def end(self) -> None:
         """Leave no process: wait for those that are done, kill the others, print what is left."""
-        if len(self._outcomes) < self._size or self._failures:
+        if len(self._outcomes) < len(self._here) or self._failures:
             self._killed = True
             self._ranks.kill()
         give_up = time.monotonic() + STOP_S
@@ -225,7 +263,7 @@ class Run:
             self._handle(0.2)
             if time.monotonic() > give_up:
                 self._ranks.kill()
-        for rank in range(self._size):
+        for rank in self._here:
             self._drain(self._print, rank)
             self._drain(self._warn, rank)
         self._printer.finish()
@@ -239,16 +277,9 @@ class Run:
         except BlockingIOError:
             return  # a process that the rank started still holds the pipe
 
-    def results(self, record: bool) -> Results:
-        """Return the ranks' results, or raise what the first guilty rank caused."""
-        for rank in range(self._size):
+    def ending(self) -> Ending:
+        """Return how the ranks of this process have ended."""
+        for rank in self._here:
             if rank not in self._outcomes and self._late is None and not self._failures:
                 self._fail(Failure(rank, "process ended", "it could not be started", 0.0))
-        timeouts_only = all(f.timeout or f.secondary for f in self._failures)
-        if self._late is not None and timeouts_only:
-            raise timed_out(self._late, self._stacks, self._timeout_s)
-        if self._failures:
-            raise rank_failed(self._failures, self._size)
-        outcomes = [self._outcomes[rank] for rank in range(self._size)]
-        logs = [outcome.log for outcome in outcomes if outcome.log is not None]
-        return Results([cloudpickle.loads(o.result) for o in outcomes], logs if record else None)
+        return Ending(self._outcomes, self._failures, self._late, self._stacks)

@@ -35,10 +35,15 @@ JOB, READY, OUTCOME, WHERE = b"j", b"r", b"o", b"w"
 
 @dataclass
 class Job:
-    """What a rank is to do. `call` holds function and arguments, pickled."""
+    """What a rank is to do. `call` holds function and arguments, pickled.
+
+    On another machine `path`, `directory` and `environment` are empty: those there stay.
+    """
 
     call: bytes
     transport: str
+    master: str  # the address of rank 0's machine
+    secret: bytes  # that the ranks of this run know on every machine
     hosts: Hosts
     link: Link | None
     record: bool
@@ -159,7 +164,9 @@ def _run(
         fn, args, learned = cloudpickle.loads(job.call)
         for algorithm in learned:
             register_algorithm(*algorithm)
-        transport = connect(job.transport, rank, segment, job.hosts, job.link)
+        transport = connect(
+            job.transport, rank, segment, job.hosts, job.link, job.master, job.secret
+        )
         if isinstance(transport, Leaves):
             at_end.append(transport)
         if job.record:
@@ -186,8 +193,9 @@ def _pickled(result: Any) -> bytes:
 
 def _prepare(job: Job) -> None:
     """Make this process look like the launcher's: directory, modules, environment."""
-    os.environ.clear()
-    os.environ.update(job.environment)
     sys.argv = job.argv
-    sys.path[:] = job.path
-    os.chdir(job.directory)
+    if job.environment:
+        os.environ.clear()
+        os.environ.update(job.environment)
+        sys.path[:] = job.path
+        os.chdir(job.directory)

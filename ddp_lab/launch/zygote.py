@@ -11,7 +11,8 @@ with it.
 
 A request is one line of JSON, with descriptors beside it for a launch:
 
-    {"launch": id, "size": n, "arena_bytes": b}   + status pipe, segment, then 3 for each rank
+    {"launch": id, "ranks": [r, ...], "size": n, "arena_bytes": b}
+                                             + status pipe, segment, then 3 for each of the ranks
     {"kill": id}
 
 To the status pipe go lines `pid rank` for each start and `rank code` for each end; it closes when
@@ -29,6 +30,7 @@ import signal
 import socket
 import sys
 from dataclasses import dataclass, field
+from typing import Any
 
 PR_SET_PDEATHSIG = 1
 FDS_A_RANK = 3  # its socket, its stdout, its stderr
@@ -80,13 +82,14 @@ class Zygote:
                 self._launch(request, fds)
         return True
 
-    def _launch(self, request: dict[str, int], fds: list[int]) -> None:
-        size = request["size"]
+    def _launch(self, request: dict[str, Any], fds: list[int]) -> None:
+        ranks = request["ranks"]
         status, segment = fds[:2]
-        ends = [fds[2 + FDS_A_RANK * r : 2 + FDS_A_RANK * (r + 1)] for r in range(size)]
+        starts = range(2, 2 + FDS_A_RANK * len(ranks), FDS_A_RANK)
+        ends = {r: fds[at : at + FDS_A_RANK] for r, at in zip(ranks, starts, strict=True)}
         brood = self._broods[request["launch"]] = Brood(status)
         sys.stdout.flush()
-        for rank in range(size):
+        for rank in ranks:
             pid = os.fork()
             if pid == 0:
                 self._become_rank(rank, request, segment, ends)
@@ -96,7 +99,7 @@ class Zygote:
             os.close(fd)
 
     def _become_rank(
-        self, rank: int, request: dict[str, int], segment: int, ends: list[list[int]]
+        self, rank: int, request: dict[str, Any], segment: int, ends: dict[int, list[int]]
     ) -> None:
         """Never return: run the rank and leave the process."""
         code = 1
@@ -107,7 +110,7 @@ class Zygote:
             self._control.close()
             for brood in self._broods.values():
                 os.close(brood.status)
-            for other, fds in enumerate(ends):
+            for other, fds in ends.items():
                 for fd in fds if other != rank else ():
                     os.close(fd)
             from ddp_lab.launch.rank_main import rank_main

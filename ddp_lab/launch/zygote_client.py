@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ddp_lab.errors import InvalidArgument, RankFailed
@@ -51,9 +52,9 @@ class Ranks:
     number: int
     control: socket.socket
     status: int
-    links: list[socket.socket]
-    outs: list[int]
-    errs: list[int]
+    links: dict[int, socket.socket]
+    outs: dict[int, int]
+    errs: dict[int, int]
 
     def kill(self) -> None:
         """Have all that still live killed."""
@@ -62,41 +63,44 @@ class Ranks:
 
     def close(self) -> None:
         """Close all ends."""
-        for link in self.links:
+        for link in self.links.values():
             link.close()
-        for fd in (self.status, *self.outs, *self.errs):
+        for fd in (self.status, *self.outs.values(), *self.errs.values()):
             os.close(fd)
 
 
-def start_ranks(size: int, segment: Segment) -> Ranks:
-    """Return `size` new processes, each waiting for its job.
+def start_ranks(ranks: Sequence[int], segment: Segment) -> Ranks:
+    """Return a new process for each of these ranks of a world, waiting for its job.
 
     Raises:
         InvalidArgument: more ranks than one launch can start.
         RankFailed: no process could be started.
     """
-    if size > MOST_RANKS:
+    if len(ranks) > MOST_RANKS:
         raise InvalidArgument(
-            f"launch: too many processes: got {size}, expected at most {MOST_RANKS}. "
+            f"launch: too many processes: got {len(ranks)}, expected at most {MOST_RANKS}. "
             "Use transport='threads', or ddp_lab.simulate for large numbers of ranks."
         )
-    links, outs, errs, theirs = [], [], [], []
+    links, outs, errs, theirs = {}, {}, {}, []
     status, status_end = os.pipe()
-    for _ in range(size):
+    for rank in ranks:
         mine, other = socket.socketpair()
         out, out_end = os.pipe()
         err, err_end = os.pipe()
-        links.append(mine)
-        outs.append(out)
-        errs.append(err)
+        links[rank], outs[rank], errs[rank] = mine, out, err
         theirs += [other.detach(), out_end, err_end]
-    assert len(theirs) == FDS_A_RANK * size
+    assert len(theirs) == FDS_A_RANK * len(ranks)
     number = next(_numbers)
-    request = {"launch": number, "size": size, "arena_bytes": segment.layout.arena_bytes}
-    ranks = None
+    layout = segment.layout
+    request = {
+        "launch": number,
+        "ranks": list(ranks),
+        "size": layout.size,
+        "arena_bytes": layout.arena_bytes,
+    }
     try:
         control = _zygote().control
-        ranks = Ranks(number, control, status, links, outs, errs)
+        started = Ranks(number, control, status, links, outs, errs)
         fds = [status_end, segment.fd, *theirs]
         socket.send_fds(control, [json.dumps(request).encode()], fds)
     except OSError as error:
@@ -104,7 +108,7 @@ def start_ranks(size: int, segment: Segment) -> Ranks:
     finally:
         for fd in (status_end, *theirs):
             os.close(fd)
-    return ranks
+    return started
 
 
 def _zygote() -> Kept:

@@ -18,7 +18,7 @@ from typing import Any
 from ddp_lab.errors import RankLost, RankTimeout
 from ddp_lab.transport.base import Transport
 from ddp_lab.transport.hosts import HostsTransport
-from ddp_lab.transport.link import Hosts
+from ddp_lab.transport.link import Hosts, home_of
 from ddp_lab.transport.measured_link import measure
 from ddp_lab.transport.segment import Segment
 from ddp_lab.transport.shm import ShmTransport
@@ -38,7 +38,7 @@ def join(store: Any, rank: int, size: int, timeout_s: float) -> Transport:
     room = Room(store, meet(store, rank, size, timeout_s))
     room.set(f"machine/{rank}", _machine(rank))
     hosts = _hosts([room.get(f"machine/{peer}") for peer in range(size)])
-    home = next(host for host in hosts if rank in host)
+    home = home_of(rank, hosts)
     near = ShmTransport(_shared_segment(room, rank, size, home), rank, len(home))
     if len(hosts) == 1:
         return near

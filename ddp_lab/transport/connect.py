@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from ddp_lab.transport.base import Transport
 from ddp_lab.transport.board import inspect
 from ddp_lab.transport.hosts import HostsTransport
-from ddp_lab.transport.link import Hosts, Link
+from ddp_lab.transport.link import Hosts, Link, home_of
+from ddp_lab.transport.measured_link import measure
 from ddp_lab.transport.segment import Segment
 from ddp_lab.transport.shm import ShmTransport
 from ddp_lab.transport.shm_board import ShmBoard
@@ -19,18 +20,28 @@ from ddp_lab.transport.waiting import Words
 if TYPE_CHECKING:
     import torch
 
+LOOPBACK = "127.0.0.1"
 TOLD_WORD = 12  # of rank 0's page of the board
 
 
 def connect(
-    transport: str, rank: int, segment: Segment, hosts: Hosts, link: Link | None = None
+    transport: str,
+    rank: int,
+    segment: Segment,
+    hosts: Hosts,
+    link: Link | None = None,
+    master: str = LOOPBACK,
+    secret: bytes = b"",
 ) -> Transport:
     """Return this rank's end of the transport of this name.
 
-    With several hosts it is what joins the ranks of each; a `link` joins hosts, or TCP if None.
+    With several hosts it is what joins the ranks of each; a `link` joins hosts, or TCP if None,
+    to which only those come in that know the secret. `master` is the address of rank 0's machine.
     """
-    if len(hosts) > 1:
-        return _connect_hosts(rank, segment, hosts, link)
+    if len(hosts) > 1 and link is None:
+        return _connect_hosts(rank, segment, hosts, master, secret)
+    if len(hosts) > 1 and link is not None:
+        return _connect_pretended(rank, segment, hosts, link)
     if transport == "tcp":
         return _connect_tcp(rank, segment)
     if transport in ("gloo", "nccl"):
@@ -50,30 +61,55 @@ def device_of(rank: int) -> "torch.device":
     return torch.device("cuda", torch.cuda.current_device())
 
 
+def told(segment: Segment) -> int:
+    """Return the number that rank 0 has told all others, 0 before that."""
+    return int(segment.words[segment.layout.board(0) // 8 + TOLD_WORD])
+
+
+def tell(segment: Segment, number: int) -> None:
+    """Tell the ranks of this machine what rank 0 has told on its own."""
+    words = Words(segment.words, segment.address, segment.layout.size)
+    words.post(segment.layout.board(0) // 8 + TOLD_WORD, number)
+
+
 def _tell(rank: int, segment: Segment, number: int) -> int:
     """Return the number that rank 0 tells all others, which must not be 0."""
-    words = Words(segment.words, segment.address, segment.layout.size)
-    board, word = ShmBoard(segment), segment.layout.board(0) // 8 + TOLD_WORD
     if rank == 0:
-        words.post(word, number)
+        tell(segment, number)
     else:
+        words = Words(segment.words, segment.address, segment.layout.size)
+        board, word = ShmBoard(segment), segment.layout.board(0) // 8 + TOLD_WORD
         words.wait(word, 1, lambda: inspect(board, rank, 0))
-    return int(segment.words[word])
+    return told(segment)
 
 
-def _connect_tcp(rank: int, segment: Segment, hosts: Hosts | None = None) -> Transport:
-    listener = listen(("127.0.0.1", 0)) if rank == 0 else None
+def _connect_tcp(
+    rank: int,
+    segment: Segment,
+    hosts: Hosts | None = None,
+    master: str = LOOPBACK,
+    secret: bytes = b"",
+) -> Transport:
+    listener = listen((LOOPBACK if master == LOOPBACK else "", 0)) if rank == 0 else None
     port = _tell(rank, segment, listener.getsockname()[1] if listener else 0)
     size, board = segment.layout.size, ShmBoard(segment)
-    return tcp_connect(rank, size, ("127.0.0.1", port), listener, board, hosts=hosts)
+    return tcp_connect(rank, size, (master, port), listener, board, secret=secret, hosts=hosts)
 
 
-def _connect_hosts(rank: int, segment: Segment, hosts: Hosts, link: Link | None) -> Transport:
-    near = ShmTransport(segment, rank)
-    if link is None:
-        return HostsTransport(near, _connect_tcp(rank, segment, hosts), hosts)
+def _connect_hosts(
+    rank: int, segment: Segment, hosts: Hosts, master: str, secret: bytes
+) -> Transport:
+    here = segment.layout.size if master == LOOPBACK else len(home_of(rank, hosts))
+    near = ShmTransport(segment, rank, here)
+    transport = HostsTransport(near, _connect_tcp(rank, segment, hosts, master, secret), hosts)
+    transport.link = measure(transport, hosts)
+    return transport
+
+
+def _connect_pretended(rank: int, segment: Segment, hosts: Hosts, link: Link) -> Transport:
     from ddp_lab.transport.emulated_link import EmulatedLink, SharedInterfaces
 
+    near = ShmTransport(segment, rank)
     far = EmulatedLink(near, hosts, link, SharedInterfaces(segment, hosts))
     return HostsTransport(near, far, hosts, link)
 

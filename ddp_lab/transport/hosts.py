@@ -10,7 +10,7 @@ from typing import Any
 import numpy.typing as npt
 
 from ddp_lab.transport.base import NDArray, Shape, SharesMemory, Tells, Transport, Work
-from ddp_lab.transport.link import Hosts, Link
+from ddp_lab.transport.link import Hosts, Link, home_of
 
 
 class HostsTransport:
@@ -25,8 +25,7 @@ class HostsTransport:
         self.link = link
         self.board = near.board  # type: ignore[attr-defined]
         self._near, self._far = near, far
-        (neighbours,) = (host for host in hosts if self.rank in host)
-        self._neighbours = frozenset(neighbours)
+        self._neighbours = frozenset(home_of(self.rank, hosts))
 
     def _way_to(self, peer: int) -> Any:
         return self._near if peer in self._neighbours else self._far

@@ -32,6 +32,11 @@ def equal_hosts(world_size: int, hosts: int) -> Hosts:
     return tuple(tuple(range(h * width, (h + 1) * width)) for h in range(hosts))
 
 
+def home_of(rank: int, hosts: Hosts) -> tuple[int, ...]:
+    """Return the ranks of the host that this one lies on."""
+    return next(host for host in hosts if rank in host)
+
+
 def within(hosts: Hosts, members: tuple[int, ...]) -> Hosts:
     """Return the hosts of a group: of its `members` by their numbers in it."""
     number = {member: rank for rank, member in enumerate(members)}

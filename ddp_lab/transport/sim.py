@@ -13,7 +13,7 @@ Source of the model: Thakur, Rabenseifner & Gropp, Int. J. High Perform. Comput.
 from typing import Any
 
 from ddp_lab.transport.base import NDArray
-from ddp_lab.transport.link import Hosts, Link
+from ddp_lab.transport.link import Hosts, Link, home_of
 from ddp_lab.transport.threads import Receive, ThreadTransport
 from ddp_lab.transport.turns import TurnWorld
 
@@ -82,7 +82,7 @@ class SimTransport(ThreadTransport):
         super().__init__(world, rank)
         self.bytes_a_byte = world.bytes_a_byte
         self.hosts = world.hosts
-        self._neighbours = next(host for host in world.hosts if rank in host)
+        self._neighbours = home_of(rank, world.hosts)
         self.free_out = 0.0
         self.free_in = 0.0
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 from ddp_lab.errors import InvalidArgument, RankTimeout
 from ddp_lab.transport.board import Board
-from ddp_lab.transport.link import Hosts
+from ddp_lab.transport.link import Hosts, home_of
 from ddp_lab.transport.tcp import TcpTransport
 
 HELLO = struct.Struct("<8s16s3i")  # magic, the job's secret, world size, rank, port
@@ -115,8 +115,7 @@ class Meeting:
         self, master: Address, own: socket.socket, hosts: Hosts
     ) -> tuple[dict[int, socket.socket], list[str]]:
         """Return the sockets to all ranks on other hosts, and the name of each rank's host."""
-        (home,) = (host for host in hosts if self.rank in host)
-        far = set(range(self.size)) - set(home)
+        far = set(range(self.size)) - set(home_of(self.rank, hosts))
         if self.rank == 0:
             links, names = self._gather(own)
         else:
