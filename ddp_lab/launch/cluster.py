@@ -27,7 +27,7 @@ from typing import Any, TextIO, cast
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.extras import missing
 from ddp_lab.launch.failures import Failure
-from ddp_lab.launch.processes import START_S, Ending, Run, make_job
+from ddp_lab.launch.processes import Ending, Run, make_job
 from ddp_lab.launch.rank_main import Job
 from ddp_lab.launch.results import Results
 from ddp_lab.launch.zygote_client import SHARED, start_ranks
@@ -38,6 +38,7 @@ from ddp_lab.transport.shm_board import ShmBoard
 
 CONNECT_S = 10.0
 LOOK_S = 0.2  # between two looks at the tasks and their workers
+PORT_LOOK_S = 0.01  # the same at whether rank 0 listens
 GRACE_S = 2.0  # for the ranks of other hosts that noticed a failure to say so
 END_S = 5.0  # for what ranks printed last to arrive
 
@@ -152,23 +153,44 @@ class Launch:
         self._timeout_s = timeout_s
         self._topic = f"ddp_lab-{secrets.token_hex(8)}"
         self._ended = threading.Semaphore(0)  # hosts whose last line has been printed
+        self._told = threading.Event()
+        self._port = 0  # where rank 0 listens, once that is told
+        self._endings: dict[int, Ending] = {}  # by host
         self._tasks: list[Any] = []
         self._holds: list[Any] = []
 
     def __enter__(self) -> "Launch":
-        self._client.subscribe_topic(self._topic, self._print)
-        preload = [name for name in SHARED if name in sys.modules]
-        for ranks in self._job.hosts:
-            starter, *others = dict.fromkeys(self._workers[rank] for rank in ranks)
-            held = [worker for worker in others for _ in range(self._workers.count(worker))]
-            held += [starter] * (self._workers.count(starter) - 1)
-            self._holds += [self._submit(hold, worker) for worker in held]
-            self._tasks.append(
-                self._submit(
-                    run_host, starter, self._job, ranks, self._timeout_s, self._topic, preload
-                )
-            )
+        self._client.subscribe_topic(self._topic, self._take)
+        first, *others = self._job.hosts
+        self._start(first, 0)
+        if others:
+            try:
+                port = self._wait_for_port()
+            except BaseException:
+                self.__exit__()
+                raise
+            for ranks in others if port else ():
+                self._start(ranks, port)
         return self
+
+    def _start(self, ranks: tuple[int, ...], port: int) -> None:
+        """Start the ranks of a host, and hold as many threads there as it has ranks."""
+        starter, *others = dict.fromkeys(self._workers[rank] for rank in ranks)
+        held = [worker for worker in others for _ in range(self._workers.count(worker))]
+        held += [starter] * (self._workers.count(starter) - 1)
+        self._holds += [self._submit(hold, worker) for worker in held]
+        preload = [name for name in SHARED if name in sys.modules]
+        arguments = self._job, ranks, self._timeout_s, self._topic, preload, port
+        self._tasks.append(self._submit(run_host, starter, *arguments))
+
+    def _wait_for_port(self) -> int:
+        """Return where rank 0 listens, 0 if its host ends before that."""
+        while not self._port:
+            self._look(self._endings)
+            if self._endings:
+                break
+            self._told.wait(LOOK_S)
+        return self._port
 
     def _submit(self, task: Callable[..., Any], worker: str, *args: Any) -> Any:
         return self._client.submit(
@@ -185,16 +207,20 @@ class Launch:
         self._client.cancel([*self._tasks, *self._holds], force=True)
         self._client.unsubscribe_topic(self._topic)
 
-    def _print(self, event: tuple[float, tuple[str, str]]) -> None:
+    def _take(self, event: tuple[float, tuple[str, str]]) -> None:
+        """Print what a rank printed, or note what a host told."""
         _, (stream, text) = event
         if stream == "end":
             self._ended.release()
+        elif stream == "port":
+            self._port = int(text)
+            self._told.set()
         else:
             (sys.stdout if stream == "out" else sys.stderr).write(text)
 
     def wait(self) -> list[Ending]:
         """Return how the ranks of each host have ended, once all have, or one has failed."""
-        endings: dict[int, Ending] = {}
+        endings = self._endings
         give_up = float("inf")
         while len(endings) < len(self._tasks) and time.monotonic() < give_up:
             self._look(endings)
@@ -252,9 +278,20 @@ def hold() -> None:
 
 
 def run_host(
-    job: Job, ranks: tuple[int, ...], timeout_s: float, topic: str, preload: list[str]
+    job: Job,
+    ranks: tuple[int, ...],
+    timeout_s: float,
+    topic: str,
+    preload: list[str],
+    port: int,
 ) -> Ending:
-    """Run the ranks of this host and return how they ended; a task of a worker."""
+    """Run the ranks of this host and return how they ended; a task of a worker.
+
+    Args:
+        preload: modules that the launcher has, and that each rank would have to import itself.
+        port: where rank 0 listens; 0 where it lies here, or no rank lies elsewhere.
+    """
+    asked = not port and len(job.hosts) > 1
     worker, abandoned = dask().get_worker(), watch_task()
     for module in preload:
         importlib.import_module(module)
@@ -264,7 +301,10 @@ def run_host(
         run = Run(start_ranks(ranks, segment), ShmBoard(segment), timeout_s, out, err)
         try:
             run.send(job)
-            with carrying_port(segment, job, ranks, topic):
+            if port:
+                tell(segment, port)
+            port_events = Events(worker, topic, "port")
+            with telling_port(segment, port_events) if asked else contextlib.nullcontext():
                 run.listen(abandoned)
         finally:
             run.end()
@@ -287,30 +327,20 @@ def watch_task() -> Callable[[], bool]:
 
 
 @contextlib.contextmanager
-def carrying_port(segment: Segment, job: Job, ranks: tuple[int, ...], topic: str) -> Iterator[None]:
-    """Meanwhile have the port of rank 0 told on all hosts, through the scheduler."""
-    if len(job.hosts) == 1:
-        yield
-        return
-    client, over = dask().get_client(), threading.Event()
+def telling_port(segment: Segment, events: Events) -> Iterator[None]:
+    """Meanwhile have the launcher told where rank 0 listens, as soon as it does."""
+    over = threading.Event()
 
-    def carry() -> None:
-        port = dask().Variable(topic, client=client)
-        until = time.monotonic() + START_S
-        while not over.is_set() and time.monotonic() < until:
-            if 0 in ranks and told(segment):
-                port.set(told(segment))
+    def tell_it() -> None:
+        while not over.wait(PORT_LOOK_S):
+            if told(segment):
+                events.write(str(told(segment)))
                 return
-            if 0 not in ranks:
-                with contextlib.suppress(TimeoutError):
-                    tell(segment, port.get(timeout=1.0))
-                    return
-            over.wait(0.01)
 
-    carrier = threading.Thread(target=carry, name="ddp_lab port", daemon=True)
-    carrier.start()
+    teller = threading.Thread(target=tell_it, name="ddp_lab port", daemon=True)
+    teller.start()
     try:
         yield
     finally:
         over.set()
-        carrier.join()
+        teller.join()
