@@ -24,7 +24,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -40,6 +40,7 @@ NETWORK = "10.9.0"
 MESSAGE_BYTES = 65_536
 
 _libc = ctypes.CDLL(None, use_errno=True)
+_libc.mount.argtypes = [*[ctypes.c_char_p] * 3, ctypes.c_ulong, ctypes.c_char_p]
 
 
 class Refused(Exception):
@@ -57,8 +58,8 @@ def call(name: str, *arguments: int | bytes | None) -> None:
 
 
 def mount(kind: str, folder: str, flags: int = 0) -> None:
-    """Mount a new file system, or a file over another, or change what is mounted."""
-    call("mount", kind.encode(), folder.encode(), kind.encode(), ctypes.c_ulong(flags), None)  # type: ignore[arg-type]
+    """Mount a new file system of a kind, or change how one is mounted."""
+    call("mount", kind.encode(), folder.encode(), kind.encode(), flags, None)
 
 
 def run(program: str, lines: list[str]) -> None:
@@ -250,29 +251,68 @@ def live(writing: int) -> NoReturn:
 
 
 def enter(host: int, is_mine: bool, command: list[str]) -> NoReturn:
-    """Run a command on a host, as if it were this process: signals go in, its end comes out."""
+    """Run a command on a host, as if it were this process: signals go in, its end comes out.
+
+    This process stays outside. Its guard is a child of the host's first process, for one left
+    behind by a parent outside would be buried outside, if at all, and the host could not end.
+    """
     folder, user = os.getcwd(), (os.getuid(), os.getgid())  # noqa: PTH109 - a plain string
     kinds = NEW_FILES | NEW_NETWORK | NEW_NAME | NEW_IPC | NEW_PIDS
     call("setns", host, kinds | (NEW_USER if is_mine else 0))
     os.close(host)
+    outside, inside = socket.socketpair()
     signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
-    child = os.fork()
-    if child == 0:
-        os.chdir(folder)
-        if is_mine:
-            call("unshare", NEW_USER)
-            map_user(user, (0, 0))
-        die_with_parent(0)
+    if child := os.fork():
+        inside.close()
+        os.waitpid(child, 0)
+        follow(outside)
+    outside.close()
+    if os.fork():
+        os._exit(0)
+    os.chdir(folder)
+    if is_mine:
+        call("unshare", NEW_USER)
+        map_user(user, (0, 0))
+    guard(inside, command)
+
+
+def guard(outside: socket.socket, command: list[str]) -> NoReturn:
+    """Start the command; tell how it ended, and end it when nobody outside wants to know."""
+    parent = os.getpid()
+    if (child := os.fork()) == 0:
+        outside.close()
+        die_with_parent(parent)
         execute(command)
-    for number in FORWARDED:
-        signal.signal(number, lambda got, _: os.kill(child, got))
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
+    pidfd = os.pidfd_open(child)
+    socket.send_fds(outside, [b"pid"], [pidfd])
+    ready, _, _ = select.select([outside.fileno(), pidfd], [], [])
+    if outside.fileno() in ready:
+        os.kill(child, signal.SIGKILL)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    with suppress(OSError):
+        outside.send(str(code).encode())
+    os._exit(0)
+
+
+def follow(inside: socket.socket) -> NoReturn:
+    """Hand signals on to the command, and end as it does, or as killed when its host stops."""
+    _, pidfds, _, _ = socket.recv_fds(inside, MESSAGE_BYTES, 1)
+    for number in FORWARDED:
+        signal.signal(number, lambda got, _: hand_on(got, pidfds))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
+    code = int(inside.recv(MESSAGE_BYTES) or -signal.SIGKILL)
     if code < 0:
         if -code in FORWARDED:
             signal.signal(-code, signal.SIG_DFL)
         os.kill(os.getpid(), -code)
     os._exit(code)
+
+
+def hand_on(number: int, pidfds: list[int]) -> None:
+    """Send a signal to the command, unless that has just ended."""
+    for pidfd in pidfds:
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(pidfd, number)
 
 
 def execute(command: list[str]) -> NoReturn:
