@@ -1,5 +1,7 @@
 """python -m ddp_lab run script.py --ranks 4 [arguments of the script ...]
 
+python -m ddp_lab hosts 2 --rate 400mbit -- torchrun --nproc-per-node 2 train.py
+
 python -m ddp_lab calibrate --transport tcp
 """
 
@@ -16,7 +18,10 @@ from ddp_lab.launch.launcher import PROCESSES, launch
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; return the exit code."""
     known = parser()
-    options, rest = known.parse_known_args(arguments)
+    words = sys.argv[1:] if arguments is None else arguments
+    if words[:1] == ["hosts"]:
+        return on_hosts(known, words)
+    options, rest = known.parse_known_args(words)
     if options.command == "calibrate":
         if rest:
             known.error(f"unrecognized arguments: {' '.join(rest)}")
@@ -58,7 +63,26 @@ def parser() -> argparse.ArgumentParser:
     )
     fit.add_argument("--transport", default="shm", choices=["shm", "tcp", "threads"])
     fit.add_argument("--rounds", type=int, default=36)
+    hosts = commands.add_parser(
+        "hosts", help="run a command on each of several hosts inside this machine"
+    )
+    hosts.add_argument("hosts", nargs="?", default="", metavar="N", help="how many")
+    hosts.add_argument("--rate", help="what each link carries each way, such as 400mbit")
+    hosts.add_argument("--latency", help="from host to host, such as 1ms, if the kernel has netem")
+    hosts.epilog = "After -- comes the command, such as torchrun with its arguments."
     return parser
+
+
+def on_hosts(known: argparse.ArgumentParser, words: list[str]) -> int:
+    """Run what stands after -- on each host."""
+    at = words.index("--") if "--" in words else len(words)
+    options, rest = known.parse_known_args(words[:at])
+    if rest:
+        print(f"hosts: this is no option: got {rest[0]}. The command follows --.", file=sys.stderr)
+        return 2
+    from ddp_lab.hosts.command import run_on_hosts
+
+    return run_on_hosts(options.hosts, options.rate, options.latency, words[at + 1 :])
 
 
 def run_script(comm: Communicator, script: str, arguments: list[str]) -> None:

@@ -10,6 +10,7 @@
     │   └── Deadlock                    ranks wait for each other in a circle
     ├── StageFailed (RuntimeError)      a stage of a pipeline raised; all its ranks are told
     ├── OutOfSharedMemory (MemoryError) the transport's segment is full
+    ├── HostsRefused (RuntimeError)     this machine cannot have hosts of its own
     └── RankFailed (RuntimeError)       what `launch` raises: names the first guilty rank
 
 The facts of a message are attributes too. Every error survives pickling, for it crosses processes.
@@ -80,6 +81,17 @@ class StageFailed(_AboutRank, RuntimeError):
 
 class OutOfSharedMemory(DdpLabError, MemoryError):
     """The segment has no room for the buffer asked for."""
+
+
+class HostsRefused(DdpLabError, RuntimeError):
+    """This machine allows no hosts inside it; `is_missing` where only a package is not there."""
+
+    def __init__(self, message: str, is_missing: bool = False) -> None:
+        super().__init__(message)
+        self.is_missing = is_missing
+
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
+        return type(self), (self.args[0], self.is_missing)
 
 
 class RankFailed(_AboutRank, RuntimeError):

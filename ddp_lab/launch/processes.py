@@ -17,7 +17,7 @@ from ddp_lab.launch.deadlines import Deadline
 from ddp_lab.launch.failures import Failure, Frame, rank_failed, timed_out
 from ddp_lab.launch.pickling import dumps_for_ranks
 from ddp_lab.launch.rank_main import JOB, READY, WHERE, Job, Outcome, read_message, send_message
-from ddp_lab.launch.rank_output import Printer
+from ddp_lab.launch.rank_output import Printer, names_of_ranks
 from ddp_lab.launch.results import Results
 from ddp_lab.launch.zygote_client import Ranks, start_ranks
 from ddp_lab.transport.board import FAILED, RUNNING, Entry
@@ -138,7 +138,7 @@ class Run:
         self._status_text = b""
         self._all_gone = False
         self._killed = False
-        self._printer = Printer(self._size)
+        self._printer = Printer(names_of_ranks(self._size))
         self._out, self._err = out or sys.stdout, err or sys.stderr
         self._selector = selectors.DefaultSelector()
         for fd in (ranks.status, *ranks.outs.values(), *ranks.errs.values()):

@@ -1,14 +1,20 @@
-"""What ranks print, line by line, each with the number of its rank in front."""
+"""What ranks or hosts print, line by line, each with the name of its writer in front."""
 
+from collections.abc import Sequence
 from typing import TextIO
 
 
-class Printer:
-    """Puts the output of `size` ranks together without tearing lines."""
+def names_of_ranks(size: int) -> list[str]:
+    """Return `rank 0`, ..., the numbers one below the other."""
+    return [f"rank {rank:{len(str(size - 1))}}" for rank in range(size)]
 
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._width = len(str(size - 1))
+
+class Printer:
+    """Puts the output of ranks, or of hosts, together without tearing lines."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        width = max(map(len, names))
+        self._names = [name.ljust(width) for name in names]
         self._begun: dict[tuple[int, TextIO], bytes] = {}
 
     def take(self, rank: int, data: bytes, stream: TextIO) -> bool:
@@ -31,4 +37,4 @@ class Printer:
 
     def _print(self, rank: int, line: bytes, stream: TextIO) -> None:
         text = line.decode(errors="replace").rstrip("\r")
-        stream.write(f"[rank {rank:{self._width}}] {text}\n")
+        stream.write(f"[{self._names[rank]}] {text}\n")

@@ -1,4 +1,4 @@
-"""Keeping a zygote and asking it for ranks. Only this module starts processes."""
+"""Keeping a zygote and asking it for ranks. Only this module starts processes of `launch`."""
 
 import atexit
 import contextlib
