@@ -100,7 +100,7 @@ function slider(controls, label, { min, max, step, value, words }, changed) {
 }
 
 function choice(controls, label, options, value, changed) {
-  const box = make(controls, "label", { class: "dl-slider" });
+  const box = make(controls, "label", { class: "dl-slider dl-choice" });
   make(box, "span", {}, label);
   const select = make(box, "select", { "aria-label": label });
   for (const [key, text] of options) make(select, "option", { value: key }, text);
@@ -108,6 +108,9 @@ function choice(controls, label, options, value, changed) {
   select.addEventListener("change", () => changed(select.value));
   return select;
 }
+
+// Whether a word stands inside a box of so many units across.
+const fitsIn = (word, width) => width > 7.8 * word.length + 0.6;
 
 function short(x) {
   const size = Math.abs(x);
