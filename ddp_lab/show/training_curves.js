@@ -1,7 +1,5 @@
 // Curves of several runs, drawn while they grow. Model: `runs`, {name: [[x, y], ...]}.
 
-// A line is thinner than those below it: where they run together, each is seen.
-const WIDTHS = [5, 3.4, 2.1, 1.1];
 const AREA = { left: 64, right: 16, top: 14, bottom: 40, height: 340 };
 
 // An exponential mean that begins at the first point, not at zero.
@@ -71,16 +69,15 @@ function drawAll(svg, model, hidden, weight, logarithmic) {
   const y = scale(...spans[1], size.height - AREA.bottom, AREA.top + 10);
   axes(svg, model, ...spans, x, y, logarithmic);
   for (const { name, k, points } of runs) {
-    const { hue, dash } = look(k);
+    const { hue, style, width } = look(k);
     const place = ([px, py]) => [x(px), y(height(py))];
-    const line = (list, extra) => make(svg, "path", { class: hue + extra, d: path(list.map(place)), "stroke-dasharray": dash });
+    const line = (list, extra) => make(svg, "path", { class: hue + extra, d: path(list.map(place)), style: extra ? "" : style });
     if (weight > 0) line(points, " dl-faint");
     const curve = line(usable(smoothed(points, weight), logarithmic), "");
     curve.setAttribute("data-run", name);
-    curve.style.strokeWidth = WIDTHS[k % WIDTHS.length];
     make(curve, "title", {}, name);
     const [px, py] = place(smoothed(points, weight).at(-1));
-    make(svg, "circle", { class: hue, cx: px, cy: py, r: 2 + WIDTHS[k % WIDTHS.length] });
+    make(svg, "circle", { class: hue, cx: px, cy: py, r: 2 + width });
   }
 }
 
@@ -109,9 +106,9 @@ function render({ model, el }) {
       const box = make(label, "input", { type: "checkbox" });
       box.checked = true;
       box.addEventListener("change", () => { box.checked ? hidden.delete(name) : hidden.add(name); show(); });
-      const { hue, dash } = look(k);
+      const { hue, style } = look(k);
       const svg = make(label, "svg", { viewBox: "0 0 34 12", "aria-hidden": "true" });
-      make(svg, "line", { class: hue, x1: 1, y1: 6, x2: 33, y2: 6, "stroke-dasharray": dash }).style.strokeWidth = WIDTHS[k % WIDTHS.length];
+      make(svg, "line", { class: hue, x1: 1, y1: 6, x2: 33, y2: 6, style });
       notes.set(name, make(label, "span"));
     });
     for (const [name, words] of notes) words.textContent = ` ${[name, model.get("notes")[name]].filter(Boolean).join(": ")}`;
