@@ -110,8 +110,8 @@ async def main() -> None:
             print(f"  {name:9} p50 {p50_ms:7.2f} ms   p99 {found.p99_ms:7.2f} ms   "
                   f"{late:6.1%} by default")  # fmt: skip
     cpu, wall = (median(times) for times in zip(*overheads, strict=True))
-    print(f"front and transport, 64 a batch: {cpu:.1f} us of the front's processor a query, "
-          f"{wall:.1f} us in all")  # fmt: skip
+    print(f"front and transport, 64 a batch: {cpu:.1f} µs of the front's processor a query, "
+          f"{wall:.1f} µs in all")  # fmt: skip
     for server in (*sides.values(), idle):
         await server.__aexit__()
 

@@ -70,7 +70,7 @@ def plot_race(
         each, start_up = np.polyfit(counts, took, 1, w=1 / took)  # relative errors count
         model = (start_up + each * np.array(counts)) * 1e3
         ax.loglog(counts, model, color=line.get_color(), lw=1, ls=":")
-        print(f"{name:14} {start_up * 1e3:6.2f} ms a step, and {each * 1e6:6.1f} us a picture")
+        print(f"{name:14} {start_up * 1e3:6.2f} ms a step, and {each * 1e6:6.1f} µs a picture")
     ax.loglog([], [], color="C4", lw=1, ls=":", label="a time for the step plus one a picture")
     ax.set(xlabel="pictures in the batch", ylabel="time of a step in ms")
     ax.set(title="One network, three ways")

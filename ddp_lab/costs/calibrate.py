@@ -88,7 +88,7 @@ class Calibration:
         """Return predicted over measured for each held-out sample, the constants, a verdict."""
         c = self.constants
         lines = [
-            f"{self.transport}: alpha {c.alpha * 1e6:.3g} us, 1/beta {_rate(c.beta)}, "
+            f"{self.transport}: alpha {c.alpha * 1e6:.3g} µs, 1/beta {_rate(c.beta)}, "
             f"1/gamma {_rate(c.gamma)}, on {cores()} cores; held out, predicted over measured:",
             f"{'collective':30}{'ranks':>6}{'bytes':>10}{'spread':>8}{'own set':>9}{'one set':>9}",
         ]

@@ -1,7 +1,7 @@
 """Alpha, beta and gamma fitted to measured collectives.
 
 The closed forms of `ddp_lab.cost` are linear in the three constants, so the fit is a least-squares
-problem; errors count as ratios, for a collective of 20 us matters as much as one of 20 ms, and
+problem; errors count as ratios, for a collective of 20 µs matters as much as one of 20 ms, and
 large ones count for less, so that a disturbed measurement does not decide.
 
 May import: NumPy, cost, errors, transport.

@@ -6,10 +6,13 @@ const LEAST = 330; // and on a phone; a unit is a pixel there
 const UNIT = 1.7; // pixels of a unit in a hall: words of 12 units are 20 pixels
 const HUES = ["dl-a", "dl-b", "dl-c", "dl-d"];
 const DASHES = ["none", "7 4", "2 3"];
+// A line is thinner than those below it: where they run together, each is seen.
+const WIDTHS = [5, 3.4, 2.1, 1.1];
 
-// The look of the k-th line: a hue and a dash, for hue alone is not seen by everybody.
+// The look of the k-th line: a hue, a width and a dash, for hue alone is not seen by everybody.
 function look(k) {
-  return { hue: HUES[k % HUES.length], dash: DASHES[Math.floor(k / HUES.length) % DASHES.length] };
+  const dash = DASHES[Math.floor(k / HUES.length) % DASHES.length];
+  return { hue: HUES[k % HUES.length], style: `stroke-dasharray: ${dash}; stroke-width: ${WIDTHS[k % WIDTHS.length]}`, width: WIDTHS[k % WIDTHS.length] };
 }
 
 // A place for what may be wider than the page.
@@ -100,7 +103,7 @@ function slider(controls, label, { min, max, step, value, words }, changed) {
 }
 
 function choice(controls, label, options, value, changed) {
-  const box = make(controls, "label", { class: "dl-slider" });
+  const box = make(controls, "label", { class: "dl-slider dl-choice" });
   make(box, "span", {}, label);
   const select = make(box, "select", { "aria-label": label });
   for (const [key, text] of options) make(select, "option", { value: key }, text);
@@ -108,6 +111,9 @@ function choice(controls, label, options, value, changed) {
   select.addEventListener("change", () => changed(select.value));
   return select;
 }
+
+// Whether a word stands inside a box of so many units across.
+const fitsIn = (word, width) => width > 7.8 * word.length + 0.6;
 
 function short(x) {
   const size = Math.abs(x);

@@ -13,9 +13,9 @@ function timeOf(row, n, alpha, bytes_per_s) {
 }
 
 function sample(cell, k) {
-  const { hue, dash } = look(k);
+  const { hue, style } = look(k);
   const svg = make(cell, "svg", { viewBox: "0 0 34 12", "aria-hidden": "true" });
-  make(svg, "line", { class: hue, x1: 1, y1: 6, x2: 33, y2: 6, "stroke-dasharray": dash });
+  make(svg, "line", { class: hue, x1: 1, y1: 6, x2: 33, y2: 6, style });
 }
 
 function plot(svg, rows, state) {
@@ -44,9 +44,9 @@ function plot(svg, rows, state) {
   make(svg, "path", { class: "dl-axis", d: path([[PLOT.left, PLOT.top], [PLOT.left, foot], [right, foot]]) });
   make(svg, "text", { class: "dl-small", x: right, y: foot + 34, "text-anchor": "end" }, "size of the array");
   rows.forEach((row, k) => {
-    const { hue, dash } = look(k);
+    const { hue, style } = look(k);
     const points = sizes.map((n) => [x(n), y(timeOf(row, n, ...rates))]);
-    const line = make(svg, "path", { class: hue, d: path(points), "stroke-dasharray": dash, "data-algorithm": row.algorithm });
+    const line = make(svg, "path", { class: hue, d: path(points), style, "data-algorithm": row.algorithm });
     make(line, "title", {}, row.algorithm);
   });
   make(svg, "line", { class: "dl-mark", x1: x(state.n), y1: PLOT.top, x2: x(state.n), y2: foot });

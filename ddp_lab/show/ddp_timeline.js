@@ -205,6 +205,12 @@ function why(run, recorded) {
     + "a prediction gives each bucket the link to itself, in the recording they overlap and share the cores with backward.";
 }
 
+// Where the sliders stand elsewhere than the recording, no part of it can be compared.
+function elsewhere({ bandwidth_gb_s, latency_us, contention }, recorded) {
+  return `Recorded: ${seconds(Math.max(...recorded.map((s) => s.end)))}, on another link: ${short(bandwidth_gb_s)} GB/s, `
+    + `${short(latency_us)} µs, ${Math.round(contention * 100)} % of compute lost beside it. “As recorded” sets the sliders so.`;
+}
+
 // A bucket that is dragged wider or narrower takes the link's bandwidth along.
 function drag(svg, get, moved) {
   let held = null;
@@ -236,7 +242,9 @@ function render({ model, el }) {
     const text = `A step takes ${seconds(run.step_time)} with ${run.buckets.length} bucket${run.buckets.length === 1 ? "" : "s"}; `
       + `communication adds ${seconds(run.exposed)}.`;
     parts.status.textContent = text;
-    if (get("recorded").length) reasons.textContent = why(run, get("recorded"));
+    const measured = get("measured");
+    const there = Object.keys(measured).every((name) => Math.abs(get(name) - measured[name]) < 1e-9);
+    if (get("recorded").length) reasons.textContent = there ? why(run, get("recorded")) : elsewhere(measured, get("recorded"));
     parts.svg.setAttribute("aria-label", `${get("case").title}. ${text}`);
   };
   const lets = SLIDERS.map(([name, label, { min, max, step, to, from, words }]) => {
@@ -251,6 +259,16 @@ function render({ model, el }) {
     tell(model, "bucket_mib", size);
     show();
   });
+  if (Object.keys(get("measured")).length) {
+    make(parts.controls, "button", { type: "button" }, "As recorded").addEventListener("click", () => {
+      for (const [name, value] of Object.entries(get("measured"))) {
+        const { to } = SLIDERS.find(([slider]) => slider === name)[2];
+        sliders[name].set(to(value));
+        tell(model, name, value);
+      }
+      show();
+    });
+  }
   drag(parts.svg, get, (rate) => {
     const within = Math.min(512, Math.max(1 / 16, rate));
     sliders.bandwidth_gb_s.set(Math.log2(within));

@@ -6,7 +6,7 @@
 The browser computes what `ddp_lab.simulate.ddp` computes, with a ring's closed form for the link.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -44,11 +44,12 @@ class DdpTimeline(Chart):
 
     _esm = module("ddp_timeline.js")
     state_names = (
-        *("case", "recorded", "bucket_mib", "bandwidth_gb_s", "latency_us", "layers"),
+        *("case", "recorded", "measured", "bucket_mib", "bandwidth_gb_s", "latency_us", "layers"),
         "contention",
     )
     case = traitlets.Dict().tag(sync=True)
     recorded: Any = traitlets.List().tag(sync=True)
+    measured = traitlets.Dict().tag(sync=True)
     bucket_mib = traitlets.Float(25.0).tag(sync=True)
     bandwidth_gb_s = traitlets.Float(10.0).tag(sync=True)
     latency_us = traitlets.Float(10.0).tag(sync=True)
@@ -89,14 +90,20 @@ class DdpTimeline(Chart):
         ranks: int,
         recorded: StepTimes | None = None,
         title: str = "A step of data-parallel training, as measured",
+        measured: Mapping[str, float] | None = None,
         **at: float,
     ) -> "DdpTimeline":
-        """Return the timeline of a model whose backward was profiled, layer by layer."""
+        """Return the timeline of a model whose backward was profiled, layer by layer.
+
+        `measured` is where the sliders stood in the recorded step, where they open elsewhere: a
+        button brings them there.
+        """
         total_ms, total_mib = sum(profile.backward) * 1e3, sum(profile.n_bytes) / MIB
         chart = cls(1, profile.forward * 1e3, total_ms, total_mib, ranks, recorded, title, **at)
         layers = zip(profile.backward, profile.n_bytes, strict=True)
         chart.case = {**chart.case, "layers": [{"backward": s, "n_bytes": n} for s, n in layers]}
         chart.layers = 0
+        chart.measured = dict(measured or {})
         return chart
 
     def step(self, overlap: bool = True) -> DdpStep:

@@ -1,7 +1,7 @@
 // Two products shared out over ranks, by columns and by rows: who has what, and what is sent.
 // `plan` is ddp_lab.show.matrix_split.plan: a test holds the two against each other.
 
-const BOX = { tall: 120, wide: 120, top: 56, gap: 44 };
+const BOX = { tall: 120, tallest: 180, wide: 120, top: 56, gap: 44 };
 const MOST = 816;
 const WAYS = [
   ["column_row", "columns, then rows"], ["row_column", "rows, then columns"],
@@ -39,15 +39,15 @@ function ringBytes(sent, ranks) {
   return sent.reduce((sum, [name, n]) => sum + (trips[name] * (ranks - 1) * n * 4) / ranks, 0);
 }
 
-function matrix(svg, x, name, cut, ranks, chosen) {
+function matrix(svg, x, tall, name, cut, ranks, chosen) {
   make(svg, "text", { x: x + BOX.wide / 2, y: BOX.top - 24, "text-anchor": "middle" }, name);
   const words = cut ? `by ${cut}s` : "whole on each";
   make(svg, "text", { class: "dl-small", x: x + BOX.wide / 2, y: BOX.top - 8, "text-anchor": "middle" }, words);
   for (let rank = 0; rank < ranks; rank += 1) {
-    const share = { column: BOX.wide / ranks, row: BOX.tall / ranks };
-    const at = cut === "column" ? { x: x + rank * share.column, y: BOX.top, width: share.column, height: BOX.tall }
+    const share = { column: BOX.wide / ranks, row: tall / ranks };
+    const at = cut === "column" ? { x: x + rank * share.column, y: BOX.top, width: share.column, height: tall }
       : cut === "row" ? { x, y: BOX.top + rank * share.row, width: BOX.wide, height: share.row }
-        : { x, y: BOX.top, width: BOX.wide, height: BOX.tall };
+        : { x, y: BOX.top, width: BOX.wide, height: tall };
     if (!cut && rank !== chosen) continue;
     const box = make(svg, "rect", {
       class: HUES[rank], ...at, stroke: "var(--dl-paper)", "stroke-width": 2, opacity: rank === chosen ? 1 : 0.3,
@@ -61,16 +61,17 @@ function matrix(svg, x, name, cut, ranks, chosen) {
 
 function draw(svg, cuts, ranks, chosen) {
   svg.replaceChildren();
-  room(svg, 200, MOST);
-  svg.setAttribute("viewBox", `0 0 ${MOST} 196`);
+  const place = room(svg, 0, MOST); // a hall has room for taller boxes
+  const tall = place.height ? Math.max(BOX.tall, Math.min(BOX.tallest, (place.height * MOST) / place.width - BOX.top - 20)) : BOX.tall;
+  svg.setAttribute("viewBox", `0 0 ${MOST} ${BOX.top + tall + 20}`);
   const signs = ["X", "·", "W1", "→", "H", "·", "W2", "→", "Z"];
   let x = 20;
   for (const sign of signs) {
     if (cuts[sign] === undefined) {
-      make(svg, "text", { x: x + BOX.gap / 2, y: BOX.top + BOX.tall / 2 + 5, "text-anchor": "middle" }, sign);
+      make(svg, "text", { x: x + BOX.gap / 2, y: BOX.top + tall / 2 + 5, "text-anchor": "middle" }, sign);
       x += BOX.gap;
     } else {
-      matrix(svg, x, sign === "H" ? "H = relu(X W1)" : sign, cuts[sign], ranks, chosen);
+      matrix(svg, x, tall, sign === "H" ? "H = relu(X W1)" : sign, cuts[sign], ranks, chosen);
       x += BOX.wide;
     }
   }

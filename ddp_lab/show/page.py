@@ -55,8 +55,8 @@ def page(story: Story) -> str:
         title=story.title,
         words=summary(story),
         css=texts("ring_player.css", "hall.css"),
-        module=texts("hall.js", "ring_player.js"),
-        state={"story": story.as_dict(), "round": story.opening},
+        module=texts("hall.js", "ring_layout.js", "ring_player.js"),
+        state={"story": story.as_dict(), "round": 0},
         still=poster(story),
     )
 

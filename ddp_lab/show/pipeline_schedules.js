@@ -111,7 +111,7 @@ function draw(svg, run, memory) {
       const box = make(svg, "rect", { class: HUE[kind], x: at(from), y, width, height: tall, "data-rank": rank });
       make(box, "title", {}, `${stage}${kind}${m}: ${short(from)} to ${short(to)}`);
       const label = `${kind}${m}`;
-      if (width < 9 * label.length) continue;
+      if (!fitsIn(label, width)) continue;
       make(svg, "text", { class: "dl-inside", x: at(from) + width / 2, y: y + tall / 2 + 5, "text-anchor": "middle" }, label);
     }
   });

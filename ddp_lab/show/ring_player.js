@@ -3,39 +3,12 @@
 // Columns of a rank's grid are parts of the array, rows are ranks: a filled square says that this
 // rank has seen that rank's contribution to that part. Model: `story` (see story.py) and `round`.
 
-const RADIUS = 165; // at least; many ranks want more
-const MARGIN = { x: 120, y: 70 }; // around the ring, at least
-const BARS = { away: 190, y: 90, width: 150, pitch: 34 };
-const CROWD = 16; // more ranks than that are drawn small, when nothing stands in them
+const LISTED = 8; // messages of a round for which a hall has words
+const A_NUMBER = 50; // a shorter arrow has no room for its bytes
 const LEGEND = [["rp-cell rp-part", "seen by this rank"], ["rp-cell rp-done", "summed over all"], ["rp-cell rp-new", "arrived in this round"]];
 const ROUND_MS = 1100;
 // Each widget of a notebook loads a module of its own: none of them can count the others.
 const own = (name) => `${name}-${Math.random().toString(36).slice(2, 10)}`;
-
-// Where everything stands: sizes follow from the number of ranks and of cells. Between neighbours
-// there is room for a message, and the picture is as large as the ring that this takes.
-function layout(story) {
-  const n = story.world_size;
-  const cells = Math.max(story.cuts.length - 1, 0);
-  const crowd = !cells && n > CROWD;
-  const size = Math.max(5, Math.min(16, Math.floor(72 / Math.max(cells, n, 1))));
-  const width = crowd ? 20 : Math.max(cells * size, 30);
-  const height = cells ? n * size : crowd ? 15 : 18;
-  const apart = crowd ? 34 : Math.hypot(width, height) + 58;
-  const radius = n < 3 ? RADIUS : Math.max(RADIUS, apart / 2 / Math.sin(Math.PI / n));
-  const margin = crowd ? { x: 30, y: 30 } : { x: Math.max(MARGIN.x, width / 2 + 40), y: Math.max(MARGIN.y, height / 2 + 34) };
-  const centre = { x: radius + margin.x, y: radius + margin.y };
-  const least = crowd ? 6 : 15;
-  const pitch = Math.max(least, Math.min(BARS.pitch, (2 * centre.y - BARS.y - 40) / n));
-  const away = crowd ? 120 : BARS.away;
-  const bars = { x: centre.x + radius + away, y: BARS.y, width: BARS.width, pitch, height: Math.min(18, 0.8 * pitch) };
-  const view = { width: bars.x + 220, height: Math.max(2 * centre.y, bars.y + n * pitch + 30) };
-  const places = Array.from({ length: n }, (_, rank) => {
-    const angle = (2 * Math.PI * rank) / n - Math.PI / 2;
-    return { x: centre.x + radius * Math.cos(angle), y: centre.y + radius * Math.sin(angle) };
-  });
-  return { n, cells, crowd, size, places, width, height, bars, view };
-}
 
 function grid(parent, plan, columns, x, y) {
   columns.forEach((ranks, column) => {
@@ -45,6 +18,9 @@ function grid(parent, plan, columns, x, y) {
         class: "rp-cell" + kind, x: x + column * plan.size, y: y + row * plan.size,
         width: plan.size, height: plan.size,
       });
+      if (!kind || plan.size < HALL.number) continue;
+      const place = { x: x + (column + 0.5) * plan.size, y: y + (row + 0.5) * plan.size + 7, "text-anchor": "middle" };
+      make(parent, "text", { class: "rp-inside", ...place }, String(row));
     }
   });
 }
@@ -86,11 +62,29 @@ function way(plan, hop) {
   return { from: point(a, gap), to: point(b, -gap) };
 }
 
+// Who will ever send to whom: what there is to see before the first message.
+function drawLinks(parent, plan, story) {
+  const pairs = new Map(story.rounds.flat().map((hop) => [`${hop.src} ${hop.dst}`, hop]));
+  if (pairs.size > 2 * plan.n) return;
+  for (const hop of pairs.values()) {
+    const { from, to } = way(plan, hop);
+    make(parent, "line", { class: "rp-link", x1: from.x, y1: from.y, x2: to.x, y2: to.y });
+  }
+}
+
 function drawArrow(parent, plan, hop, marker) {
   const { from, to } = way(plan, hop);
   make(parent, "line", {
     class: "rp-hop" + bad(hop), x1: from.x, y1: from.y, x2: to.x, y2: to.y, "marker-end": `url(#${marker})`,
   });
+  const length = Math.hypot(to.x - from.x, to.y - from.y);
+  if (plan.crowd || length < A_NUMBER) return;
+  // Its bytes stand nearer to who sends them, on the side on which no arrow comes back.
+  const aside = { x: (from.y - to.y) / length, y: (to.x - from.x) / length };
+  const x = from.x + 0.35 * (to.x - from.x) + 8 * aside.x;
+  const y = from.y + 0.35 * (to.y - from.y) + 8 * aside.y + plan.bars.line / 3 * (1 + aside.y);
+  const anchor = Math.abs(aside.x) < 0.2 ? "middle" : aside.x > 0 ? "start" : "end";
+  make(parent, "text", { class: "rp-small", x, y, "text-anchor": anchor }, `${hop.bytes} B`);
 }
 
 const bad = (hop) => (hop.ranks && !hop.ranks.length ? " rp-bad" : "");
@@ -119,13 +113,13 @@ function fly(message, fraction) {
 function drawBars(parent, plan, story, at) {
   const ideal = (2 * (plan.n - 1) * story.n_bytes) / plan.n;
   const full = Math.max(ideal, ...story.sent[story.sent.length - 1], 1);
-  const { x, y, width, height, pitch } = plan.bars;
-  make(parent, "text", { x: x - 55, y: y - 36 }, "Bytes sent");
+  const { x, y, width, height, pitch, lead, line } = plan.bars;
+  make(parent, "text", { x: x - lead, y: y - 36 }, "Bytes sent");
   // Where bars stand close, some have a label, and as many lines of text as there is room for.
-  const every = Math.ceil(15 / pitch);
+  const every = Math.ceil(line / pitch);
   story.sent[at].forEach((bytes, rank) => {
     const top = y + rank * pitch;
-    const base = top + height / 2 + 5;
+    const base = top + height / 2 + line / 3;
     make(parent, "rect", { class: "rp-bar", x, y: top, width: (width * bytes) / full, height });
     if (rank % every) return;
     make(parent, "text", { x: x - 6, y: base, "text-anchor": "end" }, `rank ${rank}`);
@@ -135,14 +129,12 @@ function drawBars(parent, plan, story, at) {
   const mark = x + (width * ideal) / full;
   const bottom = y + plan.n * pitch;
   make(parent, "line", { class: "rp-mark", x1: mark, y1: y - 8, x2: mark, y2: bottom });
-  make(parent, "text", { class: "rp-small", x: x - 55, y: bottom + 18 },
+  make(parent, "text", { class: "rp-small", x: x - lead, y: bottom + 10 + 0.8 * line },
     `2(n−1)/n of ${story.n_bytes} bytes = ${Math.round(ideal)}`);
 }
 
 function drawing(svg, story, marker) {
-  const plan = layout(story);
-  svg.setAttribute("viewBox", `0 0 ${Math.round(plan.view.width)} ${Math.round(plan.view.height)}`);
-  svg.style.minWidth = `${Math.round(Math.min(0.9 * plan.view.width, 850))}px`; // below that it scrolls
+  let plan = null;
   let flying = null; // the messages on their way, and the round that they are of
 
   function stand(at, hops, fresh) {
@@ -152,12 +144,21 @@ function drawing(svg, story, marker) {
     });
     make(head, "path", { class: "rp-head", d: "M0 0L8 4L0 8z" });
     for (let rank = 0; rank < plan.n; rank++) drawRank(svg, plan, story, at, rank, fresh);
+    if (at === 0 && fresh) drawLinks(svg, plan, story);
     for (const hop of hops) drawArrow(svg, plan, hop, marker);
     drawBars(svg, plan, story, at);
   }
 
+  // For another place: `room` is what a hall has for it.
+  function lay(room) {
+    plan = layout(story, room);
+    flying = null;
+    svg.setAttribute("viewBox", `0 0 ${Math.round(plan.view.width)} ${Math.round(plan.view.height)}`);
+    svg.style.minWidth = `${Math.round(Math.min(0.9 * plan.view.width, 850))}px`; // below that it scrolls
+  }
+
   // A round is drawn once; while its messages move, nothing but them is touched.
-  return (at, fraction) => {
+  function draw(at, fraction) {
     if (fraction === null) {
       flying = null;
       stand(at, story.rounds[at - 1] || [], true);
@@ -169,7 +170,9 @@ function drawing(svg, story, marker) {
       flying = { at, messages: hops.map((hop) => drawMessage(svg, plan, hop)) };
     }
     for (const message of flying.messages) fly(message, fraction);
-  };
+  }
+  lay(null);
+  return { lay, draw };
 }
 
 function build(el, story) {
@@ -207,7 +210,9 @@ function render({ model, el }) {
   const story = model.get("story");
   const last = story.rounds.length;
   const parts = build(el, story);
-  const draw = drawing(parts.svg, story, own("rp-head"));
+  const { lay, draw } = drawing(parts.svg, story, own("rp-head"));
+  const most = Math.max(0, ...story.rounds.map((hops) => hops.length));
+  parts.root.style.setProperty("--lines", 2 * Math.ceil(Math.min(most, LISTED) / 2));
   const motion = window.matchMedia("(prefers-reduced-motion: reduce)");
   // VS Code has a setting of its own.
   const still = () => motion.matches || document.body.classList.contains("vscode-reduce-motion");
@@ -313,7 +318,16 @@ function render({ model, el }) {
   parts.slider.addEventListener("input", () => go(Number(parts.slider.value)));
   const follow = () => { if (model.get("round") !== at) { stop(); at = clamp(model.get("round")); show(); } };
   model.on("change:round", follow);
-  const resize = () => fit(parts.root, parts.svg, parts.stage);
+  let known = "";
+  const resize = () => {
+    const room = inHall(parts.root) ? { width: parts.stage.clientWidth, height: parts.stage.clientHeight } : null;
+    if (JSON.stringify(room) !== known) {
+      known = JSON.stringify(room);
+      lay(room);
+      if (!moving) draw(at, null);
+    }
+    fit(parts.root, parts.svg, parts.stage);
+  };
   hall(parts.root, parts.controls, resize);
   const reach = scrolls(parts.stage);
   const sized = new ResizeObserver(resize);

@@ -14,17 +14,16 @@ from ddp_lab.show.story import Story
 class RingPlayer(anywidget.AnyWidget):
     """Plays a recorded run round by round: `RingPlayer(tell(messages, world_size, inputs))`.
 
-    `round` is where it stands, at first `story.opening`, and follows both ways. Where no widget can
-    be shown, a still picture of the whole run is.
+    `round` is where it stands, from the beginning, and follows both ways. Where no widget can be
+    shown, a still picture of the whole run is.
     """
 
-    _esm = texts("hall.js", "ring_player.js")
+    _esm = texts("hall.js", "ring_layout.js", "ring_player.js")
     _css = texts("ring_player.css", "hall.css")
     story = traitlets.Dict().tag(sync=True)
     round = traitlets.Int(0).tag(sync=True)
 
-    def __init__(self, story: Story, round: int | None = None) -> None:
-        round = story.opening if round is None else round
+    def __init__(self, story: Story, round: int = 0) -> None:
         super().__init__(story=story.as_dict(), round=round)
         self._story = story
 

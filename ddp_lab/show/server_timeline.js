@@ -110,8 +110,9 @@ function draw(svg, run, count) {
     const hue = dropped ? "dl-b" : "dl-a";
     const box = make(svg, "rect", { class: hue, x: at(began_at), y: y(worker), width: Math.max(at(ended_at) - at(began_at) - 1, 0.75), height: tall, "data-lane": "worker" });
     make(box, "title", {}, `step ${step + 1}: ${short(began_at)} to ${short(ended_at)}${dropped ? ", dropped" : ""}`);
-    if (at(ended_at) - at(began_at) > 20) {
-      make(svg, "text", { class: "dl-inside", x: (at(began_at) + at(ended_at)) / 2, y: y(worker) + tall / 2 + 5, "text-anchor": "middle" }, dropped ? "×" : `${step + 1}`);
+    const label = dropped ? "×" : `${step + 1}`;
+    if (fitsIn(label, at(ended_at) - at(began_at))) {
+      make(svg, "text", { class: "dl-inside", x: (at(began_at) + at(ended_at)) / 2, y: y(worker) + tall / 2 + 5, "text-anchor": "middle" }, label);
     }
   }
   const bottom = y(count);

@@ -79,11 +79,6 @@ class Story:
     known: tuple[Knowledge, ...]
     sent: tuple[tuple[int, ...], ...]
 
-    @property
-    def opening(self) -> int:
-        """The round at which a player opens: in the middle, where some sums are there."""
-        return (len(self.rounds) + 1) // 2
-
     def as_dict(self) -> dict[str, Any]:
         """Return the story as JSON-ready data for the player."""
         return {

@@ -69,15 +69,15 @@ function drawAll(svg, model, hidden, weight, logarithmic) {
   const y = scale(...spans[1], size.height - AREA.bottom, AREA.top + 10);
   axes(svg, model, ...spans, x, y, logarithmic);
   for (const { name, k, points } of runs) {
-    const { hue, dash } = look(k);
+    const { hue, style, width } = look(k);
     const place = ([px, py]) => [x(px), y(height(py))];
-    const line = (list, extra) => make(svg, "path", { class: hue + extra, d: path(list.map(place)), "stroke-dasharray": dash });
+    const line = (list, extra) => make(svg, "path", { class: hue + extra, d: path(list.map(place)), style: extra ? "" : style });
     if (weight > 0) line(points, " dl-faint");
     const curve = line(usable(smoothed(points, weight), logarithmic), "");
     curve.setAttribute("data-run", name);
     make(curve, "title", {}, name);
     const [px, py] = place(smoothed(points, weight).at(-1));
-    make(svg, "circle", { class: hue, cx: px, cy: py, r: 4 });
+    make(svg, "circle", { class: hue, cx: px, cy: py, r: 2 + width });
   }
 }
 
@@ -85,6 +85,7 @@ function render({ model, el }) {
   const parts = frame(el, "dl-curves", model.get("title"), "A line a run; the dot is where it stands.");
   const legend = make(parts.root, "div", { class: "dl-runs", role: "group", "aria-label": "Runs" });
   const hidden = new Set();
+  const notes = new Map(); // the words of each run
   let weight = 0;
   let logarithmic = model.get("log_y");
   let asked = 0;
@@ -105,11 +106,12 @@ function render({ model, el }) {
       const box = make(label, "input", { type: "checkbox" });
       box.checked = true;
       box.addEventListener("change", () => { box.checked ? hidden.delete(name) : hidden.add(name); show(); });
-      const { hue, dash } = look(k);
+      const { hue, style } = look(k);
       const svg = make(label, "svg", { viewBox: "0 0 34 12", "aria-hidden": "true" });
-      make(svg, "line", { class: hue, x1: 1, y1: 6, x2: 33, y2: 6, "stroke-dasharray": dash });
-      make(label, "span", {}, ` ${name}`);
+      make(svg, "line", { class: hue, x1: 1, y1: 6, x2: 33, y2: 6, style });
+      notes.set(name, make(label, "span"));
     });
+    for (const [name, words] of notes) words.textContent = ` ${[name, model.get("notes")[name]].filter(Boolean).join(": ")}`;
   };
   slider(parts.controls, "Smoothing", { min: 0, max: 0.98, step: 0.02, value: 0, words: (v) => (v ? short(v) : "none") },
     (v) => { weight = v; show(); });
@@ -119,10 +121,10 @@ function render({ model, el }) {
   make(label, "span", {}, " Logarithmic");
   box.addEventListener("change", () => { logarithmic = box.checked; show(); });
   parts.status.setAttribute("aria-live", "off"); // it changes with every step of training
-  const let_go = follow(model, "runs", () => { names(); soon(); });
+  const lets = [follow(model, "runs", () => { names(); soon(); }), follow(model, "notes", names)];
   names();
   const end = live(parts, show);
-  return () => { let_go(); end(); window.clearTimeout(asked); };
+  return () => { lets.forEach((let_go) => let_go()); end(); window.clearTimeout(asked); };
 }
 
 export default { render };

@@ -4,6 +4,7 @@ curves = TrainingCurves(y_label="loss")
 curves                                         # show it, then train
 for step in range(steps):
     curves.add("ring", train_step())
+curves.note("ring", "3.3 KiB a step")          # beside its name
 """
 
 import math
@@ -18,8 +19,9 @@ from ddp_lab.show.svg_text import line, picture, text
 
 KINDS = ("backward", "exposed", "hidden", "forward")  # colours of the poster, as in the chart
 DASHES = ("", "7 4", "2 3")
+THICK = (5, 3.4, 2.1, 1.1)  # a line is thinner than those below it, so that none hides another
 WIDTH, HEIGHT, LEFT, TOP = 720, 320, 64, 44
-RIGHT, BASE = WIDTH - 170, HEIGHT - 44  # where the curves end; the names stand beside them
+RIGHT, BASE = WIDTH - 240, HEIGHT - 44  # where the curves end; the names stand beside them
 MOST = 2000  # points of a run that are kept: beyond it every other one goes
 
 
@@ -31,8 +33,9 @@ class TrainingCurves(Chart):
     """
 
     _esm = module("training_curves.js")
-    state_names = ("runs", "title", "x_label", "y_label", "log_y")
+    state_names = ("runs", "notes", "title", "x_label", "y_label", "log_y")
     runs = traitlets.Dict().tag(sync=True)
+    notes = traitlets.Dict().tag(sync=True)
     title = traitlets.Unicode("Training").tag(sync=True)
     x_label = traitlets.Unicode("step").tag(sync=True)
     y_label = traitlets.Unicode("loss").tag(sync=True)
@@ -70,6 +73,10 @@ class TrainingCurves(Chart):
             self._every[run] = 2 * self._every.get(run, 1)
         self.runs = {**self.runs, run: points}  # a new dict: else nobody hears of it
 
+    def note(self, run: str, words: str) -> None:
+        """Say something beside a run's name, such as what it sends."""
+        self.notes = {**self.notes, run: words}
+
     def heading(self) -> str:
         """Return its title."""
         title: str = self.title
@@ -79,6 +86,7 @@ class TrainingCurves(Chart):
         """Return where every run stands, in a sentence."""
         ends = [
             f"{name} {points[-1][1]:.4g} at {points[-1][0]:g}"
+            + (f" ({self.notes[name]})" if name in self.notes else "")
             for name, points in self._drawable().items()
         ]
         return f"{self.title}: {self.y_label} {'; '.join(ends)}." if ends else f"{self.title}."
@@ -110,13 +118,13 @@ class TrainingCurves(Chart):
         words = f"{self.x_label}; the height is logarithmic" if self.log_y else self.x_label
         marks.append(text(RIGHT, BASE + 36, words, "end"))
         for number, (name, points) in enumerate(runs.items()):
-            kind, dash = KINDS[number % 4], DASHES[number // 4 % 3]
-            marks.append(line([at(x, y) for x, y in points], kind, 2, dash))
-            marks += _legend(name, TOP + 20 * number, kind, dash)
+            look = KINDS[number % 4], THICK[number % 4], DASHES[number // 4 % 3]
+            marks.append(line([at(x, y) for x, y in points], *look))
+            marks += _legend(name, self.notes.get(name, ""), TOP + 36 * number, look)
         return picture(WIDTH, HEIGHT, self.summary(), marks)
 
 
-def _legend(name: str, y: float, kind: str, dash: str) -> list[str]:
-    """Return a sample of a run's line and its name beside it."""
-    sample = line([(RIGHT + 20, y), (RIGHT + 50, y)], kind, 2, dash)
-    return [sample, text(RIGHT + 58, y + 4, name)]
+def _legend(name: str, note: str, y: float, look: tuple[str, float, str]) -> list[str]:
+    """Return a sample of a run's line, its name beside it and its note below."""
+    sample = line([(RIGHT + 20, y), (RIGHT + 50, y)], *look)
+    return [sample, text(RIGHT + 58, y + 4, name), text(RIGHT + 58, y + 19, note)]

@@ -193,7 +193,7 @@ def pytorch_ddp() -> Iterator[Figure]:
         took = by_bucket_mb(name)
         best = min(took, key=took.__getitem__)
         slower = 100 * (took[published_mb] / took[best] - 1)
-        rests_on = f"4.7 GB/s, alpha 10 us; {published_mb} MB is {slower:.1f} % slower"
+        rests_on = f"4.7 GB/s, alpha 10 µs; {published_mb} MB is {slower:.1f} % slower"
         what = f"{name} on 32 GPUs, best bucket"
         yield Figure("Li 2020", what, published_mb, best, "MB", rests_on)
 
@@ -364,7 +364,7 @@ PAGE_MIDDLE = """
 Where the gaps come from:
 
 - **Line rate.** Horovod's runs lie between full and no overlap, as they must. Li's two gains are those of one link of 4.7 GB/s, a third of what the line rate gives: the rate was the wrong assumption, not the model. As a share of the step without overlap no link at all gives ResNet-50 the 38 %, so they are read as gains in speed.
-- **Buckets.** The predicted best is half the published one or less: a message is taken to cost 10 us, and filling a bucket nothing. Around the best the step hardly changes.
+- **Buckets.** The predicted best is half the published one or less: a message is taken to cost 10 µs, and filling a bucket nothing. Around the best the step hardly changes.
 - **Rings over TCP.** Beside a perfect ring of 8 machines servers cannot gain more than 75 %. BytePS reports 100 % and, for a model that hides nearly all it sends, 44 %: its rival did not reach the line rate.
 - **TensorFlow's servers.** That whole tensors go to one server explains a factor of four for VGG19-22K, not why 32 machines were slower than one; and nothing for Inception, whose layers are taken to be equal.
 - **torchgpipe.** Even stages and nothing else are too good by 74 % on 8 devices. One overhead an action, in proportion to the number of stages, brings all three within 5 %.

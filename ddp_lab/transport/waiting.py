@@ -20,7 +20,7 @@ FUTEX_WAIT, FUTEX_WAKE = 0, 1
 FUTEX_NUMBER = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
 PARK_S = 0.002  # the first sleep; each further one is twice as long
 LONGEST_PARK_S = 0.05
-SPINS = 20  # about 1 us: more would keep the core from a peer that the kernel put on it, too
+SPINS = 20  # about 1 µs: more would keep the core from a peer that the kernel put on it, too
 YIELD_S = 0.0001  # about what it costs to sleep and to be woken
 EVERYBODY = 0x7FFFFFFF
 

@@ -476,7 +476,7 @@ def sum_of_logits(w1):
 
 
 numerical_s = best_seconds(partial(numerical_gradient, sum_of_logits, params[0]), 5)
-print(f"one run of the network: {forward_s * 1e6:.0f} us")
+print(f"one run of the network: {forward_s * 1e6:.0f} µs")
 print(f"its gradient for the {params[0].size} weights of layer 1: {numerical_s * 1e3:.0f} ms")
 
 # %% [markdown]

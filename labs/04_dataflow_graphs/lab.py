@@ -194,7 +194,7 @@ compare("nodes", predicted_nodes, len(every_node(loss)))
 # %%
 million = Placeholder((10**6, 1000), "million")
 start = time.perf_counter()
-print(million @ million.T, f"in {1e6 * (time.perf_counter() - start):.0f} us")
+print(million @ million.T, f"in {1e6 * (time.perf_counter() - start):.0f} µs")
 try:
     million @ w
 except ValueError as error:

@@ -258,7 +258,7 @@ ax.set(xlabel="message, bytes", ylabel="seconds", title="One message between two
 ax.legend()
 plt.show()
 for i in (0, 2, 4, 5, 6):
-    compare(f"{sizes[i]:,} bytes, microseconds", line[i] * 1e6, seconds[i] * 1e6)
+    compare(f"{sizes[i]:,} bytes, µs", line[i] * 1e6, seconds[i] * 1e6)
 
 # %% [markdown]
 # **Reflect.** Left of the grey line all messages cost about the same. If a rank has a thousand gradients of 100 bytes to send, what should it do, and what would that gain, by your $\alpha$ and $\beta$?
@@ -848,7 +848,7 @@ for name, seconds in there.items():
     counted = name if alone else "naive"
     expected[name] = [broadcast_time(counted, RANKS, b, *link) for b in device_sizes]
     for i in (0, len(device_sizes) // 2, -1):
-        what = f"{name}, {device_sizes[i]:,} bytes, microseconds"
+        what = f"{name}, {device_sizes[i]:,} bytes, µs"
         compare(what, expected[name][i] * 1e6, seconds[i] * 1e6)
 print(RANKS, "ranks on", PLACE or "no device: there is no torch here")
 

@@ -226,7 +226,7 @@ def time_message(comm, n_bytes, rounds=15):
 small, large = launch(lambda comm: [time_message(comm, n) for n in (1 << 10, 1 << 20)], 2)[0]
 BETA = max(large - small, 1e-9) / ((1 << 20) - (1 << 10))
 ALPHA = max(small - BETA * (1 << 10), 0.0)
-print(f"a message: {ALPHA * 1e6:.0f} us + {BETA * 1e9:.2f} ns a byte")
+print(f"a message: {ALPHA * 1e6:.0f} µs + {BETA * 1e9:.2f} ns a byte")
 
 
 def run_placed(comm, where):

@@ -71,7 +71,7 @@ SIZES, HELD_OUT = (1 << 10, 1 << 14, 1 << 17, 1 << 20), (1 << 12, 1 << 16, 1 << 
 timed = launch(time_all_reduce, 2, (*SIZES, *HELD_OUT), 40)[0]
 for n in SIZES:
     quick, middle, slow = np.quantile(timed[n], [0, 0.5, 1]) * 1e6
-    print(f"{n:>8} bytes: {quick:7.0f} us at best, {middle:7.0f} typically, {slow:9.0f} at worst")
+    print(f"{n:>8} bytes: {quick:7.0f} µs at best, {middle:7.0f} typically, {slow:9.0f} at worst")
 
 # %% [markdown]
 # The same call, and yet the times differ by large factors. Other programs share this machine, and they can only ever make a call slower.
@@ -115,9 +115,9 @@ q.check("fit_line")
 a_s, _ = fit_line({1: [1e-3, 9e-3, 2e-3], 3: [3e-3, 3e-3, 8e-3]})
 print(f"predicted a: {predicted_a_ms} ms, fitted: {abs(a_s) * 1e3:.3f} ms")
 A, B = fit_line({n: timed[n] for n in SIZES})
-print(f"here: {A * 1e6:.0f} us a call, {1e-9 / B:.2g} GB/s")
+print(f"here: {A * 1e6:.0f} µs a call, {1e-9 / B:.2g} GB/s")
 for n in HELD_OUT:
-    compare(f"{n} bytes, held out, us", (A + B * n) * 1e6, min(timed[n]) * 1e6)
+    compare(f"{n} bytes, held out, µs", (A + B * n) * 1e6, min(timed[n]) * 1e6)
 
 # %% [markdown]
 # **Reflect.** Where are the held-out points missed most? What would a fit to the *mean* times predict, and for which machine would that be right?

@@ -62,7 +62,7 @@ def in_bytes(count: int) -> str:
 
 def in_seconds(seconds: float) -> str:
     """Return a duration in the unit that suits it."""
-    for unit, size in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
         if seconds >= size:
             return f"{seconds / size:.3g} {unit}"
     return f"{seconds / 1e-9:.3g} ns"

@@ -44,7 +44,7 @@ body { overflow-wrap: anywhere; }
 <script type="module">
 @MODULE@
 // What the player asks of a notebook's model, without a notebook.
-const state = { scenes: @SCENES@, tab: 0, at: @AT@ };
+const state = { scenes: @SCENES@, tab: 0, at: 0 };
 const model = {
   get: (name) => state[name],
   set: (name, value) => { state[name] = value; },
@@ -77,7 +77,6 @@ def page(scenes: Sequence[Scene] | Scene | object) -> str:
         "CSS": css(),
         "POSTER": "\n".join(poster(scene) for scene in scenes),
         "MODULE": module(),
-        "AT": str(scenes[0].still),
         "SCENES": data.replace("<", "\\u003c"),
     }
     # Split once and fill in: the text of a scene is never searched for placeholders.
@@ -101,7 +100,8 @@ def _is_scene(given: object) -> bool:
 
 def module() -> str:
     """Return the player's ES module: what every widget shares, and its own."""
-    return "\n".join((HERE / f).read_text(encoding="utf-8") for f in ("hall.js", "player.js"))
+    files = ("hall.js", "hall_words.js", "player.js")
+    return "\n".join((HERE / name).read_text(encoding="utf-8") for name in files)
 
 
 def css() -> str:

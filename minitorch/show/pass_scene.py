@@ -28,7 +28,7 @@ LEGEND = (
     ("box bad", "will be gone"),
     ("box good", "new"),
 )
-STRIP, BAR, PITCH, GAP = 146.0, 64.0, 93.0, 40.0
+HEAD, STRIP, BAR, PITCH, GAP = 28.0, 152.0, 64.0, 93.0, 40.0
 
 
 @dataclass(frozen=True)
@@ -101,13 +101,13 @@ def _strip(canvas: Canvas, found: Sequence[Stage]) -> None:
     for k, stage in enumerate(found):
         count, x = len(stage.nodes), 10 + k * PITCH
         h = max(BAR * count / most, 2.0)
-        top = 22 + BAR - h
+        top = HEAD + BAR - h
         canvas.rect(x + 14, top, PITCH - 40, h, lit("bar faded", {k: "bar"}), rx=2)
         middle, muted = x + PITCH / 2 - 6, "small muted middle"
         canvas.text(middle, top - 5, str(count), "middle bold")
-        canvas.text(middle, 22 + BAR + 31, in_seconds(stage.predicted_s), muted)
+        canvas.text(middle, HEAD + BAR + 31, in_seconds(stage.predicted_s), muted)
         seen = lit(muted, {k: "small now bold middle"})
-        canvas.text(middle, 22 + BAR + 16, stage.name, seen)
+        canvas.text(middle, HEAD + BAR + 16, stage.name, seen)
 
 
 def _pair(found: Sequence[Stage], k: int, room: float) -> tuple[list[Mark], float, float]:

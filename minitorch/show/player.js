@@ -9,7 +9,6 @@ const TRAVEL = 0.6; // of a step's time that things are on their way
 const SHRINK = 0.95; // smaller than this nobody can read the words
 const A_VALUE = 18; // pixels that one drags from a value to the next
 const A_LINE = 100; // letters of a hall's line
-const LOW = 15; // no word stands in a box that is lower
 const WIDEST = 2.2; // a hall stretches a picture so many times as much across as up
 // Each widget of a notebook loads a module of its own: none of them can count the others.
 const own = (name) => `${name}-${Math.random().toString(36).slice(2, 10)}`;
@@ -52,28 +51,7 @@ function drawMark(svg, mark, at, tip, zoom) {
   if (lower) attributes.y += lower;
   const node = make(svg, mark.shape, attributes, mark.text);
   if (mark.tip) make(node, "title", {}, mark.tip);
-  return mark.shape === "text" ? { node, seen, since: mark.when.find(([from, to]) => from <= at && at < to)[0] } : null;
-}
-
-// Words of a hall's size need more room than the picture has for all of them: those of this step
-// come first, then names, then the newest; what would lie over others is left out.
-function thin(labels, { width, top: above, height }) {
-  const rank = ({ seen }) => (seen.fresh ? 0 : /\b(big|bold|now)\b/.test(seen.classes) ? 1 : /\bsmall\b/.test(seen.classes) ? 3 : 2);
-  const kept = [];
-  const boxes = [...labels[0].node.ownerSVGElement.querySelectorAll("rect")].map((node) => node.getBBox());
-  for (const label of [...labels].sort((a, b) => rank(a) - rank(b) || b.since - a.since)) {
-    const box = label.node.getBBox();
-    const at = Number(label.node.getAttribute("x"));
-    const aside = Math.max(0, -box.x) - Math.max(0, box.x + box.width - width);
-    if (aside) label.node.setAttribute("x", at + aside);
-    const left = box.x + aside;
-    const [top, bottom] = [box.y + 3, box.y + box.height - 3];
-    const low = boxes.some((b) => b.height < LOW && b.height > 2 && b.x <= box.x && box.x < b.x + b.width && b.y > top - 3 && b.y + b.height < bottom + 3);
-    const over = low || kept.some((k) => left < k.right && k.left < left + box.width && top < k.bottom && k.top < bottom);
-    const outside = top < above - 3 || bottom > above + height + 3 || box.width > width;
-    if (over || outside) label.node.remove();
-    else kept.push({ left, right: left + box.width, top, bottom });
-  }
+  return { node, mark, seen, since: mark.when.find(([from, to]) => from <= at && at < to)[0] };
 }
 
 function draw(svg, scene, at, tip, zoom) {
@@ -83,8 +61,13 @@ function draw(svg, scene, at, tip, zoom) {
     markerUnits: "userSpaceOnUse", orient: "auto",
   });
   make(head, "path", { class: "head", d: "M0 0.5L8 4L0 7.5z" });
-  const labels = scene.marks.map((mark) => drawMark(svg, mark, at, tip, zoom)).filter(Boolean);
-  if (zoom.hall && labels.length) thin(labels, zoom);
+  const drawn = scene.marks.map((mark) => drawMark(svg, mark, at, tip, zoom)).filter(Boolean);
+  if (!zoom.hall) return;
+  const [labels, rects] = ["text", "rect"].map((shape) => drawn.filter(({ mark }) => mark.shape === shape));
+  const free = seat(labels, rects.filter(({ seen }) => /\bbox\b/.test(seen.classes)));
+  const boxes = rects.map(({ node }) => node.getBBox());
+  for (const label of free) clear(label, boxes);
+  thin(labels.filter(({ node }) => node.isConnected), boxes, zoom);
 }
 
 // Dots for what travels in the step after `at`; call the result with a fraction of the way.
@@ -315,7 +298,7 @@ function render({ model, el }) {
   function turn(index) {
     stop();
     choose(within(index, scenes.length - 1));
-    arrive(scene.still);
+    arrive(0);
     if (parts.buttons[tab]) parts.buttons[tab].focus();
   }
 

@@ -111,7 +111,6 @@ class Scene:
             "height": round(self.height),
             "marks": [_mark(mark) for mark in self.marks],
             "steps": [asdict(step) for step in self.steps],
-            "still": self.still,
             "legend": [*self.legend],
             "panes": [*self.panes],
             "drag": self.drag

@@ -6,16 +6,17 @@ import math
 from collections.abc import Mapping, Sequence
 
 from minitorch.errors import ArgumentError
-from minitorch.show.numbers import plural
+from minitorch.show.numbers import listing, plural
 from minitorch.show.scene import ALWAYS, Canvas, Scene, Step
 
 LEFT, TOP, WIDTH, HEIGHT = 64.0, 30.0, 620.0, 280.0
 HIGHEST = 8.0  # times the best: a curve above is drawn at the upper edge
 GOAL = 1.1
-KINDS = ("value", "grad", "dead", "dashed")  # classes of wires, one a search
+KINDS = ("wide value", "grad", "thin control")  # of the searches that lose: one inside another
+MOST = 1 + len(KINDS)
 HINT = (
     "Across: schedules tried. Up: the best so far over the best of all, on a logarithmic scale. "
-    "The lowest curve is in front."
+    "The lowest curve is in front; the heavy one wins."
 )
 LEGEND = (("rule bad", "1.10: within a tenth of the best"),)
 
@@ -31,25 +32,33 @@ def race_searches(
         ArgumentError: no curves or more than four, curves of different lengths, or below 1.
     """
     lengths = {len(curve) for curve in curves.values()}
-    if not 1 <= len(curves) <= len(KINDS) or len(lengths) != 1 or 0 in lengths:
+    if not 1 <= len(curves) <= MOST or len(lengths) != 1 or 0 in lengths:
         raise ArgumentError(
             f"race_searches: got {len(curves)} curves of lengths {sorted(lengths)}, expected one "
-            f"to {len(KINDS)} of one length."
+            f"to {MOST} of one length."
         )
     if any(not value >= 1 for curve in curves.values() for value in curve):
         raise ArgumentError("race_searches: a curve is below 1, the best of all.")
     (count,) = lengths
     canvas = Canvas()
     _axes(canvas, count)
-    for curve, kind in zip(curves.values(), KINDS, strict=False):
-        _curve(canvas, curve, kind)
-    _legend(canvas, curves)
+    kinds = _kinds(curves)
+    for name in kinds:
+        _curve(canvas, curves[name], kinds[name])
+    _legend(canvas, curves, kinds)
     steps = [Step("Nobody has tried anything.")]
     steps += [_step(curves, at) for at in range(1, count + 1)]
     return Scene(
         title, HINT, tab, _summary(curves), LEFT + WIDTH + 150, TOP + HEIGHT + 44,
         tuple(canvas.marks), tuple(steps), count, LEGEND,
     )  # fmt: skip
+
+
+def _kinds(curves: Mapping[str, Sequence[float]]) -> dict[str, str]:
+    """Return the classes of each curve, the winner first: heaviest, and under all others."""
+    winner = min(curves, key=lambda name: (curves[name][-1], sum(curves[name])))
+    losers = zip((name for name in curves if name != winner), KINDS, strict=False)
+    return {winner: "front", **dict(losers)}
 
 
 def _y(value: float) -> float:
@@ -88,10 +97,12 @@ def _arrival(curve: Sequence[float]) -> int | None:
     return next((at for at, value in enumerate(curve, 1) if value <= GOAL), None)
 
 
-def _legend(canvas: Canvas, curves: Mapping[str, Sequence[float]]) -> None:
-    for row, ((name, curve), kind) in enumerate(zip(curves.items(), KINDS, strict=False)):
+def _legend(
+    canvas: Canvas, curves: Mapping[str, Sequence[float]], kinds: Mapping[str, str]
+) -> None:
+    for row, (name, curve) in enumerate(curves.items()):
         y = TOP + 14 + 42 * row
-        canvas.path(f"M {LEFT + WIDTH + 14:.1f} {y - 4:.1f} h 24", f"wire {kind}")
+        canvas.path(f"M {LEFT + WIDTH + 14:.1f} {y - 4:.1f} h 24", f"wire {kinds[name]}")
         canvas.text(LEFT + WIDTH + 44, y, name, "bold")
         reached = _arrival(curve)
         said = f"1.10 after {reached}" if reached else f"{curve[-1]:.2f} at the end"
@@ -101,8 +112,10 @@ def _legend(canvas: Canvas, curves: Mapping[str, Sequence[float]]) -> None:
 
 def _step(curves: Mapping[str, Sequence[float]], at: int) -> Step:
     leader = min(curves, key=lambda name: curves[name][at - 1])
+    level = [name for name in curves if curves[name][at - 1] == curves[leader][at - 1]]
+    front = f"{leader} is in front" if len(level) == 1 else f"{listing(level)} are level in front"
     rows = [f"{name}: {curve[at - 1]:.2f} times the best of all" for name, curve in curves.items()]
-    return Step(f"After {plural(at, 'trial')} {leader} is in front.", tuple(rows))
+    return Step(f"After {plural(at, 'trial')} {front}.", tuple(rows))
 
 
 def _summary(curves: Mapping[str, Sequence[float]]) -> str:

@@ -35,6 +35,7 @@ LEGEND = (
     ("box dead", "has sent a dead token"),
 )
 LEDGER, SQUARE = 250.0, 14.0
+NEAR, FAR = (8.0, 18.0), (16.0, 32.0)  # below a row's name, and from its squares to the next
 
 Tokens = list[list[tuple[int, TokenEvent]]]
 """For each operator drawn, (position, token) of everything that it sent."""
@@ -90,7 +91,7 @@ def _scene(shown: Shown, events: Sequence[TokenEvent], title: str, summary: str)
     ]
     boxes = [_box(shown, i, tokens[i]) for i in range(len(shown.nodes))]
     drawn = draw(canvas, boxes, wires)
-    bottom = _ledger(canvas, events, drawn.width + 10)
+    bottom = _ledger(canvas, events, drawn.width + 10, drawn.height)
     steps = [Step("Before the run: no token is there.")]
     steps += [
         _step(shown, event, k, len(events), tokens, drawn.paths)
@@ -148,23 +149,28 @@ def _wire(source: list[tuple[int, TokenEvent]], target: list[tuple[int, TokenEve
 # ── every token of the run, a row for each iteration ────────────────────────────────────────────
 
 
-def _ledger(canvas: Canvas, events: Sequence[TokenEvent], x: float) -> float:
-    """Add a square for each token, a row for each iteration; return where they end."""
+def _ledger(canvas: Canvas, events: Sequence[TokenEvent], x: float, room: float) -> float:
+    """Add a square for each token, a row for each iteration; return where they end.
+
+    Rows stand far from each other where so much room has them all.
+    """
     y, per_line = 26.0, int((LEDGER - 20) // SQUARE)
     rows: dict[tuple[str, int], list[tuple[int, TokenEvent]]] = {}
     for k, event in enumerate(events):
         rows.setdefault((event.frame, event.iteration), []).append((k + 1, event))
+    lines = sum(-(-len(row) // per_line) for row in rows.values())
+    below, between = FAR if y + SQUARE * lines + sum(FAR) * len(rows) <= room else NEAR
     for (frame, iteration), row in sorted(rows.items(), key=itemgetter(0)):
         label = f"{frame}, iteration {iteration}" if frame else "outside all loops"
         canvas.text(x, y, label, "bold")
-        y += 8
+        y += below
         for n, (at, event) in enumerate(row):
             left, top = x + (n % per_line) * SQUARE, y + (n // per_line) * SQUARE
             kind = "box dead" if event.dead else "bar"
             tip = f"{event.node_name}: {_token(event)}"
             canvas.rect(left, top, SQUARE - 3, SQUARE - 3, forever(at, kind), rx=2, tip=tip)
             canvas.rect(left - 2, top - 2, SQUARE + 1, SQUARE + 1, ((at, at + 1, "ring"),), rx=3)
-        y += SQUARE * -(-len(row) // per_line) + 18
+        y += SQUARE * -(-len(row) // per_line) + between
     return y + 14
 
 

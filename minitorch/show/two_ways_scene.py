@@ -112,7 +112,7 @@ def _listing(
             kind = "code muted" if "no number" in text or "<" in text else "code value"
             shown_at = end - 1 if statement.computed else start
             canvas.text(
-                x + 32, y + LINE * len(statement.lines) + 12, text, forever(shown_at, kind),
+                x + 32, y + LINE * len(statement.lines) + 10, text, forever(shown_at, kind),
                 statement.outcome,
             )  # fmt: skip
         y += height

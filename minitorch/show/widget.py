@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class Player(anywidget.AnyWidget):
     """Plays scenes step by step, one a tab.
 
-    `tab` is which scene it shows and `at` where that stands, at first where it shows most; both
-    follow both ways. Where no widget can be shown, a still picture is.
+    `tab` is which scene it shows and `at` where that stands, from its beginning; both follow both
+    ways. Where no widget can be shown, a still picture of where it shows most is.
     """
 
     _esm = module()
@@ -27,8 +27,7 @@ class Player(anywidget.AnyWidget):
     tab = traitlets.Int(0).tag(sync=True)
     at = traitlets.Int(0).tag(sync=True)
 
-    def __init__(self, scenes: Sequence[Scene], at: int | None = None) -> None:
-        at = scenes[0].still if at is None else at
+    def __init__(self, scenes: Sequence[Scene], at: int = 0) -> None:
         super().__init__(scenes=[scene.as_dict() for scene in scenes], at=at)
         self._scenes = tuple(scenes)
 

@@ -153,6 +153,12 @@
     }
   }
 
+  // How strong a line is drawn: its contrast, times its width.
+  window.strength = (line) => {
+    const { stroke, strokeWidth } = getComputedStyle(line);
+    return contrast(stroke, ground(line.ownerSVGElement)) * parseFloat(strokeWidth);
+  };
+
   window.audit = (root) => [...controls(root), ...structure(root), ...texts(root), ...apart(root)]
     .map(([rule, what]) => ({ rule, what }));
 

@@ -39,6 +39,73 @@
     return found;
   };
 
+  // The letters of a text in a picture, without the room that its font leaves around them.
+  const canvas = document.createElement("canvas").getContext("2d");
+  function letters(text) {
+    const { fontStyle, fontWeight, fontSize, fontFamily } = getComputedStyle(text);
+    canvas.font = `${fontStyle} ${fontWeight} ${fontSize} ${fontFamily}`;
+    const ink = canvas.measureText(text.textContent);
+    const box = text.getBBox();
+    const place = new DOMPoint(0, text.y.baseVal[0].value);
+    const scale = text.getScreenCTM();
+    const [top, bottom] = [-ink.actualBoundingBoxAscent, ink.actualBoundingBoxDescent]
+      .map((by) => new DOMPoint(0, place.y + by).matrixTransform(scale).y);
+    const { left, right } = text.getBoundingClientRect();
+    return { left, right, top, bottom, width: box.width };
+  }
+
+  // Names that lie on the edge of a box: their letters are neither all inside nor all outside.
+  window.onEdges = (root) => {
+    const boxes = [...root.querySelectorAll(".hall-stage rect")].filter((node) => {
+      const { fill, stroke } = getComputedStyle(node);
+      return shown(node) && (fill !== "none" || stroke !== "none");
+    }).map((node) => ({ node, ...node.getBoundingClientRect().toJSON() }));
+    return [...root.querySelectorAll(".hall-stage text")].filter((text) => shown(text) && text.textContent.trim()).flatMap((text) => {
+      const word = letters(text);
+      const on = boxes.filter((b) => word.left < b.right - 1 && b.left + 1 < word.right && word.top < b.bottom - 1 && b.top + 1 < word.bottom)
+        .filter((b) => word.left < b.left - 1 || b.right + 1 < word.right || word.top < b.top - 0.5 || b.bottom + 0.5 < word.bottom);
+      return on.map(({ node }) => `${say(text)} on ${say(node)}`);
+    });
+  };
+
+  // Boxes whose words lie along one edge, not in the middle.
+  window.offCentre = (root) => [...root.querySelectorAll(".hall-stage rect.box")].filter(shown).flatMap((node) => {
+    const box = node.getBoundingClientRect();
+    const words = [...root.querySelectorAll(".hall-stage text")].filter((text) => shown(text)).map(letters)
+      .filter((w) => box.left <= w.left && w.right <= box.right && box.top <= (w.top + w.bottom) / 2 && (w.top + w.bottom) / 2 <= box.bottom);
+    const above = Math.min(...words.map((w) => w.top)) - box.top;
+    const below = box.bottom - Math.max(...words.map((w) => w.bottom));
+    return words.length && Math.abs(above - below) > 8 ? [`${say(node)}: ${above.toFixed(1)} above, ${below.toFixed(1)} below`] : [];
+  });
+
+  // Where a control is, or the words of a text: its element may be wider.
+  function extent(node) {
+    if (["BUTTON", "SELECT"].includes(node.tagName)) return node.getBoundingClientRect().toJSON();
+    const range = document.createRange();
+    range.selectNodeContents(node);
+    return range.getBoundingClientRect().toJSON();
+  }
+
+  // Texts and controls that stand on each other.
+  window.collide = (root) => {
+    const places = [...root.querySelectorAll("h3, p, li, button, select, dt, dd, th, td, .dl-slider > span, output, .hall-stage text")]
+      .filter((node) => shown(node) && node.textContent.trim())
+      .map((node) => ({ node, ...(node.ownerSVGElement ? letters(node) : extent(node)) }));
+    return places.flatMap((a, k) => places.slice(k + 1).filter((b) => !a.node.contains(b.node)
+      && Math.min(a.right, b.right) - Math.max(a.left, b.left) > 1 && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 1)
+      .map((b) => `${say(a.node)} and ${say(b.node)}`));
+  };
+
+  // Selects that are narrower than the longest of their words.
+  window.clipped = (root) => [...root.querySelectorAll("select")].filter(shown).filter((node) => {
+    const whole = node.cloneNode(true);
+    Object.assign(whole.style, { position: "absolute", width: "max-content", visibility: "hidden" });
+    node.parentElement.append(whole);
+    const wants = whole.offsetWidth;
+    whole.remove();
+    return wants > node.offsetWidth + 1;
+  }).map(say);
+
   // What a phone cuts: beyond its width, and not in a place that scrolls there.
   window.cutOnPhone = () => {
     const found = [];

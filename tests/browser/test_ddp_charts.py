@@ -368,6 +368,7 @@ def test_a_bucket_dragged_wider_has_a_slower_link(open_demo: Any) -> None:
 
 def test_the_timeline_says_why_the_recording_differs_part_by_part(open_demo: Any) -> None:
     page = open_demo("ddp_timeline")
+    page.get_by_role("button", name="As recorded").click()
     text = page.locator(".dl-why").inner_text()
     unit = {"µs": 1e-3, "ms": 1.0, "s": 1e3}
     found = re.findall(r"(−|\+|: )([\d.]+) (µs|ms|s)\b", text)

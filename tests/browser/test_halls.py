@@ -1,19 +1,24 @@
 """Every demo's page in a hall, on a phone, and from its first key on, measured in Chromium.
 
-A word that the back row reads has 20 pixels; nothing may lie outside 1280 x 720, or be cut on a
-phone of 390 x 844.
+A word that the back row reads has 20 pixels; nothing may lie outside 1280 x 720, on something else
+or on the edge of a box, or be cut on a phone of 390 x 844.
 """
 
+import re
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from .conftest import DEMOS
+from .conftest import AUDIT, DEMOS
 
 PAGES = sorted(DEMOS.glob("*/*.html"))
+PLAYERS = [page for page in PAGES if '"Play"' in page.read_text(encoding="utf-8")]
 MEASURES = Path(__file__).with_name("hall.js").read_text(encoding="utf-8")
+HEAR_ERRORS = """window.errors = [];
+addEventListener("error", (event) => event.error && errors.push(event.message));"""
 LEAST_PX = 20
 LEAST_PHONE_PX = 10
 # Sizes are answered before the frame after the next: observers run within one.
@@ -25,6 +30,7 @@ def opened(visit: Any, page: Path, width: int, height: int) -> tuple[Any, Any]:
     context = visit(reduced_motion="reduce")
     tab = context.context.new_page()
     tab.set_viewport_size({"width": width, "height": height})
+    tab.add_init_script(HEAR_ERRORS)
     tab.goto(page.as_uri() + ("#hall" if width > height else ""))
     tab.evaluate(MEASURES)
     tab.evaluate(SETTLED)
@@ -34,10 +40,11 @@ def opened(visit: Any, page: Path, width: int, height: int) -> tuple[Any, Any]:
 def positions(tab: Any, widget: Any) -> Any:
     """Yield once for every state of a demo that differs in what stands where."""
     tabs = widget.locator("[role=tab]")
+    plays = widget.get_by_role("button", name="Play").count()
     for k in range(max(tabs.count(), 1)):
         if tabs.count():
             tabs.nth(k).click()
-        for key in ("Home", "End") if tabs.count() else ("",):
+        for key in ("Home", "ArrowRight", "End", "ArrowLeft") if plays else ("",):
             if key:
                 widget.focus()
                 tab.keyboard.press(key)
@@ -55,20 +62,24 @@ def positions(tab: Any, widget: Any) -> Any:
 def test_keys_act_on_load_and_neither_a_hall_nor_a_phone_misses_anything(
     visit: Callable[..., Any], page: Path
 ) -> None:
+    assert not re.search(r"\d us\b", page.read_text(encoding="utf-8"))
     tab, widget = opened(visit, page, 1280, 720)
     keys_act_and_a_slider_takes_its_words_along(tab, widget)
     for state in positions(tab, widget):
         size, what = widget.evaluate("(root) => smallest(root)")
         assert size >= LEAST_PX, f"{state}: {what} has {size:.1f} pixels"
-        assert widget.evaluate("(root) => beyond(root)") == [], state
+        for rule in ("beyond", "onEdges", "offCentre", "collide", "clipped"):
+            assert widget.evaluate(f"(root) => {rule}(root)") == [], (state, rule)
     widget.focus()
     tab.keyboard.press("f")
     assert "in-hall" not in widget.get_attribute("class")
     tab.set_viewport_size({"width": 390, "height": 844})
     for state in positions(tab, widget):
         assert tab.evaluate("() => cutOnPhone()") == [], f"on a phone: {state}"
+        assert widget.evaluate("(root) => clipped(root)") == [], f"on a phone: {state}"
         size, what = widget.evaluate("(root) => smallest(root)")
         assert size >= LEAST_PHONE_PX, f"on a phone: {state}: {what} has {size:.1f} pixels"
+    assert tab.evaluate("() => errors") == []
 
 
 def keys_act_and_a_slider_takes_its_words_along(tab: Any, widget: Any) -> None:
@@ -88,6 +99,104 @@ def keys_act_and_a_slider_takes_its_words_along(tab: Any, widget: Any) -> None:
     assert "in-hall" in widget.get_attribute("class")
 
 
+@pytest.mark.parametrize("page", PLAYERS, ids=lambda page: page.stem)
+def test_a_player_opens_at_its_beginning(visit: Callable[..., Any], page: Path) -> None:
+    _, widget = opened(visit, page, 1280, 720)
+    slider = widget.locator("input[type=range]").first
+    assert slider.input_value() == "0"
+    tabs = widget.locator("[role=tab]")
+    for k in range(tabs.count()):
+        widget.get_by_role("button", name="One step forward").click()
+        tabs.nth(k).click()
+        assert slider.input_value() == "0"
+
+
+GRIDS = """(root) => [...root.querySelectorAll("[data-rank]")].map((rank) => {
+  const cells = [...rank.querySelectorAll(".rp-cell")].map((cell) => cell.getBoundingClientRect());
+  return [Math.min(...cells.map((c) => c.left)), Math.max(...cells.map((c) => c.right))];
+})"""
+
+
+def test_a_hall_sees_the_ring_and_its_numbers(visit: Callable[..., Any]) -> None:
+    page = DEMOS / "ring_player" / "ring_player.html"
+    tab, widget = opened(visit, page, 1280, 720)
+    grids = widget.evaluate(GRIDS)
+    assert max(right for _, right in grids) - min(left for left, _ in grids) > 0.65 * 1280
+    assert min(right - left for left, right in grids) > 120
+    widget.focus()
+    tab.keyboard.press("ArrowRight")
+    hops = widget.get_by_text("16 B", exact=True)
+    assert hops.count() == len(grids)
+    numbers = widget.locator("[data-rank='0'] .rp-inside").all_text_contents()
+    assert sorted(numbers) == [*"0000", "3"]
+    tab.keyboard.press("f")
+    tab.evaluate(SETTLED)
+    small = widget.evaluate(GRIDS)
+    assert min(b - a for a, b in grids) > 1.5 * max(b - a for a, b in small)
+
+
+def test_the_winner_of_the_race_is_its_strongest_line(visit: Callable[..., Any]) -> None:
+    page = DEMOS / "search_race" / "search_race.html"
+    for scheme in ("light", "dark"):
+        tab, widget = opened(visit, page, 1280, 720)
+        tab.emulate_media(color_scheme=scheme)
+        tab.evaluate(AUDIT)
+        for k in range(widget.locator("[role=tab]").count()):
+            widget.locator("[role=tab]").nth(k).click()
+            widget.focus()
+            tab.keyboard.press("End")
+            winner = re.search(r"trials (\w+) is in front", widget.inner_text())
+            names = widget.locator("svg text.bold").all_text_contents()
+            lines = widget.locator("svg path.wire[d*='h ']").evaluate_all(
+                "(paths) => paths.map(strength)"
+            )
+            assert winner and names[lines.index(max(lines))] == winner[1]
+            assert max(lines) > 1.5 * sorted(lines)[-2]
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [("training_curves", "path[data-run]"), ("collectives_explorer", "path[data-algorithm]")],
+)
+def test_lines_that_run_together_are_all_seen(
+    visit: Callable[..., Any], name: str, lines: str
+) -> None:
+    _, widget = opened(visit, DEMOS / name / f"{name}.html", 1280, 720)
+    looks = widget.locator(lines).evaluate_all(
+        "(paths) => paths.map(getComputedStyle).map((s) => [s.strokeDasharray, s.strokeWidth])"
+    )
+    assert len(looks) >= 4
+    # Drawn later means on top: a line leaves something of the one below, beside it or in its gaps.
+    for (_, below), (dash, above) in pairwise(looks):
+        assert dash != "none" or float(below[:-2]) - float(above[:-2]) >= 1
+
+
+def test_curves_say_what_they_send(visit: Callable[..., Any]) -> None:
+    page = DEMOS / "training_curves" / "training_curves.html"
+    _, widget = opened(visit, page, 1280, 720)
+    sent = [
+        re.search(r": ([\d.]+) KiB a step", name)
+        for name in widget.locator(".dl-runs label").all_inner_texts()
+    ]
+    kib = [float(match[1]) for match in sent if match]
+    assert kib[0] == pytest.approx(2 * kib[1], rel=0.01)
+    assert kib[0] > 3 * kib[3] > 3 * kib[2]
+
+
+def test_the_timeline_opens_where_overlap_is_worth_seeing(visit: Callable[..., Any]) -> None:
+    page = DEMOS / "ddp_timeline" / "ddp_timeline.html"
+    _, widget = opened(visit, page, 1280, 720)
+
+    def saved() -> float:
+        return float(widget.inner_text().split("Saved by overlap")[1].split("%")[0])
+
+    assert saved() > 15
+    assert "on another link: 5.47 GB/s, 117 µs, 78 %" in widget.inner_text()
+    widget.get_by_role("button", name="As recorded").click()
+    assert saved() < 10
+    assert "The difference: forward" in widget.inner_text()
+
+
 def test_the_copies_of_the_hall_are_one() -> None:
     root = DEMOS.parents[1]
     for name in ("hall.js", "hall.css"):
@@ -101,6 +210,8 @@ def test_a_dragged_value_takes_the_gradients_along(visit: Callable[..., Any]) ->
     tab, widget = opened(visit, page, 900, 1000)
     widget.get_by_role("tab", name="Used twice").click()
     status = widget.locator("[role=status]")
+    widget.focus()
+    tab.keyboard.press("End")
     assert "gradient of a is complete, 48" in status.inner_text()
     box = widget.locator("rect.box[data-handle=a]").bounding_box()
     x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2

@@ -130,7 +130,7 @@ def test_the_table_holds_predictions_against_what_was_kept_from_the_fit() -> Non
     calibration = Calibration("tcp", TRUE, (), tuple(twice), own)
     table = calibration.table().splitlines()
     rows = len(twice)
-    assert table[0].startswith("tcp: alpha 30 us, 1/beta 1.25 GB/s, 1/gamma 5 GB/s")
+    assert table[0].startswith("tcp: alpha 30 µs, 1/beta 1.25 GB/s, 1/gamma 5 GB/s")
     assert [line.split()[-1] for line in table[2 : 2 + rows]] == ["2.00"] * rows
     own_ratios = sorted(line.split()[-2] for line in table[2 : 2 + rows])
     assert own_ratios == ["1.00"] * 2 + ["2.00"] * (rows - 2)

@@ -52,7 +52,7 @@ def test_a_linear_axis_begins_at_zero_or_below() -> None:
 def heights(curves: TrainingCurves) -> list[float]:
     """Return how high the first run's points stand, from the top."""
     found: Any = re.findall(
-        r'class="line-backward" points="([^"]+)" stroke-width="2"', curves.poster()
+        r'class="line-backward" points="([^"]+)" stroke-width="5"', curves.poster()
     )
     return [float(point.split(",")[1]) for point in found[0].split()]
 

@@ -273,6 +273,23 @@ def test_a_long_run_stays_whole_and_drawable() -> None:
     curves.close()
 
 
+def test_a_note_stands_beside_its_run() -> None:
+    curves = TrainingCurves({"half": [2.0], "whole": [1.0]})
+    curves.note("half", "1.6 KiB a step")
+    assert curves.summary() == "Training: loss half 2 at 0 (1.6 KiB a step); whole 1 at 0."
+    assert curves.notes == {"half": "1.6 KiB a step"}
+    assert ">1.6 KiB a step<" in curves.poster()
+    curves.close()
+
+
+def test_no_curve_of_a_poster_hides_another() -> None:
+    curves = TrainingCurves({name: [2.0, 1.0] for name in "abcd"})
+    lines = re.findall(r'points="[^"]+" stroke-width="([\d.]+)"', curves.poster())
+    widths = [float(width) for width in lines[1::2]]  # of a curve, then of its sample
+    assert len(widths) == 4 and all(a - b >= 1 for a, b in pairwise(widths))
+    curves.close()
+
+
 def test_what_is_no_number_is_a_gap_or_refused() -> None:
     curves = TrainingCurves({"a": [1.0, float("nan"), float("inf"), 2.0]})
     assert [y for _, y in curves.runs["a"]] == [1.0, None, None, 2.0]

@@ -52,8 +52,11 @@ def record() -> dict[str, Any]:
     return facts
 
 
-def timeline(facts: dict[str, Any], title: str) -> DdpTimeline:
-    """Return the timeline of a recorded step, predicted above and recorded below."""
+def timeline(facts: dict[str, Any], title: str, **link: float) -> DdpTimeline:
+    """Return the timeline of a recorded step, predicted above and recorded below.
+
+    It opens on `link`, where that is given, else on what the step was recorded with.
+    """
     step = dict(facts["step"])
     for name in ("communication", "blocked"):
         step[name] = tuple(Span(**span) for span in step[name])
@@ -62,7 +65,8 @@ def timeline(facts: dict[str, Any], title: str) -> DdpTimeline:
         RANKS,
         StepTimes(**step),
         title,
-        **facts["at"],
+        facts["at"] if link else None,
+        **{**facts["at"], **link},
     )
 
 

@@ -17,7 +17,10 @@ TITLE = "One model, two ranks, four ways to send gradients"
 
 
 def main(arguments: list[str]) -> None:
-    chart = TrainingCurves({name: losses(name) for name in HOOKS}, title=TITLE, log_y=True)
+    runs = {name: losses(name) for name in HOOKS}
+    chart = TrainingCurves({name: run for name, (run, _) in runs.items()}, title=TITLE, log_y=True)
+    for name, (_, sent) in runs.items():
+        chart.note(name, sent)
     print(chart.save(Path(arguments[0]) if arguments else PAGE))
 
 

@@ -58,8 +58,8 @@ def train(comm, name: str) -> Iterator[float]:
         yield float(comm.all_reduce(np.array([loss.item()]), op="avg")[0])
 
 
-def losses(name: str, say: Callable[[float], None] | None = None) -> list[float]:
-    """Return the losses of a run on two threads; `say` hears each as it comes."""
+def losses(name: str, say: Callable[[float], None] | None = None) -> tuple[list[float], str]:
+    """Return the losses of a run on two threads, and what a rank sent; `say` hears each loss."""
 
     def run(comm) -> list[float]:
         seen = []
@@ -69,4 +69,7 @@ def losses(name: str, say: Callable[[float], None] | None = None) -> list[float]
                 say(loss)
         return seen
 
-    return launch(run, 2, transport="threads")[0]
+    ended = launch(run, 2, transport="threads", record=True)
+    # Rank 0 also sends its weights once. Eight of the bytes are the loss.
+    sent = ended.traffic[1].bytes_sent / STEPS
+    return ended[0], f"{sent / 1024:.2f} KiB a step"

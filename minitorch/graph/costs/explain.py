@@ -79,7 +79,7 @@ def _reasons(name: str, leaves: Sequence[Node], fed: Collection[Node]) -> list[s
 def _columns(leaves: list[Node], feeds: Mapping[Node, object]) -> str:
     sizes = _sizes(leaves, feeds)
     times = [predicted_s(leaves, set(feeds), sizes), _measured_s(leaves, feeds)]
-    shown = "".join(f"{'-' if t is None else f'{t * 1e6:.1f} us':>13}" for t in times)
+    shown = "".join(f"{'-' if t is None else f'{t * 1e6:.1f} µs':>13}" for t in times)
     try:
         size = memory_plan(leaves, set(feeds), sizes).peak_bytes if sizes else None
     except GraphError:  # there is no plan, of a loop whose values grow say

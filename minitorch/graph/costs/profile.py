@@ -87,7 +87,7 @@ class Timeline:
         """Return the costliest operators as lines of text: share of the run, time and number."""
         total = sum(span.duration_ns for span in self.spans) or 1
         rows = self.by_op()
-        lines = [f"{'operator':<24}{'nodes':>6}{'us':>12}{'share':>8}"]
+        lines = [f"{'operator':<24}{'nodes':>6}{'µs':>12}{'share':>8}"]
         for op, count, spent in rows[:limit]:
             lines.append(f"{op:<24}{count:>6}{spent / 1e3:>12.1f}{spent / total:>8.1%}")
         if len(rows) > limit:

@@ -606,7 +606,7 @@ def test_the_table_shows_nodes_bytes_and_times_after_each_pass() -> None:
     rows = {line[:16].strip(): line[16:].split() for line in table[1:15]}
     assert int(rows["as built"][0]) > int(rows["algebra"][0]) > int(rows["fuse"][0])
     assert all(re.fullmatch(r"[\d,]+|-", row[1]) for row in rows.values())
-    assert all(row.count("us") == 2 for row in rows.values())
+    assert all(row.count("µs") == 2 for row in rows.values())
     assert any("no vector code" in line for line in table)
     assert "-" in tf.explain(tf.placeholder(tf.float32) * 2.0).splitlines()[1]
 
@@ -618,7 +618,7 @@ def test_a_training_step_is_measured_too_and_leaves_no_trace() -> None:
     with tf.Session() as session:
         session.run(tf.initialize_all_variables())
         table = tf.explain(step, {x: np.ones((4, 3), np.float32)})
-        assert table.splitlines()[1].count("us") == 2
+        assert table.splitlines()[1].count("µs") == 2
         np.testing.assert_array_equal(session.run(w), np.ones((3, 1)))
 
 
