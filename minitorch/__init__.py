@@ -69,6 +69,9 @@ from .ops.joining import cat as cat
 from .ops.joining import hstack as hstack
 from .ops.joining import stack as stack
 from .ops.joining import vstack as vstack
+from .ops.linalg import tensordot as tensordot
+from .ops.loss import cdist as cdist
+from .ops.loss import cosine_similarity as cosine_similarity
 from .ops.matrices import meshgrid as meshgrid
 from .ops.methods import FUNCTIONS
 from .ops.movement import broadcast_tensors as broadcast_tensors
@@ -81,6 +84,7 @@ from .tensor import as_tensor as as_tensor
 from .tensor import is_floating_point as is_floating_point
 from .tensor import is_tensor as is_tensor
 from .tensor import numel as numel
+from .tensor import result_type as result_type
 from .tensor import tensor as tensor
 from .tensor.exchange import TYPE_NAMES
 from .tensor.exchange import unique as unique
@@ -134,8 +138,25 @@ _LATER = {
 }
 
 
+# What torch has of complex numbers
+_COMPLEX = {
+    "angle",
+    "cdouble",
+    "cfloat",
+    "chalf",
+    "complex",
+    "complex128",
+    "complex32",
+    "complex64",
+}
+_COMPLEX |= {"conj", "fft", "imag", "istft", "polar", "real", "stft", "view_as_complex"}
+_COMPLEX |= {"view_as_real"}
+
+
 def __getattr__(name: str) -> Any:
     """Return one of the names that are handed on late."""
+    if name in _COMPLEX:
+        raise AttributeError(f"minitorch.{name}: {arrays.NO_COMPLEX}")
     if name not in _MODULES and name not in _LATER:
         raise AttributeError(f"module 'minitorch' has no attribute {name!r}")
     found: Any = import_module(f"minitorch.{_LATER.get(name, name)}")

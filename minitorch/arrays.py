@@ -67,6 +67,10 @@ HOST_TYPES = frozenset(
     [np.ndarray, *(dtype.type for dtype in DTYPES.values() if dtype is not bfloat16)]
 )
 """Types of NumPy's arrays, for which the namespace is NumPy itself. A scalar is a 0-d array."""
+NO_COMPLEX = (
+    "complex numbers and Fourier transforms are not here: keep real and imaginary parts as two "
+    "tensors, or do this part with numpy.fft on .numpy()."
+)
 _default = float32
 
 
@@ -104,6 +108,8 @@ def as_dtype(dtype: DTypeLike) -> DType:
     try:
         return DTYPES[np.dtype(dtype).name]
     except (TypeError, KeyError):
+        if "complex" in name:
+            raise DTypeError(f"dtype: got {dtype!r}: {NO_COMPLEX}") from None
         have = ", ".join(DTYPES)
         raise DTypeError(f"dtype: got {dtype!r}, expected one of {have}. Convert first.") from None
 

@@ -47,7 +47,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, TypeVar, ove
 
 import numpy as np
 
-from .arrays import HOST_TYPES, Array, DType, Halves, Namespace, host_dtype, namespace
+from .arrays import (
+    HOST_TYPES,
+    Array,
+    DType,
+    Halves,
+    Namespace,
+    Scalar,
+    host_dtype,
+    namespace,
+    scalar_dtype,
+)
 from .brain_float import widen
 from .errors import DTypeError, GraphError, NoGradientRule, ShapeError
 from .shapes import Shape, known
@@ -102,7 +112,8 @@ class Op:
     """An operator: `compute`, `infer`, `gradient`. Instances are callable on any kind of value."""
 
     promotes: str = ""
-    """"common": inputs are first brought to one dtype; "float": to one floating dtype."""
+    """"common": inputs are first brought to one dtype; "float": to one floating dtype; "numbers":
+    to one dtype, and none is a bool; "same": they have one dtype already."""
 
     fixed: int = 0
     """How many leading inputs promotion leaves alone: a condition, an index."""
@@ -210,6 +221,20 @@ def apply(op: Op, /, *inputs: object) -> object:
         f"{op.name}: got {kinds or 'no inputs'}, expected a tensor, a node or an array among them. "
         "Wrap one with minitorch.tensor."
     )
+
+
+def refuse_bools(op: Op, operands: Sequence[tuple[DType, int | None] | Scalar]) -> None:
+    """Raise where a bool is among operands, given as to `result_type`, that must be numbers.
+
+    Raises:
+        DTypeError: names the dtypes.
+    """
+    dtypes = [given[0] if isinstance(given, tuple) else scalar_dtype(given) for given in operands]
+    if any(dtype.kind == "b" for dtype in dtypes):
+        raise DTypeError(
+            f"{op.name}: got {' and '.join(map(str, dtypes))}, expected no bools. Use ~ or ^, or "
+            "convert first."
+        )
 
 
 def infer_by_trial(op: Op, specs: Sequence[Spec]) -> Spec:

@@ -21,6 +21,7 @@ import torch.distributed as dist
 
 from ddp_lab.collectives.registry import lookup
 from ddp_lab.communicator.communicator import Communicator
+from ddp_lab.torch_backend import gloo_names
 from ddp_lab.torch_backend.process_group import ALGORITHMS, ProcessGroup
 from ddp_lab.torch_backend.rendezvous import join
 
@@ -43,5 +44,6 @@ def create(store: Any, rank: int, size: int, timeout: timedelta) -> ProcessGroup
 
 
 dist.Backend.register_backend("ddp_lab", create, devices=["cpu"])
+gloo_names.share()
 
 __all__ = ["ProcessGroup", "create", "use_algorithm"]

@@ -8,8 +8,10 @@ from typing import Any, TypeVar
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def eager(fn: F) -> F:
+def eager(fn: F, *, also_callees: bool = True) -> F:
     """Return `fn`, to be run as it is even where a compiler traces its caller.
+
+    What it calls in turn is traced again unless `also_callees`.
 
     `torch.compiler.disable` would import the compiler, which takes a second. Where nobody has
     imported it, nobody traces.
@@ -22,7 +24,7 @@ def eager(fn: F) -> F:
         if disable is None:  # not imported, or another thread is importing it now
             return fn(*args, **kwargs)
         if not disabled:
-            disabled.append(disable(fn, wrapping=False))
+            disabled.append(disable(fn, recursive=also_callees, wrapping=False))
         return disabled[0](*args, **kwargs)
 
     return inner  # type: ignore[return-value]

@@ -9,6 +9,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from ddp_lab.errors import InvalidArgument, OutOfSharedMemory
 from ddp_lab.handle import Crew, Handle, Worker
 from ddp_lab.torch_backend.eager import eager
 from ddp_lab.torch_backend.future import Name, name_of_call
+from ddp_lab.torch_backend.monitored_barrier import monitored_barrier
 from ddp_lab.torch_backend.work import Gathered, Received, Result, Running, fill, fill_all
 
 # torch's own signatures are overloaded, and differ between its versions.
@@ -68,6 +70,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         self._timeout_s = timeout_s
         self._group_name = ""
         self._calls = itertools.count()
+        self._barriers = itertools.count()
         self._worker = Worker(f"ddp_lab group {comm.rank}/{comm.size}")
         self._crew = Crew(f"ddp_lab callbacks {comm.rank}/{comm.size}")
 
@@ -336,6 +339,16 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
     def barrier(self, opts: Any = None) -> Any:
         """Complete once every rank has called it."""
         return self._submit(lambda comm: comm.barrier(), None, opts)
+
+    @eager
+    def monitored_barrier(
+        self, timeout: timedelta | float | None = None, wait_all_ranks: bool = False
+    ) -> None:
+        """Return once every rank has called it; name those that have not in time."""
+        seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
+        name = ("monitored_barrier", self._group_name, next(self._barriers))
+        limit_s = self._timeout_s if seconds is None else seconds
+        monitored_barrier(self.comm.aside(_context_of(name)), limit_s, wait_all_ranks)
 
     @eager
     def send(self, tensors: list[torch.Tensor], dst: int, tag: int) -> Any:

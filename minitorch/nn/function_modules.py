@@ -255,6 +255,10 @@ class TripletMarginLoss(_Loss, of=F.triplet_margin_loss, options="margin p eps s
     """max(0, d(anchor, positive) - d(anchor, negative) + margin)."""
 
 
+class CosineSimilarity(_FunctionModule, of=F.cosine_similarity, options="dim eps"):
+    """The cosine of the angle between the vectors along `dim`."""
+
+
 # ── pools ─────────────────────────────────────────────────────────────────────────────────────────
 
 
@@ -321,6 +325,19 @@ class Unflatten(_FunctionModule, of=_unflatten, options="dim unflattened_size"):
 
 class PixelShuffle(_FunctionModule, of=F.pixel_shuffle, options="upscale_factor"):
     """(N, C r^2, H, W) as (N, C, H r, W r): channels become the pixels between."""
+
+
+class Upsample(
+    _FunctionModule,
+    of=F.interpolate,
+    options="size scale_factor mode align_corners recompute_scale_factor",
+):
+    """(N, C, ...) with its last axes made larger, by repeated or by weighted elements."""
+
+    def extra_repr(self) -> str:
+        """Return the new size, or the factor, and the mode."""
+        name = "size" if self.scale_factor is None else "scale_factor"
+        return f"{name}={getattr(self, name)!r}, mode={self.mode!r}"
 
 
 # ── borders ───────────────────────────────────────────────────────────────────────────────────────

@@ -9,7 +9,7 @@ from typing import Any
 
 from .. import errors
 from ..exports import public_names
-from ..ops import activation, elementwise
+from ..ops import activation, attention, elementwise, statistics
 from ..ops.activation import gelu as gelu
 from ..ops.activation import glu as glu
 from ..ops.activation import logsigmoid as logsigmoid
@@ -18,13 +18,10 @@ from ..ops.activation import sigmoid as sigmoid
 from ..ops.activation import softplus as softplus
 from ..ops.activation import softsign as softsign
 from ..ops.activation import tanh as tanh
-from ..ops.attention import embedding as embedding
 from ..ops.attention import scaled_dot_product_attention as scaled_dot_product_attention
 from ..ops.conv import conv1d as conv1d
 from ..ops.conv import conv2d as conv2d
 from ..ops.conv import conv_transpose2d as conv_transpose2d
-from ..ops.conv import interpolate as interpolate
-from ..ops.conv import pixel_shuffle as pixel_shuffle
 from ..ops.cross_entropy import cross_entropy as cross_entropy
 from ..ops.cross_entropy import nll_loss as nll_loss
 from ..ops.gathering import one_hot as one_hot
@@ -55,6 +52,49 @@ from ..ops.pooling import avg_pool2d as avg_pool2d
 from ..ops.pooling import max_pool1d as max_pool1d
 from ..ops.pooling import max_pool2d as max_pool2d
 from ..ops.random import dropout as dropout
+from ..ops.resizing import interpolate as interpolate
+from ..ops.resizing import pixel_shuffle as pixel_shuffle
+from ..recording import no_grad
+from ..tensor import Tensor
+
+
+def embedding(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
+    """Return the rows of `weight` (count, size) that `input` names; `padding_idx` gets no gradient.
+
+    Args:
+        input: integers, any shape.
+        weight: the table.
+        padding_idx: a row that is not trained.
+        max_norm: rows that are asked for and longer are first shortened to it, in the table.
+        norm_type: p of the norm that `max_norm` is of.
+        scale_grad_by_freq: not here.
+        sparse: changes nothing: gradients are never sparse.
+
+    Raises:
+        DTypeError: the input is not of integers.
+        AxisError: a number below 0, or of no row.
+        ArgumentError: `scale_grad_by_freq`.
+    """
+    if scale_grad_by_freq:
+        raise errors.ArgumentError(
+            "embedding: got scale_grad_by_freq=True, which is not here. Scale the gradient."
+        )
+    found = attention.embedding(input, weight, padding_idx)
+    if max_norm is None:
+        return found
+    with no_grad():
+        rows = input.unique()
+        norms = statistics.vector_norm(weight[rows], norm_type, 1, True)
+        weight[rows] = weight[rows] * (max_norm / (norms + 1e-7)).clamp(max=1.0)
+    return attention.embedding(input, weight, padding_idx)
 
 
 def _overwriting(
@@ -94,4 +134,4 @@ relu6 = _overwriting(activation.relu6)
 selu = _overwriting(activation.selu)
 silu = _overwriting(activation.silu)
 
-__all__ = public_names(globals())
+__all__ = sorted({*public_names(globals())} - {"Tensor", "no_grad"})

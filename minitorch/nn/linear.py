@@ -70,7 +70,8 @@ class Linear(Module):
 class Embedding(Module):
     """Rows of a (num_embeddings, embedding_dim) table; row `padding_idx` is 0 and gets no gradient.
 
-    The table starts normal with mean 0 and deviation 1. Its gradient is never sparse.
+    The table starts normal with mean 0 and deviation 1. Its gradient is never sparse. With
+    `max_norm`, rows that are asked for and longer, by the `norm_type`-norm, are shortened to it.
     """
 
     def __init__(
@@ -92,11 +93,12 @@ class Embedding(Module):
             raise ArgumentError(
                 f"Embedding: got padding_idx {padding_idx}, expected one within {num_embeddings}."
             )
-        if max_norm is not None or scale_grad_by_freq:
+        if scale_grad_by_freq:
             raise ArgumentError(
-                "Embedding: got max_norm or scale_grad_by_freq, which are not here. "
-                "Scale the rows, or their gradients, yourself."
+                "Embedding: got scale_grad_by_freq=True, which is not here. Scale the gradient."
             )
+        self.max_norm = max_norm
+        self.norm_type = norm_type
         self.num_embeddings = num_embeddings
         self.embedding_dim = embedding_dim
         self.padding_idx = None if padding_idx is None else padding_idx % num_embeddings
@@ -108,10 +110,16 @@ class Embedding(Module):
 
     @classmethod
     def from_pretrained(
-        cls, embeddings: Tensor, freeze: bool = True, padding_idx: int | None = None
+        cls,
+        embeddings: Tensor,
+        freeze: bool = True,
+        padding_idx: int | None = None,
+        max_norm: float | None = None,
+        norm_type: float = 2.0,
     ) -> Embedding:
         """Return an embedding over a given table, not trained unless `freeze` is false."""
-        made = cls(embeddings.shape[0], embeddings.shape[1], padding_idx, _weight=embeddings)
+        count, size = embeddings.shape
+        made = cls(count, size, padding_idx, max_norm, norm_type, _weight=embeddings)
         made.weight.requires_grad_(not freeze)
         return made
 
@@ -124,9 +132,11 @@ class Embedding(Module):
 
     def forward(self, indices: Tensor) -> Tensor:
         """Return (..., embedding_dim) for integers of shape (...)."""
-        return F.embedding(indices, self.weight, self.padding_idx)
+        return F.embedding(indices, self.weight, self.padding_idx, self.max_norm, self.norm_type)
 
     def extra_repr(self) -> str:
         """Return the sizes."""
         pad = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
-        return f"{self.num_embeddings}, {self.embedding_dim}{pad}"
+        most = "" if self.max_norm is None else f", max_norm={self.max_norm}"
+        most += "" if self.norm_type == 2.0 else f", norm_type={self.norm_type}"
+        return f"{self.num_embeddings}, {self.embedding_dim}{pad}{most}"

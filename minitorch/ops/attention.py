@@ -102,28 +102,17 @@ def _check_rows(input: Methods, count: Any) -> None:
         )
 
 
-def embedding(
-    input: Kind,
-    weight: Kind,
-    padding_idx: int | None = None,
-    max_norm: float | None = None,
-    norm_type: float = 2.0,
-    scale_grad_by_freq: bool = False,
-    sparse: bool = False,
-) -> Kind:
+def embedding(input: Kind, weight: Kind, padding_idx: int | None = None) -> Kind:
     """Return the rows of `weight` (count, size) that `input` names; `padding_idx` gets no gradient.
 
     Raises:
         DTypeError: the input is not of integers.
         AxisError: a number below 0, or of no row.
-        ArgumentError: `max_norm` or `scale_grad_by_freq`, which are not supported.
     """
     if as_dtype(input.dtype).kind not in "iu":
         raise DTypeError(f"embedding: got {input.dtype} indices, expected integers. Use .long().")
     if len(weight.shape) != 2:
         raise ShapeError(f"embedding: got weight {tuple(weight.shape)}, expected (count, size).")
-    if max_norm is not None or scale_grad_by_freq:
-        raise ArgumentError("embedding: max_norm and scale_grad_by_freq are not supported.")
     _check_rows(input, weight.shape[0])
     rows = apply(Take((ARRAY,)), weight, input)
     if padding_idx is None:

@@ -14,7 +14,7 @@ from ..allocator import LARGE, result_of
 from ..arrays import HOST_TYPES, Array, Namespace, as_dtype, dtype_of
 from ..errors import ArgumentError, DTypeError
 from ..op import Kind, Value, apply
-from .elementwise import floor, log, minus, same, sigmoid, zero
+from .elementwise import floor, log, minus, same, sigmoid, trunc, zero
 from .logic import eq
 from .rows import NUMBERS, ROWS, Compute, Elementwise, Partial, binary
 
@@ -38,7 +38,14 @@ def _float_row(
 
 add = binary("add", _cached(np.add, operator.add), same, same, "a + b.", reads="")
 sub = binary(
-    "sub", _cached(np.subtract, operator.sub), same, minus, "a - b.", reads="", kinds=NUMBERS
+    "sub",
+    _cached(np.subtract, operator.sub),
+    same,
+    minus,
+    "a - b.",
+    reads="",
+    kinds=NUMBERS,
+    promotes="numbers",
 )
 mul = binary(
     "mul",
@@ -97,6 +104,22 @@ remainder = binary(
     same,
     lambda g, a, b, y: -g * floor(a / b),
     "a - b·⌊a / b⌋: the sign of b.",
+    reads="x",
+    kinds=NUMBERS,
+)
+
+
+def _rest_of_left(xp: Namespace, a: Array, b: Array) -> Array:
+    _check_divisor(a, b)
+    return xp.fmod(a, b)
+
+
+fmod = binary(
+    "fmod",
+    _rest_of_left,
+    same,
+    lambda g, a, b, y: -g * trunc(a / b),
+    "a - b·trunc(a / b): the sign of a.",
     reads="x",
     kinds=NUMBERS,
 )

@@ -60,6 +60,14 @@ sign = unary("sign", _sign, zero, "-1, 0 or 1.", reads="")
 floor = unary("floor", lambda xp, x: xp.floor(x), zero, "The integer below.", reads="")
 ceil = unary("ceil", lambda xp, x: xp.ceil(x), zero, "The integer above.", reads="")
 trunc = unary("trunc", lambda xp, x: xp.trunc(x), zero, "The integer towards 0.", reads="")
+frac = unary(
+    "frac",
+    lambda xp, x: x - xp.trunc(x),
+    same,
+    "What is left of x without its integer.",
+    reads="",
+    kinds="f",
+)
 rint = unary(
     "rint", lambda xp, x: xp.round(x), zero, "The nearest integer.", reads="", kinds=NUMBERS
 )

@@ -13,12 +13,13 @@ from ..op import Flat, Gradients, KeepsSpec, Kind, Methods, Spec, apply
 from ..shapes import axis, broadcast, known, numel
 from .binary import where
 from .casting import cast_to
-from .elementwise import zeros_like
+from .elementwise import ones_like, zeros_like
 from .indexing import ARRAY, PlaceAdd, Take, getitem, narrow, placed
+from .logic import ne
 from .movement import AlongDim, expand, reshape
 
 
-def _grid(xp: Namespace, index: Any, dim: int) -> tuple[Any, ...]:
+def grid(xp: Namespace, index: Any, dim: int) -> tuple[Any, ...]:
     """Return the full coordinates that `index` along `dim` stands for."""
     rank = len(index.shape)
     place = {} if xp is np else {"device": index.device}
@@ -40,7 +41,7 @@ class Gather(AlongDim):
 
     def compute(self, xp: Namespace, x: Array, index: Array) -> Array:
         """Return the picked elements."""
-        picked: Array = x[_grid(xp, index, self.dim)]
+        picked: Array = x[grid(xp, index, self.dim)]
         return picked
 
     def infer(self, *specs: Spec) -> Spec:
@@ -64,7 +65,7 @@ class ScatterAdd(KeepsSpec, AlongDim):
         """Return the sums."""
         out = copied(x)
         cut = source[tuple(slice(0, size) for size in index.shape)]
-        return add_at(out, _grid(xp, index, self.dim), cut)
+        return add_at(out, grid(xp, index, self.dim), cut)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """The value gets the gradient as it is, the source what is at its places."""
@@ -82,7 +83,7 @@ class Scatter(KeepsSpec, AlongDim):
     def compute(self, xp: Namespace, x: Array, index: Array, source: Array) -> Array:
         """Return the copy."""
         out = copied(x)
-        out[_grid(xp, index, self.dim)] = source[tuple(slice(0, n) for n in index.shape)]
+        out[grid(xp, index, self.dim)] = source[tuple(slice(0, n) for n in index.shape)]
         return out
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
@@ -101,7 +102,7 @@ def _share(out_grad: Kind, dim: int, index: Methods, source: Methods) -> Kind:
     return placed(share, tuple(slice(0, size) for size in index.shape), (), source)
 
 
-def _checked(name: str, x: Methods, dim: int, index: Kind, source: Methods | None = None) -> int:
+def checked(name: str, x: Methods, dim: int, index: Kind, source: Methods | None = None) -> int:
     """Return the axis, after comparing shapes.
 
     Raises:
@@ -130,7 +131,8 @@ def _checked(name: str, x: Methods, dim: int, index: Kind, source: Methods | Non
     return d
 
 
-def _lifted(*values: Kind) -> list[Kind]:
+def lifted(*values: Kind) -> list[Kind]:
+    """Return the values, those without axes with one."""
     return [v if v is None or v.shape else reshape(v, 1) for v in values]
 
 
@@ -139,9 +141,9 @@ def gather(x: Kind, dim: int, index: Kind, *, sparse_grad: bool = False) -> Kind
     if 0 in index.shape and len(index.shape) != len(x.shape):
         return reshape(narrow(reshape(x, -1), 0, 0, 0), tuple(index.shape))
     if not x.shape or not index.shape:
-        row, places = _lifted(x, index)
+        row, places = lifted(x, index)
         return reshape(gather(row, dim, places), tuple(index.shape))
-    return apply(Gather(_checked("gather", x, dim, index)), x, index)
+    return apply(Gather(checked("gather", x, dim, index)), x, index)
 
 
 def take_along_dim(x: Kind, indices: Kind, dim: int | None = None) -> Kind:
@@ -179,9 +181,9 @@ def scatter(
         there = zeros_like(gather(x, dim, zeros_like(index))) if x.shape else x * 0
         given = there + given
     if not x.shape or not index.shape:
-        row, places, source = _lifted(x, index, given)
+        row, places, source = lifted(x, index, given)
         return reshape(scatter(row, dim, places, source, reduce=reduce), tuple(x.shape))
-    d = _checked("scatter", x, dim, index, given)
+    d = checked("scatter", x, dim, index, given)
     if reduce == "add":
         return apply(ScatterAdd(d), x, index, given)
     if reduce is not None:
@@ -192,9 +194,9 @@ def scatter(
 def scatter_add(x: Kind, dim: int, index: Kind, src: Kind) -> Kind:
     """Return `x` with `src` added at the places of `index` along `dim`; equal places add up."""
     if not x.shape or not index.shape:
-        row, places, source = _lifted(x, index, src)
+        row, places, source = lifted(x, index, src)
         return reshape(scatter_add(row, dim, places, source), tuple(x.shape))
-    return apply(ScatterAdd(_checked("scatter_add", x, dim, index, src)), x, index, src)
+    return apply(ScatterAdd(checked("scatter_add", x, dim, index, src)), x, index, src)
 
 
 def _row_pattern(d: int) -> tuple[object, ...]:
@@ -229,6 +231,24 @@ def index_add(x: Kind, dim: int, index: Kind, source: Methods, *, alpha: object 
         raise ShapeError(f"index_add: got source {tuple(source.shape)}, expected {wanted}.")
     added = apply(PlaceAdd(_row_pattern(d), tuple(x.shape)), source, index)
     return x + (added if alpha == 1 else added * alpha)
+
+
+def index_fill(x: Kind, dim: int, index: Kind, value: object) -> Kind:
+    """Return `x` with one number in the slices along `dim` that `index` names."""
+    index = _vector("index_fill", index)
+    if not x.shape:
+        return reshape(index_fill(reshape(x, 1), 0, index, value), ())
+    d = axis(dim, len(x.shape), "index_fill")
+    times = apply(PlaceAdd((ARRAY,), (x.shape[d],)), ones_like(index), index)
+    return masked_fill(x, reshape(ne(times, 0), (-1, *(1,) * (len(x.shape) - d - 1))), value)
+
+
+def take(x: Kind, index: Kind) -> Kind:
+    """Return the elements of `x`, read as one vector, that `index` names, under its shape."""
+    if as_dtype(index.dtype).kind not in "iu":
+        raise DTypeError(f"take: got {index.dtype} indices, expected integers. Use .long().")
+    picked = apply(Take((ARRAY,)), reshape(x, -1), reshape(index, -1))
+    return reshape(picked, tuple(index.shape))
 
 
 def masked_fill(x: Kind, mask: Kind, value: object) -> Kind:

@@ -1,6 +1,7 @@
 """Values put side by side, and cut apart again; rolled round, which is both."""
 
 import builtins
+import itertools
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -143,6 +144,27 @@ def chunk(x: Kind, chunks: int, dim: int = 0) -> tuple[Kind, ...]:
     d = axis(dim, len(x.shape), "chunk")
     size = math.ceil(x.shape[d] / chunks)
     return split(x, size, d) if size else tuple(narrow(x, d, 0, 0) for _ in range(chunks))
+
+
+def tensor_split(x: Kind, indices_or_sections: object, dim: int = 0) -> tuple[Kind, ...]:
+    """Return `x` cut along `dim` into so many pieces of nearly equal size, or before each index.
+
+    Raises:
+        ArgumentError: not at least one piece.
+        ShapeError: a number has no axis to cut.
+    """
+    if not x.shape:
+        raise ShapeError("tensor_split: got a 0-d value, expected at least 1 axis.")
+    d = axis(dim, len(x.shape), "tensor_split")
+    total, cut = x.shape[d], indices_or_sections
+    cut = cut.tolist() if hasattr(cut, "tolist") else cut
+    if isinstance(cut, int):
+        if cut < 1:
+            raise ArgumentError(f"tensor_split: got {cut} pieces, expected 1 or more.")
+        cut = [i * (total // cut) + builtins.min(i, total % cut) for i in range(1, cut)]
+    bounds = [0, *sizes((cut,)), total]
+    places = [slice(a, b).indices(total)[:2] for a, b in itertools.pairwise(bounds)]
+    return tuple(narrow(x, d, a, builtins.max(b - a, 0)) for a, b in places)
 
 
 def unbind(x: Kind, dim: int = 0) -> tuple[Kind, ...]:

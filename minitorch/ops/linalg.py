@@ -1,5 +1,6 @@
 """Products of matrices."""
 
+import math
 from typing import Any
 
 import numpy as np
@@ -8,9 +9,9 @@ from ..allocator import matrix_product
 from ..arrays import Array, Namespace
 from ..errors import ShapeError
 from ..op import Gradients, Kind, Methods, Op, Spec, apply
-from ..shapes import broadcast
+from ..shapes import axis, broadcast
 from .broadcasting import sum_to
-from .movement import Permute, insert_axes, remove_axes, reshape, reshape_like, t
+from .movement import Permute, insert_axes, permute, remove_axes, reshape, reshape_like, sizes, t
 from .reduction import sum
 
 
@@ -149,6 +150,42 @@ def addmm(x: Kind, a: Kind, b: Kind, *, beta: object = 1, alpha: object = 1) -> 
 def baddbmm(x: Kind, a: Kind, b: Kind, *, beta: object = 1, alpha: object = 1) -> Kind:
     """Return beta·x + alpha·(a @ b) for batches of matrices."""
     return _blend(x, bmm(a, b), beta, alpha)
+
+
+def tensordot(a: Kind, b: Kind, dims: object = 2) -> Kind:
+    """Return the sums of products over axes of both: the last `dims` and the first, or two lists.
+
+    Raises:
+        ShapeError: the axes differ in number or size.
+    """
+    dims = dims.tolist() if hasattr(dims, "tolist") else dims
+    if isinstance(dims, int):
+        count = len(a.shape)
+        if not 0 <= dims <= min(count, len(b.shape)):
+            raise ShapeError(f"tensordot: got {dims} axes of {count} and {len(b.shape)}.")
+        dims = (range(count - dims, count), range(dims))
+    pairs: Any = dims
+    left, right = (
+        [axis(d, len(v.shape), "tensordot") for d in sizes((given,))]
+        for v, given in zip((a, b), pairs, strict=True)
+    )
+    for d, e in zip(left, right, strict=False):  # 1 beside another size stretches
+        if 1 in (a.shape[d], b.shape[e]):
+            a, b = sum(a, d, True), sum(b, e, True)
+    if [a.shape[d] for d in left] != [b.shape[d] for d in right]:
+        raise ShapeError(
+            f"tensordot: got {tuple(a.shape)} on axes {left} and {tuple(b.shape)} on {right}, "
+            "expected equal sizes."
+        )
+    rows = [d for d in range(len(a.shape)) if d not in left]
+    columns = [d for d in range(len(b.shape)) if d not in right]
+    inner = math.prod(a.shape[d] for d in left)
+    heights, widths = [a.shape[d] for d in rows], [b.shape[d] for d in columns]
+    product = matmul(
+        reshape(permute(a, rows + left), math.prod(heights), inner),
+        reshape(permute(b, right + columns), inner, math.prod(widths)),
+    )
+    return reshape(product, (*heights, *widths))
 
 
 class Linear(Op):

@@ -1,13 +1,17 @@
 """Losses. `reduction` is "mean", "sum" or "none"."""
 
+import builtins
+
 from ..errors import ArgumentError, ShapeError
 from ..op import Kind, Methods
 from ..shapes import broadcast
 from .binary import where, xlogy
 from .elementwise import abs, exp, log, log1p, logsigmoid
+from .linalg import matmul, mT
+from .movement import insert_axes
 from .pointwise import clamp_min
 from .reduction import mean, sum
-from .statistics import vector_norm
+from .statistics import root, vector_norm
 
 
 def reduced(loss: Kind, reduction: str) -> Kind:
@@ -131,6 +135,34 @@ def pairwise_distance(
 ) -> Kind:
     """Return the p-norm of x1 - x2 + eps along the last axis."""
     return vector_norm(x1 - x2 + eps, p, -1, keepdim)
+
+
+def cdist(
+    x1: Kind, x2: Kind, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary"
+) -> Kind:
+    """Return the p-norm of the difference of each row of (..., n, d) and each of (..., m, d).
+
+    Euclidean distances of more than 25 rows come from one product of matrices, as in torch, unless
+    `compute_mode` is "donot_use_mm_for_euclid_dist"; "use_mm_for_euclid_dist" does so always.
+
+    Raises:
+        ShapeError: fewer than two axes, or rows of different sizes.
+        ArgumentError: a negative `p`, or an unknown mode.
+    """
+    always, never = "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"
+    a, b = len(x1.shape), len(x2.shape)
+    if builtins.min(a, b) < 2 or x1.shape[-1] != x2.shape[-1]:
+        raise ShapeError(
+            f"cdist: got {tuple(x1.shape)} and {tuple(x2.shape)}, expected (..., n, d) and "
+            "(..., m, d)."
+        )
+    if p < 0 or compute_mode not in (always, never, f"{always}_if_necessary"):
+        raise ArgumentError(f"cdist: got p {p} and compute_mode {compute_mode!r}.")
+    many = builtins.max(x1.shape[-2], x2.shape[-2]) > 25
+    if p == 2 and compute_mode != never and (many or compute_mode == always):
+        lengths = sum(x1 * x1, -1, True) + mT(sum(x2 * x2, -1, True))
+        return root(clamp_min(lengths - matmul(x1, mT(x2)) * 2.0, 0.0))
+    return vector_norm(insert_axes(x1, (a - 1,)) - insert_axes(x2, (b - 2,)), p, -1)
 
 
 def triplet_margin_loss(

@@ -80,6 +80,11 @@ def diag(x: Kind, diagonal: int = 0) -> Kind:
     return clone(apply(Diagonal(diagonal), x))
 
 
+def diagonal_matrices(x: Kind) -> Kind:
+    """Return each vector (..., n) as a diagonal matrix (..., n, n)."""
+    return _on_diagonal(x, 0, (*x.shape, x.shape[-1]))
+
+
 def trace(x: Kind) -> Kind:
     """Return the sum of the diagonal of a matrix."""
     if len(x.shape) != 2:

@@ -12,6 +12,7 @@ from . import (
     assigning,
     binary,
     casting,
+    decompositions,
     elementwise,
     gathering,
     indexing,
@@ -25,6 +26,7 @@ from . import (
     pointwise,
     random,
     reduction,
+    scattering,
     statistics,
 )
 from .rows import ROWS
@@ -117,6 +119,7 @@ class Methods(Value):
     broadcast_to = movement.expand
     split = joining.split
     chunk = joining.chunk
+    tensor_split = joining.tensor_split
     unbind = joining.unbind
     tril = matrices.tril
     triu = matrices.triu
@@ -129,9 +132,12 @@ class Methods(Value):
     take_along_dim = gathering.take_along_dim
     scatter = gathering.scatter
     scatter_add = gathering.scatter_add
+    scatter_reduce = scattering.scatter_reduce
     index_put = assigning.index_put
     index_select = gathering.index_select
     index_add = gathering.index_add
+    index_fill = gathering.index_fill
+    take = gathering.take
     masked_fill = gathering.masked_fill
     masked_select = gathering.masked_select
     narrow = indexing.narrow
@@ -167,9 +173,11 @@ class Methods(Value):
     floor = elementwise.floor
     ceil = elementwise.ceil
     trunc = elementwise.trunc
+    frac = elementwise.frac
     mul = binary.mul
     floor_divide = binary.floor_divide
     remainder = binary.remainder
+    fmod = binary.fmod
     maximum = binary.maximum
     minimum = binary.minimum
     atan2 = binary.atan2
@@ -233,6 +241,9 @@ class Methods(Value):
     median = ordering.median
     cumsum = ordering.cumsum
     cumprod = ordering.cumprod
+    cummax = ordering.cummax
+    cummin = ordering.cummin
+    diff = ordering.diff
     matmul = linalg.matmul
     mm = linalg.mm
     bmm = linalg.bmm
@@ -241,6 +252,8 @@ class Methods(Value):
     outer = linalg.outer
     addmm = linalg.addmm
     baddbmm = linalg.baddbmm
+    det = decompositions.det
+    slogdet = decompositions.slogdet
     softmax = normalization.softmax
     log_softmax = normalization.log_softmax
     T = property(movement.t_reversed)

@@ -4,6 +4,7 @@ Only positions are computed here; values are then taken from those positions, so
 order come from `gather`.
 """
 
+import builtins
 from typing import Any, Generic, NamedTuple
 
 import numpy as np
@@ -82,6 +83,28 @@ class ArgSort(Position):
             return np.argsort(x, axis=self.dim, kind="stable")
         backwards = np.argsort(np.flip(x, self.dim), axis=self.dim, kind="stable")
         return x.shape[self.dim] - 1 - np.flip(backwards, self.dim)
+
+
+class CumExtreme(Position):
+    """The position of the largest or smallest element so far; of equal ones, the last."""
+
+    def __init__(self, dim: int, largest: bool) -> None:
+        super().__init__(dim)
+        self.largest = largest
+
+    @property
+    def name(self) -> str:
+        """Torch's name."""
+        return "cummax" if self.largest else "cummin"
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        """Return the positions; NaN counts as more extreme than any number."""
+        if xp is not np:
+            scan = xp.cummax if self.largest else xp.cummin
+            return scan(x, self.dim)[1]  # type: ignore[no-any-return]
+        best = (np.maximum if self.largest else np.minimum).accumulate(x, axis=self.dim)
+        line = np.arange(x.shape[self.dim]).reshape(-1, *(1,) * (x.ndim - self.dim - 1))
+        return np.maximum.accumulate(np.where((x == best) | (x != x), line, 0), axis=self.dim)
 
 
 class CumSum(AlongDim):
@@ -228,3 +251,37 @@ def cumprod(x: Kind, dim: int, *, dtype: DTypeLike = None) -> Kind:
         row = cat((narrow(row, d, 0, shift), later), d)
         shift *= 2
     return row if x.shape else reshape(row, ())
+
+
+def cummax(x: Kind, dim: int) -> ValuesAndIndices[Kind]:
+    """Return the largest element so far along `dim`, and where it is; of equal ones, the last."""
+    row, d = _along(x, dim, "cummax")
+    return _taken(x, row, d, apply(CumExtreme(d, True), row))
+
+
+def cummin(x: Kind, dim: int) -> ValuesAndIndices[Kind]:
+    """Return the smallest element so far along `dim`, and where it is; of equal ones, the last."""
+    row, d = _along(x, dim, "cummin")
+    return _taken(x, row, d, apply(CumExtreme(d, False), row))
+
+
+def diff(
+    x: Kind, n: int = 1, dim: int = -1, prepend: Kind | None = None, append: Kind | None = None
+) -> Kind:
+    """Return each element along `dim` less the one before, `n` times over; of bools, whether not.
+
+    Raises:
+        ArgumentError: `n` is negative.
+        ShapeError: a number has no elements to compare.
+    """
+    if n < 0:
+        raise ArgumentError(f"diff: got n = {n}, expected 0 or more.")
+    if not x.shape:
+        raise ShapeError("diff: got a 0-d value, expected at least 1 axis.")
+    d = axis(dim, len(x.shape), "diff")
+    row = cat([v for v in (prepend, x, append) if v is not None], d) if n else clone(x)
+    for _ in range(n):
+        rest = builtins.max(row.shape[d] - 1, 0)
+        later, earlier = narrow(row, d, row.shape[d] - rest, rest), narrow(row, d, 0, rest)
+        row = later ^ earlier if as_dtype(x.dtype).kind == "b" else later - earlier
+    return row

@@ -310,7 +310,7 @@ avg_pool2d = over_axes(
 # ── a given number of windows of nearly equal size ──────────────────────────────────────────────
 
 
-def _adaptive(count: int, input: Kind, output_size: int | Sequence[int | None] | None) -> Kind:
+def adaptive_means(count: int, input: Kind, output_size: int | Sequence[int | None] | None) -> Kind:
     """Return `input` with each last axis cut into as many windows as asked for, and their means."""
     x = input
     sizes = output_size if isinstance(output_size, Sequence) else (output_size,) * count
@@ -330,13 +330,13 @@ def _adaptive(count: int, input: Kind, output_size: int | Sequence[int | None] |
 
 
 adaptive_avg_pool1d = over_axes(
-    _adaptive,
+    adaptive_means,
     1,
     "adaptive_avg_pool1d",
     "Return means of (N, C, length) over `output_size` windows of nearly equal size.",
 )
 adaptive_avg_pool2d = over_axes(
-    _adaptive,
+    adaptive_means,
     2,
     "adaptive_avg_pool2d",
     "Return means of (N, C, height, width) over as many windows as `output_size` says.",

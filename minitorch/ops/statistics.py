@@ -43,7 +43,7 @@ def prod(
     return flat if keepdim else reshape(flat, (*flat.shape[:d], *flat.shape[d + 1 :]))
 
 
-_root = unary(
+root = unary(
     "root",
     lambda xp, x: xp.sqrt(x),
     lambda g, x, y: where(y == 0, 0.0, g / (where(y == 0, 1.0, y) * 2.0)),
@@ -75,7 +75,7 @@ def var(
 def std(x: Methods, *args: Any, **options: Any) -> Any:
     """Return the square root of `var`, whose arguments it takes."""
     floats_only("std", x)
-    return _root(var(x, *args, **options))
+    return root(var(x, *args, **options))
 
 
 class Length(Reduction):

@@ -9,4 +9,5 @@ from .tensor import as_tensor as as_tensor
 from .tensor import is_floating_point as is_floating_point
 from .tensor import is_tensor as is_tensor
 from .tensor import numel as numel
+from .tensor import result_type as result_type
 from .tensor import tensor as tensor

@@ -23,7 +23,7 @@ from ..arrays import (
     result_type,
 )
 from ..errors import AxisError, DeviceError, DTypeError, MinitorchError, ShapeError
-from ..op import Op, Spec, Value
+from ..op import Op, Spec, Value, refuse_bools
 from ..ops.casting import Cast, Move
 
 if TYPE_CHECKING:
@@ -81,7 +81,10 @@ def prepared(op: Op, inputs: tuple[Any, ...], kind: type["Tensor"]) -> tuple["Te
         loose = inputs[op.fixed :]
         if op.promotes == "same":
             _check_same_dtype(op, [v.dtype for v in loose if isinstance(v, kind)])
-        dtype = result_type([_operand(op, v, kind) for v in loose])
+        operands = [_operand(op, v, kind) for v in loose]
+        if op.promotes == "numbers":
+            refuse_bools(op, operands)
+        dtype = result_type(operands)
         if op.promotes == "float" and dtype.kind != "f":
             dtype = get_default_dtype()
         own = [_wrapped(op, v, None, place, kind) for v in inputs[: op.fixed]]

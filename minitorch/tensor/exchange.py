@@ -3,6 +3,7 @@
 May import: errors, shapes, arrays, hooks, ops, rebase, inplace.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, Self
 
@@ -227,6 +228,18 @@ class Exchange(InPlace):
     def size(self, dim: int | None = None) -> Any:
         """Return the shape, or the size of one axis."""
         return self.shape if dim is None else self.shape[axis(dim, self.ndim, "size")]
+
+    def stride(self, dim: int | None = None) -> Any:
+        """Return how many elements apart the next one along each axis lies, or along one."""
+        own: Any = self._settled()
+        if not self.numel():  # NumPy has zeros there
+            sizes = [max(size, 1) for size in self.shape]
+            steps = tuple(math.prod(sizes[i + 1 :]) for i in range(len(sizes)))
+        elif isinstance(own, np.ndarray):
+            steps = tuple(step // own.itemsize for step in own.strides)
+        else:
+            steps = tuple(own.stride())
+        return steps if dim is None else steps[axis(dim, self.ndim, "stride")]
 
     def __len__(self) -> int:
         if not self.ndim:

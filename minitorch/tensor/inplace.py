@@ -294,9 +294,9 @@ def _updating(name: str, function: Callable[..., object]) -> Callable[..., Any]:
 
 
 _OF_METHODS = """
-abs addcdiv addcmul ceil clamp clamp_max clamp_min clip cos exp floor floor_divide index_add
-index_put lerp log logical_not masked_fill neg pow reciprocal relu remainder round rsqrt scatter
-scatter_add sigmoid sin sqrt square tanh tril triu trunc
+abs addcdiv addcmul ceil clamp clamp_max clamp_min clip cos exp floor floor_divide fmod frac
+index_add index_fill index_put lerp log logical_not masked_fill neg pow reciprocal relu remainder
+round rsqrt scatter scatter_add scatter_reduce sigmoid sin sqrt square tanh tril triu trunc
 """
 for _name in _OF_METHODS.split():
     setattr(InPlace, f"{_name}_", _updating(f"{_name}_", getattr(InPlace, _name)))

@@ -24,6 +24,7 @@ from ..arrays import (
     DType,
     DTypeLike,
     Namespace,
+    Scalar,
     as_dtype,
     asarray,
     device_of,
@@ -358,6 +359,8 @@ def _inferred(data: object) -> Any:
         found = np.asarray(data)
     except ValueError as error:
         raise DTypeError(f"tensor: the rows differ in length: {error}. Pad them.") from error
+    if found.dtype.kind == "c":
+        as_dtype(found.dtype)  # which says what to do
     if found.dtype.kind not in "bifu":
         raise DTypeError(
             f"tensor: got {type(data).__name__} with elements of {found.dtype}, expected numbers."
@@ -397,6 +400,11 @@ def is_floating_point(value: Tensor) -> bool:
 def numel(value: Tensor) -> int:
     """Return the number of elements of `value`."""
     return math.prod(value.shape)
+
+
+def result_type(a: Tensor | Scalar, b: Tensor | Scalar) -> DType:
+    """Return the dtype in which an operator computes with two tensors or Python numbers."""
+    return _arrays.result_type([(v.dtype, v.ndim) if isinstance(v, Tensor) else v for v in (a, b)])
 
 
 def plain(data: object) -> Any:

@@ -22,7 +22,7 @@ from minitorch.graph.core.gradients import StopGradient
 from minitorch.graph.core.graph import Graph, call_site, get_default_graph
 from minitorch.graph.core.node import Node, Placeholder, build, convert
 from minitorch.graph.core.variables import Variable
-from minitorch.op import Op
+from minitorch.op import Op, refuse_bools
 from minitorch.ops.broadcasting import ExpandTo
 from minitorch.ops.casting import Cast, Move
 from minitorch.ops.indexing import Slice
@@ -178,7 +178,10 @@ class Tracer:
         own, loose = inputs[: op.fixed], inputs[op.fixed :]
         if not op.promotes:
             return tuple([self._wrapped(value) for value in inputs])
-        dtype = result_type([self._operand(value) for value in loose])
+        operands = [self._operand(value) for value in loose]
+        if op.promotes == "numbers":
+            refuse_bools(op, operands)
+        dtype = result_type(operands)
         if op.promotes == "float" and dtype.kind != "f":
             dtype = get_default_dtype()
         return (

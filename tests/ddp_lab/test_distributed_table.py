@@ -12,11 +12,7 @@ import pytest
 import torch
 
 PROGRAM = Path(__file__).with_name("distributed_features.py")
-# What gloo has and we have not, and why.
-LACKING = {
-    "monitored_barrier": "torch refuses it for every other backend",
-    "DDP: built-in C++ fp16 hook": "takes the works of C++ groups alone; the Python hook works",
-}
+LACKING: dict[str, str] = {}  # what gloo has and we have not, and why
 Found = dict[str, tuple[Any, str]]
 
 

@@ -3,6 +3,7 @@
 Of those that gloo passes all must pass here, but for the exempted.
 """
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,12 +14,9 @@ LONGEST_S = 900  # a minute where nothing else runs
 DRIVER = Path(__file__).with_name("torch_collectives.py")
 LEAST = 58  # of the tests that a backend in Python can run, however many torch ships
 
-# These ask torch for gloo by its name, in torch's own Python code, which no other backend can be.
+# Asks torch for gloo by its name, in torch's own Python code, which no other backend can be.
 EXEMPT = {
     "test_get_backend": "compares the name of the group's backend with BACKEND, which is gloo",
-    "test_monitored_barrier_gloo": "torch.distributed.monitored_barrier refuses all but gloo",
-    "test_monitored_barrier_gloo_rank_0_timeout": "calls a method of torch's C++ gloo class",
-    "test_monitored_barrier_gloo_subgroup": "torch.distributed.monitored_barrier, as above",
 }
 SOME = [  # of each kind one, none of which may be skipped
     "test_all_gather_coalesced_simple",
@@ -31,10 +29,13 @@ SOME = [  # of each kind one, none of which may be skipped
 ]
 
 
-def outcomes(*arguments: str) -> dict[str, str]:
+def outcomes(*arguments: str, ranks: int = 3) -> dict[str, str]:
     """Return how each test went."""
     command = [sys.executable, str(DRIVER), "ddp_lab", *arguments]
-    found = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_S)
+    environment = {**os.environ, "WORLD_SIZE": str(ranks)}
+    found = subprocess.run(
+        command, capture_output=True, text=True, timeout=LONGEST_S, env=environment
+    )
     lines = [tuple(line.split()) for line in found.stdout.splitlines() if line.startswith("test_")]
     assert lines, found.stderr
     return dict(lines)
@@ -49,6 +50,15 @@ def test_all_of_torchs_own_tests_of_collectives_pass_but_those_that_ask_for_gloo
     assert sum(how == "ok" for how in found.values()) >= LEAST
     assert {name: found[name] for name in SOME} == dict.fromkeys(SOME, "ok")
     assert not [name for name in EXEMPT if found.get(name) == "ok"]  # then it needs no exemption
+
+
+def test_a_monitored_barrier_names_the_ranks_that_are_missing() -> None:
+    for ranks, kinds in {
+        3: ("gloo", "gloo_rank_0_timeout", "gloo_subgroup"),
+        8: ("failure_order", "wait_all_ranks"),  # which torch skips with fewer
+    }.items():
+        names = [f"test_monitored_barrier_{kind}" for kind in kinds]
+        assert outcomes(*names, ranks=ranks) == dict.fromkeys(names, "ok")
 
 
 def test_they_notice_results_that_are_slightly_wrong() -> None:

@@ -7,6 +7,7 @@ torch_backend, the modules of this folder.
 import warnings
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import torch
@@ -36,6 +37,7 @@ from ddp_lab.data_parallel.torch.precision import (
     call_in_precision,
     cast_buffers,
     compress_hook_to,
+    note_dtypes,
     reduce_dtype_of,
 )
 from ddp_lab.data_parallel.torch.private_names import TorchTools
@@ -128,6 +130,7 @@ class TorchDistributedDataParallel(
         self._build_reducer(managed, static_graph)
         if mixed_precision is not None:
             cast_buffers(module, mixed_precision, self.parameters_to_ignore)
+            note_dtypes(module, mixed_precision, self.parameters_to_ignore)
             hook = compress_hook_to(reduce_dtype_of(mixed_precision))
             self.reducer.comm_hook = hook, self.reducer
 
@@ -154,17 +157,18 @@ class TorchDistributedDataParallel(
 
     # The forward pass
 
+    @partial(eager, also_callees=False)
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        """Return the module's output; gradients of it will be averaged unless in `no_sync`."""
+        """Return the module's output; gradients of it will be averaged unless in `no_sync`.
+
+        Compiled from outside, the user's modules are compiled, and nothing of this: as torch's.
+        """
         with torch.autograd.profiler.record_function("DistributedDataParallel.forward"):
             inputs, kwargs = self._pre_forward(inputs, kwargs)
-            return self._post_forward(self._run(inputs, kwargs))
-
-    def _run(self, inputs: Any, kwargs: Any) -> Any:
-        if self.mixed_precision is None:
-            return self.module(*inputs, **kwargs)
-        ignored = self.parameters_to_ignore
-        return call_in_precision(self.module, self.mixed_precision, ignored, inputs, kwargs)
+            if self.mixed_precision is None:
+                return self._post_forward(self.module(*inputs, **kwargs))
+            how = self.mixed_precision, self.parameters_to_ignore
+            return self._post_forward(call_in_precision(self.module, *how, inputs, kwargs))
 
     @eager
     def _pre_forward(self, inputs: Any, kwargs: Any) -> tuple[Any, Any]:

@@ -33,6 +33,17 @@ def call_in_precision(
     return torch.func.functional_call(module, casts, tuple(inputs), kwargs)
 
 
+def note_dtypes(module: nn.Module, precision: Any, ignored: Collection[str]) -> None:
+    """Let each parameter say by torch's private names what it is cast to, and what it is kept as.
+
+    What is cast holds no memory but in the forward pass: neither `_mp_param` nor torch's does.
+    """
+    for name, param in module.named_parameters():
+        if name not in ignored and param.is_floating_point():
+            param._fp_param = param.data  # type: ignore[attr-defined]
+            param._mp_param = param.new_empty(0, dtype=precision.param_dtype or param.dtype)  # type: ignore[attr-defined]
+
+
 def cast_buffers(module: nn.Module, precision: Any, ignored: Collection[str]) -> None:
     """Cast the module's floating buffers to `buffer_dtype`, for good."""
     if precision.buffer_dtype is None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...arrays import DType, DTypeLike, as_dtype, cast, get_default_dtype, result_type
 from ...errors import GraphError, GraphTypeError, MinitorchError, ShapeError
-from ...op import Op, Spec, Value
+from ...op import Op, Spec, Value, refuse_bools
 from ...ops import linalg
 from ...ops.casting import cast_to
 from ...ops.joining import stack
@@ -392,7 +392,10 @@ def _promoted(op: Op, inputs: Sequence[object], graph: Graph) -> tuple[Node, ...
     own, loose = inputs[: op.fixed], inputs[op.fixed :]
     dtype = getattr(loose[0], "dtype", None) if loose else None
     if dtype is None or any(getattr(value, "dtype", None) is not dtype for value in loose):
-        dtype = result_type([_known(value) for value in loose])
+        operands = [_known(value) for value in loose]
+        if op.promotes == "numbers":
+            refuse_bools(op, operands)
+        dtype = result_type(operands)
     if op.promotes == "float" and dtype.kind != "f":
         dtype = get_default_dtype()
     kept = [convert(value, None, graph) for value in own]

@@ -14,12 +14,23 @@ PROGRAM = """
     import torch
     import torch.distributed as dist
     from torch import nn
+    from torch._dynamo.utils import counters
     import ddp_lab.torch_backend
     from ddp_lab.data_parallel import DistributedDataParallel
 
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second, self.last = (
+                nn.Linear(10, 40), nn.Linear(40, 40), nn.Linear(40, 3)
+            )
+
+        def forward(self, x):
+            return self.last(self.second(self.first(x).relu()))
+
     def train(wrap):
         torch.manual_seed(0)
-        net = nn.Sequential(nn.Linear(10, 40), nn.ReLU(), nn.Linear(40, 40), nn.Linear(40, 3))
+        net = Net()
         model = wrap(net)
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
         torch.manual_seed(1 + rank)
@@ -52,7 +63,10 @@ PROGRAM = """
         if not wide and static != ((where is outside) == (compiler == "aot_eager")):
             continue  # of each two of the three what is left has every pair
         torch._dynamo.reset()
+        counters.clear()
         torch.testing.assert_close(train(where(compiler, static)), expected)
+        graphs = counters["stats"]["unique_graphs"]
+        assert graphs == 1, graphs  # the user's forward, and nothing of ours
         print(where.__name__, compiler, static, flush=True)
 
     @torch.compile(backend="eager")

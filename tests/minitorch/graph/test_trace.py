@@ -486,7 +486,7 @@ def test_a_learners_operator_is_traced_with_its_gradient() -> None:
 
 NEED_NUMBERS = {
     "allclose", "equal",  # give a Python bool
-    "linspace",  # some samples say by a tensor how many
+    "linspace", "tensor_split",  # some samples say by a tensor how many, or where
     "unique",  # as many as there are distinct numbers
 }  # fmt: skip
 

@@ -1,0 +1,328 @@
+"""Calls that torch's own samples leave out: other dtypes, edges, wrong input, modules, graphs."""
+
+import itertools
+import math
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import minitorch
+from minitorch import graph
+from minitorch.errors import ArgumentError, DTypeError, MinitorchError
+
+Call = Callable[[Any], Any]
+ROWS = np.array([[3, -1, 3], [0, 3, -2], [7, 7, -7]])
+NAN = np.array([1.0, np.nan, 3.0, np.nan, 2.0], np.float32)
+POINTS = np.random.default_rng(0).normal(size=(30, 3)).astype(np.float32)
+IMAGE = np.random.default_rng(1).normal(size=(2, 3, 5, 7)).astype(np.float32)
+MATRIX = np.array([[2.0, 1.0], [1.0, 3.0]], np.float32)
+
+
+def leaves(value: Any) -> Iterator[Any]:
+    """Yield what is no tuple in a result, in order."""
+    if isinstance(value, tuple):
+        for item in value:
+            yield from leaves(item)
+    else:
+        yield value
+
+
+def outcome(call: Call, lib: Any) -> Any:
+    """Return the values of a call as (dtype, array), None where it is refused."""
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            found = list(leaves(call(lib)))
+    except (RuntimeError, TypeError, ValueError, IndexError, ZeroDivisionError):
+        return None
+    return [
+        (str(v.dtype).removeprefix("torch."), v.detach().numpy()) if lib.is_tensor(v) else (v, v)
+        for v in found
+    ]
+
+
+def scattered(reduce: str, include: bool, dtype: str) -> Call:
+    return lambda lib: lib.tensor(ROWS.astype(dtype)).scatter_reduce(
+        1,
+        lib.tensor([[0, 0, 2], [1, 1, 1], [2, 0, 0]]),
+        lib.tensor(ROWS[::-1].astype(dtype).copy()),
+        reduce,
+        include_self=include,
+    )
+
+
+def resized(mode: str, **options: Any) -> Call:
+    return lambda lib: lib.nn.functional.interpolate(lib.tensor(IMAGE), mode=mode, **options)
+
+
+def of(name: str, *args: Any, array: Any = ROWS, **options: Any) -> Call:
+    return lambda lib: getattr(lib, name)(lib.tensor(array), *args, **options)
+
+
+NO_NUMBER = np.where(IMAGE.max() == IMAGE, np.nan, IMAGE)
+SAME: dict[str, Call] = {
+    **{
+        f"{name} of {dtype} along {dim}": of(name, dim, array=ROWS.astype(dtype))
+        for name in ("cummax", "cummin", "diff")
+        for dtype in ("int8", "int64", "float32", "bool", "uint8")
+        for dim in (0, 1)
+    },
+    **{f"{name} of NaN": of(name, 0, array=NAN) for name in ("cummax", "cummin")},
+    "diff of bools": of("diff", array=ROWS > 2),
+    "diff, twice, between others": lambda lib: lib.diff(
+        lib.tensor(ROWS), 2, 0, lib.tensor(ROWS[:1]), lib.tensor(ROWS[1:])
+    ),
+    "fmod of integers": of("fmod", 2),
+    "fmod of signs": lambda lib: lib.fmod(lib.tensor([-5.5, 5.5, 7.0]), lib.tensor([2, -2, 0])),
+    "fmod in place": lambda lib: lib.tensor(ROWS).fmod_(2),
+    "frac": of("frac", array=POINTS),
+    **{
+        f"scatter_reduce {reduce} {include} {dtype}": scattered(reduce, include, dtype)
+        for reduce in ("sum", "prod", "mean", "amax", "amin")
+        for include in (True, False)
+        for dtype in ("float32", "int64", "int32")
+    },
+    "index_fill of integers": lambda lib: lib.tensor(ROWS).index_fill(1, lib.tensor([0, -1]), 9),
+    "index_fill in place": lambda lib: lib.tensor(ROWS).index_fill_(0, lib.tensor([1]), 2),
+    "take from the end": lambda lib: lib.take(lib.tensor(ROWS), lib.tensor([[0, -1], [4, 4]])),
+    **{
+        f"tensor_split at {cut}": of("tensor_split", cut, 1)
+        for cut in (1, 2, 5, (1, 1), (0, 5), (2, 1), [-1], ())
+    },
+    "tensor_split at a tensor": lambda lib: lib.tensor(ROWS).tensor_split(lib.tensor([1, 2])),
+    "tensordot of integers": lambda lib: lib.tensordot(lib.tensor(ROWS), lib.tensor(ROWS), 1),
+    "tensordot over axes": lambda lib: lib.tensordot(
+        lib.tensor(IMAGE), lib.tensor(IMAGE), ([0, 3], [0, -1])
+    ),
+    "tensordot over nothing": lambda lib: lib.tensordot(lib.tensor(ROWS), lib.tensor(ROWS), 0),
+    **{
+        f"cdist {p} {mode}": lambda lib, p=p, mode=mode: lib.cdist(
+            lib.tensor(POINTS), lib.tensor(POINTS[:4] + 1), p, mode
+        )
+        for p in (0.0, 0.5, 1.0, 2.0, 3.0, math.inf)
+        for mode in ("use_mm_for_euclid_dist_if_necessary", "donot_use_mm_for_euclid_dist")
+    },
+    "cosine_similarity": lambda lib: lib.cosine_similarity(
+        lib.tensor(POINTS), lib.tensor(POINTS[:1]), dim=-1
+    ),
+    "CosineSimilarity": lambda lib: lib.nn.CosineSimilarity(0, 1e-3)(
+        lib.tensor(POINTS), lib.tensor(POINTS * 2)
+    ),
+    **{
+        f"{mode} {options}": resized(mode, **options)
+        for mode in ("nearest", "nearest-exact", "bilinear", "bicubic", "area")
+        for options in (
+            {"size": (9, 3)},
+            {"size": 1},
+            {"scale_factor": 2},
+            {"scale_factor": (0.7, 1.3)},
+            {"scale_factor": 1.3, "recompute_scale_factor": True},
+        )
+    },
+    **{
+        f"{mode} by corners {size}": resized(mode, size=size, align_corners=True)
+        for mode in ("bilinear", "bicubic")
+        for size in ((1, 14), (10, 2), (5, 7))
+    },
+    "NaN stays with its neighbours": lambda lib: lib.isnan(
+        lib.nn.functional.interpolate(lib.tensor(NO_NUMBER), scale_factor=2, mode="bilinear")
+    ),
+    "Upsample": lambda lib: lib.nn.Upsample(scale_factor=3, mode="bilinear", align_corners=True)(
+        lib.tensor(IMAGE)
+    ),
+    **{
+        f"matrix norm {order}": lambda lib, order=order: lib.linalg.norm(lib.tensor(IMAGE), order)
+        for order in ("fro", None)
+    },
+    **{
+        f"norm of a matrix {order}": lambda lib, order=order: lib.linalg.norm(
+            lib.tensor(MATRIX), order
+        )
+        for order in ("fro", "nuc", None, 1, -1, 2, -2, math.inf, -math.inf)
+    },
+    "determinants": lambda lib: (
+        lib.linalg.det(lib.tensor(MATRIX)),
+        lib.tensor(MATRIX - 5).slogdet(),
+        lib.linalg.slogdet(lib.zeros(2, 2)),
+    ),
+    "solve": lambda lib: (
+        lib.linalg.solve(lib.tensor(MATRIX), lib.tensor(MATRIX[0])),
+        lib.linalg.solve(lib.tensor(MATRIX), lib.tensor(POINTS[:5, :2]), left=False),
+    ),
+    "eigenvalues": lambda lib: lib.linalg.eigh(lib.tensor(MATRIX)).eigenvalues,
+    "singular values, and shapes": lambda lib: (
+        lib.linalg.svd(lib.tensor(POINTS)).S,
+        lib.linalg.svd(lib.tensor(POINTS)).U.shape,
+        lib.linalg.svd(lib.tensor(POINTS), full_matrices=False).U.shape,
+    ),
+    **{
+        f"result_type {a} {b}": lambda lib, a=a, b=b: str(
+            lib.result_type(*(v if isinstance(v, int | float) else lib.tensor(v) for v in (a, b)))
+        ).removeprefix("torch.")
+        for a, b in itertools.product(
+            [1, 2.0, True, (1,), (1.5,), (True,), ((1, 2),), ()], [1.0, 3, (2.5,), (1,)]
+        )
+    },
+}
+REFUSED: dict[str, Call] = {
+    **{
+        f"subtraction of bools {i}": call
+        for i, call in enumerate(
+            [
+                lambda lib: lib.tensor([True]) - 1,
+                lambda lib: 1 - lib.tensor([True]),
+                lambda lib: lib.tensor([True]) - lib.tensor([1.0]),
+                lambda lib: lib.tensor([1]) - lib.tensor([True]),
+                lambda lib: lib.tensor([1.0]) - True,
+                lambda lib: lib.tensor([1]).sub_(True),
+                lambda lib: lib.tensor([True]).sub(1, alpha=2),
+                lambda lib: lib.tensor(True) - lib.tensor(1.5),
+            ]
+        )
+    },
+    "fmod by zero": of("fmod", 0),
+    "index_fill with floats as places": lambda lib: lib.ones(3).index_fill(0, lib.ones(1), 1),
+    "index_fill beyond the end": lambda lib: lib.ones(3).index_fill(0, lib.tensor([3]), 1),
+    "index_fill with several": lambda lib: lib.ones(3).index_fill(
+        0, lib.tensor([0, 1]), lib.ones(2)
+    ),
+    "take beyond the end": of("take", torch.tensor([9])),
+    "take by floats": lambda lib: lib.take(lib.ones(3), lib.ones(1)),
+    "scatter_reduce by another": scattered("median", True, "float32"),
+    "scatter_reduce of two dtypes": lambda lib: lib.ones(2).scatter_reduce(
+        0, lib.tensor([0]), lib.tensor([1]), "sum"
+    ),
+    "tensor_split into none": of("tensor_split", 0),
+    "tensor_split of a number": lambda lib: lib.tensor(1.0).tensor_split(2),
+    "diff of a number": lambda lib: lib.tensor(1.0).diff(),
+    "diff, minus once": of("diff", -1),
+    "tensordot of other sizes": lambda lib: lib.tensordot(lib.ones(2, 3), lib.ones(2, 3), 1),
+    "tensordot over axes unalike": lambda lib: lib.tensordot(
+        lib.ones(2, 2), lib.ones(2, 2), ([0, 1], [0])
+    ),
+    "cdist of other sizes": lambda lib: lib.cdist(lib.ones(2, 3), lib.ones(2, 4)),
+    "cdist of -1": lambda lib: lib.cdist(lib.ones(2, 3), lib.ones(2, 3), -1.0),
+    "resizing to nothing": resized("bilinear", size=(0, 3)),
+    "resizing by nothing": resized("bilinear"),
+    "resizing by both": resized("bilinear", size=3, scale_factor=2.0),
+    "resizing of other axes": resized("linear", size=3),
+    "resizing by another mode": resized("cubic", size=3),
+    "corners of the nearest": resized("nearest", size=3, align_corners=True),
+    "resizing by three factors": resized("area", scale_factor=(1.0, 2.0, 3.0)),
+    "the determinant of no square": lambda lib: lib.linalg.det(lib.ones(2, 3)),
+    "the determinant of integers": lambda lib: lib.linalg.det(lib.tensor(ROWS)),
+    "solving with a singular matrix": lambda lib: lib.linalg.solve(lib.ones(2, 2), lib.ones(2)),
+    "the inverse of a singular matrix": lambda lib: lib.linalg.inv(lib.zeros(2, 2)),
+    "solving for other rows": lambda lib: lib.linalg.solve(lib.ones(2, 2), lib.ones(3, 1)),
+    "solving in two dtypes": lambda lib: lib.linalg.solve(
+        lib.tensor(MATRIX), lib.ones(2, 1, dtype=lib.float64)
+    ),
+    "another triangle": lambda lib: lib.linalg.eigh(lib.tensor(MATRIX), "M"),
+    "the norm of three axes": lambda lib: lib.linalg.norm(lib.ones(2, 2, 2), 1),
+    "another norm": lambda lib: lib.linalg.norm(lib.ones(2, 2), 3),
+    "a row that is not there": lambda lib: lib.nn.Embedding(3, 2, max_norm=1.0)(lib.tensor([3])),
+}
+
+
+@pytest.mark.parametrize("what", SAME)
+def test_a_call_gives_torchs_values_in_torchs_dtypes(what: str) -> None:
+    expected, ours = outcome(SAME[what], torch), outcome(SAME[what], minitorch)
+    assert (ours is None) == (expected is None)
+    for (dtype, one), (wanted, other) in zip(ours or (), expected or (), strict=True):
+        assert dtype == wanted
+        if isinstance(other, np.ndarray):
+            assert one.shape == other.shape
+            np.testing.assert_allclose(one, other, rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("what", REFUSED)
+def test_what_torch_refuses_is_refused_by_an_error_of_ours(what: str) -> None:
+    assert outcome(REFUSED[what], torch) is None
+    with pytest.raises((MinitorchError, IndexError, ValueError)):
+        REFUSED[what](minitorch)
+
+
+def test_antialias_and_singular_matrices_are_refused_with_a_next_step() -> None:
+    with pytest.raises(ArgumentError, match=r"antialias=True.*Use mode='area'"):
+        resized("bilinear", size=3, antialias=True)(minitorch)
+    with pytest.raises(ArgumentError, match=r"linalg\.solve: a matrix is singular.*use svd"):
+        minitorch.linalg.solve(minitorch.ones(2, 2), minitorch.ones(2))
+    with pytest.raises(DTypeError, match="sub: got bool and int64, expected no bools"):
+        minitorch.tensor([True]) - 1
+
+
+COMPLEX = ["fft", "complex64", "view_as_complex", "cfloat", "polar", "stft"]
+
+
+@pytest.mark.parametrize("name", COMPLEX)
+def test_names_of_complex_numbers_say_that_they_are_outside(name: str) -> None:
+    assert hasattr(torch, name)
+    with pytest.raises(AttributeError, match=rf"^minitorch\.{name}: complex .* not here: keep .*$"):
+        getattr(minitorch, name)
+    for make in (lambda: minitorch.zeros(2, dtype="complex64"), lambda: minitorch.tensor([1j])):
+        with pytest.raises(DTypeError, match=r"complex numbers .* not here"):
+            make()
+
+
+@pytest.mark.parametrize("norm_type", [1.0, 2.0, math.inf])
+def test_an_embedding_shortens_the_rows_that_are_asked_for_as_torchs_does(norm_type: float) -> None:
+    table = np.random.default_rng(3).normal(size=(6, 4)) * 3
+    numbers = np.array([[0, 2], [2, 5]])
+    found = []
+    for lib in (torch, minitorch):
+        weight = lib.nn.Parameter(lib.tensor(table))
+        layer = lib.nn.Embedding(6, 4, 1, max_norm=1.5, norm_type=norm_type, _weight=weight)
+        layer.weight = weight
+        rows = layer(lib.tensor(numbers))
+        (rows * rows).sum().backward()
+        found.append([v.detach().numpy() for v in (rows, weight, weight.grad)])
+        assert "max_norm=1.5" in repr(layer)
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
+    assert (found[1][1][[1, 3, 4]] == table[[1, 3, 4]]).all()
+
+
+def test_steps_in_memory_are_torchs_for_random_views() -> None:
+    rng = np.random.default_rng(4)
+    for _ in range(300):
+        shape = tuple(int(n) for n in rng.integers(0, 4, size=rng.integers(0, 4)))
+        views: list[Any] = [lib.zeros(shape) for lib in (torch, minitorch)]
+        if shape and 0 not in shape:
+            order = [int(n) for n in rng.permutation(len(shape))]
+            start = int(rng.integers(0, shape[order[0]]))
+            views = [
+                x.permute(order)[start:].unsqueeze(0).expand(2, *[-1] * len(shape)) for x in views
+            ]
+        ours, theirs = (  # a step to nowhere may be any
+            [step if size > 1 else 0 for size, step in zip(x.shape, x.stride(), strict=True)]
+            for x in views
+        )
+        assert ours == theirs, shape
+        if shape:
+            assert views[1].stride(-1) == views[1].stride()[-1]
+
+
+def test_matrices_are_taken_apart_in_graphs_and_batches_too() -> None:
+    x = np.random.default_rng(5).normal(size=(2, 3, 3))
+    node = graph.placeholder("float64", [2, 3, 3])
+    u, s, vh = minitorch.linalg.svd(node)
+    values = minitorch.linalg.eigh(node).eigenvalues
+    (slope,) = graph.gradients(minitorch.det(node), [node])
+    results = graph.Session().run([u, s, vh, values, slope], {node: x})
+    np.testing.assert_allclose(results[0] * results[1][:, None] @ results[2], x, rtol=1e-9)
+    np.testing.assert_allclose(results[3], np.linalg.eigvalsh(x), rtol=1e-9)
+    cofactors = np.linalg.det(x)[:, None, None] * np.swapaxes(np.linalg.inv(x), 1, 2)
+    np.testing.assert_allclose(results[4], cofactors, rtol=1e-9)
+
+
+def test_equal_singular_values_leave_the_gradient_of_their_sum_finite() -> None:
+    for x in (np.eye(3), np.zeros((3, 2)), np.ones((2, 3))):
+        ours = minitorch.tensor(x, requires_grad=True)
+        theirs = torch.tensor(x, requires_grad=True)
+        for lib, value in ((minitorch, ours), (torch, theirs)):
+            lib.linalg.norm(value, "nuc").backward()
+        product = theirs.grad @ theirs.grad.mT  # of zeros any rotation is a subgradient
+        np.testing.assert_allclose((ours.grad @ ours.grad.mT).numpy(), product.numpy(), atol=1e-12)
