@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.launch.launcher import launch
+from ddp_lab.transport.link import Link
 from lessons.timing import best_seconds, now
 
 Run: TypeAlias = Callable[[Any, Any], Any]  # of a communicator and an array
@@ -30,6 +31,8 @@ def ranks_in_turns(
     repeats: int = 7,
     device: str = "",
     gloo: bool = False,
+    hosts: int = 1,
+    link: Link | None = None,
 ) -> Times:
     """Return the seconds of each `run(comm, x)` for arrays of each size in bytes, float32.
 
@@ -40,8 +43,11 @@ def ranks_in_turns(
         device: where the arrays lie, on ranks that NCCL or one device's memory connects; they are
             then `DeviceArray`s, and a clock is read when the device has done all that it was given.
         gloo: whether torch's all-reduce over gloo takes part, as "gloo".
+        hosts, link: where the ranks lie, as `launch` takes them.
     """
-    where: dict[str, Any] = {"transport": device_ranks(ranks, device)} if device else {}
+    where: dict[str, Any] = {"hosts": hosts, "link": link}
+    if device:
+        where["transport"] = device_ranks(ranks, device)
     with tempfile.TemporaryDirectory() as folder:  # until all ranks have ended
         rendezvous = f"{folder}/rendezvous" if gloo else ""
         found = launch(

@@ -579,7 +579,183 @@ def the_three_prices_add_up(student, rng):
             raise Feedback(f"ring_time of {n} ranks with three prices is wrong.", hint=hint)
 
 
-# ---- 6. pipelined_ring
+# ---- 6. crossing_bytes, two_level_all_reduce
+
+
+@check("crossing_bytes")
+def one_rank_of_each_host_sends_the_rings_bytes(student, rng):
+    """in the ring one rank of each host sends to the next host, 2(n-1)/n of the array"""
+    for hosts, width in ((2, 2), (4, 3), (2, 1), (int(rng.integers(3, 30)), 8)):
+        n, n_bytes = hosts * width, 8 * hosts * width * int(rng.integers(10, 1000))
+        got, _ = pair_of(student, hosts, width, n_bytes)
+        right = 2 * (n - 1) * n_bytes / n
+        hint = "Which ranks of a host have their right neighbour on another one?"
+        if abs(got - right * width) <= 1e-9 * got and width > 1:
+            hint = "That is what all ranks of a host send. Which of them send to another host?"
+        elif abs(got - 2 * (hosts - 1) * n_bytes / hosts) <= 1e-9 * right:
+            hint = "Over how many ranks does the ring go?"
+        if not abs(got - right) <= 1e-9 * right:  # so that NaN is wrong
+            raise Feedback(
+                f"crossing_bytes({hosts}, {width}, {n_bytes}) gave {got:g} for the ring. {hint}"
+            )
+
+
+@check("crossing_bytes")
+def two_levels_cross_as_a_ring_of_hosts(student, rng):
+    """in two levels each host sends 2(hosts-1)/hosts of the array, whatever its width"""
+    for hosts, width in ((2, 2), (4, 3), (2, 1), (int(rng.integers(3, 30)), 8)):
+        n_bytes = 8 * hosts * width * int(rng.integers(10, 1000))
+        _, got = pair_of(student, hosts, width, n_bytes)
+        right = 2 * (hosts - 1) * n_bytes / hosts
+        hint = "How long is the array at one place, and how many ranks reduce it between hosts?"
+        if abs(got * width - right) <= 1e-9 * right and width > 1:
+            hint = "That is what one rank sends. Its neighbours carry their shares as well."
+        elif abs(got - right * width) <= 1e-9 * got and width > 1:
+            hint = "After step 1, which part of the array has each rank?"
+        if not abs(got - right) <= 1e-9 * right:
+            raise Feedback(
+                f"crossing_bytes({hosts}, {width}, {n_bytes}) gave {got:g} for two levels. {hint}"
+            )
+
+
+def pair_of(student, hosts, width, n_bytes):
+    """Return the two numbers of crossing_bytes."""
+    got = student.call("crossing_bytes", hosts, width, n_bytes)
+    if np.shape(got) != (2,):
+        raise Feedback(
+            f"crossing_bytes({hosts}, {width}, {n_bytes}) gave {got}. Two numbers are asked for: "
+            "what a host sends in the ring, and what in two levels."
+        )
+    return float(got[0]), float(got[1])
+
+
+def runs_of(hosts, width):
+    """Return the ranks of each host, equal runs of neighbours."""
+    return [tuple(range(h * width, (h + 1) * width)) for h in range(hosts)]
+
+
+def over_hosts(student, hosts, inputs, *more):
+    """Run the learner's two levels; `hosts` are the ranks of each."""
+    return on_ranks(
+        student, "two_level_all_reduce", len(inputs), [(x, hosts, *more) for x in inputs]
+    )
+
+
+def crossed(run, hosts):
+    """Return the bytes that each rank sent to another host."""
+    home = {rank: index for index, host in enumerate(hosts) for rank in host}
+    return {
+        rank: sum(m.n_bytes for m in run.messages if m.src == rank and home[m.dst] != home[rank])
+        for rank in home
+    }
+
+
+@check("two_level_all_reduce", weight=2)
+def every_rank_of_every_host_has_the_sum(student, rng):
+    """every rank returns the sum over all ranks of all hosts, in x's shape and dtype"""
+    for hosts, width, shape in ((2, 2, (8,)), (3, 2, (2, 6)), (2, 3, (12,))):
+        inputs = [x.reshape(shape) for x in arrays(rng, hosts * width, int(np.prod(shape)))]
+        places = runs_of(hosts, width)
+        run = over_hosts(student, places, inputs)
+        for rank, got in enumerate(run.results):
+            where = f"two_level_all_reduce on hosts {places} of {shape}: rank {rank} returned"
+            if got is None:
+                raise Feedback(f"{where} None. Is the last line a return?")
+            ranks = whose(np.reshape(got, -1), [x.reshape(-1) for x in inputs])
+            if ranks is not None and len(ranks) < len(inputs):
+                raise Feedback(
+                    f"{where} the sum of ranks {', '.join(map(str, ranks))} alone. "
+                    "Which of the three steps adds what the other hosts have?"
+                )
+            if np.shape(got) != shape:
+                raise Feedback(f"{where} shape {np.shape(got)}. x had shape {shape}.")
+            if not np.array_equal(got, sum(inputs)):
+                raise Feedback(
+                    f"{where} something else than the sum. Follow a chunk: who has it after each "
+                    "of the three steps, and with whose contributions?"
+                )
+
+
+@check("two_level_all_reduce", weight=2)
+def no_byte_crosses_twice(student, rng):
+    """each host sends 2(hosts-1)/hosts of the array to others"""
+    for hosts, width in ((2, 2), (3, 2), (2, 4)):
+        inputs = arrays(rng, hosts * width, 2 * hosts * width)
+        places = runs_of(hosts, width)
+        sent = crossed(over_hosts(student, places, inputs), places)
+        due = 2 * (hosts - 1) * inputs[0].nbytes // hosts
+        for host in places:
+            total = sum(sent[rank] for rank in host)
+            if total != due:
+                raise Feedback(
+                    f"two_level_all_reduce on hosts {places}: host {host} sent {total} bytes to "
+                    f"others, expected {due}. What do its ranks know together before they send?"
+                )
+
+
+@check("two_level_all_reduce", requires="every_rank_of_every_host_has_the_sum")
+def all_ranks_carry_a_share(student, rng):
+    """all ranks of a host send equally many bytes across, each to one place of other hosts"""
+    for hosts, width in ((2, 2), (2, 4)):
+        inputs = arrays(rng, hosts * width, 2 * hosts * width)
+        places = runs_of(hosts, width)
+        run = over_hosts(student, places, inputs)
+        sent = crossed(run, places)
+        if len(set(sent.values())) != 1:
+            raise Feedback(
+                f"two_level_all_reduce on hosts {places}: the ranks sent {list(sent.values())} "
+                "bytes to other hosts. Who is idle meanwhile?"
+            )
+        for m in run.messages:
+            if m.src // width != m.dst // width and m.src % width != m.dst % width:
+                raise Feedback(
+                    f"two_level_all_reduce on hosts {places}: rank {m.src} sent to rank {m.dst}. "
+                    "Which ranks of other hosts have its place?"
+                )
+
+
+@check("two_level_all_reduce", requires="every_rank_of_every_host_has_the_sum")
+def both_levels_take_op_and_leave_x_alone(student, rng):
+    """op counts inside hosts and between them, and x keeps its values"""
+
+    def keep(comm, x, hosts, op):
+        before = x.copy()
+        return two_level_all_reduce(comm, x, hosts, op), bool((x == before).all())
+
+    for op, combine in (("max", np.maximum), ("prod", np.multiply)):
+        inputs = [rng.uniform(0.5, 2.0, size=(3, 4)) for _ in range(4)]
+        run = student.ranks(keep, 4, [(x, [(0, 1), (2, 3)], op) for x in inputs])
+        for got, kept in run.results:
+            if not np.allclose(got, combine.reduce(inputs)):
+                raise Feedback(
+                    f'two_level_all_reduce(comm, x, hosts, "{op}") is not the "{op}" over all '
+                    "ranks. At which of the two levels is something combined?"
+                )
+            if not kept:
+                raise Feedback("two_level_all_reduce changed its x, which belongs to the caller.")
+
+
+@check("two_level_all_reduce", hidden=True, requires="every_rank_of_every_host_has_the_sum")
+def hosts_are_where_they_are_said_to_be(student, rng):
+    """hosts may hold any ranks in any order; one host alone, or one rank a host, will do"""
+    hint = "Go by hosts: a rank's number does not say where it lies."
+    for hosts in ([(0, 2), (3, 1)], [(0, 1, 2)], [(1,), (0,), (2,)]):
+        n = sum(map(len, hosts))
+        inputs = [rng.integers(1, 99, size=7).astype(np.float32) for _ in range(n)]
+        try:
+            run = over_hosts(student, hosts, inputs)
+        except StudentError as error:
+            raise Feedback(f"hosts {hosts}: {error.type_name}.", hint=hint) from error
+        for got in run.results:
+            if not np.array_equal(got, sum(inputs)) or np.asarray(got).dtype != np.float32:
+                raise Feedback(f"hosts {hosts}: not the sum in float32.", hint=hint)
+        sent = crossed(run, hosts)
+        due = 2 * (len(hosts) - 1) * inputs[0].nbytes
+        if sum(sent.values()) != due:
+            raise Feedback(f"hosts {hosts}: other bytes across than {due} in all.", hint=hint)
+
+
+# ---- 7. pipelined_ring
 
 
 @check("pipelined_ring", weight=2)

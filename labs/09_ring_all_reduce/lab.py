@@ -1,9 +1,9 @@
-# %% [markdown] builds="reduce-scatter and all-gather on a ring, pipelining" needs="08" audience="gpu"
+# %% [markdown] builds="reduce-scatter and all-gather on a ring, two levels, pipelining" needs="08" audience="gpu"
 # # Lab 09: Ring all-reduce
 #
-# - **You build** the all-reduce that made data-parallel training cheap: chunks, reduce-scatter and all-gather on a ring, and a ring that sends while it adds.
+# - **You build** the all-reduce that made data-parallel training cheap: chunks, reduce-scatter and all-gather on a ring, two levels for hosts that a slow link joins, and a ring that sends while it adds.
 # - **You need** NumPy, and `send` and `recv` between ranks (lab 08).
-# - **It takes** about 75 minutes: introduction 1, sections 6, 6, 10, 14, 11, 12 and 5, discussion 10. The reading note, with its paper, is for another day.
+# - **It takes** about 90 minutes: introduction 1, sections 6, 6, 10, 14, 12, 14 and 17, discussion 10. The reading note, with its paper, is for another day.
 #
 # Every rank of a training job has a gradient, and needs the sum of all. At the end torch's `DistributedDataParallel` trains over your ring.
 
@@ -435,9 +435,9 @@ plt.show()
 # %% [markdown]
 # With two ranks both all-reduces send the array once in each direction, so the ring cannot be faster. With more ranks than cores we would measure how the cores are shared.
 #
-# So run the same functions on a **virtual clock**: `simulate.program` sends your messages, and adds up $\alpha + b\beta$ for each message and $b\gamma$ for each sum, with the constants measured above. This predicts a machine with a core and a link for each rank.
+# Unless ranks only wait: `launch(..., hosts=n, link=ddp_lab.Link(alpha, beta))` puts the ranks on `n` **hosts**, joined by a **link**. A message to another host is there when such a link would have delivered it, in real seconds, and waiting takes no core. Each host has one **interface**, which carries one message at a time each way.
 #
-# **Predict.** On 8 ranks, for a very large array: how many times as long as your ring does the all-reduce of section 1 take? (Compare the bytes of the busiest rank.)
+# **Predict.** On 8 hosts of one rank, for a long array: how many times as long as your ring does the all-reduce of section 1 take? (Compare the bytes of the busiest rank.)
 
 # %%
 ### BEGIN STARTER
@@ -448,25 +448,23 @@ predicted_slowdown = naive_bytes(8, 1) * 2 / ring_bytes(8, 1)  # first in, then 
 ### END SOLUTION
 
 # %%
-sizes = [2**k for k in range(6, 27, 2)]
-virtual = {
-    (name, n): [simulate.program(run, size, n, alpha, beta, gamma) for size in sizes]
-    for name, run in runs.items()
-    for n in (4, 8)
-}
-for n in (4, 8):
-    model, seconds = ring_time(n, sizes[-1], alpha, beta, gamma), virtual["yours", n][-1]
-    compare(f"yours, {n} virtual ranks, 64 MiB, ms", model * 1e3, simulated=seconds * 1e3)
-ratio = virtual["naive", 8][-1] / virtual["yours", 8][-1]
-compare("naive / yours, 8 virtual ranks, 64 MiB", predicted_slowdown, simulated=ratio)
+LINK = ddp_lab.Link(alpha=2e-4, beta=1 / 10e6)  # 0.2 ms and 10 MB/s
+sizes = [2**k for k in (9, 12, 15, 18)]
+linked = {n: ranks_in_turns(n, runs, sizes, repeats=3, hosts=n, link=LINK) for n in (4, 8)}
+for n, seconds in linked.items():
+    model = ring_time(n, sizes[-1], LINK.alpha, LINK.beta)
+    compare(f"yours, {n} hosts, 256 KiB, ms", model * 1e3, seconds["yours"][-1] * 1e3)
+ratio = linked[8]["naive"][-1] / linked[8]["yours"][-1]
+compare("naive / yours, 8 hosts, 256 KiB", predicted_slowdown, ratio)
 
 # %%
 fig, ax = plt.subplots()
-for (name, n), seconds in virtual.items():
-    color, line = ("C0", "C1")[name == "yours"], ("-", "--")[n == 8]
-    ax.loglog(sizes, seconds, color=color, linestyle=line, label=f"{name}, {n} ranks")
-ax.set(xlabel="array, bytes", ylabel="time on the virtual clock, seconds")
-ax.set_title("The same functions on more ranks, with this machine's constants")
+for (n, seconds), color in zip(linked.items(), ("C0", "C1")):
+    model = [ring_time(n, size, LINK.alpha, LINK.beta) for size in sizes]
+    ax.loglog(sizes, model, color, label=f"your model, {n} hosts")
+    ax.loglog(sizes, seconds["yours"], color + "o", label=f"yours, {n} hosts")
+    ax.loglog(sizes, seconds["naive"], color + "x", label=f"naive, {n} hosts")
+ax.set(xlabel="array, bytes", ylabel="time, seconds", title="On a link of 10 MB/s, measured")
 ax.legend()
 plt.show()
 
@@ -526,7 +524,137 @@ plt.show()
 # *The real system.* On shared memory each rank can read the arrays of the others. In a **two-shot** all-reduce every rank reduces its own chunk from all others, then reads the finished chunks.
 
 # %% [markdown]
-# ## 6. Pipelining
+# ## 6. Two hosts of two ranks
+#
+# A machine with several GPUs joins them by something fast, and has one cable to the other machines. Here are two hosts with two ranks each, which share memory. Of an array of 6,720 bytes, each host sends across:
+
+
+# %%
+def across(algorithm, *args):
+    """Return the bytes that each of two hosts of two ranks sends to the other."""
+    run = launch(
+        lambda comm: algorithm(comm, np.ones(840), *args), 4, hosts=2, link=LINK, record=True
+    )
+    far = [m for m in run.trace.messages if m.src // 2 != m.dst // 2]
+    return [sum(m.n_bytes for m in far if m.src // 2 == host) for host in (0, 1)]
+
+
+for name, algorithm in runs.items():
+    print(f"{name}: {across(algorithm)}")
+
+# %% [markdown]
+# Your ring is at home on equal links; it sends the same over memory as over the cable.
+#
+# **Idea.** Two **levels**, made of what you have:
+#
+# 1. a reduce-scatter *inside* each host: its rank at **place** $p$ has chunk $p$ of the host's sum;
+# 2. an all-reduce of that chunk *between* the ranks at place $p$ of all hosts;
+# 3. an all-gather inside each host.
+#
+# So no byte crosses twice, and every rank of a host carries its share.
+#
+# **Predict.** With `width` ranks a host and neighbours on one host, how many bytes does each host send across: in your ring, and in two levels?
+
+
+# %% question="crossing_bytes" points="3" hint1="In the ring, which of a host's ranks sends to another host? You know what one rank sends." hint2="In step 2 the ranks at one place are a ring of their own. How many ranks has it, and how long is their array?" hint3="A host has as many of these rings as ranks: their bytes add up."
+def crossing_bytes(hosts, width, n_bytes):
+    """Return (ring, two levels): the bytes that each of two or more hosts sends to others."""
+    ### BEGIN SOLUTION
+    return ring_bytes(hosts * width, n_bytes), ring_bytes(hosts, n_bytes)
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("crossing_bytes")
+
+# %% [markdown]
+# `Among(comm, ranks)` is a communicator of some ranks, numbered anew: your functions run in it as they are.
+
+
+# %%
+class Among:
+    """The `ranks` of `comm`, of which this is one, in this order: `rank`, `size`, `send`, `recv`."""
+
+    def __init__(self, comm, ranks):
+        self.comm, self.ranks = comm, list(ranks)
+        self.rank, self.size = self.ranks.index(comm.rank), len(self.ranks)
+
+    def send(self, x, dst):
+        self.comm.send(x, self.ranks[dst])
+
+    def recv(self, src):
+        return self.comm.recv(self.ranks[src])
+
+
+# %% question="two_level_all_reduce" points="8" hint1="Find this rank's own host, and its place there. Which ranks are inside, and which have the same place elsewhere?" hint2="The three steps are three functions of yours: one in Among(comm, inside), one in Among(comm, between), one inside again." hint3="The halves of the ring work on 1-D arrays: flat at the beginning, x's shape at the end. Hand op on twice."
+def two_level_all_reduce(comm, x, hosts, op="sum"):
+    """Return what `ring_all_reduce` does; hosts send each other only sums of their own ranks.
+
+    Every rank carries its share of the array to the ranks at its place of the other hosts.
+
+    Args:
+        hosts: the ranks of each host, as many on each: [(0, 1), (2, 3)].
+    """
+    ### BEGIN SOLUTION
+    (home,) = (host for host in hosts if comm.rank in host)
+    place = home.index(comm.rank)
+    inside, between = Among(comm, home), Among(comm, [host[place] for host in hosts])
+    chunk = ring_reduce_scatter(inside, x.reshape(-1), op)
+    chunk = ring_all_reduce(between, chunk, op)
+    return ring_all_gather(inside, chunk).reshape(x.shape)
+    ### END SOLUTION
+
+
+# %%
+PAIRS = [(0, 1), (2, 3)]
+seen = watch(two_level_all_reduce, tiny, PAIRS)
+print(seen.results[3])
+RingPlayer(seen.story("Your two levels: ranks 0 and 1 are one host, 2 and 3 the other"))
+
+# %% tags="check"
+q.check("two_level_all_reduce")
+
+# %% [markdown]
+# **Measure.** The bytes first. Then the seconds, for one, two and four ranks a host: predicted are the bytes at 10 MB/s. `comm.hosts` says which ranks lie where.
+
+# %%
+expected = crossing_bytes(2, 2, 6720)
+compare("your ring: a host sends across, bytes", expected[0], max(across(ring_all_reduce)))
+compare("two levels", expected[1], max(across(two_level_all_reduce, PAIRS)))
+
+
+# %%
+def two_levels(comm, x, op="sum"):
+    return two_level_all_reduce(comm, x, comm.hosts, op)
+
+
+ways = {"ring": ring_all_reduce, "two levels": two_levels, "library": library("hierarchical")}
+WIDTHS, n_bytes, timed = (1, 2, 4), 2**19, {}
+for width in WIDTHS:
+    timed[width] = ranks_in_turns(2 * width, ways, [n_bytes], repeats=5, hosts=2, link=LINK)
+    for name, crossing in zip(ways, crossing_bytes(2, width, n_bytes)):
+        seconds = timed[width][name][0]
+        compare(f"{name}, 2 hosts x {width}, ms", crossing * LINK.beta * 1e3, seconds * 1e3)
+
+# %%
+fig, ax = plt.subplots()
+model = np.array([crossing_bytes(2, width, n_bytes) for width in WIDTHS]) * LINK.beta * 1e3
+for name, line, color in zip(ways, model.T, ("C0", "C1")):
+    ax.plot(WIDTHS, line, color, label=f"{name}, predicted")
+for name, mark in zip(ways, ("C0o", "C1s", "k+")):
+    ax.plot(WIDTHS, [timed[width][name][0] * 1e3 for width in WIDTHS], mark, label=name)
+ax.set(xlabel="ranks a host", ylabel="time, ms", ylim=(0, None), xticks=WIDTHS)
+ax.set_title("512 KiB over two hosts, on a link of 10 MB/s")
+ax.legend()
+plt.show()
+
+# %% [markdown]
+# **Reflect.** What do two levels save with eight GPUs a host, and with one? What would your ring send across if its order were 0, 2, 1, 3? And if one rank of each host carried all: would the bytes change, or what else, where every GPU has a network card of its own?
+#
+# *The real system.* Horovod has this form as `HOROVOD_HIERARCHICAL_ALLREDUCE`: NCCL inside a host, MPI between hosts.
+
+# %% [markdown]
+# ## 7. Pipelining
 #
 # While a chunk arrives, nobody adds; while it is added, the link is idle:
 
@@ -590,7 +718,7 @@ RingPlayer(seen.story("Your pipelined ring, two pieces a chunk"))
 q.check("pipelined_ring")
 
 # %% [markdown]
-# **Measure.** The messages. Then the time over that of your plain ring: 8 MiB on this machine, and 256 MiB on the virtual clock, with 4 ranks and links as fast as memory.
+# **Measure.** The messages. Then the time over that of your plain ring: 8 MiB on this machine, and 256 MiB on a **virtual clock**, with 4 ranks and links as fast as memory. `simulate.program` sends your messages, and adds up $\alpha + b\beta$ for each and $b\gamma$ for each sum.
 
 
 # %%
@@ -635,9 +763,7 @@ plt.show()
 # *The real system.* [gloo's ring](https://github.com/pytorch/gloo/blob/main/gloo/allreduce.cc) keeps two segments in flight: it adds one while the network card carries the other.
 
 # %% [markdown]
-# ## 7. torch trains over your ring
-#
-# `ddp_lab.torch_backend` is a **backend** of `torch.distributed`, as gloo and NCCL are, and finds its algorithms by name. Named, your two rings average the gradients of torch's own `DistributedDataParallel`.
+# **And torch trains over your rings.** `ddp_lab.torch_backend` is a **backend** of `torch.distributed`, as gloo and NCCL are, and finds its algorithms by name. Named, your two rings average the gradients of torch's own `DistributedDataParallel`.
 #
 # **Predict.** The network below has 9,610 parameters of 4 bytes. How many bytes does each of `CLOCK_RANKS` ranks send in one training step?
 

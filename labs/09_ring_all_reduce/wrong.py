@@ -367,6 +367,86 @@ def ring_time(n, n_bytes, alpha, beta, gamma=0.0):
     return max(2 * steps * (alpha + chunk * beta), steps * chunk * gamma)
 
 
+# %% wrong="all_ranks_send_across" question="crossing_bytes" check="one_rank_of_each_host_sends_the_rings_bytes" says="what all ranks of a host send"
+def crossing_bytes(hosts, width, n_bytes):
+    return width * ring_bytes(hosts * width, n_bytes), ring_bytes(hosts, n_bytes)
+
+
+# %% wrong="a_ring_of_hosts" question="crossing_bytes" check="one_rank_of_each_host_sends_the_rings_bytes" says="Over how many ranks"
+def crossing_bytes(hosts, width, n_bytes):
+    return ring_bytes(hosts, n_bytes), ring_bytes(hosts, n_bytes)
+
+
+# %% wrong="one_share_of_many" question="crossing_bytes" check="two_levels_cross_as_a_ring_of_hosts" says="carry their shares"
+def crossing_bytes(hosts, width, n_bytes):
+    return ring_bytes(hosts * width, n_bytes), ring_bytes(hosts, n_bytes / width)
+
+
+# %% wrong="whole_arrays_across" question="crossing_bytes" check="two_levels_cross_as_a_ring_of_hosts" says="which part of the array"
+def crossing_bytes(hosts, width, n_bytes):
+    return ring_bytes(hosts * width, n_bytes), width * ring_bytes(hosts, n_bytes)
+
+
+# %% wrong="still_the_ring" question="two_level_all_reduce" check="no_byte_crosses_twice" says="know together"
+def two_level_all_reduce(comm, x, hosts, op="sum"):
+    return ring_all_reduce(comm, x, op)
+
+
+# %% wrong="between_before_inside" question="two_level_all_reduce" check="no_byte_crosses_twice" says="know together"
+def two_level_all_reduce(comm, x, hosts, op="sum"):
+    (home,) = (host for host in hosts if comm.rank in host)
+    place = home.index(comm.rank)
+    total = ring_all_reduce(Among(comm, [host[place] for host in hosts]), x, op)
+    return ring_all_reduce(Among(comm, home), total, op)
+
+
+# %% wrong="heads_carry_all" question="two_level_all_reduce" check="all_ranks_carry_a_share" says="Who is idle"
+def two_level_all_reduce(comm, x, hosts, op="sum"):
+    (home,) = (host for host in hosts if comm.rank in host)
+    total = ring_all_reduce(Among(comm, home), x, op)
+    if comm.rank == home[0]:
+        total = ring_all_reduce(Among(comm, [host[0] for host in hosts]), total, op)
+        for rank in home[1:]:
+            comm.send(total, rank)
+        return total
+    return comm.recv(home[0])
+
+
+# %% wrong="stays_at_home" question="two_level_all_reduce" check="every_rank_of_every_host_has_the_sum" says="what the other hosts have"
+def two_level_all_reduce(comm, x, hosts, op="sum"):
+    (home,) = (host for host in hosts if comm.rank in host)
+    return ring_all_reduce(Among(comm, home), x, op)
+
+
+# %% wrong="two_levels_of_one_dimension" question="two_level_all_reduce" check="every_rank_of_every_host_has_the_sum" says="x had shape"
+def two_level_all_reduce(comm, x, hosts, op="sum"):
+    (home,) = (host for host in hosts if comm.rank in host)
+    place = home.index(comm.rank)
+    inside, between = Among(comm, home), Among(comm, [host[place] for host in hosts])
+    chunk = ring_reduce_scatter(inside, x.reshape(-1), op)
+    return ring_all_gather(inside, ring_all_reduce(between, chunk, op))
+
+
+# %% wrong="always_sums_between" question="two_level_all_reduce" check="both_levels_take_op_and_leave_x_alone" says="At which of the two levels"
+def two_level_all_reduce(comm, x, hosts, op="sum"):
+    (home,) = (host for host in hosts if comm.rank in host)
+    place = home.index(comm.rank)
+    inside, between = Among(comm, home), Among(comm, [host[place] for host in hosts])
+    chunk = ring_reduce_scatter(inside, x.reshape(-1), op)
+    return ring_all_gather(inside, ring_all_reduce(between, chunk)).reshape(x.shape)
+
+
+# %% wrong="neighbours_by_number" question="two_level_all_reduce" check="hosts_are_where_they_are_said_to_be" says="Go by hosts"
+def two_level_all_reduce(comm, x, hosts, op="sum"):
+    width = len(hosts[0])
+    place, first = comm.rank % width, comm.rank // width * width
+    inside = Among(comm, range(first, first + width))
+    between = Among(comm, range(place, comm.size, width))
+    chunk = ring_reduce_scatter(inside, x.reshape(-1), op)
+    chunk = ring_all_reduce(between, chunk, op)
+    return ring_all_gather(inside, chunk).reshape(x.shape)
+
+
 # %% wrong="waits_for_the_whole_chunk" question="pipelined_ring" check="a_piece_is_passed_on_before_the_next_is_awaited" says="as soon as it is there"
 def pipelined_ring(comm, x, op="sum", pieces=4):
     n, rank = comm.size, comm.rank

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from ddp_lab import Link
 from lessons.flat_network import SIZE, loss_and_gradient
 from lessons.rank_timing import ranks_in_turns
 from lessons.readiness import launches, ready_times
@@ -31,6 +32,17 @@ def test_each_run_has_a_time_for_each_size_and_gloo_too() -> None:
 def test_arrays_lie_on_the_device_that_was_asked_for() -> None:
     found = ranks_in_turns(2, {"twice": twice}, [64], repeats=1, device="cpu")
     assert np.isfinite(found["twice"]).all()
+
+
+def lies_on_two_hosts(comm: Any, x: Any) -> Any:
+    assert comm.hosts == ((0,), (1,)) and comm.link == Link(1e-4, 0.0)
+    return once(comm, x)
+
+
+def test_ranks_lie_on_the_hosts_that_were_asked_for() -> None:
+    run = {"far": lies_on_two_hosts}
+    found = ranks_in_turns(2, run, [64], repeats=1, hosts=2, link=Link(1e-4, 0.0))
+    assert np.isfinite(found["far"]).all()
 
 
 def test_a_time_is_taken_after_what_comes_before_it() -> None:
