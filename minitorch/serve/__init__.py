@@ -3,11 +3,12 @@
 After Crankshaw et al., "Clipper: A Low-Latency Online Prediction Serving System", NSDI 2017.
 """
 
+from minitorch.serve.asks import Prediction
 from minitorch.serve.batching import AIMD, Controller, NoBatching, Quantile
 from minitorch.serve.cache import Cache
 from minitorch.serve.clock import Clock, VirtualClock
 from minitorch.serve.loading import Load, load
-from minitorch.serve.server import Prediction, Server
+from minitorch.serve.server import Server
 from minitorch.serve.simulation import Batch, Simulation, simulate
 
 __all__ = [

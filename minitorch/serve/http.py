@@ -7,7 +7,7 @@
 Every error is {"detail": words}: 4xx for what the caller got wrong, 503 with Retry-After where
 there was no time, 500 where a model raised by itself.
 
-May import: fastapi, NumPy, prometheus_client, containers, errors, server.
+May import: fastapi, NumPy, prometheus_client, counts, errors, server.
 """
 
 import json
@@ -24,7 +24,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from minitorch.errors import ContainerDied, DeadlineMissed, MinitorchError, ModelFailed, UnknownApp
-from minitorch.serve.containers import COUNTERS
+from minitorch.serve.counts import COUNTERS
 from minitorch.serve.server import Server
 
 MOST_BYTES = 8 * 2**20

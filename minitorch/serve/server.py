@@ -3,102 +3,31 @@
     predict -> policy -> cache, or joined to an equal query in flight, or dispatcher -> container
             <- combined when all have answered, or at the deadline with what has arrived
 
-May import: batching, cache, clock, containers, dispatch, errors, selection, wire.
+May import: asks, batching, cache, clock, containers, dispatch, errors, replicas, selection, wire.
 """
 
 import asyncio
 import math
-from collections import OrderedDict, deque
+from collections import deque
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from hashlib import blake2b
-from random import Random
 from typing import Any
 
-from minitorch.errors import ArgumentError, DeadlineMissed, ModelFailed, ServeError, UnknownApp
+from minitorch.errors import ArgumentError, DeadlineMissed, ServeError, UnknownApp
+from minitorch.serve.asks import App, Ask, Prediction
 from minitorch.serve.batching import Batching, controllers
 from minitorch.serve.cache import MISS, Cache
 from minitorch.serve.clock import Clock, LoopClock, Timer
-from minitorch.serve.containers import Container, Hub, Model, shipped
+from minitorch.serve.containers import Hub, shipped
 from minitorch.serve.dispatch import Dispatcher, Group, Query
-from minitorch.serve.selection import POLICIES, Asked, Policy, Weights
+from minitorch.serve.replicas import Model, Replica
+from minitorch.serve.selection import POLICIES
 from minitorch.serve.wire import as_input, callers_own
 
 MARGIN_MS = 2.0  # an answer is sent off so much before the deadline, or a tenth of the goal
 Key = tuple[str, int, bytes, Group]  # of an answer: model, version, digest of the input, group
-MOST_CONTEXTS = 10_000
 MOST_RECORDS = 10_000  # predictions that can still be joined by feedback
-
-
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """An answer."""
-
-    value: Any  # what the models say, or the default; the caller's own, an array is read-only
-    models: tuple[str, ...]  # those whose answers it is made of
-    confidence: float  # the share of the models asked that agree with it; 0 for the default
-    is_default: bool  # whether nothing had arrived
-    latency_ms: float  # from asked to answered
-
-
-@dataclass(eq=False)
-class App:
-    """An application: models, a policy, and the weights of each context."""
-
-    name: str
-    models: tuple[str, ...]
-    policy: Policy
-    default: Any
-    rng: Random = field(default_factory=partial(Random, 0))
-    weights: OrderedDict[Hashable, Weights] = field(default_factory=OrderedDict)
-    records: "OrderedDict[Hashable, deque[Ask]]" = field(default_factory=OrderedDict)
-
-    def weights_of(self, context: Hashable) -> Weights:
-        """Return the weights of a context, equal at first; the longest unused are forgotten."""
-        if context not in self.weights:
-            self.weights[context] = dict.fromkeys(self.models, 1 / len(self.models))
-            if len(self.weights) > MOST_CONTEXTS:
-                self.weights.popitem(last=False)
-        self.weights.move_to_end(context)
-        return self.weights[context]
-
-
-@dataclass(slots=True, eq=False)
-class Ask:
-    """One call of predict, until it is answered, and afterwards what feedback joins."""
-
-    app: App
-    weights: Weights
-    asked: Asked
-    future: "asyncio.Future[Prediction]"
-    asked_ms: float
-    due_ms: float
-    waits: set[str]
-    values: dict[str, Any] = field(default_factory=dict)
-    error: ServeError | None = None
-
-    def finish(self, now_ms: float) -> None:
-        """Answer with what has arrived, else with the default, else with the error."""
-        if self.future.done():
-            return
-        app, took_ms = self.app, now_ms - self.asked_ms
-        if self.values:
-            try:
-                value, share = app.policy.combine(self.weights, self.asked, self.values)
-                models = tuple(self.values)
-                own = callers_own(value)
-                self.future.set_result(Prediction(own, models, share, False, took_ms))
-                return
-            except Exception as error:  # models may answer anything
-                self.error = ModelFailed(f"predict: {app.name}: answers do not combine: {error}.")
-        if app.default is not None:
-            default = callers_own(app.default)
-            self.future.set_result(Prediction(default, (), 0.0, True, took_ms))
-        else:
-            within = f"within {self.due_ms - self.asked_ms:g} ms"
-            late = DeadlineMissed(f"predict: {app.name}: no model has answered {within}.")
-            self.future.set_exception(self.error or late)
 
 
 class Server:
@@ -176,7 +105,7 @@ class Server:
         into = self._known.setdefault(name, Model(name, queue, make, self._hang_ms))
         async with into.deploying:
             self._open("deploy")  # still, after others of that name
-            fresh = [Container(into, data, hub) for _ in range(replicas)]
+            fresh = [Replica(into, data, hub) for _ in range(replicas)]
             try:
                 await asyncio.gather(*(container.ready for container in fresh))
                 self._open("deploy")
