@@ -21,6 +21,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -29,10 +30,11 @@ from minitorch.serve.wire import BROKEN, HELLO, READY, RESULTS, Errors, pack_res
 
 PR_SET_PDEATHSIG = 1
 Model = Callable[[np.ndarray], Any]
+Answer = Callable[..., list[bytes]]  # the frames that answer the frames of some work
 
 
-def main() -> None:
-    """Serve one model until the front is gone."""
+def main(prepare: Callable[[Any], Answer] | None = None) -> None:
+    """Serve one model until the front is gone; `prepare` makes what answers of what was sent."""
     end_with_the_front()
     import zmq
 
@@ -43,14 +45,14 @@ def main() -> None:
     dealer.send(HELLO)
     data = dealer.recv()
     try:
-        model = as_model(pickle.loads(data))
+        respond = (prepare or answers)(pickle.loads(data))
     except BaseException:
         dealer.send_multipart([BROKEN, traceback.format_exc().encode()])
         dealer.close(linger=1000)
         sys.exit(1)
     dealer.send(READY)
     while True:
-        dealer.send_multipart([RESULTS, *answer(model, *dealer.recv_multipart())])
+        dealer.send_multipart([RESULTS, *respond(*dealer.recv_multipart())])
 
 
 def end_with_the_front() -> None:
@@ -66,6 +68,11 @@ def end_with_the_front() -> None:
         os._exit(0)
 
     threading.Thread(target=watch, daemon=True).start()
+
+
+def answers(given: Any) -> Answer:
+    """Return what answers batches: the model that was sent."""
+    return partial(answer, as_model(given))
 
 
 def as_model(given: Any) -> Model:

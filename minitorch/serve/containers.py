@@ -2,11 +2,10 @@
 
     starting -> ready <-> busy -> dead -> (back-off) -> starting
 
-A container is dead when its socket closes, and is killed when a batch takes longer than `hang_ms`.
-Its queries go back to the dispatcher at once; the restart waits, twice as long after each failure.
+A container is dead when its socket closes, and is killed when it is busy for longer than it may be.
+What it was busy with is handed back at once; the restart waits, twice as long after each failure.
 
-May import: NumPy, batching, clock, dispatch, errors, extras, wire; cloudpickle, zmq inside
-functions.
+May import: clock, counts, errors, extras, wire; cloudpickle, zmq inside functions.
 """
 
 import asyncio
@@ -16,25 +15,19 @@ import secrets
 import socket
 import subprocess
 import sys
-from collections import deque
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-
-from minitorch.errors import ArgumentError, ContainerDied, ModelFailed, ServeError
+from minitorch.errors import ArgumentError, ModelFailed, ServeError
 from minitorch.extras import missing
-from minitorch.serve.batching import Controller
-from minitorch.serve.clock import Call, Timer
-from minitorch.serve.dispatch import Dispatcher, Lane, Query
-from minitorch.serve.wire import BROKEN, HELLO, READY, RESULTS, pack_array, unpack_results
+from minitorch.serve.clock import Call, Clock, Timer
+from minitorch.serve.counts import Counts
+from minitorch.serve.wire import BROKEN, HELLO, READY, RESULTS
 
 FIRST_WAIT_MS, LONGEST_WAIT_MS = 50.0, 5_000.0
 START_MS = 120_000.0  # to start and to load the model
-WINDOW = 4096  # the latencies that quantiles are taken of
-COUNTERS = ("served", "late", "failed", "batches", "cache_hits", "restarts")
-PROGRAM = "import sys; sys.path[:] = {!r}; from minitorch.serve.container import main; main()"
+PROGRAM = "import sys; sys.path[:] = {!r}; from minitorch.serve.container import main; {}"
 INSTALLED = (sys.prefix, sys.base_prefix, str(Path(__file__).parents[1]))
 
 
@@ -113,61 +106,20 @@ class Hub:
         self._context.destroy(linger=0)
 
 
-@dataclass(slots=True)
-class Counts:
-    """What has happened to one model's queries."""
+class Container(ABC):
+    """A process that runs a model, or the wait for the next one.
 
-    served: int = 0  # answered by it in time
-    late: int = 0
-    failed: int = 0  # on which it raised, or ended
-    batches: int = 0
-    queries: int = 0  # computed, in all batches
-    cache_hits: int = 0  # also of queries that joined an equal one
-    restarts: int = 0  # processes that have followed one that ended
-    latency_ms: deque[float] = field(default_factory=lambda: deque(maxlen=WINDOW))
-
-    def as_dict(self) -> dict[str, object]:
-        """Return them as `Server.metrics` says them."""
-        p50, p99 = np.quantile(self.latency_ms, (0.5, 0.99)) if self.latency_ms else (0.0, 0.0)
-        mean = self.queries / self.batches if self.batches else 0.0
-        told = {name: getattr(self, name) for name in COUNTERS}
-        return told | {"mean_batch": mean, "latency_ms": {"p50": float(p50), "p99": float(p99)}}
-
-
-@dataclass(eq=False)
-class Model:
-    """A deployed model: its queue, its containers, what was counted."""
-
-    name: str
-    dispatcher: Dispatcher
-    make_controller: Callable[[], Controller]
-    hang_ms: float
-    version: int = 0
-    counts: Counts = field(default_factory=Counts)
-    containers: "list[Container]" = field(default_factory=list)
-    deploying: asyncio.Lock = field(default_factory=asyncio.Lock)
-
-    def replace(self, fresh: "list[Container]") -> None:
-        """Have the containers of a new version answer, and the old ones end."""
-        old, self.containers = self.containers, fresh
-        self.version += 1
-        for container in fresh:
-            container.join()
-        for container in old:
-            container.retire()
-
-
-class Container:
-    """One replica of a model: a process, or the wait for the next.
-
+    What it does for its model a subclass says: it is told of each change, and sends the work.
     `ready` is done when the first process is; its exception says why it will never be.
     """
 
-    def __init__(self, model: Model, data: bytes, hub: Hub) -> None:
+    program = "main()"  # what its process does, beside `minitorch.serve.container`
+
+    def __init__(self, name: str, data: bytes, hub: Hub, clock: Clock, counts: Counts) -> None:
         self.ready: asyncio.Future[None] = hub.loop.create_future()
-        self.is_serving = False  # whether its process takes batches
-        self._model, self._name, self._data, self._hub = model, model.name, data, hub
-        self._lane = Lane(model.make_controller(), self._run)
+        self.is_serving = False  # whether its process takes work
+        self._name, self._data, self._hub = name, data, hub
+        self._clock, self._counts = clock, counts
         self._is_over = False
         self._wait_ms = FIRST_WAIT_MS
         self._timer: Timer = Call(self._ended)  # of which no clock knows: none yet
@@ -176,14 +128,27 @@ class Container:
         hub.containers.add(self)
         self._start()
 
+    @abstractmethod
     def join(self) -> None:
-        """Take batches, where it is ready and of the version that answers."""
-        if self.is_serving and self in self._model.containers:
-            self._model.dispatcher.add(self._lane)
+        """Take work, where it is ready and of the version that answers."""
+
+    @abstractmethod
+    def _results(self, frames: list[bytes]) -> None:
+        """Take what the process has answered."""
+
+    @abstractmethod
+    def _lost(self) -> None:
+        """Hand back the work with which the process has ended."""
+
+    def _send(self, frames: list[bytes], within_ms: float) -> None:
+        """Give the process work; it is killed when that takes longer."""
+        self._hub.send(self._identity, frames)
+        self._set_timer(within_ms, self._ended)
 
     def _start(self) -> None:
         self._identity = secrets.token_bytes(16)
-        program = [sys.executable, "-c", PROGRAM.format(sys.path), self._hub.address]
+        code = PROGRAM.format(sys.path, self.program)
+        program = [sys.executable, "-c", code, self._hub.address]
         try:
             self._lifeline, theirs = socket.socketpair()
             with theirs:
@@ -201,8 +166,7 @@ class Container:
 
     def _set_timer(self, in_ms: float, callback: Callable[[], object]) -> None:
         self._timer.cancel()
-        clock = self._model.dispatcher.clock
-        self._timer = clock.call_at(clock.now_ms() + in_ms, callback)
+        self._timer = self._clock.call_at(self._clock.now_ms() + in_ms, callback)
 
     def _hear(self, frames: list[bytes]) -> None:
         kind = frames[0]
@@ -217,31 +181,10 @@ class Container:
         elif kind == BROKEN and not self.ready.done():
             words = frames[1].decode(errors="replace").strip()
             self.ready.set_exception(ModelFailed(f"deploy: {self._name} cannot be made: {words}"))
-        elif kind == RESULTS and self._lane.batch:
+        elif kind == RESULTS:
+            self._timer.cancel()
+            self._wait_ms = FIRST_WAIT_MS
             self._results(frames[1:])
-
-    def _run(self, batch: list[Query]) -> None:
-        dtype, shape = batch[0].group
-        data = b"".join([query.x for query in batch])
-        self._hub.send(self._identity, pack_array(dtype, (len(batch), *shape), data))
-        self._set_timer(self._model.hang_ms, self._ended)
-
-    def _results(self, frames: list[bytes]) -> None:
-        results, errors, took_ms = unpack_results(*frames)
-        self._timer.cancel()
-        self._wait_ms = FIRST_WAIT_MS
-        batch = self._model.dispatcher.finished(self._lane, took_ms)
-        self._model.counts.batches += 1
-        self._model.counts.queries += len(batch)
-        left = iter(results)
-        for at, query in enumerate(batch):
-            if at in errors:
-                blamed, words = errors[at]
-                query.answer(None, ModelFailed(f"predict: {self._name}: {words}", blamed))
-            else:
-                query.answer(next(left), None)
-        if self._is_over:
-            self.stop()
 
     def _ended(self) -> None:
         """Clear up after a process that is gone, or that is to go; start the next one later."""
@@ -249,13 +192,11 @@ class Container:
         if not self.ready.done():
             self.ready.set_exception(ModelFailed(f"deploy: {self._name} ended as it started."))
             return
-        lane, self._lane = self._lane, Lane(self._model.make_controller(), self._run)
-        words = f"predict: the container of {self._name} ended with the query."
-        self._model.dispatcher.failed(lane, ContainerDied(words))
+        self._lost()
         if self._is_over:
             self.stop()
             return
-        self._model.counts.restarts += 1
+        self._counts.restarts += 1
         self._set_timer(self._wait_ms, self._start)
         self._wait_ms = min(2 * self._wait_ms, LONGEST_WAIT_MS)
 
@@ -275,17 +216,9 @@ class Container:
         process.kill()
         process.wait(5)
 
-    def retire(self) -> None:
-        """Take no more batches, and end when the last is done."""
-        self._is_over = True
-        self._model.dispatcher.remove(self._lane)
-        if not self._lane.batch:
-            self.stop()
-
     def stop(self) -> None:
         """End now."""
         self._is_over = True
-        self._model.dispatcher.remove(self._lane)
         self._end_process()
         self._hub.containers.discard(self)
         if not self.ready.done():

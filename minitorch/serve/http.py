@@ -2,12 +2,13 @@
 
     POST /apps/NAME/predict    {"x", "context"}           Prediction's fields
     POST /apps/NAME/feedback   {"x", "label", "context"}  {"ok": true}
+    POST /apps/NAME/generate   Server.generate's          server-sent events
     GET  /  /metrics  /metrics.json  /healthz
 
 Every error is {"detail": words}: 4xx for what the caller got wrong, 503 with Retry-After where
 there was no time, 500 where a model raised by itself.
 
-May import: fastapi, NumPy, prometheus_client, containers, errors, server.
+May import: fastapi, NumPy, prometheus_client, counts, errors, events, server.
 """
 
 import json
@@ -24,7 +25,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from minitorch.errors import ContainerDied, DeadlineMissed, MinitorchError, ModelFailed, UnknownApp
-from minitorch.serve.containers import COUNTERS
+from minitorch.serve.counts import COUNTERS
+from minitorch.serve.generation.events import Events
 from minitorch.serve.server import Server
 
 MOST_BYTES = 8 * 2**20
@@ -32,6 +34,8 @@ MOST_QUERIES = 4_000  # under way at a time
 PAGE = Path(__file__).parents[1] / "show" / "serving.html"
 INLINE = "'unsafe-inline'; "
 POLICY = f"default-src 'none'; script-src {INLINE}style-src {INLINE}connect-src 'self'"
+TIMES = ("latency_ms", "first_token_ms", "between_tokens_ms")
+OPTIONS = {"temperature", "top_k", "seed", "stop", "deadline_ms", "first_token_deadline_ms"}
 RETRY = {"Retry-After": "1"}
 STATUS = {UnknownApp: 404, DeadlineMissed: 503, ContainerDied: 503, ValueError: 422, TypeError: 422}
 
@@ -45,31 +49,51 @@ def application(server: Server) -> FastAPI:
 
     @app.exception_handler(MinitorchError)
     async def told(_: Request, error: MinitorchError) -> Response:
+        return refusal(error)
+
+    def refusal(error: MinitorchError) -> Response:
         by_input = isinstance(error, ModelFailed) and error.by_input
         status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
         return _json(422 if by_input else status, {"detail": str(error)})
 
-    @app.post("/apps/{name}/predict")
-    async def predict(name: str, request: Request) -> Response:
+    def enter() -> None:
         nonlocal under_way
         if under_way >= MOST_QUERIES:
-            return _json(503, {"detail": f"overload: {MOST_QUERIES} queries are under way"})
+            raise HTTPException(503, f"overload: {MOST_QUERIES} queries are under way", RETRY)
         under_way += 1
+
+    def leave() -> None:
+        nonlocal under_way
+        under_way -= 1
+
+    @app.post("/apps/{name}/predict")
+    async def predict(name: str, request: Request) -> Response:
+        enter()
         try:
-            x, context = await _fields(request, "x")
-            asked = server.send(name, x, context)
+            fields = await _fields(request, {"x"}, {"context"})
+            asked = server.send(name, fields["x"], fields.get("context"))
             found = await asked.future
         finally:
-            under_way -= 1
+            leave()
         if found.is_default and isinstance(asked.error, ModelFailed) and asked.error.by_input:
             raise asked.error
         return _json(200, {field: getattr(found, field) for field in found.__slots__})
 
     @app.post("/apps/{name}/feedback")
     async def feedback(name: str, request: Request) -> Response:
-        x, label, context = await _fields(request, "x", "label")
-        await server.feedback(name, x, label, context)
+        fields = await _fields(request, {"x", "label"}, {"context"})
+        await server.feedback(name, fields["x"], fields["label"], fields.get("context"))
         return _json(200, {"ok": True})
+
+    @app.post("/apps/{name}/generate")
+    async def generate(name: str, request: Request) -> Response:
+        enter()
+        try:
+            fields = await _fields(request, {"tokens", "max_tokens"}, OPTIONS)
+            return Events(server.generate(name, **fields), refusal, leave)
+        except BaseException:
+            leave()
+            raise
 
     @app.get("/metrics")
     async def metrics() -> Response:
@@ -102,28 +126,31 @@ class Scrape(Collector):
 
     def collect(self) -> Iterable[Any]:
         """Return what was counted, and the weights of no context: of contexts there are many."""
-        gauges = {"mean_batch": ["model"], "latency_ms": ["model", "quantile"],
-                  "weight": ["app", "model"]}  # fmt: skip
-        told: dict[str, Any] = {
-            name: GaugeMetricFamily(f"serve_{name}", "as Server.metrics says", labels=labels)
-            for name, labels in gauges.items()
+        families: dict[str, Any] = {
+            name: CounterMetricFamily(f"serve_{name}", "of a model", labels=["model"])
+            for name in (*COUNTERS, "tokens")
         }
-        for name in COUNTERS:
-            told[name] = CounterMetricFamily(f"serve_{name}", "of a model", labels=["model"])
+        words = "as Server.metrics says"
         found = self.server.metrics()
         for model, counts in found["models"].items():
-            for name in (*COUNTERS, "mean_batch"):
-                told[name].add_metric([model], counts[name])
-            for quantile, name in (("0.5", "p50"), ("0.99", "p99")):
-                told["latency_ms"].add_metric([model, quantile], counts["latency_ms"][name])
+            for name, value in counts.items():
+                more = {"0.5": value["p50"], "0.99": value["p99"]} if name in TIMES else {}
+                labels = ["model", "quantile"] if name in TIMES else ["model"]
+                if name not in families:
+                    families[name] = GaugeMetricFamily(f"serve_{name}", words, labels=labels)
+                for quantile, time_ms in more.items():
+                    families[name].add_metric([model, quantile], time_ms)
+                if not more:
+                    families[name].add_metric([model], value)
+        weights = GaugeMetricFamily("serve_weight", words, labels=["app", "model"])
         for app, kept in found["apps"].items():
             for model, weight in kept["weights"].get(None, {}).items():
-                told["weight"].add_metric([app, model], weight)
-        return told.values()
+                weights.add_metric([app, model], weight)
+        return [*families.values(), weights]
 
 
-async def _fields(request: Request, *required: str) -> list[Any]:
-    """Return a body's required fields and its context, or refuse what is none."""
+async def _fields(request: Request, required: set[str], options: set[str]) -> dict[str, Any]:
+    """Return a body's fields, or refuse what is none."""
     content = bytearray()
     async for part in request.stream():
         content += part
@@ -134,12 +161,12 @@ async def _fields(request: Request, *required: str) -> list[Any]:
     except (ValueError, RecursionError) as error:
         raise HTTPException(400, f"the body is no JSON: {error}") from error
     if not isinstance(body, dict):
-        raise HTTPException(422, f'the body is {type(body).__name__}, expected an object with "x"')
-    if lacking := [name for name in required if name not in body]:
+        raise HTTPException(422, f"the body is {type(body).__name__}, expected an object")
+    if lacking := sorted(required - set(body)):
         raise HTTPException(422, f'"{lacking[0]}" is missing')
-    if strange := sorted(set(body) - {*required, "context"}):
+    if strange := sorted(set(body) - required - options):
         raise HTTPException(422, f'"{strange[0]}" is not known here')
-    return [body[name] for name in required] + [body.get("context")]
+    return body
 
 
 def _json(status: int, content: object) -> Response:

@@ -3,102 +3,35 @@
     predict -> policy -> cache, or joined to an equal query in flight, or dispatcher -> container
             <- combined when all have answered, or at the deadline with what has arrived
 
-May import: batching, cache, clock, containers, dispatch, errors, selection, wire.
+May import: asks, batching, cache, clock, containers, dispatch, errors, generation, replicas,
+selection, wire.
 """
 
 import asyncio
 import math
-from collections import OrderedDict, deque
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from collections import deque
+from collections.abc import Hashable, Iterable, Sequence
 from functools import partial
-from hashlib import blake2b
-from random import Random
+from itertools import count
 from typing import Any
 
-from minitorch.errors import ArgumentError, DeadlineMissed, ModelFailed, ServeError, UnknownApp
+from minitorch.errors import ArgumentError, DeadlineMissed, ServeError, UnknownApp
+from minitorch.serve.asks import App, Ask, Prediction
 from minitorch.serve.batching import Batching, controllers
 from minitorch.serve.cache import MISS, Cache
 from minitorch.serve.clock import Clock, LoopClock, Timer
-from minitorch.serve.containers import Container, Hub, Model, shipped
+from minitorch.serve.containers import Hub, shipped
 from minitorch.serve.dispatch import Dispatcher, Group, Query
-from minitorch.serve.selection import POLICIES, Asked, Policy, Weights
-from minitorch.serve.wire import as_input, callers_own
+from minitorch.serve.generation.engine import Engine, GeneratorCounts
+from minitorch.serve.generation.reply import Stream, request
+from minitorch.serve.generation.scheduler import Scheduler
+from minitorch.serve.replicas import Model, Replica
+from minitorch.serve.selection import POLICIES
+from minitorch.serve.wire import callers_own, digested
 
 MARGIN_MS = 2.0  # an answer is sent off so much before the deadline, or a tenth of the goal
 Key = tuple[str, int, bytes, Group]  # of an answer: model, version, digest of the input, group
-MOST_CONTEXTS = 10_000
 MOST_RECORDS = 10_000  # predictions that can still be joined by feedback
-
-
-@dataclass(frozen=True, slots=True)
-class Prediction:
-    """An answer."""
-
-    value: Any  # what the models say, or the default; the caller's own, an array is read-only
-    models: tuple[str, ...]  # those whose answers it is made of
-    confidence: float  # the share of the models asked that agree with it; 0 for the default
-    is_default: bool  # whether nothing had arrived
-    latency_ms: float  # from asked to answered
-
-
-@dataclass(eq=False)
-class App:
-    """An application: models, a policy, and the weights of each context."""
-
-    name: str
-    models: tuple[str, ...]
-    policy: Policy
-    default: Any
-    rng: Random = field(default_factory=partial(Random, 0))
-    weights: OrderedDict[Hashable, Weights] = field(default_factory=OrderedDict)
-    records: "OrderedDict[Hashable, deque[Ask]]" = field(default_factory=OrderedDict)
-
-    def weights_of(self, context: Hashable) -> Weights:
-        """Return the weights of a context, equal at first; the longest unused are forgotten."""
-        if context not in self.weights:
-            self.weights[context] = dict.fromkeys(self.models, 1 / len(self.models))
-            if len(self.weights) > MOST_CONTEXTS:
-                self.weights.popitem(last=False)
-        self.weights.move_to_end(context)
-        return self.weights[context]
-
-
-@dataclass(slots=True, eq=False)
-class Ask:
-    """One call of predict, until it is answered, and afterwards what feedback joins."""
-
-    app: App
-    weights: Weights
-    asked: Asked
-    future: "asyncio.Future[Prediction]"
-    asked_ms: float
-    due_ms: float
-    waits: set[str]
-    values: dict[str, Any] = field(default_factory=dict)
-    error: ServeError | None = None
-
-    def finish(self, now_ms: float) -> None:
-        """Answer with what has arrived, else with the default, else with the error."""
-        if self.future.done():
-            return
-        app, took_ms = self.app, now_ms - self.asked_ms
-        if self.values:
-            try:
-                value, share = app.policy.combine(self.weights, self.asked, self.values)
-                models = tuple(self.values)
-                own = callers_own(value)
-                self.future.set_result(Prediction(own, models, share, False, took_ms))
-                return
-            except Exception as error:  # models may answer anything
-                self.error = ModelFailed(f"predict: {app.name}: answers do not combine: {error}.")
-        if app.default is not None:
-            default = callers_own(app.default)
-            self.future.set_result(Prediction(default, (), 0.0, True, took_ms))
-        else:
-            within = f"within {self.due_ms - self.asked_ms:g} ms"
-            late = DeadlineMissed(f"predict: {app.name}: no model has answered {within}.")
-            self.future.set_exception(self.error or late)
 
 
 class Server:
@@ -110,7 +43,8 @@ class Server:
         delay_ms: how long a batch that is not full waits for more queries.
         cache_mib: the size of the cache of answers; 0 keeps none.
         clock: a `Clock`; the event loop's by default.
-        hang_ms: a container that takes longer over a batch is killed; ten goals and 3 s at least.
+        hang_ms: a container that takes longer over a batch is killed; ten goals and 3 s at least;
+            for a generator's iteration a minute.
     """
 
     def __init__(
@@ -127,8 +61,11 @@ class Server:
         self._cache = Cache(int(cache_mib * 2**20))
         self._clock = clock
         self._hang_ms = max(3_000.0, 10 * slo_ms) if hang_ms is None else hang_ms
+        self._generator_hang_ms = hang_ms
         self._known: dict[str, Model] = {}  # also those whose first deploy has not ended yet
         self._models: dict[str, Model] = {}
+        self._generators: dict[str, Engine] = {}
+        self._numbers = count()  # of requests to generate
         self._apps: dict[str, App] = {}
         self._pending: dict[Key, list[Ask]] = {}  # in flight, and all who ask for the same
         self._asks: deque[Ask] = deque()  # by their deadline
@@ -166,8 +103,7 @@ class Server:
             ModelFailed: it cannot be made in its container; what was there goes on.
         """
         hub = self._open("deploy")
-        if not isinstance(name, str) or not name:
-            raise ArgumentError(f"deploy: name: got {name!r}, expected text.")
+        self._check_name("deploy", name, self._generators)
         if not isinstance(replicas, int) or replicas < 1:
             raise ArgumentError(f"deploy: replicas: got {replicas!r}, expected at least 1.")
         data = shipped(model)
@@ -176,7 +112,7 @@ class Server:
         into = self._known.setdefault(name, Model(name, queue, make, self._hang_ms))
         async with into.deploying:
             self._open("deploy")  # still, after others of that name
-            fresh = [Container(into, data, hub) for _ in range(replicas)]
+            fresh = [Replica(into, data, hub) for _ in range(replicas)]
             try:
                 await asyncio.gather(*(container.ready for container in fresh))
                 self._open("deploy")
@@ -186,6 +122,53 @@ class Server:
                 raise
             self._models[name] = into
             into.replace(fresh)
+
+    async def deploy_generator(
+        self, name: str, make: object, *, slots: int = 16, cache_tokens: int = 16_384,
+        batching: str = "continuous",
+    ) -> None:  # fmt: skip
+        """Run what generates tokens in a process of its own, in place of one of that name.
+
+        The old version ends when the replies are done that it has begun, or has waiting.
+
+        Args:
+            make: a function without arguments that can be pickled; it runs in the container and
+                gives an object with `start(slot, tokens) -> logits (V,)`, which puts a prompt into
+                the cache of a slot, `step(slots, tokens) -> logits (len(slots), V)`, and
+                `free(slot)`.
+            slots: how many requests generate at a time.
+            cache_tokens: how many tokens they may hold together, prompts and new ones.
+            batching: "continuous" or "static".
+
+        Raises:
+            ArgumentError: an argument that cannot be, or a function that cannot be pickled.
+            ModelFailed: it cannot be made in its container; what was there goes on.
+        """
+        hub = self._open("deploy_generator")
+        self._check_name("deploy_generator", name, self._known)
+        scheduler = Scheduler[Any](slots, cache_tokens, batching)
+        old = self._generators.get(name)
+        counts = old.counts if old else GeneratorCounts()
+        hang_ms = self._generator_hang_ms
+        engine = Engine(name, shipped(make), hub, self._now, counts, scheduler, hang_ms)
+        try:
+            await engine.ready
+            self._open("deploy_generator")
+        except BaseException:
+            engine.stop()
+            raise
+        old = self._generators.get(name)
+        self._generators[name] = engine
+        if old is not None:
+            old.retire()
+
+    def _check_name(self, operation: str, name: object, others: Iterable[str]) -> None:
+        if not isinstance(name, str) or not name:
+            raise ArgumentError(f"{operation}: name: got {name!r}, expected text.")
+        if name in others:
+            raise ArgumentError(
+                f"{operation}: {name!r} is deployed as the other kind. Take another name."
+            )
 
     def _open(self, operation: str) -> Hub:
         if self._hub is None:
@@ -198,7 +181,7 @@ class Server:
         """Make an application of models: what `predict` asks by its name.
 
         Args:
-            models: names of deployed models.
+            models: names of deployed models; or of one generator, for `generate`.
             policy: "first", "exp3", "exp4" or "ensemble".
             default: the answer where no model has one; without it, `predict` raises.
         """
@@ -206,11 +189,18 @@ class Server:
         names = (models,) if isinstance(models, str) else tuple(models)
         if not isinstance(app, str) or not app:
             raise ArgumentError(f"link: app: got {app!r}, expected text.")
-        if not names or len(set(names)) < len(names) or not set(names) <= set(self._models):
-            wanted = f"at least one of those deployed, {[*self._models]}, each once"
+        known = [*self._models, *self._generators]
+        if not names or len(set(names)) < len(names) or not set(names) <= set(known):
+            wanted = f"at least one of those deployed, {known}, each once"
             raise ArgumentError(f"link: models of {app!r}: got {[*names]}, expected {wanted}.")
         if policy not in POLICIES:
             raise ArgumentError(f"link: policy: got {policy!r}, expected one of {[*POLICIES]}.")
+        is_alone = len(names) == 1 and policy == "first" and default is None
+        if set(names) & set(self._generators) and not is_alone:
+            raise ArgumentError(
+                f'link: {app!r}: a generator is linked alone, by policy "first" and without a '
+                f"default: got {[*names]}, {policy!r}, {default!r}."
+            )
         self._apps[app] = App(app, names, POLICIES[policy](), callers_own(default))
         self._apps[app].weights_of(None)
 
@@ -227,6 +217,43 @@ class Server:
             ModelFailed, ContainerDied, DeadlineMissed: no answer, and no default.
         """
         return await self.ask(app, x, context)
+
+    def generate(
+        self, app: str, tokens: Iterable[int], *, max_tokens: int, temperature: float = 0.0,
+        top_k: int | None = None, seed: int | None = None, stop: Iterable[int] = (),
+        deadline_ms: float | None = None, first_token_deadline_ms: float | None = None,
+    ) -> Stream:  # fmt: skip
+        """Return the tokens of a reply as they come: an async iterator of ints.
+
+        They are the same for a seed whatever else runs, so far as the logits are. A stream that is
+        closed or dropped ends its request.
+
+        Args:
+            tokens: the prompt, at least one.
+            max_tokens: how many to generate at most; prompt and these must fit the cache.
+            temperature: of sampling; 0 takes the largest logit, the first of equals.
+            top_k: only so many of the largest can be drawn.
+            seed: of the draws; None takes a random one.
+            stop: tokens that end the reply; they are not part of it.
+            deadline_ms: when the reply ends, counted from now, whatever has come by then.
+            first_token_deadline_ms: the same, where no token has come by then.
+
+        Raises, here:
+            UnknownApp: there is none of that name.
+            ArgumentError: an argument that cannot be, or that never fits the cache.
+        Raises, in reading:
+            ArgumentError: a token outside the vocabulary.
+            ModelFailed, ContainerDied: the model raised, or its process ended with the request.
+        """
+        self._open("generate")
+        engine = self._generators.get(self._app(app, None, "generate").models[0])
+        if engine is None:
+            raise ArgumentError(f"generate: {app!r} predicts. Ask it with `predict`.")
+        return engine.submit(request(
+            next(self._numbers), tokens, max_tokens=max_tokens, temperature=temperature,
+            top_k=top_k, seed=seed, stop=stop, deadline_ms=deadline_ms,
+            first_token_deadline_ms=first_token_deadline_ms,
+        ))  # fmt: skip
 
     def ask(self, app: str, x: object, context: Hashable = None) -> "asyncio.Future[Prediction]":
         """Send a query and return its answer to come: `predict` without the coroutine."""
@@ -254,13 +281,15 @@ class Server:
                 self._timer = self._now.call_at(ask.due_ms, self._expire)
         return ask
 
-    def _app(self, name: str, context: Hashable) -> App:
+    def _app(self, name: str, context: Hashable, operation: str = "predict") -> App:
         app = self._apps.get(str(name))
         if app is None:
-            raise UnknownApp(f"predict: no app {name!r}. There are: {[*self._apps]}.")
+            raise UnknownApp(f"{operation}: no app {name!r}. There are: {[*self._apps]}.")
         if not isinstance(context, str | int | float | None):
             got = type(context).__name__
-            raise ArgumentError(f"predict: context: got {got}, expected text or a number.")
+            raise ArgumentError(f"{operation}: context: got {got}, expected text or a number.")
+        if operation != "generate" and app.models[0] in self._generators:
+            raise ArgumentError(f"{operation}: {name!r} generates. Ask it with `generate`.")
         return app
 
     def _query(self, model: Model, digest: bytes, group: Group, data: bytes, ask: Ask) -> None:
@@ -337,7 +366,7 @@ class Server:
         remembered, the models are asked now.
         """
         self._open("feedback")
-        to = self._app(app, context)
+        to = self._app(app, context, "feedback")
         _, group, digest = digested(x)
         if not to.policy.learns:
             return
@@ -361,16 +390,11 @@ class Server:
             for name, app in self._apps.items()
         }
         models = {name: model.counts.as_dict() for name, model in self._models.items()}
-        return {"models": models, "apps": apps}
+        generators = {name: engine.metrics() for name, engine in self._generators.items()}
+        return {"models": models | generators, "apps": apps}
 
     def unhealthy(self) -> list[str]:
         """Return the models of which no container serves."""
-        models = self._models.items()
-        return [name for name, model in models if not any(c.is_serving for c in model.containers)]
-
-
-def digested(x: object) -> tuple[bytes, Group, bytes]:
-    """Return an input's bytes, its dtype and shape, and what stands for it in keys."""
-    array = as_input(x)
-    data = array.tobytes()
-    return data, (array.dtype.str, array.shape), blake2b(data, digest_size=16).digest()
+        models, generators = self._models.items(), self._generators.items()
+        down = [name for name, model in models if not any(c.is_serving for c in model.containers)]
+        return down + [name for name, engine in generators if not engine.is_serving]

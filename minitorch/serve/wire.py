@@ -8,6 +8,7 @@ May import: NumPy, errors.
 
 import json
 from collections.abc import Sequence
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -40,6 +41,13 @@ def as_input(x: object) -> np.ndarray:
         )
     longest = max(array.dtype.itemsize // 4, 1)
     return array.astype(f"<U{-(-longest // TEXT_STEP) * TEXT_STEP}") if is_text else array
+
+
+def digested(x: object) -> tuple[bytes, tuple[str, tuple[int, ...]], bytes]:
+    """Return an input's bytes, its dtype and shape, and what stands for it in keys."""
+    array = as_input(x)
+    data = array.tobytes()
+    return data, (array.dtype.str, array.shape), blake2b(data, digest_size=16).digest()
 
 
 def pack_array(dtype: str, shape: Sequence[int], data: bytes) -> list[bytes]:

@@ -15,12 +15,12 @@ import pytest
 from minitorch.errors import ArgumentError, DTypeError, MinitorchError, ServeError, ShapeError
 from minitorch.serve import AIMD, Cache, NoBatching, Quantile, Server, VirtualClock, http, simulate
 from minitorch.serve.__main__ import listening
+from minitorch.serve.asks import App
 from minitorch.serve.batching import LatencyLine, quantile_line
 from minitorch.serve.cache import ENTRY_BYTES, MISS
 from minitorch.serve.container import answer, as_model
 from minitorch.serve.dispatch import Dispatcher, Lane, Query
 from minitorch.serve.selection import Ensemble, Exp3, Exp4, Policy, loss
-from minitorch.serve.server import App
 from minitorch.serve.wire import as_input, pack_array, pack_results, unpack_results
 
 GOAL_MS, FIXED_MS, PER_ITEM_MS = 20.0, 1.0, 0.1
@@ -371,7 +371,7 @@ def test_a_model_that_has_not_answered_was_wrong() -> None:
 def test_the_context_that_was_not_used_for_longest_is_forgotten(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("minitorch.serve.server.MOST_CONTEXTS", 2)
+    monkeypatch.setattr("minitorch.serve.asks.MOST_CONTEXTS", 2)
     app = App("app", ("a", "b"), Exp4(), None)
     learned = app.weights_of("me")
     for context in ("you", "me", "they"):
