@@ -26,7 +26,7 @@ May import minitorch and ddp_lab; labs alone import this.
     program_device      06                          runs over tensors, on a GPU too
     program_figures     06                          programs, plans and what was measured
     rank_timing         08 09 10                    functions of ranks, in turns; broadcasts
-    flat_network        08                          a network whose parameters are one array
+    flat_network        08 17                       a network whose parameters are one array
     message_figures     08                          messages, round by round
     wires               10 11                       communicators that a machine is lent
     readiness           10 11                       when gradients are ready in a backward pass
@@ -34,4 +34,7 @@ May import minitorch and ddp_lab; labs alone import this.
     steps               10                          training steps of two ranks, taken apart
     compressing         11                          averages of gradients with fewer bytes
     misbehaving         11                          ranks that fail, a training that goes wrong
+    stores              17                          results that never change, machines that die
+    data_figures        17                          bytes of a step, lineage, slots
+    real_spark          17                          Spark itself, where it is installed
 """
