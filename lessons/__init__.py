@@ -4,8 +4,10 @@ Labs import from the modules by name, and learners open what they like with `nam
 answers a question of a lab: where a piece needs what learners write, it takes that as an argument.
 May import minitorch and ddp_lab; labs alone import this.
 
-    timing              01 02 03 04 05 06 07 08 11  functions in turns, the least time of each
+    timing              00 01 02 03 04 05 06 07 08 11  functions in turns, the least time of each
     figures             01 04 05 10 11              curves, and one that grows with training
+    machine             00 07 08 16                 work of each kind that a machine does
+    machine_figures     00                          a roofline with tasks on it, the years
     gradient_figures    01                          formulas, steps, batches; ResNet-50's shapes
     training_figures    03                          signals, optimizers, a race of three ways
     convolution_by_hand 03                          the network in NumPy, derived on paper
