@@ -7,12 +7,15 @@ if TYPE_CHECKING:
     from autograder.learner.notebook_ui import lab
     from autograder.learner.predictions import compare
     from autograder.learner.progress import progress
+    from autograder.learner.rates import keep_rates, kept_rate
 
-__all__ = ["compare", "earlier", "lab", "progress"]
+__all__ = ["compare", "earlier", "keep_rates", "kept_rate", "lab", "progress"]
 
 _FROM = {
     "compare": "learner.predictions",
     "earlier": "learner.earlier",
+    "keep_rates": "learner.rates",
+    "kept_rate": "learner.rates",
     "lab": "learner.notebook_ui",
     "progress": "learner.progress",
 }

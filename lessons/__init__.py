@@ -4,8 +4,10 @@ Labs import from the modules by name, and learners open what they like with `nam
 answers a question of a lab: where a piece needs what learners write, it takes that as an argument.
 May import minitorch and ddp_lab; labs alone import this.
 
-    timing              01 02 03 04 05 06 07 08 11  functions in turns, the least time of each
+    timing              00 01 02 03 04 05 06 07 08 11  functions in turns, the least time of each
     figures             01 04 05 10 11              curves, and one that grows with training
+    machine             00 07 08 16                 work of each kind that a machine does
+    machine_figures     00                          a roofline with tasks on it, the years
     gradient_figures    01                          formulas, steps, batches; ResNet-50's shapes
     training_figures    03                          signals, optimizers, a race of three ways
     convolution_by_hand 03                          the network in NumPy, derived on paper
@@ -26,7 +28,7 @@ May import minitorch and ddp_lab; labs alone import this.
     program_device      06                          runs over tensors, on a GPU too
     program_figures     06                          programs, plans and what was measured
     rank_timing         08 09 10                    functions of ranks, in turns; broadcasts
-    flat_network        08                          a network whose parameters are one array
+    flat_network        08 17                       a network whose parameters are one array
     message_figures     08                          messages, round by round
     wires               10 11                       communicators that a machine is lent
     readiness           10 11                       when gradients are ready in a backward pass
@@ -34,4 +36,7 @@ May import minitorch and ddp_lab; labs alone import this.
     steps               10                          training steps of two ranks, taken apart
     compressing         11                          averages of gradients with fewer bytes
     misbehaving         11                          ranks that fail, a training that goes wrong
+    stores              17                          results that never change, machines that die
+    data_figures        17                          bytes of a step, lineage, slots
+    real_spark          17                          Spark itself, where it is installed
 """

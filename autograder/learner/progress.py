@@ -6,8 +6,8 @@ checks said of these very answers when the notebook last asked (`journal`).
 
 import html
 import re
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from autograder.authoring.manifest import NOTEBOOK, load_released
@@ -18,6 +18,7 @@ from autograder.grading.submission import manual_answers, read
 from autograder.learner.answer_files import AnswerFileError, with_files
 from autograder.learner.journal import Journal, Sent, digest
 from autograder.learner.practice import is_lab
+from autograder.learner.rates import rates_in
 from autograder.records import Lab, Outcome, Question
 
 WORK = "work"  # where `autograder start` puts a learner's folders
@@ -64,9 +65,13 @@ class LabProgress:
 
 @dataclass(frozen=True)
 class Progress:
-    """The table over all labs: plain text for a terminal, HTML for a notebook."""
+    """The table over all labs: plain text for a terminal, HTML for a notebook.
+
+    `rates` are amounts a second that the learner has measured of this machine, by name.
+    """
 
     labs: tuple[LabProgress, ...]
+    rates: Mapping[str, float] = field(default_factory=dict)
 
     def __str__(self) -> str:
         rows = [COLUMNS, *(one.row() for one in self.labs), self._total()]
@@ -93,6 +98,9 @@ class Progress:
     def _words(self) -> Iterator[str]:
         """Yield what to do next, and what could not be read."""
         yield from (f"{s.lab.name}: {s.problem}" for s in self.labs if s.problem)
+        if self.rates:
+            measured = ", ".join(f"{rate:.2g} {name}" for name, rate in self.rates.items())
+            yield f"This machine, each second: {measured}."
         ahead = next((s for s in self.labs if not s.is_finished and not s.problem), None)
         if ahead is not None:
             yield f"Next: {ahead.next} in {ahead.lab.name}."
@@ -116,7 +124,9 @@ def progress(folder: Path | str | None = None) -> Progress:
         UnknownLab: there is no folder with labs.
     """
     work = work_folder(Path.cwd() if folder is None else Path(folder), named=folder is not None)
-    return Progress(tuple(lab_progress(path) for path in labs_in(work)))
+    labs = labs_in(work)
+    rates = next(filter(None, map(rates_in, labs)), {})
+    return Progress(tuple(lab_progress(path) for path in labs), rates)
 
 
 def work_folder(start: Path, *, named: bool = False) -> Path:

@@ -13,6 +13,7 @@ Source: Zaharia et al., NSDI 2012; `RDD.treeAggregate` of Apache Spark; Dean & G
 """
 
 import math
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -131,6 +132,7 @@ def on_spark(arrays: Sequence[Any], partitions: int | None = None, depth: int = 
             f"on_spark: Spark does not start: {error}. Install a Java, 17 or newer, and set "
             "JAVA_HOME where it lies elsewhere than on the path."
         ) from error
+    context.pythonExec = sys.executable  # tasks find what this Python finds
     rows = context.parallelize(list(arrays), partitions or len(arrays))
     return rows.treeAggregate(0, _add, _add, depth)
 

@@ -26,10 +26,11 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 import ddp_lab
-from autograder import compare, lab
+from autograder import compare, kept_rate, lab
 from ddp_lab import launch, simulate
 from ddp_lab.show import CollectivesExplorer, RingPlayer, explore, watch
 from lessons.flat_network import SIZE, first_parameters, loss_and_gradient, network
+from lessons.machine import measured_rate
 from lessons.message_figures import draw_messages
 from lessons.rank_timing import broadcast_times
 from lessons.timing import best_seconds
@@ -242,6 +243,8 @@ seconds = np.array(launch(ping_pong, 2, sizes)[0])
 alpha = seconds[0]
 beta = (seconds[-1] - alpha) / sizes[-1]
 print(f"a message costs as much as {alpha / beta:,.0f} bytes")
+by_lab_00 = 1 / kept_rate("messages", measured_rate)
+compare("8 bytes, by the rate of lab 00: microseconds", by_lab_00 * 1e6, alpha * 1e6)
 
 # %% [markdown]
 # **Measure.** Two numbers describe a link: $\alpha$, the **latency** of a message, and $\beta$, the seconds a byte. A message of $b$ bytes takes about $\alpha + b\beta$. The line goes through the first and the last point.

@@ -23,11 +23,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 from sklearn.datasets import load_digits
 
-from autograder import compare, lab
+from autograder import compare, kept_rate, lab
 from ddp_lab import RankFailed, launch, simulate
 from ddp_lab.data_parallel import Checkpoint
 from ddp_lab.errors import DoesNotFit
 from ddp_lab.simulate import clusters, published, workloads
+from lessons.machine import measured_rate
 
 # %% tags="setup"
 q = lab("at_scale")
@@ -116,6 +117,7 @@ a_s, _ = fit_line({1: [1e-3, 9e-3, 2e-3], 3: [3e-3, 3e-3, 8e-3]})
 print(f"predicted a: {predicted_a_ms} ms, fitted: {abs(a_s) * 1e3:.3f} ms")
 A, B = fit_line({n: timed[n] for n in SIZES})
 print(f"here: {A * 1e6:.0f} µs a call, {1e-9 / B:.2g} GB/s")
+compare("GB/s, by lab 00's memory", kept_rate("memory bytes", measured_rate) / 1e9, 1e-9 / B)
 for n in HELD_OUT:
     compare(f"{n} bytes, held out, µs", (A + B * n) * 1e6, min(timed[n]) * 1e6)
 

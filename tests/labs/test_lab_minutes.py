@@ -6,12 +6,15 @@ all: a learner who reads, writes, predicts, checks and reflects, and does not hu
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from autograder.authoring.regions import learner_text, parts_of
+from autograder.authoring.source import find_labs, load_lab
 from autograder.records import Cell, Lab
 
+LABS = Path(__file__).parents[2] / "labs"
 WORDS_A_MINUTE = 200
 LINE_MIN = 0.75  # to write a line of an answer: to think, to try, to mend
 STUB_MIN = 1.5  # to read what is asked, and to check it
@@ -105,6 +108,13 @@ def test_a_lab_takes_as_long_as_it_says(lab: Lab) -> None:
     said = SAID.search(lab.cells[0].text)
     assert said is not None
     assert agree(int(said[1]), minutes(lab))
+
+
+def test_the_first_check_of_the_course_comes_within_ten_minutes() -> None:
+    lab = load_lab(find_labs(LABS)[0])
+    at = next(i for i, cell in enumerate(lab.cells) if "check" in cell.tags)
+    until = sections(lab.cells[:at])
+    assert sum(text_minutes(lab, part) + code_minutes(lab, part) for part in until) <= 10
 
 
 @pytest.mark.parametrize(

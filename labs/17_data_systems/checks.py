@@ -1,0 +1,626 @@
+"""Checks of lab 17. A store in memory notes what is written and read, and dies when it is told."""
+
+from zlib import crc32
+
+import numpy as np
+
+from autograder.checks import Feedback, LabSettings, check, close
+
+LAB = LabSettings(preload=("numpy",))
+
+WORDS = ["the", "of", "and", "to", "in", "is", "rose", "map", "key", "slot", "disk", "rank", "ring"]
+
+
+def text(rng, lines, longest=6):
+    """Return lines of words, some of them more than once."""
+    return [" ".join(rng.choice(WORDS, size=int(rng.integers(1, longest)))) for _ in range(lines)]
+
+
+def places(word, reducers):
+    return crc32(word.encode()) % reducers
+
+
+# ---- 1. phases
+
+
+def mapped(records, reducers):
+    """Return the lists of a map task whose mapper yields (word, position in the line)."""
+
+    def mapper(line):
+        for at, word in enumerate(line.split()):
+            yield word, at
+
+    return [[list(pair) for pair in part] for part in map_task(records, mapper, reducers)]
+
+
+def mapping(records, reducers):
+    parts = [[] for _ in range(reducers)]
+    for line in records:
+        for at, word in enumerate(line.split()):
+            parts[places(word, reducers)].append([word, at])
+    return parts
+
+
+@check("phases", weight=2)
+def each_pair_goes_where_its_key_belongs(student, rng):
+    """map_task puts a pair into list place(key) % reducers, in the order of the records"""
+    for lines, reducers in ((6, 3), (1, 4), (5, 1)):
+        records = text(rng, lines)
+        got, want = (
+            student.probe(mapped, records=records, reducers=reducers),
+            mapping(records, reducers),
+        )
+        if len(got) != reducers:
+            raise Feedback(
+                f"map_task for {reducers} reducers returned {len(got)} lists. "
+                "A list without pairs is a list too."
+            )
+        hint = ""
+        if sorted(p for part in got for p in part) != sorted(p for part in want for p in part):
+            hint = "Some pairs are lost, or new. What does mapper(record) yield, and how often?"
+        elif [sorted(part) for part in got] != [sorted(part) for part in want]:
+            hint = "The pairs are right; which list does place(key) say?"
+        elif got != want:
+            hint = "Each list has its pairs; in which order did they come?"
+        if hint:
+            raise Feedback(f"map_task of {records!r} for {reducers} reducers: {hint}")
+
+
+def reduced(parts, kind):
+    """Return what a reduce task makes of lists of pairs; a reducer that shows what it is given."""
+    import numpy as np
+
+    def reducer(key, values):
+        return [key, *values] if kind == "shown" else sum(values)
+
+    if kind == "arrays":
+        parts = [[(key, np.array([value, 1.0])) for key, value in part] for part in parts]
+    else:
+        parts = [[tuple(pair) for pair in part] for part in parts]
+    return [[key, value] for key, value in reduce_task(parts, reducer)]
+
+
+def reducing(parts):
+    keys = sorted({key for part in parts for key, _ in part})
+    return [[key, [key, *(v for part in parts for k, v in part if k == key)]] for key in keys]
+
+
+@check("phases", weight=2)
+def each_key_is_reduced_once_with_all_its_values(student, rng):
+    """reduce_task calls the reducer once a key, with its values in order, and sorts by key"""
+    for sizes in ((4, 5, 3), (0, 6), (2,)):
+        parts = [
+            [[str(rng.choice(WORDS[:5])), int(rng.integers(100))] for _ in range(size)]
+            for size in sizes
+        ]
+        got = student.probe(reduced, parts=parts, kind="shown")
+        want = reducing(parts)
+        if got == want:
+            continue
+        hint = "What does the reducer get: the key, and a list of all its values?"
+        if sorted(got) == want:
+            hint = "The pairs are right. In which order are keys wanted?"
+        elif [key for key, _ in got] != [key for key, _ in want]:
+            hint = f"The keys are {[key for key, _ in got]}, expected {[key for key, _ in want]}."
+        elif [[k, sorted(map(str, v))] for k, v in got] == [
+            [k, sorted(map(str, v))] for k, v in want
+        ]:
+            hint = "All values are there. In which order did they come, part after part?"
+        raise Feedback(f"reduce_task of {parts!r}: {hint}")
+
+
+@check("phases", hidden=True)
+def values_may_be_arrays(student, rng):
+    """values may be arrays, and one key may have many"""
+    parts = [[["w", float(rng.integers(9))], ["b", 1.0]], [["w", 2.0], ["w", 3.0]]]
+    got = student.probe(reduced, parts=parts, kind="arrays")
+    want = [["b", np.array([1.0, 1.0])], ["w", np.array([parts[0][0][1] + 5.0, 3.0])]]
+    close(got, want, called="reduce_task of arrays", hint="What do you sort, and what compare?")
+
+
+# ---- 2. map_reduce
+
+
+def run_job(partitions, reducers, dies_at=0, lose=()):
+    """Run a job over a store in memory; where it dies, again, and again after what is lost.
+
+    Returns for each call what was written and read, in order, then the names and what they hold.
+    """
+
+    class Memory:
+        def __init__(self):
+            self.held, self.log, self.dies_at = {}, [], dies_at
+
+        def __contains__(self, name):
+            return name in self.held
+
+        def write(self, name, pieces):
+            if name in self.held:
+                raise ValueError(f"write: {name!r} is stored already.")
+            self.dies_at -= 1
+            if self.dies_at == 0:
+                raise MemoryError("the machine died")
+            self.held[name] = list(pieces)
+            self.log.append(["write", name, len(self.held[name])])
+
+        def read(self, name, piece=0):
+            self.log.append(["read", name, piece])
+            return self.held[name][piece]
+
+    def mapper(line):
+        for word in line.split():
+            yield word, 1
+
+    def reducer(key, values):
+        return sum(values)
+
+    store = Memory()
+    names = [f"in{i}" for i in range(len(partitions))]
+    store.held = {name: [lines] for name, lines in zip(names, partitions)}
+    calls, results = [], []
+    for call in range(1 + bool(dies_at) + bool(lose)):
+        if lose and call == bool(dies_at) + 1:
+            for name in lose:
+                del store.held[name]
+        try:
+            results = map_reduce(store, "job", names, mapper, reducer, reducers)
+        except MemoryError:
+            results = []
+        calls.append(store.log)
+        store.log = []
+    held = [[list(pair) for pair in store.held[name][0]] for name in results]
+    return calls, list(results), held, sorted(set(store.held) - set(names))
+
+
+def counting(partitions, reducers):
+    """Return what each reduce task should hold."""
+    found = [{} for _ in range(reducers)]
+    for line in (line for lines in partitions for line in lines):
+        for word in line.split():
+            counts = found[places(word, reducers)]
+            counts[word] = counts.get(word, 0) + 1
+    return [[[word, counts[word]] for word in sorted(counts)] for counts in found]
+
+
+def written(calls, at):
+    return sorted(name for what, name, _ in calls[at] if what == "write")
+
+
+@check("map_reduce", weight=2)
+def the_words_of_all_partitions_are_counted(student, rng):
+    """the results of the reduce tasks have every word of every partition, with its count"""
+    for maps, reducers in ((3, 2), (2, 3), (1, 1)):
+        partitions = [text(rng, 3) for _ in range(maps)]
+        _, names, held, _ = student.probe(run_job, partitions=partitions, reducers=reducers)
+        if names != [f"job/reduce{r}" for r in range(reducers)]:
+            raise Feedback(
+                f"map_reduce with {reducers} reducers returned {names!r}. "
+                "Which names have the reduce tasks' results?"
+            )
+        want = counting(partitions, reducers)
+        if held != want:
+            count = sum(n for part in held for _, n in part)
+            total = sum(n for part in want for _, n in part)
+            hint = "Which piece of each map task does reduce task r read?"
+            if count != total:
+                hint = f"{count} words are counted, of {total}. Of which map tasks does it read?"
+            raise Feedback(f"map_reduce of {maps} partitions, {reducers} reducers: {hint}")
+
+
+@check("map_reduce", requires="the_words_of_all_partitions_are_counted")
+def every_intermediate_result_is_stored(student, rng):
+    """map task m stores its lists as job/map{m}, one piece for each reduce task"""
+    maps, reducers = 3, int(rng.integers(2, 5))
+    partitions = [text(rng, 2) for _ in range(maps)]
+    calls, _, _, stored = student.probe(run_job, partitions=partitions, reducers=reducers)
+    want = [f"job/map{m}" for m in range(maps)] + [f"job/reduce{r}" for r in range(reducers)]
+    if stored != sorted(want):
+        raise Feedback(f"map_reduce stored {stored!r}, expected {sorted(want)!r}.")
+    for what, name, pieces in calls[0]:
+        if what == "write" and pieces != (reducers if "map" in name else 1):
+            raise Feedback(
+                f"{name!r} was stored in {pieces} pieces, with {reducers} reduce tasks. "
+                "Who reads it, and what of it?"
+            )
+
+
+@check("map_reduce", weight=2, requires="the_words_of_all_partitions_are_counted")
+def what_is_stored_is_not_computed_again(student, rng):
+    """after a death, and after a loss, only the tasks whose results are missing run"""
+    partitions = [text(rng, 2) for _ in range(3)]
+    lost = ["job/map1", "job/reduce0"]
+    for dies_at in (int(rng.integers(2, 4)), int(rng.integers(4, 6))):
+        calls, _, held, _ = student.probe(
+            run_job, partitions=partitions, reducers=2, dies_at=dies_at, lose=lost
+        )
+        if [len(written(calls, at)) for at in (0, 1)] != [dies_at - 1, 6 - dies_at]:
+            raise Feedback(
+                f"the machine died at write {dies_at} of 5; the next call wrote "
+                f"{written(calls, 1)!r}. Which results were stored before it died?"
+            )
+        if written(calls, 2) != lost or held != counting(partitions, 2):
+            raise Feedback(
+                f"after {lost!r} were lost, the next call wrote {written(calls, 2)!r}. "
+                "Which name says that a task need not run?"
+            )
+
+
+@check("map_reduce", hidden=True, requires="what_is_stored_is_not_computed_again")
+def a_finished_job_reads_nothing(student, rng):
+    """a task that need not run reads nothing"""
+    partitions = [text(rng, 2) for _ in range(2)]
+    calls, *_ = student.probe(
+        run_job, partitions=partitions, reducers=2, dies_at=3, lose=["job/map0"]
+    )
+    read = {name for what, name, _ in calls[2] if what == "read"}
+    if read != {"in0"}:
+        raise Feedback(
+            f"with one map task to run, {sorted(read)} were read.",
+            hint="When do you ask whether a result is stored: before or after its inputs are read?",
+        )
+
+
+# ---- 3. stored_step
+
+
+def cut(gradient, n):
+    """Return the keys of the slices, the slices one after the other, and their lengths."""
+    import numpy as np
+
+    pairs = list(slices(gradient, n))
+    lengths = [len(piece) for _, piece in pairs]
+    return [key for key, _ in pairs], np.concatenate([piece for _, piece in pairs]), lengths
+
+
+@check("stored_step")
+def slices_make_up_the_gradient_again(student, rng):
+    """n slices, numbered from 0, of nearly equal length, that make up the vector"""
+    for size, n in ((12, 4), (11, 3), (int(rng.integers(20, 30)), 7), (5, 1)):
+        gradient = rng.normal(size=size)
+        keys, whole, lengths = student.probe(cut, gradient=gradient, n=n)
+        if keys != list(range(n)):
+            raise Feedback(f"slices of {size} numbers in {n}: the keys are {keys}.")
+        close(whole, gradient, called=f"slices({size} numbers, {n}), one after the other")
+        if max(lengths) - min(lengths) > 1:
+            raise Feedback(
+                f"slices of {size} numbers in {n} have lengths {lengths}. What is left over "
+                "should be shared."
+            )
+
+
+def take_step(shares, w, lr, step, reducers):
+    """Run one step whose gradients are share * (w + 1); return what is stored of it."""
+
+    class Memory:
+        def __init__(self, held):
+            self.held = held
+
+        def __contains__(self, name):
+            return name in self.held
+
+        def write(self, name, pieces):
+            if name in self.held:
+                raise ValueError(f"write: {name!r} is stored already.")
+            self.held[name] = list(pieces)
+
+        def read(self, name, piece=0):
+            return self.held[name][piece]
+
+    records = [[list(part)] for part in shares]
+    store = Memory({f"in{i}": part for i, part in enumerate(records)})
+    store.write(f"w{step}", [w])
+    names = [f"in{i}" for i in range(len(shares))]
+    before = w.copy()
+    stored_step(store, step, names, lambda w, share: share * (w + 1.0), lr, reducers)
+    after = store.held.get(f"w{step + 1}", [None])[0]
+    pieces = [len(store.held.get(f"step{step}/map{i}", [])) for i in range(len(shares))]
+    kept = bool((store.held[f"w{step}"][0] == before).all())
+    return after, pieces, kept
+
+
+@check("stored_step", weight=2)
+def the_step_goes_against_the_sum_of_all_records(student, rng):
+    """w{step + 1} is w{step} less lr times the sum of the records' gradients"""
+    for sizes, reducers, step in (((1, 1), 1, 0), ((2, 1, 3), 3, 4), ((1, 2), 2, 7)):
+        shares = [rng.uniform(0.1, 1, size=size).tolist() for size in sizes]
+        w, lr = rng.normal(size=7), float(rng.uniform(0.01, 0.5))
+        after, _, _ = student.probe(
+            take_step, shares=shares, w=w, lr=lr, step=step, reducers=reducers
+        )
+        total = sum(sum(part) for part in shares) * (w + 1.0)
+        hint = "Do one step by hand for two records."
+        if np.shape(after) == np.shape(w):
+            if np.allclose(after, w + lr * total):
+                hint = "That goes up the slope."
+            elif np.allclose(after, w - lr * total / sum(sizes)):
+                hint = "That is the mean. gradient(w, record) is a record's share already."
+            elif np.allclose(after, w - total):
+                hint = "Where does lr come in?"
+        elif after is None:
+            hint = f"Nothing is stored as w{step + 1}."
+        close(after, w - lr * total, called=f"w{step + 1} after stored_step {step}", hint=hint)
+
+
+@check("stored_step", requires="the_step_goes_against_the_sum_of_all_records")
+def the_gradient_is_cut_for_all_reduce_tasks(student, rng):
+    """map tasks store a piece for each reduce task, and w{step} stays as it was"""
+    w = rng.normal(size=8)
+    arguments = {"shares": [[0.5], [0.25], [1.0]], "w": w, "lr": 0.1, "step": 2, "reducers": 4}
+    _, pieces, kept = student.probe(take_step, **arguments)
+    if pieces != [4, 4, 4]:
+        raise Feedback(
+            f"with 4 reducers the map tasks of step 2 stored {pieces} pieces. What does "
+            "map_reduce have to know?"
+        )
+    if not kept:
+        raise Feedback("w2 has changed. What is stored stays; which operations work in place?")
+
+
+@check("stored_step", hidden=True, requires="the_step_goes_against_the_sum_of_all_records")
+def more_than_ten_slices_come_in_order(student, rng):
+    """slice 10 comes after slice 9"""
+    w = rng.normal(size=26)
+    after, _, _ = student.probe(take_step, shares=[[1.0], [0.5]], w=w, lr=0.1, step=0, reducers=13)
+    close(
+        after,
+        w - 0.15 * (w + 1.0),
+        called="a step in 13 slices",
+        hint="In which order are the pieces?",
+    )
+
+
+# ---- 4. rdd
+
+
+def ask(rows, kept, asked, lost, depth=1):
+    """Return what each asked partition is, and which partitions each RDD of a chain has made."""
+    chain = [RDD(len(rows), lambda i: list(rows[i]))]
+    for _ in range(depth):
+        chain.append(chain[-1].map(lambda row: 2 * row + 1))
+    at_once = [list(rdd.made) for rdd in chain]
+    for at in kept:
+        chain[at].cache()
+    for rdd in chain:
+        rdd.memory.clear()
+        rdd.made.clear()
+    found = []
+    for i in asked:
+        found.append(list(chain[-1].partition(i)))
+        for at in lost:
+            chain[at].memory.pop(i, None)
+    return at_once, found, [list(rdd.made) for rdd in chain]
+
+
+def rows_of(rng, n):
+    return [rng.integers(100, size=int(rng.integers(1, 5))).tolist() for _ in range(n)]
+
+
+@check("rdd", weight=2)
+def map_applies_the_function_to_each_row(student, rng):
+    """a partition of an RDD that map made has fn(row) for each row of that partition"""
+    rows = rows_of(rng, 4)
+    asked = [int(i) for i in rng.permutation(4)]
+    _, found, _ = student.probe(ask, rows=rows, kept=[], asked=asked, lost=[], depth=2)
+    want = [[4 * row + 3 for row in rows[i]] for i in asked]
+    close(found, want, called=f"partitions {asked} after two maps", hint="Row by row, in order?")
+
+
+@check("rdd", requires="map_applies_the_function_to_each_row")
+def nothing_is_made_before_somebody_asks(student, rng):
+    """map computes nothing, and asking for one partition makes that one alone"""
+    rows = rows_of(rng, 3)
+    at_once, _, made = student.probe(ask, rows=rows, kept=[], asked=[1], lost=[], depth=2)
+    if any(at_once):
+        raise Feedback(f"map alone made partitions {at_once} of the RDDs. When should it compute?")
+    if made != [[1], [1], [1]]:
+        raise Feedback(
+            f"partition 1 was asked for, after two maps: the three RDDs made {made}. "
+            "Which partition does it need of its parent, and who notes that it is made?"
+        )
+
+
+@check("rdd", weight=2, requires="map_applies_the_function_to_each_row")
+def what_is_cached_is_made_once_and_what_is_not_each_time(student, rng):
+    """a cached partition is made once; without cache it is made each time"""
+    rows = rows_of(rng, 3)
+    asked = [2, 0, 2, 2]
+    for kept, want in (([], [asked, asked]), ([1], [[2, 0], [2, 0]]), ([0], [[2, 0], asked])):
+        _, found, made = student.probe(ask, rows=rows, kept=kept, asked=asked, lost=[])
+        if made != want:
+            who = {(): "neither is", (0,): "the first is", (1,): "the second is"}[tuple(kept)]
+            raise Feedback(
+                f"partitions {asked} of the second RDD were asked for; {who} cached: they made "
+                f"{made}, expected {want}. When is a partition kept, and when looked for?"
+            )
+        close(found, [[2 * row + 1 for row in rows[i]] for i in asked], called="the partitions")
+
+
+@check("rdd", hidden=True, requires="map_applies_the_function_to_each_row")
+def a_lost_partition_is_made_again_from_its_lineage(student, rng):
+    """what was lost from memory is made again, all the way up where that is lost too"""
+    rows = rows_of(rng, 3)
+    for lost, want in (([2], [[1], [1], [1, 1]]), ([1, 2], [[1], [1, 1], [1, 1]])):
+        _, found, made = student.probe(
+            ask, rows=rows, kept=[0, 1, 2], asked=[1, 1], lost=lost, depth=2
+        )
+        if made != want or found[0] != found[1]:
+            raise Feedback(
+                f"partition 1 was lost by {len(lost)} of three cached RDDs, and they made {made}.",
+                hint="Does the function of the new RDD ask its parent anew, each time?",
+            )
+
+
+# ---- 4. sum_by_key
+
+
+def sums_of(rows, n):
+    """Return the partitions of the sums, and what was made before and after they were asked for."""
+    pairs = RDD(len(rows), lambda i: [tuple(pair) for pair in rows[i]])
+    sums = sum_by_key(pairs, n)
+    before = list(pairs.made)
+    found = [[list(pair) for pair in sums.partition(r)] for r in range(sums.n)]
+    once = len(pairs.made)
+    sums.partition(0)
+    return sums.n, found, before, once, len(pairs.made) - once
+
+
+def pairs_of(rng, n):
+    return [
+        [[str(rng.choice(WORDS)), int(rng.integers(1, 9))] for _ in range(int(rng.integers(2, 6)))]
+        for _ in range(n)
+    ]
+
+
+@check("sum_by_key", weight=2)
+def each_partition_has_the_sums_of_its_keys(student, rng):
+    """partition r has (key, sum) of the keys whose place is r, in order"""
+    for partitions, n in ((3, 2), (2, 4), (1, 1)):
+        rows = pairs_of(rng, partitions)
+        count, found, *_ = student.probe(sums_of, rows=rows, n=n)
+        if count != n:
+            raise Feedback(f"sum_by_key(rdd, {n}) has {count} partitions.")
+        totals = {}
+        for key, value in (pair for part in rows for pair in part):
+            totals[key] = totals.get(key, 0) + value
+        want = [[[k, totals[k]] for k in sorted(totals) if places(k, n) == r] for r in range(n)]
+        hint = "Of which partitions of the pairs does a key's sum need something?"
+        close(found, want, called=f"the {n} partitions of sum_by_key of {rows}", hint=hint)
+
+
+@check("sum_by_key", requires="each_partition_has_the_sums_of_its_keys")
+def a_sum_needs_every_partition_and_is_lazy(student, rng):
+    """nothing is computed at first; a partition of the sums asks each of the parent's once"""
+    rows = pairs_of(rng, 3)
+    _, _, before, once, more = student.probe(sums_of, rows=rows, n=2)
+    if before:
+        raise Feedback(f"sum_by_key itself made partitions {before}. When should it compute?")
+    if (once, more) != (6, 3):
+        raise Feedback(
+            f"two sums were made of three partitions, and one again: {once} partitions of pairs "
+            f"were made, then {more}, expected 6 and 3. Who makes the pairs, and when?"
+        )
+
+
+@check("sum_by_key", hidden=True, requires="each_partition_has_the_sums_of_its_keys")
+def keys_may_be_numbers(student, rng):
+    """keys may be numbers, as those of slices are"""
+    rows = [[[k, 1.5] for k in range(4)], [[k, float(rng.integers(9))] for k in range(4)]]
+    _, found, *_ = student.probe(sums_of, rows=rows, n=2)
+    want = [[[k, 1.5 + rows[1][k][1]] for k in (r, r + 2)] for r in range(2)]
+    close(found, want, called="sums of numbered slices", hint="Who says where a key belongs?")
+
+
+# ---- 5. must_save
+
+NAMES = ("parameters", "momentum", "gradients", "activations", "step")
+
+
+def named(student):
+    """Return the names that the learner gave."""
+    names = student.value("must_save")
+    if not isinstance(names, list | tuple | set) or not all(isinstance(n, str) for n in names):
+        raise Feedback(f"must_save is {names!r}, expected a list of names.")
+    strange = sorted(set(names) - set(NAMES))
+    if strange:
+        raise Feedback(f"must_save has {strange}, expected some of {', '.join(NAMES)}.")
+    return set(names)
+
+
+@check("must_save")
+def the_training_goes_on_as_it_would_have(student, rng):
+    """what is saved is enough for the same bits"""
+    lacking = {"parameters", "momentum", "step"} - named(student)
+    if lacking:
+        raise Feedback(
+            f"{len(lacking)} of what a step reads before it writes it is not saved. Which line of "
+            "go_on reads what the step before has left?"
+        )
+
+
+@check("must_save", requires="the_training_goes_on_as_it_would_have")
+def nothing_is_saved_that_the_next_step_makes(student, rng):
+    """nothing is saved that is computed anew in each step"""
+    needless = named(student) - {"parameters", "momentum", "step"}
+    if needless:
+        raise Feedback(
+            f"{len(needless)} of the names is written by each step before it is read. "
+            "What would a loss of it change?"
+        )
+
+
+@check("must_save", hidden=True, requires="nothing_is_saved_that_the_next_step_makes")
+def each_is_named_once(student, rng):
+    """each name stands once"""
+    if len(student.value("must_save")) != 3:
+        raise Feedback("a name stands more than once.", hint="How many are there?")
+
+
+# ---- 6. start_times
+
+
+def starting(free, tasks, seconds):
+    free, starts = sorted(free), []
+    for _ in range(tasks):
+        starts.append(free[0])
+        free = sorted([*free[1:], free[0] + seconds])
+    return starts
+
+
+def slots(rng, n):
+    """Return when each slot is free: further apart than a task is long."""
+    return (rng.permutation(n) * 1.5 + rng.integers(4, size=n) / 8).tolist()
+
+
+@check("start_times", weight=2)
+def each_task_takes_the_slot_that_is_free_first(student, rng):
+    """each task starts when the first slot is free, which is then busy for its time"""
+    for n, tasks in ((3, 5), (2, 7), (1, 4), (5, 3), (6, int(rng.integers(8, 15)))):
+        free, seconds = slots(rng, n), float(rng.integers(1, 5)) / 4
+        got = student.call("start_times", free, tasks, seconds)
+        order = sorted(free)
+        in_turns = [order[k % n] + k // n * seconds for k in range(tasks)]
+        hint = "Do three tasks in two slots by hand."
+        if np.shape(got) == (tasks,) and tasks > n:
+            if np.allclose(got, in_turns):
+                hint = "That goes round the slots. Is the next one in turn always free first?"
+            elif np.allclose(got, [order[k % n] for k in range(tasks)]):
+                hint = "When is a slot free again after its task?"
+        want = starting(free, tasks, seconds)
+        close(got, want, called=f"start_times({free}, {tasks}, {seconds})", hint=hint)
+
+
+@check("start_times", weight=2)
+def together_waits_for_as_many_slots_as_tasks(student, rng):
+    """together: when as many slots as there are tasks are free; never where there are too few"""
+    for n, tasks in ((4, 4), (6, 2), (5, 1), (int(rng.integers(4, 9)), 3)):
+        free = (rng.permutation(n) + rng.uniform(0, 0.5, size=n)).tolist()
+        got = float(student.call("start_together", free, tasks))
+        want = sorted(free)[tasks - 1]
+        hint = "Sort the times; which of them is the last that is needed?"
+        if got == max(free) and want != max(free):
+            hint = "That waits for all slots. How many are needed?"
+        elif got == min(free) and want != min(free):
+            hint = "At that time one slot is free."
+        close(got, want, called=f"start_together({free}, {tasks})", hint=hint)
+    for n in (1, 6):
+        got = student.call("start_together", [0.0] * n, n + 2)
+        if got != float("inf"):
+            raise Feedback(
+                f"start_together: {n + 2} tasks in {n} slots: got {got!r}, expected inf."
+            )
+
+
+def kept_as_they_are(free):
+    before = list(free)
+    start = [*start_times(free, 4, 1.0), start_together(free, 2)]
+    return start, before == free
+
+
+@check("start_times", hidden=True, requires="each_task_takes_the_slot_that_is_free_first")
+def the_slots_are_left_alone(student, rng):
+    """free is the same after the call"""
+    free = slots(rng, 3)
+    start, same = student.probe(kept_as_they_are, free=free)
+    close(start, [*starting(free, 4, 1.0), sorted(free)[1]], called="starts", hint="Order?")
+    if not same:
+        raise Feedback("free has changed.", hint="Which list do you put things back into?")
