@@ -107,7 +107,8 @@ def _connect_hosts(
 
 
 def _connect_pretended(rank: int, segment: Segment, hosts: Hosts, link: Link) -> Transport:
-    from ddp_lab.transport.emulated_link import EmulatedLink, SharedInterfaces
+    from ddp_lab.transport.emulated_link import EmulatedLink
+    from ddp_lab.transport.shared_interfaces import SharedInterfaces
 
     near = ShmTransport(segment, rank)
     far = EmulatedLink(near, hosts, link, SharedInterfaces(segment, hosts))

@@ -8,7 +8,6 @@ delivered them, and sleeps until then, so that waiting takes no processor time f
 """
 
 import struct
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -19,16 +18,11 @@ import numpy.typing as npt
 from ddp_lab.transport.base import NDArray, Shape, Transport, Work
 from ddp_lab.transport.board import Board
 from ddp_lab.transport.link import Hosts, Link
-from ddp_lab.transport.segment import Segment
 from ddp_lab.transport.threads import silent
-
-if sys.platform != "win32":
-    import fcntl
 
 ARRIVAL = struct.Struct("<q")  # nanoseconds of the monotonic clock, in front of the header
 SECOND = 1_000_000_000
 LOOK_S = 0.05  # how long a wait sleeps before it looks whether its time is over
-OUT_WORD, IN_WORD = 10, 11  # of a rank's page of the board: when its host's interface is free
 
 
 class Interfaces(Protocol):
@@ -36,32 +30,6 @@ class Interfaces(Protocol):
 
     def reserve(self, src: int, dst: int, leaves_ns: int, alpha_ns: int) -> int:
         """Return when a message from host `src` that leaves for so long is in at host `dst`."""
-
-
-class SharedInterfaces:
-    """Interfaces whose ranks are processes: in their segment, under a lock that dies with them."""
-
-    def __init__(
-        self, segment: Segment, hosts: Hosts, now_ns: Callable[[], int] = time.monotonic_ns
-    ) -> None:
-        self._now_ns = now_ns
-        self._segment = segment
-        self._pages = [segment.layout.board(host[0]) >> 3 for host in hosts]
-        self._lock = threading.Lock()  # a lock of the system holds for a process, not a thread
-
-    def reserve(self, src: int, dst: int, leaves_ns: int, alpha_ns: int) -> int:
-        """Return when a message from host `src` that leaves for so long is in at host `dst`."""
-        words = self._segment.words
-        way_out, way_in = self._pages[src] + OUT_WORD, self._pages[dst] + IN_WORD
-        with self._lock:
-            fcntl.lockf(self._segment.fd, fcntl.LOCK_EX, 1)
-            try:
-                begins = max(self._now_ns(), words[way_out])
-                words[way_out] = begins + leaves_ns
-                words[way_in] = max(begins + alpha_ns, words[way_in]) + leaves_ns
-                return words[way_in]
-            finally:
-                fcntl.lockf(self._segment.fd, fcntl.LOCK_UN, 1)
 
 
 class ThreadInterfaces:
