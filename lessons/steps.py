@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from ddp_lab.data_parallel.step_times import Span, StepTimes
+from ddp_lab.data_parallel.measurement.step_times import Span, StepTimes
 
 Runner: TypeAlias = tuple[Any, torch.nn.Module, Callable[[], Any]]
 Batch: TypeAlias = Callable[[int], tuple[torch.Tensor, torch.Tensor]]

@@ -1,6 +1,6 @@
 """DistributedDataParallel for modules that are not torch's: minitorch, over a Communicator.
 
-May import: the modules of this folder.
+May import: this folder.
 """
 
 import weakref
@@ -10,7 +10,7 @@ from typing import Any
 from ddp_lab.data_parallel.bucketing import Caps, reverse_plan
 from ddp_lab.data_parallel.communicator_group import CommunicatorGroup, is_communicator
 from ddp_lab.data_parallel.ddp import DistributedDataParallel
-from ddp_lab.data_parallel.grad_bucket import CommHook, already_hooked, check_comm_hook
+from ddp_lab.data_parallel.hooks.grad_bucket import CommHook, already_hooked, check_comm_hook
 from ddp_lab.data_parallel.join import UnevenInputs
 from ddp_lab.data_parallel.module_protocol import (
     ArraySlots,

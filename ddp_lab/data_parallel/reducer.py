@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 from ddp_lab.data_parallel.bucketing import BucketPlan, ParamSpec, assign, offsets
 from ddp_lab.data_parallel.errors import ReadyTwice, UnusedParameters
-from ddp_lab.data_parallel.grad_bucket import CommHook, GradBucket, HookWork
+from ddp_lab.data_parallel.hooks.grad_bucket import CommHook, GradBucket, HookWork
 from ddp_lab.data_parallel.parameter_usage import StaticGraph, UseMap
 from ddp_lab.data_parallel.reduction_group import Group, Work
 from ddp_lab.data_parallel.schedule import LaunchOrder

@@ -11,7 +11,7 @@ that nobody waits for any more, because another host's ranks failed or the progr
     prints events              <-  what ranks print
     Ending of each host        <-  outcomes, failures, waits
 
-May import: the package below `launch`; distributed, lazily.
+May import: the package; distributed inside functions.
 """
 
 import contextlib

@@ -3,7 +3,7 @@
 Messages over a group are torch messages and copies (`transport.c10d`): good enough for what ranks
 agree about. Shares of parameters and gradients are moved by the collectives of the group itself.
 
-May import: torch, the communicator, the transport over torch's groups.
+May import: torch, communicator, transport.c10d.
 """
 
 from collections.abc import Callable

@@ -5,7 +5,13 @@ May import: the standard library, step_times, svg_text.
 
 from collections.abc import Callable, Iterator, Sequence
 
-from ddp_lab.data_parallel.step_times import NS_PER_MS, Span, StepTimes, intersection, union
+from ddp_lab.data_parallel.measurement.step_times import (
+    NS_PER_MS,
+    Span,
+    StepTimes,
+    intersection,
+    union,
+)
 from ddp_lab.show.svg_text import box, line, picture, text, ticks
 
 WIDTH, LEFT, RIGHT = 760, 118, 16  # pixels

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ddp_lab.errors import InvalidArgument
-from ddp_lab.parallel.consistency import APPLY, CONSISTENCIES, Progress
+from ddp_lab.parallel.parameter_server.consistency import APPLY, CONSISTENCIES, Progress
 from ddp_lab.simulate.stragglers import Draw, draw_of
 from ddp_lab.transport.base import NDArray
 

@@ -5,7 +5,7 @@
 Each figure says whether its prediction was fitted to it, fitted to another figure, or rests on
 assumptions; a gap is shown, not left out.
 
-May import: the rest of this folder.
+May import: this folder.
 """
 
 from collections.abc import Iterator, Sequence

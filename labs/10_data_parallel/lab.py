@@ -25,7 +25,7 @@ from sklearn.datasets import load_digits
 # %% tags="setup"
 from autograder import compare, earlier, lab
 from ddp_lab import launch
-from ddp_lab.data_parallel.sweep import BackwardProfile
+from ddp_lab.data_parallel.measurement.sweep import BackwardProfile
 from ddp_lab.device_array import synchronize
 from ddp_lab.show import DdpTimeline
 from lessons.figures import draw_curves

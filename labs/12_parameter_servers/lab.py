@@ -31,7 +31,7 @@ from ddp_lab.parallel import (
     spark_all_reduce,
     tree_aggregate,
 )
-from ddp_lab.parallel.consistency import Progress
+from ddp_lab.parallel.parameter_server.consistency import Progress
 from ddp_lab.parallel.stragglers import late
 from ddp_lab.simulate.parameter_server import run_on_clock
 from ddp_lab.simulate.stragglers import osdi16

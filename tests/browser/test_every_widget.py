@@ -136,7 +136,7 @@ import minitorch as mt
 import minitorch.graph as tf
 from ddp_lab import DistributedDataParallel, launch
 from ddp_lab.data_parallel import measure
-from ddp_lab.data_parallel.sweep import profile_backward
+from ddp_lab.data_parallel.measurement.sweep import profile_backward
 from ddp_lab.show import CollectivesExplorer, DdpTimeline, RingPlayer, ScalingCurves, ServerTimeline
 from ddp_lab.show import TrainingCurves, explore, watch
 from minitorch.show import both_ways, compare_passes, follow_tokens, map_memory

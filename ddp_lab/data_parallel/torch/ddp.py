@@ -1,7 +1,7 @@
 """DistributedDataParallel for torch modules: torch's arguments and meanings, in Python.
 
 May import: torch, bucketing, data_parallel.ddp, errors, grad_bucket, join, reduction_group,
-torch_backend, the modules of this folder.
+torch_backend, this folder.
 """
 
 import warnings
@@ -19,7 +19,7 @@ from torch.distributed.algorithms.join import Join, Joinable, JoinHook
 from ddp_lab.data_parallel.bucketing import Caps
 from ddp_lab.data_parallel.ddp import DistributedDataParallel
 from ddp_lab.data_parallel.errors import DataParallelError
-from ddp_lab.data_parallel.grad_bucket import CommHook, already_hooked, check_comm_hook
+from ddp_lab.data_parallel.hooks.grad_bucket import CommHook, already_hooked, check_comm_hook
 from ddp_lab.data_parallel.join import UnevenInputs
 from ddp_lab.data_parallel.reduction_group import verify_same_model
 from ddp_lab.data_parallel.torch import module_inspection

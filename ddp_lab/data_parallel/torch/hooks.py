@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import GradBucket as C10dGradBucket
 
-from ddp_lab.data_parallel.grad_bucket import GradBucket
+from ddp_lab.data_parallel.hooks.grad_bucket import GradBucket
 from ddp_lab.data_parallel.torch.reducer import TorchReducer
 
 BUCKETS = (C10dGradBucket, GradBucket)  # what a hook may say that its bucket is

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ddp_lab.data_parallel.grad_bucket import GradBucket
+from ddp_lab.data_parallel.hooks.grad_bucket import GradBucket
 from ddp_lab.data_parallel.torch.hooks import Sent
 from ddp_lab.data_parallel.torch.reducer import TorchReducer
 

@@ -13,9 +13,9 @@ from typing import Any
 import minitorch
 from ddp_lab import Communicator, DistributedDataParallel, launch
 from ddp_lab.data_parallel import measure
-from ddp_lab.data_parallel.link_profile import profile_link
-from ddp_lab.data_parallel.step_times import Span, StepTimes
-from ddp_lab.data_parallel.sweep import BackwardProfile, profile_backward
+from ddp_lab.data_parallel.measurement.link_profile import profile_link
+from ddp_lab.data_parallel.measurement.step_times import Span, StepTimes
+from ddp_lab.data_parallel.measurement.sweep import BackwardProfile, profile_backward
 from ddp_lab.show import DdpTimeline
 
 KEPT = Path(__file__).with_name("recorded.json")

@@ -11,7 +11,7 @@ import torch
 import ddp_lab
 import minitorch
 from ddp_lab.data_parallel import DistributedDataParallel
-from ddp_lab.data_parallel.comm_hooks import (
+from ddp_lab.data_parallel.hooks.comm_hooks import (
     Done,
     LocalSGDState,
     PowerSGDState,

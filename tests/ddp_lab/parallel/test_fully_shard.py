@@ -188,7 +188,7 @@ def over_torch_groups(comm: Any, folder: str) -> list[dict[str, Any]]:
 
 
 def group_with_rank(group: Any) -> Any:
-    from ddp_lab.parallel.ranks import communicator_of
+    from ddp_lab.parallel.groups import communicator_of
 
     comm = communicator_of("test", group)
     assert communicator_of("test", group) is comm

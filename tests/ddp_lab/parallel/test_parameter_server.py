@@ -17,9 +17,10 @@ import torch
 import ddp_lab
 from ddp_lab import InvalidArgument, Mismatch, RankLost, launch, simulate
 from ddp_lab.communicator.communicator import Communicator
-from ddp_lab.parallel import SGD, Adagrad, ParameterServer, Stragglers, parameter_server_serving
-from ddp_lab.parallel import parameter_server_messages as wire
-from ddp_lab.parallel.parameter_server_pieces import share_out
+from ddp_lab.parallel import SGD, Adagrad, ParameterServer, Stragglers
+from ddp_lab.parallel.parameter_server import messages as wire
+from ddp_lab.parallel.parameter_server import server
+from ddp_lab.parallel.parameter_server.pieces import share_out
 from ddp_lab.parallel.stragglers import late
 from ddp_lab.transport.link import Link
 from ddp_lab.transport.sim import SimWorld
@@ -282,7 +283,7 @@ def test_a_server_that_has_served_may_end_before_another_has(consistency, monkey
         ps.push({"a": np.ones(900), "b": np.ones(900)})
         return ps.done()
 
-    monkeypatch.setattr(parameter_server_serving, "queue", SimpleNamespace(SimpleQueue=Inbox))
+    monkeypatch.setattr(server, "queue", SimpleNamespace(SimpleQueue=Inbox))
     assert launch(program, 4, transport="threads") == [None] * 4
 
 

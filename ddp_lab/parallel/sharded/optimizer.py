@@ -8,7 +8,7 @@ an all-reduce. This is stage 1 of DeepSpeed's ZeRO; torch's form of it is ZeroRe
 which gives out whole parameters, and so uneven shares.
 Horovod, which keeps everything on every rank, is the case beside it: `DistributedDataParallel`.
 
-May import: NumPy, torch, agreement, communicator, errors, flat_layout, ranks.
+May import: NumPy, torch, agreement, communicator, errors, flat_layout, groups.
 Source: Rajbhandari et al., ZeRO, SC 2020, section 5.1.
 """
 
@@ -24,8 +24,8 @@ from torch.optim import Optimizer
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.parallel.agreement import agree
-from ddp_lab.parallel.flat_layout import FlatLayout, by_kind, empty, facts_of
-from ddp_lab.parallel.ranks import apart, communicator_of
+from ddp_lab.parallel.groups import apart, communicator_of
+from ddp_lab.parallel.sharded.flat_layout import FlatLayout, by_kind, empty, facts_of
 
 WHOLE_TENSORS = ("LBFGS", "Adafactor", "Muon")  # their step of an element looks at all others
 

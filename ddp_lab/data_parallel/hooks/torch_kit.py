@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class TorchKit:
-    """`hook_kit.Kit` for tensors."""
+    """`kit.Kit` for tensors."""
 
     def shortened(self, x: Tensor, dtype: str) -> Tensor:
         """Return `x` as "float16" or "bfloat16"; what is too large for it is infinite."""

@@ -1,9 +1,9 @@
 """What communication hooks do to arrays, whichever library these are of.
 
-`Kit` is the seam: `NumpyKit` here, for modules of minitorch, and `torch_hook_kit.TorchKit`. What
+`Kit` is the seam: `NumpyKit` here, for modules of minitorch, and `torch_kit.TorchKit`. What
 both libraries write alike (`+`, `@`, `.T`, `x[i]`, `reshape`) is not in it.
 
-May import: NumPy, reduction; torch's kit once a tensor comes.
+May import: NumPy, reduction; torch_kit inside functions.
 """
 
 from collections.abc import Sequence
@@ -119,6 +119,6 @@ def kit_for(flat: Any) -> Kit:
     """Return the kit for arrays of this kind."""
     if isinstance(flat, np.ndarray):
         return NumpyKit()
-    from ddp_lab.data_parallel.torch.hook_kit import TorchKit
+    from ddp_lab.data_parallel.hooks.torch_kit import TorchKit
 
     return TorchKit()

@@ -1,6 +1,6 @@
 """Make a module tensor parallel by a plan: which of its layers are shared out over ranks, and how.
 
-May import: torch, agreement, communicator, errors, tensor_parallel.
+May import: torch, agreement, communicator, errors, layers.
 """
 
 import json
@@ -16,7 +16,7 @@ from torch import nn
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.parallel.agreement import agree
-from ddp_lab.parallel.tensor_parallel import (
+from ddp_lab.parallel.tensor.layers import (
     ColumnParallelLinear,
     ParallelAttention,
     RowParallelLinear,

@@ -10,7 +10,7 @@
         ps.done()
     trained = ps.final()
 
-May import: NumPy, arrays, communicator, errors, transport, the modules of this folder.
+May import: NumPy, agreement, arrays, communicator, errors, transport, this folder.
 
 Source: Li et al., Scaling Distributed Machine Learning with the Parameter Server, OSDI 2014.
 """
@@ -25,12 +25,12 @@ from ddp_lab.arrays import to_numpy
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.parallel.agreement import agree
-from ddp_lab.parallel.consistency import CONSISTENCIES, Progress
-from ddp_lab.parallel.parameter_server_optimizers import Optimizer
-from ddp_lab.parallel.parameter_server_pieces import share_out
-from ddp_lab.parallel.parameter_server_report import Report
-from ddp_lab.parallel.parameter_server_serving import Server
-from ddp_lab.parallel.parameter_server_worker import Worker, kinds_of
+from ddp_lab.parallel.parameter_server.consistency import CONSISTENCIES, Progress
+from ddp_lab.parallel.parameter_server.optimizers import Optimizer
+from ddp_lab.parallel.parameter_server.pieces import share_out
+from ddp_lab.parallel.parameter_server.report import Report
+from ddp_lab.parallel.parameter_server.server import Server
+from ddp_lab.parallel.parameter_server.worker import Worker, kinds_of
 from ddp_lab.transport.base import NDArray
 
 PREVIEW = 3  # elements of an array that a message shows

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from ddp_lab.communicator.communicator import Communicator
-from ddp_lab.parallel.schedules import Action
+from ddp_lab.parallel.pipeline.schedules import Action
 
 NOTICE = torch.empty(0, dtype=torch.uint8)  # activations and gradients are never whole numbers
 

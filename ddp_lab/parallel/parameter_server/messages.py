@@ -3,7 +3,7 @@
     whole numbers of 8 bytes: how many follow; kind, step, counts; for each entry a piece's number
     and its rows (-1: all of them); then the entries' arrays, or a text
 
-May import: NumPy, errors, parameter_server_pieces, transport.
+May import: NumPy, errors, pieces, transport.
 """
 
 import json
@@ -15,7 +15,7 @@ import numpy as np
 
 from ddp_lab import errors
 from ddp_lab.errors import DdpLabError, InvalidArgument, RankLost
-from ddp_lab.parallel.parameter_server_pieces import Piece
+from ddp_lab.parallel.parameter_server.pieces import Piece
 from ddp_lab.transport.base import NDArray
 
 PUSH, PULL, PARAMS, DONE, ACK, FAIL, COMMIT, FINAL, SHARE = range(1, 10)

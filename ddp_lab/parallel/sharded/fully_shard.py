@@ -11,7 +11,7 @@ is computed. ZeRO-3 sends 1.5 times the bytes of data parallelism: two gathers a
 each (n-1)/n of the parameters. The stages are DeepSpeed's; torch has fully_shard. With
 `reshard_after_forward=False` parameters stay whole from forward to backward: ZeRO-2's bytes.
 
-May import: torch, agreement, errors, flat_layout, flat_params, ranks, units.
+May import: torch, agreement, errors, flat_layout, flat_params, groups, units.
 Source: Rajbhandari et al., ZeRO, SC 2020; Zhao et al., PyTorch FSDP, VLDB 2023.
 """
 
@@ -23,10 +23,10 @@ from torch import Tensor, nn
 
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.parallel.agreement import agree
-from ddp_lab.parallel.flat_layout import facts_of
-from ddp_lab.parallel.flat_params import FlatParams, Owner, Params
-from ddp_lab.parallel.ranks import apart, communicator_of
-from ddp_lab.parallel.units import Plan, Unit
+from ddp_lab.parallel.groups import apart, communicator_of
+from ddp_lab.parallel.sharded.flat_layout import facts_of
+from ddp_lab.parallel.sharded.flat_params import FlatParams, Owner, Params
+from ddp_lab.parallel.sharded.units import Plan, Unit
 
 
 def fully_shard(

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ddp_lab.parallel.backward_halves import input_half
+from ddp_lab.parallel.pipeline.backward_halves import input_half
 
 
 @dataclass

@@ -5,7 +5,7 @@
 
 One micro-batch is naive model parallelism, in which one rank works at a time.
 
-May import: NumPy, torch, communicator, errors, transport, the modules of this folder.
+May import: NumPy, torch, agreement, communicator, errors, transport, this folder.
 Source: Huang et al., GPipe, NeurIPS 2019; Narayanan et al., PipeDream, SOSP 2019.
 """
 
@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import DdpLabError, InvalidArgument, RankLost, RankTimeout, StageFailed
 from ddp_lab.parallel.agreement import agree, exchange
-from ddp_lab.parallel.pipeline_mail import Mail, PeerFailed
-from ddp_lab.parallel.schedules import Action, ActionSpan, orders_of
-from ddp_lab.parallel.stage import Stage, VersionedStage
+from ddp_lab.parallel.pipeline.mail import Mail, PeerFailed
+from ddp_lab.parallel.pipeline.schedules import Action, ActionSpan, orders_of
+from ddp_lab.parallel.pipeline.stage import Stage, VersionedStage
 from ddp_lab.transport.base import NDArray
 
 PIPEDREAM = "pipedream"

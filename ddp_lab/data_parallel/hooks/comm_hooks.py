@@ -10,7 +10,7 @@ The first argument of every state is a `Group`, so the hooks here work over a Co
 torch.distributed, and for modules of torch and minitorch alike: the buffers are tensors of the
 one, NumPy arrays for the other. torch's own hooks work for torch over torch.distributed alone.
 
-May import: hook_kit, reduction_group.
+May import: kit, reduction_group.
 """
 
 from collections.abc import Callable, Iterable
@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Any, ClassVar
 
-from ddp_lab.data_parallel.hook_kit import kit_for, own_array
+from ddp_lab.data_parallel.hooks.kit import kit_for, own_array
 from ddp_lab.data_parallel.reduction_group import Group, Work
 
 

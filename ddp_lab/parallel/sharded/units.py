@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import register_multi_grad_hook
 from torch.utils._pytree import tree_map
 
-from ddp_lab.parallel.flat_params import FlatParams
+from ddp_lab.parallel.sharded.flat_params import FlatParams
 
 IN_FLIGHT = 2  # reductions under way: one is waited for by others while the next is sent
 

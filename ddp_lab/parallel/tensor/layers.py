@@ -21,7 +21,7 @@ from torch.nn import functional
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.parallel.agreement import agree
-from ddp_lab.parallel.conjugate import (
+from ddp_lab.parallel.tensor.conjugate import (
     CopyForwardReduceBackward,
     GatherForwardScatterBackward,
     GatherForwardSplitBackward,

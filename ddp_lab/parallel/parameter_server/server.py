@@ -4,7 +4,7 @@ Only the thread in `serve` or `final` touches arrays and rules, so requests are 
 time, in the order in which they came; a listener only receives. Listeners are what lets a server
 wait for any rank on every transport, and what notices a rank that ends.
 
-May import: NumPy, arrays, communicator, errors, transport, the modules of this folder.
+May import: NumPy, arrays, communicator, errors, transport, this folder.
 """
 
 import contextlib
@@ -19,12 +19,12 @@ import numpy as np
 from ddp_lab.arrays import outside
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import DdpLabError, RankLost
-from ddp_lab.parallel import parameter_server_messages as wire
-from ddp_lab.parallel.consistency import APPLY, DROP, Progress
-from ddp_lab.parallel.parameter_server_messages import Entry, Message
-from ddp_lab.parallel.parameter_server_optimizers import Optimizer
-from ddp_lab.parallel.parameter_server_pieces import Piece, at_server
-from ddp_lab.parallel.parameter_server_report import Report
+from ddp_lab.parallel.parameter_server import messages as wire
+from ddp_lab.parallel.parameter_server.consistency import APPLY, DROP, Progress
+from ddp_lab.parallel.parameter_server.messages import Entry, Message
+from ddp_lab.parallel.parameter_server.optimizers import Optimizer
+from ddp_lab.parallel.parameter_server.pieces import Piece, at_server
+from ddp_lab.parallel.parameter_server.report import Report
 from ddp_lab.transport import header as headers
 from ddp_lab.transport.base import NDArray
 

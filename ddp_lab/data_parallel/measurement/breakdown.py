@@ -7,7 +7,7 @@
 
 Works on DistributedDataParallel and on every step of the ladder.
 
-May import: the standard library, step_times, show.breakdown_picture (for the picture).
+May import: step_times, show.breakdown_picture.
 Source of the four parts: Li et al., PyTorch Distributed, VLDB 2020, section 5.1.
 """
 
@@ -20,7 +20,7 @@ from statistics import median
 from time import perf_counter_ns
 from typing import Any
 
-from ddp_lab.data_parallel.step_times import Span, StepTimes
+from ddp_lab.data_parallel.measurement.step_times import Span, StepTimes
 
 
 @dataclass

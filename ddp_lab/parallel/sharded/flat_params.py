@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import InvalidArgument
-from ddp_lab.parallel.flat_layout import FlatLayout, empty
+from ddp_lab.parallel.sharded.flat_layout import FlatLayout, empty
 
 
 @dataclass

@@ -2,8 +2,8 @@
 
 Each request but a push has one answer from each server that it goes to, in order; a failure may
 come at any time, in place of an answer or after it.
-May import: NumPy, arrays, communicator, errors, parameter_server_messages, parameter_server_pieces,
-parameter_server_report, transport.
+May import: NumPy, arrays, communicator, errors, messages, pieces,
+report, transport.
 """
 
 import contextlib
@@ -16,10 +16,10 @@ import numpy as np
 from ddp_lab.arrays import device_of, outside, to_numpy
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import DdpLabError, InvalidArgument, RankLost
-from ddp_lab.parallel import parameter_server_messages as wire
-from ddp_lab.parallel.parameter_server_messages import Entry, Message
-from ddp_lab.parallel.parameter_server_pieces import Piece, at_server
-from ddp_lab.parallel.parameter_server_report import Report
+from ddp_lab.parallel.parameter_server import messages as wire
+from ddp_lab.parallel.parameter_server.messages import Entry, Message
+from ddp_lab.parallel.parameter_server.pieces import Piece, at_server
+from ddp_lab.parallel.parameter_server.report import Report
 from ddp_lab.transport.base import NDArray
 
 
