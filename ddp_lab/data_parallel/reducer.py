@@ -273,15 +273,11 @@ class Reducer:
             may_go = order.mark(index)
         except ValueError as twice:
             raise ReadyTwice(self.specs[index].name) from twice
-        if may_go:
-            self._launch_ready()
-
-    def _launch_ready(self) -> None:
-        while (number := self.order.take()) is not None:
+        for number in may_go:
             self.timeline.launches.append(perf_counter_ns())
             bucket = self.buckets[number]
             self._works.append((bucket, self._launch(bucket)))
-        if self.order.complete:
+        if may_go and order.complete:
             self._complete()
 
     def _launch(self, bucket: Bucket) -> Work:
