@@ -102,7 +102,7 @@ class ArrayDistributedDataParallel(DistributedDataParallel, Wrapper):
         """Return the module's output; gradients of it will be averaged unless in `no_sync`."""
         syncs = self.require_backward_grad_sync
         if self.uneven is not None:
-            self.reducer.divisor = self.uneven.divisor(self.uneven.count(True))
+            self.reducer.averaging.divisor = self.uneven.divisor(self.uneven.count(True))
             reduce_counts(self.group, [int(syncs)])
         if syncs:
             self.reducer.check_finished()
@@ -135,9 +135,10 @@ class ArrayDistributedDataParallel(DistributedDataParallel, Wrapper):
             RuntimeError: a hook was registered before.
         """
         check_comm_hook(hook)
-        if self.reducer.comm_hook is not None:
-            raise already_hooked(hook, self.reducer.comm_hook[0].__qualname__)
-        self.reducer.comm_hook = hook, state
+        averaging = self.reducer.averaging
+        if averaging.hook is not None:
+            raise already_hooked(hook, averaging.hook[0].__qualname__)
+        averaging.hook = hook, state
 
     def join(
         self,
@@ -158,13 +159,13 @@ class ArrayDistributedDataParallel(DistributedDataParallel, Wrapper):
 
     def _expect_unused(self, output: Any) -> None:
         """Find what this output does not depend on; for a static graph, once."""
-        reducer = self.reducer
-        if not reducer.find_unused:
+        usage = self.reducer.usage
+        if not usage.find_unused:
             return
-        if self.static_graph and reducer.iterations > 1:
-            reducer.expect_unused(reducer.unused)
+        if self.static_graph and self.reducer.iterations > 1:
+            usage.expect_unused(usage.unused)
         else:
-            reducer.expect_unused(unused_from(output, self._params))
+            usage.expect_unused(unused_from(output, self._params))
 
 
 def _hook(weak: "weakref.ref[Reducer]", index: int) -> Callable[[Any], None]:
