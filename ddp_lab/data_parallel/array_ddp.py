@@ -22,7 +22,6 @@ from ddp_lab.data_parallel.module_protocol import (
 )
 from ddp_lab.data_parallel.reducer import Reducer
 from ddp_lab.data_parallel.reduction_group import Group, last_rank, reduce_counts, verify_same_model
-from ddp_lab.data_parallel.round_robin import RoundRobin
 from ddp_lab.data_parallel.wrapper import Wrapper
 
 
@@ -53,9 +52,7 @@ class ArrayDistributedDataParallel(DistributedDataParallel, Wrapper):
         forward_sync_buffers: bool | None = None,
     ) -> None:
         super().__init__(module)
-        if is_communicator(device_ids) or isinstance(
-            device_ids, RoundRobin
-        ):  # DistributedDataParallel(module, comm)
+        if is_communicator(device_ids):  # DistributedDataParallel(module, comm)
             device_ids, process_group = None, device_ids
         _check_devices(device_ids, output_device)
         self.module = module
@@ -197,8 +194,6 @@ def _group(process_group: Any, module: Any) -> Group:
         return CommunicatorGroup(process_group)
     if isinstance(process_group, CommunicatorGroup):
         return process_group
-    if isinstance(process_group, RoundRobin):
-        return process_group.over(lambda member: _group(member, module))
     raise TypeError(
         f"DistributedDataParallel: a {type(module).__name__} is trained over a Communicator: got "
         f"process_group {type(process_group).__name__}. Pass process_group=comm, with comm from "

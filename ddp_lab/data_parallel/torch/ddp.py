@@ -44,7 +44,6 @@ from ddp_lab.data_parallel.torch.process_groups import (
     C10dGroup,
     broadcast_coalesced,
     group_for,
-    is_over_c10d,
 )
 from ddp_lab.data_parallel.torch.reducer import TorchReducer
 from ddp_lab.data_parallel.torch.slots import TorchSlots
@@ -124,7 +123,7 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
             module, self.parameters_to_ignore, broadcast_buffers, forward_sync_buffers
         )
         self.require_forward_param_sync = True
-        use_on_cpu(module, None if is_over_c10d(self.group) else self.group)
+        use_on_cpu(module, None if isinstance(self.group, C10dGroup) else self.group)
         managed = module_inspection.managed(module, self.parameters_to_ignore)
         if init_sync:
             verify_same_model(self.group, managed.specs)
@@ -139,7 +138,7 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
 
     def _build_reducer(self, managed: module_inspection.Managed, static_graph: bool) -> None:
         """Lay out the buckets and put the hooks on the parameters."""
-        over_c10d = is_over_c10d(self.group)
+        over_c10d = isinstance(self.group, C10dGroup)
         slots = TorchSlots(managed, as_views=self.gradient_as_bucket_view or not over_c10d)
         plan = first_plan(self.caps, slots.specs, over_c10d, self.find_unused_parameters)
         self.reducer = TorchReducer(
