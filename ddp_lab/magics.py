@@ -52,7 +52,7 @@ def used_names(source: str, namespace: dict[str, Any]) -> bytes:
             "%%ranks: ranks are plain Python: got a line that begins with % or !, expected none. "
             "Put it in a cell of its own."
         )
-    found = {}
+    sendable = {}
     for name in sorted(named & namespace.keys()):
         try:
             cloudpickle.dumps(namespace[name])
@@ -60,8 +60,8 @@ def used_names(source: str, namespace: dict[str, Any]) -> bytes:
             raise InvalidArgument(
                 f"%%ranks: {name} cannot be sent to the ranks: {error}. Make it in the cell itself."
             ) from error
-        found[name] = namespace[name]
-    data: bytes = cloudpickle.dumps(found)
+        sendable[name] = namespace[name]
+    data: bytes = cloudpickle.dumps(sendable)
     return data
 
 

@@ -52,7 +52,7 @@ class GroupCommunicator(Communicator):
         self._transport.close()
         return result
 
-    def apart(self) -> "GroupCommunicator":
+    def separate_group(self) -> "GroupCommunicator":
         """Return a communicator over another group of the same ranks."""
         ranks = dist.get_process_group_ranks(self._group)
         kind = dist.get_backend(self._group)

@@ -81,8 +81,8 @@ def _whole(ranks: int) -> int:
 def _run(comm: Communicator, name: str, algorithm: str) -> None:
     whole = np.zeros(_whole(comm.size), np.uint8)
     rows: Any = whole.reshape(comm.size, -1)
-    given = {"all_gather": rows[0], "all_to_all": rows, "reduce_scatter": rows}
-    getattr(comm, name)(given.get(name, whole), algorithm=algorithm)
+    argument_of = {"all_gather": rows[0], "all_to_all": rows, "reduce_scatter": rows}
+    getattr(comm, name)(argument_of.get(name, whole), algorithm=algorithm)
 
 
 def explore(
