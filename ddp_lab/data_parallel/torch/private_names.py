@@ -1,6 +1,6 @@
 """What torch's own tools, and programs written for torch's class, call by private names.
 
-May import: torch, torch_groups, module_inspection.
+May import: torch, module_inspection.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """The gradients of torch parameters, as the reducer sees them.
 
-May import: torch, reducer, torch_module.
+May import: torch, reducer.
 """
 
 import functools
