@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 import minitorch as mt
-from minitorch.tensor import Tensor
+from minitorch.tensor.tensor import Tensor
 
 Tree = Any  # a bool, or a pair of trees
 Heights = Callable[[list[int], list[int]], list[list[int]]]

@@ -15,7 +15,7 @@ N = 1 << (16 if DEVICE == "cpu" else 24)
 def kernel() -> tuple[Step, Step]:
     from minitorch.compile import Program
     from minitorch.compile import Step as Row
-    from minitorch.compile.cuda_driver import run_on_device
+    from minitorch.compile.gpu.cuda_driver import run_on_device
 
     rows = Row("mul", (0, 1)), Row("add", (-1, 2)), Row("relu", (-2,)), Row("tanh", (-3,))
     program = Program("float32", ("float",) * 3, rows)

@@ -23,10 +23,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .. import allocator
+from ..arrays import allocator
 from ..errors import ArgumentError, DTypeError
 from . import engine
-from .cuda_driver import DeviceProductKernel
+from .gpu.cuda_driver import DeviceProductKernel
 from .kernels import check_fits, places_of, share
 from .schedule import DeviceSchedule, Schedule, schedule_for
 from .tasks import EPILOGUES, Task, result_shape, task_of
