@@ -18,7 +18,7 @@ import numpy as np
 
 from ... import compile as code
 from ...arrays import Array, DType, Namespace
-from ...compile import cuda_driver
+from ...compile.gpu import cuda_driver
 from ...errors import MinitorchError
 from ...op import Gradients, Op, Spec
 from ...ops.reduction import Extreme, Mean, Reduction

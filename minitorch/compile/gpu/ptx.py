@@ -31,11 +31,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import product
 
-from ..errors import CompileError
-from . import rows
-from .rows import Program
-from .schedule import ALIGNED, PAD, DeviceSchedule, shared_bytes
-from .text import Text
+from ...errors import CompileError
+from .. import rows
+from ..rows import Program
+from ..schedule import ALIGNED, PAD, DeviceSchedule, shared_bytes
+from ..text import Text
 
 TRIPLE = "nvptx64-nvidia-cuda"
 SPECIAL = "llvm.nvvm.read.ptx.sreg"

@@ -5,7 +5,7 @@ torch's; a `DeviceProductKernel` a product or a convolution by thread blocks. Wh
 driver is a `Driver`; `LibCuda` is NVIDIA's `libcuda` by ctypes, and tests have one that runs the
 same code on the processor.
 
-May import: errors, engine, rows, tasks, schedule, ptx. torch only where it is there.
+May import: errors, engine, rows, tasks, schedule, ptx; torch where it is there.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any, Protocol
 
-from ..errors import ArgumentError, CompileError, DTypeError, ShapeError
-from . import rows
-from .engine import assembly, available
+from ...errors import ArgumentError, CompileError, DTypeError, ShapeError
+from .. import rows
+from ..engine import assembly, available
+from ..rows import Program
+from ..schedule import DeviceSchedule
+from ..tasks import Task, result_shape
 from .ptx import TRIPLE, ThreadBlocks, module
-from .rows import Program
-from .schedule import DeviceSchedule
-from .tasks import Task, result_shape
 
 Shape = tuple[int, int]
 THREADS = 256  # a block: eight warps, which every architecture can hold several times
