@@ -51,7 +51,7 @@ TestCase = unittest.TestCase
 
 @dataclass(frozen=True)
 class Row:
-    """What became of a test, or of a measurement; milliseconds of ours, of PyTorch's, and predicted."""
+    """What became of a test or a measurement; milliseconds of ours, PyTorch's, and predicted."""
 
     name: str
     outcome: str

@@ -80,7 +80,7 @@ def compare(
 
 
 def predicted(predict: Callable[[Any], float]) -> dict[str, float]:
-    """Return the predicted milliseconds on this device; nothing for one without published limits."""
+    """Return the predicted milliseconds on this device; nothing for one without known limits."""
     from minitorch.compile.gpu.devices import device_named
     from minitorch.errors import ArgumentError
 
