@@ -8,7 +8,7 @@ row of the result always lie side by side, whatever the stride. Many samples lie
 part of a row.
 
 May import: allocator, errors, tasks, schedule, tiled_loops, engine,
-kernels, schedule, cuda_driver.
+kernels, schedule, gpu.cuda_driver.
 """
 
 from __future__ import annotations
