@@ -15,6 +15,7 @@ import torch
 import minitorch as mt
 import minitorch.graph as tf
 from ddp_lab import Communicator, launch
+from lessons.listings import run_declared, run_two_phases
 from minitorch.op import Op
 
 LABS = Path(__file__).parents[2] / "labs"
@@ -138,52 +139,14 @@ def test_where_chooses_in_a_graph() -> None:
 
 # ── symbolic ────────────────────────────────────────────────────────────────────────────────────
 
-TWO_PHASES = """
-# 1. Construct a graph representing the model.
-x = tf.placeholder(tf.float32, [BATCH_SIZE, 784])
-y = tf.placeholder(tf.float32, [BATCH_SIZE, 10])
-
-W_1 = tf.Variable(tf.random_uniform([784, 100]))
-b_1 = tf.Variable(tf.zeros([100]))
-layer_1 = tf.nn.relu(tf.matmul(x, W_1) + b_1)
-
-W_2 = tf.Variable(tf.random_uniform([100, 10]))
-b_2 = tf.Variable(tf.zeros([10]))
-layer_2 = tf.matmul(layer_1, W_2) + b_2
-
-# 2. Add nodes that represent the optimization algorithm.
-loss = tf.nn.softmax_cross_entropy_with_logits(layer_2, y)
-train_op = tf.train.AdagradOptimizer(0.01).minimize(loss)
-
-# 3. Execute the graph on batches of input data.
-with tf.Session() as sess:
-    sess.run(tf.initialize_all_variables())
-    for step in range(NUM_STEPS):
-        x_data, y_data = next(batches)
-        sess.run(train_op, {x: x_data, y: y_data})
-    learnt = sess.run(loss, {x: x_data, y: y_data}).mean()
-"""
-
 
 def test_the_program_in_two_phases_trains() -> None:
     rng = np.random.default_rng(0)
     batch = rng.random((8, 784)), np.eye(10)[rng.integers(10, size=8)]
-    losses = [
-        run(TWO_PHASES, tf=tf, BATCH_SIZE=8, NUM_STEPS=steps, batches=iter([batch] * 40))["learnt"]
-        for steps in (1, 40)
-    ]
-    assert losses[1] < losses[0] / 2
+    losses = run_two_phases([batch] * 40, steps=40)
+    assert len(losses) == 40
+    assert losses[-1] < losses[0] / 2
 
-
-DECLARED = """
-A = Variable('A')
-B = Variable('B')
-C = B * A
-D = C + Constant(1)
-# compiles the function
-f = compile(D)
-d = f(A=np.ones(10), B=np.ones(10) * 2)
-"""
 
 IMPERATIVE = """
 a = np.ones(10)
@@ -194,8 +157,7 @@ d = c + 1
 
 
 def test_the_declared_program_computes_what_the_imperative_one_does() -> None:
-    declared = run(DECLARED, np=np, Variable=tf.Variable, Constant=tf.Constant, compile=tf.compile)
-    np.testing.assert_array_equal(declared["d"], run(IMPERATIVE, np=np)["d"])
+    np.testing.assert_array_equal(run_declared(), run(IMPERATIVE, np=np)["d"])
 
 
 # ── models and their training ───────────────────────────────────────────────────────────────────
