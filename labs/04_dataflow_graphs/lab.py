@@ -18,10 +18,10 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import lessons.graph_figures as figures
+import lessons.graph_programs as programs
 import minitorch as mt
 import minitorch.graph as tf
 from autograder import compare, lab
-from lessons import launching, listings
 from lessons.digits_network import batches, cross_entropy, initial, network
 from lessons.figures import GrowingCurve, draw_curves
 from lessons.nodes import AssignOp, GroupOp, every_node, variables_of
@@ -1008,18 +1008,18 @@ figures.plot_overhead(taken, operators, "your Plan", "your Session", predicted_s
 # **As printed.** Two programs of this kind as papers and lectures print them; only imports and data are ours (digits, filled up to 784 pixels):
 
 # %%
-print(listings.TWO_PHASES.partition("# 3.")[0], listings.DECLARED)
+print(programs.TWO_PHASES.partition("# 3.")[0], programs.DECLARED)
 pixels = np.pad(train_images, ((0, 0), (0, 784 - 64)))
 picked = ((pixels[rows], one_hot[rows]) for rows in batches(len(train_labels), 9))
-losses = listings.run_two_phases(picked, steps=201)
-print(f"loss {losses[0]:.1f}, after 200 steps {losses[-1]:.2f};  d = {listings.run_declared()}")
+losses = programs.run_two_phases(picked, steps=201)
+print(f"loss {losses[0]:.1f}, after 200 steps {losses[-1]:.2f};  d = {programs.run_declared()}")
 
 # %% [markdown]
 # **What a launch costs.** Take 200 tiny operators: 200 calls, a plan of 200, or one compiled call that does the arithmetic of all. (On a GPU also 200 kernels that are captured once and launched together, a *CUDA graph*.)
 
 # %%
 for size in (100, 10_000, 1_000_000):
-    found = in_turns(launching.ways_to_launch(size, DEVICE), repeats=31)
+    found = in_turns(programs.ways_to_launch(size, DEVICE), repeats=31)
     per_us = {name: f"{1e6 * seconds / 200:.2f}" for name, seconds in found.items()}
     print(f"{size:9,} elements, µs an operator:", per_us)
 
