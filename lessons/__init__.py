@@ -16,6 +16,7 @@ May import minitorch and ddp_lab; labs alone import this.
     nodes               04                          nodes that assign, groups, what is behind one
     digits_network      04                          a network of tensors or of nodes
     graph_figures       04                          what running a graph costs
+    graph_programs      04                          programs as printed, 200 operators launched
     tokens              05                          graphs with branches and loops, and their run
     token_stacks        05                          stacks and rows as values of such graphs
     token_figures       05                          where tokens were; what structure costs
