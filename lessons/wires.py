@@ -89,7 +89,7 @@ class Clocked:
     """`comm`, and for how long its all-reduces were waited for: `blocked`.
 
     `now` reads the clock once this rank has done all that it was given to compute: what it still
-    computes itself is not waiting. Only a wire is `busy`, and has `trips`.
+    computes itself is not waiting. Only `Noted` is `busy`, and has `trips`.
     """
 
     def __init__(self, comm: Any, now: Callable[[], float] = perf_counter) -> None:
@@ -112,26 +112,23 @@ class Clocked:
         return wait
 
 
-class Wire(Clocked):
-    """`comm` with one wire: all-reduces take turns, at least alpha + beta * bytes each.
+class Noted(Clocked):
+    """`comm`, whose all-reduces take turns in a thread that notes when each was under way.
 
-    `busy` is for how long it carried something, and `trips` when each all-reduce was on it, in
-    nanoseconds.
+    `busy` is for how long there was one, and `trips` when each began and ended, in nanoseconds.
     """
 
-    def __init__(self, comm: Any, alpha: float, beta: float) -> None:
+    def __init__(self, comm: Any) -> None:
         super().__init__(comm)
-        self.alpha, self.beta = alpha, beta
         self.queue = ThreadPoolExecutor(1)
 
     def start(self, x: Any, op: str) -> Callable[[], Any]:
-        """Put an all-reduce on the wire, behind those before it."""
+        """Put an all-reduce behind those before it."""
         return self.queue.submit(self._carry, x, op).result
 
     def _carry(self, x: Any, op: str) -> Any:
         began = perf_counter()
         result = self.comm.all_reduce(x, op)
-        sleep(max(0.0, self.alpha + self.beta * x.nbytes - (perf_counter() - began)))
         ended = perf_counter()
         self.busy += ended - began
         self.trips.append((round(began * 1e9), round(ended * 1e9)))
