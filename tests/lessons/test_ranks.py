@@ -21,7 +21,7 @@ from lessons.rank_timing import ranks_in_turns
 from lessons.readiness import launches, ready_times
 from lessons.steps import PARTS, ends, length, slower_of
 from lessons.timing import best_seconds
-from lessons.wires import Alone, Noted
+from lessons.wires import Alone, Noted, OwnLink, time_groups
 
 
 def once(comm: Any, x: Any) -> Any:
@@ -71,6 +71,23 @@ def test_what_was_under_way_and_waited_for_is_noted() -> None:
     assert ends == sorted(ends)  # one after the other
     noted.forget()
     assert (noted.busy, noted.blocked, noted.trips) == (0.0, 0.0, [])
+
+
+def test_groups_are_timed_by_how_many_of_them_take_part() -> None:
+    used: list[int] = []
+
+    def first(groups: list[Any]) -> Any:
+        used.append(len(groups))
+        return groups[0]
+
+    def times(comm: Any) -> list[float]:
+        return time_groups(comm, 64, (1, 2), first)
+
+    assert all(len(rank) == 2 and min(rank) > 0 for rank in launch(times, 2))
+    alone = Alone()
+    alone.barrier = lambda: None  # type: ignore[attr-defined]
+    links = [OwnLink(alone, ms=0.1), OwnLink(alone, ms=0.1)]
+    assert len(time_groups(alone, 64, (1, 2), first, links)) == 2 and used == [1, 2]
 
 
 def test_gradients_are_ready_from_the_last_layer_to_the_first() -> None:
