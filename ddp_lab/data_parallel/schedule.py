@@ -60,8 +60,8 @@ class LaunchOrder:
 
         return count
 
-    def mark(self, index: int) -> bool:
-        """Note that gradient `index` is ready; return whether the next bucket may go now.
+    def mark(self, index: int) -> range:
+        """Note that gradient `index` is ready; return the buckets that may be launched now.
 
         Raises:
             ValueError: this gradient was ready before in this iteration.
@@ -69,17 +69,11 @@ class LaunchOrder:
         if index in self.ready:
             raise ValueError(f"mark: gradient {index} is ready twice in one iteration.")
         self.ready[index] = None
-        bucket = self.bucket_of[index]
-        pending = self._pending[bucket] - 1
-        self._pending[bucket] = pending
-        return not pending and bucket == self.launched
-
-    def take(self) -> int | None:
-        """Return the next bucket that may be launched, or None when it still has to wait."""
-        if self.launched == len(self._sizes) or self._pending[self.launched]:
-            return None
-        self.launched += 1
-        return self.launched - 1
+        self._pending[self.bucket_of[index]] -= 1
+        first = self.launched
+        while not self.complete and not self._pending[self.launched]:
+            self.launched += 1
+        return range(first, self.launched)
 
     @property
     def complete(self) -> bool:

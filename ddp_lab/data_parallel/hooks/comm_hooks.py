@@ -13,12 +13,12 @@ one, NumPy arrays for the other. torch's own hooks work for torch over torch.dis
 May import: kit, reduction_group.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, ClassVar
 
-from ddp_lab.data_parallel.hooks.kit import kit_for, own_array
+from ddp_lab.data_parallel.hooks.kit import kit_for
 from ddp_lab.data_parallel.reduction_group import Group, Work
 
 
@@ -232,29 +232,3 @@ def _average_together(group: Group, arrays: list[Any]) -> "Done | Later":
         return flat
 
     return Later(average(group, flat), unpack)
-
-
-@dataclass
-class LocalSGDState(HookState):
-    """Local SGD: after `start_iter` iterations gradients stay at home.
-
-    Call `average_parameters` every few steps instead.
-    Source: Stich, Local SGD Converges Fast and Communicates Little, ICLR 2019.
-    """
-
-    kept = ("iteration",)
-    group: Group
-    start_iter: int = 100
-    iteration: int = 0
-
-    def average_parameters(self, params: Iterable[Any]) -> None:
-        """Replace parameters by their averages over the ranks."""
-        _average_together(self.group, [own_array(param) for param in params]).wait()
-
-
-def local_sgd_hook(state: LocalSGDState, bucket: Any) -> "Done | Later":
-    """Average at first; later leave the gradient as this rank computed it."""
-    state.iteration += bucket.index() == 0
-    if state.iteration <= state.start_iter:
-        return average(state.group, bucket.buffer())
-    return Done(bucket.buffer())

@@ -1,6 +1,6 @@
 """Communication hooks: what torch accepts as one, and the two that it has built in.
 
-May import: torch, grad_bucket, reducer.
+May import: torch, averaging, grad_bucket.
 """
 
 from typing import Any
@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch._C._distributed_c10d import GradBucket as C10dGradBucket
 
+from ddp_lab.data_parallel.averaging import Averaging
 from ddp_lab.data_parallel.hooks.grad_bucket import GradBucket
-from ddp_lab.data_parallel.torch.reducer import TorchReducer
 
 BUCKETS = (C10dGradBucket, GradBucket)  # what a hook may say that its bucket is
 
@@ -27,13 +27,13 @@ class Sent:
         return self._tensor
 
 
-def sum_hook(reducer: TorchReducer, bucket: GradBucket) -> Sent:
+def sum_hook(averaging: Averaging, bucket: GradBucket) -> Sent:
     """Average the bucket."""
-    flat = bucket.buffer().div_(reducer.divisor())
-    return Sent(reducer.group.all_reduce(flat), flat)
+    flat = bucket.buffer().div_(averaging.divisor())
+    return Sent(averaging.group.all_reduce(flat), flat)
 
 
-def fp16_sum_hook(reducer: TorchReducer, bucket: GradBucket) -> Sent:
+def fp16_sum_hook(averaging: Averaging, bucket: GradBucket) -> Sent:
     """Average the bucket in half precision: half the bytes, 11 bits of mantissa."""
-    flat = bucket.buffer().to(torch.float16).div_(reducer.divisor())
-    return Sent(reducer.group.all_reduce(flat), flat)
+    flat = bucket.buffer().to(torch.float16).div_(averaging.divisor())
+    return Sent(averaging.group.all_reduce(flat), flat)

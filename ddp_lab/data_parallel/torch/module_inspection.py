@@ -1,6 +1,6 @@
 """What DistributedDataParallel needs to know of a torch module before it wraps it.
 
-May import: torch, bucketing, communicator_group, round_robin.
+May import: torch, bucketing, communicator_group.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,7 +12,6 @@ from torch import Tensor, nn
 
 from ddp_lab.data_parallel.bucketing import ParamSpec
 from ddp_lab.data_parallel.communicator_group import CommunicatorGroup, is_communicator
-from ddp_lab.data_parallel.round_robin import RoundRobin
 
 
 @dataclass(frozen=True)
@@ -38,8 +37,8 @@ def ignored_names(module: nn.Module) -> set[str]:
 
 
 def is_group(value: Any) -> bool:
-    """Whether `value` is a Communicator, a group made of one, or groups that take turns."""
-    return isinstance(value, CommunicatorGroup | RoundRobin) or is_communicator(value)
+    """Whether `value` is a Communicator, or a group made of one."""
+    return isinstance(value, CommunicatorGroup) or is_communicator(value)
 
 
 def managed(module: nn.Module, ignored: Iterable[str]) -> Managed:

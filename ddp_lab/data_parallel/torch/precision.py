@@ -3,7 +3,7 @@
 The parameters stay in full precision; each forward runs on casts of them, and autograd casts the
 gradients back. Takes torch's `_MixedPrecision(param_dtype, reduce_dtype, buffer_dtype)`.
 
-May import: torch, grad_bucket, hooks, reducer.
+May import: torch, averaging, grad_bucket, hooks.
 """
 
 from collections.abc import Callable, Collection
@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ddp_lab.data_parallel.averaging import Averaging
 from ddp_lab.data_parallel.hooks.grad_bucket import GradBucket
 from ddp_lab.data_parallel.torch.hooks import Sent
-from ddp_lab.data_parallel.torch.reducer import TorchReducer
 
 
 def call_in_precision(
@@ -59,12 +59,12 @@ def reduce_dtype_of(precision: Any) -> torch.dtype | None:
     return dtype
 
 
-def compress_hook_to(dtype: torch.dtype | None) -> Callable[[TorchReducer, GradBucket], Any]:
+def compress_hook_to(dtype: torch.dtype | None) -> Callable[[Averaging, GradBucket], Any]:
     """Return a hook that averages buckets as `dtype`."""
 
-    def average_as(reducer: TorchReducer, bucket: GradBucket) -> Any:
-        flat = bucket.buffer().to(dtype or bucket.buffer().dtype).div_(reducer.divisor())
-        return Sent(reducer.group.all_reduce(flat), flat)
+    def average_as(averaging: Averaging, bucket: GradBucket) -> Any:
+        flat = bucket.buffer().to(dtype or bucket.buffer().dtype).div_(averaging.divisor())
+        return Sent(averaging.group.all_reduce(flat), flat)
 
     return average_as
 

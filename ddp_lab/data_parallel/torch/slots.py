@@ -1,6 +1,6 @@
 """The gradients of torch parameters, as the reducer sees them.
 
-May import: torch, autograd_graph, module_inspection, reducer.
+May import: torch, autograd_graph, buckets, module_inspection.
 """
 
 import functools
@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ddp_lab.data_parallel.reducer import Bucket
+from ddp_lab.data_parallel.buckets import Bucket
 from ddp_lab.data_parallel.torch.autograd_graph import when_backward_ends
 from ddp_lab.data_parallel.torch.module_inspection import Managed
 

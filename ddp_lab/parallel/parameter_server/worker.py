@@ -2,8 +2,8 @@
 
 Each request but a push has one answer from each server that it goes to, in order; a failure may
 come at any time, in place of an answer or after it.
-May import: NumPy, arrays, communicator, errors, messages, pieces,
-report, transport.
+
+May import: NumPy, arrays, communicator, errors, messages, pieces, report, transport.
 """
 
 import contextlib
@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from ddp_lab.arrays import device_of, outside, to_numpy
+from ddp_lab.arrays import device_of, to_numpy
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import DdpLabError, InvalidArgument, RankLost
 from ddp_lab.parallel.parameter_server import messages as wire
 from ddp_lab.parallel.parameter_server.messages import Entry, Message
-from ddp_lab.parallel.parameter_server.pieces import Piece, at_server
+from ddp_lab.parallel.parameter_server.pieces import Piece, at_server, joined
 from ddp_lab.parallel.parameter_server.report import Report
 from ddp_lab.transport.base import NDArray
 
@@ -30,14 +30,14 @@ class Worker:
         self,
         comm: Communicator,
         pieces: Sequence[Piece],
-        like: Mapping[str, tuple[str, Any]],
+        kinds: Mapping[str, tuple[str, Any]],
         servers: int,
         first_decides: bool,
     ) -> None:
         self.report = Report()
         self._comm = comm
         self._pieces = pieces
-        self._like = like  # kind and device of each array, to give back the same
+        self._kinds = kinds  # kind and device of each array, to give back the same
         self._servers = range(servers)
         self._names = list(dict.fromkeys(piece.name for piece in pieces))
         self._first_decides = first_decides
@@ -58,7 +58,7 @@ class Worker:
             found = self._ask_first(requests) if self._first_decides else {}
             found.update(self._ask({s: r for s, r in requests.items() if r}))
             self.report.waited_s += time.perf_counter() - began
-            return self._joined(found)
+            return joined(self._pieces, found, self._kinds)
 
     def _ask_first(self, requests: dict[int, list[int]]) -> dict[int, NDArray]:
         """Ask server 0 alone: the others then give the version that it has, or a later one."""
@@ -82,19 +82,6 @@ class Worker:
         for name in chosen:
             self._check_name("pull", name)
         return [n for n, piece in enumerate(self._pieces) if piece.name in chosen]
-
-    def _joined(self, found: Mapping[int, NDArray]) -> dict[str, Any]:
-        """Return whole arrays by name, as the caller's kind of thing."""
-        whole: dict[str, NDArray] = {}
-        for number, array in sorted(found.items()):
-            piece = self._pieces[number]
-            if array.shape == piece.whole:
-                whole[piece.name] = array
-                continue
-            if piece.name not in whole:
-                whole[piece.name] = np.empty(piece.whole, piece.dtype)
-            piece.of(whole[piece.name])[...] = array
-        return {name: outside(array, *self._like[name]) for name, array in whole.items()}
 
     def push(self, grads: Mapping[str, Any]) -> None:
         """Send this worker's gradients of its step; return without waiting."""
@@ -190,7 +177,7 @@ class Worker:
                 for server in self._servers:
                     answer = self._answer(server, wire.SHARE)
                     found.update({e.piece: e.array for e in answer.entries if e.array is not None})
-                self._final = self._joined(found)
+                self._final = joined(self._pieces, found, self._kinds)
         return {name: _copy(array) for name, array in self._final.items()}
 
     def _at_work(self, operation: str) -> None:
@@ -204,7 +191,7 @@ class Worker:
             )
 
     def _check_name(self, operation: str, name: Any) -> None:
-        if name not in self._like:
+        if name not in self._kinds:
             known = ", ".join(map(repr, self._names[:8]))
             raise self._wrong(operation, f"no such array: got {name!r}, expected one of {known}")
 

@@ -249,7 +249,8 @@ class Pipeline:
         """Return what to raise after a step in which some rank failed: the same on every rank."""
         kind = InvalidArgument if isinstance(failure, InvalidArgument) else StageFailed
         own = "" if failure is None or isinstance(failure, PeerFailed) else str(failure)
-        texts = exchange(self._comm, f"{kind.__name__}\0{own}")
+        said = exchange(self._comm.all_gather, f"{kind.__name__}\0{own}".encode())
+        texts = [data.decode() for data in said]
         rank = next(r for r, text in enumerate(texts) if not text.endswith("\0"))
         name, _, text = texts[rank].partition("\0")
         message = f"Pipeline.step: rank {rank}: {text}"
