@@ -22,7 +22,7 @@ On a CUDA device the same knobs make tiles of C for thread blocks, register bloc
     order            k last: a block goes through all of k; "nmk" numbers the blocks down the rows
     parallel         1: the tiles are shared by all that the device has
 
-May import: errors, tasks; llvmlite's name of the processor through `engine`.
+May import: errors, tasks, gpu.devices; llvmlite's name of the processor through `engine`.
 Source: Goto & van de Geijn, ACM Trans. Math. Softw. 34(3), 2008; Chen et al., OSDI 2018 (TVM);
 NVIDIA, CUDA C++ Programming Guide, sections 3.2.4 (shared memory) and 16.1 (limits).
 """
@@ -37,6 +37,7 @@ import numpy as np
 
 from ..errors import ArgumentError
 from . import engine
+from .gpu.devices import MOST_REGISTERS, REGISTERS
 from .tasks import Task, task_of
 
 NAIVE: dict[str, Any] = {
@@ -56,6 +57,7 @@ ORDERS = tuple(map("".join, itertools.permutations("mnk")))
 LONGEST = 2048  # multiply-adds of an unrolled loop: more takes LLVM seconds, and leaves the cache
 LANES = (1, 2, 4, 8, 16)
 MOST_THREADS = 1024  # of a block
+OTHER_REGISTERS = 24  # a thread's addresses and counters, beside its numbers
 SHARED_BYTES = 48 * 2**10  # of a block, where nothing more is asked for
 SIDE = 16  # threads along each side of a tile, and terms of a round, where a point does not say
 ALIGNED = 16  # bytes that a thread loads at once
@@ -270,7 +272,25 @@ class DeviceSchedule(Schedule):
                 f"tile_k is {depth}: {shared:,} bytes of shared memory, above {SHARED_BYTES:,}. "
                 "Make it smaller."
             )
+        needed, given = registers_needed(task, knobs), min(MOST_REGISTERS, REGISTERS // threads)
+        if needed > given:
+            return (
+                f"rows, vectors and lanes are {knobs['rows']}, {knobs['vectors']} and "
+                f"{knobs['lanes']}: {needed} registers a thread, above the {given} that each of "
+                f"{threads:,} threads can have. Make the register block smaller"
+                + ("." if given == MOST_REGISTERS else ", or the tile.")
+            )
         return None
+
+    @property
+    def registers(self) -> int:
+        """Registers that a thread needs at least; `explain` asks the assembler."""
+        return registers_needed(self.task, self)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Bytes of shared memory that a block takes."""
+        return sum(shared_bytes(self.task, self))
 
     @property
     def threads(self) -> tuple[int, int]:
@@ -319,6 +339,16 @@ def shared_bytes(task: Task, knobs: Mapping[str, Any]) -> tuple[int, int]:
         -(-(size + PAD) * depth * task.item_bytes // ALIGNED) * ALIGNED for size in (high, wide)
     )
     return a, b
+
+
+def registers_needed(task: Task, knobs: Mapping[str, Any]) -> int:
+    """Return the registers of 32 bits that a thread needs for its part of C, A and B, and beside.
+
+    Where a device allows no fewer NVIDIA's assembler keeps all of them in registers; where it
+    does, some wait in memory (tests hold it against the assembler).
+    """
+    rows, columns = int(knobs["rows"]), int(knobs["vectors"] * knobs["lanes"])
+    return (rows * columns + rows + columns) * (task.item_bytes // 4) + OTHER_REGISTERS
 
 
 def schedule_for(device: str) -> type[Schedule]:

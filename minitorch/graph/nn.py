@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..arrays import DTypeLike, as_dtype
+from ..arrays.library import DTypeLike, as_dtype
 from ..errors import GraphError
-from ..ops import activation, indexing, joining, logic, movement, reduction
-from ..ops import elementwise as rows
-from ..ops.casting import cast_to
-from ..ops.rows import operator_of
+from ..ops.elementwise import activation, logic
+from ..ops.elementwise import unary as rows
+from ..ops.elementwise.casting import cast_to
+from ..ops.elementwise.rows import operator_of
+from ..ops.reducing import reduction
+from ..ops.shaping import indexing, joining, movement
 from .core.naming import locates_errors, once_known, rename, rename_all
 from .core.node import Node, build, convert, convert_all
 from .models import rnn_cell

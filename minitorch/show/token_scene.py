@@ -11,7 +11,7 @@ from operator import itemgetter
 
 import numpy as np
 
-from minitorch.arrays import Array
+from minitorch.arrays.library import Array
 from minitorch.errors import ArgumentError
 from minitorch.graph.core.fetches import node_called
 from minitorch.graph.core.node import Constant, Node

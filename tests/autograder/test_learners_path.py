@@ -250,6 +250,18 @@ def test_a_lab_or_question_that_is_not_there_is_stood_in_for(work, capsys, lab, 
     assert "the course's own, for" in capsys.readouterr().out
 
 
+def test_pieces_that_belong_together_are_all_theirs_or_all_the_courses(work: Path, capsys) -> None:
+    for axis, is_theirs in ((0, True), (1, False)):
+        text = f"{RIGHT}\n\ndef sum_rows(x):\n    return x.sum(axis={axis})"
+        answered(work / "01_scale_and_sum", text)
+        asked = ("scale", "sum_rows")
+        found = earlier("scale_and_sum", *asked, reference=(course, course), directory=work)
+        assert (found == (course, course)) is not is_theirs
+        said = capsys.readouterr().out
+        assert said.startswith("scale, sum_rows: yours, " if is_theirs else "scale, sum_rows: the")
+        assert ("your sum_rows in 01_scale_and_sum is incorrect" in said) is not is_theirs
+
+
 def test_a_later_lab_grades_alone(sources: Path) -> None:
     """The submission is one notebook: in the sandbox the reference stands in."""
     from autograder.grading.grade import grade

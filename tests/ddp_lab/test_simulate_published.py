@@ -8,7 +8,7 @@ from ddp_lab.costs.calibrate import Calibration
 from ddp_lab.costs.fit import Constants
 from ddp_lab.costs.timing import cores
 from ddp_lab.errors import InvalidArgument
-from ddp_lab.simulate import clusters, published, training, workloads
+from ddp_lab.simulate import clusters, published, quoted, training, workloads
 from ddp_lab.simulate.published import Figure
 
 PAGE = Path(__file__).parents[2] / "docs" / "predictions.md"
@@ -22,6 +22,17 @@ def of(what: str, rests_on: str = "") -> Figure:
 
 def test_the_page_is_what_the_code_prints() -> None:
     assert PAGE.read_text() == published.page() + "\n", f"write {PAGE.name} anew"
+
+
+@pytest.mark.parametrize("figure", quoted.QUOTED, ids=lambda q: f"{q.lab}: {q.words}")
+def test_a_lab_quotes_a_figure_as_the_table_has_it(figure: quoted.Quoted) -> None:
+    text = (PAGE.parents[1] / "labs" / figure.lab / "lab.py").read_text()
+    assert figure.words in " ".join(text.replace("\n# ", " ").split())
+
+
+def test_pytorch_was_within_17_percent_of_the_fastest_framework() -> None:
+    worst = min(share for share in quoted.fraction_of_fastest("PyTorch") if share)
+    assert 0.83 < worst < 0.84
 
 
 # parameters as torchvision counts them or as the papers say; multiplications of forward

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+import minitorch as mt
 from lessons import (
     program_examples,
     program_memory,
@@ -233,22 +234,36 @@ def test_what_was_pushed_last_is_popped_first() -> None:
     assert [float(v) for v in fetched(Rules, asked, {x: 3.0})] == [6.0, 3.0, 1.0, 0.0]
 
 
+def by_height(left: list[int], right: list[int]) -> list[list[int]]:
+    heights: list[int] = []
+    for a, b in zip(left, right, strict=True):
+        heights.append(0 if a < 0 else 1 + max(heights[a], heights[b]))
+    return [[i for i, h in enumerate(heights) if h == k] for k in range(max(heights) + 1)]
+
+
 def test_a_batch_of_trees_has_the_states_of_each_tree_alone() -> None:
     rng = np.random.default_rng(0)
     forest = [trees.random_tree(4, rng) for _ in range(6)]
-    *weights, _ = trees.tree_weights("cpu", d=3)
-
-    def by_height(left: list[int], right: list[int]) -> list[list[int]]:
-        heights: list[int] = []
-        for a, b in zip(left, right, strict=True):
-            heights.append(0 if a < 0 else 1 + max(heights[a], heights[b]))
-        return [[i for i, h in enumerate(heights) if h == k] for k in range(max(heights) + 1)]
-
-    together = trees.by_batching(forest, by_height, *weights).detach().numpy()
-    for tree, state in zip(forest, together, strict=True):
-        alone = trees.by_batching([tree], by_height, *weights).detach().numpy()
-        assert np.allclose(alone[0], state, atol=1e-6)
+    embed, left, right, bias, _ = trees.tree_weights("cpu", d=3)
+    plain = embed, lambda a, b: mt.tanh(a @ left + b @ right + bias)
+    for first, vertex in (plain, trees.tree_lstm("cpu", d=3)):
+        together = trees.by_batching(forest, by_height, vertex, first)
+        for tree, state in zip(forest, together.detach().numpy(), strict=True):
+            alone = trees.by_batching([tree], by_height, vertex, first).detach().numpy()
+            assert np.allclose(alone[0], state, atol=1e-6)
     assert trees.truth((True, True)) is False and trees.truth((True, (True, True))) is True
+
+
+def test_a_tree_lstm_computes_what_its_formulas_say() -> None:
+    embed, vertex = trees.tree_lstm("cpu", d=2)
+    (a,), (b,) = rows = embed[[0]].detach().numpy(), embed[[1]].detach().numpy()
+    r = np.random.default_rng(8)
+    _, left, right, bias = (r.normal(size=s) / 2 for s in [(2, 4), (2, 10), (2, 10), (10,)])
+    z = a[:2] @ left + b[:2] @ right + bias
+    i, f_a, f_b, o = (1 / (1 + np.exp(-z[k : k + 2])) for k in (0, 2, 4, 6))
+    c = i * np.tanh(z[8:]) + f_a * a[2:] + f_b * b[2:]
+    found = vertex(*map(mt.tensor, rows)).detach().numpy()[0]
+    np.testing.assert_allclose(found, [*o * np.tanh(c), *c], rtol=1e-5)
 
 
 def test_sentences_are_filled_up_behind_their_end() -> None:

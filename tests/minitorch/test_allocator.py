@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minitorch
-from minitorch import allocator
-from minitorch.allocator import PAGE, CachingAllocator
+from minitorch.arrays import allocator
+from minitorch.arrays.allocator import PAGE, CachingAllocator
 
 
 def test_memory_given_back_is_handed_out_again() -> None:

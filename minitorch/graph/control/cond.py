@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...arrays import Namespace, as_dtype, int32
+from ...arrays.library import Namespace, as_dtype, int32
 from ...errors import GraphError
 from ...op import Flat, Gradients, KeepsSpec, Op, Spec
-from ...ops.elementwise import zeros_like
-from ...ops.logic import eq
+from ...ops.elementwise.logic import eq
+from ...ops.elementwise.unary import zeros_like
 from ..core.gradients import Identity
 from ..core.graph import control_dependencies, get_default_graph, in_branches
 from ..core.naming import locates_errors, rename

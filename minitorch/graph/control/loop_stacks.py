@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...arrays import Array, DType, Namespace, as_dtype, float32, namespace, namespace_on
+from ...arrays.library import Array, DType, Namespace, as_dtype, float32, namespace, namespace_on
+from ...arrays.shapes import Shape
 from ...op import Flat, Gradients, KeepsSpec, Spec
-from ...shapes import Shape
 from ..core.naming import label
 from ..core.node import Node, Placeholder, build
 from ..core.variables import State, StateOp

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...arrays import Array, Namespace, namespace, native_dtype
+from ...arrays.library import Array, Namespace, namespace, native_dtype
 from ...errors import ShapeError
 from ...op import Gradients, Op, Spec
 from ..core.node import Node, build

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...arrays import DTypeLike, as_dtype
+from ...arrays.library import DTypeLike, as_dtype
 from ...errors import GraphError
 from ...pytree import mapped
 from ..core.node import Node, UnknownShape, build, convert

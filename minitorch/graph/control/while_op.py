@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from ...arrays import Array
+from ...arrays.library import Array
 from ...op import Gradients
 from ..core.copying import copied
 from ..core.graph import outside

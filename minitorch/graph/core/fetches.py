@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays import Array, Device, DType, asarray, to_numpy
+from ...arrays.library import Array, Device, DType, asarray, to_numpy
 from ...errors import GraphError, GraphTypeError
 from ...pytree import Rebuild
 from ..control.loop_stacks import Opaque

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ...arrays import Array, Namespace
+from ...arrays.library import Array, Namespace
 from ...errors import GraphError, NoGradientRule
 from ...op import Flat, Gradients, KeepsSpec, Value
-from ...ops.broadcasting import expand_to
+from ...ops.shaping.broadcasting import expand_to
 from ...sweep import Rule, ancestors, count_uses, sweep
 from ...vjp import on_values
 from ..operators.deferred_shapes import late

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from ...arrays import DType
+from ...arrays.library import DType
 from ...errors import MinitorchError
 from ...pytree import Rebuild, walk
 from ..operators.deferred_shapes import late

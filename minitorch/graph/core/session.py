@@ -9,8 +9,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...arrays import Array, DeviceLike
-from ...arrays import device as device_called
+from ...arrays.library import Array, DeviceLike
+from ...arrays.library import device as device_called
 from ...errors import GraphError
 from ..executors.compiled import Run
 from ..executors.registry import executor_called

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays import CPU, Array, Device, DType, DTypeLike, Namespace, as_dtype
+from ...arrays.library import CPU, Array, Device, DType, DTypeLike, Namespace, as_dtype
 from ...errors import GraphError
 from ...op import Gradients, KeepsSpec, Op, Spec
 from .graph import call_site, control_dependencies, get_default_graph, outside

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from ...arrays import Array
+from ...arrays.library import Array
 from ...errors import GraphError, MinitorchError
 from ..control.loop_stacks import Opacity
 from ..control.while_op import While

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays import Array
+from ...arrays.library import Array
 from ...errors import MinitorchError
-from ...ops.linalg import Linear, MatMul
-from ...ops.pointwise import Power
-from ...ops.rows import Elementwise
+from ...ops.elementwise.pointwise import Power
+from ...ops.elementwise.rows import Elementwise
+from ...ops.products.linalg import Linear, MatMul
 from ..control.while_op import While
 from ..core.node import Constant, Node
 from ..core.order import needed, schedule

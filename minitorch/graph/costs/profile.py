@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays import Array, Device
+from ...arrays.library import Array, Device
 from ...errors import GraphError
 from ..core.fetches import Feeds, flatten_fetches, read_feeds
 from ..core.node import Node

@@ -19,13 +19,15 @@ from typing import Any
 
 import numpy as np
 
-from ... import compile as code
-from ...arrays import CPU, Array, Device, DType
+from ...arrays.library import CPU, Array, Device, DType
+from ...compile import engine
+from ...compile.kernels import kernel
+from ...compile.rows import Program
 from ...errors import GraphError
 from ...op import Op
-from ...ops.linalg import MatMul
-from ...ops.reduction import Extreme, Mean, Sum
-from ...ops.rows import ROWS, Elementwise
+from ...ops.elementwise.rows import ROWS, Elementwise
+from ...ops.products.linalg import MatMul
+from ...ops.reducing.reduction import Extreme, Mean, Sum
 from ..control.liveness import endangered
 from ..control.loop_stacks import DEAD, EMPTY, Opaque, Outcome, alive, longer, outcome
 from ..control.while_op import While
@@ -313,9 +315,9 @@ def _row_into(node: Node, op: Elementwise) -> Into:
         return lambda out, *arrays: ufunc(*arrays, out=out)
     operands = tuple(range(len(node.inputs)))
     program = program_of(((op, operands),), [source.dtype for source in node.inputs])
-    if isinstance(program, code.Program) and code.available():
-        kernel = code.kernel(program)
-        return lambda out, *arrays: kernel(*arrays, out=out)
+    if isinstance(program, Program) and engine.available():
+        compiled = kernel(program)
+        return lambda out, *arrays: compiled(*arrays, out=out)
     return functools.partial(_copied, op)
 
 

@@ -13,9 +13,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ...allocator import Lease
-from ...arrays import CPU, Array, Device, asarray, namespace_on
-from ...ops.broadcasting import ExpandTo, SumTo
+from ...arrays.allocator import Lease
+from ...arrays.library import CPU, Array, Device, asarray, namespace_on
+from ...ops.shaping.broadcasting import ExpandTo, SumTo
 from ..control.liveness import deadly, endangered
 from ..control.loop_stacks import DEAD, Opaque, alive
 from ..core.node import Constant, Node, Placeholder

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays import CPU, Array, Device, asarray
+from ...arrays.library import CPU, Array, Device, asarray
 from ..control.liveness import deadly, merges
 from ..control.loop_stacks import DEAD, EMPTY, Outcome, alive, longer, namespace_of, outcome
 from ..control.while_op import While

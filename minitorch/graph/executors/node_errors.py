@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...arrays import dtype_of
+from ...arrays.library import dtype_of
 from ...errors import GraphError, MinitorchError
 from ...op import Op, Spec
 from ..core.node import Node, located

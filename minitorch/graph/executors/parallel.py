@@ -21,7 +21,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...arrays import CPU, Array, Device
+from ...arrays.library import CPU, Array, Device
 from ...errors import GraphError
 from ..control.cond import Merge, MergeIndex, Switch
 from ..core.gradients import Identity

@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from ...op import Op
-from ...ops.broadcasting import ExpandTo, SumTo
-from ...ops.linalg import MatMul
-from ...ops.movement import Reshape
-from ...ops.reduction import Sum
-from ...ops.rows import Elementwise
+from ...ops.elementwise.rows import Elementwise
+from ...ops.products.linalg import MatMul
+from ...ops.reducing.reduction import Sum
+from ...ops.shaping.broadcasting import ExpandTo, SumTo
+from ...ops.shaping.movement import Reshape
 from ..core.node import Constant, Node
 from ..core.order import before_each, ordered_among, read_by, schedule
 from ..core.variables import Read, StateOp, Variable

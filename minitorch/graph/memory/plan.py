@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 
 from ...errors import GraphError
 from ...op import Spec
-from ...ops.broadcasting import ExpandTo
-from ...ops.movement import InsertAxes, Permute, RemoveAxes, Reshape
-from ...ops.rows import Elementwise
+from ...ops.elementwise.rows import Elementwise
+from ...ops.shaping.broadcasting import ExpandTo
+from ...ops.shaping.movement import InsertAxes, Permute, RemoveAxes, Reshape
 from ..control.cond import Switch
 from ..control.loop_stacks import History, Opaque, Output
 from ..control.while_op import While, loops_used

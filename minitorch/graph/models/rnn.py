@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...arrays import DTypeLike, as_dtype, int32
+from ...arrays.library import DTypeLike, as_dtype, int32
 from ...errors import GraphError
 from ..control.loop import while_loop
 from ..control.loop_stacks import empty, has_more, pushed, without_top

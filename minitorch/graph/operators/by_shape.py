@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ...arrays import Array
+from ...arrays.library import Array
 from ..control.loop_stacks import Opaque, Output, placeholder_like
 from ..control.while_op import While
 from ..core.graph import like

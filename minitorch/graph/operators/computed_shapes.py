@@ -13,15 +13,15 @@ from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
-from ...arrays import Array, DType, Namespace, int32, native_dtype
+from ...arrays.library import Array, DType, Namespace, int32, native_dtype
+from ...arrays.shapes import Shape
 from ...errors import ShapeError
 from ...op import Flat, Gradients, Op, Spec, Value
-from ...ops import movement
-from ...ops.broadcasting import ExpandTo, expand_to
-from ...ops.casting import cast_to
-from ...ops.joining import Cat, stack
+from ...ops.elementwise.casting import cast_to
 from ...ops.methods import Methods
-from ...shapes import Shape
+from ...ops.shaping import movement
+from ...ops.shaping.broadcasting import ExpandTo, expand_to
+from ...ops.shaping.joining import Cat, stack
 from ..core.node import Constant, Node, UnknownShape, as_shape, build, convert
 from .deferred_shapes import as_scalar
 

@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...arrays import DType, DTypeLike, as_dtype, get_default_dtype, int32
+from ...arrays.library import DType, DTypeLike, as_dtype, get_default_dtype, int32
+from ...arrays.shapes import known
 from ...errors import GraphError
 from ...exports import own_names
-from ...ops import elementwise
-from ...ops.broadcasting import expand_to
-from ...shapes import known
+from ...ops.elementwise import unary as elementwise
+from ...ops.shaping.broadcasting import expand_to
 from ..core.naming import locates_errors, rename
 from ..core.node import Constant, Node, UnknownShape, convert
 from ..core.static_shape import as_static

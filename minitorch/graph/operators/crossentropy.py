@@ -10,16 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays import Array, DType, Namespace, dtype_of
+from ...arrays.library import Array, DType, Namespace, dtype_of
+from ...arrays.shapes import broadcast
 from ...compile.classes import class_gradient, class_loss
 from ...errors import ArgumentError
 from ...op import Flat, Gradients, KeepsSpec, Op, Spec, apply
-from ...ops import elementwise as rows
-from ...ops import movement, reduction
-from ...ops.broadcasting import sum_to
-from ...ops.casting import cast_to
-from ...ops.movement import insert_axes
-from ...shapes import broadcast
+from ...ops.elementwise import unary as rows
+from ...ops.elementwise.casting import cast_to
+from ...ops.reducing import reduction
+from ...ops.shaping import movement
+from ...ops.shaping.broadcasting import sum_to
+from ...ops.shaping.movement import insert_axes
 from ..core.gradients import StopGradient
 from ..core.naming import locates_errors, once_known, rename
 from ..core.node import Node, build, convert, convert_all

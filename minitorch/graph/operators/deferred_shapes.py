@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...arrays import Array, DType, Namespace, int32, native_dtype
+from ...arrays.library import Array, DType, Namespace, int32, native_dtype
+from ...arrays.shapes import Shape
 from ...errors import GraphError
 from ...op import Flat, Gradients, Op, Spec, Value
-from ...shapes import Shape
 from ..core.static_shape import UNKNOWN, StaticShape, UnknownShape
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays import CPU, Array, DType, as_dtype, asarray, to_numpy
+from ...arrays.library import CPU, Array, DType, as_dtype, asarray, to_numpy
 from ...errors import GraphError
 from ...op import Flat, Gradients, KeepsSpec, Spec
 from ..control.loop_stacks import Opaque

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...arrays import DTypeLike, as_dtype, int32
+from ...arrays.library import DTypeLike, as_dtype, int32
+from ...arrays.shapes import axes
 from ...errors import GraphError
 from ...exports import own_names
-from ...ops import indexing, joining, matrices, movement
-from ...ops.casting import cast_to
-from ...shapes import axes
+from ...ops.elementwise.casting import cast_to
+from ...ops.shaping import indexing, joining, matrices, movement
 from ..core.gradients import Identity, StopGradient
 from ..core.naming import locates_errors, once_known, rename, rename_all
 from ..core.node import Constant, Node, UnknownShape, as_shape, build, convert, convert_all

@@ -13,10 +13,11 @@ from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
-from ...ops import binary, elementwise
-from ...ops.movement import Permute, Reshape
-from ...ops.reduction import Sum
-from ...ops.rows import operator_of
+from ...ops.elementwise import binary
+from ...ops.elementwise import unary as elementwise
+from ...ops.elementwise.rows import operator_of
+from ...ops.reducing.reduction import Sum
+from ...ops.shaping.movement import Permute, Reshape
 from ..control.liveness import Fate, die_first, fates
 from ..core.node import Constant, Node, UnknownShape
 from ..core.order import schedule

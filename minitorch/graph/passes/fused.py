@@ -16,12 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from ... import compile as code
-from ...arrays import Array, DType, Namespace
-from ...compile import cuda_driver
+from ...arrays.library import Array, DType, Namespace
+from ...compile import engine
+from ...compile.gpu import cuda_driver
+from ...compile.kernels import Kernel, kernel
+from ...compile.rows import Program
 from ...errors import MinitorchError
 from ...op import Gradients, Op, Spec
-from ...ops.reduction import Extreme, Mean, Reduction
+from ...ops.reducing.reduction import Extreme, Mean, Reduction
 from ..core.gradients import gradients
 from ..core.node import Node
 from .lowering import Parts, program_of
@@ -106,14 +108,14 @@ class Fused(Several):
         super().__init__(parts, origins)
         self.dtypes, self.widest = tuple(dtypes), widest
         self.program = program_of(self.parts, self.dtypes)
-        self.least = least if isinstance(self.program, code.Program) else None
+        self.least = least if isinstance(self.program, Program) else None
         if small:  # nothing to decide at run time
             self.compute = self._function  # type: ignore[method-assign]
 
     @functools.cached_property
-    def kernel(self) -> code.Kernel:
+    def kernel(self) -> Kernel:
         """The kernel of `program`."""
-        return code.kernel(self.program)
+        return kernel(self.program)
 
     @property
     def always_by_kernel(self) -> bool:
@@ -138,7 +140,7 @@ class Fused(Several):
     def on_device(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the result of arrays that are not NumPy's: by a kernel where a GPU has them."""
         found = None
-        if isinstance(self.program, code.Program):
+        if isinstance(self.program, Program):
             found = cuda_driver.run_on_device(self.program, arrays)
         return self.compute(xp, *arrays) if found is None else found
 
@@ -164,7 +166,7 @@ class Fused(Several):
 
     def into(self, out: Array, *arrays: Array) -> None:
         """Compute into `out`, which may be the memory of an input of the same shape and dtype."""
-        if isinstance(self.program, code.Program) and code.available():
+        if isinstance(self.program, Program) and engine.available():
             self.kernel(*arrays, out=out)
         else:
             np.copyto(out, self._function(np, *arrays))
@@ -190,7 +192,7 @@ class FusedReduction(Fused):
         super().__init__(parts, dtypes, least, origins=origins)
         self.reduction = reduction
         self.program = program_of(self.parts, self.dtypes, kernel_reduction(reduction))
-        self.least = least if isinstance(self.program, code.Program) else None
+        self.least = least if isinstance(self.program, Program) else None
         self._whole = _expression([*self.parts, (reduction, (-len(self.parts),))])
         if small:
             self.compute = self._whole  # type: ignore[method-assign]

@@ -13,18 +13,18 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from ...arrays import Array, Namespace
+from ...arrays.library import Array, Namespace
+from ...arrays.shapes import numel
 from ...compile import tuned as table
 from ...compile.products import ProductKernel
 from ...compile.tasks import ITEM_BYTES, Task
 from ...op import Op
-from ...ops.binary import add
-from ...ops.convolution import Convolve
-from ...ops.elementwise import relu
-from ...ops.linalg import Linear, MatMul
-from ...ops.movement import Permute
-from ...ops.rows import operator_of
-from ...shapes import numel
+from ...ops.elementwise.binary import add
+from ...ops.elementwise.rows import operator_of
+from ...ops.elementwise.unary import relu
+from ...ops.products.convolution import Convolve
+from ...ops.products.linalg import Linear, MatMul
+from ...ops.shaping.movement import Permute
 from ..core.node import Node, UnknownShape
 from ..core.order import schedule
 from .fused import Origin, Several

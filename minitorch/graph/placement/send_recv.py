@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ...arrays import Array, as_dtype
+from ...arrays.library import Array, as_dtype
 from ...errors import GraphError
 from ...op import Spec
 from ..control.loop_stacks import DEAD

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ...arrays import Array
+from ...arrays.library import Array
 from ...errors import GraphError
 from ...serialize import load, save
 from ..core.session import Session

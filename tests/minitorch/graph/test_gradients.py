@@ -271,7 +271,7 @@ def test_an_operator_without_a_gradient_is_named() -> None:
 
 
 def test_a_learners_operator_works_in_both_modes_with_its_gradient() -> None:
-    from minitorch.tensor import tensor
+    from minitorch.tensor.tensor import tensor
 
     class Cube(Op):
         def compute(self, xp: Any, x: Any) -> Any:  # type: ignore[override]

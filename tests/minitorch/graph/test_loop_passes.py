@@ -17,7 +17,7 @@ from minitorch.graph.costs.prediction import known_rounds, predicted_s
 from minitorch.graph.passes.loops import inside
 from minitorch.graph.passes.optimize import verified
 from minitorch.graph.passes.rewrite import rebuilt, rewrite, simple
-from minitorch.ops import binary
+from minitorch.ops.elementwise import binary
 
 pytestmark = pytest.mark.as_built
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from minitorch.arrays import CPU, Array, Device
+from minitorch.arrays.library import CPU, Array, Device
 
 from ...control.liveness import merges
 from ...core.node import Node

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from minitorch.arrays import Array, Namespace
+from minitorch.arrays.library import Array, Namespace
 from minitorch.op import KeepsSpec, Op
 
 from ...control.cond import Merge, Switch

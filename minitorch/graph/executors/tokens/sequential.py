@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from minitorch.arrays import CPU, Array, Device
+from minitorch.arrays.library import CPU, Array, Device
 
 from ...control.loop_stacks import DEAD
 from ...core.node import Node
