@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 from ddp_lab.communicator.calls import Call
 from ddp_lab.communicator.communicator import Communicator
-from ddp_lab.transport.c10d import C10dTransport
+from ddp_lab.transport.c10d.c10d import C10dTransport
 
 Collective = Callable[..., Any]
 # torch 2.13 has new names for two of its collectives, and warns of the old ones.

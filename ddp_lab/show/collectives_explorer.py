@@ -19,7 +19,7 @@ from ddp_lab.launch.threads import run_threads
 from ddp_lab.show.chart import Chart, module
 from ddp_lab.show.svg_text import line, picture, text
 from ddp_lab.simulate.collectives import collective
-from ddp_lab.transport.link import Link
+from ddp_lab.transport.links.link import Link
 from ddp_lab.transport.sim import SimWorld
 
 COMPARED = {

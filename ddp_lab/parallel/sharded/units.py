@@ -86,7 +86,7 @@ class Unit:
         return self._inputs(use, args, kwargs)
 
     def _inputs(self, use: Use, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        """Return the inputs as views: when these have gradients, the backward of this use is over."""
+        """Return the inputs as views: a backward of this use is over when these have gradients."""
         seen: dict[int, Tensor] = {}
         watched: list[Tensor] = []
 
