@@ -10,7 +10,7 @@ import numpy as np
 
 import minitorch as mt
 import minitorch.graph as tf
-from minitorch.arrays import Array
+from minitorch.arrays.library import Array
 
 # Abadi et al., OSDI 2016, Figure 1; the data comes from an iterator.
 TWO_PHASES = """

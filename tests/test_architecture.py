@@ -378,7 +378,7 @@ MOST_IN_A_ROOM = 25
 CROWDED = {
     "autograder/service": 63,
     "ddp_lab/transport": 29,
-    "lessons": 35,
+    "lessons": 45,
 }
 
 
