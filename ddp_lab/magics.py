@@ -13,6 +13,7 @@ import cloudpickle
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import DdpLabError, InvalidArgument
 from ddp_lab.launch.launcher import launch
+from ddp_lab.launch.pickling import dumps
 
 
 def load_ipython_extension(shell: Any) -> None:
@@ -55,14 +56,13 @@ def used_names(source: str, namespace: dict[str, Any]) -> bytes:
     sendable = {}
     for name in sorted(named & namespace.keys()):
         try:
-            cloudpickle.dumps(namespace[name])
+            dumps(namespace[name])
         except Exception as error:
             raise InvalidArgument(
                 f"%%ranks: {name} cannot be sent to the ranks: {error}. Make it in the cell itself."
             ) from error
         sendable[name] = namespace[name]
-    data: bytes = cloudpickle.dumps(sendable)
-    return data
+    return dumps(sendable)
 
 
 def read_names(source: str) -> set[str]:
