@@ -32,11 +32,10 @@ from ddp_lab.data_parallel.torch.ddp_options import (
     process_group_of,
     refuse_unsupported,
 )
-from ddp_lab.data_parallel.torch.hooks import BUCKETS, fp16_sum_hook, sum_hook
+from ddp_lab.data_parallel.torch.hooks import BUCKETS, average_as
 from ddp_lab.data_parallel.torch.precision import (
     call_in_precision,
     cast_buffers,
-    compress_hook_to,
     note_dtypes,
     reduce_dtype_of,
 )
@@ -48,7 +47,6 @@ from ddp_lab.data_parallel.torch.process_groups import (
 from ddp_lab.data_parallel.torch.reducer import TorchReducer
 from ddp_lab.data_parallel.torch.slots import TorchSlots
 from ddp_lab.data_parallel.torch.sync_batch_norm import use_on_cpu
-from ddp_lab.data_parallel.torch.uneven_inputs import DdpJoinHook
 from ddp_lab.torch_backend.eager import eager
 
 
@@ -133,7 +131,7 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
         if mixed_precision is not None:
             cast_buffers(module, mixed_precision, self.parameters_to_ignore)
             note_dtypes(module, mixed_precision, self.parameters_to_ignore)
-            hook = compress_hook_to(reduce_dtype_of(mixed_precision))
+            hook = average_as(reduce_dtype_of(mixed_precision))
             self.reducer.averaging.hook = hook, self.reducer.averaging
 
     def _build_reducer(self, managed: module_inspection.Managed, static_graph: bool) -> None:
@@ -276,7 +274,7 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
         is_half = kind == BuiltinCommHookType.FP16_COMPRESS
         self._hook_name = str(kind)
         averaging = self.reducer.averaging
-        averaging.hook = fp16_sum_hook if is_half else sum_hook, averaging
+        averaging.hook = average_as(torch.float16 if is_half else None), averaging
 
     # Uneven inputs
 
@@ -478,6 +476,23 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
                 f"{len(passed)}, expected {len(names)}. Wrap the module anew."
             )
         return {index: names[id(param)] for index, param in enumerate(parameters)}
+
+
+class DdpJoinHook(JoinHook):
+    """Takes part in every collective of an iteration, with zeros for gradients."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def main_hook(self) -> None:
+        """Shadow one iteration of the ranks that go on."""
+        self.model.shadow_step()
+
+    def post_hook(self, is_last_joiner: bool) -> None:
+        """Take over the final model of a rank that ended last."""
+        root = last_rank(self.model.group, is_last_joiner)
+        self.model._authoritative_rank = root
+        self.model.broadcast_state(root, self.model.forward_sync_buffers)
 
 
 def _nothing() -> None:

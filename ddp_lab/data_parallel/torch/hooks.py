@@ -1,8 +1,9 @@
-"""Communication hooks: what torch accepts as one, and the two that it has built in.
+"""Communication hooks: what torch accepts as one, and those that it has built in.
 
 May import: torch, averaging, grad_bucket.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -27,13 +28,12 @@ class TensorWork:
         return self._tensor
 
 
-def sum_hook(averaging: Averaging, bucket: GradBucket) -> TensorWork:
-    """Average the bucket."""
-    flat = bucket.buffer().div_(averaging.divisor())
-    return TensorWork(averaging.group.all_reduce(flat), flat)
+def average_as(dtype: torch.dtype | None) -> Callable[[Averaging, GradBucket], TensorWork]:
+    """Return a hook that averages buckets as `dtype`; None leaves them as they are."""
 
+    def average(averaging: Averaging, bucket: GradBucket) -> TensorWork:
+        flat = bucket.buffer()
+        flat = flat.to(dtype or flat.dtype).div_(averaging.divisor())
+        return TensorWork(averaging.group.all_reduce(flat), flat)
 
-def fp16_sum_hook(averaging: Averaging, bucket: GradBucket) -> TensorWork:
-    """Average the bucket in half precision: half the bytes, 11 bits of mantissa."""
-    flat = bucket.buffer().to(torch.float16).div_(averaging.divisor())
-    return TensorWork(averaging.group.all_reduce(flat), flat)
+    return average
