@@ -99,7 +99,6 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
         ids = module_inspection.device_ids_of(module, device_ids, output_device)
         self.device_ids, self.output_device = ids
         self.module = module
-        self.dim = dim
         self.device = next(iter(module.parameters())).device
         self.group = group_for(self.process_group, self.device)
         self.find_unused_parameters = find_unused_parameters
@@ -122,7 +121,7 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
         )
         self.require_forward_param_sync = True
         use_on_cpu(module, None if isinstance(self.group, C10dGroup) else self.group)
-        managed = module_inspection.managed(module, self.parameters_to_ignore)
+        managed = module_inspection.managed_params(module, self.parameters_to_ignore)
         if init_sync:
             verify_same_model(self.group, managed.specs)
             self.broadcast_state(0, self._buffer_sync.at_start)
@@ -134,7 +133,7 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
             hook = average_as(reduce_dtype_of(mixed_precision))
             self.reducer.averaging.hook = hook, self.reducer.averaging
 
-    def _build_reducer(self, managed: module_inspection.Managed, static_graph: bool) -> None:
+    def _build_reducer(self, managed: module_inspection.ManagedParams, static_graph: bool) -> None:
         """Lay out the buckets and put the hooks on the parameters."""
         over_c10d = isinstance(self.group, C10dGroup)
         slots = TorchSlots(managed, as_views=self.gradient_as_bucket_view or not over_c10d)
@@ -380,7 +379,7 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
         self.process_group = dist.group.WORLD
         self.group = group_for(self.process_group, self.device)
         static_graph, self.static_graph = self.static_graph, False
-        managed = module_inspection.managed(self.module, self.parameters_to_ignore)
+        managed = module_inspection.managed_params(self.module, self.parameters_to_ignore)
         self._build_reducer(managed, static_graph)
 
     # What torch's own tools, and programs written for torch's class, call
@@ -450,7 +449,7 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
 
     def _build_params_for_reducer(self) -> tuple[list[nn.Parameter], list[bool]]:
         """Return the parameters whose gradients are averaged, and which are sparse."""
-        managed = module_inspection.managed(self.module, self.parameters_to_ignore)
+        managed = module_inspection.managed_params(self.module, self.parameters_to_ignore)
         return managed.params, managed.sparse
 
     def _build_debug_param_to_name_mapping(
@@ -461,7 +460,7 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
         Raises:
             ValueError: they are not the parameters of the module as it is now.
         """
-        managed = module_inspection.managed(self.module, self.parameters_to_ignore)
+        managed = module_inspection.managed_params(self.module, self.parameters_to_ignore)
         names = {id(p): n for n, p in zip(managed.names, managed.params, strict=True)}
         passed = {id(param) for param in parameters}
         missing = [name for key, name in names.items() if key not in passed]

@@ -15,7 +15,7 @@ from ddp_lab.data_parallel.communicator_group import CommunicatorGroup, is_commu
 
 
 @dataclass(frozen=True)
-class Managed:
+class ManagedParams:
     """The parameters whose gradients are averaged: their names, and which are sparse."""
 
     params: list[nn.Parameter]
@@ -41,7 +41,7 @@ def is_group(value: Any) -> bool:
     return isinstance(value, CommunicatorGroup) or is_communicator(value)
 
 
-def managed(module: nn.Module, ignored: Iterable[str]) -> Managed:
+def managed_params(module: nn.Module, ignored: Iterable[str]) -> ManagedParams:
     """Return the parameters that need gradients, in order of registration, each once."""
     left_alone = set(ignored)
     sparse_ids = {
@@ -54,7 +54,7 @@ def managed(module: nn.Module, ignored: Iterable[str]) -> Managed:
         for name, param in module.named_parameters()
         if param.requires_grad and name not in left_alone
     ]
-    return Managed(
+    return ManagedParams(
         [param for _, param in chosen],
         [name for name, _ in chosen],
         [id(param) in sparse_ids for _, param in chosen],

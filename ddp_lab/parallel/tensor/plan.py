@@ -20,13 +20,13 @@ from ddp_lab.parallel.tensor.layers import (
     ColumnParallelLinear,
     ParallelAttention,
     RowParallelLinear,
-    SharedOut,
+    ShardedLayer,
     VocabParallelEmbedding,
     uneven,
 )
 
 # a plan's word: what it is for, what stands in its place, and which size is shared out
-STYLES: dict[str, tuple[type[nn.Module], type[SharedOut], Callable[[Any], dict[str, int]]]] = {
+STYLES: dict[str, tuple[type[nn.Module], type[ShardedLayer], Callable[[Any], dict[str, int]]]] = {
     "column": (nn.Linear, ColumnParallelLinear, lambda m: {"out_features": m.out_features}),
     "row": (nn.Linear, RowParallelLinear, lambda m: {"in_features": m.in_features}),
     "vocab": (nn.Embedding, VocabParallelEmbedding, lambda m: {"num_embeddings": m.num_embeddings}),
