@@ -15,7 +15,8 @@ def serve(settings: Settings) -> int:
     if not (settings.unsandboxed or settings.scheduler or shutil.which("bwrap")):
         raise StartError(
             "serve: no sandbox: bubblewrap is not installed. `sudo apt-get install bubblewrap`, "
-            "or --unsandboxed where you trust every learner with this machine."
+            "or --unsandboxed where you trust every learner with this machine. "
+            "Help: when_it_does_not_work.html#no-sandbox"
         )
     log_to_stderr(settings.log_format)
     with opened(settings) as server:

@@ -226,7 +226,8 @@ def listen(host: str, port: int) -> socket.socket:
         raise StartError(f"serve: port: got {port}, expected 0 to 65535.") from error
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            problem = f"port {port} is taken. Choose another with --port, or --port 0 for any"
+            problem = f"port {port} is taken. Choose another with --port, or --port 0 for any. "
+            problem += "Help: when_it_does_not_work.html#ports-in-use"
         elif error.errno == errno.EACCES:
             problem = f"port {port} is not allowed to you. Choose one above 1023"
         else:
