@@ -25,11 +25,14 @@ class LabCatalog:
             found = sorted(p.name for p in self.directory.iterdir() if _is_lab(p))
         except OSError as error:
             problem = f"got {self.directory}: {error.strerror}"
-            raise StartError(f"serve: no labs directory: {problem}. Say --labs DIR.") from error
+            raise StartError(
+                f"serve: no labs directory: {problem}. Say --labs DIR. "
+                "Help: when_it_does_not_work.html#no-labs-directory"
+            ) from error
         if not found:
             raise StartError(
                 f"serve: no lab in {self.directory}: expected directories that hold lab.py and "
-                "checks.py. Say --labs DIR."
+                "checks.py. Say --labs DIR. Help: when_it_does_not_work.html#no-labs-directory"
             )
         return tuple(found)
 

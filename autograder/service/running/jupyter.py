@@ -116,7 +116,7 @@ def _command(work: Path, settings: Path, port: int) -> list[str]:
         "ServerApp.port_retries": 0,
         "ServerApp.root_dir": work.resolve(),
         "ServerApp.open_browser": False,
-        "ServerApp.allow_root": os.geteuid() == 0,
+        "ServerApp.allow_root": hasattr(os, "geteuid") and os.geteuid() == 0,  # Windows has none
         "LabApp.app_settings_dir": settings.resolve(),
         "LabApp.expose_app_in_browser": True,  # so that the panel can save before it submits
         "LabApp.news_url": "None",

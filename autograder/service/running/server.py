@@ -220,7 +220,8 @@ def listen(host: str, port: int) -> socket.socket:
         raise StartError(f"serve: port: got {port}, expected 0 to 65535.") from error
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            problem = f"port {port} is taken. Choose another with --port, or --port 0 for any"
+            problem = f"port {port} is taken. Choose another with --port, or --port 0 for any. "
+            problem += "Help: when_it_does_not_work.html#ports-in-use"
         elif error.errno == errno.EACCES:
             problem = f"port {port} is not allowed to you. Choose one above 1023"
         else:
@@ -298,7 +299,8 @@ def serve(settings: Settings) -> int:
     if not (settings.unsandboxed or settings.scheduler or shutil.which("bwrap")):
         raise StartError(
             "serve: no sandbox: bubblewrap is not installed. `sudo apt-get install bubblewrap`, "
-            "or --unsandboxed where you trust every learner with this machine."
+            "or --unsandboxed where you trust every learner with this machine. "
+            "Help: when_it_does_not_work.html#no-sandbox"
         )
     log_to_stderr(settings.log_format)
     with opened(settings) as server:

@@ -67,7 +67,10 @@ def start(asked: StartSettings) -> int:
         unsandboxed=not shutil.which("bwrap"),  # it is the learner's own code on their machine
     )
     if settings.unsandboxed:
-        print("No sandbox: grading is unsandboxed. sudo apt-get install bubblewrap mends that.")
+        print(
+            "No sandbox: grading is unsandboxed. sudo apt-get install bubblewrap mends that. "
+            "Help: when_it_does_not_work.html#no-sandbox"
+        )
     try:
         watch = _run(settings, asked)
     except DataInUse:
@@ -125,7 +128,10 @@ def free_port(wanted: int | None, usual: int) -> int:
         except StartError:
             if wanted:
                 raise
-    raise StartError(f"start: no free port from {usual} to {usual + _NEAR - 1}. Say which to use.")
+    raise StartError(
+        f"start: no free port from {usual} to {usual + _NEAR - 1}. Say which to use. "
+        "Help: when_it_does_not_work.html#ports-in-use"
+    )
 
 
 def learner_token(server: Server, data: Path, name: str | None) -> Path:
@@ -176,7 +182,11 @@ class Watch:
         said = False
         while not self._over.wait(_LOOK_AGAIN_S):
             if self._jupyter.has_ended():
-                print(f"start: JupyterLab ended: {self._jupyter.last_words()}", file=sys.stderr)
+                print(
+                    f"start: JupyterLab ended: {self._jupyter.last_words()}\n"
+                    "Help: when_it_does_not_work.html#jupyterlab-does-not-start",
+                    file=sys.stderr,
+                )
                 self.status = 2
                 self._server.stop()
                 return
@@ -194,8 +204,12 @@ class Watch:
             self._token.parent / RUNNING, json.dumps({"url": self._jupyter.url, "text": text})
         )
         print(f"{text}\nCtrl-C stops both. Your work stays.", flush=True)
-        if self._browser and has_display():
-            webbrowser.open(self._jupyter.url)
+        if self._browser and not (has_display() and webbrowser.open(self._jupyter.url)):
+            print(
+                "No browser to open here: open JupyterLab's address in one. "
+                "Help: when_it_does_not_work.html#no-browser-opens",
+                flush=True,
+            )
 
 
 def has_display() -> bool:
