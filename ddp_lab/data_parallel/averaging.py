@@ -11,9 +11,9 @@ from ddp_lab.data_parallel.reduction_group import Group, Work
 
 
 class Averaging:
-    """The ranks that average, by what they divide, and the hook that may take the place of both.
+    """Averages buckets over a group: by an all-reduce and a divisor, or by a communication hook.
 
-    Communication hooks that divide by themselves get this as their state.
+    The divisor is the number of ranks, unless some have no inputs left.
     """
 
     def __init__(self, group: Group) -> None:
@@ -26,7 +26,7 @@ class Averaging:
         self.divisor: Callable[[], float] = lambda: group.size
 
     def scale(self) -> float:
-        """Return what gradients are multiplied by on their way into a bucket; a hook divides."""
+        """Return by what gradients are multiplied in a bucket: a hook divides by itself."""
         return 1.0 if self.hook else 1.0 / self.divisor()
 
     def start(self, bucket: Any, slots: Any) -> Work:

@@ -15,8 +15,8 @@ from ddp_lab.data_parallel.reduction_group import Group
 class Bucket:
     """A flat buffer and, for each parameter in it, the view that holds its gradient.
 
-    `lent` has the places of the views that `deliver` has handed on as gradients: their memory
-    belongs to whoever holds these.
+    `lent` has the places of the views that `deliver` has made gradients. Whoever holds such a
+    gradient may keep it: then its memory must not be written to.
     """
 
     index: int
@@ -56,7 +56,7 @@ class Slots(Protocol):
         ...
 
     def take_back(self, bucket: Bucket) -> bool:
-        """Return whether no view that was lent is held, but as the gradient that it was."""
+        """Return whether lent views may be overwritten: only their parameters hold them."""
         ...
 
     def when_backward_ends(self, finish: Callable[[], None]) -> None:
@@ -89,6 +89,6 @@ class BucketMemory:
         bucket.views = self._slots.views(bucket.flat, bucket.params, bucket.starts)
 
     def make_writable(self, bucket: Bucket, group: Group) -> None:
-        """Make sure that writing to a bucket changes nothing that somebody keeps."""
+        """Give a bucket new memory if somebody keeps a gradient that lies in it."""
         if bucket.lent and not self._slots.take_back(bucket):
             self._allocate(bucket, group)

@@ -15,7 +15,7 @@ All are used alike, with torch and minitorch modules:
 
 DistributedDataParallel is step 5 with what practice asks for besides.
 
-May import: NumPy, bucketing, errors, module_protocol, schedule.
+May import: NumPy, bucketing, errors, launch_order, module_protocol.
 Source: Li et al., PyTorch Distributed, VLDB 2020, section 3.2.
 """
 
@@ -26,6 +26,7 @@ import numpy as np
 
 from ddp_lab.data_parallel.bucketing import MIB, offsets, reverse_plan
 from ddp_lab.data_parallel.errors import UnusedParameters
+from ddp_lab.data_parallel.launch_order import LaunchOrder
 from ddp_lab.data_parallel.module_protocol import (
     Array,
     Module,
@@ -35,7 +36,6 @@ from ddp_lab.data_parallel.module_protocol import (
     trainable,
     values,
 )
-from ddp_lab.data_parallel.schedule import LaunchOrder
 
 
 class Replica:

@@ -9,7 +9,7 @@ it asks of `Averaging`. A training step goes
 
 and each bucket travels while backward goes on with the layers below.
 
-May import: averaging, bucketing, buckets, errors, parameter_usage, reduction_group, schedule.
+May import: averaging, bucketing, buckets, errors, launch_order, parameter_usage, reduction_group.
 Source: Li et al., PyTorch Distributed, VLDB 2020, algorithm 1.
 """
 
@@ -19,9 +19,9 @@ from ddp_lab.data_parallel.averaging import Averaging
 from ddp_lab.data_parallel.bucketing import BucketPlan, assign
 from ddp_lab.data_parallel.buckets import Bucket, BucketMemory, Slots
 from ddp_lab.data_parallel.errors import ReadyTwice, UnusedParameters
+from ddp_lab.data_parallel.launch_order import LaunchOrder
 from ddp_lab.data_parallel.parameter_usage import Usage
 from ddp_lab.data_parallel.reduction_group import Group, Work
-from ddp_lab.data_parallel.schedule import LaunchOrder
 
 
 class _NothingToDo:

@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 from ddp_lab.communicator.calls import Call
 from ddp_lab.communicator.communicator import Communicator
-from ddp_lab.transport.c10d import C10dTransport
+from ddp_lab.transport.c10d.c10d import C10dTransport
 
 Collective = Callable[..., Any]
 # torch 2.13 has new names for two of its collectives, and warns of the old ones.
@@ -52,7 +52,7 @@ class GroupCommunicator(Communicator):
         self._transport.close()
         return result
 
-    def apart(self) -> "GroupCommunicator":
+    def separate_group(self) -> "GroupCommunicator":
         """Return a communicator over another group of the same ranks."""
         ranks = dist.get_process_group_ranks(self._group)
         kind = dist.get_backend(self._group)

@@ -60,15 +60,15 @@ class Done:
 class HookState:
     """What a hook remembers from bucket to bucket; a `Checkpoint` keeps it as `per_rank`."""
 
-    kept: ClassVar[tuple[str, ...]] = ()
+    remembered: ClassVar[tuple[str, ...]] = ()  # names of attributes
 
     def state_dict(self) -> dict[str, Any]:
         """Return what the hook remembers."""
-        return {name: getattr(self, name) for name in self.kept}
+        return {name: getattr(self, name) for name in self.remembered}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Remember what `state_dict` returned."""
-        for name in self.kept:
+        for name in self.remembered:
             setattr(self, name, state[name])
 
 
@@ -112,7 +112,7 @@ class TopKState(HookState):
     Source: Stich, Cordonnier & Jaggi, Sparsified SGD with Memory, NeurIPS 2018.
     """
 
-    kept = ("left_out",)
+    remembered = ("left_out",)
     group: Group
     ratio: float = 0.01
     left_out: dict[int, Any] = field(default_factory=dict)
@@ -164,7 +164,7 @@ class PowerSGDState(HookState):
     Source: Vogels, Karimireddy & Jaggi, PowerSGD, NeurIPS 2019, algorithms 1 and 2.
     """
 
-    kept = ("iteration", "left_out", "factors")
+    remembered = ("iteration", "left_out", "factors")
     group: Group
     rank: int = 1
     start_iter: int = 2

@@ -465,17 +465,17 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
         """
         managed = module_inspection.managed(self.module, self.parameters_to_ignore)
         names = {id(p): n for n, p in zip(managed.names, managed.params, strict=True)}
-        given = {id(param) for param in parameters}
-        missing = [name for key, name in names.items() if key not in given]
+        passed = {id(param) for param in parameters}
+        missing = [name for key, name in names.items() if key not in passed]
         if missing:
             raise ValueError(
                 f"names: Param with name {missing[0]} is in the module but not among the "
-                f"parameters: got {len(given)}, expected {len(names)}. Wrap the module anew."
+                f"parameters: got {len(passed)}, expected {len(names)}. Wrap the module anew."
             )
-        if len(given) != len(names):
+        if len(passed) != len(names):
             raise ValueError(
                 "names: Expected param to name mapping to cover all parameters: got "
-                f"{len(given)}, expected {len(names)}. Wrap the module anew."
+                f"{len(passed)}, expected {len(names)}. Wrap the module anew."
             )
         return {index: names[id(param)] for index, param in enumerate(parameters)}
 

@@ -14,7 +14,7 @@ from ddp_lab.data_parallel.hooks.grad_bucket import GradBucket
 BUCKETS = (C10dGradBucket, GradBucket)  # what a hook may say that its bucket is
 
 
-class Sent:
+class TensorWork:
     """A work that gives a tensor once it is done."""
 
     def __init__(self, work: Any, tensor: torch.Tensor) -> None:
@@ -27,13 +27,13 @@ class Sent:
         return self._tensor
 
 
-def sum_hook(averaging: Averaging, bucket: GradBucket) -> Sent:
+def sum_hook(averaging: Averaging, bucket: GradBucket) -> TensorWork:
     """Average the bucket."""
     flat = bucket.buffer().div_(averaging.divisor())
-    return Sent(averaging.group.all_reduce(flat), flat)
+    return TensorWork(averaging.group.all_reduce(flat), flat)
 
 
-def fp16_sum_hook(averaging: Averaging, bucket: GradBucket) -> Sent:
+def fp16_sum_hook(averaging: Averaging, bucket: GradBucket) -> TensorWork:
     """Average the bucket in half precision: half the bytes, 11 bits of mantissa."""
     flat = bucket.buffer().to(torch.float16).div_(averaging.divisor())
-    return Sent(averaging.group.all_reduce(flat), flat)
+    return TensorWork(averaging.group.all_reduce(flat), flat)

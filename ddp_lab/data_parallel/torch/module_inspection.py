@@ -64,8 +64,8 @@ def managed(module: nn.Module, ignored: Iterable[str]) -> Managed:
 def state(module: nn.Module, ignored: Iterable[str], with_buffers: bool) -> list[Tensor]:
     """Return the tensors that every rank must start from, detached."""
     left_alone = set(ignored)
-    found = [p.detach() for n, p in module.named_parameters() if n not in left_alone]
-    return found + (list(buffers(module, left_alone).values()) if with_buffers else [])
+    params = [p.detach() for n, p in module.named_parameters() if n not in left_alone]
+    return params + (list(buffers(module, left_alone).values()) if with_buffers else [])
 
 
 def buffers(module: nn.Module, ignored: Iterable[str]) -> dict[str, Tensor]:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ddp_lab.data_parallel.averaging import Averaging
 from ddp_lab.data_parallel.hooks.grad_bucket import GradBucket
-from ddp_lab.data_parallel.torch.hooks import Sent
+from ddp_lab.data_parallel.torch.hooks import TensorWork
 
 
 def call_in_precision(
@@ -64,7 +64,7 @@ def compress_hook_to(dtype: torch.dtype | None) -> Callable[[Averaging, GradBuck
 
     def average_as(averaging: Averaging, bucket: GradBucket) -> Any:
         flat = bucket.buffer().to(dtype or bucket.buffer().dtype).div_(averaging.divisor())
-        return Sent(averaging.group.all_reduce(flat), flat)
+        return TensorWork(averaging.group.all_reduce(flat), flat)
 
     return average_as
 

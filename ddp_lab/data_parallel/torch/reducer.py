@@ -1,6 +1,7 @@
 """The reducer for torch modules: autograd hooks, unused parameters, static graphs, comm hooks.
 
-May import: torch, autograd_graph, bucketing, buckets, reducer, reduction_group, schedule, slots.
+May import: torch, autograd_graph, bucketing, buckets, launch_order, reducer, reduction_group,
+slots.
 """
 
 import weakref
@@ -12,9 +13,9 @@ from torch import Tensor
 
 from ddp_lab.data_parallel.bucketing import BucketPlan
 from ddp_lab.data_parallel.buckets import Bucket
+from ddp_lab.data_parallel.launch_order import LaunchOrder
 from ddp_lab.data_parallel.reducer import NOTHING_TO_DO, Reducer
 from ddp_lab.data_parallel.reduction_group import Group, Work
-from ddp_lab.data_parallel.schedule import LaunchOrder
 from ddp_lab.data_parallel.torch.autograd_graph import accumulator, unused_from
 from ddp_lab.data_parallel.torch.slots import TorchSlots
 

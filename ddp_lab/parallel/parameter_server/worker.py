@@ -48,17 +48,17 @@ class Worker:
 
     def pull(self, names: Iterable[str] | None) -> dict[str, Any]:
         """Return the parameters as they are once this worker may go on."""
-        with self._telling():
+        with self._reporting_errors():
             self._at_work("pull")
             wanted = self._wanted(names)
             began = time.perf_counter()
             requests = {
                 s: [n for n in wanted if self._pieces[n].server == s] for s in self._servers
             }
-            found = self._ask_first(requests) if self._first_decides else {}
-            found.update(self._ask({s: r for s, r in requests.items() if r}))
+            arrays = self._ask_first(requests) if self._first_decides else {}
+            arrays.update(self._ask({s: r for s, r in requests.items() if r}))
             self.report.waited_s += time.perf_counter() - began
-            return joined(self._pieces, found, self._kinds)
+            return joined(self._pieces, arrays, self._kinds)
 
     def _ask_first(self, requests: dict[int, list[int]]) -> dict[int, NDArray]:
         """Ask server 0 alone: the others then give the version that it has, or a later one."""
@@ -68,12 +68,12 @@ class Worker:
         """Return the pieces' arrays by number; this worker's step is then the servers'."""
         for server, numbers in requests.items():
             self._send(server, Message(wire.PULL, self._step, [Entry(n) for n in numbers]))
-        found = {}
+        arrays = {}
         for server in requests:
             answer = self._answer(server, wire.PARAMS)
             self._step = max(self._step, answer.step)
-            found.update({e.piece: e.array for e in answer.entries if e.array is not None})
-        return found
+            arrays.update({e.piece: e.array for e in answer.entries if e.array is not None})
+        return arrays
 
     def _wanted(self, names: Iterable[str] | None) -> list[int]:
         if isinstance(names, str):
@@ -85,7 +85,7 @@ class Worker:
 
     def push(self, grads: Mapping[str, Any]) -> None:
         """Send this worker's gradients of its step; return without waiting."""
-        with self._telling():
+        with self._reporting_errors():
             self._at_work("push")
             if not isinstance(grads, Mapping):
                 raise self._wrong("push", f"gradients are not a dict by name: got {grads!r:.80}")
@@ -157,7 +157,7 @@ class Worker:
 
     def done(self) -> None:
         """Say to all servers that this worker pushes nothing more."""
-        with self._telling():
+        with self._reporting_errors():
             self._at_work("done")
             for server in self._servers:
                 self._send(server, Message(wire.DONE, self._step))
@@ -168,16 +168,16 @@ class Worker:
     def final(self) -> dict[str, Any]:
         """Return the parameters after the end; after a failure that was seen, as they are."""
         if self._final is None:
-            with self._telling():
+            with self._reporting_errors():
                 if not self._done and self._failure is None:
                     raise self._wrong("final", "this worker is still at work: call done() first")
                 for server in self._servers:
                     self._send(server, Message(wire.FINAL, int(self._failure is not None)))
-                found: dict[int, NDArray] = {}
+                arrays: dict[int, NDArray] = {}
                 for server in self._servers:
                     answer = self._answer(server, wire.SHARE)
-                    found.update({e.piece: e.array for e in answer.entries if e.array is not None})
-                self._final = joined(self._pieces, found, self._kinds)
+                    arrays.update({e.piece: e.array for e in answer.entries if e.array is not None})
+                self._final = joined(self._pieces, arrays, self._kinds)
         return {name: _copy(array) for name, array in self._final.items()}
 
     def _at_work(self, operation: str) -> None:
@@ -199,7 +199,7 @@ class Worker:
         return InvalidArgument(f"{operation}: {what} (rank {self._comm.rank}). {step}.")
 
     @contextlib.contextmanager
-    def _telling(self) -> Iterator[None]:
+    def _reporting_errors(self) -> Iterator[None]:
         """Tell the servers of an error that is this rank's, so that all ranks raise it."""
         try:
             yield

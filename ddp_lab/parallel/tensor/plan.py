@@ -90,14 +90,14 @@ def _chosen(module: nn.Module, comm: Communicator, plan: Mapping[str, str]) -> d
                 f"the plan for {pattern!r} is unknown: got {style!r}, expected one of "
                 f"{', '.join(sorted(STYLES))}. Choose one of these words."
             )
-        found = [name for name in names if fnmatchcase(name, pattern)]
-        if not found:
+        matching = [name for name in names if fnmatchcase(name, pattern)]
+        if not matching:
             near = get_close_matches(pattern, names, 3, 0.0)
             raise InvalidArgument(
                 f"the module has no layer {pattern!r}: got {type(module).__name__} with "
                 f"{', '.join(map(repr, near))}. Name a layer as named_modules() does."
             )
-        for name in found:
+        for name in matching:
             _check_layer(comm, name, module.get_submodule(name), style)
             chosen[name] = style
     return chosen

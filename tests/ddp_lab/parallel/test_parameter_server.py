@@ -22,7 +22,7 @@ from ddp_lab.parallel.parameter_server import messages as wire
 from ddp_lab.parallel.parameter_server import server
 from ddp_lab.parallel.parameter_server.pieces import share_out
 from ddp_lab.parallel.stragglers import late
-from ddp_lab.transport.link import Link
+from ddp_lab.transport.links.link import Link
 from ddp_lab.transport.sim import SimWorld
 from ddp_lab.transport.turns import TurnWorld
 

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 from ddp_lab.errors import InvalidArgument, RankTimeout
 from ddp_lab.transport.board import Board
-from ddp_lab.transport.link import Hosts, home_of
-from ddp_lab.transport.tcp import TcpTransport
+from ddp_lab.transport.links.link import Hosts, home_of
+from ddp_lab.transport.tcp.tcp import TcpTransport
 
 HELLO = struct.Struct("<8s16s3i")  # magic, the job's secret, world size, rank, port
 MAGIC = b"ddp_lab2"

@@ -5,8 +5,8 @@ import threading
 import time
 from collections.abc import Callable
 
-from ddp_lab.transport.link import Hosts
-from ddp_lab.transport.segment import Segment
+from ddp_lab.transport.links.link import Hosts
+from ddp_lab.transport.shm.segment import Segment
 
 OUT_WORD, IN_WORD = 10, 11  # of a rank's page of the board: when its host's interface is free
 

@@ -27,8 +27,8 @@ from ddp_lab.errors import RankLost
 from ddp_lab.transport.base import SENT, NDArray, Sent
 from ddp_lab.transport.board import FAILED, NOBODY, RUNNING, Board, fate
 from ddp_lab.transport.description import describe, parse
-from ddp_lab.transport.local_board import LocalBoard, goodbye, hear
-from ddp_lab.transport.silence import keep_alive, seconds_of_silence
+from ddp_lab.transport.tcp.local_board import LocalBoard, goodbye, hear
+from ddp_lab.transport.tcp.silence import keep_alive, seconds_of_silence
 from ddp_lab.transport.threads import LOOK_S, Receive, ThreadTransport, ThreadWorld
 
 FRAME = struct.Struct("<4q")

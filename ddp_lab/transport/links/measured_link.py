@@ -8,7 +8,7 @@ import time
 import numpy as np
 
 from ddp_lab.transport.base import Transport
-from ddp_lab.transport.link import Hosts, Link
+from ddp_lab.transport.links.link import Hosts, Link
 
 CHANNEL = -2  # of these messages alone
 SMALL, LARGE = 1, 256 * 1024  # bytes: latency alone, and enough to see a rate

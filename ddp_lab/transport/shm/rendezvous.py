@@ -17,10 +17,10 @@ from ddp_lab.errors import RankLost
 from ddp_lab.transport import header as headers
 from ddp_lab.transport.base import NDArray
 from ddp_lab.transport.description import describe, parse
-from ddp_lab.transport.segment import MAILBOX_BYTES
+from ddp_lab.transport.shm.segment import MAILBOX_BYTES
 
 if TYPE_CHECKING:
-    from ddp_lab.transport.shm import ShmTransport
+    from ddp_lab.transport.shm.shm import ShmTransport
 
 # A place, at 1024 and 2048 bytes of the page: the length of the header, the offsets of array and
 # result, the length of the description; then header and description themselves.

@@ -18,10 +18,10 @@ from ddp_lab.errors import OutOfSharedMemory, RankLost, RankTimeout
 from ddp_lab.transport.base import SENT, NDArray, Sent, Shape, check_buffer
 from ddp_lab.transport.board import inspect
 from ddp_lab.transport.header import call_site
-from ddp_lab.transport.ring_buffer import Record, RingBuffer
-from ddp_lab.transport.segment import MAX_RENDEZVOUS, Arena, Segment
-from ddp_lab.transport.shared_rendezvous import SharedRendezvous
-from ddp_lab.transport.shm_board import ShmBoard
+from ddp_lab.transport.shm.board import ShmBoard
+from ddp_lab.transport.shm.rendezvous import SharedRendezvous
+from ddp_lab.transport.shm.ring_buffer import Record, RingBuffer
+from ddp_lab.transport.shm.segment import MAX_RENDEZVOUS, Arena, Segment
 from ddp_lab.transport.waiting import Words
 
 

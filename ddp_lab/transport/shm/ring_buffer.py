@@ -18,7 +18,7 @@ import numpy as np
 from ddp_lab.errors import OutOfSharedMemory
 from ddp_lab.transport.base import NDArray
 from ddp_lab.transport.description import describe, parse
-from ddp_lab.transport.segment import RING_BYTES, Arena, Segment
+from ddp_lab.transport.shm.segment import RING_BYTES, Arena, Segment
 from ddp_lab.transport.waiting import Words
 
 WRITTEN, READ = 0, 8  # words

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ddp_lab.transport.board import FAILED, NOBODY, RUNNING, Allowance, Entry, compare
-from ddp_lab.transport.segment import BOARD_BYTES, SLOT_BYTES, Segment
+from ddp_lab.transport.shm.segment import BOARD_BYTES, SLOT_BYTES, Segment
 
 _VERSION, STATE, PEER, DOING, SITE, WHY = range(6)
 TEXTS = {SITE: 128, WHY: 1152}

@@ -15,7 +15,7 @@ import torch.distributed as dist
 
 from ddp_lab.errors import RankLost, RankTimeout
 from ddp_lab.transport.base import NDArray, Shape, check_buffer
-from ddp_lab.transport.c10d_watch import Watch
+from ddp_lab.transport.c10d.watch import Watch
 from ddp_lab.transport.description import describe, parse
 
 HEAD = 1024  # bytes of the first message: three lengths, header and description

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from ddp_lab.data_parallel.schedule import LaunchOrder
+from ddp_lab.data_parallel.launch_order import LaunchOrder
 
 BUCKETS = [(4, 3), (2,), (1, 0)]
 

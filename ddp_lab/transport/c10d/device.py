@@ -23,7 +23,7 @@ from torch import Tensor
 
 from ddp_lab.device_array import DeviceArray, adopted, synchronize, torch_dtype
 from ddp_lab.transport.base import SENT, NDArray, Sent, Shape, check_buffer
-from ddp_lab.transport.c10d import HEAD, lost
+from ddp_lab.transport.c10d.c10d import HEAD, lost
 from ddp_lab.transport.description import describe, parse
 
 FIXED = 4 * 8  # bytes of four integers: lengths of header and description, channel, kind
