@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from minitorch import compile as code
-from minitorch.arrays import Array
+from minitorch.arrays.library import Array
 from minitorch.compile import engine
 from minitorch.compile.tiled_loops import Plan, TiledLoops
 from minitorch.graph.core.order import needed
