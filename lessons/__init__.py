@@ -28,6 +28,8 @@ May import minitorch and ddp_lab; labs alone import this.
     program_memory      06                          runs in an arena or a heap, poisoned ones too
     program_device      06                          runs over tensors, on a GPU too
     program_figures     06                          programs, plans and what was measured
+    deployed            07                          a network tuned, compiled, saved as a file
+    run_deployed        07                          that file run without the compiler
     rank_timing         08 09 10                    functions of ranks, in turns; broadcasts
     flat_network        08 17                       a network whose parameters are one array
     message_figures     08                          messages, round by round

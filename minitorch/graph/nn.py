@@ -12,14 +12,14 @@ from ..ops.elementwise.casting import cast_to
 from ..ops.elementwise.rows import operator_of
 from ..ops.reducing import reduction
 from ..ops.shaping import indexing, joining, movement
+from ..ops.shaping.gathering import OneHot
 from .core.naming import locates_errors, once_known, rename, rename_all
 from .core.node import Node, build, convert, convert_all
 from .models import rnn_cell
 from .models.rnn import dynamic_rnn, static_rnn
 from .operators import elementwise, math, random
 from .operators.creation import range as counted
-from .operators.crossentropy import (
-    OneHot,
+from .operators.cross_entropy import (
     log_softmax,
     sigmoid_cross_entropy_with_logits,
     softmax,

@@ -1,6 +1,7 @@
 """Small systems and clocks that labs take; oracles are NumPy, PyTorch, closed forms."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,9 +9,12 @@ import pytest
 import torch
 
 import minitorch as mt
+import minitorch.graph as graph
 from lessons import (
+    deployed,
     program_examples,
     program_memory,
+    run_deployed,
     sentences,
     timing,
     token_stacks,
@@ -282,3 +286,18 @@ def test_functions_are_timed_in_turns() -> None:
     calls.clear()
     assert len(timing.milliseconds(*functions.values(), repeats=3)) == 2
     assert "".join(calls) == "ab" * 4
+
+
+def test_a_deployed_module_runs_without_the_compiler(tmp_path: Path) -> None:
+    mt.manual_seed(0)
+    net = mt.nn.Sequential(mt.nn.Linear(7, 12), mt.nn.ReLU(), mt.nn.Linear(12, 5))
+    batch = np.random.default_rng(0).normal(size=(9, 7)).astype(np.float32)
+    layers = deployed.products(graph.trace(net)(mt.tensor(batch)))
+    assert [layer.epilogue for layer in layers] == ["bias_relu", "bias"]
+    points = [{"rows": 2, "lanes": 4, "pack_a": True, "pack_b": True}, {}]
+    deployed.save(tmp_path / "module.npz", layers, points)
+    found, said = deployed.run_elsewhere(run_deployed, tmp_path / "module.npz", batch)
+    assert said == "minitorch was imported: False"
+    np.testing.assert_allclose(found, net(mt.tensor(batch)).detach().numpy(), atol=1e-5)
+    here = run_deployed.run(str(tmp_path / "module.npz"), batch)
+    np.testing.assert_array_equal(here, found)

@@ -50,7 +50,7 @@ def test_an_array_and_its_views_hold_their_memory_and_then_return_it() -> None:
 FORKED = """
 import os
 import numpy as np
-from minitorch.allocator import CachingAllocator
+from minitorch.arrays.allocator import CachingAllocator
 
 array = CachingAllocator().empty((1 << 20,), np.float32)
 array[:] = 1.0

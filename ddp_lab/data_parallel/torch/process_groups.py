@@ -25,6 +25,9 @@ class C10dGroup:
         self.process_group = process_group
         self.device = device
         self._is_ours = device.type == "cpu" and hasattr(process_group, "empty")
+        comm = getattr(process_group, "comm", None)
+        # Over a link, who leaves a collective to its wait leaves the link idle until then.
+        self._starts_at_once = not self._is_ours or comm is None or len(comm.hosts) > 1
 
     @property
     def rank(self) -> int:
@@ -47,7 +50,7 @@ class C10dGroup:
     def all_reduce(self, flat: Tensor, op: str = "sum", at_wait: bool = False) -> Work:
         """Start an all-reduce in place; the process group runs it in the background."""
         call = partial(dist.all_reduce, flat, OPS[op], self.process_group)
-        work: Work = AtWait(call) if at_wait and self._is_ours else call(async_op=True)
+        work: Work = AtWait(call) if at_wait and not self._starts_at_once else call(async_op=True)
         return work
 
     def broadcast(self, flat: Tensor, root: int) -> None:

@@ -89,7 +89,8 @@ class RingBuffer:
             if not self._lent:
                 raise OutOfSharedMemory(
                     f"send: no room for {array.nbytes} bytes: this rank's shared memory is full. "
-                    "Send smaller arrays, or drop buffers that are no longer used."
+                    "Send smaller arrays, or drop buffers that are no longer used. "
+                    "Help: when_it_does_not_work.html#too-little-memory"
                 )
             self._words.wait(self._read, self._lent[0][0], look)
             self._reclaim(arena)

@@ -90,7 +90,8 @@ class Segment:
                 if arena_bytes < SMALLEST_ARENA_BYTES:
                     raise OutOfSharedMemory(
                         f"launch: no shared memory for {size} ranks: {error}. Raise the limit on "
-                        "address space or file size, or use transport='threads'."
+                        "address space or file size, or use transport='threads'. "
+                        "Help: when_it_does_not_work.html#too-little-memory"
                     ) from error
 
     def _view(self, offset: int, count: int, dtype: np.dtype[Any]) -> NDArray:

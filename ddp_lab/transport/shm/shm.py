@@ -80,7 +80,8 @@ class ShmTransport:
         if array is None:
             raise OutOfSharedMemory(
                 f"empty: no room for {size} {np.dtype(dtype)}: this rank's shared memory is full. "
-                "Drop buffers that are no longer used."
+                "Drop buffers that are no longer used. "
+                "Help: when_it_does_not_work.html#too-little-memory"
             )
         return array
 

@@ -16,6 +16,7 @@ import contextlib
 import select
 import socket
 import struct
+import sys
 import threading
 import time
 from typing import Any
@@ -34,6 +35,7 @@ FRAME = struct.Struct("<4q")
 INBOX_BYTES = 64 * 1024
 LARGEST_TEXT = INBOX_BYTES // 2  # of a header or description: more is not one of ours
 TIMEOUT = struct.Struct("@ll")  # seconds and microseconds, as the system wants them
+PART_BYTES = 128 * 1024  # of an array: the system wakes who reads it no oftener
 READ_S = 0.1  # how long a read waits before whoever reads looks at the board
 RETURN_S = 0.005  # for so long what comes is left to those who have waited before
 WATCH_S = 1.0  # between two looks at how long each peer has been silent
@@ -112,6 +114,9 @@ class Connection:
         self._view = memoryview(self._inbox)
         self._low = self._high = 0  # what of the inbox is still to be read
         self._rest = memoryview(b"")  # of the array under way
+        self._wakes_at = 1  # so many bytes
+        self._poll = select.poll()
+        self._poll.register(link, select.POLLIN)
         self._message: tuple[int, NDArray, bytes] | None = None
         link.setblocking(True)
         seconds, part = divmod(READ_S, 1)
@@ -185,13 +190,21 @@ class Connection:
             count = self.link.recv_into(self._view[self._high :], 0, flags)
             self._high += count
         else:
-            flags = socket.MSG_WAITALL if wait else socket.MSG_DONTWAIT
-            count = self.link.recv_into(self._rest, 0, flags)
+            if wait:  # the system counts what is there, not what a read has taken already
+                self._poll.poll(READ_S * 1000)
+            count = self.link.recv_into(self._rest, 0, socket.MSG_DONTWAIT)
             self._rest = self._rest[count:]
+            self._wake_at(min(len(self._rest), PART_BYTES) or 1)
         if not count:
             raise ConnectionError("closed by the peer")
         self._hand_on()
         return True
+
+    def _wake_at(self, n_bytes: int) -> None:
+        """Have the system wake who waits once so much is there, and not at each packet."""
+        if n_bytes != self._wakes_at and sys.platform == "linux":
+            self._wakes_at = n_bytes
+            self.link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, n_bytes)
 
     def _make_room(self) -> None:
         if self._low == self._high:
@@ -235,6 +248,7 @@ class Connection:
         whole = array.reshape(-1).view(np.uint8).data
         whole[:here] = self._view[end : end + here]
         self._low, self._rest = end + here, whole[here:]
+        self._wake_at(min(len(self._rest), PART_BYTES) or 1)
         self._message = channel, array, header
         return True
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays.library import Array, Namespace, add_at, as_dtype, cast, copied, int64
+from ...arrays.library import Array, DType, Namespace, add_at, as_dtype, cast, copied, int64
 from ...arrays.shapes import axis, broadcast, known, numel
 from ...errors import ArgumentError, AxisError, DTypeError, ShapeError
 from ...op import Flat, Gradients, KeepsSpec, Kind, Methods, Spec, apply
@@ -279,19 +279,27 @@ def masked_select(x: Kind, mask: Methods) -> Kind:
 
 
 class OneHot(Flat):
-    """1 at the place of each index along a new last axis, else 0."""
+    """1 at the place of each index along a new last axis, else 0; out of range, 0 alone."""
 
     on_arrays = True
     reads_inputs = reads_output = False
     name = "one_hot"
 
-    def __init__(self, num_classes: int) -> None:
-        self.num_classes = num_classes
+    def __init__(self, num_classes: int, dtype: DType = int64) -> None:
+        self.num_classes, self.dtype = num_classes, dtype
 
     def compute(self, xp: Namespace, index: Array) -> Array:
-        """Return int64 of shape (*index.shape, num_classes)."""
-        place = {} if xp is np else {"device": index.device}
-        return cast(index[..., None] == xp.arange(self.num_classes, **place), int64)
+        """Return the zeros and ones, of shape (*index.shape, num_classes)."""
+        if xp is np:
+            out = np.empty((*index.shape, self.num_classes), self.dtype)
+            np.equal(index[..., None], np.arange(self.num_classes), out=out)
+            return out
+        classes = xp.arange(self.num_classes, device=index.device)
+        return cast(index[..., None] == classes, self.dtype)
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the shape with an axis more."""
+        return Spec((*specs[0].shape, self.num_classes), self.dtype)
 
 
 def one_hot(index: Any, num_classes: int = -1) -> Any:

@@ -10,8 +10,8 @@ import pytest
 
 from autograder.service.client import Connection
 from autograder.service.errors import ServerError
-from autograder.service.grading import ProcessGrader
-from autograder.service.server import opened
+from autograder.service.grading.process import ProcessGrader
+from autograder.service.running.server import opened
 
 NO_SANDBOX = "SandboxMissing: sandbox: bwrap is not installed"
 
