@@ -17,7 +17,7 @@ from typing import Any
 
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import DdpLabError, RankLost
-from ddp_lab.parallel.parameter_server import messages as wire
+from ddp_lab.parallel.parameter_server import messages
 from ddp_lab.parallel.parameter_server.consistency import APPLY, DROP, Progress
 from ddp_lab.parallel.parameter_server.messages import Entry, Message
 from ddp_lab.parallel.parameter_server.report import Report
@@ -73,7 +73,7 @@ class Server:
         while not all(p.done or p.gone for p in self._workers) or not self._knows_all_steps():
             self._handle(*self._next())
         for server in self._servers:  # from now on this rank may end, and nobody has lost it
-            self._send(server.rank, Message(wire.DONE))
+            self._send(server.rank, Message(messages.DONE))
         if not any(worker.done for worker in self._workers):
             lost = min(self._progress.lost)
             self._fail(RankLost(f"serve: every worker is lost, rank {lost} among them.", lost))
@@ -104,12 +104,12 @@ class Server:
             except Exception as error:
                 message = error
             self._inbox.put((src, message))
-            if isinstance(message, Exception) or self._is_last(src, wire.kind_of(message)):
+            if isinstance(message, Exception) or self._is_last(src, messages.kind_of(message)):
                 return
 
     def _is_last(self, src: int, kind: int) -> bool:
         """Return whether a rank sends no more after this, unless it is told of a failure."""
-        return kind == wire.SHARE or (kind == wire.FINAL and self._peers[src].is_worker)
+        return kind == messages.SHARE or (kind == messages.FINAL and self._peers[src].is_worker)
 
     def _next(self) -> tuple[int, NDArray | Exception]:
         began = time.perf_counter()
@@ -123,29 +123,29 @@ class Server:
         if isinstance(arrived, Exception):
             self._lose(peer, arrived)
         else:
-            self._obey(peer, wire.unpack(arrived, self._store.pieces))
+            self._obey(peer, messages.unpack(arrived, self._store.pieces))
         self._take_steps()
         self._answer_pulls()
 
     def _obey(self, peer: Peer, message: Message) -> None:
-        if message.kind == wire.PUSH:
+        if message.kind == messages.PUSH:
             self._take_gradient(peer, message)
-        elif message.kind == wire.PULL:
+        elif message.kind == messages.PULL:
             peer.pull = message
-        elif message.kind == wire.COMMIT:
+        elif message.kind == messages.COMMIT:
             self._progress.commit(message.step, [int(w) for w in message.text.split()])
-        elif message.kind == wire.DONE:
+        elif message.kind == messages.DONE:
             self._progress.done(peer.rank)
             peer.done = True
             if peer.is_worker:
-                self._answer(peer, wire.ACK)
-        elif message.kind == wire.FINAL:
+                self._answer(peer, messages.ACK)
+        elif message.kind == messages.FINAL:
             peer.wants_final = True
             peer.told_of_failure |= bool(message.step)
-        elif message.kind == wire.SHARE:
+        elif message.kind == messages.SHARE:
             peer.share = message.entries
-        elif message.kind == wire.FAIL and self._failure is None:
-            self._fail(wire.error_in(message))
+        elif message.kind == messages.FAIL and self._failure is None:
+            self._fail(messages.error_in(message))
 
     def _lose(self, peer: Peer, error: Exception) -> None:
         """Note that a rank sends nothing more.
@@ -191,7 +191,7 @@ class Server:
         while (taken := self._progress.take_step()) is not None:
             step, chosen, late = taken
             if self._progress.decides and self._progress.backups:
-                commit = Message(wire.COMMIT, step, text=" ".join(map(str, chosen)))
+                commit = Message(messages.COMMIT, step, text=" ".join(map(str, chosen)))
                 for server in self._servers:
                     self._send(server.rank, commit)
             self._store.apply([self._peers[worker].grads.pop(step) for worker in chosen])
@@ -217,7 +217,7 @@ class Server:
                 is_sync = self._progress.consistency == "sync"
                 step = self._progress.version if is_sync else pull.step
                 entries = self._store.entries(entry.piece for entry in pull.entries)
-                self._answer(worker, wire.PARAMS, entries, step)
+                self._answer(worker, messages.PARAMS, entries, step)
 
     # The end
 
@@ -226,7 +226,7 @@ class Server:
         if self._final is None:
             self._listen()
             for server in self._servers:
-                self._send(server.rank, Message(wire.FINAL))
+                self._send(server.rank, Message(messages.FINAL))
             peers = self._peers.values()
             for peer in peers:
                 peer.got_final = False
@@ -246,7 +246,7 @@ class Server:
     def _give_final(self) -> None:
         for peer in self._peers.values():
             if peer.wants_final and not peer.got_final:
-                self._answer(peer, wire.SHARE, self._store.entries())
+                self._answer(peer, messages.SHARE, self._store.entries())
                 peer.got_final = True
 
     def _check_servers(self) -> None:
@@ -268,7 +268,7 @@ class Server:
                 if peer.is_worker:
                     self._listen_to(peer.rank)
             if not peer.gone:
-                self._send(peer.rank, wire.failure(error))
+                self._send(peer.rank, messages.failure(error))
         raise error
 
     def _answer(self, peer: Peer, kind: int, entries: Sequence[Entry] = (), step: int = 0) -> None:
@@ -276,7 +276,7 @@ class Server:
         self._send(peer.rank, Message(kind, step, list(entries), counts))
 
     def _send(self, rank: int, message: Message) -> None:
-        packed = wire.pack(message)
+        packed = messages.pack(message)
         with contextlib.suppress(RankLost):  # the one who listens to it says so in its turn
             self._comm.send(packed, rank)
             self.report.bytes_sent += packed.nbytes

@@ -16,7 +16,7 @@ import numpy as np
 from ddp_lab.arrays import device_of, to_numpy
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import DdpLabError, InvalidArgument, RankLost
-from ddp_lab.parallel.parameter_server import messages as wire
+from ddp_lab.parallel.parameter_server import messages
 from ddp_lab.parallel.parameter_server.messages import Entry, Message
 from ddp_lab.parallel.parameter_server.pieces import Piece, at_server, joined
 from ddp_lab.parallel.parameter_server.report import Report
@@ -67,10 +67,10 @@ class Worker:
     def _ask(self, requests: dict[int, list[int]]) -> dict[int, NDArray]:
         """Return the pieces' arrays by number; this worker's step is then the servers'."""
         for server, numbers in requests.items():
-            self._send(server, Message(wire.PULL, self._step, [Entry(n) for n in numbers]))
+            self._send(server, Message(messages.PULL, self._step, [Entry(n) for n in numbers]))
         arrays = {}
         for server in requests:
-            answer = self._answer(server, wire.PARAMS)
+            answer = self._answer(server, messages.PARAMS)
             self._step = max(self._step, answer.step)
             arrays.update({e.piece: e.array for e in answer.entries if e.array is not None})
         return arrays
@@ -93,7 +93,7 @@ class Worker:
             for server in reversed(self._servers):  # the one that decides last
                 mine = set(at_server(self._pieces, server))
                 part = [entry for entry in entries if entry.piece in mine]
-                self._send(server, Message(wire.PUSH, self._step, part))
+                self._send(server, Message(messages.PUSH, self._step, part))
             self._step += 1
             self.report.pushed += 1
 
@@ -160,10 +160,10 @@ class Worker:
         with self._reporting_errors():
             self._at_work("done")
             for server in self._servers:
-                self._send(server, Message(wire.DONE, self._step))
+                self._send(server, Message(messages.DONE, self._step))
             self._done = True
             for server in self._servers:
-                self._answer(server, wire.ACK)
+                self._answer(server, messages.ACK)
 
     def final(self) -> dict[str, Any]:
         """Return the parameters after the end; after a failure that was seen, as they are."""
@@ -172,10 +172,10 @@ class Worker:
                 if not self._done and self._failure is None:
                     raise self._wrong("final", "this worker is still at work: call done() first")
                 for server in self._servers:
-                    self._send(server, Message(wire.FINAL, int(self._failure is not None)))
+                    self._send(server, Message(messages.FINAL, int(self._failure is not None)))
                 arrays: dict[int, NDArray] = {}
                 for server in self._servers:
-                    answer = self._answer(server, wire.SHARE)
+                    answer = self._answer(server, messages.SHARE)
                     arrays.update({e.piece: e.array for e in answer.entries if e.array is not None})
                 self._final = joined(self._pieces, arrays, self._kinds)
         return {name: _copy(array) for name, array in self._final.items()}
@@ -208,15 +208,15 @@ class Worker:
                 self._failure = error
                 for server in self._servers:
                     with contextlib.suppress(DdpLabError):
-                        self._comm.send(wire.pack(wire.failure(error)), server)
+                        self._comm.send(messages.pack(messages.failure(error)), server)
             raise
 
     def _send(self, server: int, message: Message) -> None:
-        packed = wire.pack(message)
+        packed = messages.pack(message)
         try:
             self._comm.send(packed, server)
         except RankLost:  # it may have said why before it ended
-            self._answer(server, wire.FAIL)
+            self._answer(server, messages.FAIL)
             raise
         self.report.bytes_sent += packed.nbytes
 
@@ -233,12 +233,12 @@ class Worker:
                 raise RankLost(
                     f"parameter server: server {server} is lost: {error}", server
                 ) from error
-            message = wire.unpack(packed, self._pieces)
-            if message.kind == wire.FAIL:
+            message = messages.unpack(packed, self._pieces)
+            if message.kind == messages.FAIL:
                 if self._failure is None:
-                    self._failure = wire.error_in(message)
+                    self._failure = messages.error_in(message)
                     raise self._failure
-            elif message.kind in (wire.PARAMS, wire.ACK, wire.SHARE):
+            elif message.kind in (messages.PARAMS, messages.ACK, messages.SHARE):
                 self.report.hear(*message.counts)
             if message.kind == kind:
                 return message
