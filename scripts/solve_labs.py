@@ -16,14 +16,13 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from autograder.service.handout import hand_out
-
 from autograder.authoring.regions import parts_of, solution_text
 from autograder.authoring.source import find_labs, load_lab
 from autograder.grading.grade import grade
 from autograder.grading.report import to_text
 from autograder.learner.progress import NOTEBOOK, LabProgress, lab_progress
 from autograder.records import Lab, Report
+from autograder.service.running.handout import hand_out
 
 LABS = Path(__file__).parents[1] / "labs"
 CELL_S = 240  # for one cell: none takes a quarter of it on two cores

@@ -20,7 +20,8 @@ from autograder.service.settings import Settings
 from autograder.service.web import access
 from autograder.service.web.course import Course
 from autograder.service.web.limits import BodyLimit
-from autograder.service.web.logs import RequestLog
+from autograder.service.web.logs import RequestWatch, log_request
+from autograder.service.web.metrics import Metrics
 from autograder.service.web.page import HERE, page
 from autograder.service.web.routes import (
     audit,
@@ -74,6 +75,7 @@ def create_app(course: Course) -> "ASGIApp":
         redirect_slashes=False,  # it would lead to whatever host the client named
     )
     app.state.course = course
+    app.state.metrics = Metrics(course)
     for router in routers(course):
         app.include_router(router)
     app.mount("/static", _Static(directory=HERE / "static"))
@@ -89,7 +91,8 @@ def create_app(course: Course) -> "ASGIApp":
     limited = BodyLimit(app, limit_bytes=_OTHER_BYTES, limit_s=settings.upload_s, larger=larger)
     secure = settings.public_url.startswith("https://")
     whole = _Headers(_Hosts(limited, _names(settings)), HEADERS | (HSTS if secure else {}))
-    return RequestLog(whole) if settings.log_format == "json" else whole
+    logged = (log_request,) if settings.log_format == "json" else ()
+    return RequestWatch(whole, app.state.metrics.count_request, *logged)
 
 
 def routers(course: Course) -> tuple[APIRouter, APIRouter, APIRouter]:

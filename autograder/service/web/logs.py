@@ -9,6 +9,7 @@ import logging
 import re
 import sys
 import time
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -49,14 +50,26 @@ class Json(logging.Formatter):
         return _TOKENS.sub("[token]", json.dumps(found))
 
 
-class RequestLog:
-    """ASGI middleware: a line for each request; `status` is null where it had no answer."""
+def log_request(scope: "Scope", status: int | None, seconds: float) -> None:
+    """Write a line for a request; `status` is null where it had no answer."""
+    values = {"method": scope["method"], "path": scope["path"], "status": status}
+    log.info("request", extra={"request": {**values, "ms": round(1000 * seconds, 1)}})
 
-    def __init__(self, app: "ASGIApp") -> None:
+
+class RequestWatch:
+    """ASGI middleware: tells `listeners` of each request its status and how many seconds it took.
+
+    The status is None where there was no answer.
+    """
+
+    def __init__(
+        self, app: "ASGIApp", *listeners: "Callable[[Scope, int | None, float], None]"
+    ) -> None:
         self._app = app
+        self._listeners = listeners
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        """Serve one request, and say what came of it."""
+        """Serve one request, and tell what came of it."""
         status: int | None = None
 
         async def send_noted(message: "Message") -> None:
@@ -69,6 +82,5 @@ class RequestLog:
         try:
             await self._app(scope, receive, send_noted)
         finally:
-            ms = round(1000 * (time.monotonic() - began), 1)
-            said = {"method": scope["method"], "path": scope["path"], "status": status, "ms": ms}
-            log.info("request", extra={"request": said})
+            for listener in self._listeners:
+                listener(scope, status, time.monotonic() - began)

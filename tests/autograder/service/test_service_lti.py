@@ -542,25 +542,25 @@ def test_a_grade_is_sent_when_it_is_published_and_whenever_it_changes(
     assert (first["scoreGiven"], first["scoreMaximum"]) == (4.0, 6.0)
     assert (first["activityProgress"], first["gradingProgress"]) == ("Completed", "PendingManual")
     assert re.fullmatch(r"[-0-9]+T[:0-9]+\.\d{3}\+00:00", first["timestamp"])
-    instructor = parts.roster.find("instructor")
-    parts.submissions.mark(ada, {"why": {"points": 2}}, instructor)
+    instructor = parts.store.roster.find("instructor")
+    parts.store.submissions.mark(ada, {"why": {"points": 2}}, instructor)
     second = platform.wait(2)[1]
     assert (second["scoreGiven"], second["gradingProgress"]) == (6.0, "FullyGraded")
     course.grader.right = "nothing"
-    batch = parts.regrades.start("01_first", None, instructor)
+    batch = parts.store.regrades.start("01_first", None, instructor)
     parts.queue.wake()
     assert course.wait(ada) == "graded"
     pause = threading.Event()
-    while parts.regrades.get(batch)[0].state == "running":
+    while parts.store.regrades.get(batch)[0].state == "running":
         pause.wait(0.01)
     assert len(platform.scores) == 2  # learners see no change either
-    parts.regrades.publish(batch, instructor)
+    parts.store.regrades.publish(batch, instructor)
     assert platform.wait(3)[2]["scoreGiven"] == 2.0
     rules = Rules(due="2020-01-01T00:00:00+00:00", penalty_per_day=1.0)
-    parts.dates.set_rules("01_first", rules, instructor)
+    parts.store.dates.set_rules("01_first", rules, instructor)
     assert platform.wait(4)[3]["scoreGiven"] == 0.0
-    parts.dates.extend(
-        "01_first", parts.roster.find("ada"), "2100-01-01T00:00:00+00:00", instructor
+    parts.store.dates.extend(
+        "01_first", parts.store.roster.find("ada"), "2100-01-01T00:00:00+00:00", instructor
     )
     assert platform.wait(5)[4]["scoreGiven"] == 2.0
     times = [score["timestamp"] for score in platform.scores]
@@ -570,7 +570,9 @@ def test_a_grade_is_sent_when_it_is_published_and_whenever_it_changes(
 def submit_as(course: Any, login: str, text: str) -> int:
     """Hand in, wait for the grade, and return the number."""
     parts = course.server.course
-    number = parts.submissions.add(parts.roster.find(login), "01_first", text.encode()).id
+    number = parts.store.submissions.add(
+        parts.store.roster.find(login), "01_first", text.encode()
+    ).id
     parts.queue.wake()
     assert course.wait(number) == "graded"
     return int(number)
