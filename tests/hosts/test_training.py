@@ -51,6 +51,13 @@ SHARDED = """
     train(later, data[rank::size], 2)
     for mine, theirs in zip(later.parameters(), alone.parameters()):
         torch.testing.assert_close(mine.full_tensor(), theirs)
+
+    many = [torch.full((50_000,), float(number)) for number in range(9)]
+    works = [dist.all_reduce(x, async_op=True) for x in many]  # in two lanes, at the same time
+    dist.barrier()
+    assert all(work.is_completed() for work in works)
+    for number, x in enumerate(many):
+        assert x.eq(number * size).all()
     sys.stdout.write(f"trained on {dist.group.WORLD.comm.hosts}\\n")
     dist.destroy_process_group()
 """
