@@ -4,7 +4,7 @@ Labs import from the modules by name, and learners open what they like with `nam
 answers a question of a lab: where a piece needs what learners write, it takes that as an argument.
 May import minitorch and ddp_lab; labs alone import this.
 
-    timing              00 01 02 03 04 05 06 07 08 11  functions in turns, the least time of each
+    timing              00 01 02 03 04 05 06 07 08 11 18  functions in turns, the least of each
     figures             01 04 05 10 11              curves, and one that grows with training
     machine             00 07 08 16                 work of each kind that a machine does
     machine_figures     00                          a roofline with tasks on it, the years
@@ -43,4 +43,11 @@ May import minitorch and ddp_lab; labs alone import this.
     stores              17                          results that never change, machines that die
     data_figures        17                          bytes of a step, lineage, slots
     real_spark          17                          Spark itself, where it is installed
+    language_data       18                          text, digits to sort, batches and their score
+    language_modules    18                          the course's modules, an optimizer's state
+    language_torch      18                          the GPT in PyTorch
+    language_ranks      18                          products shared out, blocks in two stages
+    language_figures    18                          a profile, batches in slots, a stack
+    language_serving    18                          readers of a real server
+    language_stack      18                          spans, lines, and a page of the stack
 """
