@@ -36,6 +36,14 @@ def test_every_place_that_a_message_names_is_on_the_page() -> None:
     assert named - places(PAGE.read_text()) == set()
 
 
+def test_every_line_of_the_doctor_is_explained() -> None:
+    source = (ROOT / "autograder" / "sandbox" / "doctor.py").read_text()
+    names = set(re.findall(r'Finding\(\s*"([a-z ]+)"', source))
+    table = re.findall(r"^\| (`.*?`) \|", PAGE.read_text(), re.MULTILINE)
+    explained = {name for row in table for name in re.findall(r"`([a-z ]+)`", row)}
+    assert len(names) > 10 and names - explained - {"worker"} == set()
+
+
 def test_links_inside_the_page_lead_to_its_places() -> None:
     text = PAGE.read_text()
     assert set(re.findall(r"\]\(#([\w-]+)\)", text)) - places(text) == set()

@@ -4,7 +4,7 @@ The route is the pattern that the application has found for a request, such as
 "/apps/{name}/predict": what clients make up is counted together, as "other". Errors are requests
 whose status is 400 or more.
 
-May import: prometheus_client, starlette (its types).
+May import: prometheus_client; to check types, starlette.
 """
 
 import time

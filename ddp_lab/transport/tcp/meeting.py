@@ -97,7 +97,8 @@ def listen(address: Address) -> socket.socket:
         why = "in use by another program" if error.errno == errno.EADDRINUSE else error.strerror
         raise InvalidArgument(
             f"connect: cannot listen at {address[0] or '*'}:{address[1]}: {why}. "
-            "Set MASTER_ADDR to an address of rank 0's machine and MASTER_PORT to a free port."
+            "Set MASTER_ADDR to an address of rank 0's machine and MASTER_PORT to a free port. "
+            "Help: when_it_does_not_work.html#ports-in-use"
         ) from error
 
 
