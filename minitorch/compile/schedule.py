@@ -30,7 +30,7 @@ NVIDIA, CUDA C++ Programming Guide, sections 3.2.4 (shared memory) and 16.1 (lim
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -101,8 +101,12 @@ class Schedule(Mapping[str, Any]):
     @staticmethod
     def filled(point: Mapping[str, object]) -> dict[str, object]:
         """Return a point with every knob, NumPy's numbers as Python's."""
-        given = {k: v.item() if isinstance(v, np.generic) else v for k, v in point.items()}
-        return NAIVE | given
+        return NAIVE | {knob: plain(value) for knob, value in point.items()}
+
+    @staticmethod
+    def filled_alike(names: Collection[str]) -> dict[str, object] | None:
+        """Return what fills any point of these knobs; None where that depends on their values."""
+        return dict(NAIVE)
 
     @staticmethod
     def fault(task: Task, knobs: Mapping[str, object]) -> str | None:
@@ -187,6 +191,11 @@ class Schedule(Mapping[str, Any]):
         return found
 
 
+def plain(value: object) -> object:
+    """Return a knob's value, a number of NumPy's as Python's."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def tiles_of(task: Task, knobs: Mapping[str, Any]) -> tuple[int, int, int]:
     """Return the sizes of a cache tile along (m, n, k), legal or not."""
     m, n, k = task.axes
@@ -245,6 +254,11 @@ class DeviceSchedule(Schedule):
         tiles = {"tile_m": SIDE * rows, "tile_n": SIDE * vectors * lanes, "tile_k": SIDE}
         usual = {"pack_a": True, "pack_b": True, **tiles}
         return knobs | {knob: value for knob, value in usual.items() if knob not in point}
+
+    @staticmethod
+    def filled_alike(names: Collection[str]) -> dict[str, object] | None:
+        """Return what fills any point of these knobs; None where tiles follow from others."""
+        return DeviceSchedule.filled({}) if {"tile_m", "tile_n"} <= set(names) else None
 
     @staticmethod
     def fault(task: Task, knobs: Mapping[str, Any]) -> str | None:

@@ -23,10 +23,6 @@ from minitorch.graph import nn as nn
 from minitorch.graph import train as train
 from minitorch.graph.control.cond import merge as merge
 from minitorch.graph.control.cond import switch as switch
-from minitorch.graph.control.scan import foldl as foldl
-from minitorch.graph.control.scan import foldr as foldr
-from minitorch.graph.control.scan import map_fn as map_fn
-from minitorch.graph.control.scan import scan as scan
 from minitorch.graph.core.gradients import gradients as gradients
 from minitorch.graph.core.graph import *  # noqa: F403  (its __all__)
 from minitorch.graph.core.node import Constant as Constant

@@ -26,11 +26,11 @@ from .operators.cross_entropy import (
     softmax_cross_entropy_with_logits,
     sparse_softmax_cross_entropy_with_logits,
 )
-from .operators.deferred_shapes import as_scalar, late, unknown
 from .operators.elementwise import log_sigmoid, maximum, rsqrt, sigmoid, tanh
 from .operators.images import avg_pool, conv2d, max_pool
 from .operators.math import reduce_mean, reduce_sum
 from .operators.shaping import shape
+from .shapes.deferred import as_scalar, late, unknown
 
 __all__ = [
     "avg_pool",

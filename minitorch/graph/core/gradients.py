@@ -12,7 +12,7 @@ from ...op import Flat, Gradients, KeepsSpec, Value
 from ...ops.shaping.broadcasting import expand_to
 from ...sweep import Rule, ancestors, count_uses, sweep
 from ...vjp import on_values
-from ..operators.deferred_shapes import late
+from ..shapes.deferred import late
 from .node import Constant, Node, UnknownShape, convert, located
 from .order import needed
 

@@ -23,13 +23,13 @@ from ...ops.elementwise.rows import operator_of
 from ...ops.methods import Methods
 from ...ops.products import linalg
 from ...ops.shaping.joining import stack
-from ..operators.deferred_shapes import cut, deferred, is_cut
+from ..shapes.deferred import cut, deferred, is_cut
+from ..shapes.static import UNKNOWN as UNKNOWN
+from ..shapes.static import StaticShape as StaticShape
+from ..shapes.static import UnknownShape as UnknownShape
+from ..shapes.static import as_static
 from .constants import constant_array, filled_to
 from .graph import Graph, call_site, get_default_graph, innermost_session
-from .static_shape import UNKNOWN as UNKNOWN
-from .static_shape import StaticShape as StaticShape
-from .static_shape import UnknownShape as UnknownShape
-from .static_shape import as_static
 
 if TYPE_CHECKING:
     from .fetches import Feeds

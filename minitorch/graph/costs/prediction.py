@@ -20,12 +20,12 @@ from ..control.while_op import While
 from ..core.node import Constant, Node
 from ..core.order import needed, schedule
 from ..memory.plan import VIEWS
-from ..operators.deferred_shapes import unknown
 from ..passes.fused import Fused, FusedReduction
 from ..passes.lowering import names_of, runs_of
 from ..passes.matmul_chain import UNKNOWN_SIZE, size_of
 from ..passes.rewrite import simple
 from ..passes.tuned import TunedProduct
+from ..shapes.deferred import unknown
 from .machine import machine
 
 FRESH = 2**21  # bytes from which on a new array is new memory, and not what was freed last

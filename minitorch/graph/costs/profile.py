@@ -26,9 +26,9 @@ from ..core.order import last_uses
 from ..core.session import Session
 from ..core.variables import State, StateOp
 from ..executors.compiled import Step
-from ..operators.by_shape import ByShape, needs_shapes
 from ..passes.fold import fed_constants
 from ..passes.optimize import optimize
+from ..shapes.by_shape import ByShape, needs_shapes
 
 
 @dataclass(frozen=True)

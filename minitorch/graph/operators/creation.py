@@ -14,8 +14,8 @@ from ...ops.elementwise import unary as elementwise
 from ...ops.shaping.broadcasting import expand_to
 from ..core.naming import locates_errors, rename
 from ..core.node import Constant, Node, UnknownShape, convert
-from ..core.static_shape import as_static
-from .computed_shapes import computed, counted, filled
+from ..shapes.computed import computed, counted, filled
+from ..shapes.static import as_static
 
 
 @locates_errors

@@ -28,7 +28,7 @@ from ..core.graph import get_default_graph
 from ..core.naming import rename
 from ..core.node import Node, UnknownShape, as_shape, build
 from ..core.variables import State, StateOp
-from .computed_shapes import computed, of_shape
+from ..shapes.computed import computed, of_shape
 
 __all__ = ["random_normal", "random_uniform", "set_random_seed", "truncated_normal"]
 

@@ -18,9 +18,9 @@ from ...ops.shaping import indexing, joining, matrices, movement
 from ..core.gradients import Identity, StopGradient
 from ..core.naming import locates_errors, once_known, rename, rename_all
 from ..core.node import Constant, Node, UnknownShape, as_shape, build, convert, convert_all
-from ..core.static_shape import StaticShape
-from .computed_shapes import Joined, ShapeOf, computed, reshaped, tiled
-from .deferred_shapes import late, unknown
+from ..shapes.computed import Joined, ShapeOf, computed, reshaped, tiled
+from ..shapes.deferred import late, unknown
+from ..shapes.static import StaticShape
 from .math import Axis, reduce_prod
 
 

@@ -1,4 +1,4 @@
-"""Several elementwise operators as one, and a reduction that takes their result as it comes.
+"""FusedSequence elementwise operators as one, and a reduction that takes their result as it comes.
 
 Two ways to compute them. With NumPy the operators are one Python function, and large arrays go
 through it block by block, so that every temporary stays in the cache. With a compiler they are one
@@ -36,8 +36,8 @@ Origin = tuple[str, tuple[str, int]]
 LARGE = 2**22  # elements: below this the whole arrays fit the last cache, and blocks gain nothing
 
 
-class Several(Op):
-    """Several operators as one.
+class FusedSequence(Op):
+    """FusedSequence operators as one.
 
     Attributes:
         parts: the operators, inputs first; an integer operand is an input of the whole, a negative
@@ -85,8 +85,8 @@ class Several(Op):
         return {"parts": self.parts}
 
 
-class Fused(Several):
-    """Several elementwise operators as one.
+class Fused(FusedSequence):
+    """FusedSequence elementwise operators as one.
 
     Attributes:
         program: what a kernel computes, or the reason why there is none.
@@ -268,14 +268,16 @@ def _expression(parts: Parts) -> Callable[..., Array]:
             texts[i] = f"t{i}"
     count = max((o + 1 for _, operands in parts for o in operands), default=0)
     inputs = "".join(f", x{i}" for i in range(count))
-    body = "".join(f"        {line}\n" for line in _letting_go([*lines, f"return {texts[-1]}"]))
+    body = "".join(
+        f"        {line}\n" for line in delete_after_last_use([*lines, f"return {texts[-1]}"])
+    )
     given = ", ".join(f"f{i}" for i in range(len(parts)))
     source = f"def over({given}):\n    def function(xp{inputs}):\n{body}    return function"
     function: Callable[..., Array] = _over(source)(*[op.compute for op, _ in parts])
     return function
 
 
-def _letting_go(lines: list[str]) -> list[str]:
+def delete_after_last_use(lines: list[str]) -> list[str]:
     """Return the lines with each name that they give deleted after its last use but the return."""
     found, last = lines[:], len(lines) - 1
     gone: set[str] = set()

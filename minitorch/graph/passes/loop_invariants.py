@@ -28,14 +28,14 @@ from ..core.node import Constant, Node, UnknownShape
 from ..core.order import needed, schedule
 from ..costs.machine import machine
 from ..costs.prediction import known_rounds, node_s
-from .fused import Several
+from .fused import FusedSequence
 from .loops import Remade, capturing, each_loop, kept_places, with_loops
 from .rewrite import simple
 
 TOTAL = (Cast, Elementwise, Mean, Permute, Power, Sum)
 """Operators that never fail on one input, whatever its size."""
 VIEWS = (ExpandTo, InsertAxes, RemoveAxes, Reshape, Slice)
-SIZED = (*TOTAL, *VIEWS, Cat, Linear, MatMul, Several, SumTo)
+SIZED = (*TOTAL, *VIEWS, Cat, Linear, MatMul, FusedSequence, SumTo)
 """Operators that never fail where `infer` has seen all sizes."""
 
 

@@ -27,7 +27,7 @@ from ...ops.products.linalg import Linear, MatMul
 from ...ops.shaping.movement import Permute
 from ..core.node import Node, UnknownShape
 from ..core.order import schedule
-from .fused import Origin, Several
+from .fused import FusedSequence, Origin
 from .rewrite import rebuilt, rewrite, simple, users_of
 
 PRODUCTS = (MatMul, Linear, Convolve)
@@ -35,7 +35,7 @@ ADD, RELU = operator_of(add), operator_of(relu)
 _Parts = list[tuple[Op, tuple[int, ...]]]
 
 
-class TunedProduct(Several):
+class TunedProduct(FusedSequence):
     """A product or convolution and what follows it, by a kernel that was tuned for it.
 
     Attributes:

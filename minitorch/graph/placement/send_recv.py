@@ -17,8 +17,8 @@ from ...errors import GraphError
 from ...op import Spec
 from ..control.loop_stacks import DEAD
 from ..core.node import Node
-from ..core.static_shape import agree
 from ..core.variables import State, StateOp
+from ..shapes.static import agree
 
 
 class Ranks(Protocol):

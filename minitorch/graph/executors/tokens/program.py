@@ -14,8 +14,8 @@ from ...core.order import sources
 from ...core.variables import State
 from ..compiled import check_source
 from ..interpreter import value_of
+from .loop_nodes import Enter, Exit, Frame, NextIteration
 from .lower import Lowered
-from .ring import Enter, Exit, Frame, NextIteration
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...arrays.library import Array
-from ..control.loop_stacks import Opaque, Output, placeholder_like
+from ..control.loop_stacks import HandleNode, Output, placeholder_like
 from ..control.while_op import While
 from ..core.graph import like
 from ..core.node import Node, Placeholder, build
@@ -13,7 +13,7 @@ from ..core.order import needed, schedule
 from ..core.variables import State
 from ..executors.compiled import Run
 from ..passes.rewrite import PLANNING
-from .deferred_shapes import Late, unknown
+from .deferred import Late, unknown
 
 MOST_SHAPES = 256  # sets of shapes that a run keeps its steps for
 
@@ -104,6 +104,6 @@ def _loop_again(node: Node, inputs: tuple[Node, ...], control: tuple[Node, ...])
                 new[inner] = _again(inner, new)
         test, *body = (new[end] for end in ends)
         fresh = While(test, body, variables, loop.parallel_iterations)
-        made = build(fresh, (*inputs[:count], *fresh.captured), kind=Opaque)
+        made = build(fresh, (*inputs[:count], *fresh.captured), kind=HandleNode)
     made.control_inputs = control
     return made

@@ -1,7 +1,7 @@
-"""What a loop is taken apart into: Enter, Exit, NextIteration and LoopCond, and their ring.
+"""What a loop is taken apart into: Enter, Exit, NextIteration and LoopCond, in a circle.
 
 Each of the four hands its input on. What they change is the token's tag, the frame (one run of a
-loop) and the iteration it belongs to, and that is the executor's doing (`tagged`). The ring is
+loop) and the iteration it belongs to, and that is the executor's doing (`tagged`). The circle is
 built one variable at a time.
 
 Source: Yu et al., Dynamic Control Flow in Large-Scale Machine Learning, EuroSys 2018, section 4.
@@ -16,7 +16,7 @@ from minitorch.arrays.library import Array, Namespace
 from minitorch.op import KeepsSpec, Op
 
 from ...control.cond import Merge, Switch
-from ...control.loop_stacks import Keep
+from ...control.loop_stacks import Push
 from ...control.while_op import While
 from ...core.copying import made
 from ...core.gradients import Identity
@@ -74,7 +74,7 @@ MANY = 32
 there are Enters and waits, and not their product."""
 
 
-class Ring:
+class LoopNodes:
     """A loop taken apart; each list has a node for each variable.
 
     Attributes:
@@ -128,7 +128,7 @@ class Ring:
             self._next(value)
         for item in kept:
             past = self.going[len(self.nexts)]
-            self._next(made(Keep(), (past, item), past, name=f"{item.name}/Keep"))
+            self._next(made(Push(), (past, item), past, name=f"{item.name}/Push"))
 
     def pass_turn(self) -> Node:
         """Close the last variable, the turn; return the node that is to wait for the effects."""

@@ -1,4 +1,4 @@
-"""What can only be built once shapes are known, and slices that only the run knows.
+"""What is built once shapes are known, and slices that only the run knows.
 
 `late(build, inputs)` stands for `build(*inputs)`, for variables and placeholders without any shape.
 When a run feeds arrays, `by_shape` builds the graph again over placeholders of the arrays' shapes,
@@ -18,7 +18,7 @@ from ...arrays.library import Array, DType, Namespace, int32, native_dtype
 from ...arrays.shapes import Shape
 from ...errors import GraphError
 from ...op import Flat, Gradients, Op, Spec, Value
-from ..core.static_shape import UNKNOWN, StaticShape, UnknownShape
+from .static import UNKNOWN, StaticShape, UnknownShape
 
 
 class Late(Op):

@@ -23,7 +23,7 @@ from ...ops.shaping import movement
 from ...ops.shaping.broadcasting import ExpandTo, expand_to
 from ...ops.shaping.joining import Cat, stack
 from ..core.node import Constant, Node, UnknownShape, as_shape, build, convert
-from .deferred_shapes import as_scalar
+from .deferred import as_scalar
 
 
 class ShapeOf(Flat):
