@@ -35,13 +35,14 @@ def learning(tokens, n, first):
 
 
 def learned(tokens, n, first):
-    pairs = []
-    while len(pairs) < n and len(tokens) > 1:
+    found = []
+    for new in range(first, first + n):
         counts = Counter(pairwise(tokens))
-        best = max(counts.values())
-        pairs.append(max(pair for pair, count in counts.items() if count == best))
-        tokens = merged(tokens, pairs[-1], first + len(pairs) - 1)
-    return [list(pair) for pair in pairs]
+        if counts:
+            best = max(counts.values())
+            found.append(max(pair for pair, count in counts.items() if count == best))
+            tokens = merged(tokens, found[-1], new)
+    return [list(pair) for pair in found]
 
 
 @check("pairs", weight=2)
@@ -840,11 +841,10 @@ def in_batches(lengths, slots):
 
 
 def in_turn(lengths, slots):
-    free = [0] * slots
-    for length in lengths:
-        free.sort()
-        free[0] += length
-    return max(free)
+    ends = [0] * slots
+    for iterations in lengths:
+        ends = sorted([ends[0] + iterations, *ends[1:]])
+    return ends[-1]
 
 
 @check("iterations", weight=2)
