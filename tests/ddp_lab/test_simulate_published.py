@@ -4,9 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from ddp_lab.costs.calibrate import Calibration
-from ddp_lab.costs.fit import Constants
-from ddp_lab.costs.timing import cores
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.simulate import clusters, published, quoted, training, workloads
 from ddp_lab.simulate.published import Figure
@@ -111,16 +108,6 @@ def test_servers_beside_a_perfect_ring_gain_at_most_what_it_sends_twice() -> Non
 @pytest.mark.parametrize(("unit", "gap"), [("%", "+5.0 points"), ("s", "+5 %")])
 def test_a_gap_is_points_of_a_percentage_and_a_share_of_all_else(unit: str, gap: str) -> None:
     assert Figure("", "", 100.0, 105.0, unit, "").gap == gap
-
-
-def test_this_machine_is_a_cluster_with_the_links_of_its_calibration() -> None:
-    """Half of gamma counts with beta: a ring of two sends all of n bytes and reduces half."""
-    one, own = Constants(1e-5, 2e-10, 0.0), Constants(3e-5, 1e-10, 6e-11)
-    calibration = Calibration("shm", one, (), (), {("all_reduce", "ring"): own})
-    here = clusters.this_machine(calibration, flops=1e10)
-    assert (here.hosts, here.devices_per_host, here.contention) == (1, cores(), 1.0)
-    assert here.intra == here.inter == pytest.approx((3e-5, 1.3e-10))
-    assert clusters.this_machine(Calibration("tcp", one, (), ()), 1e10).intra == (1e-5, 2e-10)
 
 
 def test_a_paced_device_does_what_it_was_measured_to_do() -> None:
