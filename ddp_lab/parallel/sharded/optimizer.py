@@ -8,7 +8,7 @@ an all-reduce. This is stage 1 of DeepSpeed's ZeRO; torch's form of it is ZeroRe
 which gives out whole parameters, and so uneven shares.
 Horovod, which keeps everything on every rank, is the case beside it: `DistributedDataParallel`.
 
-May import: NumPy, torch, agreement, communicator, errors, flat_layout, groups.
+May import: torch, agreement, communicator, errors, flat_layout, groups.
 Source: Rajbhandari et al., ZeRO, SC 2020, section 5.1.
 """
 
@@ -16,14 +16,13 @@ import io
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import InvalidArgument
-from ddp_lab.parallel.agreement import agree
+from ddp_lab.parallel.agreement import agree, exchange
 from ddp_lab.parallel.groups import communicator_of, separate
 from ddp_lab.parallel.sharded.flat_layout import FlatLayout, by_kind, empty, facts_of
 
@@ -147,12 +146,12 @@ class ShardedOptimizer(Optimizer):
         params = [p for group in self.param_groups for p in group["params"]]
         mine = {i: state for i, state in packed["state"].items() if params[i] in self._shares}
         state: dict[int, dict[str, Any]] = {}
-        for states in _exchanged(self._comm, mine):
+        for states in _gather_states(self._comm, mine):
             for i, entries in states.items():
                 for key, value in entries.items():
                     state.setdefault(i, {}).setdefault(key, []).append(value)
         packed["state"] = {
-            i: {key: _joined(values, params[i].shape) for key, values in state[i].items()}
+            i: {key: _join(values, params[i].shape) for key, values in state[i].items()}
             for i in sorted(state)
         }
         return packed
@@ -194,22 +193,15 @@ def _dense(param: Tensor) -> Tensor:
     return grad
 
 
-def _exchanged(comm: Communicator, mine: Any) -> list[Any]:
+def _gather_states(comm: Communicator, mine: Any) -> list[Any]:
     """Return every rank's plain data and tensors, by rank."""
     file = io.BytesIO()
     torch.save(mine, file)
-    data = np.frombuffer(file.getbuffer(), np.uint8)
-    lengths = comm.all_gather(np.array([data.size]))[:, 0]
-    padded = np.zeros(int(lengths.max()), np.uint8)
-    padded[: data.size] = data
-    rows = comm.all_gather(padded)
-    return [
-        torch.load(io.BytesIO(row[:n].tobytes()), weights_only=True)
-        for row, n in zip(rows, lengths, strict=True)
-    ]
+    states = exchange(comm.all_gather, file.getvalue())
+    return [torch.load(io.BytesIO(state), weights_only=True) for state in states]
 
 
-def _joined(values: list[Any], shape: torch.Size) -> Any:
+def _join(values: list[Any], shape: torch.Size) -> Any:
     """Return the parts of an entry as the whole; numbers such as `step` are one for all."""
     if isinstance(values[0], Tensor) and values[0].dim():
         return torch.cat(values).view(shape)
