@@ -106,8 +106,8 @@ def unpacked(source: Path, beside: Path | None = None) -> Iterator[list[Path]]:
 
 def _extracted(source: Path, folder: Path) -> list[Path]:
     with source.open("rb") as file:
-        said = file.readline(200)
-        if not said.startswith(_KIND) or _head(file) != said:
+        first_line = file.readline(200)
+        if not first_line.startswith(_KIND) or _head(file) != first_line:
             raise ValueError("its SHA-256 is not the one in its first line")
         file.seek(0)
         with zipfile.ZipFile(file) as archive:
@@ -140,9 +140,9 @@ def _prove(database: Path) -> None:
         ValueError: it is not.
     """
     with closing(sqlite3.connect(database)) as connection:
-        found = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
-        if found != "ok":
-            raise ValueError(str(found))
+        integrity = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        if integrity != "ok":
+            raise ValueError(str(integrity))
         if connection.execute("PRAGMA foreign_key_check").fetchone() is not None:
             raise ValueError("a row belongs to one that is not there")
         rows = connection.execute(

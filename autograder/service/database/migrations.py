@@ -37,16 +37,16 @@ def prepare(database: Database, now: float, *, allowed: bool = True) -> None:
         StartError: the layout is unknown, or older and migrating is not `allowed`.
     """
     with database.read() as connection:
-        found = _version(connection)
-    while found != str(schema.VERSION):
-        if found is not None and not allowed:
-            older = f"got version {found}, expected {schema.VERSION}"
+        version = _version(connection)
+    while version != str(schema.VERSION):
+        if version is not None and not allowed:
+            older = f"got version {version}, expected {schema.VERSION}"
             raise StartError(
                 f"the database is an older release's: {older}. Run: autograder migrate"
             )
         with database.write() as connection:
             _alone(connection)
-            found = _step(connection, _version(connection), now)
+            version = _step(connection, _version(connection), now)
 
 
 def _alone(connection: sa.Connection) -> None:
@@ -57,26 +57,26 @@ def _alone(connection: sa.Connection) -> None:
 _LOCK = 0x636F757273  # any number that nobody else locks in this database
 
 
-def _step(connection: sa.Connection, found: str | None, now: float) -> str:
+def _step(connection: sa.Connection, layout: str | None, now: float) -> str:
     """Do what comes next, and return the layout that there is then.
 
     Raises:
         StartError: the layout is unknown.
     """
-    if found == str(schema.VERSION):
-        return found
-    if found is None:
+    if layout == str(schema.VERSION):
+        return layout
+    if layout is None:
         schema.metadata.create_all(connection)
         _write_fact(connection, schema.COOKIE_KEY, secrets.token_hex(32))
         version = schema.VERSION
-    elif found in map(str, _STEPS):
-        version = int(found) + 1
-        log.warning("database: from layout %s to %d", found, version)
+    elif layout in map(str, _STEPS):
+        version = int(layout) + 1
+        log.warning("database: from layout %s to %d", layout, version)
         schema.metadata.create_all(connection)  # the tables that are missing, as they are today
-        _STEPS[int(found)](connection, now)
+        _STEPS[int(layout)](connection, now)
     else:
         raise StartError(
-            f"serve: the database has another layout: got version {found}, expected "
+            f"serve: the database has another layout: got version {layout}, expected "
             f"{schema.VERSION}. Give another --data directory, or the release that wrote it."
         )
     _write_fact(connection, "schema", str(version))
@@ -90,8 +90,8 @@ def _version(connection: sa.Connection) -> str | None:
 def fact(connection: sa.Connection, name: str) -> str | None:
     """Return what the database says of itself under a name, or None."""
     facts = schema.facts
-    found: str | None = connection.scalar(sa.select(facts.c.value).where(facts.c.name == name))
-    return found
+    value: str | None = connection.scalar(sa.select(facts.c.value).where(facts.c.name == name))
+    return value
 
 
 def _write_fact(connection: sa.Connection, name: str, value: str) -> None:

@@ -22,19 +22,19 @@ class LabCatalog:
             StartError: there is no such directory, or no lab in it.
         """
         try:
-            found = sorted(p.name for p in self.directory.iterdir() if _is_lab(p))
+            names = sorted(p.name for p in self.directory.iterdir() if _is_lab(p))
         except OSError as error:
             problem = f"got {self.directory}: {error.strerror}"
             raise StartError(
                 f"serve: no labs directory: {problem}. Say --labs DIR. "
                 "Help: when_it_does_not_work.html#no-labs-directory"
             ) from error
-        if not found:
+        if not names:
             raise StartError(
                 f"serve: no lab in {self.directory}: expected directories that hold lab.py and "
                 "checks.py. Say --labs DIR. Help: when_it_does_not_work.html#no-labs-directory"
             )
-        return tuple(found)
+        return tuple(names)
 
     def require(self) -> None:
         """Raise the `StartError` of `names` now, if there is one, rather than later."""
@@ -91,8 +91,8 @@ class LabCatalog:
         Raises:
             LabError, OSError: the lab's source cannot be read.
         """
-        found = self._read(name).question(question)
-        return None if found is None else found.solution
+        named = self._read(name).question(question)
+        return None if named is None else named.solution
 
     def _read(self, name: str) -> Lab:
         from autograder.authoring.source import load_lab

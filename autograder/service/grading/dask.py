@@ -53,10 +53,10 @@ class ClusterGrader:
                 raise GraderUnable(str(error)) from error
             except Exception as error:
                 self._let_go()
-                said = f"{type(error).__name__}: {printable(str(error), 300)}"
+                problem = f"{type(error).__name__}: {printable(str(error), 300)}"
                 if type(error).__name__ == "KilledWorker":  # so many in a row are no accident
-                    raise GraderDied(said) from error
-                raise GraderUnable(f"cluster: {self._address}: {said}") from error
+                    raise GraderDied(problem) from error
+                raise GraderUnable(f"cluster: {self._address}: {problem}") from error
 
     def _grade(self, lab: str, notebook: bytes) -> Report:
         if self._closed:

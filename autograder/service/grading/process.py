@@ -77,19 +77,19 @@ class ProcessGrader:
         """
         if ended.status is None:
             return GraderDied("the server is stopping")
-        said = f"the grading process ended with status {ended.status}"
+        message = f"the grading process ended with status {ended.status}"
         if ended.overran:
-            said += f": no answer in {self._timeout_s:.0f} s"
+            message += f": no answer in {self._timeout_s:.0f} s"
         outside = ended.status in _FROM_OUTSIDE and not ended.ours
         if outside and out_of_memory is not None and _out_of_memory() == out_of_memory:
-            return GraderKilled(said)
-        return GraderDied(said)
+            return GraderKilled(message)
+        return GraderDied(message)
 
 
 def _out_of_memory() -> int | None:
     """Return how many processes this machine has ended for want of memory, if it says so."""
     try:
-        found = re.search(r"^oom_kill (\d+)$", Path("/proc/vmstat").read_text(), re.MULTILINE)
+        line = re.search(r"^oom_kill (\d+)$", Path("/proc/vmstat").read_text(), re.MULTILINE)
     except OSError:
         return None
-    return int(found[1]) if found else None
+    return int(line[1]) if line else None

@@ -221,8 +221,8 @@ class Queue:
     def _pause(self, lab: str, reason: str) -> None:
         now = self._clock()
         with self._lock:
-            found = self._pauses.setdefault(lab, Pause(reason, now, now + _FIRST_LOOK_S))
-            found.reason = reason
+            pause = self._pauses.setdefault(lab, Pause(reason, now, now + _FIRST_LOOK_S))
+            pause.reason = reason
         self._count("paused")
         log.error("queue: %s is paused, nothing of it can be graded: %s", lab, reason)
 

@@ -171,8 +171,8 @@ class OpenId:
 
     def who(self, token: dict[str, Any], nonce: str) -> str:
         """Return the login that a proven ID token names."""
-        said = self._keys.claims(self._metadata["jwks_uri"], token["id_token"], _ALGORITHMS)
-        claims = proven(said, self._metadata["issuer"], self._client_id, nonce)
+        signed = self._keys.claims(self._metadata["jwks_uri"], token["id_token"], _ALGORITHMS)
+        claims = proven(signed, self._metadata["issuer"], self._client_id, nonce)
         if self._metadata["issuer"].rstrip("/") != self._issuer:
             raise ValueError("issuer")
         if claims.get("azp", self._client_id) != self._client_id:
@@ -214,10 +214,10 @@ def fetched(url: str, headers: dict[str, str] | None = None) -> dict[str, Any]:
 
     answer = requests.get(url, headers=headers, timeout=_TIMEOUT_S)
     answer.raise_for_status()
-    found = answer.json()
-    if not isinstance(found, dict):
+    body = answer.json()
+    if not isinstance(body, dict):
         raise KeyError(url)
-    return found
+    return body
 
 
 def proven(claims: dict[str, Any], issuer: str, client_id: str, nonce: str) -> dict[str, Any]:

@@ -98,8 +98,8 @@ class Claims:
                 state = HELD if row.lab in avoid else GRADING
                 lease = (None, None) if state is HELD else (owner, self.clock() + lease_s)
                 values = {"state": state, "lease_owner": lease[0], "lease_until": lease[1]}
-                one = submissions.c.id == row.id
-                connection.execute(submissions.update().where(one).values(values))
+                this_row = submissions.c.id == row.id
+                connection.execute(submissions.update().where(this_row).values(values))
                 line_up(connection, row.person_id)
                 if state is GRADING:
                     break
@@ -205,9 +205,9 @@ class Claims:
             submissions.c.state, sa.func.count(), sa.func.min(submissions.c.waiting_since)
         )
         query = query.where(submissions.c.state.in_(states)).group_by(submissions.c.state)
-        found = {state: (count, since) for state, count, since in self.database.rows(query)}
-        count = {state: found.get(state, (0, 0.0))[0] for state in states}
-        since = [found[state][1] for state in (STORED, HELD, GRADING) if state in found]
+        by_state = {state: (count, since) for state, count, since in self.database.rows(query)}
+        count = {state: by_state.get(state, (0, 0.0))[0] for state in states}
+        since = [by_state[state][1] for state in (STORED, HELD, GRADING) if state in by_state]
         oldest_s = max(0.0, self.clock() - min(since)) if since else 0.0
         return Waiting(count[STORED] + count[HELD], count[GRADING], count[PARKED], oldest_s)
 

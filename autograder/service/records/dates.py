@@ -69,19 +69,19 @@ class Rules:
             Refused: 422, something of it is malformed.
         """
         try:
-            found = RULES.validate_python(dict(body))
+            rules = RULES.validate_python(dict(body))
         except ValidationError as error:
             wrong = error.errors()[0]
             name = str(wrong["loc"][0])[:100]
             raise _wrong(wrong["input"], name, wrong["msg"]) from error
-        given = [(moment(text), name) for name in _DATES if (text := getattr(found, name))]
-        for (before, first), (after, second) in itertools.pairwise(given):
+        in_order = [(moment(text), name) for name in _DATES if (text := getattr(rules, name))]
+        for (before, first), (after, second) in itertools.pairwise(in_order):
             if after < before:
-                raise _wrong(getattr(found, second), second, f"expected no time before {first}")
-        if found.solutions and found.late_until is None:
+                raise _wrong(getattr(rules, second), second, f"expected no time before {first}")
+        if rules.solutions and rules.late_until is None:
             expected = "expected late_until too: work that is late is taken for ever"
             raise _wrong(True, "solutions", expected)
-        return found
+        return rules
 
     def extended(self, due: str | None) -> "Rules":
         """Return the rules of a learner who may hand in until `due`; it shortens nothing."""

@@ -57,10 +57,10 @@ def notebook(connection: sa.Connection, person_id: int, lab: str) -> bytes:
         Refused: 404, there is no draft.
     """
     query = sa.select(learner_drafts.c.notebook).where(*_key(person_id, lab))
-    found: bytes | None = connection.scalar(query)
-    if found is None:
+    content: bytes | None = connection.scalar(query)
+    if content is None:
         raise missing(lab)
-    return found
+    return content
 
 
 def keep(
@@ -87,8 +87,8 @@ def keep(
 
 def drop(connection: sa.Connection, person_id: int, lab: str) -> bool:
     """Delete a person's draft of a lab; False if there was none."""
-    gone = connection.execute(learner_drafts.delete().where(*_key(person_id, lab)))
-    return gone.rowcount > 0
+    deleted = connection.execute(learner_drafts.delete().where(*_key(person_id, lab)))
+    return deleted.rowcount > 0
 
 
 def kept_bytes(connection: sa.Connection, person_id: int, *, but: str) -> int:

@@ -28,7 +28,7 @@ from autograder.service.records.people import Person
 
 def publish(connection: sa.Connection, submission_id: int, report: Report, now: float) -> None:
     """Add a grading, and let it be the one that counts; in a batch, once that is published."""
-    report, one = unmarked(report), submissions.c.id == submission_id
+    report, this_submission = unmarked(report), submissions.c.id == submission_id
     waiting = sa.select(regradings.c.batch, regrades.c.question).join_from(regradings, regrades)
     waiting = waiting.where(regradings.c.submission_id == submission_id, regradings.c.open)
     batches = list(connection.execute(waiting))
@@ -39,12 +39,12 @@ def publish(connection: sa.Connection, submission_id: int, report: Report, now: 
         mine = (regradings.c.batch == batch) & (regradings.c.submission_id == submission_id)
         connection.execute(regradings.update().where(mine).values(open=False, grading_id=number))
     if not batches:
-        before = connection.scalar(sa.select(submissions.c.score).where(one))
+        before = connection.scalar(sa.select(submissions.c.score).where(this_submission))
         number = _grading(connection, submission_id, report, now)
-        connection.execute(submissions.update().where(one).values(grading_id=number))
+        connection.execute(submissions.update().where(this_submission).values(grading_id=number))
         _carry_over(connection, submission_id, report)
     total(connection, submission_id)
-    after = connection.scalar(sa.select(submissions.c.score).where(one))
+    after = connection.scalar(sa.select(submissions.c.score).where(this_submission))
     if not batches and before not in (None, after):
         subject = f"submission {submission_id}"
         audit_log.write(connection, now, "grading", "regraded", subject, before, after)
@@ -67,11 +67,11 @@ def _grading(connection: sa.Connection, submission_id: int, report: Report, now:
 
 def note_answers(connection: sa.Connection, grading_id: int, report: Report) -> None:
     """Write down which answers of a grading people mark."""
-    found = {answer.question: answer_digest(answer) for answer in report.manual}
-    if found:
+    digests = {answer.question: answer_digest(answer) for answer in report.manual}
+    if digests:
         rows = [
             {"grading_id": grading_id, "question": question, "answer_sha256": digest}
-            for question, digest in found.items()
+            for question, digest in digests.items()
         ]
         connection.execute(answers.insert(), rows)
 
@@ -112,14 +112,16 @@ def _carry_over(connection: sa.Connection, submission_id: int, report: Report) -
 
 def total(connection: sa.Connection, submission_id: int) -> None:
     """Write down what the gradings that count, or are to count, and the marks come to."""
-    one = submissions.c.id == submission_id
-    number = connection.scalar(sa.select(submissions.c.grading_id).where(one))
+    this_submission = submissions.c.id == submission_id
+    number = connection.scalar(sa.select(submissions.c.grading_id).where(this_submission))
     now = _totals(connection, submission_id, number)
     if now:
         differs = sa.or_(*(submissions.c[n].is_distinct_from(value) for n, value in now.items()))
-        changed = connection.execute(submissions.update().where(one, differs).values(now))
+        changed = connection.execute(
+            submissions.update().where(this_submission, differs).values(now)
+        )
         if changed.rowcount:
-            touch(connection, one)
+            touch(connection, this_submission)
     mine = (regradings.c.submission_id == submission_id) & regrades.c.published_at.is_(None)
     waiting = (
         sa.select(regradings.c.batch, regradings.c.grading_id)
@@ -143,8 +145,8 @@ def _totals(
 
 def published(connection: sa.Connection, submission_id: int) -> Report | None:
     """Return the report that is published, with the marks that people gave, or None."""
-    one = submissions.c.id == submission_id
-    number = connection.scalar(sa.select(submissions.c.grading_id).where(one))
+    this_submission = submissions.c.id == submission_id
+    number = connection.scalar(sa.select(submissions.c.grading_id).where(this_submission))
     return _with_marks(connection, submission_id, number)
 
 
@@ -155,12 +157,12 @@ def _with_marks(
     if text is None:
         return None
     columns = (marks.c.question, marks.c.answer_sha256, marks.c.points, marks.c.comment)
-    given = sa.select(*columns, marks.c["items"]).where(marks.c.submission_id == submission_id)
-    found: Marks = {
+    query = sa.select(*columns, marks.c["items"]).where(marks.c.submission_id == submission_id)
+    last_marks: Marks = {
         (row[0], row[1]): Mark(row[2], row[3], tuple(json.loads(row[4])))
-        for row in connection.execute(given.order_by(marks.c.id))
+        for row in connection.execute(query.order_by(marks.c.id))
     }
-    return marked(Report.from_dict(json.loads(text)), found)
+    return marked(Report.from_dict(json.loads(text)), last_marks)
 
 
 def add_mark(

@@ -64,11 +64,11 @@ def of_lab(database: Database, lab: str) -> dict[str, list[Place]]:
     with database.read() as connection:
         rows = list(connection.execute(_BEST, {"lab": lab}))
     names = _pseudonyms(database, {row.id for row in rows})
-    found = {}
+    places = {}
     for question, own in groupby(rows, key=lambda row: row.question):
         best = [(float(f"{row.ratio:.{_DIGITS}g}"), names[row.id], row) for row in own]
-        found[question] = list(_places(sorted(best, key=lambda one: one[:2])))
-    return found
+        places[question] = list(_places(sorted(best, key=lambda entry: entry[:2])))
+    return places
 
 
 _BEST = (
@@ -99,19 +99,19 @@ def _places(best: list[tuple[float, str, Any]]) -> Iterator[Place]:
 def _pseudonyms(database: Database, person_ids: Collection[int]) -> dict[int, str]:
     """Return the pseudonyms of some people; who has none is given one, for good."""
     with database.read() as connection:
-        found = _by_person(connection)
-    if found.keys() >= set(person_ids):
-        return found
+        names = _by_person(connection)
+    if names.keys() >= set(person_ids):
+        return names
     one_row = sa.select(facts.c.value).where(facts.c.name == "schema")
     with database.write() as connection:
         connection.execute(one_row.with_for_update())  # of two servers one draws at a time
-        found = _by_person(connection)
-        missing = sorted(set(person_ids) - found.keys())
-        drawn = dict(zip(missing, _drawn(set(found.values()), len(missing)), strict=True))
+        names = _by_person(connection)
+        missing = sorted(set(person_ids) - names.keys())
+        drawn = dict(zip(missing, _drawn(set(names.values()), len(missing)), strict=True))
         rows = [{"person_id": number, "pseudonym": name} for number, name in drawn.items()]
         if rows:
             connection.execute(pseudonyms.insert(), rows)
-    return found | drawn
+    return names | drawn
 
 
 def _by_person(connection: sa.Connection) -> dict[int, str]:

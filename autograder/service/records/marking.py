@@ -107,20 +107,20 @@ def desk(
     Args:
         written: walk the answers that were written, else those that were not attempted.
     """
-    found = _answers(all_submissions.database, lab, question, written)
-    if not found:
+    rows = _answers(all_submissions.database, lab, question, written)
+    if not rows:
         return None
-    numbers = [number for number, _, _ in found]
-    open_ = [number for number, points, _ in found if points is None]
+    numbers = [number for number, _, _ in rows]
+    open_ = [number for number, points, _ in rows if points is None]
     place = numbers.index(at if at in numbers else open_[0] if open_ else numbers[0])
     entry, report = all_submissions.get(numbers[place]), all_submissions.report(numbers[place])
     assert entry is not None and report is not None  # nothing is ever taken away
     answer = question_of(report, question)
-    said = Counter(comment for _, _, comment in found if comment)
+    comments = Counter(comment for _, _, comment in rows if comment)
     return Desk(
         entry,
         answer,
-        [text for text, _ in said.most_common(_MOST_COMMENTS)],
+        [text for text, _ in comments.most_common(_MOST_COMMENTS)],
         numbers[place - 1] if place else None,
         numbers[place + 1] if place + 1 < len(numbers) else None,
         place + 1,
@@ -133,6 +133,6 @@ def next_waiting(
     all_submissions: Submissions, lab: str, question: str, at: int, written: bool = True
 ) -> int | None:
     """Return the next submission whose answer waits, after `at` or from the first; or None."""
-    found = _answers(all_submissions.database, lab, question, written)
-    open_ = [number for number, points, _ in found if points is None]
+    rows = _answers(all_submissions.database, lab, question, written)
+    open_ = [number for number, points, _ in rows if points is None]
     return next((number for number in open_ if number > at), open_[0] if open_ else None)

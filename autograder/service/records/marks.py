@@ -83,9 +83,9 @@ def unmarked(report: Report) -> Report:
 
 def with_mark(answer: ManualAnswer, marks: Marks) -> ManualAnswer:
     """Return `answer` with the mark that it has, or without one."""
-    given = marks.get((answer.question, answer_digest(answer)), Mark(None, ""))
-    score = None if given.points is None else min(given.points, answer.points)
-    return replace(answer, score=score, comment=given.comment, items=given.items)
+    mark = marks.get((answer.question, answer_digest(answer)), Mark(None, ""))
+    score = None if mark.points is None else min(mark.points, answer.points)
+    return replace(answer, score=score, comment=mark.comment, items=mark.items)
 
 
 def marked(report: Report, marks: Marks) -> Report:
@@ -102,13 +102,13 @@ def pending(report: Report) -> int:
     return sum(m.waits for m in report.manual)
 
 
-def _points(given: object, most: float) -> float | None:
-    if given is None or (isinstance(given, str) and not given.strip()):
+def _points(value: object, most: float) -> float | None:
+    if value is None or (isinstance(value, str) and not value.strip()):
         return None
     try:
-        points = float(given) if isinstance(given, str | int | float) else -1.0
+        points = float(value) if isinstance(value, str | int | float) else -1.0
     except (ValueError, OverflowError):
         points = -1.0
-    if isinstance(given, bool) or not 0 <= points <= most:
-        raise Refused(422, f"grade: the points: got {str(given)[:40]!r}, expected 0 to {most:g}.")
+    if isinstance(value, bool) or not 0 <= points <= most:
+        raise Refused(422, f"grade: the points: got {str(value)[:40]!r}, expected 0 to {most:g}.")
     return points

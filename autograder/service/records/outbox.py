@@ -122,8 +122,8 @@ class Outbox:
         with self.database.read() as connection:
             count = connection.scalar(sa.select(sa.func.count()).select_from(lti_outbox))
             rows = connection.execute(query.limit(_MOST_SHOWN)).mappings()
-            found = [{**row, "not_before": iso(row["not_before"])} for row in rows]
-        return {"waiting": count or 0, "failing": found}
+            failing = [{**row, "not_before": iso(row["not_before"])} for row in rows]
+        return {"waiting": count or 0, "failing": failing}
 
 
 def _same(row: Any) -> tuple[sa.ColumnElement[bool], ...]:

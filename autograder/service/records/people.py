@@ -224,9 +224,9 @@ class Roster:
         person = self.owner(token, kind)
         if person is None:
             return None
-        gone = tokens.delete().where(tokens.c.key == key_of(token), tokens.c.kind == kind)
+        deletion = tokens.delete().where(tokens.c.key == key_of(token), tokens.c.kind == kind)
         with self.database.write() as connection:
-            return person if connection.execute(gone).rowcount == 1 else None
+            return person if connection.execute(deletion).rowcount == 1 else None
 
     def sessions(self, person: Person) -> list[Session]:
         """Return the sessions of a person that live, the newest first."""
@@ -261,11 +261,11 @@ def enroll(
     if not (isinstance(login, str) and isinstance(name, str) and isinstance(renew, bool)):
         expected = '{"login": "...", "name": "...", "renew": false, "expires": "..."}'
         raise Refused(422, f"enroll: expected {expected}.")
-    given = date(body.get("expires"), "enroll: expires")
-    ends = time.time() + lives_s if given is None else moment(given)
+    expires = date(body.get("expires"), "enroll: expires")
+    ends = time.time() + lives_s if expires is None else moment(expires)
     if ends <= time.time():
         expected = "a time to come with its zone"
-        raise Refused(422, f"enroll: expires: got {given!r}, expected {expected}.")
+        raise Refused(422, f"enroll: expires: got {expires!r}, expected {expected}.")
     login, name = login_of(login), as_given(name, "enroll: name", 100)
     person = roster.find(login)
     if person is None or person.login != login or person.role != role:

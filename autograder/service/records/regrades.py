@@ -74,14 +74,14 @@ class Regrades:
             row = {"lab": lab, "question": question, "started_at": now}
             batch = inserted(connection, regrades, row)
             sent = send_again(connection, (submissions.c.lab == lab) & FINISHED, now)
-            found = [
+            rows = [
                 {"batch": batch, "submission_id": x.id, "open": True, "before": x.score}
                 for x in sent
             ]
-            if found:
-                connection.execute(regradings.insert(), found)
+            if rows:
+                connection.execute(regradings.insert(), rows)
             subject = f"batch {batch}: {lab}" + (f": {question}" if question else "")
-            audit_log.write(connection, now, by.login, "regrade", subject, after=len(found))
+            audit_log.write(connection, now, by.login, "regrade", subject, after=len(rows))
         return batch
 
     def all(self) -> list[Batch]:
@@ -109,13 +109,13 @@ class Regrades:
         """
         now = self.clock()
         with self.database.write() as connection:
-            one = regrades.c.id == _batch(connection, batch).id
-            connection.execute(sa.select(regrades.c.id).where(one).with_for_update())
-            found = _batch(connection, batch)
-            if found.state == RUNNING:
-                problem = f"{found.waiting} of {found.total} are not graded yet"
+            this_batch = regrades.c.id == _batch(connection, batch).id
+            connection.execute(sa.select(regrades.c.id).where(this_batch).with_for_update())
+            current = _batch(connection, batch)
+            if current.state == RUNNING:
+                problem = f"{current.waiting} of {current.total} are not graded yet"
                 raise Refused(409, f"regrade: batch {batch}: {problem}. Publish it later.")
-            if found.state == READY:
+            if current.state == READY:
                 for change in _changes(connection, batch):
                     scores = (change.before, change.after)
                     subject = f"submission {change.id}: {change.login}"
@@ -123,7 +123,7 @@ class Regrades:
                 connection.execute(_publish(batch))
                 theirs = sa.select(regradings.c.submission_id).where(regradings.c.batch == batch)
                 touch(connection, submissions.c.id.in_(theirs))
-                connection.execute(regrades.update().where(one).values(published_at=now))
+                connection.execute(regrades.update().where(this_batch).values(published_at=now))
             return _batch(connection, batch)
 
 

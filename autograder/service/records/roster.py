@@ -70,13 +70,13 @@ def read(data: bytes, problems: list[Problem]) -> list[Line]:
 
 
 def _lines(rows: Any, columns: list[str], problems: list[Problem]) -> list[Line]:
-    found: list[Line] = []
+    lines: list[Line] = []
     first: dict[str, int] = {}
     for row in rows:
         number = rows.line_num
         if not any(cell.strip() for cell in row):
             continue
-        if len(found) >= _MOST_LINES:
+        if len(lines) >= _MOST_LINES:
             raise Refused(422, f"roster: it has more than {_MOST_LINES} lines.")
         try:
             line = _line(number, row, columns)
@@ -87,8 +87,8 @@ def _lines(rows: Any, columns: list[str], problems: list[Problem]) -> list[Line]
             problems.append({"line": number, "reason": str(error)})
         else:
             first[key] = number
-            found.append(line)
-    return found
+            lines.append(line)
+    return lines
 
 
 def _line(number: int, row: list[str], columns: list[str]) -> Line:
@@ -176,10 +176,10 @@ def _problem(line: Line, held: Mapping[str, Any] | None, by: Person) -> str | No
 
 def _owners_of_emails(lines: list[Line], there: Mapping[str, dict[str, Any]]) -> dict[str, str]:
     """Return the login whose each email is to be, in lower case; the first of several in order."""
-    said = {login_key(line.login): line.says.get("email") for line in lines}
+    emails = {login_key(line.login): line.says.get("email") for line in lines}
     owners: dict[str, str] = {}
     for key, held in there.items():
-        if held["email"] and not said.get(key):
+        if held["email"] and not emails.get(key):
             owners.setdefault(held["email"].casefold(), held["login"])
     for line in lines:
         if email := line.says.get("email"):

@@ -141,8 +141,8 @@ class Submissions:
             if isinstance(done, str):
                 drafts.keep(connection, person.id, lab, notebook, self.clock(), done)
         if isinstance(done, str):
-            kept = "What you sent is kept as your draft of the lab; it is not handed in."
-            raise Refused(403, f"{_too_late(lab, done)} {kept}")
+            note = "What you sent is kept as your draft of the lab; it is not handed in."
+            raise Refused(403, f"{_too_late(lab, done)} {note}")
         return done
 
     def add_draft(self, person: Person, lab: str) -> Receipt:
@@ -173,19 +173,19 @@ class Submissions:
         """Return the receipt of what is stored now or was before, or why dates refuse it."""
         digest = hashlib.sha256(notebook).hexdigest()
         rules = calendar(connection, person.id).of(lab, person.id)
-        found = _known(connection, person, lab, digest, retry_key)
-        if found is None:
-            kept = _kept_bytes(connection, person, but=lab)
-            if most_bytes is not None and kept + len(notebook) > most_bytes:
-                raise _no_room(kept, most_bytes)
+        receipt = _known(connection, person, lab, digest, retry_key)
+        if receipt is None:
+            stored_bytes = _kept_bytes(connection, person, but=lab)
+            if most_bytes is not None and stored_bytes + len(notebook) > most_bytes:
+                raise _no_room(stored_bytes, most_bytes)
             used = _attempts(connection, person, lab)
             refusal = None if person.is_staff else rules.refusal(self.clock(), used)
             if refusal is not None:
                 return refusal
-            found = self._insert(connection, person, lab, notebook, digest)
+            receipt = self._insert(connection, person, lab, notebook, digest)
             drafts.drop(connection, person.id, lab)
-        _remember(connection, person, retry_key, found["id"])
-        return Receipt(late_days=rules.late_days(found["submitted_at"]), **found)
+        _remember(connection, person, retry_key, receipt["id"])
+        return Receipt(late_days=rules.late_days(receipt["submitted_at"]), **receipt)
 
     def _insert(
         self, connection: sa.Connection, person: Person, lab: str, notebook: bytes, digest: str
@@ -250,10 +250,10 @@ class Submissions:
         query = query.where(submissions.c.score.is_not(None))
         best: dict[int, dict[str, float]] = {}
         with self.database.read() as connection:
-            found = calendar(connection)
+            dates = calendar(connection)
             rows = connection.execute(query.where(submissions.c.lab == lab) if lab else query)
             for person, name, submitted_at, score in rows:
-                rules, labs = found.of(name, person), best.setdefault(person, {})
+                rules, labs = dates.of(name, person), best.setdefault(person, {})
                 counted = rules.counted(score, rules.late_days(submitted_at)) or 0.0
                 labs[name] = max(counted, labs.get(name, 0.0))
         return best
@@ -272,9 +272,9 @@ class Submissions:
         query = sa.select(*_ENTRY).join_from(submissions, people).where(*conditions)
         query = query.order_by(submissions.c.id.desc()).limit(limit).offset(offset)
         with self.database.read() as connection:
-            found = calendar(connection)
+            dates = calendar(connection)
             for row in connection.execute(query):
-                yield _entry(found, row)
+                yield _entry(dates, row)
 
     def of_lab(self, lab: str = "") -> Iterator[Entry]:
         """Yield every submission, or those of a lab, the newest first."""
@@ -304,8 +304,8 @@ class Submissions:
     def notebook(self, submission_id: int) -> bytes | None:
         """Return what was submitted, byte by byte."""
         query = sa.select(notebooks.c.notebook).where(notebooks.c.submission_id == submission_id)
-        found: bytes | None = self.database.scalar(query)
-        return found
+        content: bytes | None = self.database.scalar(query)
+        return content
 
     def report(self, submission_id: int) -> Report | None:
         """Return the report that is published, with the marks that people gave, or None."""
@@ -322,7 +322,7 @@ class Submissions:
             for text in connection.scalars(query.where(mine)):
                 yield json.loads(text)["results"]
 
-    def mark(self, submission_id: int, given: Mapping[str, Any], marker: Person) -> None:
+    def mark(self, submission_id: int, marks: Mapping[str, Any], marker: Person) -> None:
         """Add marks for answers of a graded submission.
 
         Args:
@@ -341,7 +341,7 @@ class Submissions:
             if report is None:
                 raise Refused(409, f"submission {submission_id}: it is not graded yet.")
             now = self.clock()
-            for question, body in given.items():
+            for question, body in marks.items():
                 answer = question_of(report, question)
                 mark = Mark.read(body, answer)
                 gradings.add_mark(connection, number, answer, mark, marker, now)
@@ -352,8 +352,8 @@ class Submissions:
             gradings.total(connection, number)
 
 
-def _entry(found: Calendar, row: Any) -> Entry:
-    rules = found.of(row.lab, row.person_id)
+def _entry(dates: Calendar, row: Any) -> Entry:
+    rules = dates.of(row.lab, row.person_id)
     days = rules.late_days(row.submitted_at)
     counted = rules.counted(row.score, days)
     return replace(Entry(*row), score=counted, late_days=days, raw_score=row.score)
@@ -428,9 +428,9 @@ def _kept_bytes(connection: sa.Connection, person: Person, *, but: str) -> int:
 
 
 def _no_room(kept_bytes: int, most_bytes: int) -> Refused:
-    kept = f"{kept_bytes / MIB:.1f} of {most_bytes / MIB:g} MiB"
+    used = f"{kept_bytes / MIB:.1f} of {most_bytes / MIB:g} MiB"
     clear = "Clear the outputs (Kernel, Restart Kernel and Clear Outputs) and submit again"
-    problem = f"submit: your submissions take up {kept} here. {clear}"
+    problem = f"submit: your submissions take up {used} here. {clear}"
     return Refused(413, f"{problem}, or ask your instructor for room.")
 
 

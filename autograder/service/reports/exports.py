@@ -53,8 +53,8 @@ def export(
 def book_of(roster: Roster, submissions: Submissions, lab: str = "") -> Book:
     """Return what counts of everybody, of every lab or of one."""
     learners = roster.learners()
-    found = gradebook((person.login for person in learners), submissions.of_lab(lab))
-    rows = [Row(person, dict(sorted(found[person.login].items()))) for person in learners]
+    book = gradebook((person.login for person in learners), submissions.of_lab(lab))
+    rows = [Row(person, dict(sorted(book[person.login].items()))) for person in learners]
     labs = [lab] if lab else sorted({name for row in rows for name in row.labs})
     return Book(rows, labs)
 
@@ -148,8 +148,8 @@ def _gradescope(book: Book, submissions: Submissions) -> Iterator[str]:
             report = submissions.report(entry.id)
             if report is not None:
                 results = to_gradescope(report) | {"score": entry.score, "pending": entry.pending}
-                found = {"learner": row.person.login, "lab": lab, "results": results}
-                yield f"{before}\n{json.dumps(found, indent=2)}"
+                item = {"learner": row.person.login, "lab": lab, "results": results}
+                yield f"{before}\n{json.dumps(item, indent=2)}"
                 before = ","
     yield "[]\n" if before == "[" else "\n]\n"
 

@@ -149,15 +149,15 @@ def overview(roster: Roster, submissions: Submissions, lab: str) -> Overview:
     graded = {e.id: e.score / (e.max_score or 1.0) for e in entries if e.score is not None}
     for results in submissions.results(graded):
         begun, failed, wrong = set[str](), set[str](), set[tuple[str, str]]()
-        for found in results:  # plain data: six hundred reports are 15,000 of these
-            question, outcome = found["question"], found["outcome"]
+        for result in results:  # plain data: six hundred reports are 15,000 of these
+            question, outcome = result["question"], result["outcome"]
             messages.setdefault(question, Counter())
             if outcome != Outcome.NOT_ATTEMPTED:
                 begun.add(question)
             if outcome != Outcome.CORRECT:
                 failed.add(question)
             if outcome == Outcome.INCORRECT:
-                wrong.add((question, found["output"][:_MESSAGE_CHARS]))
+                wrong.add((question, result["output"][:_MESSAGE_CHARS]))
         tried.update(begun)
         passed.update(begun - failed)
         for question, text in wrong:
@@ -165,7 +165,7 @@ def overview(roster: Roster, submissions: Submissions, lab: str) -> Overview:
     return Overview(
         list(graded.values()),
         [
-            Numbers(name, passed[name], tried[name], said.most_common(_MESSAGES))
-            for name, said in messages.items()
+            Numbers(name, passed[name], tried[name], texts.most_common(_MESSAGES))
+            for name, texts in messages.items()
         ],
     )

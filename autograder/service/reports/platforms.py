@@ -70,7 +70,7 @@ def filled(format: str, template: bytes, book: Book) -> Filled:
         row += [""] * (len(head) - len(row))
         names = [name for place in who if (name := row[place].strip())]
         of_line = [learners.get(name.casefold(), []) for name in names]
-        certain = next((found[0] for found in of_line if len(found) == 1), None)
+        certain = next((rows_named[0] for rows_named in of_line if len(rows_named) == 1), None)
         if certain is not None:
             missing.pop(certain.person.login, None)
             for lab, place in places.items():
@@ -84,10 +84,10 @@ def filled(format: str, template: bytes, book: Book) -> Filled:
     return Filled(rows, problems)
 
 
-def _doubt(names: list[str], found: list[list[Row]]) -> str:
-    shared = [row.person.login for rows in found for row in rows]
-    said = " and ".join(repr(name[:60]) for name in names)
-    return f"{said} is that of {' and '.join(shared)}" if shared else f"nobody here is {said}"
+def _doubt(names: list[str], candidates: list[list[Row]]) -> str:
+    shared = [row.person.login for rows in candidates for row in rows]
+    quoted = " and ".join(repr(name[:60]) for name in names)
+    return f"{quoted} is that of {' and '.join(shared)}" if shared else f"nobody here is {quoted}"
 
 
 class _Kept:
@@ -122,16 +122,16 @@ def _read(format: str, template: bytes) -> list[list[str]]:
 def _place(head: list[str], lab: str) -> int:
     """Return the column of a lab, by its name with or without its number, or the next free one."""
     for place, column in enumerate(head):
-        found = _AROUND.match(column.strip()) if len(column) <= _MOST_NAME_CHARS else None
-        if found and found[1] in (lab, short_name(lab)):
+        match = _AROUND.match(column.strip()) if len(column) <= _MOST_NAME_CHARS else None
+        if match and match[1] in (lab, short_name(lab)):
             return place
     return len(head)
 
 
 def _by_name(book: Book) -> dict[str, list[Row]]:
     """Return the learners of each login and email, in lower case."""
-    found: dict[str, list[Row]] = {}
+    rows_by_name: dict[str, list[Row]] = {}
     for row in book.rows:
         for name in {row.person.login.casefold(), row.person.email.casefold()} - {""}:
-            found.setdefault(name, []).append(row)
-    return found
+            rows_by_name.setdefault(name, []).append(row)
+    return rows_by_name

@@ -53,8 +53,8 @@ class Similarity:
                 for name, side in sides.items():
                     if name not in self._kept:
                         self._kept[name] = self._read(reader, side["submission"]).prints
-            found = pairs({name: self._kept[name] for name in sides}, _LEAST)[:_MOST]
-        return Found(len(sides), [(p, sides[p.left], sides[p.right]) for p in found])
+            alike = pairs({name: self._kept[name] for name in sides}, _LEAST)[:_MOST]
+        return Found(len(sides), [(p, sides[p.left], sides[p.right]) for p in alike])
 
     def texts(self, lab: str, question: str, numbers: list[int]) -> list[str]:
         """Return the answers of some submissions to a question, as code."""

@@ -55,21 +55,21 @@ def add_commands(subparsers: "Subparsers") -> None:
 def _add_roster(subparsers: "Subparsers") -> argparse.ArgumentParser:
     roster = subparsers.add_parser("roster", help="take over who takes the course")
     actions = roster.add_subparsers(metavar="ACTION", required=True, dest="action")
-    found = _command(actions, "import", _roster_import, "take over a CSV: login,name,email,...")
-    found.add_argument("file", metavar="FILE", type=Path)
-    found.add_argument("--dry-run", action="store_true", help="only say what would change")
-    return found
+    parser = _command(actions, "import", _roster_import, "take over a CSV: login,name,email,...")
+    parser.add_argument("file", metavar="FILE", type=Path)
+    parser.add_argument("--dry-run", action="store_true", help="only say what would change")
+    return parser
 
 
 def _add_staff(subparsers: "Subparsers") -> argparse.ArgumentParser:
     staff = subparsers.add_parser("staff", help="add somebody who runs the course")
     actions = staff.add_subparsers(metavar="ACTION", required=True, dest="action")
-    found = _command(actions, "add", _staff_add, "add a member of staff and print their token")
-    found.add_argument("login", metavar="LOGIN")
-    found.add_argument("--role", choices=("instructor", "assistant"), required=True)
-    found.add_argument("--renew", action="store_true", help="replace the token of one added")
-    found.add_argument("--data", type=Path, metavar="DIR", help="write here, without a server")
-    return found
+    parser = _command(actions, "add", _staff_add, "add a member of staff and print their token")
+    parser.add_argument("login", metavar="LOGIN")
+    parser.add_argument("--role", choices=("instructor", "assistant"), required=True)
+    parser.add_argument("--renew", action="store_true", help="replace the token of one added")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="write here, without a server")
+    return parser
 
 
 def _add_start(subparsers: "Subparsers") -> None:
@@ -120,10 +120,10 @@ def _add_data_commands(subparsers: "Subparsers") -> None:
     migrate = _command(subparsers, "migrate", _migrate, "bring a course's database up to date")
     backup = _command(subparsers, "backup", _backup, "write a course to a file, while it runs")
     restore = _command(subparsers, "restore", _restore, "put a backup into an empty directory")
-    for found in (backup, restore):
-        found.add_argument("file", metavar="FILE", type=Path)
-    for found in (migrate, backup, restore):
-        found.add_argument("--data", type=Path, metavar="DIR", required=True, help="the course's")
+    for parser in (backup, restore):
+        parser.add_argument("file", metavar="FILE", type=Path)
+    for parser in (migrate, backup, restore):
+        parser.add_argument("--data", type=Path, metavar="DIR", required=True, help="the course's")
     migrate.add_argument("--database", metavar="URL", default="", help="default: SQLite in DIR")
 
 
@@ -179,13 +179,13 @@ def _start(arguments: argparse.Namespace) -> int:
 def _serve(arguments: argparse.Namespace) -> int:
     from autograder.service.running.server import serve
 
-    given = {field.name: getattr(arguments, field.name) for field in fields(Settings)}
-    given |= {
+    values = {field.name: getattr(arguments, field.name) for field in fields(Settings)}
+    values |= {
         "labs": labs_directory(arguments.labs),
         "allowed_hosts": tuple(arguments.allowed_hosts),
         "client_secret": _secret(arguments.client_secret_file),
     }
-    return serve(Settings(**given))
+    return serve(Settings(**values))
 
 
 def _secret(path: Path | None) -> str:
@@ -202,8 +202,8 @@ def _secret(path: Path | None) -> str:
 
 
 def _enroll(arguments: argparse.Namespace) -> int:
-    found = _connection(arguments).enroll(arguments.name, renew=arguments.renew)
-    print(f"{found['name']} is enrolled. The token, shown this once: {found['token']}")
+    learner = _connection(arguments).enroll(arguments.name, renew=arguments.renew)
+    print(f"{learner['name']} is enrolled. The token, shown this once: {learner['token']}")
     return 0
 
 
@@ -214,13 +214,13 @@ def _submit(arguments: argparse.Namespace) -> int:
     data = read_file(arguments.notebook, "submit: cannot read the notebook")
     notebook = with_files(data, arguments.notebook.parent)
     lab = Path(arguments.lab).resolve().name if os.sep in arguments.lab else arguments.lab
-    found = connection.submit(lab, notebook, arguments.notebook.name)
-    print(f"{found['lab']}: stored. {found['url']}")
-    checks = found.get("checks")  # null where the server cannot read the lab's
+    receipt = connection.submit(lab, notebook, arguments.notebook.name)
+    print(f"{receipt['lab']}: stored. {receipt['url']}")
+    checks = receipt.get("checks")  # null where the server cannot read the lab's
     if checks:
         count, noun = checks["here"], "check runs" if checks["here"] == 1 else "checks run"
         print(f"{count} {noun} in the notebook, {checks['at_submission']} more at submission.")
-    print(f"submission {found['id']}")
+    print(f"submission {receipt['id']}")
     return 0
 
 
@@ -239,11 +239,12 @@ def read_file(path: Path, what: str) -> bytes:
 
 
 def _status(arguments: argparse.Namespace) -> int:
-    found = _connection(arguments).submission(arguments.id)
-    said = f"submission {found['id']}: {found['lab']}: {found['state']}"
-    if found["score"] is not None:
-        said += f": {found['score']:g} of {found['max_score']:g} points{_pending(found['pending'])}"
-    print(said if not found["reason"] else f"{said}. {found['reason']}")
+    submission = _connection(arguments).submission(arguments.id)
+    line = f"submission {submission['id']}: {submission['lab']}: {submission['state']}"
+    if submission["score"] is not None:
+        line += f": {submission['score']:g} of {submission['max_score']:g} points"
+        line += _pending(submission["pending"])
+    print(line if not submission["reason"] else f"{line}. {submission['reason']}")
     return 0
 
 
@@ -300,12 +301,12 @@ def _write_export(arguments: argparse.Namespace, file: BinaryIO) -> dict[str, An
 def _roster_import(arguments: argparse.Namespace) -> int:
     """Take over a roster; the exit code is 1 where some lines could not be taken."""
     data = read_file(arguments.file, "roster")
-    found = _connection(arguments).roster(data, dry_run=arguments.dry_run)
-    counts = ", ".join(f"{found[x]} {x}" for x in ("added", "changed", "unchanged", "removed"))
+    changes = _connection(arguments).roster(data, dry_run=arguments.dry_run)
+    counts = ", ".join(f"{changes[x]} {x}" for x in ("added", "changed", "unchanged", "removed"))
     print(f"{'Would be: ' if arguments.dry_run else ''}{counts}.")
-    for problem in found["problems"]:
+    for problem in changes["problems"]:
         print(f"line {problem['line']}: {problem['reason']}", file=sys.stderr)
-    return 1 if found["problems"] else 0
+    return 1 if changes["problems"] else 0
 
 
 def _staff_add(arguments: argparse.Namespace) -> int:

@@ -172,8 +172,8 @@ def _sign_in(settings: Settings, url: str) -> "SignIn | None":
     client = Client(settings.client_id, settings.client_secret, f"{url}/signin/return")
     if settings.jupyterhub:
         return SignIn(Hub(settings.jupyterhub), client, "identify")
-    found = OpenId(settings.openid_issuer, client.id, settings.openid_claim)
-    return SignIn(found, client, "openid profile email")
+    provider = OpenId(settings.openid_issuer, client.id, settings.openid_claim)
+    return SignIn(provider, client, "openid profile email")
 
 
 def _lti(settings: Settings, data: Path, store: Store, url: str) -> "LtiTool | None":

@@ -100,8 +100,8 @@ def _run(settings: Settings, asked: StartSettings) -> "Watch":
 def show_running(data: Path, *, browser: bool) -> bool:
     """Say the addresses of the `start` that works in `data`, and open them; False without one."""
     try:
-        said = json.loads((data / RUNNING).read_text())
-        url, text = str(said["url"]), str(said["text"])
+        addresses = json.loads((data / RUNNING).read_text())
+        url, text = str(addresses["url"]), str(addresses["text"])
         with urllib.request.urlopen(url, timeout=5):
             pass
     except (OSError, ValueError, KeyError, TypeError):
@@ -123,8 +123,8 @@ def free_port(wanted: int | None, usual: int) -> int:
         candidates = random.sample(_QUIET, _NEAR)
     for port in candidates:
         try:
-            with listen(LOOPBACK, port) as found:
-                return int(found.getsockname()[1])
+            with listen(LOOPBACK, port) as listener:
+                return int(listener.getsockname()[1])
         except StartError:
             if wanted:
                 raise
@@ -179,7 +179,7 @@ class Watch:
             self._thread.join()
 
     def _run(self) -> None:
-        said = False
+        announced = False
         while not self._over.wait(_LOOK_AGAIN_S):
             if self._jupyter.has_ended():
                 print(
@@ -190,8 +190,8 @@ class Watch:
                 self.status = 2
                 self._server.stop()
                 return
-            if not said and self._jupyter.answers():
-                said = True
+            if not announced and self._jupyter.answers():
+                announced = True
                 self._say()
 
     def _say(self) -> None:

@@ -39,8 +39,8 @@ class LoginNeeded(Exception):
 
 
 async def _here(request: Request) -> Course:
-    found: Course = request.app.state.course
-    return found
+    course: Course = request.app.state.course
+    return course
 
 
 Here = Annotated[Course, Depends(_here)]
@@ -52,11 +52,11 @@ def bearer(request: Request, course: Here) -> Person:
     Raises:
         Refused: 401, with the header that says what is expected; 429, too many were wrong.
     """
-    given = _BEARER.fullmatch(request.headers.get("authorization", ""))
-    person = course.store.roster.owner(given[1], "bearer") if given else None
+    token = _BEARER.fullmatch(request.headers.get("authorization", ""))
+    person = course.store.roster.owner(token[1], "bearer") if token else None
     if person is None:
         wrong(request, course)
-        problem = "the token is not known here" if given else "no token: got no `Bearer` header"
+        problem = "the token is not known here" if token else "no token: got no `Bearer` header"
         raise Refused(
             401,
             f"log in: {problem}. Ask your instructor for one, or for a new one.",

@@ -115,8 +115,8 @@ def _names(settings: Settings) -> frozenset[str]:
     if not settings.allowed_hosts:
         return frozenset()
     public = urlsplit(settings.public_url).hostname or ""
-    given = (host.lower().strip("[]") for host in settings.allowed_hosts)
-    return frozenset({*given, public, *_THIS_MACHINE} - {""})
+    allowed = (host.lower().strip("[]") for host in settings.allowed_hosts)
+    return frozenset({*allowed, public, *_THIS_MACHINE} - {""})
 
 
 # No page of another site can make a browser call us so.
@@ -147,9 +147,9 @@ class _Hosts:
         await self._app(scope, receive, send)
 
     def _known(self, scope: "Scope") -> bool:
-        given = [value for name, value in scope["headers"] if name == b"host"]
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
         try:
-            return len(given) == 1 and urlsplit(f"//{given[0].decode()}").hostname in self._names
+            return len(hosts) == 1 and urlsplit(f"//{hosts[0].decode()}").hostname in self._names
         except ValueError:
             return False
 

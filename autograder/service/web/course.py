@@ -48,10 +48,10 @@ class Course:
         Raises:
             Refused: 404, there is none.
         """
-        found = self.store.roster.find(login)
-        if found is None:
+        person = self.store.roster.find(login)
+        if person is None:
             raise Refused(404, f"nobody here has the login {login[:100]!r}.")
-        return found
+        return person
 
     def regrade(self, number: int, by: Person) -> bool:
         """Send a finished submission through the queue again; False if it is not finished."""
@@ -95,17 +95,17 @@ class Course:
 
     def drafts_for(self, person: Person) -> dict[str, tuple[Draft, str | None]]:
         """Return a person's drafts by lab, each with why it cannot be handed in now, or None."""
-        kept = drafts.of_person(self.store.database, person.id)
-        if not kept:
+        stored = drafts.of_person(self.store.database, person.id)
+        if not stored:
             return {}
         dates = self.store.dates.calendar(person.id)
         used = self.store.submissions.attempts(person.id)
-        found: dict[str, tuple[Draft, str | None]] = {}
-        for draft in kept:
+        refusals: dict[str, tuple[Draft, str | None]] = {}
+        for draft in stored:
             rules, now = dates.of(draft.lab, person.id), self.store.clock()
             refusal = None if person.is_staff else rules.refusal(now, used.get(draft.lab, 0))
-            found[draft.lab] = (draft, refusal)
-        return found
+            refusals[draft.lab] = (draft, refusal)
+        return refusals
 
     def queue_state(self) -> dict[str, Any]:
         """Return what waits, what is graded, what is paused and why, and what is parked."""

@@ -25,12 +25,12 @@ def once(pairs: Iterable[tuple[str, T]]) -> dict[str, T]:
     Raises:
         Refused: 422, a key comes twice.
     """
-    found: dict[str, T] = {}
+    values: dict[str, T] = {}
     for key, value in pairs:
-        if key in found:
+        if key in values:
             raise Refused(422, f"the key {key[:100]!r} was given twice: expected once.")
-        found[key] = value
-    return found
+        values[key] = value
+    return values
 
 
 async def json_object(request: Request) -> dict[str, Any]:

@@ -167,8 +167,8 @@ class RateLimit:
 
     def _forget(self, now: float) -> None:
         """Drop the buckets that are full again; all of them if somebody has too many addresses."""
-        kept = {c: b for c, b in self._buckets.items() if self._left(c, now) < self._burst}
-        self._buckets = kept if len(kept) < _MAX_BUCKETS else {}
+        in_use = {c: b for c, b in self._buckets.items() if self._left(c, now) < self._burst}
+        self._buckets = in_use if len(in_use) < _MAX_BUCKETS else {}
 
 
 _MAX_BUCKETS = 10_000

@@ -34,9 +34,9 @@ class Live:
 
     async def changed(self, number: int, seen: str) -> str:
         """Return the state of a submission once it is not `seen` any more, or after a while."""
-        found = (await run_in_threadpool(self._states, [number])).get(number, seen)
-        if found != seen or len(self._waiting) >= self._most:
-            return found
+        state = (await run_in_threadpool(self._states, [number])).get(number, seen)
+        if state != seen or len(self._waiting) >= self._most:
+            return state
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._waiting[answer] = (number, seen)
         if self._looking is None or self._looking.done():
@@ -53,7 +53,7 @@ class Live:
         while self._waiting:
             await asyncio.sleep(self._look_s)
             numbers = {number for number, _ in self._waiting.values()}
-            found = await run_in_threadpool(self._states, numbers)
+            states = await run_in_threadpool(self._states, numbers)
             for answer, (number, seen) in list(self._waiting.items()):
-                if found.get(number, seen) != seen and not answer.done():
-                    answer.set_result(found[number])
+                if states.get(number, seen) != seen and not answer.done():
+                    answer.set_result(states[number])

@@ -39,15 +39,15 @@ class Json(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line of one record."""
-        found: dict[str, Any] = {
+        line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "message": record.getMessage(),
             **getattr(record, "request", {}),
         }
         if record.exc_info:
-            found["error"] = self.formatException(record.exc_info)
-        return _TOKENS.sub("[token]", json.dumps(found))
+            line["error"] = self.formatException(record.exc_info)
+        return _TOKENS.sub("[token]", json.dumps(line))
 
 
 def log_request(scope: "Scope", status: int | None, seconds: float) -> None:

@@ -49,15 +49,15 @@ _REFUSED = {
 }
 
 
-def completed(found: dict[str, Any]) -> dict[str, Any]:
+def completed(description: dict[str, Any]) -> dict[str, Any]:
     """Return FastAPI's description with the bearer token and the refusals in it."""
-    schemes = found.setdefault("components", {}).setdefault("securitySchemes", {})
+    schemes = description.setdefault("components", {}).setdefault("securitySchemes", {})
     schemes["bearer"] = {"type": "http", "scheme": "bearer"}
-    for path, operations in found["paths"].items():
+    for path, operations in description["paths"].items():
         for operation in operations.values():
             operation["responses"].pop("422", None)
             operation["responses"]["4XX"] = _REFUSED
             operation["responses"]["5XX"] = _REFUSED
             if path.startswith("/api/"):
                 operation["security"] = [{"bearer": []}]
-    return found
+    return description

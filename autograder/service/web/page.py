@@ -40,10 +40,10 @@ def written(text: str) -> Markup:
     who reads.
     """
     html = _markdown(text)
-    kept = nh3.clean(
+    safe = nh3.clean(
         str(html), tags=_TAGS, attributes={"a": {"href"}}, url_schemes={"http", "https", "mailto"}
     )
-    return Markup(kept)
+    return Markup(safe)
 
 
 _markdown = mistune.create_markdown(escape=True, plugins=["table", "strikethrough"])
@@ -85,5 +85,5 @@ class Paging:
 
     def link(self, number: int) -> str:
         """Return the address of another page of the list."""
-        said = {name: text for name, text in self.query.items() if text}
-        return f"{self.path}?{urlencode({**said, 'page': number})}"
+        query = {name: text for name, text in self.query.items() if text}
+        return f"{self.path}?{urlencode({**query, 'page': number})}"

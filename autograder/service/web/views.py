@@ -50,9 +50,9 @@ def summary(entry: Entry) -> dict[str, Any]:
 
     While it is graded again they are those that are published.
     """
-    said = {name: getattr(entry, name) for name in (*_SUMMARY, "max_score", "pending")}
+    values = {name: getattr(entry, name) for name in (*_SUMMARY, "max_score", "pending")}
     times = {name: iso(getattr(entry, name)) for name in ("submitted_at", "finished_at")}
-    return {"login": entry.learner, **said, **times}
+    return {"login": entry.learner, **values, **times}
 
 
 def receipt(receipt: Receipt, url: str, checks: tuple[int, int] | None) -> dict[str, Any]:

@@ -78,17 +78,17 @@ def read_platforms(path: Path) -> tuple[Platform, ...]:
     """
     try:
         tables = tomllib.loads(path.read_text("utf-8"))
-        found = tuple(Platform(**{**table, "name": name}) for name, table in tables.items())
+        platforms = tuple(Platform(**{**table, "name": name}) for name, table in tables.items())
     except ValidationError as error:
         wrong = (f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         named = f"{path}: one of {', '.join(tables)}"
         raise StartError(f"serve: --lti: {named}: {'; '.join(wrong)}.") from error
     except (OSError, ValueError, TypeError) as error:
         raise StartError(f"serve: --lti: {path}: expected tables in TOML: {error}.") from error
-    if not found or len({(p.issuer, p.client_id) for p in found}) < len(found):
+    if not platforms or len({(p.issuer, p.client_id) for p in platforms}) < len(platforms):
         expected = "at least one platform, each issuer and client_id once"
         raise StartError(f"serve: --lti: {path}: expected {expected}.")
-    return found
+    return platforms
 
 
 class Launches:
@@ -102,16 +102,16 @@ class Launches:
         self._keys = KeySets(fetched)
         self._key, self._lives_s = key, lives_s
 
-    def away(self, said: Mapping[str, str]) -> tuple[str, str]:
+    def away(self, fields: Mapping[str, str]) -> tuple[str, str]:
         """Return where to send a browser that a platform has sent, and a cookie for it.
 
         Raises:
             Refused: 403, no platform here is called so.
         """
-        issuer, client_id = said.get("iss", ""), said.get("client_id", "")
+        issuer, client_id = fields.get("iss", ""), fields.get("client_id", "")
         named = [p for p in self._platforms.values() if p.issuer == issuer]
-        found = [p for p in named if client_id in ("", p.client_id)]
-        if len(found) != 1:
+        matching = [p for p in named if client_id in ("", p.client_id)]
+        if len(matching) != 1:
             problem = f"got issuer {issuer[:100]!r} and client_id {client_id[:100]!r}"
             raise Refused(403, f"launch: {problem}, expected a platform that this course knows.")
         state, nonce = secrets.token_urlsafe(32), secrets.token_urlsafe(32)
@@ -120,18 +120,18 @@ class Launches:
             "response_type": "id_token",
             "response_mode": "form_post",
             "prompt": "none",
-            "client_id": found[0].client_id,
+            "client_id": matching[0].client_id,
             "redirect_uri": self._return_url,
             "state": state,
             "nonce": nonce,
-            **{name: said[name] for name in ("login_hint", "lti_message_hint") if name in said},
+            **{name: fields[name] for name in ("login_hint", "lti_message_hint") if name in fields},
         }
-        url = found[0].authorization_url
-        values = {"state": state, "nonce": nonce, "platform": found[0].name}
+        url = matching[0].authorization_url
+        values = {"state": state, "nonce": nonce, "platform": matching[0].name}
         cookie = sealed(values, self._key, COOKIE, self._lives_s)
         return f"{url}{'&' if urlsplit(url).query else '?'}{urlencode(query)}", cookie
 
-    def back(self, said: Mapping[str, str], cookie: str) -> tuple[Launch, str]:
+    def back(self, fields: Mapping[str, str], cookie: str) -> tuple[Launch, str]:
         """Return what a platform has proven, and its nonce, which the caller lets pass once.
 
         Raises:
@@ -140,13 +140,13 @@ class Launches:
         if not cookie:
             problem = "this browser kept no cookie. Open the link in a window of its own"
             raise Refused(403, f"launch: {problem}, or allow cookies of this site.")
-        asked = unsealed(cookie, self._key, COOKIE, said.get("state", ""))
+        asked = unsealed(cookie, self._key, COOKIE, fields.get("state", ""))
         platform = self._platforms.get(asked["platform"])
-        if "error" in said or platform is None:
-            problem = said.get("error_description", said.get("error", ""))[:200]
+        if "error" in fields or platform is None:
+            problem = fields.get("error_description", fields.get("error", ""))[:200]
             raise Refused(403, f"launch: the platform refuses: {problem!r}. Open the link again.")
         with answering():
-            claims = _claims(platform, self._keys, said.get("id_token", ""), asked["nonce"])
+            claims = _claims(platform, self._keys, fields.get("id_token", ""), asked["nonce"])
         return _launch(platform, claims), asked["nonce"]
 
 
@@ -172,8 +172,8 @@ def _claims(platform: Platform, keys: KeySets, token: str, nonce: str) -> dict[s
 
 def _expect(claims: Mapping[str, Any], name: str, values: Collection[Any]) -> None:
     if claims.get(name) not in values:
-        said = f"{name.removeprefix(_CLAIM)}: got {str(claims.get(name))[:60]!r}"
-        raise Refused(403, f"launch: {said}, which is not this course's. Tell your instructor.")
+        problem = f"{name.removeprefix(_CLAIM)}: got {str(claims.get(name))[:60]!r}"
+        raise Refused(403, f"launch: {problem}, which is not this course's. Tell your instructor.")
 
 
 def _launch(platform: Platform, claims: Mapping[str, Any]) -> Launch:
@@ -205,13 +205,13 @@ def _launch(platform: Platform, claims: Mapping[str, Any]) -> Launch:
 
 
 def _part(claims: Mapping[str, Any], name: str) -> Mapping[str, Any]:
-    found = claims.get(_CLAIM + name)
-    return found if isinstance(found, dict) else {}
+    part = claims.get(_CLAIM + name)
+    return part if isinstance(part, dict) else {}
 
 
 def _text(claims: Mapping[str, Any], name: str) -> str:
-    found = claims.get(name)
-    return found if isinstance(found, str) else ""
+    value = claims.get(name)
+    return value if isinstance(value, str) else ""
 
 
 def _login(platform: Platform, claims: Mapping[str, Any]) -> str:
@@ -226,14 +226,14 @@ def _role(roles: object) -> str:
     Raises:
         Refused: 403, none that this course knows.
     """
-    given = [role for role in roles if isinstance(role, str)] if isinstance(roles, list) else []
+    names = [role for role in roles if isinstance(role, str)] if isinstance(roles, list) else []
     for name, role in _ROLES.items():
-        if any(text in (name, f"{_MEMBER}#{name}") for text in given) or (
-            role == ASSISTANT and any(text.lower() == _ASSISTANT for text in given)
+        if any(text in (name, f"{_MEMBER}#{name}") for text in names) or (
+            role == ASSISTANT and any(text.lower() == _ASSISTANT for text in names)
         ):
             return role
     expected = f"one of {', '.join(_ROLES)} in the platform's course"
-    raise Refused(403, f"launch: your roles: got {', '.join(given)[:200]!r}, expected {expected}.")
+    raise Refused(403, f"launch: your roles: got {', '.join(names)[:200]!r}, expected {expected}.")
 
 
 # Platforms write it in either case.

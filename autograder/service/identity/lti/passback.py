@@ -85,8 +85,8 @@ class Passback:
             after = self._send(due)
         except Exception as error:
             log.warning("passback: %s, %s: %s", due.platform, due.lab, error)
-            said = str(error) if isinstance(error, ServerError) else repr(error)
-            self.outbox.failed(due, said, everything=isinstance(error, _Away))
+            problem = str(error) if isinstance(error, ServerError) else repr(error)
+            self.outbox.failed(due, problem, everything=isinstance(error, _Away))
         else:
             self.outbox.sent(due, after)
         return True
@@ -126,8 +126,8 @@ class Passback:
         sign = "&" if urlsplit(due.lineitems).query else "?"
         named = f"{due.lineitems}{sign}{urlencode({'resource_id': due.lab})}"
         accept = {"Accept": f"{_KIND}container+json"}
-        found = self._ask(due, "lineitem", "GET", named, headers=accept)
-        items = found if isinstance(found, list) else []
+        listed = self._ask(due, "lineitem", "GET", named, headers=accept)
+        items = listed if isinstance(listed, list) else []
         item = next((i for i in items if dict(i).get("resourceId") == due.lab), None)
         if item is None:
             made = {"label": due.lab, "resourceId": due.lab, "scoreMaximum": entry.max_score}
@@ -156,8 +156,8 @@ class Passback:
                     break
                 del self._sessions[due.platform, scope]
             if not answer.ok:
-                said = f"{answer.status_code}: {' '.join(answer.text.split())[:200]}"
-                raise ServerError(f"{method} {url}: {said}", status=answer.status_code)
+                problem = f"{answer.status_code}: {' '.join(answer.text.split())[:200]}"
+                raise ServerError(f"{method} {url}: {problem}", status=answer.status_code)
             return answer.json() if answer.content and "Accept" in how["headers"] else None
         except (RequestException, AuthlibBaseError, ValueError) as error:
             self._sessions.pop((due.platform, scope), None)

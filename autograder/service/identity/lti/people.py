@@ -113,8 +113,8 @@ def _link(connection: sa.Connection, launch: Launch, lab: str) -> bool:
     columns = (lti_labs.c.lineitem, lti_labs.c.lineitems)
     row = connection.execute(sa.select(*columns).where(here)).first()
     held = None if row is None else dict(row._mapping)
-    said = {"lineitem": launch.lineitem, "lineitems": launch.lineitems}
-    places = {name: url or (held[name] if held else "") for name, url in said.items()}
+    launched = {"lineitem": launch.lineitem, "lineitems": launch.lineitems}
+    places = {name: url or (held[name] if held else "") for name, url in launched.items()}
     if held == places:
         return False
     if held is None:

@@ -27,8 +27,8 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
 def _add_api(api: APIRouter, course: Course) -> None:
     @api.get("/labs/{lab}/draft")
     def draft(person: Caller, lab: LabName) -> dict[str, Any]:
-        found = drafts.get(course.store.database, person.id, lab)
-        return {**vars(found), "saved_at": iso(found.saved_at)}
+        stored = drafts.get(course.store.database, person.id, lab)
+        return {**vars(stored), "saved_at": iso(stored.saved_at)}
 
     notebooks: dict[str, Any] = {"response_class": Response, "responses": openapi.NOTEBOOK}
 

@@ -33,12 +33,12 @@ def _add_api(api: APIRouter, course: Course) -> None:
 
     @api.get("/gradebook")
     def book(_by: Staff, lab: AnyLabName, asked: Asked) -> dict[str, Any]:
-        found = gradebook.page(store.roster, store.submissions, replace(asked, lab=lab))
+        rows_page = gradebook.page(store.roster, store.submissions, replace(asked, lab=lab))
         return {
-            "rows": [views.gradebook_row(row) for row in found.rows],
+            "rows": [views.gradebook_row(row) for row in rows_page.rows],
             "page": asked.page,
-            "pages": found.count,
-            "learners": found.learners,
+            "pages": rows_page.count,
+            "learners": rows_page.learners,
         }
 
 
@@ -76,22 +76,22 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
 
     @pages.get("/gradebook")
     def book(person: StaffVisitor, asked: Asked) -> Response:
-        found = gradebook.page(store.roster, store.submissions, asked)
+        rows_page = gradebook.page(store.roster, store.submissions, asked)
         labs = store.submissions.labs()
         order = asked.sort if asked.sort != "login" else ""  # as it is when nothing is said
         query = {"lab": asked.lab, "section": asked.section, "search": asked.search, "sort": order}
         return page(
             "gradebook",
             person=person,
-            rows=found.rows,
-            learners=found.learners,
+            rows=rows_page.rows,
+            learners=rows_page.learners,
             labs=[asked.lab] if asked.lab else labs,
             all_labs=labs,
             sections=store.roster.sections(),
             orders=_orders(labs),
             asked=asked,
             queue=course.queue_state(),
-            paging=Paging("/gradebook", asked.page, found.count, query),
+            paging=Paging("/gradebook", asked.page, rows_page.count, query),
             names=FORMAT_NAMES,
         )
 

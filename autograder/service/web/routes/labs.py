@@ -49,18 +49,18 @@ def _add_api(api: APIRouter, course: Course) -> None:
 
     @api.put("/labs/{lab}", openapi_extra=openapi.RULES)
     def rules(by: Instructor, lab: LabName, body: Json) -> dict[str, Any]:
-        found = Rules.read(body)
-        course.store.dates.set_rules(lab, found, by)
-        return {"name": lab, **found.to_dict()}
+        new_rules = Rules.read(body)
+        course.store.dates.set_rules(lab, new_rules, by)
+        return {"name": lab, **new_rules.to_dict()}
 
     @api.get("/labs/{lab}/similarity")
     def similarity(_by: Staff, lab: LabName) -> dict[str, Any]:
-        found = course.similarity.of(lab)
+        alike = course.similarity.of(lab)
         pairs = [
             {"question": p.question, "share": p.share, "left": left, "right": right}
-            for p, left, right in found.pairs
+            for p, left, right in alike.pairs
         ]
-        return {"lab": lab, "compared": found.compared, "pairs": pairs}
+        return {"lab": lab, "compared": alike.compared, "pairs": pairs}
 
     @api.put("/labs/{lab}/extensions/{login}", openapi_extra=openapi.EXTENSION)
     def extension(by: Instructor, lab: LabName, login: str, body: Json) -> dict[str, Any]:
@@ -68,19 +68,19 @@ def _add_api(api: APIRouter, course: Course) -> None:
             raise Refused(422, 'extension: expected {"due": a time with its zone, or null}.')
         due = date(body["due"], "extension: due")
         learner = course.person(login)
-        found = course.store.dates.extend(lab, learner, due, by)
-        return {"name": lab, "login": learner.login, **found.to_dict()}
+        new_rules = course.store.dates.extend(lab, learner, due, by)
+        return {"name": lab, "login": learner.login, **new_rules.to_dict()}
 
 
 def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.get("/labs")
     def labs(person: Visitor) -> Response:
-        found = course.labs_for(person)
-        said: dict[str, Any] = {
+        rows = course.labs_for(person)
+        beside: dict[str, Any] = {
             "batches": course.store.regrades.all() if person.is_staff else [],
             "drafts": course.drafts_for(person),
         }
-        return page("labs", person=person, labs=found, fields=FIELDS, **said)
+        return page("labs", person=person, labs=rows, fields=FIELDS, **beside)
 
     @pages.post("/labs/{lab}/dates")
     def dates(person: InstructorSender, lab: LabName, form: Fields) -> Response:
@@ -96,8 +96,8 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
 
     @pages.get("/labs/{lab}/numbers")
     def numbers(person: StaffVisitor, lab: LabName) -> Response:
-        found = gradebook.overview(course.store.roster, course.store.submissions, lab)
-        return page("numbers", person=person, lab=lab, found=found)
+        overview = gradebook.overview(course.store.roster, course.store.submissions, lab)
+        return page("numbers", person=person, lab=lab, found=overview)
 
     @pages.get("/labs/{lab}/similarity")
     def similarity(person: StaffVisitor, lab: LabName) -> Response:
@@ -126,16 +126,16 @@ FIELDS = (
 
 def _rules(form: dict[str, str]) -> dict[str, Any]:
     """Return what the form of a lab's dates says, as JSON would."""
-    given: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for field in fields(Rules):
         text = form.get(field.name, "").strip()
         if field.name in ("opens", "due", "late_until"):
-            given[field.name] = text or None
+            values[field.name] = text or None
         elif field.default is False:  # a box to tick
-            given[field.name] = bool(text)
+            values[field.name] = bool(text)
         elif text:
-            given[field.name] = _number(text, whole=field.name == "attempts")
-    return given
+            values[field.name] = _number(text, whole=field.name == "attempts")
+    return values
 
 
 def _number(text: str, *, whole: bool) -> float | str:

@@ -42,10 +42,10 @@ def add_routes(_api: APIRouter, pages: APIRouter, course: Course) -> None:
     @pages.post("/lti/launch")
     def launch(request: Request, form: Fields) -> Response:
         with access.counted(request, course):
-            found, nonce = tool.launches.back(form, request.cookies.get(COOKIE, ""))
-            lab = course.catalog.resolve(found.lab) if found.lab else ""
+            launched, nonce = tool.launches.back(form, request.cookies.get(COOKIE, ""))
+            lab = course.catalog.resolve(launched.lab) if launched.lab else ""
             tool.people.use(nonce)
-            person = tool.people.take(found, lab)
+            person = tool.people.take(launched, lab)
         staff = f"/gradebook?lab={quote(lab)}" if lab else "/gradebook"
         target = staff if person.is_staff else "/labs"
         answer = access.log_in(request, onward(target), person, course)
@@ -58,12 +58,12 @@ def add_routes(_api: APIRouter, pages: APIRouter, course: Course) -> None:
         return RedirectResponse("/queue", 303)
 
 
-def _away(request: Request, course: Course, tool: LtiTool, said: dict[str, str]) -> Response:
+def _away(request: Request, course: Course, tool: LtiTool, fields: dict[str, str]) -> Response:
     """Send a browser back to its platform; from inside a page of that, by a window of its own."""
     with access.counted(request, course):
-        url, cookie = tool.launches.away(said)
+        url, cookie = tool.launches.away(fields)
     if request.headers.get("sec-fetch-dest") in ("iframe", "frame"):
-        again = urlencode({name: said[name] for name in HINTS if name in said})
+        again = urlencode({name: fields[name] for name in HINTS if name in fields})
         answer = page("window", target=f"/lti/login?{again}")
         answer.headers.update(_FRAMED)
         return answer

@@ -45,21 +45,21 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         desk = marking.desk(course.store.submissions, lab, question, at, written=not blank)
         if desk is None:
             return RedirectResponse("/grading", 303)
-        said: dict[str, Any] = {
+        place: dict[str, Any] = {
             "lab": lab,
             "question": question,
             "path": _path(lab, question),
             "named": named,
             "blank": blank,
         }
-        return page("answer", person=person, **said, **vars(desk))
+        return page("answer", person=person, **place, **vars(desk))
 
     @pages.post("/grading/{lab}/{question}")
     def mark(person: StaffSender, lab: LabName, question: str, form: Fields) -> Response:
         at = int(form["at"]) if re.fullmatch("[0-9]{1,19}", form.get("at", "")) else 0
         items = [text for name, text in form.items() if name.startswith("item")]
-        given = {"points": form.get("points", ""), "comment": form.get("comment", "")}
-        course.store.submissions.mark(at, {question: {**given, "items": items}}, person)
+        values = {"points": form.get("points", ""), "comment": form.get("comment", "")}
+        course.store.submissions.mark(at, {question: {**values, "items": items}}, person)
         blank = form.get("blank") == "1"
         after = marking.next_waiting(course.store.submissions, lab, question, at, written=not blank)
         path = f"{_path(lab, question)}?{'blank=1&' if blank else ''}at={after}"

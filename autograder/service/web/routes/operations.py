@@ -26,8 +26,8 @@ def router(course: Course) -> APIRouter:
 
     @routes.get("/healthz")
     def healthz() -> dict[str, Any]:
-        found = course.queue_state()
-        return {"status": "paused" if found["paused"] else "ok", "reason": found["reason"]}
+        state = course.queue_state()
+        return {"status": "paused" if state["paused"] else "ok", "reason": state["reason"]}
 
     @routes.get("/metrics", response_class=Response, responses=openapi.METRICS)
     def metrics(request: Request) -> Response:
@@ -36,7 +36,7 @@ def router(course: Course) -> APIRouter:
 
     @routes.get("/openapi.json", include_in_schema=False)
     def described(request: Request, _by: Staff) -> dict[str, Any]:
-        found = get_openapi(title="Course", version="1", routes=request.app.routes)
-        return openapi.completed(found)
+        description = get_openapi(title="Course", version="1", routes=request.app.routes)
+        return openapi.completed(description)
 
     return routes

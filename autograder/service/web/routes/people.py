@@ -41,11 +41,11 @@ def _add_api(api: APIRouter, course: Course) -> None:
 def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.get("/learners/{login}")
     def learner(person: StaffVisitor, login: str) -> Response:
-        found = course.person(login)
-        labs, entries = course.labs_for(found), course.store.submissions.all(person_id=found.id)
-        drafts = course.drafts_for(found)
-        said: dict[str, Any] = {"labs": labs, "entries": entries, "drafts": drafts}
-        return page("learner", person=person, learner=found, **said)
+        subject = course.person(login)
+        labs, entries = course.labs_for(subject), course.store.submissions.all(person_id=subject.id)
+        drafts = course.drafts_for(subject)
+        work: dict[str, Any] = {"labs": labs, "entries": entries, "drafts": drafts}
+        return page("learner", person=person, learner=subject, **work)
 
 
 def _enrolled(course: Course, body: dict[str, Any], role: str, by: Person) -> dict[str, Any]:

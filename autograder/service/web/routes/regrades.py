@@ -42,14 +42,14 @@ def _add_api(api: APIRouter, course: Course) -> None:
 
     @api.get("/regrades/{batch}")
     def batch(_by: Staff, batch: int) -> dict[str, Any]:
-        found, changes = course.store.regrades.get(batch)
-        return {**_batch(found), "changed": [asdict(change) for change in changes]}
+        current, changes = course.store.regrades.get(batch)
+        return {**_batch(current), "changed": [asdict(change) for change in changes]}
 
     @api.post("/regrades/{batch}/publish")
     def publish(by: Instructor, batch: int) -> dict[str, Any]:
         course.store.regrades.publish(batch, by)
-        found, changes = course.store.regrades.get(batch)
-        return {**_batch(found), "changed": [asdict(change) for change in changes]}
+        published, changes = course.store.regrades.get(batch)
+        return {**_batch(published), "changed": [asdict(change) for change in changes]}
 
 
 def _add_pages(pages: APIRouter, course: Course) -> None:
@@ -60,8 +60,8 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
 
     @pages.get("/regrades/{batch}")
     def changes(person: StaffVisitor, batch: int) -> Response:
-        found, changed = course.store.regrades.get(batch)
-        return page("regrade", person=person, batch=found, changes=changed)
+        current, changed = course.store.regrades.get(batch)
+        return page("regrade", person=person, batch=current, changes=changed)
 
     @pages.get("/regrades/{batch}/state")
     def state(_by: StaffVisitor, batch: int) -> dict[str, Any]:
@@ -74,6 +74,6 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
 
 
 def _batch(batch: Batch) -> dict[str, Any]:
-    found = {"batch": batch.id, **asdict(batch), "started_at": iso(batch.started_at)}
-    del found["id"]
-    return found
+    values = {"batch": batch.id, **asdict(batch), "started_at": iso(batch.started_at)}
+    del values["id"]
+    return values

@@ -141,8 +141,8 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.get("/sessions")
     def sessions(request: Request, person: Visitor) -> Response:
         here = request.cookies.get(access.COOKIE, "").partition(".")[0]
-        found = course.store.roster.sessions(person)
-        return page("sessions", person=person, sessions=found, here=here)
+        open_sessions = course.store.roster.sessions(person)
+        return page("sessions", person=person, sessions=open_sessions, here=here)
 
     @pages.post("/sessions/{key}/end")
     def end(person: Sender, key: str) -> Response:

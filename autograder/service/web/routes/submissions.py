@@ -54,10 +54,10 @@ def _add_api(api: APIRouter, course: Course) -> None:
     @api.get("/submissions/{number}")
     def submission(person: Caller, entry: CallersEntry) -> dict[str, Any]:
         report = views.report_for(person, course.store.submissions.report(entry.id))
-        found = views.summary(entry)
-        found["report"] = report and to_gradescope(report, staff=person.is_staff)
-        found["reason"] = entry.reason if person.is_staff else _told(entry, report)
-        return found
+        shown = views.summary(entry)
+        shown["report"] = report and to_gradescope(report, staff=person.is_staff)
+        shown["reason"] = entry.reason if person.is_staff else _told(entry, report)
+        return shown
 
     @api.get("/submissions/{number}/notebook", response_class=Response, responses=openapi.NOTEBOOK)
     def notebook(entry: CallersEntry) -> Response:
@@ -111,10 +111,10 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
 
     @pages.get("/submissions/{number}/report")
     def report(person: Visitor, entry: VisitorsEntry) -> Response:
-        found = views.report_for(person, course.store.submissions.report(entry.id))
-        if found is None:
+        shown = views.report_for(person, course.store.submissions.report(entry.id))
+        if shown is None:
             raise Refused(404, f"submission {entry.id}: it is not graded yet.")
-        return HTMLResponse(to_html(found), headers=STANDALONE)
+        return HTMLResponse(to_html(shown), headers=STANDALONE)
 
     @pages.get("/submissions/{number}/notebook")
     def notebook(entry: VisitorsEntry) -> Response:
