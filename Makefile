@@ -56,8 +56,8 @@ bench-net: setup ## two hosts and the link between them, beside gloo; as root, o
 demos: setup ## the index of lecture demos, in a browser
 	@JUPYTER_PATH=labs/demos/share/jupyter exec $(BIN)/voila --template=offline --Voila.ip=127.0.0.1 labs/demos
 
-slides: setup ## offline slides of labs and demos, in build/slides (needs npm); LAB=02 is one deck
-	@$(BIN)/python scripts/slides.py $(if $(LAB),$(or $(wildcard labs/$(LAB)*/),$(error slides: there is no lab $(LAB)))) -o build/slides
+slides: setup ## offline slides of labs and demos, in build/slides (needs npm); LAB=02 is one deck, TALK=file.md a talk
+	@$(BIN)/python scripts/slides.py $(if $(LAB),$(or $(wildcard labs/$(LAB)*/),$(error slides: there is no lab $(LAB)))) $(if $(TALK),--talk $(TALK)) -o build/slides
 
 docs: setup ## the site, with every lab run, in build/site
 	@$(BIN)/python scripts/site.py -o build/site

@@ -4,7 +4,7 @@ Labs import from the modules by name, and learners open what they like with `nam
 answers a question of a lab: where a piece needs what learners write, it takes that as an argument.
 May import minitorch and ddp_lab; labs alone import this.
 
-    timing              00 01 02 03 04 05 06 07 08 11  functions in turns, the least time of each
+    timing              00 01 02 03 04 05 06 07 08 11 18  functions in turns, the least of each
     figures             01 04 05 10 11              curves, and one that grows with training
     machine             00 07 08 16                 work of each kind that a machine does
     machine_figures     00                          a roofline with tasks on it, the years
@@ -16,6 +16,7 @@ May import minitorch and ddp_lab; labs alone import this.
     nodes               04                          nodes that assign, groups, what is behind one
     digits_network      04                          a network of tensors or of nodes
     graph_figures       04                          what running a graph costs
+    graph_programs      04                          programs as printed, 200 operators launched
     tokens              05                          graphs with branches and loops, and their run
     token_stacks        05                          stacks and rows as values of such graphs
     token_figures       05                          where tokens were; what structure costs
@@ -27,11 +28,14 @@ May import minitorch and ddp_lab; labs alone import this.
     program_memory      06                          runs in an arena or a heap, poisoned ones too
     program_device      06                          runs over tensors, on a GPU too
     program_figures     06                          programs, plans and what was measured
+    deployed            07                          a network tuned, compiled, saved as a file
+    run_deployed        07                          that file run without the compiler
     rank_timing         08 09 10                    functions of ranks, in turns; broadcasts
     flat_network        08 17                       a network whose parameters are one array
     message_figures     08                          messages, round by round
-    wires               10 11                       communicators that a machine is lent
+    wires               10 11                       communicators that note, or are slow
     readiness           10 11                       when gradients are ready in a backward pass
+    distribution        10                          ways to train beside each other; a shared tensor
     step_figures        10 11                       steps taken apart, launches of buckets
     steps               10                          training steps of two ranks, taken apart
     compressing         11                          averages of gradients with fewer bytes
@@ -39,4 +43,11 @@ May import minitorch and ddp_lab; labs alone import this.
     stores              17                          results that never change, machines that die
     data_figures        17                          bytes of a step, lineage, slots
     real_spark          17                          Spark itself, where it is installed
+    language_data       18                          text, digits to sort, batches and their score
+    language_modules    18                          the course's modules, an optimizer's state
+    language_torch      18                          the GPT in PyTorch
+    language_ranks      18                          products shared out, blocks in two stages
+    language_figures    18                          a profile, batches in slots, a stack
+    language_serving    18                          readers of a real server
+    language_stack      18                          spans, lines, and a page of the stack
 """

@@ -10,7 +10,7 @@ from autograder.authoring.magics import plain_python
 from autograder.authoring.manifest import NOTEBOOK, handed_out
 from autograder.errors import AutograderError, LabError, SubmissionError
 from autograder.grading.submission import read
-from autograder.learner.earlier import piece
+from autograder.learner.earlier import pieces
 from autograder.learner.practice import find_lab
 from autograder.learner.progress import labs_in, progress, work_folder
 from autograder.learner.reset import reset as begin_anew
@@ -52,18 +52,17 @@ def _pieces(directory: Path, work: Path) -> Iterator[str]:
     wanted = list(dict.fromkeys(_asked(directory)))
     if not wanted:
         yield f"{directory.name}: uses nothing of an earlier lab. You can begin."
-    for lab, name in wanted:
+    for lab, *names in wanted:
         try:
-            source = find_lab(lab, work)
-            _, why = piece(source, name)
+            _, why = pieces(find_lab(lab, work), tuple(names))
         except AutograderError as error:
             why = str(error).rstrip(".")
         whose = f"the course's own, for {why}" if why else "yours, its checks pass"
-        yield f"{directory.name}: {name} of lab {lab}: {whose}."
+        yield f"{directory.name}: {', '.join(names)} of lab {lab}: {whose}."
 
 
-def _asked(directory: Path) -> Iterator[tuple[str, str]]:
-    """Yield (lab, name) of each piece that a lab's notebook asks for by `earlier`."""
+def _asked(directory: Path) -> Iterator[tuple[str, ...]]:
+    """Yield (lab, names ...) of the pieces that a lab's notebook asks for by `earlier`."""
     path = directory / NOTEBOOK
     try:  # on Colab the notebook is elsewhere, but the one that was handed out asks for the same
         data = path.read_bytes() if path.exists() else handed_out(directory).encode()
@@ -77,8 +76,8 @@ def _asked(directory: Path) -> Iterator[tuple[str, str]]:
             continue
         for call in calls:
             texts = [a.value for a in call.args if isinstance(a, ast.Constant)]
-            if getattr(call.func, "id", "") == "earlier" and len(texts) == 2:
-                yield str(texts[0]), str(texts[1])
+            if getattr(call.func, "id", "") == "earlier" and len(texts) > 1:
+                yield tuple(map(str, texts))
 
 
 def _work(arguments: argparse.Namespace) -> Path:

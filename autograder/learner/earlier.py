@@ -5,7 +5,8 @@
 If their notebook of that lab has the piece, and its checks are content with it, the piece is
 theirs. Otherwise, as in grading, where there is only the notebook that was handed in, it is the
 reference: an implementation of the course's packages, which everybody has and nobody has to
-write. So an unfinished lab stops nobody, and no solution has to be given away.
+write. So an unfinished lab stops nobody, and no solution has to be given away. Pieces that belong
+together, such as a class and its base, are asked for together, and are all theirs or all ours.
 
 Imports nothing at the top: sandboxed code asks for it too.
 """
@@ -20,29 +21,33 @@ if TYPE_CHECKING:
 __all__ = ["earlier"]
 
 
-def earlier(lab: str, name: str, *, reference: Any, directory: "str | Path | None" = None) -> Any:
-    """Return the learner's `name` of the lab called `lab` if its checks pass, else `reference`.
+def earlier(lab: str, *names: str, reference: Any, directory: "str | Path | None" = None) -> Any:
+    """Return the learner's `names` of the lab called `lab` if their checks pass, else `reference`.
 
-    Says which of the two it is. `name` is a question of that lab; its public checks run on what
-    the learner's notebook defines, with all that the definition needs.
+    Says which of the two it is. A name is a question of that lab, or something that the answer to
+    one defines; its public checks run on what the learner's notebook defines, with all that the
+    definition needs. Of several names the result is a tuple, and so is `reference`.
 
     Args:
         lab: the lab's name, with or without its number.
         directory: where to look for the lab, and above; this notebook's folder by default.
     """
     try:
-        found, why = _theirs(lab, name, directory)
+        found, why = _theirs(lab, names, directory)
     except ImportError:  # the sandbox holds none of what this needs
         return reference
+    called = ", ".join(names)
     if why:
-        print(f"{name}: the course's own, for {why}.")
+        print(f"{called}: the course's own, for {why}.")
         return reference
-    print(f"{name}: yours, from lab {lab}.")
-    return found
+    print(f"{called}: yours, from lab {lab}.")
+    return found if len(names) > 1 else found[0]
 
 
-def _theirs(lab: str, name: str, directory: "str | Path | None") -> tuple[Any, str]:
-    """Return the learner's piece, or None and why it is not there."""
+def _theirs(
+    lab: str, names: tuple[str, ...], directory: "str | Path | None"
+) -> tuple[tuple[Any, ...], str]:
+    """Return the learner's pieces, or none and why they are not there."""
     from pathlib import Path
 
     from autograder.errors import AutograderError
@@ -50,13 +55,13 @@ def _theirs(lab: str, name: str, directory: "str | Path | None") -> tuple[Any, s
 
     start = Path(directory or Path.cwd()).resolve()
     try:
-        return piece(find_lab(lab, start), name)
+        return pieces(find_lab(lab, start), names)
     except AutograderError as error:
-        return None, f"yours cannot be had: {str(error).rstrip('.')}"
+        return (), f"yours cannot be had: {str(error).rstrip('.')}"
 
 
-def piece(directory: "Path", name: str) -> tuple[Any, str]:
-    """Return what the notebook in `directory` defines as `name`, or None and why it does not.
+def pieces(directory: "Path", names: tuple[str, ...]) -> tuple[tuple[Any, ...], str]:
+    """Return what the notebook in `directory` defines by these names, or none and why it does not.
 
     Raises:
         AutograderError: the lab or its notebook cannot be read.
@@ -64,21 +69,29 @@ def piece(directory: "Path", name: str) -> tuple[Any, str]:
     from autograder.learner.practice import Practice
     from autograder.student.local import notebook_names
 
-    names = notebook_names()
+    defined = notebook_names()
     texts: dict[str, str] = {}
-    practice = Practice(directory, names, lambda: list(texts.values()))
-    question = practice.lab.question(name)
-    if question is None or question.manual:
-        return None, f"{practice.lab.name} has no such question"
-    _load(practice, names, texts, name)
-    found = practice.judged(question)
-    if str(found.outcome) == "correct":
-        return names[name] if name in names else names[question.defines[0]], ""
-    return None, f"yours in {practice.lab.name} is {found.outcome}"
+    practice = Practice(directory, defined, lambda: list(texts.values()))
+    asked = [q for q in practice.lab.questions if not q.manual]
+    questions = {name: q for q in asked for name in (*q.defines, q.name)}
+    for name in names:
+        if name not in questions:
+            return (), f"{practice.lab.name} has no such question"
+    wanted = {name for n in names for name in questions[n].defines}
+    _load(practice, defined, texts, wanted)
+    for question in dict.fromkeys(questions[name] for name in names):
+        found = practice.judged(question)
+        if str(found.outcome) != "correct":
+            whose = "yours" if len(names) == 1 else f"your {question.name}"
+            return (), f"{whose} in {practice.lab.name} is {found.outcome}"
+    held = [name if name in defined else questions[name].defines[0] for name in names]
+    return tuple(defined[name] for name in held), ""
 
 
-def _load(practice: "Practice", names: dict[str, Any], texts: dict[str, str], name: str) -> None:
-    """Run what `name` needs of the learner's notebook in `names`; note the texts that ran."""
+def _load(
+    practice: "Practice", names: dict[str, Any], texts: dict[str, str], roots: set[str]
+) -> None:
+    """Run what `roots` need of the learner's notebook in `names`; note the texts that ran."""
     from autograder.authoring.manifest import NOTEBOOK
     from autograder.checks import load_checks
     from autograder.errors import SubmissionError
@@ -94,9 +107,7 @@ def _load(practice: "Practice", names: dict[str, Any], texts: dict[str, str], na
         statements = statements_of(read(data).cells)
     except OSError as error:
         raise SubmissionError(f"{path} cannot be read: {error.strerror}") from error
-    question = practice.lab.question(name)
     asked = load_checks(practice.lab.directory / CHECKS).names
-    roots = {*(question.defines if question else ()), *asked}
-    wanted = needed(statements, roots)
+    wanted = needed(statements, {*roots, *asked})
     LocalStudent(names).load(wanted)
     texts.update({f"{s.cell}:{s.line}": s.text for s in wanted})

@@ -270,7 +270,10 @@ def _porch(layout: Layout) -> str:
 def _tool(name: str) -> str:
     path = shutil.which(name, path="/usr/bin:/bin:/usr/sbin:/sbin:/usr/local/bin")
     if path is None:
-        raise SandboxMissing(f"sandbox: {name} is not installed. Run: autograder doctor")
+        raise SandboxMissing(
+            f"sandbox: {name} is not installed. Run: autograder doctor. "
+            "Help: when_it_does_not_work.html#no-sandbox"
+        )
     return path
 
 

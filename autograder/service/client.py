@@ -178,7 +178,8 @@ class Connection:
             cause = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
             raise ServerError(
                 f"{what}: the course server cannot be reached: {self.server}: {cause}. "
-                "Is it running? `autograder serve` or `make start` starts one."
+                "Is it running? `autograder serve` or `make start` starts one. "
+                "Help: when_it_does_not_work.html#the-server-cannot-be-reached"
             ) from error
 
 

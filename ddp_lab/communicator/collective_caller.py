@@ -120,7 +120,7 @@ class CollectiveCaller(Messenger):
             self._open.pop(handle, None)
 
     def raise_unseen(self) -> None:
-        """Wait for this rank's asynchronous collectives; raise what one raised that nobody saw."""
+        """Wait for all asynchronous collectives; raise an error that nobody asked for."""
         for handle in list(self._open):
             handle.raise_unseen()
 

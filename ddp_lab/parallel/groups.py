@@ -11,7 +11,7 @@ from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import InvalidArgument
 
 _of_groups: "WeakKeyDictionary[Any, Communicator]" = WeakKeyDictionary()
-_apart: "WeakKeyDictionary[Communicator, dict[str, Communicator]]" = WeakKeyDictionary()
+_separate: "WeakKeyDictionary[Communicator, dict[str, Communicator]]" = WeakKeyDictionary()
 
 
 def communicator_of(operation: str, comm: Any) -> Communicator:
@@ -38,14 +38,14 @@ def communicator_of(operation: str, comm: Any) -> Communicator:
     return _of_groups[comm]
 
 
-def apart(comm: Communicator, purpose: str) -> Communicator:
-    """Return a communicator of the same ranks whose order of calls is its own; all ranks call this.
+def separate(comm: Communicator, purpose: str) -> Communicator:
+    """Return a communicator of the same ranks with an order of calls of its own; all ranks call it.
 
     It is the same one for the same `purpose` every time.
     """
-    known = _apart.setdefault(comm, {})
+    known = _separate.setdefault(comm, {})
     if purpose not in known:
-        over_torch = getattr(comm, "apart", None)
+        over_torch = getattr(comm, "separate_group", None)
         group = comm.split(0, comm.rank) if over_torch is None else over_torch()
         assert group is not None
         known[purpose] = group

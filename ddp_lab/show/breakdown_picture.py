@@ -106,9 +106,9 @@ def _communication(step: StepTimes, rows: Sequence[Sequence[Span]], x: Scale) ->
 
 def _label(words: str, left: float, right: float, y: float) -> Iterator[str]:
     """Yield words in the middle of a bar: all, the last, or none, as it is wide enough."""
-    for said in (words, words.split()[-1]):
-        if right - left > CHAR * len(said) + 6:
-            yield text((left + right) / 2, y + 14.5, said, "middle", "inside")
+    for shown in (words, words.split()[-1]):
+        if right - left > CHAR * len(shown) + 6:
+            yield text((left + right) / 2, y + 14.5, shown, "middle", "inside")
             return
 
 

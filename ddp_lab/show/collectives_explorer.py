@@ -19,7 +19,7 @@ from ddp_lab.launch.threads import run_threads
 from ddp_lab.show.chart import Chart, module
 from ddp_lab.show.svg_text import line, picture, text
 from ddp_lab.simulate.collectives import collective
-from ddp_lab.transport.link import Link
+from ddp_lab.transport.links.link import Link
 from ddp_lab.transport.sim import SimWorld
 
 COMPARED = {
@@ -81,8 +81,8 @@ def _whole(ranks: int) -> int:
 def _run(comm: Communicator, name: str, algorithm: str) -> None:
     whole = np.zeros(_whole(comm.size), np.uint8)
     rows: Any = whole.reshape(comm.size, -1)
-    given = {"all_gather": rows[0], "all_to_all": rows, "reduce_scatter": rows}
-    getattr(comm, name)(given.get(name, whole), algorithm=algorithm)
+    argument_of = {"all_gather": rows[0], "all_to_all": rows, "reduce_scatter": rows}
+    getattr(comm, name)(argument_of.get(name, whole), algorithm=algorithm)
 
 
 def explore(

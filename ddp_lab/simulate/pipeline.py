@@ -11,7 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ddp_lab.errors import InvalidArgument
-from ddp_lab.parallel.pipeline.schedules import Action, ActionSpan, held, orders_of, parse, walk
+from ddp_lab.parallel.pipeline.schedules import (
+    Action,
+    ActionSpan,
+    most_activations,
+    orders_of,
+    parse,
+    walk,
+)
 
 
 @dataclass(frozen=True)
@@ -43,7 +50,7 @@ class PipelineStep:
 
         A weight's half of a backward needs them too: they go with W where there is one.
         """
-        return [held([parse(action) for action in rank]) for rank in self.actions]
+        return [most_activations([parse(action) for action in rank]) for rank in self.actions]
 
 
 def pipeline(

@@ -18,11 +18,11 @@ from typing import Any
 from ddp_lab.errors import InvalidArgument, RankLost, RankTimeout
 from ddp_lab.transport.base import Transport
 from ddp_lab.transport.hosts import HostsTransport
-from ddp_lab.transport.link import Hosts, home_of
-from ddp_lab.transport.measured_link import measure
-from ddp_lab.transport.segment import Segment
-from ddp_lab.transport.shm import ShmTransport
-from ddp_lab.transport.tcp_meeting import connect, listen
+from ddp_lab.transport.links.link import Hosts, home_of
+from ddp_lab.transport.links.measured_link import measure
+from ddp_lab.transport.shm.segment import Segment
+from ddp_lab.transport.shm.shm import ShmTransport
+from ddp_lab.transport.tcp.meeting import connect, listen
 
 ARENA_BYTES = 2 << 30  # of addresses: groups are many, and most are small
 ATTACH_S = 60.0

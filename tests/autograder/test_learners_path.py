@@ -21,7 +21,7 @@ from autograder.learner.journal import Journal, Sent
 from autograder.learner.practice import Practice
 from autograder.learner.progress import progress
 from autograder.learner.reset import reset
-from autograder.service.handout import hand_out
+from autograder.service.running.handout import hand_out
 
 SAMPLE = Path(__file__).parent / "sample_labs" / "scale_and_sum"
 RIGHT = "def scale(x, factor):\n    return factor * x"
@@ -248,6 +248,18 @@ def test_one_that_is_unfinished_is_stood_in_for(work: Path, capsys, text: str, w
 def test_a_lab_or_question_that_is_not_there_is_stood_in_for(work, capsys, lab, name) -> None:
     assert earlier(lab, name, reference=course, directory=work) is course
     assert "the course's own, for" in capsys.readouterr().out
+
+
+def test_pieces_that_belong_together_are_all_theirs_or_all_the_courses(work: Path, capsys) -> None:
+    for axis, is_theirs in ((0, True), (1, False)):
+        text = f"{RIGHT}\n\ndef sum_rows(x):\n    return x.sum(axis={axis})"
+        answered(work / "01_scale_and_sum", text)
+        asked = ("scale", "sum_rows")
+        found = earlier("scale_and_sum", *asked, reference=(course, course), directory=work)
+        assert (found == (course, course)) is not is_theirs
+        said = capsys.readouterr().out
+        assert said.startswith("scale, sum_rows: yours, " if is_theirs else "scale, sum_rows: the")
+        assert ("your sum_rows in 01_scale_and_sum is incorrect" in said) is not is_theirs
 
 
 def test_a_later_lab_grades_alone(sources: Path) -> None:

@@ -20,7 +20,10 @@ from ddp_lab.show import (
     TrainingCurves,
 )
 from ddp_lab.show.chart import module
+from ddp_lab.show.lineage import begun_again, made_again
 from ddp_lab.show.matrix_split import WAYS, plan, ring_bytes
+from ddp_lab.show.options import rows
+from ddp_lab.show.roofline import DEVICES, attainable
 from ddp_lab.simulate import ddp, published
 
 DEMOS = Path(__file__).parents[2] / "labs" / "demos"
@@ -234,6 +237,54 @@ def test_the_browser_runs_parameter_servers_as_python_does(visit: Any) -> None:
         spans = [[s.worker, s.step, s.began_at, s.ended_at] for s in run.spans]
         assert flat(browsers) == pytest.approx(flat([facts, run.applied_at, spans]), rel=1e-9)
         chart.close()
+
+
+def test_the_browser_computes_roofs_lineage_and_ways_as_python_does(visit: Any) -> None:
+    page = visit().open("about:blank")
+    for name, exported in (
+        ("roofline", "{ attainable }"),
+        ("lineage", "{ madeAgain, begunAgain }"),
+        ("options", "{ rows }"),
+    ):
+        text = module(f"{name}.js").replace("export default { render };", "")
+        text = text.replace(f"export {exported};", f"Object.assign(window, {exported});")
+        page.add_script_tag(content="{" + text + "}")
+    points = [[i, *rates] for i in (0.1, 8.0, 500.0) for rates in DEVICES.values()]
+    got = page.evaluate("(all) => all.map(([i, f, b]) => attainable(i, f, b))", points)
+    assert got == [attainable(*point) for point in points]
+    runs = [
+        {"partitions": n, "steps": s, "shuffle": w, "cached": c, "stored": d}
+        for n, s in ((2, 1), (3, 5), (8, 8))
+        for w, c, d in product((0, 1, 3), repeat=3)
+    ]
+    cells = "(set) => [...set].map((cell) => cell.split(' ').map(Number))"
+    sets = f"(all) => all.map((g) => [madeAgain(g), begunAgain(g)].map({cells}))"
+    for run, (made, begun) in zip(runs, page.evaluate(sets, runs), strict=True):
+        assert {tuple(cell) for cell in made} == made_again(**run)
+        kept = run["partitions"], run["steps"], run["stored"]
+        assert {tuple(cell) for cell in begun} == begun_again(*kept)
+    for workers, seconds, size, speed in product(
+        (1, 2, 8), (1e-3, 2.0), (2**20, 2**33), (1e8, 4e10)
+    ):
+        given = {"workers": workers, "batch": seconds, "model": size, "bandwidth": speed}
+        want = rows(workers, seconds, size, speed)
+        for way, found in page.evaluate("(given) => rows(given)", given).items():
+            assert found == pytest.approx(list(want[way]), rel=1e-12)
+
+
+def test_the_roofline_is_dragged_and_measures_the_browser(open_demo: Any) -> None:
+    page = open_demo("roofline")
+    expect(status(page)).to_contain_text("Memory bounds it")
+    box = page.locator(".dl-wide > svg").bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.95 * box["width"], box["y"] + box["height"] / 2)
+    page.mouse.up()
+    expect(status(page)).to_contain_text("Computing bounds it")
+    page.get_by_role("button", name="Measure this device").click()
+    expect(page.get_by_role("combobox", name="Device")).to_have_value("this browser")
+    page.get_by_role("slider", name="Operations a byte").press("ArrowLeft")
+    expect(status(page)).to_contain_text("bounds it")
 
 
 def test_the_servers_follow_their_controls_by_keyboard(open_demo: Any) -> None:

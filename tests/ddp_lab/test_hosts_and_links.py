@@ -11,10 +11,10 @@ from ddp_lab import InvalidArgument, Link, launch
 from ddp_lab.collectives.choose import choose
 from ddp_lab.collectives.registry import COLLECTIVES, algorithms
 from ddp_lab.parallel import Pipeline, ShardedOptimizer, fully_shard, parallelize
-from ddp_lab.transport.emulated_link import ThreadInterfaces
-from ddp_lab.transport.link import equal_hosts, within
-from ddp_lab.transport.segment import Segment
-from ddp_lab.transport.shared_interfaces import SharedInterfaces
+from ddp_lab.transport.links.emulated_link import ThreadInterfaces
+from ddp_lab.transport.links.link import equal_hosts, within
+from ddp_lab.transport.shm.interfaces import SharedInterfaces
+from ddp_lab.transport.shm.segment import Segment
 
 FAST = Link(1e-5, 1e-9)
 SPREADS = [

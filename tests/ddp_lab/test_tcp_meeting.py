@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from ddp_lab import InvalidArgument, RankLost, RankTimeout
-from ddp_lab.transport import tcp
-from ddp_lab.transport.tcp_meeting import HELLO, HELLO_S, MAGIC, connect, listen
+from ddp_lab.transport.tcp import tcp
+from ddp_lab.transport.tcp.meeting import HELLO, HELLO_S, MAGIC, connect, listen
 
 SECRET = b"of this job"
 STRANGERS = {

@@ -15,6 +15,8 @@ COUNTED = {
     "all-reduces a block",
     "rounds, 200 ranks",
     "share of the model on a rank",
+    "ms between tokens, median",  # of a model whose training was saved as a model says
+    "the sweep's own share",
     "f'{name}: bytes of a rank, one step'",
     "f'yours, {n_bytes:,} bytes on {DEVICE}, µs'",  # timed; only its neighbours in zip are not
 }

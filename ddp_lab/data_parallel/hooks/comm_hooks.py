@@ -13,12 +13,12 @@ one, NumPy arrays for the other. torch's own hooks work for torch over torch.dis
 May import: kit, reduction_group.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import prod
 from typing import Any, ClassVar
 
-from ddp_lab.data_parallel.hooks.kit import kit_for, own_array
+from ddp_lab.data_parallel.hooks.kit import kit_for
 from ddp_lab.data_parallel.reduction_group import Group, Work
 
 
@@ -60,15 +60,15 @@ class Done:
 class HookState:
     """What a hook remembers from bucket to bucket; a `Checkpoint` keeps it as `per_rank`."""
 
-    kept: ClassVar[tuple[str, ...]] = ()
+    remembered: ClassVar[tuple[str, ...]] = ()  # names of attributes
 
     def state_dict(self) -> dict[str, Any]:
         """Return what the hook remembers."""
-        return {name: getattr(self, name) for name in self.kept}
+        return {name: getattr(self, name) for name in self.remembered}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Remember what `state_dict` returned."""
-        for name in self.kept:
+        for name in self.remembered:
             setattr(self, name, state[name])
 
 
@@ -112,7 +112,7 @@ class TopKState(HookState):
     Source: Stich, Cordonnier & Jaggi, Sparsified SGD with Memory, NeurIPS 2018.
     """
 
-    kept = ("left_out",)
+    remembered = ("left_out",)
     group: Group
     ratio: float = 0.01
     left_out: dict[int, Any] = field(default_factory=dict)
@@ -164,7 +164,7 @@ class PowerSGDState(HookState):
     Source: Vogels, Karimireddy & Jaggi, PowerSGD, NeurIPS 2019, algorithms 1 and 2.
     """
 
-    kept = ("iteration", "left_out", "factors")
+    remembered = ("iteration", "left_out", "factors")
     group: Group
     rank: int = 1
     start_iter: int = 2
@@ -232,29 +232,3 @@ def _average_together(group: Group, arrays: list[Any]) -> "Done | Later":
         return flat
 
     return Later(average(group, flat), unpack)
-
-
-@dataclass
-class LocalSGDState(HookState):
-    """Local SGD: after `start_iter` iterations gradients stay at home.
-
-    Call `average_parameters` every few steps instead.
-    Source: Stich, Local SGD Converges Fast and Communicates Little, ICLR 2019.
-    """
-
-    kept = ("iteration",)
-    group: Group
-    start_iter: int = 100
-    iteration: int = 0
-
-    def average_parameters(self, params: Iterable[Any]) -> None:
-        """Replace parameters by their averages over the ranks."""
-        _average_together(self.group, [own_array(param) for param in params]).wait()
-
-
-def local_sgd_hook(state: LocalSGDState, bucket: Any) -> "Done | Later":
-    """Average at first; later leave the gradient as this rank computed it."""
-    state.iteration += bucket.index() == 0
-    if state.iteration <= state.start_iter:
-        return average(state.group, bucket.buffer())
-    return Done(bucket.buffer())

@@ -107,14 +107,6 @@ class NumpyKit:
         return np.concatenate([part.reshape(-1) for part in parts])
 
 
-def own_array(param: Any) -> Any:
-    """Return what a parameter holds, to be written to: a torch tensor, else a NumPy array."""
-    detached = param.detach()
-    if type(detached).__module__.partition(".")[0] == "torch":
-        return detached
-    return detached.numpy()
-
-
 def kit_for(flat: Any) -> Kit:
     """Return the kit for arrays of this kind."""
     if isinstance(flat, np.ndarray):

@@ -199,7 +199,7 @@ def _timed(model: Any) -> Iterator[_Clock]:
 def _place(model: Any) -> tuple[Any, str]:
     """Return the object and the attribute through which a model communicates."""
     if hasattr(model, "reducer"):
-        return model.reducer, "group"
+        return model.reducer.averaging, "group"
     if hasattr(model, "comm"):
         return model, "comm"
     raise TypeError(

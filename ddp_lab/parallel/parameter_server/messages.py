@@ -116,6 +116,6 @@ def error_in(message: Message) -> DdpLabError:
     kind, about, text = json.loads(message.text)
     if kind == "RankLost":
         return RankLost(text, about)
-    found = getattr(errors, kind, InvalidArgument)
-    told: DdpLabError = found(text)
-    return told
+    kind_of_error = getattr(errors, kind, InvalidArgument)
+    error: DdpLabError = kind_of_error(text)
+    return error

@@ -30,6 +30,7 @@ from ddp_lab.parallel.parameter_server.optimizers import Optimizer
 from ddp_lab.parallel.parameter_server.pieces import share_out
 from ddp_lab.parallel.parameter_server.report import Report
 from ddp_lab.parallel.parameter_server.server import Server
+from ddp_lab.parallel.parameter_server.store import Store
 from ddp_lab.parallel.parameter_server.worker import Worker, kinds_of
 from ddp_lab.transport.base import NDArray
 
@@ -91,18 +92,19 @@ class ParameterServer:
         own.tolerate(range(servers, comm.size))
         arrays = _arrays(params)
         pieces = share_out(arrays, servers)
-        like = kinds_of(params)
+        kinds = kinds_of(params)
         self.is_server = comm.rank < servers
         self._server: Server | None = None
         self._worker: Worker | None = None
         if not self.is_server:
             first_decides = backups > 0 and servers > 1
-            self._worker = Worker(own, pieces, like, servers, first_decides)
+            self._worker = Worker(own, pieces, kinds, servers, first_decides)
             return
         workers = range(servers, comm.size)
         progress = Progress(consistency, workers, staleness, backups, comm.rank == 0 or not backups)
         mine = optimizer.fresh() if hasattr(optimizer, "fresh") else optimizer
-        self._server = Server(own, pieces, arrays, like, mine, progress, servers)
+        store = Store(pieces, comm.rank, arrays, kinds, mine)
+        self._server = Server(own, store, progress)
 
     @property
     def report(self) -> Report:

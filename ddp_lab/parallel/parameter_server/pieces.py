@@ -4,7 +4,7 @@ Small arrays go whole to the server that has least; an array of more than `PIECE
 one piece a server. A cut runs between rows (the first axis), so that a sparse gradient's row has
 one home; an array with fewer rows than servers is cut between elements.
 
-May import: NumPy, transport.
+May import: NumPy, arrays, transport.
 Source of the idea: ranges of keys, Li et al., OSDI 2014, section 4.
 """
 
@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from ddp_lab.arrays import outside
 from ddp_lab.transport.base import NDArray
 
 PIECE_BYTES = 4096  # a message costs about as much as copying a few of these
@@ -71,3 +72,23 @@ def _cut(name: str, x: NDArray, servers: int) -> list[Piece]:
 def at_server(pieces: Sequence[Piece], server: int) -> list[int]:
     """Return the numbers of the pieces that a server keeps."""
     return [number for number, piece in enumerate(pieces) if piece.server == server]
+
+
+def joined(
+    pieces: Sequence[Piece], parts: Mapping[int, NDArray], kinds: Mapping[str, tuple[str, Any]]
+) -> dict[str, Any]:
+    """Return whole arrays by name, from their pieces by number; a single piece is not copied.
+
+    Args:
+        kinds: kind and device of each array, which the results are of.
+    """
+    whole: dict[str, NDArray] = {}
+    for number, part in sorted(parts.items()):
+        piece = pieces[number]
+        if part.shape == piece.whole:
+            whole[piece.name] = part
+            continue
+        if piece.name not in whole:
+            whole[piece.name] = np.empty(piece.whole, piece.dtype)
+        piece.of(whole[piece.name])[...] = part
+    return {name: outside(array, *kinds[name]) for name, array in whole.items()}

@@ -2,8 +2,8 @@
 
 Each request but a push has one answer from each server that it goes to, in order; a failure may
 come at any time, in place of an answer or after it.
-May import: NumPy, arrays, communicator, errors, messages, pieces,
-report, transport.
+
+May import: NumPy, arrays, communicator, errors, messages, pieces, report, transport.
 """
 
 import contextlib
@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from ddp_lab.arrays import device_of, outside, to_numpy
+from ddp_lab.arrays import device_of, to_numpy
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import DdpLabError, InvalidArgument, RankLost
-from ddp_lab.parallel.parameter_server import messages as wire
+from ddp_lab.parallel.parameter_server import messages
 from ddp_lab.parallel.parameter_server.messages import Entry, Message
-from ddp_lab.parallel.parameter_server.pieces import Piece, at_server
+from ddp_lab.parallel.parameter_server.pieces import Piece, at_server, joined
 from ddp_lab.parallel.parameter_server.report import Report
 from ddp_lab.transport.base import NDArray
 
@@ -30,14 +30,14 @@ class Worker:
         self,
         comm: Communicator,
         pieces: Sequence[Piece],
-        like: Mapping[str, tuple[str, Any]],
+        kinds: Mapping[str, tuple[str, Any]],
         servers: int,
         first_decides: bool,
     ) -> None:
         self.report = Report()
         self._comm = comm
         self._pieces = pieces
-        self._like = like  # kind and device of each array, to give back the same
+        self._kinds = kinds  # kind and device of each array, to give back the same
         self._servers = range(servers)
         self._names = list(dict.fromkeys(piece.name for piece in pieces))
         self._first_decides = first_decides
@@ -48,17 +48,17 @@ class Worker:
 
     def pull(self, names: Iterable[str] | None) -> dict[str, Any]:
         """Return the parameters as they are once this worker may go on."""
-        with self._telling():
+        with self._reporting_errors():
             self._at_work("pull")
             wanted = self._wanted(names)
             began = time.perf_counter()
             requests = {
                 s: [n for n in wanted if self._pieces[n].server == s] for s in self._servers
             }
-            found = self._ask_first(requests) if self._first_decides else {}
-            found.update(self._ask({s: r for s, r in requests.items() if r}))
+            arrays = self._ask_first(requests) if self._first_decides else {}
+            arrays.update(self._ask({s: r for s, r in requests.items() if r}))
             self.report.waited_s += time.perf_counter() - began
-            return self._joined(found)
+            return joined(self._pieces, arrays, self._kinds)
 
     def _ask_first(self, requests: dict[int, list[int]]) -> dict[int, NDArray]:
         """Ask server 0 alone: the others then give the version that it has, or a later one."""
@@ -67,13 +67,13 @@ class Worker:
     def _ask(self, requests: dict[int, list[int]]) -> dict[int, NDArray]:
         """Return the pieces' arrays by number; this worker's step is then the servers'."""
         for server, numbers in requests.items():
-            self._send(server, Message(wire.PULL, self._step, [Entry(n) for n in numbers]))
-        found = {}
+            self._send(server, Message(messages.PULL, self._step, [Entry(n) for n in numbers]))
+        arrays = {}
         for server in requests:
-            answer = self._answer(server, wire.PARAMS)
+            answer = self._answer(server, messages.PARAMS)
             self._step = max(self._step, answer.step)
-            found.update({e.piece: e.array for e in answer.entries if e.array is not None})
-        return found
+            arrays.update({e.piece: e.array for e in answer.entries if e.array is not None})
+        return arrays
 
     def _wanted(self, names: Iterable[str] | None) -> list[int]:
         if isinstance(names, str):
@@ -83,22 +83,9 @@ class Worker:
             self._check_name("pull", name)
         return [n for n, piece in enumerate(self._pieces) if piece.name in chosen]
 
-    def _joined(self, found: Mapping[int, NDArray]) -> dict[str, Any]:
-        """Return whole arrays by name, as the caller's kind of thing."""
-        whole: dict[str, NDArray] = {}
-        for number, array in sorted(found.items()):
-            piece = self._pieces[number]
-            if array.shape == piece.whole:
-                whole[piece.name] = array
-                continue
-            if piece.name not in whole:
-                whole[piece.name] = np.empty(piece.whole, piece.dtype)
-            piece.of(whole[piece.name])[...] = array
-        return {name: outside(array, *self._like[name]) for name, array in whole.items()}
-
     def push(self, grads: Mapping[str, Any]) -> None:
         """Send this worker's gradients of its step; return without waiting."""
-        with self._telling():
+        with self._reporting_errors():
             self._at_work("push")
             if not isinstance(grads, Mapping):
                 raise self._wrong("push", f"gradients are not a dict by name: got {grads!r:.80}")
@@ -106,7 +93,7 @@ class Worker:
             for server in reversed(self._servers):  # the one that decides last
                 mine = set(at_server(self._pieces, server))
                 part = [entry for entry in entries if entry.piece in mine]
-                self._send(server, Message(wire.PUSH, self._step, part))
+                self._send(server, Message(messages.PUSH, self._step, part))
             self._step += 1
             self.report.pushed += 1
 
@@ -170,27 +157,27 @@ class Worker:
 
     def done(self) -> None:
         """Say to all servers that this worker pushes nothing more."""
-        with self._telling():
+        with self._reporting_errors():
             self._at_work("done")
             for server in self._servers:
-                self._send(server, Message(wire.DONE, self._step))
+                self._send(server, Message(messages.DONE, self._step))
             self._done = True
             for server in self._servers:
-                self._answer(server, wire.ACK)
+                self._answer(server, messages.ACK)
 
     def final(self) -> dict[str, Any]:
         """Return the parameters after the end; after a failure that was seen, as they are."""
         if self._final is None:
-            with self._telling():
+            with self._reporting_errors():
                 if not self._done and self._failure is None:
                     raise self._wrong("final", "this worker is still at work: call done() first")
                 for server in self._servers:
-                    self._send(server, Message(wire.FINAL, int(self._failure is not None)))
-                found: dict[int, NDArray] = {}
+                    self._send(server, Message(messages.FINAL, int(self._failure is not None)))
+                arrays: dict[int, NDArray] = {}
                 for server in self._servers:
-                    answer = self._answer(server, wire.SHARE)
-                    found.update({e.piece: e.array for e in answer.entries if e.array is not None})
-                self._final = self._joined(found)
+                    answer = self._answer(server, messages.SHARE)
+                    arrays.update({e.piece: e.array for e in answer.entries if e.array is not None})
+                self._final = joined(self._pieces, arrays, self._kinds)
         return {name: _copy(array) for name, array in self._final.items()}
 
     def _at_work(self, operation: str) -> None:
@@ -204,7 +191,7 @@ class Worker:
             )
 
     def _check_name(self, operation: str, name: Any) -> None:
-        if name not in self._like:
+        if name not in self._kinds:
             known = ", ".join(map(repr, self._names[:8]))
             raise self._wrong(operation, f"no such array: got {name!r}, expected one of {known}")
 
@@ -212,7 +199,7 @@ class Worker:
         return InvalidArgument(f"{operation}: {what} (rank {self._comm.rank}). {step}.")
 
     @contextlib.contextmanager
-    def _telling(self) -> Iterator[None]:
+    def _reporting_errors(self) -> Iterator[None]:
         """Tell the servers of an error that is this rank's, so that all ranks raise it."""
         try:
             yield
@@ -221,15 +208,15 @@ class Worker:
                 self._failure = error
                 for server in self._servers:
                     with contextlib.suppress(DdpLabError):
-                        self._comm.send(wire.pack(wire.failure(error)), server)
+                        self._comm.send(messages.pack(messages.failure(error)), server)
             raise
 
     def _send(self, server: int, message: Message) -> None:
-        packed = wire.pack(message)
+        packed = messages.pack(message)
         try:
             self._comm.send(packed, server)
         except RankLost:  # it may have said why before it ended
-            self._answer(server, wire.FAIL)
+            self._answer(server, messages.FAIL)
             raise
         self.report.bytes_sent += packed.nbytes
 
@@ -246,12 +233,12 @@ class Worker:
                 raise RankLost(
                     f"parameter server: server {server} is lost: {error}", server
                 ) from error
-            message = wire.unpack(packed, self._pieces)
-            if message.kind == wire.FAIL:
+            message = messages.unpack(packed, self._pieces)
+            if message.kind == messages.FAIL:
                 if self._failure is None:
-                    self._failure = wire.error_in(message)
+                    self._failure = messages.error_in(message)
                     raise self._failure
-            elif message.kind in (wire.PARAMS, wire.ACK, wire.SHARE):
+            elif message.kind in (messages.PARAMS, messages.ACK, messages.SHARE):
                 self.report.hear(*message.counts)
             if message.kind == kind:
                 return message

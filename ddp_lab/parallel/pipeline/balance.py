@@ -62,7 +62,7 @@ def split(
 
 
 def balanced_cuts(costs: Sequence[float], stages: int) -> list[int]:
-    """Return where `stages` runs of `costs` begin, but the first; the largest sum is least.
+    """Return where to cut `costs` into `stages` runs so that the largest sum is the least.
 
     Dynamic programming: the best cut of the first n layers into k runs is the best, over where
     the last run begins, of the larger of that run and the best cut before it into k - 1.
@@ -101,7 +101,7 @@ def measure_costs(
         repeats: how often each layer runs.
     """
     costs = []
-    kept = {name: buffer.clone() for name, buffer in sequential.named_buffers()}
+    buffers = {name: buffer.clone() for name, buffer in sequential.named_buffers()}
     with torch.random.fork_rng(devices=[]):
         for layer in sequential:
             params = [p for p in layer.parameters() if p.requires_grad]
@@ -117,7 +117,7 @@ def measure_costs(
             costs.append(shortest)
             x = y
     for name, buffer in sequential.named_buffers():
-        buffer.copy_(kept[name])
+        buffer.copy_(buffers[name])
     if comm is None:
         return costs
     shared: list[float] = comm.broadcast(np.array(costs) if comm.rank == 0 else None).tolist()

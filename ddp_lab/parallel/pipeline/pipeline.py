@@ -141,12 +141,12 @@ class Pipeline:
             self._cut(x, target)
             for action in self._order:
                 spans.append(self._do(action))
-            self._mail.sent()
+            self._mail.wait_for_sends()
         except (RankLost, RankTimeout):
             raise  # there is nobody left to tell
         except Exception as error:
             failure = error
-            self._mail.excuse()
+            self._mail.notify_failure()
         mean, zero = self._close(began_at, failure)
         self.timeline = tuple(ActionSpan(a, begin - zero, end - zero) for a, begin, end in spans)
         busy_s = sum(span.ended_at - span.began_at for span in spans)
@@ -174,22 +174,22 @@ class Pipeline:
             self._rows = len(batch)
 
     def _do(self, action: Action) -> ActionSpan:
-        """Do one action: wait for what it needs, compute, send what it gave."""
+        """Do one action: wait for what it needs, compute, send the result."""
         number, kind, m = action
         stage = self._stages[number]
-        given: Tensor | None = None
+        received: Tensor | None = None
         if kind == "F" and not number:
-            given = self._parts["x"][m]
+            received = self._parts["x"][m]
         elif kind != "W" and not (number == self._last_stage and kind != "F"):
             needed = Action(number - 1, "F", m) if kind == "F" else Action(number + 1, "I", m)
-            given = self._mail.take(needed, needed.stage % self._comm.size)
+            received = self._mail.take(needed, needed.stage % self._comm.size)
         began_at = self._comm.now()
         try:
-            result = self._compute(stage, action, given)
+            result = self._compute(stage, action, received)
         except DdpLabError:
             raise
         except Exception as error:
-            fact = "nothing" if given is None else f"{given.dtype} {tuple(given.shape)}"
+            fact = "nothing" if received is None else f"{received.dtype} {tuple(received.shape)}"
             raise StageFailed(
                 f"{action} failed, given {fact}: {type(error).__name__}: {error} "
                 f"Look at the layers of stage {number}, and at what they are given.",
@@ -199,21 +199,21 @@ class Pipeline:
         ended_at = self._comm.now()
         if result is not None:
             self._mail.send(action, result)
-        held = sum(stage.held for stage in self._stages.values())
-        self.peak_activations = max(self.peak_activations, held)
+        activations = sum(stage.activations for stage in self._stages.values())
+        self.peak_activations = max(self.peak_activations, activations)
         return ActionSpan(str(action), began_at, ended_at)
 
-    def _compute(self, stage: Stage, action: Action, given: Tensor | None) -> Tensor | None:
+    def _compute(self, stage: Stage, action: Action, received: Tensor | None) -> Tensor | None:
         number, kind, m = action
         if kind == "W":
             stage.weight_half(m)
             return None
         if kind != "F":
             back = stage.backward if kind == "B" else stage.input_half
-            x_grad = back(m, given)
+            x_grad = back(m, received)
             return None if not number else x_grad
-        assert given is not None
-        x = given.detach().requires_grad_(number > 0)
+        assert received is not None
+        x = received.detach().requires_grad_(number > 0)
         if number < self._last_stage:
             return stage.forward(m, x, _checked)
         weight = len(self._parts["target"][m]) / self._rows
@@ -249,7 +249,8 @@ class Pipeline:
         """Return what to raise after a step in which some rank failed: the same on every rank."""
         kind = InvalidArgument if isinstance(failure, InvalidArgument) else StageFailed
         own = "" if failure is None or isinstance(failure, PeerFailed) else str(failure)
-        texts = exchange(self._comm, f"{kind.__name__}\0{own}")
+        answers = exchange(self._comm.all_gather, f"{kind.__name__}\0{own}".encode())
+        texts = [data.decode() for data in answers]
         rank = next(r for r, text in enumerate(texts) if not text.endswith("\0"))
         name, _, text = texts[rank].partition("\0")
         message = f"Pipeline.step: rank {rank}: {text}"

@@ -66,13 +66,13 @@ def parse(text: str) -> Action:
     Raises:
         InvalidArgument: it stands for none.
     """
-    found = _WRITTEN.fullmatch(text) if isinstance(text, str) else None
-    if found is None:
+    match = _WRITTEN.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
         raise InvalidArgument(
             f"schedule: no such action: got {text!r}, expected a stage, one of F, B, I, W, and a "
             "micro-batch. Write for example '0F3'."
         )
-    return Action(int(found[1]), found[2], int(found[3]))
+    return Action(int(match[1]), match[2], int(match[3]))
 
 
 def gpipe(rank: int, ranks: int, microbatches: int, chunks: int) -> Iterator[Action]:
@@ -260,7 +260,7 @@ def walk(orders: Sequence[Sequence[Action]]) -> Iterator[tuple[int, Action]]:
             )
 
 
-def held(order: Sequence[Action]) -> int:
+def most_activations(order: Sequence[Action]) -> int:
     """Return the most micro-batches whose activations a rank keeps at a time, over its stages."""
     change = {"F": 1, "B": -1, "I": 0, "W": -1}
     return max(accumulate(change[action.kind] for action in order))

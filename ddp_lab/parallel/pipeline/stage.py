@@ -17,7 +17,7 @@ from ddp_lab.parallel.pipeline.backward_halves import input_half
 
 
 @dataclass
-class Passed:
+class MicroBatch:
     """A micro-batch that has gone forward: its input, and its output where that was kept."""
 
     x: Tensor
@@ -36,62 +36,62 @@ class Stage:
     def __init__(self, module: nn.Module, recompute: bool = False) -> None:
         self.module = module
         self._recompute = recompute
-        self._passed: dict[int, Passed] = {}
+        self._micro_batches: dict[int, MicroBatch] = {}
         self._weight_halves: dict[int, Callable[[], None]] = {}
 
     @property
-    def held(self) -> int:
+    def activations(self) -> int:
         """How many micro-batches' activations are kept."""
-        return len(self._passed) + len(self._weight_halves)
+        return len(self._micro_batches) + len(self._weight_halves)
 
     def clear(self) -> None:
         """Forget all micro-batches."""
-        self._passed.clear()
+        self._micro_batches.clear()
         self._weight_halves.clear()
 
     def forward(self, m: int, x: Tensor, finish: Callable[[Tensor], Tensor]) -> Tensor:
         """Return `finish` of the module's output; at the last stage that is the loss."""
-        passed = Passed(x, None, finish)
+        micro_batch = MicroBatch(x, None, finish)
         if not self._recompute:
-            y = passed.y = self._run(m, passed)
+            y = micro_batch.y = self._run(m, micro_batch)
         else:
-            passed.random = torch.get_rng_state()
+            micro_batch.random = torch.get_rng_state()
             with torch.no_grad():
-                y = self._run(m, passed)
-        self._passed[m] = passed
+                y = self._run(m, micro_batch)
+        self._micro_batches[m] = micro_batch
         return y.detach()
 
     def backward(self, m: int, grad: Tensor | None) -> Tensor | None:
         """Add to the weights' gradients; return that of the input, None where it needs none."""
-        passed, y = self._take(m)
+        micro_batch, y = self._take(m)
         _backward(y, grad)
-        x = passed.x
+        x = micro_batch.x
         return torch.zeros_like(x) if x.requires_grad and x.grad is None else x.grad
 
     def input_half(self, m: int, grad: Tensor | None) -> Tensor | None:
         """Return the gradient of the input; nothing waits for it where the input needs none."""
-        passed, y = self._take(m)
-        if not passed.x.requires_grad:
+        micro_batch, y = self._take(m)
+        if not micro_batch.x.requires_grad:
             self._weight_halves[m] = partial(_backward, y, grad)
             return None
-        x_grad, self._weight_halves[m] = input_half(y, passed.x, grad)
+        x_grad, self._weight_halves[m] = input_half(y, micro_batch.x, grad)
         return x_grad
 
     def weight_half(self, m: int) -> None:
         """Add to the weights' gradients what `input_half` left out."""
         self._weight_halves.pop(m)()
 
-    def _run(self, m: int, passed: Passed) -> Tensor:
-        return passed.finish(self.module(passed.x))
+    def _run(self, m: int, micro_batch: MicroBatch) -> Tensor:
+        return micro_batch.finish(self.module(micro_batch.x))
 
-    def _take(self, m: int) -> tuple[Passed, Tensor]:
-        passed = self._passed.pop(m)
-        if passed.y is not None:
-            return passed, passed.y
-        assert passed.random is not None
+    def _take(self, m: int) -> tuple[MicroBatch, Tensor]:
+        micro_batch = self._micro_batches.pop(m)
+        if micro_batch.y is not None:
+            return micro_batch, micro_batch.y
+        assert micro_batch.random is not None
         with torch.random.fork_rng(devices=[]):
-            torch.set_rng_state(passed.random)
-            return passed, self._run(m, passed)
+            torch.set_rng_state(micro_batch.random)
+            return micro_batch, self._run(m, micro_batch)
 
 
 def _backward(y: Tensor, grad: Tensor | None) -> None:
@@ -130,7 +130,7 @@ class VersionedStage(Stage):
         self._count()
         return x_grad
 
-    def _run(self, m: int, passed: Passed) -> Tensor:
+    def _run(self, m: int, micro_batch: MicroBatch) -> Tensor:
         if m not in self._used:
             if self._newest is None:
                 self._newest = {
@@ -139,9 +139,9 @@ class VersionedStage(Stage):
                 }
             self._used[m] = self._newest
             self._count()
-        out = torch.func.functional_call(self.module, self._used[m], (passed.x,))
-        return passed.finish(out)
+        out = torch.func.functional_call(self.module, self._used[m], (micro_batch.x,))
+        return micro_batch.finish(out)
 
     def _count(self) -> None:
-        kept = {id(weights) for weights in self._used.values()} | {id(self._newest)}
-        self.weight_versions = max(self.weight_versions, len(kept))
+        versions = {id(weights) for weights in self._used.values()} | {id(self._newest)}
+        self.weight_versions = max(self.weight_versions, len(versions))

@@ -34,11 +34,11 @@ class FlatLayout:
     def parts(self, rank: int) -> list[slice]:
         """Return which elements of each tensor, flattened, lie in a rank's row."""
         begin, end = rank * self.row, (rank + 1) * self.row
-        found = []
+        slices = []
         for start, shape in zip(self.starts, self.shapes, strict=True):
             low, high = (min(max(edge - start, 0), prod(shape)) for edge in (begin, end))
-            found.append(slice(low, high))
-        return found
+            slices.append(slice(low, high))
+        return slices
 
     def shares(self, row: Tensor, rank: int) -> list[Tensor]:
         """Return a rank's part of each tensor as a view of its row."""
@@ -58,10 +58,10 @@ class FlatLayout:
 
 def by_kind(tensors: Sequence[Tensor]) -> list[list[int]]:
     """Return the positions of tensors that can lie in one flat tensor: one dtype, one device."""
-    found: dict[Any, list[int]] = {}
+    positions: dict[Any, list[int]] = {}
     for i, tensor in enumerate(tensors):
-        found.setdefault((tensor.dtype, tensor.device), []).append(i)
-    return list(found.values())
+        positions.setdefault((tensor.dtype, tensor.device), []).append(i)
+    return list(positions.values())
 
 
 def empty(comm: Communicator, numel: int, like: Tensor) -> Tensor:

@@ -1,10 +1,10 @@
 """The parameters of one unit of ZeRO-3: shares that stay, whole ones that come and go.
 
-A module saves views of its whole parameters for backward. They stay valid when the memory beneath
-them is given back and allocated anew, for a storage may be resized: so the whole parameters are the
-same objects in every step, with memory only while they are needed, and autograd notices nothing.
-(torch's fully_shard does it in the same way.) The transport writes past autograd, which therefore
-does not count this as a change of what it has saved.
+A module saves views of its whole parameters for backward. These views stay valid when the memory
+beneath them is freed and allocated again, because a storage can be resized. So the whole parameters
+are the same objects in every step, and have memory only while they are needed. Autograd does not
+notice: the transport writes into that memory directly, and autograd counts only changes that go
+through it. torch's fully_shard works in the same way.
 
 May import: torch, communicator, errors, flat_layout.
 """
@@ -71,10 +71,10 @@ class FlatParams:
     @torch.no_grad()
     def _keep_own_row(self, rank: int) -> None:
         self.row.zero_()
-        parts, kept = self.layout.parts(rank), self.layout.shares(self.row, rank)
+        parts, in_row = self.layout.parts(rank), self.layout.shares(self.row, rank)
         for i, share in enumerate(self.shares):
-            kept[i].copy_(share.reshape(-1)[parts[i]])
-            share.data = kept[i]
+            in_row[i].copy_(share.reshape(-1)[parts[i]])
+            share.data = in_row[i]
             share.grad = None
             share._ddp_lab_share = self, i  # type: ignore[attr-defined]
 
@@ -105,25 +105,25 @@ class FlatParams:
         self._gathering = self.gathers.all_gather(own, out=rows, async_op=True)
 
     def wait(self) -> None:
-        """Have the whole parameters that `gather` asked for."""
+        """Wait for the whole parameters that `gather` asked for."""
         if self._gathering is not None:
             self._gathering.wait()
             self._gathering = None
             self.is_whole = True
 
     @property
-    def held(self) -> bool:
+    def has_memory(self) -> bool:
         """Whether the whole parameters have memory."""
         return self.is_whole or self._gathering is not None
 
     def free(self) -> None:
-        """Give the memory of the whole parameters back."""
+        """Free the memory of the whole parameters."""
         self.wait()
         self.whole.untyped_storage().resize_(0)
         self.is_whole = False
 
-    def show(self, params: Sequence[nn.Parameter]) -> None:
-        """Have the modules find these under their own names: `params` or `shares`."""
+    def install(self, params: Sequence[nn.Parameter]) -> None:
+        """Put `params` or `shares` into the modules, under their names there."""
         for owners, param in zip(self.owners, params, strict=True):
             for owner in owners:
                 if type(owner.module).__setattr__ is nn.Module.__setattr__:
@@ -132,14 +132,22 @@ class FlatParams:
                     setattr(owner.module, owner.attribute, param)
 
     def _check_shares(self) -> None:
-        """See that the modules have the shares still, where the other ranks find them."""
+        """Check that the modules still have the shares, in the memory that other ranks read.
+
+        Raises:
+            InvalidArgument: a share was replaced or converted.
+        """
         begin, width = self.row.data_ptr(), self.row.element_size()
         end = begin + self.row.numel() * width
         for share, param, owners in zip(self.shares, self.params, self.owners, strict=True):
-            held = owners[0].module._parameters[owners[0].attribute]
+            current = owners[0].module._parameters[owners[0].attribute]
             at = share.data_ptr()
             lies_here = not share.numel() or begin <= at <= end - share.numel() * width
-            if (held is share or held is param) and lies_here and share.dtype == self.row.dtype:
+            if (
+                (current is share or current is param)
+                and lies_here
+                and share.dtype == self.row.dtype
+            ):
                 if self.trains:
                     param.requires_grad_(share.requires_grad)
                 continue
@@ -152,7 +160,7 @@ class FlatParams:
     # Gradients
 
     def _arrive(self, i: int, param: Tensor) -> None:
-        """Move a gradient into the flat one."""
+        """Move a gradient into the flat one, adding to what a use before has left there."""
         assert param.grad is not None
         if self._grads is None:
             self._grads = empty(self.reduces, self.whole.numel(), self.row)
@@ -185,7 +193,7 @@ class FlatParams:
         self._reducing = self.reduces.reduce_scatter(rows, "avg", async_op=True)
 
     def wait_for_gradients(self) -> None:
-        """Have this rank's row of them; the memory of the whole ones is free then."""
+        """Wait until this rank has its row of the averages; then the whole ones need no memory."""
         if self._reducing is not None:
             self._reduced = self._reducing.wait()
             self._reducing = None
@@ -204,7 +212,7 @@ class FlatParams:
             else:
                 share.grad += grad
 
-    def forget_gradients(self) -> None:
+    def drop_gradients(self) -> None:
         """Drop what a backward pass that failed has left."""
         self._grads = self._reducing = self._reduced = None
         self.arrived.clear()

@@ -23,10 +23,10 @@ from torch import Tensor, nn
 
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.parallel.agreement import agree
-from ddp_lab.parallel.groups import apart, communicator_of
+from ddp_lab.parallel.groups import communicator_of, separate
 from ddp_lab.parallel.sharded.flat_layout import facts_of
 from ddp_lab.parallel.sharded.flat_params import FlatParams, Owner, Params
-from ddp_lab.parallel.sharded.units import Plan, Unit
+from ddp_lab.parallel.sharded.units import Unit, UnitOrder
 
 
 def fully_shard(
@@ -70,7 +70,7 @@ def fully_shard(
     except InvalidArgument as error:
         problem = str(error)
     agree(ranks, "fully_shard", facts, problem)
-    gathers, reduces = apart(ranks, "gather"), apart(ranks, "reduce")
+    gathers, reduces = separate(ranks, "gather"), separate(ranks, "reduce")
     for home, params in homes.items():
         by_kind: dict[Any, Params] = {}
         for param, owners in params:
@@ -79,9 +79,9 @@ def fully_shard(
         flats = [FlatParams(gathers, reduces, same, compute_dtype) for same in by_kind.values()]
         object.__setattr__(home, "_ddp_lab_unit", Unit(home, flats, compute_dtype))
     units = list(_units(module))
-    plan = Plan(units, reshard_after_forward)
+    order = UnitOrder(units, reshard_after_forward)
     for unit in units:
-        unit.plan = plan
+        unit.order = order
     return module
 
 
@@ -91,18 +91,18 @@ def gather_full_params(module: nn.Module) -> dict[str, Tensor]:
     A shared parameter is there under each of its names.
     """
     whole: dict[FlatParams, list[Tensor]] = {}
-    found = {}
+    full = {}
     for name, param in module.named_parameters(remove_duplicate=False):
         share = getattr(param, "_ddp_lab_share", None)
         if share is None:
-            found[name] = param.detach().clone()
+            full[name] = param.detach().clone()
             continue
         flat, i = share
         if flat not in whole:
             rows = flat.gathers.all_gather(flat.row)
             whole[flat] = flat.layout.views(rows.view(-1))
-        found[name] = whole[flat][i].clone()
-    return found
+        full[name] = whole[flat][i].clone()
+    return full
 
 
 def _check(module: Any, compute_dtype: Any) -> None:

@@ -24,7 +24,7 @@ from torch.optim import Optimizer
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.parallel.agreement import agree
-from ddp_lab.parallel.groups import apart, communicator_of
+from ddp_lab.parallel.groups import communicator_of, separate
 from ddp_lab.parallel.sharded.flat_layout import FlatLayout, by_kind, empty, facts_of
 
 WHOLE_TENSORS = ("LBFGS", "Adafactor", "Muon")  # their step of an element looks at all others
@@ -69,7 +69,7 @@ class ShardedOptimizer(Optimizer):
                 "optimizer by elements, such as Adam, or do not shard it."
             )
         agree(ranks, "ShardedOptimizer", {"optimizer_class": name}, problem)
-        self._comm: Communicator = apart(ranks, "ShardedOptimizer")
+        self._comm: Communicator = separate(ranks, "ShardedOptimizer")
         self._inner: Optimizer | None = None
         self._flats: list[tuple[Tensor, Tensor]] = []  # all rows, and this rank's
         self._shares: dict[Tensor, tuple[slice, Tensor]] = {}
@@ -119,7 +119,7 @@ class ShardedOptimizer(Optimizer):
                 self._shares[param] = part, share
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Step this rank's share, then have all ranks' parameters; return the closure's loss."""
+        """Step this rank's share, then gather all parameters; return the closure's loss."""
         loss = None
         if closure is not None:
             with torch.enable_grad():

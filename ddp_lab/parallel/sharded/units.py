@@ -1,6 +1,6 @@
-"""When the parameters of each unit are gathered, when given back, when gradients are reduced.
+"""When parameters are gathered and freed, and when gradients are reduced, unit by unit.
 
-    forward     gather unit 1 | compute 1, gather 2 | give 1 back, compute 2, gather 3 | ...
+    forward     gather unit 1 | compute 1, gather 2 | free 1, compute 2, gather 3 | ...
     backward    gather unit 3 | grads of 3, gather 2 | reduce 3, grads of 2, gather 1  | ...
 
 What comes next is what came next in the forward pass before; a guess that proves wrong costs memory
@@ -46,7 +46,7 @@ class Unit:
         self, module: nn.Module, flats: list[FlatParams], compute_dtype: torch.dtype | None
     ) -> None:
         self.module, self.flats, self.compute_dtype = module, flats, compute_dtype
-        self.plan = Plan([self], True)
+        self.order = UnitOrder([self], True)
         self.trained = [flat for flat in flats if flat.trains]
         self.place = 0  # where its gradients stand in the order of reductions
         self._uses: list[Use] = []  # forward passes that have begun and not ended
@@ -59,16 +59,16 @@ class Unit:
     def gather(self) -> None:
         """Start to gather."""
         for flat in self.flats:
-            flat.gather(self.plan.pass_number)
+            flat.gather(self.order.pass_number)
 
     def free(self) -> None:
-        """Give the whole parameters back."""
+        """Free the memory of the whole parameters."""
         for flat in self.flats:
-            if flat.held:
+            if flat.has_memory:
                 flat.free()
 
-    def have(self, upcoming: "Unit | None") -> None:
-        """Have the whole parameters, and begin to gather those of the next unit."""
+    def wait_and_prefetch(self, upcoming: "Unit | None") -> None:
+        """Wait for the whole parameters, and begin to gather those of the next unit."""
         self.gather()
         for flat in self.flats:
             flat.wait()
@@ -78,15 +78,15 @@ class Unit:
     # Forward
 
     def _before_forward(self, _: nn.Module, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        self.have(self.plan.enter(self))
+        self.wait_and_prefetch(self.order.enter(self))
         use = Use()
         self._uses.append(use)
         for flat in self.flats:
-            flat.show(flat.params)
+            flat.install(flat.params)
         return self._inputs(use, args, kwargs)
 
     def _inputs(self, use: Use, args: Any, kwargs: Any) -> tuple[Any, Any]:
-        """Return the inputs as views, so that their gradients tell when those of this use exist."""
+        """Return the inputs as views: a backward of this use is over when these have gradients."""
         seen: dict[int, Tensor] = {}
         watched: list[Tensor] = []
 
@@ -111,23 +111,23 @@ class Unit:
         use = self._uses.pop()
         if not self._uses:
             for flat in self.flats:
-                flat.show(flat.shares)
+                flat.install(flat.shares)
         outputs = [x for x in tensors_in(result) if x.requires_grad]
         if outputs:
             register_multi_grad_hook(outputs, lambda _: self._before_backward(use), mode="any")
-        self.plan.leave(self, keep=bool(outputs) and not self.plan.reshard_after_forward)
+        self.order.leave(self, keep=bool(outputs) and not self.order.reshard_after_forward)
 
     # Backward
 
     def _before_backward(self, use: Use) -> None:
-        self.plan.add_to_task(self)
+        self.order.add_to_task(self)
         self._open.add(use)
-        self.have(self.plan.before(self))
+        self.wait_and_prefetch(self.order.before(self))
 
     def _arrival(self) -> None:
-        task = self.plan.add_to_task(self)
+        task = self.order.add_to_task(self)
         if self.complete:
-            self.plan.reduce(task)
+            self.order.reduce(task)
             self._free_if_done()
 
     def _close(self, use: Use) -> None:
@@ -140,7 +140,7 @@ class Unit:
         return all(flat.complete for flat in self.trained)
 
     def _free_if_done(self) -> None:
-        """Give back what no node of the graph will read any more.
+        """Free the whole parameters if no node of the graph will read them any more.
 
         A use is over when the gradients of its inputs are there; if it has none, when those of all
         its parameters are.
@@ -154,8 +154,8 @@ class Unit:
         self.free()
 
 
-class Plan:
-    """The units that work together: their order, and the backward passes under way."""
+class UnitOrder:
+    """The order of the units that work together, and the backward passes under way."""
 
     def __init__(self, units: Iterable[Unit], reshard_after_forward: bool) -> None:
         self.units = list(units)
@@ -192,7 +192,7 @@ class Plan:
             for unit in self._tasks.pop(task):
                 unit.end()
                 for flat in unit.trained:
-                    flat.forget_gradients()
+                    flat.drop_gradients()
         self._waiting.clear()
         self._in_flight.clear()
 

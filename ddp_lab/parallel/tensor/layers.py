@@ -32,7 +32,7 @@ from ddp_lab.parallel.tensor.conjugate import (
 )
 
 
-class SharedOut(nn.Module):
+class ShardedLayer(nn.Module):
     """A layer of which each rank has a share; `of` makes it from a whole one."""
 
     @classmethod
@@ -47,7 +47,7 @@ class SharedOut(nn.Module):
         raise NotImplementedError
 
 
-class ColumnParallelLinear(SharedOut):
+class ColumnParallelLinear(ShardedLayer):
     """A linear layer of which each rank computes `out_features / size` outputs.
 
     Made from the same random numbers, its shards are the rows of torch's `nn.Linear`.
@@ -104,7 +104,7 @@ class ColumnParallelLinear(SharedOut):
         return y
 
 
-class RowParallelLinear(SharedOut):
+class RowParallelLinear(ShardedLayer):
     """A linear layer of which each rank has `in_features / size` inputs; outputs are sums.
 
     Its bias is whole on every rank, and added once, behind the sum.
@@ -170,7 +170,7 @@ class RowParallelLinear(SharedOut):
         return y if self.bias is None else y + self.bias
 
 
-class VocabParallelEmbedding(SharedOut):
+class VocabParallelEmbedding(ShardedLayer):
     """An embedding of which each rank has `num_embeddings / size` rows; outputs are whole.
 
     Raises:
@@ -207,7 +207,7 @@ class VocabParallelEmbedding(SharedOut):
         return through(ReduceForwardCopyBackward, rows, self.comm)
 
 
-class ParallelAttention(SharedOut):
+class ParallelAttention(ShardedLayer):
     """Attention of which each rank computes `num_heads / size` heads, as `nn.MultiheadAttention`.
 
     The projections to queries, keys and values are column layers, that of the heads' outputs is a

@@ -20,13 +20,13 @@ from ddp_lab.parallel.tensor.layers import (
     ColumnParallelLinear,
     ParallelAttention,
     RowParallelLinear,
-    SharedOut,
+    ShardedLayer,
     VocabParallelEmbedding,
     uneven,
 )
 
 # a plan's word: what it is for, what stands in its place, and which size is shared out
-STYLES: dict[str, tuple[type[nn.Module], type[SharedOut], Callable[[Any], dict[str, int]]]] = {
+STYLES: dict[str, tuple[type[nn.Module], type[ShardedLayer], Callable[[Any], dict[str, int]]]] = {
     "column": (nn.Linear, ColumnParallelLinear, lambda m: {"out_features": m.out_features}),
     "row": (nn.Linear, RowParallelLinear, lambda m: {"in_features": m.in_features}),
     "vocab": (nn.Embedding, VocabParallelEmbedding, lambda m: {"num_embeddings": m.num_embeddings}),
@@ -90,14 +90,14 @@ def _chosen(module: nn.Module, comm: Communicator, plan: Mapping[str, str]) -> d
                 f"the plan for {pattern!r} is unknown: got {style!r}, expected one of "
                 f"{', '.join(sorted(STYLES))}. Choose one of these words."
             )
-        found = [name for name in names if fnmatchcase(name, pattern)]
-        if not found:
+        matching = [name for name in names if fnmatchcase(name, pattern)]
+        if not matching:
             near = get_close_matches(pattern, names, 3, 0.0)
             raise InvalidArgument(
                 f"the module has no layer {pattern!r}: got {type(module).__name__} with "
                 f"{', '.join(map(repr, near))}. Name a layer as named_modules() does."
             )
-        for name in found:
+        for name in matching:
             _check_layer(comm, name, module.get_submodule(name), style)
             chosen[name] = style
     return chosen

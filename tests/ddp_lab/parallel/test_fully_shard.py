@@ -225,7 +225,7 @@ class Spy(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         shapes = [tuple(layer.weight.shape) for layer in self.model[0]]
-        held = [unit.flats[0].held for unit in units(self.model[0])[1:]]
+        held = [unit.flats[0].has_memory for unit in units(self.model[0])[1:]]
         self.seen.append((shapes, held, whole_bytes(self.model[0]), self.weight.dtype))
         return super().forward(x)
 
