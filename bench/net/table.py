@@ -153,6 +153,9 @@ def report(rounds: int, rate: str) -> Iterator[str]:
     yield f"Hosts are namespaces of one machine ({machine()}), the link has {rate}/s each way."
     yield "Times are in units of the link's own (the bytes at its rate; for a DDP step after the"
     yield "forward pass); in the last column but one in units of gloo's, measured in turn."
+    if os.getloadavg()[0] > 1:
+        yield ""
+        yield "**The machine was busy**: its ranks waited for cores, and only the bytes say much."
     yield ""
     yield "| | plain sockets | gloo | ddp_lab | ddp_lab by gloo | at most |"
     yield "|---|---|---|---|---|---|"

@@ -95,7 +95,7 @@ class CollectiveCaller(Messenger):
         if async_op or (self._worker is not None and self._worker.busy):
             if self._worker is None:
                 self._worker = Worker(f"ddp_lab rank {self.rank}")
-            job = partial(self._execute, call)
+            job = partial(self._execute_there, call)
             if self._worker.is_current:  # in a function given to `then`
                 handle = Handle()
                 self._open[handle] = None
@@ -108,6 +108,11 @@ class CollectiveCaller(Messenger):
             self._open[handle] = None
             handle.when_done(self._close)
             return handle if async_op else handle.wait()
+        return self._execute(call)
+
+    def _execute_there(self, call: Call) -> Any:
+        """Execute a call in a thread that has no line of the program's: it stands at the call's."""
+        headers.stand_at(headers.site_of(call.header).encode())
         return self._execute(call)
 
     def _close(self, handle: Handle) -> None:

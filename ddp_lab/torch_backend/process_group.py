@@ -23,6 +23,7 @@ from ddp_lab.torch_backend.eager import eager
 from ddp_lab.torch_backend.future import Name, name_of_call
 from ddp_lab.torch_backend.monitored_barrier import monitored_barrier
 from ddp_lab.torch_backend.work import Gathered, Received, Result, Running, fill, fill_all
+from ddp_lab.transport import header as headers
 
 # torch's own signatures are overloaded, and differ between its versions.
 TorchGroup: Any = dist.ProcessGroup
@@ -135,10 +136,17 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         handle = Handle()
         if waits and (name or not lane.worker.busy):
             handle.run(run)
-        elif name:
-            self._crew.run(lambda: handle.run(run))
         else:
-            handle = lane.last = lane.worker.submit(run)
+            site = headers.call_site()  # a thread of ours has no line of the program's
+
+            def run_there() -> None:
+                headers.stand_at(site)
+                run()
+
+            if name:
+                self._crew.run(lambda: handle.run(run_there))
+            else:
+                handle = lane.last = lane.worker.submit(run_there)
         if not isinstance(result, Result):
             result = Result(result)
         return Running(handle, result, name or (self._group_name, number), self._crew)

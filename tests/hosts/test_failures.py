@@ -60,7 +60,7 @@ TIMEOUT = """
     if dist.get_rank() == 1:
         print("sleeps", flush=True)
         threading.Event().wait(200)
-    dist.all_reduce(torch.ones(4))
+    dist.all_reduce(torch.ones(4), async_op=True).wait()  # in a thread of its own
 """
 
 
