@@ -487,3 +487,11 @@ def test_the_explorer_shows_what_was_timed_over_a_link_where_it_was(open_demo: A
     expect(status(page)).to_have_text(re.compile("on 4 ranks"))
     page.get_by_role("slider", name="Latency of a message").press("Home")
     expect(points).to_have_count(0)
+
+
+def test_every_gpu_of_the_mesh_demos_dgx_has_six_links(visit: Any) -> None:
+    page = visit().open((DEMOS / "plan_on_mesh" / "plan_on_mesh.html").as_uri())
+    titles = page.locator("path[data-links] title").all_text_contents()
+    links = [[int(n) for n in re.findall(r"\d+", title)][:3] for title in titles]
+    ends = [gpu for one, other, count in links for gpu in (one, other) for _ in range(count)]
+    assert [ends.count(gpu) for gpu in range(8)] == [6] * 8
