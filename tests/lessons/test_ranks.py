@@ -17,6 +17,7 @@ from lessons.distribution import (
     train_as,
 )
 from lessons.flat_network import SIZE, loss_and_gradient
+from lessons.pretended_device import OnDevice
 from lessons.rank_timing import ranks_in_turns
 from lessons.readiness import launches, ready_times
 from lessons.steps import PARTS, ends, length, slower_of
@@ -160,3 +161,10 @@ def test_what_a_rank_writes_to_a_shared_tensor_is_seen_here() -> None:
 
     launch(write, 2)
     assert tensor.tolist() == [[1.0] * 3, [2.0] * 3]
+
+
+def test_a_stage_on_a_pretended_device_computes_what_it_computes_elsewhere() -> None:
+    stage = torch.nn.Linear(3, 2)
+    x = torch.ones(1, 3, requires_grad=True)
+    OnDevice(stage, 0.0, 0.0)(x).sum().backward()
+    assert x.grad is not None and torch.equal(x.grad[0], stage.weight.sum(0))
