@@ -259,7 +259,7 @@ def build(labs: Sequence[Path], demos: Sequence[Path], out: Path, kept: Path, *,
 def show_talk(talk: Path, out: Path) -> int:
     """Write the page of a talk beside what it needs, and the pictures that lie beside it."""
     if not talk.is_file():
-        raise SystemExit(f"slides: there is no talk {talk}. Copy docs/talk_template.md.")
+        raise SystemExit(f"slides: there is no talk {talk}. Copy labs/talk_template.md.")
     shutil.copytree(vendor(ROOT / "build" / "vendor"), out / "vendor", dirs_exist_ok=True)
     for picture in talk.parent.iterdir():
         if picture.suffix in {".png", ".svg", ".jpg"}:

@@ -1,5 +1,6 @@
 """The table of what the lectures say: every place that it names is there, and has what it says."""
 
+import functools
 import re
 from pathlib import Path
 
@@ -12,8 +13,9 @@ ROWS = ROW.findall(PAGE)
 LEAST = 200  # of the lectures' 225 ideas
 
 
+@functools.cache
 def text_of(place: str) -> str:
-    """Return what a place of the table holds: a lab's source, a demo, a page, a test."""
+    """Return what a place holds, in one line: a lab's source, a demo, a page, a test."""
     kind, _, name = place.partition(" ")
     if kind == "lab":
         (folder,) = (ROOT / "labs").glob(f"{name}_*")
@@ -23,7 +25,7 @@ def text_of(place: str) -> str:
         assert len(files) == 2, f"{place}: no notebook and page"
     else:
         files = [ROOT / {"doc": "docs", "test": "tests"}[kind] / name]
-    return "\n".join(path.read_text(encoding="utf-8") for path in files)
+    return plain("\n".join(path.read_text(encoding="utf-8") for path in files))
 
 
 def plain(text: str) -> str:
@@ -41,5 +43,5 @@ def test_every_line_of_the_tables_is_a_row_of_its_own() -> None:
 
 @pytest.mark.parametrize(("idea", "where", "phrase"), ROWS, ids=[row[0] for row in ROWS])
 def test_an_idea_is_where_the_table_says(idea: str, where: str, phrase: str) -> None:
-    found = [plain(text_of(place)) for place in where.split(", ")]
+    found = [text_of(place) for place in where.split(", ")]
     assert any(plain(phrase) in text for text in found), f"{idea}: {phrase!r} is not in {where}"

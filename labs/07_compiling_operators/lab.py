@@ -599,12 +599,12 @@ predicted_file = 4 * 9.61 + 12
 net = mt.nn.Sequential(mt.nn.Linear(64, 128), mt.nn.ReLU(), mt.nn.Linear(128, 10))
 batch = rng.normal(size=(32, 64)).astype(np.float32)
 layers = deployed.products(trace(net)(mt.tensor(batch)))
-schedules = [code.tune(layer.task, trials=8).best for layer in layers]
-for layer, schedule in zip(layers, schedules):
-    print(layer.task, layer.epilogue, {k: schedule[k] for k in ("rows", "vectors", "lanes")})
+for layer in layers:
+    print(layer.task, layer.epilogue)
 
 # %%
 if code.available():
+    schedules = [code.tune(layer.task, trials=8).best for layer in layers]
     with TemporaryDirectory() as folder:
         file = Path(folder, "network.npz")
         compare("kB of the file", predicted_file, deployed.save(file, layers, schedules) / 1e3)

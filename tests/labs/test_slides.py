@@ -219,7 +219,7 @@ def test_the_pages_turn_in_a_browser_that_asks_nobody(
 
 
 def test_a_talk_has_a_slide_a_heading_and_notes_for_the_speaker(slides: ModuleType) -> None:
-    talk = (DOCS / "talk_template.md").read_text(encoding="utf-8")
+    talk = (ROOT / "labs" / "talk_template.md").read_text(encoding="utf-8")
     notebook = slides.talk_deck(talk)
     kinds = [cell["metadata"]["slideshow"]["slide_type"] for cell in notebook["cells"]]
     assert kinds.count("slide") == talk.count("\n## ") + 1
