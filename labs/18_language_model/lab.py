@@ -834,7 +834,7 @@ print(f"text held out: {text_loss:.2f} nats a token, a table of pairs {pair_loss
 # **Idea.** Divide the logits by a **temperature**: below 1 likely tokens become likelier. Keep the `top_k` largest only, so that none of a hundred unlikely tokens is drawn by chance. Then draw: lay the tokens that are kept side by side, in the order of their numbers, each as long as it is likely; take the one in whose stretch $u$ lies, a number from 0 to below 1.
 
 
-# %% question="choose" points="5" hint1="temperature 0: int(np.argmax(logits)), the first of the largest, and nothing else." hint2="np.sort(np.argsort(-logits, kind='stable')[:top_k]) are the numbers of the tokens that are kept; [:None] keeps all." hint3="Subtract the largest before np.exp. np.searchsorted(np.cumsum(likely), u, side='right') says in whose stretch u lies."
+# %% question="choose" points="5" hint1="temperature 0: int(np.argmax(logits)), the first of the largest, and nothing else." hint2="np.sort(np.argsort(-logits, kind='stable')[:top_k]) are the numbers of the tokens that are kept; [:None] keeps all." hint3="Subtract the largest before np.exp. np.searchsorted(ends[:-1], u, side='right') says in whose stretch u lies, ends being np.cumsum of what is likely, with sum 1."
 def choose(logits, temperature, top_k, u):
     """Return the next token, an int.
 
@@ -850,7 +850,7 @@ def choose(logits, temperature, top_k, u):
     kept = np.sort(np.argsort(-logits, kind="stable")[:top_k])
     likely = np.exp((logits[kept] - logits[kept].max()) / temperature)
     ends = np.cumsum(likely / likely.sum())
-    return int(kept[min(np.searchsorted(ends, u, side="right"), len(kept) - 1)])
+    return int(kept[np.searchsorted(ends[:-1], u, side="right")])
     ### END SOLUTION
 
 
