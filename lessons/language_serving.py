@@ -1,15 +1,20 @@
 """A load of readers on a server that generates, each with a stream; for lab 18."""
 
 import asyncio
+import json
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
+from urllib.request import urlopen
 
 import numpy as np
 
 from minitorch import serve
 from minitorch.errors import MinitorchError
+from minitorch.serve.__main__ import listening
 
 Request = tuple[float, int, int]  # when it comes, in ms; tokens of its prompt; new tokens
 
@@ -80,6 +85,56 @@ def served(
 
     with ThreadPoolExecutor(1) as pool:  # beside the notebook's own event loop
         return pool.submit(asyncio.run, run()).result()
+
+
+class TypingPage:
+    """A server with a page on which one types, in this process, until `close()`.
+
+    Args:
+        words: the text of each token.
+    """
+
+    def __init__(self, make: Callable[[], Any], words: Sequence[str], slots: int = 8) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._is_ready, self._is_over = threading.Event(), asyncio.Event()
+        self._listener = listening("127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/apps/gpt"
+        serving = self._serve(make, words, slots)
+        run = partial(self._loop.run_until_complete, serving)
+        self._thread = threading.Thread(target=run, daemon=True)
+        self._thread.start()
+        self._is_ready.wait()
+
+    async def _serve(self, make: Callable[[], Any], words: Sequence[str], slots: int) -> None:
+        from uvicorn import Config, Server
+
+        from minitorch.serve.http import application
+
+        try:
+            async with serve.Server() as server:
+                await server.deploy_generator("model", make, slots=slots, words=words)
+                await server.link("gpt", ["model"])
+                app = application(server)
+                front = Server(Config(app, log_level="warning", lifespan="off"))
+                answering = asyncio.create_task(front.serve([self._listener]))
+                self._is_ready.set()
+                await self._is_over.wait()
+                front.should_exit = True
+                await answering
+        finally:
+            self._is_ready.set()
+
+    def ask(self, tokens: Sequence[int], new: int) -> list[int]:
+        """Return the tokens of a reply, event by event over HTTP."""
+        body = json.dumps({"tokens": [*tokens], "max_tokens": new}).encode()
+        with urlopen(f"{self.url}/generate", body, timeout=60) as lines:
+            events = [json.loads(line[len(b"data: ") :]) for line in lines if line.strip()]
+        return [event["token"] for event in events if "token" in event]
+
+    def close(self) -> None:
+        """End the server and its model."""
+        self._loop.call_soon_threadsafe(self._is_over.set)
+        self._thread.join()
 
 
 def summary_of(run: Any) -> dict[str, float]:

@@ -934,7 +934,7 @@ def a_prompt_is_run_to_its_end(student, rng):
     order = [["start", [0], drawn(rng, 4)], ["start", [3], drawn(rng, 1)]]
     for called, got, want in generated(student, rng, order):
         hint = "Which of the logits is that after the last token?"
-        close(got, want, called=called, hint=hint, rtol=1e-3, atol=1e-4)
+        close(got, want, called=called, hint=hint, rtol=1e-4, atol=1e-5)
 
 
 @check("Generator", weight=2, requires="a_prompt_is_run_to_its_end")
@@ -944,7 +944,7 @@ def steps_go_on_with_each_slots_row(student, rng):
     order += [["step", slots, drawn(rng, len(slots))] for slots in ([0, 2], [2, 0], [2], [0, 2])]
     for called, got, want in generated(student, rng, order):
         hint = "Which cache belongs to which token?"
-        close(got, want, called=called, hint=hint, rtol=1e-3, atol=1e-4)
+        close(got, want, called=called, hint=hint, rtol=1e-4, atol=1e-5)
 
 
 @check("Generator", requires="a_prompt_is_run_to_its_end")
@@ -954,7 +954,7 @@ def a_slot_begins_anew(student, rng):
     order += [["step", [1], drawn(rng, 1)], ["free", [1], []], ["start", [1], drawn(rng, 3)]]
     for called, got, want in generated(student, rng, order):
         hint = "What of the row before is still there?"
-        close(got, want, called=called, hint=hint, rtol=1e-3, atol=1e-4)
+        close(got, want, called=called, hint=hint, rtol=1e-4, atol=1e-5)
 
 
 def freed(seed):

@@ -36,7 +36,7 @@ from ddp_lab.data_parallel import Checkpoint
 from ddp_lab.simulate import LayerCost, cluster
 from lessons.language_figures import draw_batches, draw_growth, draw_profile, draw_stack, own_times
 from lessons.language_ranks import share_products, stage_step
-from lessons.language_serving import load_of, served, summary_of
+from lessons.language_serving import TypingPage, load_of, served, summary_of
 from lessons.language_stack import Watch, lines_of, stack_page
 from lessons.language_torch import torch_loss_and_gradients
 from lessons.timing import milliseconds
@@ -822,7 +822,7 @@ pair_loss = data.pair_table_loss(SEEN, HELD_OUT.ravel(), VOCABULARY)
 print(f"text held out: {text_loss:.2f} nats a token, a table of pairs {pair_loss:.2f}")
 
 # %% [markdown]
-# **Reflect.** Your model sorts, which no table can; of text a table of pairs knows about as much. How many tokens of text has it read, and how many has the table? What would help first: more steps, more layers, or more text?
+# **Reflect.** Your model sorts, which no table can; of text a table of pairs still knows more. How many tokens of text has it read, and how many has the table? What would help first: more steps, more layers, or more text?
 #
 # *The real system.* GPT-3 read 300 billion tokens, each about once. By Hoffmann et al. (2022) a model of $N$ parameters wants about $20 N$ tokens.
 
@@ -834,7 +834,7 @@ print(f"text held out: {text_loss:.2f} nats a token, a table of pairs {pair_loss
 # **Idea.** Divide the logits by a **temperature**: below 1 likely tokens become likelier. Keep the `top_k` largest only, so that none of a hundred unlikely tokens is drawn by chance. Then draw: lay the tokens that are kept side by side, in the order of their numbers, each as long as it is likely; take the one in whose stretch $u$ lies, a number from 0 to below 1.
 
 
-# %% question="choose" points="5" hint1="temperature 0: int(np.argmax(logits)), the first of the largest, and nothing else." hint2="np.sort(np.argsort(-logits, kind='stable')[:top_k]) are the numbers of the tokens that are kept; [:None] keeps all." hint3="Subtract the largest before np.exp. np.searchsorted(np.cumsum(likely), u, side='right') says in whose stretch u lies."
+# %% question="choose" points="5" hint1="temperature 0: int(np.argmax(logits)), the first of the largest, and nothing else." hint2="np.sort(np.argsort(-logits, kind='stable')[:top_k]) are the numbers of the tokens that are kept; [:None] keeps all." hint3="Subtract the largest before np.exp. np.searchsorted(ends[:-1], u, side='right') says in whose stretch u lies, ends being np.cumsum of what is likely, with sum 1."
 def choose(logits, temperature, top_k, u):
     """Return the next token, an int.
 
@@ -850,7 +850,7 @@ def choose(logits, temperature, top_k, u):
     kept = np.sort(np.argsort(-logits, kind="stable")[:top_k])
     likely = np.exp((logits[kept] - logits[kept].max()) / temperature)
     ends = np.cumsum(likely / likely.sum())
-    return int(kept[min(np.searchsorted(ends, u, side="right"), len(kept) - 1)])
+    return int(kept[np.searchsorted(ends[:-1], u, side="right")])
     ### END SOLUTION
 
 
@@ -1129,8 +1129,16 @@ for prompt, options in (
     print(f"   {refused.errors[0]}")
 
 # %% [markdown]
-# To see it answer, write a file `app.py` with `async def setup(server)`, as `docs/serving.md` shows, and run `python -m minitorch.serve app.py`.
-#
+# And over HTTP, with a page: open its address in a browser and type, before the cell after it ends the server.
+
+# %%
+page = TypingPage(make, WORDS)
+print(page.url, decode(page.ask(encode("4071>"), 5)))
+
+# %%
+page.close()
+
+# %% [markdown]
 # **Reflect.** A reader with a prompt of 50 tokens comes while seven others are in the middle of theirs. What do the seven notice, and what would you change in `start`?
 #
 # *The real system.* Servers run a prompt in one pass, in pieces between steps (chunked prefill), or on other machines than steps.
@@ -1237,7 +1245,7 @@ print("my_stack.html: a page by itself, to be shown to anybody")
 #
 # Inference for one reader repeats a step whose only change is the length of the cache. With a block of memory for the longest row it is nearly static, and a graph can be captured for it; without a cache the shape changes each time, and the time is quadratic: the ratio that I measured with 60 tokens.
 #
-# Serving is batched-dynamic. When readers come and how long their replies get is known when it happens; static batches make all wait for the longest, and in section 6 that cost a factor of 1.6 in tokens an iteration. So a scheduler decides between any two steps who is in the batch, and memory is given out by request. What is inside of a step stays static.
+# Serving is batched-dynamic. When readers come and how long their replies get is known when it happens; static batches make all wait for the longest, and in section 6 that cost a factor of 1.5 in tokens an iteration. So a scheduler decides between any two steps who is in the batch, and memory is given out by request. What is inside of a step stays static.
 #
 # A model that fits nowhere: share its products among the devices of a machine, where the link is fast (my plan by products was last on the slow link), put stages on machines in a row, and replicas around that. Each rank saves its own part of parameters, the optimizer's state and the step; serving needs the parameters alone, a third of it, and a cache. A mixture of experts or a draft model whose guesses are checked would make training, or each step, depend on values.
 # ### END SOLUTION

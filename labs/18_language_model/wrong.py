@@ -527,7 +527,7 @@ def choose(logits, temperature, top_k, u):
     kept = np.sort(np.argsort(-logits, kind="stable")[:top_k])
     likely = np.exp((logits[kept] - logits[kept].max()) / temperature)
     ends = np.cumsum(likely / likely.sum())
-    return int(kept[min(np.searchsorted(ends, u, side="right"), len(kept) - 1)])
+    return int(kept[np.searchsorted(ends[:-1], u, side="right")])
 
 
 # %% wrong="multiplies_by_the_temperature" question="choose" check="a_token_is_drawn_where_u_falls" says="or multiplied"
@@ -537,7 +537,7 @@ def choose(logits, temperature, top_k, u):
     kept = np.sort(np.argsort(-logits, kind="stable")[:top_k])
     likely = np.exp((logits[kept] - logits[kept].max()) * temperature)
     ends = np.cumsum(likely / likely.sum())
-    return int(kept[min(np.searchsorted(ends, u, side="right"), len(kept) - 1)])
+    return int(kept[np.searchsorted(ends[:-1], u, side="right")])
 
 
 # %% wrong="draws_among_all" question="choose" check="a_token_is_drawn_where_u_falls" says="is not among the"
@@ -547,7 +547,7 @@ def choose(logits, temperature, top_k, u):
     kept = np.sort(np.argsort(-logits, kind="stable"))
     likely = np.exp((logits[kept] - logits[kept].max()) / temperature)
     ends = np.cumsum(likely / likely.sum())
-    return int(kept[min(np.searchsorted(ends, u, side="right"), len(kept) - 1)])
+    return int(kept[np.searchsorted(ends[:-1], u, side="right")])
 
 
 # %% wrong="in_the_order_of_likelihood" question="choose" check="a_token_is_drawn_where_u_falls" says="in the order of their numbers"
@@ -557,7 +557,7 @@ def choose(logits, temperature, top_k, u):
     kept = np.argsort(-logits, kind="stable")[:top_k]
     likely = np.exp((logits[kept] - logits[kept].max()) / temperature)
     ends = np.cumsum(likely / likely.sum())
-    return int(kept[min(np.searchsorted(ends, u, side="right"), len(kept) - 1)])
+    return int(kept[np.searchsorted(ends[:-1], u, side="right")])
 
 
 # %% wrong="overflows_too" question="choose" check="of_equals_the_first_are_kept" says="overflows"
@@ -567,7 +567,7 @@ def choose(logits, temperature, top_k, u):
     kept = np.sort(np.argsort(-logits, kind="stable")[:top_k])
     likely = np.exp(logits[kept] / temperature)
     ends = np.cumsum(likely / likely.sum())
-    return int(kept[min(np.searchsorted(ends, u, side="right"), len(kept) - 1)])
+    return int(kept[np.searchsorted(ends[:-1], u, side="right")])
 
 
 # %% wrong="the_query_meets_its_own_key_alone" question="attention_step" check="token_by_token_it_is_attention" says="are what add returns"

@@ -3,6 +3,8 @@
     POST /apps/NAME/predict    {"x", "context"}           Prediction's fields
     POST /apps/NAME/feedback   {"x", "label", "context"}  {"ok": true}
     POST /apps/NAME/generate   Server.generate's          server-sent events
+    GET  /apps/NAME            a page to type on, where a generator was deployed with words
+    GET  /apps/NAME/words      {"words"}
     GET  /  /metrics  /metrics.json  /healthz
 
 Every error is {"detail": words}: 4xx for what the caller got wrong, 503 with Retry-After where
@@ -32,7 +34,7 @@ from minitorch.serve.server import Server
 
 MOST_BYTES = 8 * 2**20
 MOST_QUERIES = 4_000  # under way at a time
-PAGE = Path(__file__).parents[1] / "show" / "serving.html"
+SHOW = Path(__file__).parents[1] / "show"
 INLINE = "'unsafe-inline'; "
 POLICY = f"default-src 'none'; script-src {INLINE}style-src {INLINE}connect-src 'self'"
 TIMES = ("latency_ms", "first_token_ms", "between_tokens_ms")
@@ -97,6 +99,15 @@ def application(server: Server) -> FastAPI:
             leave()
             raise
 
+    @app.get("/apps/{name}/words")
+    async def words(name: str) -> Response:
+        return _json(200, {"words": server.words(name)})
+
+    @app.get("/apps/{name}")
+    async def typing(name: str) -> Response:
+        server.words(name)
+        return _page("typing.html")
+
     @app.get("/metrics")
     async def metrics() -> Response:
         return Response(generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
@@ -114,8 +125,7 @@ def application(server: Server) -> FastAPI:
 
     @app.get("/")
     async def page() -> Response:
-        headers = {"Content-Security-Policy": POLICY}
-        return Response(PAGE.read_bytes(), media_type="text/html", headers=headers)
+        return _page("serving.html")
 
     return app
 
@@ -169,6 +179,11 @@ async def _fields(request: Request, required: set[str], options: set[str]) -> di
     if strange := sorted(set(body) - required - options):
         raise HTTPException(422, f'"{strange[0]}" is not known here')
     return body
+
+
+def _page(name: str) -> Response:
+    headers = {"Content-Security-Policy": POLICY}
+    return Response((SHOW / name).read_bytes(), media_type="text/html", headers=headers)
 
 
 def _json(status: int, content: object) -> Response:

@@ -125,7 +125,7 @@ class Server:
 
     async def deploy_generator(
         self, name: str, make: object, *, slots: int = 16, cache_tokens: int = 16_384,
-        batching: str = "continuous",
+        batching: str = "continuous", words: Iterable[str] | None = None,
     ) -> None:  # fmt: skip
         """Run what generates tokens in a process of its own, in place of one of that name.
 
@@ -139,6 +139,7 @@ class Server:
             slots: how many requests generate at a time.
             cache_tokens: how many tokens they may hold together, prompts and new ones.
             batching: "continuous" or "static".
+            words: the text of each token. With them the app has a page to type on, over HTTP.
 
         Raises:
             ArgumentError: an argument that cannot be, or a function that cannot be pickled.
@@ -147,6 +148,9 @@ class Server:
         hub = self._open("deploy_generator")
         self._check_name("deploy_generator", name, self._known)
         scheduler = Scheduler[Any](slots, cache_tokens, batching)
+        texts = None if words is None else [*words]
+        if texts is not None and not (texts and all(isinstance(text, str) for text in texts)):
+            raise ArgumentError("deploy_generator: words: expected the text of each token.")
         old = self._generators.get(name)
         counts = old.counts if old else GeneratorCounts()
         hang_ms = self._generator_hang_ms
@@ -158,7 +162,7 @@ class Server:
             engine.stop()
             raise
         old = self._generators.get(name)
-        self._generators[name] = engine
+        self._generators[name], engine.words = engine, texts
         if old is not None:
             old.retire()
 
@@ -254,6 +258,20 @@ class Server:
             top_k=top_k, seed=seed, stop=stop, deadline_ms=deadline_ms,
             first_token_deadline_ms=first_token_deadline_ms,
         ))  # fmt: skip
+
+    def words(self, app: str) -> list[str]:
+        """Return the text of each token of an app that generates.
+
+        Raises:
+            UnknownApp: there is none of that name.
+            ArgumentError: it does not generate, or was deployed without words.
+        """
+        engine = self._generators.get(self._app(app, None, "generate").models[0])
+        if engine is None or engine.words is None:
+            raise ArgumentError(
+                f"words: {app!r} has no words: give them to `deploy_generator`, one for each token."
+            )
+        return engine.words
 
     def ask(self, app: str, x: object, context: Hashable = None) -> "asyncio.Future[Prediction]":
         """Send a query and return its answer to come: `predict` without the coroutine."""

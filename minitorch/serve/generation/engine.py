@@ -50,6 +50,7 @@ class Engine(Container):
         scheduler: Scheduler[Reply], hang_ms: float | None = None,
     ) -> None:  # fmt: skip
         self.counts = counts
+        self.words: list[str] | None = None  # the text of each token
         self._scheduler = scheduler
         self._hang_ms = HANG_MS if hang_ms is None else hang_ms
         self._replies: dict[int, Reply] = {}  # that have not ended, by number

@@ -462,6 +462,26 @@ def test_a_stream_over_http_is_an_event_for_each_token_and_one_at_the_end() -> N
     run(program)
 
 
+def test_with_words_an_app_has_a_page_to_type_on_and_without_it_says_what_is_lacking() -> None:
+    async def program() -> None:
+        async with over_http() as (server, port), httpx.AsyncClient(timeout=60) as client:
+            url = f"http://127.0.0.1:{port}/apps/app"
+            answer = await client.get(url)
+            assert answer.status_code == 422
+            assert "give them to `deploy_generator`" in answer.json()["detail"]
+            await server.deploy_generator("model", Hashed, words=["a", "b", "ab"])
+            answer = await client.get(url)
+            assert answer.status_code == 200 and "Type, and see it answer" in answer.text
+            assert "connect-src 'self'" in answer.headers["content-security-policy"]
+            assert (await client.get(f"{url}/words")).json() == {"words": ["a", "b", "ab"]}
+            assert (await client.get(f"{url}s")).status_code == 404
+            for words in ([], ["a", 1]):
+                with pytest.raises(ArgumentError, match="expected the text of each token"):
+                    await server.deploy_generator("model", Hashed, words=words)
+
+    run(program)
+
+
 def test_over_http_errors_before_the_first_token_have_a_status_and_later_ones_are_events() -> None:
     refused: dict[int, list[dict[str, Any]]] = {
         422: [{"tokens": []}, {"tokens": [-1]}, {"tokens": [1.5]}, {"tokens": None}, {"top_k": 0},
