@@ -64,7 +64,7 @@ def test_torchrun_gets_the_flags_that_it_lacks() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_nothing_is_left_however_the_tool_ends(run_tool: Tool, number: int) -> None:
-    process = run_tool("2", "--", "sh", "-c", "echo up; sleep 100000 & sleep 100000")
+    process = run_tool("2", "--", "sh", "-c", "echo up; sleep 100000 & exec sleep 100000")
     assert process.stdout
     assert {process.stdout.readline() for _ in range(2)} == {"[host1] up\n", "[host2] up\n"}
     mine = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
