@@ -33,8 +33,11 @@ May import minitorch and ddp_lab; labs alone import this.
     rank_timing         08 09 10                    functions of ranks, in turns; broadcasts
     flat_network        08 17                       a network whose parameters are one array
     message_figures     08                          messages, round by round
-    wires               10 11                       communicators that a machine is lent
+    wires               10 11 13                    communicators that note, or are slow
+    placed_jobs         14                          a placed graph, run by two ranks
+    pretended_device    13                          a stage that takes its time
     readiness           10 11                       when gradients are ready in a backward pass
+    distribution        10                          ways to train beside each other; a shared tensor
     step_figures        10 11                       steps taken apart, launches of buckets
     steps               10                          training steps of two ranks, taken apart
     compressing         11                          averages of gradients with fewer bytes

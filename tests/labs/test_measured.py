@@ -15,6 +15,7 @@ COUNTED = {
     "all-reduces a block",
     "rounds, 200 ranks",
     "share of the model on a rank",
+    "intra-operator, waits, ms",  # on the wall; one_f_one_b goes by a name that a clock had before
     "f'{name}: bytes of a rank, one step'",
     "f'yours, {n_bytes:,} bytes on {DEVICE}, µs'",  # timed; only its neighbours in zip are not
 }
