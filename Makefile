@@ -6,7 +6,7 @@ unexport VIRTUAL_ENV # what works here is .venv, whichever is active where this 
 BIN := .venv/bin
 PACKAGES := minitorch ddp_lab autograder
 
-.PHONY: help start test test-wide test-pythons check check-files fix bench demos slides docs solve test-gpu bench-gpu setup clean
+.PHONY: help start test test-wide test-pythons check check-files fix bench bench-net demos slides docs solve test-gpu bench-gpu setup clean
 
 help: ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -50,11 +50,14 @@ fix: setup ## apply the style and make the notebooks anew
 bench: setup ## the tables of ratios
 	@for script in bench/*.py; do echo; echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
+bench-net: setup ## two hosts and the link between them, beside gloo; as root, or with user namespaces
+	@$(BIN)/python bench/net/table.py --write docs/results/two_hosts.md
+
 demos: setup ## the index of lecture demos, in a browser
 	@JUPYTER_PATH=labs/demos/share/jupyter exec $(BIN)/voila --template=offline --Voila.ip=127.0.0.1 labs/demos
 
-slides: setup ## offline slides of labs and demos, in build/slides (needs npm); LAB=02 is one deck
-	@$(BIN)/python scripts/slides.py $(if $(LAB),$(or $(wildcard labs/$(LAB)*/),$(error slides: there is no lab $(LAB)))) -o build/slides
+slides: setup ## offline slides of labs and demos, in build/slides (needs npm); LAB=02 is one deck, TALK=file.md a talk
+	@$(BIN)/python scripts/slides.py $(if $(LAB),$(or $(wildcard labs/$(LAB)*/),$(error slides: there is no lab $(LAB)))) $(if $(TALK),--talk $(TALK)) -o build/slides
 
 docs: setup ## the site, with every lab run, in build/site
 	@$(BIN)/python scripts/site.py -o build/site

@@ -15,7 +15,7 @@ from types import ModuleType
 
 from autograder.errors import AutograderError
 from autograder.extras import told
-from autograder.service.cli import add_commands
+from autograder.service.running.command_line import add_commands
 
 MAX_SECONDS = 7 * 24 * 3600
 

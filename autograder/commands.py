@@ -138,7 +138,8 @@ def grade(arguments: argparse.Namespace) -> int:
             )
     if any(one.report["sandbox"] == UNSANDBOXED for one in graded):
         problem = "submissions ran unsandboxed, with this user's files in reach"
-        print(f"grade: {problem}. What to do: autograder doctor", file=sys.stderr)
+        advice = "What to do: autograder doctor. Help: when_it_does_not_work.html#no-sandbox"
+        print(f"grade: {problem}. {advice}", file=sys.stderr)
     if arguments.similarity:
         from autograder.grading.similarity_reader import alike
 

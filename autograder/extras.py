@@ -37,4 +37,5 @@ def missing(operation: str, extra: str, cause: str) -> str:
         step = f"make setup, or .venv/bin/pip install -e '.[{extra}]', in {root}"
     else:
         step = f"{sys.executable} -m pip install 'mlsys-labs[{extra}]'"
-    return f'{operation}: the extra "{extra}" is not installed: {cause}. Next: {step}'
+    help_ = "Help: when_it_does_not_work.html#something-is-not-installed"
+    return f'{operation}: the extra "{extra}" is not installed: {cause}. Next: {step}. {help_}'

@@ -29,14 +29,14 @@ from urllib.parse import urlencode, urlsplit
 from autograder.authoring.notebook import solution_notebook
 from autograder.authoring.source import load_lab
 from autograder.records import CheckResult, ManualAnswer, Outcome, Report
-from autograder.service import schema
-from autograder.service.claims import line_up
 from autograder.service.client import Connection
+from autograder.service.database import schema
 from autograder.service.errors import GraderDied, ServerError
-from autograder.service.roster import LEARNER
-from autograder.service.server import opened
+from autograder.service.records.claims import line_up
+from autograder.service.records.people import LEARNER
+from autograder.service.records.store import Store, sqlite_url
+from autograder.service.running.server import opened
 from autograder.service.settings import Settings
-from autograder.service.store import Store, sqlite_url
 
 SAMPLES = Path(__file__).parent.parent / "tests/autograder/sample_labs"
 LEARNERS, LABS, WAITING = 600, 16, 600
@@ -128,7 +128,7 @@ def claims_and_pages(data: Path) -> None:
     for lab in range(LABS):
         shutil.copytree(SAMPLES / "scale_and_sum", data / "labs" / f"{lab:02}_lab")
     with opened(Settings(data=data, labs=data / "labs", port=0), _NoGrader) as server:
-        claims = server.course.claims
+        claims = server.course.store.claims
         say_median("claim", GOALS_MS["claim"], lambda: claims.claim("bench", 1e6), 200)
         ready = threading.Event()
         thread = threading.Thread(target=server.run, args=(ready.set,))

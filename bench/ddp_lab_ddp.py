@@ -100,8 +100,8 @@ def sweep_on(comm: Any, steps: int) -> Any:
 
     from ddp_lab.data_parallel import Overlapped
     from ddp_lab.data_parallel.bucketing import MIB
-    from ddp_lab.data_parallel.link_profile import profile_link
-    from ddp_lab.data_parallel.sweep import measure_sizes, predict, profile_backward
+    from ddp_lab.data_parallel.measurement.link_profile import profile_link
+    from ddp_lab.data_parallel.measurement.sweep import measure_sizes, predict, profile_backward
 
     torch.set_num_threads(1)
     x = torch.randn(64, 512)
@@ -126,7 +126,7 @@ def sweep_on(comm: Any, steps: int) -> Any:
 
 def sweep(steps: int) -> None:
     """Print predicted and measured steps of the slower rank, and which sizes are as good."""
-    from ddp_lab.data_parallel.sweep import Sweep, slowest
+    from ddp_lab.data_parallel.measurement.sweep import Sweep, slowest
 
     ranks = ddp_lab.launch(sweep_on, 2, steps, timeout_s=600)
     predicted = {size: max(p[size] for p, _, _ in ranks) for size in SIZES_MB}

@@ -7,8 +7,8 @@ import heapq
 from collections.abc import Sequence
 
 from minitorch.errors import GraphError
+from minitorch.graph.executors.tokens.loop_nodes import NextIteration
 from minitorch.graph.executors.tokens.program import Program
-from minitorch.graph.executors.tokens.ring import NextIteration
 
 
 def makespan(

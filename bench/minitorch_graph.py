@@ -46,7 +46,8 @@ def ratio(ours: Callable[[], Any], theirs: Callable[[], Any], runs: int) -> floa
 # ── training steps ──────────────────────────────────────────────────────────────────────────────
 
 
-def symbolic_step(sizes: tuple[int, ...], x: Any, y: Any) -> Callable[[], Any]:
+def symbolic_nodes(sizes: tuple[int, ...]) -> tuple[Any, Any, Any]:
+    """A network's placeholders for data and labels, and its training step."""
     tf.reset_default_graph()
     rng = np.random.default_rng(0)
     data = tf.placeholder(tf.float32, (None, sizes[0]))
@@ -57,7 +58,11 @@ def symbolic_step(sizes: tuple[int, ...], x: Any, y: Any) -> Callable[[], Any]:
         h = tf.matmul(h, w) + tf.Variable(np.zeros(b, np.float32))
         h = tf.nn.relu(h) if i < len(sizes) - 2 else h
     loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=h))
-    step = tf.train.GradientDescentOptimizer(0.1).minimize(loss)
+    return data, labels, tf.train.GradientDescentOptimizer(0.1).minimize(loss)
+
+
+def symbolic_step(sizes: tuple[int, ...], x: Any, y: Any) -> Callable[[], Any]:
+    data, labels, step = symbolic_nodes(sizes)
     session = tf.Session()
     session.run(tf.initialize_all_variables())
     feeds = {data: x, labels: y}
@@ -88,6 +93,27 @@ def steps(share: float) -> Iterator[Row]:
         ours, theirs = symbolic_step(sizes, x, y), torch_step(sizes, x, y)
         name = f"training step {'-'.join(map(str, sizes))}, over PyTorch"
         yield name, ratio(ours, theirs, int(runs * share)), goal
+
+
+def first_runs(share: float) -> Iterator[Row]:
+    """What is done once for each pair of fetches and feeds: passes, plan, source."""
+    sizes, batch, runs, _ = NETWORKS[0]
+    data, labels, step = symbolic_nodes(sizes)
+    feeds = {data: np.zeros((batch, sizes[0]), np.float32), labels: np.zeros(batch, np.int64)}
+    known = tf.Session()
+    known.run(tf.initialize_all_variables())
+
+    def first() -> None:
+        session = tf.Session()
+        session.state.values.update(known.state.values)
+        session.run(step, feeds)
+
+    def later() -> None:
+        for _ in range(100):
+            known.run(step, feeds)
+
+    name = f"first run of the step {'-'.join(map(str, sizes))}, over 100 later ones"
+    yield name, ratio(first, later, int(runs * share)), 0.5
 
 
 # ── fused kernels ───────────────────────────────────────────────────────────────────────────────
@@ -215,7 +241,7 @@ def main() -> None:
     share = 0.1 if parser.parse_args().quick else 1.0
     torch.set_num_threads(1)
     print(f"{'':<66}{'ratio':>8}{'goal':>8}")
-    for part in (steps, kernels, oscillations, reductions, chains, memory):
+    for part in (steps, first_runs, kernels, oscillations, reductions, chains, memory):
         for what, found, goal in part(share):
             print(f"{what:<66}{found:>8.2f}{goal:>8.2f}{'' if found <= goal else '  missed'}")
 

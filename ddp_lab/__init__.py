@@ -39,7 +39,7 @@ from ddp_lab.errors import (
 )
 from ddp_lab.launch.launcher import launch
 from ddp_lab.launch.world import init
-from ddp_lab.transport.link import Link
+from ddp_lab.transport.links.link import Link
 
 __all__ = [
     "Communicator",

@@ -76,12 +76,12 @@ def shape_of(operation: str, shape: Any) -> tuple[int, ...]:
     """
     sizes = shape if isinstance(shape, Sequence | np.ndarray) else [shape]
     try:
-        found = tuple(operator.index(n) for n in sizes)
+        lengths = tuple(operator.index(n) for n in sizes)
     except TypeError:
-        found = (-1,)
-    if min(found, default=0) < 0:
+        lengths = (-1,)
+    if min(lengths, default=0) < 0:
         raise InvalidArgument(
             f"{operation}: no such shape: got {shape!r}, expected an int or a tuple of them, none "
             "below 0. Write for example comm.empty((3, 4))."
         )
-    return found
+    return lengths

@@ -116,15 +116,15 @@ def dtype_of(dtype: Any) -> tuple[np.dtype[Any], str]:
     try:
         if torch is not None and isinstance(dtype, torch.dtype):
             return BFLOAT16 if dtype == torch.bfloat16 else _carrier(dtype), TORCH
-        found = np.dtype(dtype)
+        numpy_dtype = np.dtype(dtype)
     except TypeError:
-        found = np.dtype(object)
-    if found.kind not in NUMBERS and found != BFLOAT16:
+        numpy_dtype = np.dtype(object)
+    if numpy_dtype.kind not in NUMBERS and numpy_dtype != BFLOAT16:
         raise InvalidArgument(
             f"empty: not a dtype of numbers: got {dtype!r}, expected for example np.float32 or "
             "torch.float32. Choose a dtype that ranks can send."
         )
-    return found, NUMPY
+    return numpy_dtype, NUMPY
 
 
 def device_of(x: Any) -> Any:

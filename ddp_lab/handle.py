@@ -68,11 +68,13 @@ class Handle:
             self._asked()
 
     def then(self, fn: Callable[[Any], Any]) -> "Handle":
-        """Return a handle for `fn(result)`, which runs where the collective ended.
+        """Return a handle for `fn(result)`.
 
-        If the collective raised, `fn` is not called and the new handle raises the same. `fn` may
-        call collectives where this rank starts no other until it has ended: it runs at once where
-        the collective is over already, and all ranks must make their calls in one order.
+        `fn` runs in the thread in which the collective ends; if that has ended already, it runs at
+        once. If the collective raised, `fn` is not called, and the new handle raises the same.
+
+        All ranks must start their collectives in one order. So `fn` may call some only if this
+        rank starts no others until `fn` has returned.
         """
         if not callable(fn):
             raise InvalidArgument(
@@ -108,7 +110,7 @@ class Handle:
             self.finish(result)
 
     def finish(self, result: Any = None, error: BaseException | None = None) -> None:
-        """Keep the outcome and call those who asked for it."""
+        """Keep the outcome and call the callbacks."""
         with self._lock:
             self._result, self._error = result, error
             self._done.set()
@@ -186,9 +188,9 @@ class Crew:
         """Start a job in another thread."""
         with self._changed:
             self._unfinished += 1
-            found = self._idle > 0
-            self._idle -= found
-        if found:
+            is_thread_free = self._idle > 0
+            self._idle -= is_thread_free
+        if is_thread_free:
             self._jobs.put(job)
             return
         try:

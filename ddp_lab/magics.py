@@ -13,6 +13,7 @@ import cloudpickle
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import DdpLabError, InvalidArgument
 from ddp_lab.launch.launcher import launch
+from ddp_lab.launch.pickling import dumps
 
 
 def load_ipython_extension(shell: Any) -> None:
@@ -52,17 +53,16 @@ def used_names(source: str, namespace: dict[str, Any]) -> bytes:
             "%%ranks: ranks are plain Python: got a line that begins with % or !, expected none. "
             "Put it in a cell of its own."
         )
-    found = {}
+    sendable = {}
     for name in sorted(named & namespace.keys()):
         try:
-            cloudpickle.dumps(namespace[name])
+            dumps(namespace[name])
         except Exception as error:
             raise InvalidArgument(
                 f"%%ranks: {name} cannot be sent to the ranks: {error}. Make it in the cell itself."
             ) from error
-        found[name] = namespace[name]
-    data: bytes = cloudpickle.dumps(found)
-    return data
+        sendable[name] = namespace[name]
+    return dumps(sendable)
 
 
 def read_names(source: str) -> set[str]:

@@ -16,6 +16,7 @@ May import minitorch and ddp_lab; labs alone import this.
     nodes               04                          nodes that assign, groups, what is behind one
     digits_network      04                          a network of tensors or of nodes
     graph_figures       04                          what running a graph costs
+    graph_programs      04                          programs as printed, 200 operators launched
     tokens              05                          graphs with branches and loops, and their run
     token_stacks        05                          stacks and rows as values of such graphs
     token_figures       05                          where tokens were; what structure costs
@@ -27,11 +28,16 @@ May import minitorch and ddp_lab; labs alone import this.
     program_memory      06                          runs in an arena or a heap, poisoned ones too
     program_device      06                          runs over tensors, on a GPU too
     program_figures     06                          programs, plans and what was measured
+    deployed            07                          a network tuned, compiled, saved as a file
+    run_deployed        07                          that file run without the compiler
     rank_timing         08 09 10                    functions of ranks, in turns; broadcasts
     flat_network        08 17                       a network whose parameters are one array
     message_figures     08                          messages, round by round
-    wires               10 11                       communicators that a machine is lent
+    wires               10 11 13                    communicators that note, or are slow
+    placed_jobs         14                          a placed graph, run by two ranks
+    pretended_device    13                          a stage that takes its time
     readiness           10 11                       when gradients are ready in a backward pass
+    distribution        10                          ways to train beside each other; a shared tensor
     step_figures        10 11                       steps taken apart, launches of buckets
     steps               10                          training steps of two ranks, taken apart
     compressing         11                          averages of gradients with fewer bytes

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import minitorch as mt
-from minitorch.tensor import Tensor
+from minitorch.tensor.tensor import Tensor
 
 Floats = NDArray[np.float32]
 BATCHES = 24  # of an epoch

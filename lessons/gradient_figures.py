@@ -49,6 +49,17 @@ def plot_differences(steps: Floats, central: object, forward: object) -> None:
     plt.show()
 
 
+def plot_activations(z: Floats, curves: Mapping[str, Floats], slopes: Mapping[str, Floats]) -> None:
+    """Plot three activations, and their slopes beside them."""
+    _, axes = plt.subplots(1, 2, figsize=(8.6, 3))
+    for ax, lines, title in zip(axes, (curves, slopes), ("activation", "its slope"), strict=True):
+        for name, line in lines.items():
+            ax.plot(z, line, label=name)
+        ax.set(xlabel="z", title=title, ylim=(-1.1, 2))
+    axes[0].legend(fontsize="small")
+    plt.show()
+
+
 def plot_batches(batches: Sequence[int], curves: Mapping[str, tuple[Floats, Floats]]) -> None:
     """Plot {name: (measured, predicted)} seconds of a forward pass over the pictures."""
     _, ax = plt.subplots()

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from minitorch.arrays import Array, Namespace
+from minitorch.arrays.library import Array, Namespace
 from minitorch.op import Op, Spec
 
 

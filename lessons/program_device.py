@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import minitorch as mt
 from lessons.programs import ELEMENTWISE, Feeds, Parts, Program
-from minitorch.tensor import Tensor
+from minitorch.tensor.tensor import Tensor
 
 
 def _by_name(op: str) -> Callable[..., Tensor]:

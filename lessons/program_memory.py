@@ -1,7 +1,10 @@
 """Programs of steps run where memory is planned, poisoned, or handed out by an allocator."""
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from functools import partial
+from multiprocessing import get_context
+from time import perf_counter
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -135,3 +138,36 @@ def run_in_heap(program: Program, feeds: Feeds, heap: Heap, lives: Lives) -> lis
     for at in address.values():
         heap.allocator.free(at)
     return outputs
+
+
+def take_and_give(lock: AbstractContextManager[Any], start: Any, pairs: int, took: Any) -> None:
+    """Take a block from a list and give it back, each under the lock; send the microseconds."""
+    blocks = [0]
+    start.wait()
+    began = perf_counter()
+    for _ in range(pairs):
+        with lock:
+            block = blocks.pop()
+        with lock:
+            blocks.append(block)
+    took.send(1e6 * (perf_counter() - began) / pairs)
+
+
+def pair_us(locks: int, pairs: int = 50_000) -> float:
+    """Return the microseconds of a malloc and a free in two processes with one lock, or two.
+
+    Processes, for threads of Python take turns; the blocks are no more than a list.
+    """
+    context = get_context("spawn")
+    made, start = [context.Lock() for _ in range(locks)], context.Barrier(2)
+    pipes = [context.Pipe(duplex=False) for _ in range(2)]
+    workers = [
+        context.Process(target=take_and_give, args=(made[k % locks], start, pairs, sender))
+        for k, (_, sender) in enumerate(pipes)
+    ]
+    for worker in workers:
+        worker.start()
+    took = [receiver.recv() for receiver, _ in pipes]
+    for worker in workers:
+        worker.join()
+    return float(max(took))

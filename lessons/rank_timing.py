@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.launch.launcher import launch
-from ddp_lab.transport.link import Link
+from ddp_lab.transport.links.link import Link
 from lessons.timing import best_seconds, now
 
 Run: TypeAlias = Callable[[Any, Any], Any]  # of a communicator and an array

@@ -1,6 +1,6 @@
-"""Training steps of two ranks taken apart: what the computing thread did, and the wire beside it.
+"""Training steps of two ranks taken apart: what the computing thread did, and the link beside it.
 
-A runner is (wire, model, finish): a wire of `wires`, and what is to be called after each backward.
+A runner is (wire, model, finish): a `Clocked` of `wires`, and what is to be called after backward.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import torch
 
-from ddp_lab.data_parallel.step_times import Span, StepTimes
+from ddp_lab.data_parallel.measurement.step_times import Span, StepTimes
 
 Runner: TypeAlias = tuple[Any, torch.nn.Module, Callable[[], Any]]
 Batch: TypeAlias = Callable[[int], tuple[torch.Tensor, torch.Tensor]]

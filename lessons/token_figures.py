@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib import pyplot as plt
 
 from lessons.tokens import DEAD, TokenRun
-from minitorch.arrays import Array
+from minitorch.arrays.library import Array
 
 
 def draw_tokens(done: TokenRun, title: str) -> None:

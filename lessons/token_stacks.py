@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lessons.tokens import Constant, Node, record
-from minitorch.arrays import Array, Namespace
+from minitorch.arrays.library import Array, Namespace
 from minitorch.op import Op, Spec
 
 

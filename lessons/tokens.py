@@ -11,7 +11,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from minitorch.arrays import Array, DTypeLike, Namespace
+from minitorch.arrays.library import Array, DTypeLike, Namespace
 from minitorch.op import Op, Spec
 from minitorch.ops.methods import Methods
 

@@ -7,6 +7,8 @@ import numpy as np
 from matplotlib import pyplot as plt
 from numpy.typing import NDArray
 
+from ddp_lab.simulate.quoted import FRAMEWORKS_2019, MODELS_2019, fraction_of_fastest
+
 Floats = NDArray[np.float64]
 
 
@@ -75,6 +77,27 @@ def plot_race(
     ax.set(xlabel="pictures in the batch", ylabel="time of a step in ms")
     ax.set(title="One network, three ways")
     ax.legend(fontsize="small")
+    plt.show()
+
+
+def plot_frameworks(at_64: Mapping[str, float]) -> None:
+    """Plot six published frameworks as shares of the fastest, beside the race of this notebook."""
+    _, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.4), width_ratios=(3, 1), sharey=True)
+    width = 0.8 / len(FRAMEWORKS_2019)
+    for k, name in enumerate(FRAMEWORKS_2019):
+        shares = [share or np.nan for share in fraction_of_fastest(name)]
+        at = np.arange(len(shares)) + (k - 2.5) * width
+        left.bar(at, shares, width, label=name, color=f"C{k}")
+    worst = min(share for share in fraction_of_fastest("PyTorch") if share)
+    print(f"published: PyTorch at worst {1 - worst:.0%} behind the fastest")
+    left.set_xticks(range(len(MODELS_2019)), MODELS_2019, fontsize="small")
+    left.set(title="2019, on one GPU", ylabel="speed, share of the fastest", ylim=(0, 1.5))
+    left.set_yticks([0, 0.5, 1])
+    left.legend(fontsize="small", ncols=3)
+    fastest = min(at_64.values())
+    right.bar(range(len(at_64)), [fastest / s for s in at_64.values()], color="C9")
+    right.set_xticks(range(len(at_64)), at_64, fontsize="small", rotation=25, ha="right")
+    right.set_title("yours, on 64 pictures")
     plt.show()
 
 

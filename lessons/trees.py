@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 
 import minitorch as mt
-from minitorch.tensor import Tensor
+from minitorch.tensor.tensor import Tensor
 
 Tree = Any  # a bool, or a pair of trees
 Heights = Callable[[list[int], list[int]], list[list[int]]]
+Vertex = Callable[[Tensor, Tensor], Tensor]  # the states of the children -> those of the nodes
 
 
 def random_tree(depth: int, rng: np.random.Generator) -> Tree:
@@ -51,15 +52,8 @@ def tree_weights(device: str, d: int = 12) -> list[Tensor]:
     return [mt.tensor(a.astype(np.float32), requires_grad=True, device=device) for a in arrays]
 
 
-def by_batching(
-    trees: Sequence[Tree],
-    by_height: Heights,
-    embed: Tensor,
-    w_left: Tensor,
-    w_right: Tensor,
-    bias: Tensor,
-) -> Tensor:
-    """Return the states of the trees' roots, (len(trees), d): one cell for each height."""
+def by_batching(trees: Sequence[Tree], by_height: Heights, vertex: Vertex, embed: Tensor) -> Tensor:
+    """Return the states of the trees' roots, (len(trees), d): one call of `vertex` a height."""
     left, right, symbol, roots = flatten(trees)
     leaves, *groups = by_height(left, right)
     rows = embed[np.array([symbol[node] for node in leaves])]
@@ -67,9 +61,42 @@ def by_batching(
     for group in groups:
         a = rows[np.array([place[left[node]] for node in group])]
         b = rows[np.array([place[right[node]] for node in group])]
-        rows = mt.cat([rows, mt.tanh(a @ w_left + b @ w_right + bias)])
+        rows = mt.cat([rows, vertex(a, b)])
         place |= {node: len(place) + i for i, node in enumerate(group)}
     return rows[np.array([place[root] for root in roots])]
+
+
+def tree_lstm(device: str, d: int = 12) -> tuple[Tensor, Vertex]:
+    """Return embed (2, 2d) and the vertex function of a tree-LSTM; a row is (h, c) side by side.
+
+    Source: Tai et al. 2015, with one forget gate for each child.
+    """
+    r = np.random.default_rng(8)
+    shapes = [(2, 2 * d), (d, 5 * d), (d, 5 * d), (5 * d,)]
+    arrays = [(r.normal(size=s) / 2).astype(np.float32) for s in shapes]
+    embed, left, right, bias = (mt.tensor(a, requires_grad=True, device=device) for a in arrays)
+
+    def vertex(a: Tensor, b: Tensor) -> Tensor:
+        z = a[:, :d] @ left + b[:, :d] @ right + bias
+        inwards, keep_a, keep_b, outwards = (
+            mt.sigmoid(z[:, k * d : (k + 1) * d]) for k in range(4)
+        )
+        c = inwards * mt.tanh(z[:, 4 * d :]) + keep_a * a[:, d:] + keep_b * b[:, d:]
+        state: Tensor = mt.cat([outwards * mt.tanh(c), c], dim=1)
+        return state
+
+    return embed, vertex
+
+
+def kernels(value: Tensor) -> int:
+    """Return how many operators computed `value`."""
+    found, waiting = set[int](), [value]
+    while waiting:
+        node = waiting.pop()
+        if node.op is not None and id(node) not in found:
+            found.add(id(node))
+            waiting += node.inputs
+    return len(found)
 
 
 def tree_step(states: Any, readout: Any, trees: Sequence[Tree]) -> float:

@@ -1,32 +1,14 @@
-"""Wires that a machine is lent: communicators whose collectives also sleep as long as on a network.
+"""Communicators over links: a link for a group alone, groups in turns, notes of what was awaited.
 
-A sleeping rank needs no core, so a wire carries while the rank computes, as with a network card.
+A link between hosts is `launch`'s own; a rank that waits for it sleeps, so that a core is free.
 """
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from threading import Lock
 from time import perf_counter, sleep
 from typing import Any
 
 import numpy as np
-
-
-class Narrow:
-    """`comm` over a wire that carries `bandwidth` bytes a second."""
-
-    def __init__(self, comm: Any, bandwidth: float) -> None:
-        self.comm, self.rank, self.size, self.bandwidth = comm, comm.rank, comm.size, bandwidth
-
-    def all_reduce(self, x: Any, op: str = "sum", algorithm: str = "auto") -> Any:
-        """Return the reduction after the seconds of a ring."""
-        sleep(2 * (self.size - 1) / self.size * x.nbytes / self.bandwidth)
-        return self.comm.all_reduce(x, op, algorithm=algorithm)
-
-    def all_gather(self, x: Any) -> Any:
-        """Return the rows of all ranks after the seconds of sending them."""
-        sleep((self.size - 1) * x.nbytes / self.bandwidth)
-        return self.comm.all_gather(x)
 
 
 class Alone:
@@ -43,44 +25,23 @@ class Alone:
         return x[None]
 
 
-class GroupOnLink:
-    """A group with a latency `alpha` of its own, on a link that carries one bucket in `beta`."""
-
-    def __init__(self, comm: Any, link: Lock, alpha: float, beta: float) -> None:
-        self.comm, self.link, self.alpha, self.beta = comm, link, alpha, beta
-        self.rank, self.size = comm.rank, comm.size
-        self.thread = ThreadPoolExecutor(1)
-
-    def all_reduce(self, x: Any, op: str = "sum", async_op: bool = False) -> Any:
-        """Return the reduction, or a future of it."""
-        work = self.thread.submit(self._carry, x, op)
-        return work if async_op else work.result()
-
-    def _carry(self, x: Any, op: str) -> Any:
-        result = self.comm.all_reduce(x, op)
-        sleep(self.alpha)
-        with self.link:
-            sleep(self.beta)
-        return result
-
-
 def time_groups(
     comm: Any,
+    n_bytes: int,
     counts: Sequence[int],
-    combine: Callable[[list[GroupOnLink]], Any],
+    combine: Callable[[list[Any]], Any],
+    groups: Sequence[Any] = (),
     buckets: int = 8,
-    alpha: float = 0.008,
-    beta: float = 0.002,
 ) -> list[float]:
     """Return the seconds of `buckets` all-reduces at once, for each number of groups combined."""
-    seconds = []
+    seconds, x = [], np.ones(n_bytes // 4, np.float32)
+    every = list(groups) or [comm.split(0) for _ in range(max(counts))]
     for count in counts:
-        link = Lock()
-        groups = combine([GroupOnLink(comm.split(0), link, alpha, beta) for _ in range(count)])
+        combined = combine(every[:count])
         comm.barrier()
         began = perf_counter()
-        for work in [groups.all_reduce(np.ones(1000), async_op=True) for _ in range(buckets)]:
-            work.result()
+        for work in [combined.all_reduce(x, async_op=True) for _ in range(buckets)]:
+            work.wait()
         seconds.append(perf_counter() - began)
     return seconds
 
@@ -89,7 +50,7 @@ class Clocked:
     """`comm`, and for how long its all-reduces were waited for: `blocked`.
 
     `now` reads the clock once this rank has done all that it was given to compute: what it still
-    computes itself is not waiting. Only a wire is `busy`, and has `trips`.
+    computes itself is not waiting. Only `Noted` is `busy`, and has `trips`.
     """
 
     def __init__(self, comm: Any, now: Callable[[], float] = perf_counter) -> None:
@@ -112,29 +73,44 @@ class Clocked:
         return wait
 
 
-class Wire(Clocked):
-    """`comm` with one wire: all-reduces take turns, at least alpha + beta * bytes each.
+class Noted(Clocked):
+    """`comm`, whose all-reduces take turns in a thread that notes when each was under way.
 
-    `busy` is for how long it carried something, and `trips` when each all-reduce was on it, in
-    nanoseconds.
+    `busy` is for how long there was one, and `trips` when each began and ended, in nanoseconds.
     """
 
-    def __init__(self, comm: Any, alpha: float, beta: float) -> None:
+    def __init__(self, comm: Any) -> None:
         super().__init__(comm)
-        self.alpha, self.beta = alpha, beta
         self.queue = ThreadPoolExecutor(1)
 
     def start(self, x: Any, op: str) -> Callable[[], Any]:
-        """Put an all-reduce on the wire, behind those before it."""
+        """Put an all-reduce behind those before it."""
         return self.queue.submit(self._carry, x, op).result
 
     def _carry(self, x: Any, op: str) -> Any:
         began = perf_counter()
         result = self.comm.all_reduce(x, op)
-        sleep(max(0.0, self.alpha + self.beta * x.nbytes - (perf_counter() - began)))
         ended = perf_counter()
         self.busy += ended - began
         self.trips.append((round(began * 1e9), round(ended * 1e9)))
+        return result
+
+
+class OwnLink(Clocked):
+    """A group over a link that no other group uses, which carries a bucket in `ms`."""
+
+    def __init__(self, comm: Any, ms: float) -> None:
+        super().__init__(comm)
+        self.ms, self.queue = ms, ThreadPoolExecutor(1)
+
+    def start(self, x: Any, op: str) -> Callable[[], Any]:
+        """Put an all-reduce on the link, behind those before it."""
+        return self.queue.submit(self._carry, x, op).result
+
+    def _carry(self, x: Any, op: str) -> Any:
+        began = perf_counter()
+        result = self.comm.all_reduce(x, op)
+        sleep(max(0.0, self.ms / 1e3 - (perf_counter() - began)))
         return result
 
 

@@ -3,7 +3,7 @@
     on_tensors  rules build tensors that record, so that gradients can be differentiated again
     on_arrays   rules of the library run on plain arrays, at NumPy's cost: nothing is recorded
 
-May import: errors, arrays, clock, op, ops, rebase, recording, sweep, vjp.
+May import: errors, arrays, op, ops, sweep, tensor.modes, tensor.rebase, tensor.versions, vjp.
 """
 
 import math
@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import cast, copied, owner
-from .clock import clock
+from .arrays.library import cast, copied, owner
 from .errors import GradientError, GraphFreed, ShapeError, UnusedInput
 from .op import Value
-from .ops.casting import clone
-from .ops.elementwise import ones_like
-from .rebase import FREED, resolve_history
-from .recording import set_grad_enabled
+from .ops.elementwise.casting import clone
+from .ops.elementwise.unary import ones_like
 from .sweep import Rule, ancestors, count_uses, sweep
+from .tensor.modes import set_grad_enabled
+from .tensor.rebase import FREED, resolve_history
+from .tensor.versions import clock
 from .vjp import on_values
 
 

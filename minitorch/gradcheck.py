@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import Array
+from .arrays.library import Array
 from .backward import grad
 from .errors import GradcheckError
-from .recording import enable_grad
-from .tensor import Tensor
+from .tensor.modes import enable_grad
+from .tensor.tensor import Tensor
 
 TIMES = 3
 """Random projections: a wrong Jacobian that one misses is caught by the next."""

@@ -37,7 +37,7 @@ Parameters go into `__init__` as attributes. `infer` may be left out: it is then
 gradient (an index, say). An operator without `gradient` runs forward; backward through it raises
 `NoGradientRule` and names it.
 
-May import: errors, shapes, arrays, brain_float; ops.methods, to check types.
+May import: errors, arrays; ops.methods, to check types.
 Source of the trio: the operator nodes of CSE 599W and needle.
 """
 
@@ -47,7 +47,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias, TypeVar, ove
 
 import numpy as np
 
-from .arrays import (
+from .arrays.bfloat16 import widen
+from .arrays.library import (
     HOST_TYPES,
     Array,
     DType,
@@ -58,9 +59,8 @@ from .arrays import (
     namespace,
     scalar_dtype,
 )
-from .brain_float import widen
+from .arrays.shapes import Shape, known
 from .errors import DTypeError, GraphError, NoGradientRule, ShapeError
-from .shapes import Shape, known
 
 if TYPE_CHECKING:
     from .ops.methods import Methods as Methods

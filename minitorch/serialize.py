@@ -21,10 +21,10 @@ from typing import Any, BinaryIO
 
 import numpy as np
 
-from .arrays import Halves, on_host
+from .arrays.library import Halves, on_host
+from .arrays.torch_files import NotRead, is_torch_file, read
 from .errors import MinitorchError
-from .tensor import Tensor, tensor
-from .torch_files import NotRead, is_torch_file, read
+from .tensor.tensor import Tensor, tensor
 
 KEY = "minitorch"
 METADATA = "__metadata__"

@@ -51,7 +51,7 @@ TestCase = unittest.TestCase
 
 @dataclass(frozen=True)
 class Row:
-    """What became of a test, or of a measurement; milliseconds of ours and of PyTorch's."""
+    """What became of a test or a measurement; milliseconds of ours, PyTorch's, and predicted."""
 
     name: str
     outcome: str
@@ -59,6 +59,7 @@ class Row:
     seconds: float = 0.0
     ours_ms: float | None = None
     torch_ms: float | None = None
+    predicted_ms: float | None = None
 
 
 @dataclass(frozen=True)
@@ -275,11 +276,18 @@ def test_table(rows: Sequence[Row]) -> list[str]:
 
 def bench_table(rows: Sequence[Row]) -> list[str]:
     """Return the table of measurements, then that of what was not measured."""
-    lines = ["| what | ours, ms | PyTorch, ms | ratio |", "|---|---:|---:|---:|"]
+    lines = [
+        "| what | ours, ms | PyTorch, ms | ratio | predicted least, ms | share of it |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
     for r in rows:
         if r.ours_ms is not None and r.torch_ms is not None:
-            ratio = f"{r.ours_ms / r.torch_ms:.2f}"
-            lines.append(f"| {cell(r.name)} | {r.ours_ms:.3f} | {r.torch_ms:.3f} | {ratio} |")
+            ratio, least = f"{r.ours_ms / r.torch_ms:.2f}", " | "
+            if r.predicted_ms is not None:
+                least = f"{r.predicted_ms:.3f} | {r.predicted_ms / r.ours_ms:.2f}"
+            lines.append(
+                f"| {cell(r.name)} | {r.ours_ms:.3f} | {r.torch_ms:.3f} | {ratio} | {least} |"
+            )
     rest = [r for r in rows if r.outcome != "measured"]
     if rest:
         lines += ["", "| not measured | result | note |", "|---|---|---|"]

@@ -110,7 +110,7 @@ class Pip:
             raise InstallError("\n".join(errors or lines[-5:]))
 
 
-TESTS_ONLY = ("postgres", "test", "docs")  # the extras that a learner does without
+TESTS_ONLY = ("postgres", "ptxas", "test", "docs")  # the extras that a learner does without
 
 
 def main() -> int:

@@ -44,6 +44,7 @@ REFERENCE = {
     "Costs and simulation": ("ddp_lab.costs", "ddp_lab.simulate"),
     "Checks": ("autograder.checks",),
 }
+SOURCE_LINK = re.compile(r"\]\(\.\./([\w/]+\.py)\)")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -69,6 +70,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def write_pages(source: Path, *, run: bool) -> None:
     """Write into `source` all that Sphinx reads."""
     shutil.copytree(ROOT / "docs", source, ignore=shutil.ignore_patterns("_build"))
+    for file in SOURCE_LINK.findall((source / "reading_path.md").read_text()):
+        (source.parent / file).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / file, source.parent / file)
     (source / "labs").mkdir()
     for path in find_labs(LABS):
         lab = load_lab(path)

@@ -189,6 +189,22 @@ def demo_deck(demos: Sequence[Path], folder: str) -> dict[str, Any]:
     return _notebook(cells, "Demos")
 
 
+def talk_deck(text: str) -> dict[str, Any]:
+    """Return a talk as a notebook of slides: each heading of its Markdown begins one.
+
+    What comes after a line `Notes:` is the speaker's.
+    """
+    cells, title = [], ""
+    for slide in re.split(r"(?m)^(?=#{1,2} )", text):
+        said, _, notes = slide.partition("\nNotes:")
+        if said.strip():
+            title = title or said.strip().splitlines()[0].lstrip("# ")
+            cells.append(_made("markdown", said.strip(), "slide"))
+        if notes.strip():
+            cells.append(_made("markdown", notes.strip(), "notes"))
+    return _notebook(cells, title)
+
+
 def title_of(page: Path) -> str:
     """Return the title of an HTML page, or the name of its file."""
     found = re.search(r"<title>(.*?)</title>", page.read_text(encoding="utf-8"), re.S)
@@ -240,13 +256,30 @@ def build(labs: Sequence[Path], demos: Sequence[Path], out: Path, kept: Path, *,
     (out / "index.html").write_text(index_of(pages), encoding="utf-8")
 
 
+def show_talk(talk: Path, out: Path) -> int:
+    """Write the page of a talk beside what it needs, and the pictures that lie beside it."""
+    if not talk.is_file():
+        raise SystemExit(f"slides: there is no talk {talk}. Copy labs/talk_template.md.")
+    shutil.copytree(vendor(ROOT / "build" / "vendor"), out / "vendor", dirs_exist_ok=True)
+    for picture in talk.parent.iterdir():
+        if picture.suffix in {".png", ".svg", ".jpg"}:
+            shutil.copy(picture, out / picture.name)
+    page = out / f"{talk.stem}.html"
+    page.write_text(page_of(talk_deck(talk.read_text(encoding="utf-8"))), encoding="utf-8")
+    print(f"Open {page}")
+    return 0
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Build the slides of the labs named, all by default, and of the demos."""
     parser = argparse.ArgumentParser(description="Offline reveal.js slides from labs and demos.")
     parser.add_argument("labs", nargs="*", type=Path, help="directories of labs; default: all")
     parser.add_argument("-o", "--out", type=Path, default=ROOT / "build" / "slides")
+    parser.add_argument("--talk", type=Path, help="a talk in Markdown, and nothing else")
     parser.add_argument("--no-run", action="store_true", help="text and stubs, no measurements")
     arguments = parser.parse_args(argv)
+    if arguments.talk is not None:
+        return show_talk(arguments.talk, arguments.out)
     labs = arguments.labs or find_labs(ROOT / "labs")
     demos = sorted((ROOT / "labs" / "demos").glob("*/*.html"))
     kept = vendor(ROOT / "build" / "vendor")

@@ -22,7 +22,7 @@ from autograder.grading.grade import grade
 from autograder.grading.report import to_text
 from autograder.learner.progress import NOTEBOOK, LabProgress, lab_progress
 from autograder.records import Lab, Report
-from autograder.service.handout import hand_out
+from autograder.service.running.handout import hand_out
 
 LABS = Path(__file__).parents[1] / "labs"
 CELL_S = 240  # for one cell: none takes a quarter of it on two cores

@@ -16,8 +16,9 @@ NEEDS = {
     "browser": (BROWSERS, f"Chromium is not installed: sudo apt-get install {BROWSERS[0]}"),
 }
 
-# The one reason for which CI lets a test be skipped: it has no accelerator.
+# The reasons for which CI lets a test be skipped: it has no accelerator, or refuses namespaces.
 NO_GPU = "no CUDA device"
+NO_HOSTS = "hosts: this "  # machine or kernel; a tool that is not installed is refused
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
@@ -80,6 +81,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 # and what only waits for the disk, which needs no core.
 GROUPS = {
     "ranks": ("tests/ddp_lab/", "tests/lessons/"),
+    "hosts": ("tests/hosts/",),
     "store": (
         "tests/autograder/service/test_service_costs",
         "tests/autograder/service/test_service_migrations",
@@ -168,4 +170,4 @@ def refused_skips(reporter: pytest.TerminalReporter) -> set[str]:
     if not os.environ.get("REFUSE_SKIPS"):
         return set()
     reasons = {str(report.longrepr[2]) for report in reporter.stats.get("skipped", [])}
-    return {reason for reason in reasons if NO_GPU not in reason}
+    return {reason for reason in reasons if NO_GPU not in reason and NO_HOSTS not in reason}

@@ -12,6 +12,7 @@ import ddp_lab.extras
 import minitorch.extras
 
 ROOT = Path(__file__).parent.parent
+HELP = "Help: when_it_does_not_work.html#something-is-not-installed"
 WITHOUT = """
 import sys
 
@@ -109,4 +110,4 @@ def test_a_wheel_names_its_distribution_and_the_python_it_is_in(
         check=True,
     )
     step = f"{sys.executable} -m pip install 'mlsys-labs[lab]'"
-    assert done.stdout == f'x: the extra "lab" is not installed: y. Next: {step}\n'
+    assert done.stdout == f'x: the extra "lab" is not installed: y. Next: {step}. {HELP}\n'

@@ -137,6 +137,7 @@ def test_each_command_writes_its_own_section_of_the_devices_page(tmp_path: Path)
     file = tmp_path / f"{gpu.slug('NVIDIA H100 80GB HBM3')}.md"
     tested = [gpu.Row("t", "failed", "a | b\nmore", 1.0), gpu.Row("u", "skipped", "no x")]
     timed = [gpu.Row("m", "measured", "", 0.0, 3.0, 2.0), gpu.Row("n", "failed", "why")]
+    timed.append(gpu.Row("p", "measured", "", 0.0, 3.0, 2.0, 1.5))
     for what, rows in (("test", []), ("bench", timed), ("test", tested)):
         gpu.write(file, "NVIDIA H100", what, gpu.section(what, ABOUT, [], rows, 1.0))
     assert file.name == "nvidia-h100-80gb-hbm3.md"
@@ -144,7 +145,8 @@ def test_each_command_writes_its_own_section_of_the_devices_page(tmp_path: Path)
     assert text.startswith("# NVIDIA H100\n\n## `make test-gpu`\n")
     assert text.count("## `make test-gpu`") == text.count("## `make bench-gpu`") == 1
     assert "| t | failed | 1.0 | a \\| b |" in text
-    assert "| m | 3.000 | 2.000 | 1.50 |" in text
+    assert "| m | 3.000 | 2.000 | 1.50 |  |  |" in text
+    assert "| p | 3.000 | 2.000 | 1.50 | 1.500 | 0.50 |" in text
     assert "| n | failed | why |" in text
     assert "Missing packages: llvmlite." in text
     assert "1 failed, 1 skipped" in text

@@ -128,7 +128,7 @@ class Rest(PathFinder):
             return PathFinder.find_spec(name, path, target)
 
 sys.meta_path[:] = [Rest if finder is PathFinder else finder for finder in sys.meta_path]
-import autograder.service.start, autograder.service.jupyter
+import autograder.service.running.start, autograder.service.running.jupyter
 import autograder.learner.notebook_ui, autograder.learner.panel, autograder.learner.practice
 import ddp_lab, minitorch.compile, minitorch.graph, minitorch.nn, minitorch.show
 import lessons.timing

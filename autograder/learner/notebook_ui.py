@@ -18,7 +18,7 @@ from urllib.parse import quote
 from autograder.errors import AutograderError, UnknownLab
 from autograder.learner.card import BROKEN, SIGNS, UNCHECKED, Card, card, count, more_checks
 from autograder.learner.figures import follow_theme
-from autograder.learner.kernel import follow, greet_the_unwritten, one_thread
+from autograder.learner.kernel import follow, one_thread, report_unwritten_answers
 from autograder.printable import printable
 from autograder.records import Outcome, Question
 
@@ -64,7 +64,7 @@ def lab(name: str, directory: str | Path | None = None) -> "Notebook":
     shell = _shell()
     if shell is not None:
         asked = practice.lab.questions
-        greet_the_unwritten(shell, {name for q in asked for name in (q.name, *q.defines)})
+        report_unwritten_answers(shell, {name for q in asked for name in (q.name, *q.defines)})
         follow(shell, practice.lab.directory, practice.follow)
         follow_theme(shell)
     return Notebook(practice)

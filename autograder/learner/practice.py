@@ -52,7 +52,8 @@ def find_lab(name: str, start: Path) -> Path:
     names = [_without_number(n) for n in seen]
     near = difflib.get_close_matches(name, [*names, *seen], n=1)
     expected = f"Did you mean {near[0]!r}?" if near else f"Labs here: {', '.join(names) or 'none'}."
-    raise UnknownLab(f"lab: there is no lab called {name!r} in {start} or above. {expected}")
+    problem = f"lab: there is no lab called {name!r} in {start} or above. {expected}"
+    raise UnknownLab(f"{problem} Help: when_it_does_not_work.html#a-notebook-finds-no-lab")
 
 
 def _children(folder: Path) -> list[Path]:

@@ -150,7 +150,8 @@ def _only(folder: Path) -> Path:
         found = sorted(folder.glob("*.ipynb"))[:2]
     if len(found) != 1:
         problem = "several notebooks are" if found else "no notebook is"
-        advice = f"Name yours: {_named('q.submit')}."
+        advice = f"Name yours: {_named('q.submit')}. "
+        advice += "Help: when_it_does_not_work.html#qsubmit-stores-nothing"
         problem = f"submit: nothing tells here which notebook runs, and {problem} in {folder}"
         raise SubmissionError(f"{problem}. {advice}")
     return found[0]

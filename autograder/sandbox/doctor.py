@@ -71,7 +71,8 @@ def report() -> tuple[list[str], int]:
     lines = [line for finding in findings for line in finding.lines()]
     if all(finding.ok or not finding.needed for finding in findings):
         return [*lines, "Submissions run in the full sandbox."], 0
-    return [*lines, "Submissions would run unsandboxed, and reports would say so."], 1
+    said = "Submissions would run unsandboxed, and reports would say so. "
+    return [*lines, f"{said}Help: when_it_does_not_work.html#what-autograder-doctor-says"], 1
 
 
 def examine() -> Iterator[Finding]:

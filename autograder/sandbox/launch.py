@@ -9,7 +9,7 @@ Three walls, the best that this machine has:
 
 As root the process gets another user first, for the kernel excuses root from the limit on
 processes. A checkout or an interpreter that only root can read is bound to where that user can
-reach it, in a mount namespace of its own (`PORCH`).
+reach it, in a mount namespace of its own (`MOUNT_SOURCES`).
 """
 
 import os
@@ -40,14 +40,14 @@ START = "import sys; sys.path += sys.argv[2:]; from autograder.sandbox.{0} impor
 # Users that no package and no person has (systemd gives this range to nobody for long).
 FIRST_USER, USERS = 61184, 4336
 NO_ROOM = "4096"  # bytes: the least that a temporary file system can have
-PORCHES = ("/mnt", "/media", "/srv")
-# $1 the user, $2 the porch, then sources up to --, then the command.
-PORCH = """set -e; user=$1; porch=$2; shift 2
-mount -t tmpfs -o mode=755 porch "$porch"
+MOUNT_POINTS = ("/mnt", "/media", "/srv")
+# $1 the user, $2 the mount point, then sources up to --, then the command.
+MOUNT_SOURCES = """set -e; user=$1; mount_point=$2; shift 2
+mount -t tmpfs -o mode=755 tmpfs "$mount_point"
 n=0
 while [ "$1" != -- ]; do
-    if [ -d "$1" ]; then mkdir "$porch/$n"; else : > "$porch/$n"; fi
-    mount --bind "$1" "$porch/$n"
+    if [ -d "$1" ]; then mkdir "$mount_point/$n"; else : > "$mount_point/$n"; fi
+    mount --bind "$1" "$mount_point/$n"
     n=$((n + 1)); shift
 done
 shift
@@ -103,18 +103,27 @@ def _start_bubblewrap(order: Order) -> "subprocess.Popen[bytes]":
     moved = unreachable(order.layout) if order.drops else []
     for source in moved:
         check_mode(Path(source))
-    porch = _porch(order.layout)
+    mount_point = _empty_mount_point(order.layout)
     files: list[int] = []
     try:
         options = _own_files(order.user if order.drops else os.getuid(), files)
-        options += _view(order, {source: f"{porch}/{n}" for n, source in enumerate(moved)})
+        options += _view(order, {source: f"{mount_point}/{n}" for n, source in enumerate(moved)})
         options += _filter(order, files)
         files.append(_file(b"".join(os.fsencode(o) + b"\0" for o in options)))
         inner = [order.layout.python, *order.options(order.layout.path)]
         command = [_tool("bwrap"), "--args", str(files[-1]), "--", *inner]
         if not moved:
             return _spawn(order, command, files, order.user if order.drops else None, {})
-        script = [_tool("sh"), "-c", PORCH, "sh", str(order.user), porch, *moved, "--"]
+        script = [
+            _tool("sh"),
+            "-c",
+            MOUNT_SOURCES,
+            "sh",
+            str(order.user),
+            mount_point,
+            *moved,
+            "--",
+        ]
         outer = [_tool("unshare"), "--mount", "--propagation", "private"]
         return _spawn(order, [*outer, *script, *command], files, None, {})
     finally:
@@ -260,17 +269,20 @@ def check_mode(source: Path) -> None:
             raise SandboxMissing(f"{problem}. Run: chmod -R o+rX {source}")
 
 
-def _porch(layout: Layout) -> str:
+def _empty_mount_point(layout: Layout) -> str:
     """Return an empty place to mount over that hides nothing of what is to be seen."""
     used = [outside for outside, _ in layout.mounts if outside is not None]
-    free = [p for p in PORCHES if Path(p).is_dir() and not any(u.startswith(p) for u in used)]
+    free = [p for p in MOUNT_POINTS if Path(p).is_dir() and not any(u.startswith(p) for u in used)]
     return free[0] if free else "/mnt"
 
 
 def _tool(name: str) -> str:
     path = shutil.which(name, path="/usr/bin:/bin:/usr/sbin:/sbin:/usr/local/bin")
     if path is None:
-        raise SandboxMissing(f"sandbox: {name} is not installed. Run: autograder doctor")
+        raise SandboxMissing(
+            f"sandbox: {name} is not installed. Run: autograder doctor. "
+            "Help: when_it_does_not_work.html#no-sandbox"
+        )
     return path
 
 

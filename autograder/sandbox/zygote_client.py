@@ -79,7 +79,8 @@ class ZygoteClient:
             if not self._greeted(preload):
                 self.close()
                 text = file.read().decode(errors="replace").strip()
-                raise SandboxError(f"sandbox: bubblewrap did not start: {text[-500:]}")
+                problem = f"sandbox: bubblewrap did not start: {text[-500:]}"
+                raise SandboxError(f"{problem} Help: when_it_does_not_work.html#no-sandbox")
 
     def _greeted(self, preload: tuple[str, ...]) -> bool:
         try:

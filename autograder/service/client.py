@@ -79,8 +79,8 @@ class Connection:
 
     def labs(self) -> list[dict[str, Any]]:
         """Return the labs, each with the dates that hold for this learner and `attempts_left`."""
-        found: list[dict[str, Any]] = self._json("labs", "/api/labs")["labs"]
-        return found
+        labs: list[dict[str, Any]] = self._json("labs", "/api/labs")["labs"]
+        return labs
 
     def solution(self, lab: str, question: str) -> str:
         """Return the solution of a question, where staff give it out."""
@@ -133,8 +133,8 @@ class Connection:
 
     def page(self, path: str) -> str:
         """Return an address that logs its browser in, once and soon, then shows `path`."""
-        found = self._json("login", "/api/login-codes", b"", "application/json")
-        return f"{self.server}/enter?{urlencode({'code': found['code'], 'next': path})}"
+        answer = self._json("login", "/api/login-codes", b"", "application/json")
+        return f"{self.server}/enter?{urlencode({'code': answer['code'], 'next': path})}"
 
     def _json(
         self, what: str, path: str, body: bytes | None = None, kind: str = "", **how: Any
@@ -142,13 +142,13 @@ class Connection:
         with self._asked(what, path, body, kind, **how) as answer:
             text = answer.read(_ANSWER_BYTES)
         try:
-            found = json.loads(text)
+            content = json.loads(text)
         except ValueError:
-            found = None
-        if not isinstance(found, dict):
+            content = None
+        if not isinstance(content, dict):
             problem = f"{what}: {self.server} does not answer like a course server"
             raise ServerError(f"{problem}. Check the address.")
-        return found
+        return content
 
     @contextmanager
     def _asked(
@@ -178,7 +178,8 @@ class Connection:
             cause = getattr(reason, "strerror", None) or str(reason) or type(reason).__name__
             raise ServerError(
                 f"{what}: the course server cannot be reached: {self.server}: {cause}. "
-                "Is it running? `autograder serve` or `make start` starts one."
+                "Is it running? `autograder serve` or `make start` starts one. "
+                "Help: when_it_does_not_work.html#the-server-cannot-be-reached"
             ) from error
 
 

@@ -30,10 +30,10 @@ def later(text: str, seconds: float, like: str) -> str:
 
 def zoned(text: str) -> str:
     """Return a date as people read it, in the zone in which it was set."""
-    found = datetime.fromisoformat(text)
-    zone = f"{found:%z}"
+    when = datetime.fromisoformat(text)
+    zone = f"{when:%z}"
     shown = "UTC" if zone in ("", "+0000") else f"UTC{zone[:3]}:{zone[3:5]}"
-    return f"{found:%a %d %b %Y, %H:%M} {shown}"
+    return f"{when:%a %d %b %Y, %H:%M} {shown}"
 
 
 def date(text: object, name: str) -> str | None:
@@ -45,9 +45,9 @@ def date(text: object, name: str) -> str | None:
     if text is None:
         return None
     try:
-        found = datetime.fromisoformat(text) if isinstance(text, str) else None
-        if found is not None and found.tzinfo is not None and len(str(text)) <= _MOST_CHARS:
-            found.astimezone(UTC).timestamp()
+        when = datetime.fromisoformat(text) if isinstance(text, str) else None
+        if when is not None and when.tzinfo is not None and len(str(text)) <= _MOST_CHARS:
+            when.astimezone(UTC).timestamp()
             return str(text)
     except (ValueError, OverflowError):
         pass

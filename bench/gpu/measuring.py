@@ -63,8 +63,28 @@ def attempt(name: str) -> Iterator[None]:
         record(name, "failed", f"{type(error).__name__}: {error}")
 
 
-def compare(name: str, make: Callable[[], tuple[Step, Step]]) -> None:
-    """Record the milliseconds of two steps, ours and PyTorch's."""
+def compare(
+    name: str,
+    make: Callable[[], tuple[Step, Step]],
+    predict: Callable[[Any], float] | None = None,
+) -> None:
+    """Record the milliseconds of two steps, ours and PyTorch's.
+
+    Args:
+        predict: the least seconds of ours on a device that `minitorch.compile` has the limits of.
+    """
     with attempt(name):
         ours_ms, torch_ms = medians(*make())
-        record(name, "measured", ours_ms=ours_ms, torch_ms=torch_ms)
+        predictions = {} if predict is None or DEVICE == "cpu" else predicted(predict)
+        record(name, "measured", ours_ms=ours_ms, torch_ms=torch_ms, **predictions)
+
+
+def predicted(predict: Callable[[Any], float]) -> dict[str, float]:
+    """Return the predicted milliseconds on this device; nothing for one without known limits."""
+    from minitorch.compile.gpu.devices import device_named
+    from minitorch.errors import ArgumentError
+
+    try:
+        return {"predicted_ms": 1e3 * predict(device_named(torch.cuda.get_device_name()))}
+    except ArgumentError:
+        return {}

@@ -10,7 +10,7 @@ the two came within noise of each other at all sizes, as for scan, the fewer rou
 """
 
 from ddp_lab.collectives.closed_forms import POWERS_OF_TWO, collective_time
-from ddp_lab.transport.link import Hosts, Link
+from ddp_lab.transport.links.link import Hosts, Link
 
 KIB = 1024
 ONE_SHOT_BYTES = 16 * KIB  # what fits a mailbox; from 32 KiB on two_shot was 1.3 times faster

@@ -55,8 +55,9 @@ class Cube:
 
 def swap(comm: "Communicator", x: NDArray, peer: int) -> NDArray:
     """Return the peer's array for ours."""
+    coming = comm.irecv(peer)  # first, so that it can come in while ours leaves
     sent = comm.isend(x, peer)
-    received = comm.take(peer)
+    received: NDArray = coming.wait()
     sent.wait()
     return received
 
@@ -101,11 +102,12 @@ def _halve_and_double(comm: "Communicator", cube: Cube, flat: NDArray, op: str) 
     while distance < cube.size:
         have, want = parts.pop(), parts[-1]
         peer = cube.rank(cube.corner ^ distance)
-        sent = comm.isend(flat[slice(*have)], peer)
         other = (
             (want[0], have[0]) if have[1] == want[1] and have[0] != want[0] else (have[1], want[1])
         )
-        comm.take(peer, flat[slice(*other)])
+        coming = comm.irecv(flat[slice(*other)], peer)
+        sent = comm.isend(flat[slice(*have)], peer)
+        coming.wait()
         sent.wait()
         distance *= 2
 

@@ -28,7 +28,7 @@ SEGMENT_BYTES = 256 * 1024  # half of a second-level cache: one half arrives, on
 
 
 def reduce_chunks(comm: "Communicator", chunks: list[NDArray], op: str) -> None:
-    """Reduce in place, so that chunk `rank` is complete on this rank; the others are spoilt."""
+    """Reduce in place, so that chunk `rank` is complete on this rank; others are partial sums."""
     right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
     for step in range(comm.size - 1):
         sent = comm.isend(chunks[(comm.rank - 1 - step) % comm.size], right)

@@ -16,7 +16,7 @@ from ddp_lab.collectives.registry import built_in
 from ddp_lab.collectives.rows import split_evenly
 from ddp_lab.reduction import combiner
 from ddp_lab.transport.base import NDArray
-from ddp_lab.transport.shared_rendezvous import SharedRendezvous, too_large
+from ddp_lab.transport.shm.rendezvous import SharedRendezvous, too_large
 
 if TYPE_CHECKING:
     from ddp_lab.communicator.communicator import Communicator

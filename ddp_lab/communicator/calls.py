@@ -128,6 +128,6 @@ class Call:
 
     def _own(self, result: NDArray) -> NDArray:
         """Return memory of the caller's own: at the root, the result is what was passed in."""
-        given = self.args[0]
-        mine = given if isinstance(given, list) else [given]
-        return result.copy() if any(result is part for part in mine) else result
+        argument = self.args[0]
+        arguments = argument if isinstance(argument, list) else [argument]
+        return result.copy() if any(result is part for part in arguments) else result

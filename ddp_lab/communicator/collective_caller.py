@@ -95,7 +95,7 @@ class CollectiveCaller(Messenger):
         if async_op or (self._worker is not None and self._worker.busy):
             if self._worker is None:
                 self._worker = Worker(f"ddp_lab rank {self.rank}")
-            job = partial(self._execute, call)
+            job = partial(self._execute_there, call)
             if self._worker.is_current:  # in a function given to `then`
                 handle = Handle()
                 self._open[handle] = None
@@ -110,12 +110,17 @@ class CollectiveCaller(Messenger):
             return handle if async_op else handle.wait()
         return self._execute(call)
 
+    def _execute_there(self, call: Call) -> Any:
+        """Execute a call in a thread that has no line of the program's: it stands at the call's."""
+        headers.stand_at(headers.site_of(call.header).encode())
+        return self._execute(call)
+
     def _close(self, handle: Handle) -> None:
         if not handle.failed:
             self._open.pop(handle, None)
 
     def raise_unseen(self) -> None:
-        """Wait for this rank's asynchronous collectives; raise what one raised that nobody saw."""
+        """Wait for all asynchronous collectives; raise an error that nobody asked for."""
         for handle in list(self._open):
             handle.raise_unseen()
 

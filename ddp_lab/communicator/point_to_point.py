@@ -23,9 +23,9 @@ from ddp_lab.transport.base import (
     Work,
 )
 from ddp_lab.transport.board import Board, Watched
-from ddp_lab.transport.link import Hosts, Link, within
+from ddp_lab.transport.links.link import Hosts, Link, within
 from ddp_lab.transport.record import Recorder
-from ddp_lab.transport.shared_rendezvous import SharedRendezvous
+from ddp_lab.transport.shm.rendezvous import SharedRendezvous
 
 
 class Messenger:

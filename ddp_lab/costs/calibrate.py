@@ -70,8 +70,8 @@ class Calibration:
     @property
     def interrupted(self) -> float:
         """The share of blocks in which another program took a rank's core."""
-        kept = (*self.fitted, *self.held_out)
-        return float(np.mean([sample.interrupted for sample in kept] or [0]))
+        samples = (*self.fitted, *self.held_out)
+        return float(np.mean([sample.interrupted for sample in samples] or [0]))
 
     @property
     def trusted(self) -> bool:

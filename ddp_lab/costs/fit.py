@@ -105,9 +105,11 @@ def _non_negative(a: NDArray, b: NDArray) -> NDArray:
     lengths = np.linalg.norm(a, axis=0)  # alpha and beta differ by five orders of magnitude
     lengths = np.where(lengths > 0, lengths, 1)
     best, least = np.zeros(3), np.inf
-    for kept in ([0, 1, 2], [0, 1], [0, 2], [1, 2], [0], [1], [2]):
+    for columns in ([0, 1, 2], [0, 1], [0, 2], [1, 2], [0], [1], [2]):
         x = np.zeros(3)
-        x[kept] = np.linalg.lstsq(a[:, kept] / lengths[kept], b, rcond=None)[0] / lengths[kept]
+        x[columns] = (
+            np.linalg.lstsq(a[:, columns] / lengths[columns], b, rcond=None)[0] / lengths[columns]
+        )
         error = float(np.sum((a @ x - b) ** 2))
         if x.min() >= 0 and error < least:
             best, least = x, error

@@ -1,6 +1,5 @@
 """Data-parallel training: DistributedDataParallel, and the steps that lead to it."""
 
-from ddp_lab.data_parallel.breakdown import Breakdown, measure
 from ddp_lab.data_parallel.bucketing import BucketPlan, Caps, ParamSpec, assign, reverse_plan
 from ddp_lab.data_parallel.checkpoint import Checkpoint
 from ddp_lab.data_parallel.communicator_group import CommunicatorGroup
@@ -18,9 +17,7 @@ from ddp_lab.data_parallel.ladder import (
     OneFlat,
     Overlapped,
 )
-from ddp_lab.data_parallel.round_robin import RoundRobin
-from ddp_lab.data_parallel.sampler import DistributedSampler
-from ddp_lab.data_parallel.sync_batch_norm import convert_sync_batchnorm
+from ddp_lab.data_parallel.measurement.breakdown import Breakdown, measure
 from ddp_lab.data_parallel.wrapping import DistributedDataParallel
 
 __all__ = [
@@ -33,7 +30,6 @@ __all__ = [
     "CommunicatorGroup",
     "DataParallelError",
     "DistributedDataParallel",
-    "DistributedSampler",
     "EachParameter",
     "Hooked",
     "ModelMismatch",
@@ -41,10 +37,8 @@ __all__ = [
     "Overlapped",
     "ParamSpec",
     "ReadyTwice",
-    "RoundRobin",
     "UnusedParameters",
     "assign",
-    "convert_sync_batchnorm",
     "measure",
     "reverse_plan",
 ]

@@ -1,6 +1,6 @@
 """DistributedDataParallel for modules that are not torch's: minitorch, over a Communicator.
 
-May import: the modules of this folder.
+May import: this folder.
 """
 
 import weakref
@@ -10,7 +10,7 @@ from typing import Any
 from ddp_lab.data_parallel.bucketing import Caps, reverse_plan
 from ddp_lab.data_parallel.communicator_group import CommunicatorGroup, is_communicator
 from ddp_lab.data_parallel.ddp import DistributedDataParallel
-from ddp_lab.data_parallel.grad_bucket import CommHook, already_hooked, check_comm_hook
+from ddp_lab.data_parallel.hooks.grad_bucket import CommHook, already_hooked, check_comm_hook
 from ddp_lab.data_parallel.join import UnevenInputs
 from ddp_lab.data_parallel.module_protocol import (
     ArraySlots,
@@ -22,7 +22,6 @@ from ddp_lab.data_parallel.module_protocol import (
 )
 from ddp_lab.data_parallel.reducer import Reducer
 from ddp_lab.data_parallel.reduction_group import Group, last_rank, reduce_counts, verify_same_model
-from ddp_lab.data_parallel.round_robin import RoundRobin
 from ddp_lab.data_parallel.wrapper import Wrapper
 
 
@@ -53,9 +52,7 @@ class ArrayDistributedDataParallel(DistributedDataParallel, Wrapper):
         forward_sync_buffers: bool | None = None,
     ) -> None:
         super().__init__(module)
-        if is_communicator(device_ids) or isinstance(
-            device_ids, RoundRobin
-        ):  # DistributedDataParallel(module, comm)
+        if is_communicator(device_ids):  # DistributedDataParallel(module, comm)
             device_ids, process_group = None, device_ids
         _check_devices(device_ids, output_device)
         self.module = module
@@ -102,7 +99,7 @@ class ArrayDistributedDataParallel(DistributedDataParallel, Wrapper):
         """Return the module's output; gradients of it will be averaged unless in `no_sync`."""
         syncs = self.require_backward_grad_sync
         if self.uneven is not None:
-            self.reducer.divisor = self.uneven.divisor(self.uneven.count(True))
+            self.reducer.averaging.divisor = self.uneven.divisor(self.uneven.count(True))
             reduce_counts(self.group, [int(syncs)])
         if syncs:
             self.reducer.check_finished()
@@ -135,9 +132,10 @@ class ArrayDistributedDataParallel(DistributedDataParallel, Wrapper):
             RuntimeError: a hook was registered before.
         """
         check_comm_hook(hook)
-        if self.reducer.comm_hook is not None:
-            raise already_hooked(hook, self.reducer.comm_hook[0].__qualname__)
-        self.reducer.comm_hook = hook, state
+        averaging = self.reducer.averaging
+        if averaging.hook is not None:
+            raise already_hooked(hook, averaging.hook[0].__qualname__)
+        averaging.hook = hook, state
 
     def join(
         self,
@@ -158,13 +156,13 @@ class ArrayDistributedDataParallel(DistributedDataParallel, Wrapper):
 
     def _expect_unused(self, output: Any) -> None:
         """Find what this output does not depend on; for a static graph, once."""
-        reducer = self.reducer
-        if not reducer.find_unused:
+        usage = self.reducer.usage
+        if not usage.find_unused:
             return
-        if self.static_graph and reducer.iterations > 1:
-            reducer.expect_unused(reducer.unused)
+        if self.static_graph and self.reducer.iterations > 1:
+            usage.expect_unused(usage.unused)
         else:
-            reducer.expect_unused(unused_from(output, self._params))
+            usage.expect_unused(unused_from(output, self._params))
 
 
 def _hook(weak: "weakref.ref[Reducer]", index: int) -> Callable[[Any], None]:
@@ -196,8 +194,6 @@ def _group(process_group: Any, module: Any) -> Group:
         return CommunicatorGroup(process_group)
     if isinstance(process_group, CommunicatorGroup):
         return process_group
-    if isinstance(process_group, RoundRobin):
-        return process_group.over(lambda member: _group(member, module))
     raise TypeError(
         f"DistributedDataParallel: a {type(module).__name__} is trained over a Communicator: got "
         f"process_group {type(process_group).__name__}. Pass process_group=comm, with comm from "

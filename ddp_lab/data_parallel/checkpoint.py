@@ -9,13 +9,14 @@ Under `torchrun --max-restarts=3 train.py` this is all that a script needs to su
 torchrun ends and restarts them all, and they go on from the last step that was saved. With
 `--nnodes=1:4` the new run may be of another size; then it goes on from the same parameters.
 
-May import: NumPy, communicator_group, ddp, errors, reduction_group, snapshot; torch inside
-functions.
+May import: NumPy, agreement, communicator_group, ddp, errors, reduction_group, snapshot; torch
+inside functions.
 """
 
 import os
 import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +24,10 @@ import numpy as np
 
 from ddp_lab.data_parallel.communicator_group import CommunicatorGroup, is_communicator
 from ddp_lab.data_parallel.ddp import DistributedDataParallel
-from ddp_lab.data_parallel.reduction_group import (
-    Group,
-    agree,
-    gather_bytes,
-    last_rank,
-    reduce_counts,
-)
+from ddp_lab.data_parallel.reduction_group import Group, gather_rows, last_rank, reduce_counts
 from ddp_lab.data_parallel.snapshot import dumps, loads
 from ddp_lab.errors import InvalidArgument
+from ddp_lab.parallel.agreement import all_same, exchange
 
 NO_STEP = -1
 
@@ -60,6 +56,7 @@ class Checkpoint:
     ) -> None:
         self.path = Path(path)
         self.group = _group(comm)
+        self._gather = partial(gather_rows, self.group)
         self._alike = {name: _unwrapped(thing) for name, thing in alike.items()}
         self._models = {
             name: thing.reducer  # type: ignore[attr-defined]
@@ -77,7 +74,7 @@ class Checkpoint:
         one or the other.
         """
         mine = {name: thing.state_dict() for name, thing in self._per_rank.items()}
-        ranks = gather_bytes(self.group, dumps({"things": mine, "random": _random_state()}))
+        ranks = exchange(self._gather, dumps({"things": mine, "random": _random_state()}))
         if self.group.rank == 0:
             tree = {
                 "step": step,
@@ -102,8 +99,8 @@ class Checkpoint:
         if latest == NO_STEP:
             return 0
         root = last_rank(self.group, step == latest)
-        if not agree(self.group, data):
-            tree = loads(gather_bytes(self.group, data if root == self.group.rank else b"")[root])
+        if not all_same(self._gather, data):
+            tree = loads(exchange(self._gather, data if root == self.group.rank else b"")[root])
         self._load(tree)
         return latest
 

@@ -71,6 +71,28 @@ class UnusedParameters(DataParallelError):
     def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         return type(self), (self.args[0], self.names)
 
+    @classmethod
+    def in_iteration(
+        cls, names: Sequence[str], indices: Sequence[int], rank: int, find_unused: bool
+    ) -> "UnusedParameters":
+        """Return the error that names the parameters whose gradients never came."""
+        advice = (
+            "Since `find_unused_parameters=True` is enabled, an output that takes no part in the "
+            "loss is the likely cause."
+            if find_unused
+            else "You can enable unused parameter detection by passing the keyword argument "
+            "`find_unused_parameters=True` to DistributedDataParallel."
+        )
+        mine = f"which did not receive grad for rank {rank}:"
+        return cls(
+            "forward: Expected to have finished reduction in the prior iteration before starting "
+            f"a new one. {advice} Make sure all `forward` function outputs participate in "
+            f"calculating loss. Parameters {mine} {', '.join(names)}. Parameter indices {mine} "
+            f"{' '.join(map(str, indices))} (for torch's own checks of collectives, set the "
+            "environment variable TORCH_DISTRIBUTED_DEBUG to either INFO or DETAIL).",
+            names,
+        )
+
 
 class ReadyTwice(DataParallelError):
     """The gradient of `name` arrived twice in one iteration."""

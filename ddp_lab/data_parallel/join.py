@@ -74,4 +74,4 @@ class UnevenInputs:
                 model.broadcast_state(root, model.forward_sync_buffers)
         finally:
             model.uneven = None
-            model.reducer.divisor = lambda: model.group.size
+            model.reducer.averaging.divisor = lambda: model.group.size

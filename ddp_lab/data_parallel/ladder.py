@@ -15,7 +15,7 @@ All are used alike, with torch and minitorch modules:
 
 DistributedDataParallel is step 5 with what practice asks for besides.
 
-May import: NumPy, bucketing, errors, module_protocol, schedule.
+May import: NumPy, bucketing, errors, launch_order, module_protocol.
 Source: Li et al., PyTorch Distributed, VLDB 2020, section 3.2.
 """
 
@@ -26,6 +26,7 @@ import numpy as np
 
 from ddp_lab.data_parallel.bucketing import MIB, offsets, reverse_plan
 from ddp_lab.data_parallel.errors import UnusedParameters
+from ddp_lab.data_parallel.launch_order import LaunchOrder
 from ddp_lab.data_parallel.module_protocol import (
     Array,
     Module,
@@ -35,7 +36,6 @@ from ddp_lab.data_parallel.module_protocol import (
     trainable,
     values,
 )
-from ddp_lab.data_parallel.schedule import LaunchOrder
 
 
 class Replica:
@@ -101,28 +101,25 @@ class Hooked(Replica):
     would average weights, and training would go on as if nothing had happened.
     """
 
-    def __init__(self, module: Module, comm: Any) -> None:
+    def __init__(self, module: Module, comm: Any, bucket_mb: float = 0.0) -> None:
         super().__init__(module, comm)
-        self.buckets = [[index] for index in reversed(range(len(self.params)))]
-        self._arm()
-
-    def _arm(self) -> None:
+        self.specs = array_specs(zip(self.names, self.params, strict=True))
+        self.buckets = reverse_plan(self.specs, [int(bucket_mb * MIB)]).buckets
         self.order = LaunchOrder(self.buckets)
         for index, param in enumerate(self.params):
             param.register_post_accumulate_grad_hook(self._hook(index))
 
     def _hook(self, index: int) -> Callable[[Any], None]:
         def on_ready(_param: Any) -> None:
-            self.order.mark(index)
-            while (bucket := self.order.take()) is not None:
+            for bucket in self.order.mark(index):
                 self.launch(bucket)
 
         return on_ready
 
     def launch(self, bucket: int) -> None:
-        """Average the one gradient of a bucket, now; backward waits."""
-        index = self.buckets[bucket][0]
-        replace_grad(self.params[index], self.comm.all_reduce(self.grad(index), op="avg"))
+        """Average the gradients of a bucket one by one, now; backward waits."""
+        for index in self.buckets[bucket]:
+            replace_grad(self.params[index], self.comm.all_reduce(self.grad(index), op="avg"))
 
     def finish(self) -> None:
         """Check that nothing was left out, and get ready for the next iteration."""
@@ -138,16 +135,12 @@ class Bucketed(Hooked):
     """Step 4: gradients go into buckets, last layer first; a full bucket is averaged at once."""
 
     def __init__(self, module: Module, comm: Any, bucket_mb: float = 25.0) -> None:
-        Replica.__init__(self, module, comm)
-        specs = array_specs(zip(self.names, self.params, strict=True))
-        plan = reverse_plan(specs, [int(bucket_mb * MIB)])
-        self.buckets = [list(bucket) for bucket in plan.buckets]
-        self.starts = [offsets(specs, bucket) for bucket in self.buckets]
+        super().__init__(module, comm, bucket_mb)
+        self.starts = [offsets(self.specs, bucket) for bucket in self.buckets]
         self.flats = [
             comm.empty((starts[-1],), values(self.params[bucket[0]]).dtype)
             for bucket, starts in zip(self.buckets, self.starts, strict=True)
         ]
-        self._arm()
 
     def launch(self, bucket: int) -> None:
         """Copy the gradients in, average, copy them out."""

@@ -3,7 +3,7 @@
 `Module` and `Parameter` are structural: nothing is imported, nothing registered. A torch
 `nn.Module` satisfies them, a `minitorch.nn.Module` too, and so does whatever a learner writes.
 
-May import: NumPy, bucketing, hook_kit, reducer.
+May import: NumPy, bucketing, buckets, kit.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ddp_lab.data_parallel.bucketing import ParamSpec
-from ddp_lab.data_parallel.hook_kit import kit_for
-from ddp_lab.data_parallel.reducer import Bucket
+from ddp_lab.data_parallel.buckets import Bucket
+from ddp_lab.data_parallel.hooks.kit import kit_for
 
 Array = npt.NDArray[Any]
 

@@ -1,20 +1,22 @@
 """What the reducer asks of a set of ranks, whatever carries the bytes.
 
 `Group` is the seam between data parallelism and communication. `CommunicatorGroup` (NumPy),
-`torch_groups.C10dGroup` (any torch.distributed process group) and
-`torch_groups.TorchCommunicatorGroup` are behind it.
+`process_groups.C10dGroup` (any torch.distributed process group) and
+`process_groups.TorchCommunicatorGroup` are behind it.
 
-May import: NumPy, bucketing, errors, transport.
+May import: NumPy, agreement, bucketing, errors, transport.
 """
 
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
 from ddp_lab.data_parallel.bucketing import ParamSpec
 from ddp_lab.data_parallel.errors import ModelMismatch
+from ddp_lab.parallel.agreement import all_same, exchange
 from ddp_lab.transport.base import NDArray
 
 WORD = 8  # bytes of the integers that groups reduce
@@ -94,54 +96,32 @@ def last_rank(group: Group, candidate: bool) -> int:
     return rank
 
 
-def gather_bytes(group: Group, data: bytes) -> list[bytes]:
-    """Return every rank's bytes, by rank, with all-reduces alone.
+def gather_rows(group: Group, row: NDArray) -> NDArray:
+    """Return every rank's `row`, by rank, with one all-reduce; all are of one size and dtype.
 
     Each rank fills a row of its own in a matrix of zeros, eight bytes a number; the sum holds all
     rows.
     """
-    lengths = [0] * group.size
-    lengths[group.rank] = len(data)
-    lengths = reduce_counts(group, lengths)
-    words = -(-max(lengths) // WORD)
+    words = -(-row.nbytes // WORD)
     rows = np.zeros((group.size, words), np.int64)
-    padded = data.ljust(words * WORD, b"\0")
-    rows[group.rank] = np.frombuffer(padded, np.int64)
+    rows[group.rank] = np.frombuffer(row.tobytes().ljust(words * WORD, b"\0"), np.int64)
     flat = group.counters(rows.reshape(-1))
     group.all_reduce(flat).wait()
-    summed = np.asarray(flat.tolist(), np.int64).reshape(group.size, words)
-    return [row.tobytes()[:n] for row, n in zip(summed, lengths, strict=True)]
-
-
-def exchange(group: Group, text: str) -> list[str]:
-    """Return every rank's `text`, by rank."""
-    return [data.decode() for data in gather_bytes(group, text.encode())]
-
-
-def agree(group: Group, data: bytes) -> bool:
-    """Return whether all ranks have the same bytes, as far as a hash tells; all get one answer."""
-    digest = _digest(data)
-    return reduce_counts(group, digest, "min") == reduce_counts(group, digest, "max")
+    summed = np.asarray(flat.tolist(), np.int64).reshape(rows.shape)
+    return summed.view(np.uint8)[:, : row.nbytes].copy().view(row.dtype)
 
 
 def verify_same_model(group: Group, specs: Sequence[ParamSpec]) -> None:
     """Check that every rank has the same parameters in the same order.
 
-    Two small all-reduces when they agree; only on disagreement are the lists exchanged.
+    One small all-reduce when they agree; only on disagreement are the lists exchanged.
 
     Raises:
         ModelMismatch: on every rank, naming the first parameter in which two ranks differ.
     """
     mine = [[s.name, list(s.shape), str(s.kind)] for s in specs]
-    if agree(group, json.dumps([entry[1:] for entry in mine]).encode()):
+    gather = partial(gather_rows, group)
+    if all_same(gather, json.dumps([entry[1:] for entry in mine]).encode()):
         return
-    everyone = [json.loads(text) for text in exchange(group, json.dumps(mine))]
+    everyone = [json.loads(text) for text in exchange(gather, json.dumps(mine).encode())]
     raise ModelMismatch.between(everyone)
-
-
-def _digest(data: bytes) -> list[int]:
-    """Return a hash of `data` that is the same in every process."""
-    from hashlib import blake2b
-
-    raw = blake2b(data, digest_size=16).digest()
-    return [int.from_bytes(raw[i : i + 4], "big") for i in range(0, 16, 4)]

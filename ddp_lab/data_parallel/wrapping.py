@@ -1,6 +1,6 @@
 """Which subclass of DistributedDataParallel wraps a module.
 
-May import: the modules of this folder; torch's only once a torch module comes.
+May import: array_ddp, ddp; torch.ddp inside functions.
 """
 
 import sys

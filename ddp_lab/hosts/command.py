@@ -120,8 +120,8 @@ def with_flags(command: list[str], environment: dict[str, str]) -> list[str]:
         words = 3
     else:
         return command
-    given = options_of_torchrun(command[words:])
-    if "--standalone" in given:
+    options = options_of_torchrun(command[words:])
+    if "--standalone" in options:
         raise InvalidArgument(
             "hosts: --standalone is for one machine: got it for several hosts. Leave it out."
         )
@@ -132,7 +132,7 @@ def with_flags(command: list[str], environment: dict[str, str]) -> list[str]:
         "--master-port": "MASTER_PORT",
     }
     missing = [
-        f"{flag}={environment.get(name)}" for flag, name in flags.items() if flag not in given
+        f"{flag}={environment.get(name)}" for flag, name in flags.items() if flag not in options
     ]
     return [*command[:words], *missing, *command[words:]]
 

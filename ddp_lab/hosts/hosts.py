@@ -229,7 +229,9 @@ def find_tool(name: str) -> str:
     path = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
     if (place := shutil.which(name, path=path)) is None:
         raise HostsRefused(
-            f"hosts: {name} is not installed: sudo apt-get install iproute2", is_missing=True
+            f"hosts: {name} is not installed: sudo apt-get install iproute2. "
+            "Help: when_it_does_not_work.html#hosts-cannot-be-made",
+            is_missing=True,
         )
     return place
 
@@ -247,8 +249,12 @@ def refusal(step: str, reason: str) -> str:
         file = Path("/proc/sys", name.replace(".", "/"))
         if os.geteuid() and file.is_file() and file.read_text().strip() == value:
             allow = f"sudo sysctl {name}={better}, or run this as root"
-            return f"hosts: this machine refuses its users namespaces ({step}: {reason}): {allow}."
+            return (
+                f"hosts: this machine refuses its users namespaces ({step}: {reason}): {allow}. "
+                "Help: when_it_does_not_work.html#hosts-cannot-be-made"
+            )
     return (
         f"hosts: this machine refuses namespaces ({step}: {reason}): run this as root; in a "
-        "container, start that with --privileged."
+        "container, start that with --privileged. "
+        "Help: when_it_does_not_work.html#hosts-cannot-be-made"
     )

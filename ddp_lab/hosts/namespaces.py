@@ -12,7 +12,7 @@ An ordinary user is root of a user namespace that owns all of it. A command has 
 number again, in a user namespace inside that one, and no rights that the user has not.
 
 A program of its own, and without the package's imports, because only a process with one thread
-can change its user namespace. May import: nothing but the standard library.
+can change its user namespace. May import: the standard library.
 """
 
 import ctypes

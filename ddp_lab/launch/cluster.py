@@ -11,7 +11,7 @@ that nobody waits for any more, because another host's ranks failed or the progr
     prints events              <-  what ranks print
     Ending of each host        <-  outcomes, failures, waits
 
-May import: the package below `launch`; distributed, lazily.
+May import: the package; distributed inside functions.
 """
 
 import contextlib
@@ -32,9 +32,9 @@ from ddp_lab.launch.rank_main import Job
 from ddp_lab.launch.results import Results
 from ddp_lab.launch.zygote_client import SHARED, start_ranks
 from ddp_lab.transport.connect import tell, told
-from ddp_lab.transport.link import Hosts
-from ddp_lab.transport.segment import Segment
-from ddp_lab.transport.shm_board import ShmBoard
+from ddp_lab.transport.links.link import Hosts
+from ddp_lab.transport.shm.board import ShmBoard
+from ddp_lab.transport.shm.segment import Segment
 
 CONNECT_S = 10.0
 LOOK_S = 0.2  # between two looks at the tasks and their workers

@@ -69,10 +69,10 @@ def failure_of(rank: int, error: BaseException, at: float) -> Failure:
 
 def _caused_by(error: BaseException) -> list[BaseException]:
     """Return an exception and what it was raised from: others word a lost rank in their own way."""
-    found = [error]
-    while (cause := found[-1].__cause__) is not None and cause not in found:
-        found.append(cause)
-    return found
+    chain = [error]
+    while (cause := chain[-1].__cause__) is not None and cause not in chain:
+        chain.append(cause)
+    return chain
 
 
 def text_of(error: BaseException) -> str:
@@ -145,8 +145,8 @@ def cell_name(filename: str) -> str:
     shell = ipython.get_ipython() if ipython is not None else None
     if shell is None or not hasattr(shell.compile, "format_code_name"):
         return filename
-    found = shell.compile.format_code_name(filename)
-    return found[1] if found else filename
+    kind_and_name = shell.compile.format_code_name(filename)
+    return kind_and_name[1] if kind_and_name else filename
 
 
 def name_cells(text: str) -> str:

@@ -11,7 +11,7 @@ from ddp_lab.arguments import time_limit
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.extras import missing
 from ddp_lab.launch.results import Results
-from ddp_lab.transport.link import Hosts, Link, equal_hosts
+from ddp_lab.transport.links.link import Hosts, Link, equal_hosts
 from ddp_lab.transport.threads import ThreadWorld
 
 PROCESSES = ("shm", "tcp", "gloo", "nccl", "cuda_ipc")

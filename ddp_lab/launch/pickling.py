@@ -4,13 +4,16 @@ cloudpickle sends what a notebook or a script defines by value, but trusts that 
 can be imported. A test module or a file that was loaded by its path is known to one process alone.
 """
 
+import io
 import sys
 import threading
 from importlib.machinery import ModuleSpec, PathFinder
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 
 import cloudpickle
+
+NO_FILE = "<dynamic-code>"  # cloudpickle's name for the file of all code
 
 _known: dict[tuple[str, str], bool] = {}
 _registering = threading.Lock()  # what is sent by value is known to cloudpickle process-wide
@@ -23,11 +26,31 @@ def dumps_for_ranks(thing: Any) -> bytes:
         for module in private:
             cloudpickle.register_pickle_by_value(module)
         try:
-            data: bytes = cloudpickle.dumps(thing)
+            return dumps(thing)
         finally:
             for module in private:
                 cloudpickle.unregister_pickle_by_value(module)
-    return data
+
+
+class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+    """Keeps the file names of code, for which newer versions of cloudpickle send `NO_FILE`.
+
+    Without them a rank's traceback shows no line, and a report of a hang names no file.
+    """
+
+    def reducer_override(self, obj: Any) -> Any:
+        """Return how to make `obj` again."""
+        if not isinstance(obj, CodeType):
+            return super().reducer_override(obj)
+        make, parts = self.dispatch_table[CodeType](obj)
+        return make, tuple(obj.co_filename if part == NO_FILE else part for part in parts)
+
+
+def dumps(thing: Any) -> bytes:
+    """Return `thing` pickled by cloudpickle, the file names of its code included."""
+    stream = io.BytesIO()
+    _Pickler(stream).dump(thing)
+    return stream.getvalue()
 
 
 def _is_private(module: ModuleType) -> bool:

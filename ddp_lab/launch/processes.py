@@ -22,9 +22,9 @@ from ddp_lab.launch.results import Results
 from ddp_lab.launch.zygote_client import Ranks, start_ranks
 from ddp_lab.transport.board import FAILED, RUNNING, Entry
 from ddp_lab.transport.header import operation_of, site_of
-from ddp_lab.transport.link import Hosts, Link
-from ddp_lab.transport.segment import Segment
-from ddp_lab.transport.shm_board import ShmBoard
+from ddp_lab.transport.links.link import Hosts, Link
+from ddp_lab.transport.shm.board import ShmBoard
+from ddp_lab.transport.shm.segment import Segment
 
 STOP_S = 5.0
 START_S = 60.0  # importing torch in a new zygote, and the function's own modules in each rank

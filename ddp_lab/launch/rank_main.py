@@ -24,10 +24,10 @@ from ddp_lab.launch.world import give
 from ddp_lab.transport.base import Leaves
 from ddp_lab.transport.board import FAILED, RETURNED
 from ddp_lab.transport.connect import connect
-from ddp_lab.transport.link import Hosts, Link
+from ddp_lab.transport.links.link import Hosts, Link
 from ddp_lab.transport.record import Log, Recorder
-from ddp_lab.transport.segment import Segment
-from ddp_lab.transport.shm_board import ShmBoard
+from ddp_lab.transport.shm.board import ShmBoard
+from ddp_lab.transport.shm.segment import Segment
 
 LENGTH = struct.Struct("<cQ")
 JOB, READY, OUTCOME, WHERE = b"j", b"r", b"o", b"w"

@@ -21,9 +21,9 @@ from ddp_lab.launch.failures import (
 from ddp_lab.launch.results import Results
 from ddp_lab.transport.base import Transport
 from ddp_lab.transport.board import FAILED, RETURNED, Entry, entries
-from ddp_lab.transport.emulated_link import EmulatedLink, ThreadInterfaces
 from ddp_lab.transport.hosts import HostsTransport
-from ddp_lab.transport.link import Hosts, Link
+from ddp_lab.transport.links.emulated_link import EmulatedLink, ThreadInterfaces
+from ddp_lab.transport.links.link import Hosts, Link
 from ddp_lab.transport.record import Recorder
 from ddp_lab.transport.sim import SimTransport, SimWorld
 from ddp_lab.transport.threads import ThreadWorld

@@ -24,8 +24,8 @@ class Trace:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write Chrome trace JSON; drop the file on https://ui.perfetto.dev to see it."""
-        found = events(self.world_size, self.messages, self.waits, self.spans)
-        document = {"traceEvents": list(found), "otherData": {"clock": self.clock}}
+        trace_events = events(self.world_size, self.messages, self.waits, self.spans)
+        document = {"traceEvents": list(trace_events), "otherData": {"clock": self.clock}}
         Path(path).write_text(json.dumps(document))
 
 

@@ -6,7 +6,7 @@ from ddp_lab.arguments import time_limit
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.transport.base import Transport
-from ddp_lab.transport.tcp_meeting import connect
+from ddp_lab.transport.tcp.meeting import connect
 from ddp_lab.transport.threads import ThreadWorld
 
 _given: Communicator | None = None

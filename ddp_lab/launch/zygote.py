@@ -38,7 +38,7 @@ LINE_BYTES = 4096
 
 
 @dataclass
-class Brood:
+class LaunchedRanks:
     """The ranks of one launch."""
 
     status: int
@@ -50,7 +50,7 @@ class Zygote:
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
-        self._broods: dict[int, Brood] = {}
+        self._launches: dict[int, LaunchedRanks] = {}
 
     def serve(self) -> None:
         """Answer requests until the launcher is gone, then kill all ranks."""
@@ -87,13 +87,13 @@ class Zygote:
         status, segment = fds[:2]
         starts = range(2, 2 + FDS_A_RANK * len(ranks), FDS_A_RANK)
         ends = {r: fds[at : at + FDS_A_RANK] for r, at in zip(ranks, starts, strict=True)}
-        brood = self._broods[request["launch"]] = Brood(status)
+        launched = self._launches[request["launch"]] = LaunchedRanks(status)
         sys.stdout.flush()
         for rank in ranks:
             pid = os.fork()
             if pid == 0:
                 self._become_rank(rank, request, segment, ends)
-            brood.alive[pid] = rank
+            launched.alive[pid] = rank
             os.write(status, b"%d %d\n" % (pid, rank))
         for fd in fds[1:]:
             os.close(fd)
@@ -108,8 +108,8 @@ class Zygote:
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             self._control.close()
-            for brood in self._broods.values():
-                os.close(brood.status)
+            for launched in self._launches.values():
+                os.close(launched.status)
             for other, fds in ends.items():
                 for fd in fds if other != rank else ():
                     os.close(fd)
@@ -131,24 +131,24 @@ class Zygote:
             self._report(pid, os.waitstatus_to_exitcode(status))
 
     def _report(self, pid: int, code: int) -> None:
-        for launch, brood in list(self._broods.items()):
-            if pid in brood.alive:
-                rank = brood.alive.pop(pid)
+        for launch, launched in list(self._launches.items()):
+            if pid in launched.alive:
+                rank = launched.alive.pop(pid)
                 with contextlib.suppress(BrokenPipeError):  # nobody wants to know any more
-                    os.write(brood.status, b"end %d %d\n" % (rank, code))
-                if not brood.alive:
-                    os.close(brood.status)
-                    del self._broods[launch]
+                    os.write(launched.status, b"end %d %d\n" % (rank, code))
+                if not launched.alive:
+                    os.close(launched.status)
+                    del self._launches[launch]
 
     def _kill(self, launch: int) -> None:
-        brood = self._broods.get(launch)
-        for pid in brood.alive if brood else ():
+        launched = self._launches.get(launch)
+        for pid in launched.alive if launched else ():
             os.kill(pid, signal.SIGKILL)
 
     def _kill_all(self) -> None:
-        for launch in list(self._broods):
+        for launch in list(self._launches):
             self._kill(launch)
-        while self._broods:
+        while self._launches:
             pid, status = os.waitpid(-1, 0)
             self._report(pid, os.waitstatus_to_exitcode(status))
 

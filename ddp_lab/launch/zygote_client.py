@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from ddp_lab.errors import InvalidArgument, RankFailed
 from ddp_lab.launch.zygote import FDS_A_RANK
-from ddp_lab.transport.segment import Segment
+from ddp_lab.transport.shm.segment import Segment
 
 MOST_RANKS = 80  # one message to the zygote carries at most 253 descriptors
 STOP_S = 5.0

@@ -1,19 +1,38 @@
 """What ranks must have in common before they work together: all of them raise, or none.
 
-May import: NumPy, communicator, errors.
+May import: NumPy, communicator, errors, transport.
 """
 
 import json
 from collections.abc import Callable, Mapping
 from hashlib import blake2b
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import InvalidArgument, Mismatch
+from ddp_lab.transport.base import NDArray
 
 DIGEST_BYTES = 16
+
+Gather: TypeAlias = Callable[[NDArray], NDArray]
+"""Every rank's array, of one shape, stacked by rank: a communicator's `all_gather`, or the like."""
+
+
+def all_same(gather: Gather, data: bytes) -> bool:
+    """Return whether all ranks have the same bytes, as far as a digest tells; the same on each."""
+    digest = blake2b(data, digest_size=DIGEST_BYTES).digest()
+    rows = gather(np.frombuffer(digest, np.uint8))
+    return bool((rows == rows[0]).all())
+
+
+def exchange(gather: Gather, data: bytes) -> list[bytes]:
+    """Return every rank's bytes, by rank; they may be of different lengths."""
+    lengths = gather(np.array([len(data)], np.int64))[:, 0]
+    padded = np.zeros(max(1, int(lengths.max())), np.uint8)
+    padded[: len(data)] = np.frombuffer(data, np.uint8)
+    return [row[:n].tobytes() for row, n in zip(gather(padded), lengths, strict=True)]
 
 
 def agree(
@@ -39,25 +58,24 @@ def agree(
         InvalidArgument: a rank has a problem; on all ranks, naming it.
         Mismatch: ranks differ in a fact; on all ranks, naming two of them and the first such fact.
     """
-    said = None if problem is None else f"{operation}: rank {comm.rank}: {problem}"
+    complaint = None if problem is None else f"{operation}: rank {comm.rank}: {problem}"
     mine: list[tuple[str, str]] = []
     try:
-        known = facts() if callable(facts) else facts
-        mine = [(name, str(fact)) for name, fact in known.items()]
+        values = facts() if callable(facts) else facts
+        mine = [(name, str(fact)) for name, fact in values.items()]
     except InvalidArgument as error:
-        said = str(error)
-    text = json.dumps([said, mine])
-    digest = blake2b(text.encode(), digest_size=DIGEST_BYTES).digest()
-    rows = comm.all_gather(np.frombuffer(digest, np.uint8))
-    if said is None and (rows == rows[comm.rank]).all():
+        complaint = str(error)
+    text = json.dumps([complaint, mine]).encode()
+    if all_same(comm.all_gather, text) and complaint is None:
         return
-    everyone = [json.loads(theirs) for theirs in exchange(comm, text)]
-    for theirs, _ in everyone:
-        if theirs is not None:
-            raise InvalidArgument(theirs)
+    everyone = [json.loads(other) for other in exchange(comm.all_gather, text)]
+    for other_complaint, _ in everyone:
+        if other_complaint is not None:
+            raise InvalidArgument(other_complaint)
+    first = everyone[0][1]
     for rank, (_, other) in enumerate(everyone):
-        if other != everyone[0][1]:
-            difference = _difference(dict(everyone[0][1]), dict(other), rank)
+        if other != first:
+            difference = _difference(dict(first), dict(other), rank)
             raise Mismatch(f"{operation}: ranks disagree on {difference}. {step}.", (0, rank))
 
 
@@ -67,13 +85,3 @@ def _difference(first: dict[str, str], other: dict[str, str], rank: int) -> str:
         if ours != theirs:
             return f"{name}: rank 0 has {ours}, rank {rank} has {theirs}"
     return f"the order of names: rank {rank} has another than rank 0"
-
-
-def exchange(comm: Communicator, text: str) -> list[str]:
-    """Return every rank's text, by rank."""
-    data = np.frombuffer(text.encode(), np.uint8)
-    lengths = comm.all_gather(np.array([len(data)], np.int64))[:, 0]
-    padded = np.zeros(max(1, int(lengths.max())), np.uint8)
-    padded[: len(data)] = data
-    rows = comm.all_gather(padded)
-    return [bytes(row[:n]).decode() for row, n in zip(rows, lengths, strict=True)]

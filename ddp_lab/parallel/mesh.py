@@ -6,7 +6,7 @@
 The last axis varies fastest. So put there what talks most: tensor parallelism, whose ranks should
 be neighbours on one machine. DeepSpeed and Megatron call this 3D parallelism; torch has DeviceMesh.
 
-May import: NumPy, agreement, communicator, errors, ranks.
+May import: NumPy, agreement, communicator, errors, groups.
 Source: Narayanan et al., Efficient Large-Scale Language Model Training, SC 2021.
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.parallel.agreement import agree
-from ddp_lab.parallel.ranks import communicator_of
+from ddp_lab.parallel.groups import communicator_of
 
 
 class Mesh:

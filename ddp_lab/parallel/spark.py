@@ -1,18 +1,11 @@
 """All-reduce as Spark does it: a tree of tasks down to the driver in stages, then a broadcast.
 
-A ring needs all ranks at once: each waits in every step for its neighbour. Spark's tasks run when
-a slot is free, and none can count on another's running; so they never talk to each other. They
-leave their results, a barrier ends the stage, and the tasks of the next stage fetch them. What
-MapReduce calls the shuffle is the same between its two stages. Here ranks play the tasks, rank 0
-the driver too.
+Here ranks play the tasks, rank 0 the driver too; `on_spark` asks a real Spark.
 
 May import: agreement, arguments, arrays, collectives, communicator, errors, extras, transport;
 pyspark inside functions.
-
-Source: Zaharia et al., NSDI 2012; `RDD.treeAggregate` of Apache Spark; Dean & Ghemawat, OSDI 2004.
 """
 
-import math
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,25 +13,12 @@ from typing import Any
 from ddp_lab.arguments import whole_number
 from ddp_lab.arrays import to_numpy
 from ddp_lab.collectives.registry import Algorithm
+from ddp_lab.collectives.spark_tree import in_stages, stages_of
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.extras import missing
 from ddp_lab.parallel.agreement import agree
 from ddp_lab.transport.base import NDArray
-
-
-def stages_of(partitions: int, depth: int) -> list[int]:
-    """Return how many partitions are left after each stage before the driver's, as in Spark.
-
-    Each stage divides their number by about the depth-th root, as long as that saves more than
-    one more stage costs.
-    """
-    scale = max(math.ceil(partitions ** (1 / depth)), 2)
-    left = []
-    while partitions > scale + math.ceil(partitions / scale):
-        partitions //= scale
-        left.append(partitions)
-    return left
 
 
 def tree_aggregate(comm: Communicator, x: Any, depth: int = 2) -> Any:
@@ -48,10 +28,9 @@ def tree_aggregate(comm: Communicator, x: Any, depth: int = 2) -> Any:
         InvalidArgument: a depth below 1.
         Mismatch: ranks disagree on shape, dtype or depth.
     """
-
     _agree(comm, "tree_aggregate", x, "depth", depth)
     left = [*stages_of(comm.size, depth), 1]
-    return _collective(comm, x, lambda inner, array: _in_stages(inner, array, left))
+    return _collective(comm, x, lambda inner, array: in_stages(inner, array, left))
 
 
 def spark_all_reduce(comm: Communicator, x: Any, partitions: int) -> Any:
@@ -64,12 +43,11 @@ def spark_all_reduce(comm: Communicator, x: Any, partitions: int) -> Any:
         InvalidArgument: fewer partitions than 1.
         Mismatch: ranks disagree on shape, dtype or partitions.
     """
-
     _agree(comm, "spark_all_reduce", x, "partitions", partitions)
     left = [partitions, 1] if partitions < comm.size else [1]
 
     def stages(inner: Communicator, array: NDArray) -> NDArray:
-        total = inner.broadcast(_in_stages(inner, array, left), algorithm="tree")
+        total = inner.broadcast(in_stages(inner, array, left), algorithm="tree")
         return to_numpy(total, "spark_all_reduce")[0]
 
     return _collective(comm, x, stages)
@@ -96,19 +74,6 @@ def _collective(comm: Communicator, x: Any, fn: Callable[..., Any]) -> Any:
     call = comm._call("reduce", "tree", array, "in stages", kind, x)
     call.algorithm = Algorithm("spark", fn)
     return comm._run(call, (array,), {}, async_op=False)
-
-
-def _in_stages(inner: Communicator, array: NDArray, left: Sequence[int]) -> NDArray | None:
-    """Sum in stages: partition i goes to partition i modulo the number that is left after it."""
-    count, mine = inner.size, array.copy()
-    for n in left:
-        if n <= inner.rank < count:
-            inner.send(mine, inner.rank % n)
-        for src in range(inner.rank + n, count, n) if inner.rank < n else ():
-            inner.combine(mine, inner.recv(src), "sum")
-        inner.barrier()  # a stage begins when the one before has ended
-        count = n
-    return mine if inner.rank == 0 else None
 
 
 def on_spark(arrays: Sequence[Any], partitions: int | None = None, depth: int = 2) -> Any:

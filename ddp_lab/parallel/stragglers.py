@@ -35,7 +35,7 @@ class Stragglers:
         return float(self.times[worker, step % self.times.shape[1]])
 
     def sleep(self, worker: int, step: int) -> None:
-        """Let them pass."""
+        """Sleep for as long as this worker takes for this step."""
         time.sleep(self.time_of(worker, step))
 
 

@@ -3,7 +3,7 @@
 Messages over a group are torch messages and copies (`transport.c10d`): good enough for what ranks
 agree about. Shares of parameters and gradients are moved by the collectives of the group itself.
 
-May import: torch, the communicator, the transport over torch's groups.
+May import: torch, communicator, transport.c10d.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ import torch.distributed as dist
 
 from ddp_lab.communicator.calls import Call
 from ddp_lab.communicator.communicator import Communicator
-from ddp_lab.transport.c10d import C10dTransport
+from ddp_lab.transport.c10d.c10d import C10dTransport
 
 Collective = Callable[..., Any]
 # torch 2.13 has new names for two of its collectives, and warns of the old ones.
@@ -22,7 +22,7 @@ gather_single: Collective = getattr(dist, "all_gather_single", dist.all_gather_i
 scatter_single: Collective = getattr(dist, "reduce_scatter_single", dist.reduce_scatter_tensor)
 
 
-class Started:
+class GroupWork:
     """Collectives of torch under way; `wait` returns their result."""
 
     def __init__(self, works: list[Any], result: Callable[[], Any]) -> None:
@@ -52,7 +52,7 @@ class GroupCommunicator(Communicator):
         self._transport.close()
         return result
 
-    def apart(self) -> "GroupCommunicator":
+    def separate_group(self) -> "GroupCommunicator":
         """Return a communicator over another group of the same ranks."""
         ranks = dist.get_process_group_ranks(self._group)
         kind = dist.get_backend(self._group)
@@ -74,8 +74,8 @@ class GroupCommunicator(Communicator):
             ]
         else:
             works = [gather_single(rows.view(-1), x.data, group=group, async_op=True)]
-        started = Started(works, lambda: out)
-        return started if async_op else started.wait()
+        work = GroupWork(works, lambda: out)
+        return work if async_op else work.wait()
 
     def reduce_scatter(
         self, x: Any, op: str = "sum", algorithm: str = "auto", async_op: bool = False
@@ -84,9 +84,9 @@ class GroupCommunicator(Communicator):
         if not self._is_group or algorithm != "auto" or op != "avg" or not _is_tensor(x):
             return super().reduce_scatter(x, op, algorithm, async_op)
         row = torch.empty_like(x[0])
-        work = scatter_single(row, x.view(-1), group=self._group, async_op=True)
-        started = Started([work], lambda: row.div_(self.size))
-        return started if async_op else started.wait()
+        scattering = scatter_single(row, x.view(-1), group=self._group, async_op=True)
+        work = GroupWork([scattering], lambda: row.div_(self.size))
+        return work if async_op else work.wait()
 
 
 def _is_tensor(x: Any) -> bool:

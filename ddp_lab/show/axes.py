@@ -28,18 +28,18 @@ class Axis:
 
     def marks(self) -> list[float]:
         """Return the round numbers on the axis: powers of ten where they are two or more."""
-        found = _decades(self.low, self.high) if self.logarithmic else []
-        return found if len(found) > 1 else _even(self.low, self.high)
+        powers = _decades(self.low, self.high) if self.logarithmic else []
+        return powers if len(powers) > 1 else _even(self.low, self.high)
 
 
 def axis_of(values: Iterable[float], *, logarithmic: bool) -> Axis:
     """Return an axis on which all values stand; a linear one begins at 0, or below it."""
-    found = list(values)
-    if not found:
+    placed = list(values)
+    if not placed:
         return Axis(1.0, 10.0, logarithmic) if logarithmic else Axis(0.0, 1.0)
     if logarithmic:
-        return Axis(min(found), max(found), logarithmic)
-    return Axis(min(*found, 0.0), max(*found, 0.0))
+        return Axis(min(placed), max(placed), logarithmic)
+    return Axis(min(*placed, 0.0), max(*placed, 0.0))
 
 
 def _decades(low: float, high: float) -> list[float]:

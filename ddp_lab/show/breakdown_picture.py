@@ -5,7 +5,13 @@ May import: the standard library, step_times, svg_text.
 
 from collections.abc import Callable, Iterator, Sequence
 
-from ddp_lab.data_parallel.step_times import NS_PER_MS, Span, StepTimes, intersection, union
+from ddp_lab.data_parallel.measurement.step_times import (
+    NS_PER_MS,
+    Span,
+    StepTimes,
+    intersection,
+    union,
+)
 from ddp_lab.show.svg_text import box, line, picture, text, ticks
 
 WIDTH, LEFT, RIGHT = 760, 118, 16  # pixels
@@ -100,9 +106,9 @@ def _communication(step: StepTimes, rows: Sequence[Sequence[Span]], x: Scale) ->
 
 def _label(words: str, left: float, right: float, y: float) -> Iterator[str]:
     """Yield words in the middle of a bar: all, the last, or none, as it is wide enough."""
-    for said in (words, words.split()[-1]):
-        if right - left > CHAR * len(said) + 6:
-            yield text((left + right) / 2, y + 14.5, said, "middle", "inside")
+    for shown in (words, words.split()[-1]):
+        if right - left > CHAR * len(shown) + 6:
+            yield text((left + right) / 2, y + 14.5, shown, "middle", "inside")
             return
 
 

@@ -18,7 +18,16 @@ function sample(cell, k) {
   make(svg, "line", { class: hue, x1: 1, y1: 6, x2: 33, y2: 6, style });
 }
 
-function plot(svg, rows, state) {
+// The points that were measured, where the controls are as they were then.
+function measured(recorded, state) {
+  const here = ["collective", "ranks", "latency_us", "bandwidth_gb_s"].every((name) => {
+    const [was, is] = [recorded[name], state[name]];
+    return typeof was === "number" ? Math.abs(was / is - 1) < 1e-6 : was === is;
+  });
+  return here ? recorded.points : [];
+}
+
+function plot(svg, rows, state, timed) {
   svg.replaceChildren();
   const rates = [state.alpha, state.bytes_per_s];
   const sizes = Array.from({ length: LARGE - SMALL + 1 }, (_, k) => 2 ** (SMALL + k));
@@ -48,6 +57,10 @@ function plot(svg, rows, state) {
     const points = sizes.map((n) => [x(n), y(timeOf(row, n, ...rates))]);
     const line = make(svg, "path", { class: hue, d: path(points), style, "data-algorithm": row.algorithm });
     make(line, "title", {}, row.algorithm);
+    for (const point of timed.filter((p) => p.algorithm === row.algorithm)) {
+      const dot = make(svg, "circle", { class: hue, cx: x(point.n), cy: y(point.seconds), r: 5, "data-measured": row.algorithm });
+      make(dot, "title", {}, `${row.algorithm}, ${bytes(point.n)}: ${seconds(point.seconds)} measured`);
+    }
   });
   make(svg, "line", { class: "dl-mark", x1: x(state.n), y1: PLOT.top, x2: x(state.n), y2: foot });
 }
@@ -76,14 +89,15 @@ function render({ model, el }) {
   const names = [...new Set(rows.map((row) => row.collective))];
   const worlds = [...new Set(rows.map((row) => row.ranks))].sort((a, b) => a - b);
   const parts = frame(el, "dl-explorer", "Collectives by algorithm",
-    "Steps and bytes are those of the package's own algorithms, run message by message on a virtual clock.");
+    "Steps and bytes are those of the package's own algorithms, run message by message on a virtual clock. Points, where there are some, were timed over a link.");
   const table = make(scroller(parts.root, "Table"), "table", { "aria-label": "Algorithms at this size" });
   const show = () => {
     const state = { n: 2 ** get("size_log2"), alpha: get("latency_us") * 1e-6, bytes_per_s: get("bandwidth_gb_s") * 1e9 };
+    for (const name of ["collective", "ranks", "latency_us", "bandwidth_gb_s"]) state[name] = get(name);
     const chosen = rows.filter((row) => row.collective === get("collective") && row.ranks === get("ranks"));
     const time = (row) => timeOf(row, state.n, state.alpha, state.bytes_per_s);
     const fastest = chosen.reduce((best, row) => (time(row) < time(best) * (1 - 1e-9) ? row : best));
-    plot(parts.svg, chosen, state);
+    plot(parts.svg, chosen, state, measured(get("recorded"), state));
     list(table, chosen, state, fastest);
     const text = `${get("collective").replace("_", "-")} of ${bytes(state.n)} on ${get("ranks")} ranks: `
       + `${fastest.algorithm} is fastest, ${seconds(time(fastest))}.`;
@@ -98,11 +112,25 @@ function render({ model, el }) {
     ["latency_us", "Latency of a message", { min: -1, max: 10, step: 0.5 }, Math.log2, (p) => 2 ** p, (v) => `${short(v)} µs`],
     ["bandwidth_gb_s", "Bandwidth of a link", { min: -4, max: 9, step: 0.5 }, Math.log2, (p) => 2 ** p, (v) => `${short(v)} GB/s`],
   ];
+  const set = [];
   const lets = knobs.map(([name, label, range, to, from, words]) => {
     const options = { ...range, value: to(get(name)), words: (p) => words(from(p)) };
     const knob = slider(parts.controls, label, options, (p) => { tell(model, name, from(p)); show(); });
+    set.push(knob.set);
     return follow(model, name, (value) => { knob.set(to(value)); show(); });
   });
+  const recorded = get("recorded");
+  if (recorded.points) {
+    make(parts.controls, "button", { type: "button" }, "As recorded").addEventListener("click", () => {
+      tell(model, "collective", select.value = recorded.collective);
+      knobs.forEach(([name, , , to], k) => {
+        if (!(name in recorded)) return;
+        tell(model, name, recorded[name]);
+        set[k](to(recorded[name]));
+      });
+      show();
+    });
+  }
   lets.push(follow(model, "collective", (value) => { select.value = value; show(); }));
   lets.push(live(parts, show));
   return () => lets.forEach((let_go) => let_go());

@@ -3,11 +3,14 @@
     CollectivesExplorer()                              # 2 to 8 ranks
     CollectivesExplorer(explore(range(2, 17)))
 
-Every number comes from a run of the package's own algorithms on the virtual clock.
+Every number comes from a run of the package's own algorithms on the virtual clock. Beside the
+lines may stand points that were measured over a link: `CollectivesExplorer(recorded=record(4))`.
 """
 
 from collections.abc import Iterable
 from functools import cache
+from itertools import product
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -15,11 +18,12 @@ import traitlets
 
 from ddp_lab.collectives.registry import Algorithm, lookup
 from ddp_lab.communicator.communicator import Communicator
+from ddp_lab.launch.launcher import launch
 from ddp_lab.launch.threads import run_threads
 from ddp_lab.show.chart import Chart, module
 from ddp_lab.show.svg_text import line, picture, text
 from ddp_lab.simulate.collectives import collective
-from ddp_lab.transport.link import Link
+from ddp_lab.transport.links.link import Link
 from ddp_lab.transport.sim import SimWorld
 
 COMPARED = {
@@ -42,6 +46,8 @@ DASHES = ("", "7 4")
 WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 720, 380, 70, 50, 60
 LETTER = 7  # pixels, the widest of a name on average
 SIZES = [2.0**power for power in range(10, 31)]
+RECORDED_LINK = Link(512e-6, 16e-9)  # where the sliders can stand
+RECORDED_SIZES = (2**10, 2**14, 2**17, 2**20)
 
 
 def row(name: str, algorithm: str, ranks: int) -> dict[str, Any]:
@@ -81,8 +87,8 @@ def _whole(ranks: int) -> int:
 def _run(comm: Communicator, name: str, algorithm: str) -> None:
     whole = np.zeros(_whole(comm.size), np.uint8)
     rows: Any = whole.reshape(comm.size, -1)
-    given = {"all_gather": rows[0], "all_to_all": rows, "reduce_scatter": rows}
-    getattr(comm, name)(given.get(name, whole), algorithm=algorithm)
+    argument_of = {"all_gather": rows[0], "all_to_all": rows, "reduce_scatter": rows}
+    getattr(comm, name)(argument_of.get(name, whole), algorithm=algorithm)
 
 
 def explore(
@@ -105,12 +111,50 @@ def explore(
     ]
 
 
+def record(
+    ranks: int, link: Link = RECORDED_LINK, sizes: Iterable[int] = RECORDED_SIZES, rounds: int = 5
+) -> dict[str, Any]:
+    """Return the seconds of all-reduces between hosts of one rank, over a link on the wall clock.
+
+    Of each algorithm and size the quickest of some rounds counts, on the rank that took longest.
+    """
+    names = tuple(name for name in COMPARED["all_reduce"] if name != "one_shot")
+    where: Any = {"transport": "threads", "hosts": ranks, "link": link}
+    found = launch(_timed, ranks, names, tuple(sizes), rounds, **where)
+    points = [
+        {"algorithm": name, "n": n, "seconds": float(max(rank[name, n] for rank in found))}
+        for name, n in found[0]
+    ]
+    at = {"ranks": ranks, "latency_us": link.alpha * 1e6, "bandwidth_gb_s": 1e-9 / link.beta}
+    return {**at, "collective": "all_reduce", "points": points}
+
+
+def _timed(
+    comm: Communicator, names: tuple[str, ...], sizes: tuple[int, ...], rounds: int
+) -> dict[tuple[str, int], float]:
+    best: dict[tuple[str, int], float] = {}
+    for name, n in product(names, sizes):
+        x = np.zeros(n, np.uint8)
+        for _ in range(rounds):
+            comm.barrier()
+            began = perf_counter()
+            comm.all_reduce(x, algorithm=name)
+            best[name, n] = min(best.get((name, n), np.inf), perf_counter() - began)
+    return best
+
+
 class CollectivesExplorer(Chart):
-    """Time by size of the array, a line an algorithm, and a table; every trait is a control."""
+    """Time by size of the array, a line an algorithm, and a table; traits but rows are controls.
+
+    `recorded` is what `record` returns: points, drawn where the controls are as it was.
+    """
 
     _esm = module("collectives_explorer.js")
-    state_names = ("rows", "collective", "ranks", "size_log2", "latency_us", "bandwidth_gb_s")
+    state_names = (
+        "rows", "recorded", "collective", "ranks", "size_log2", "latency_us", "bandwidth_gb_s"
+    )  # fmt: skip
     rows: Any = traitlets.List().tag(sync=True)
+    recorded: Any = traitlets.Dict().tag(sync=True)
     collective = traitlets.Unicode("all_reduce").tag(sync=True)
     ranks = traitlets.Int(4).tag(sync=True)
     size_log2 = traitlets.Float(20.0).tag(sync=True)

@@ -14,8 +14,8 @@ import traitlets
 
 from ddp_lab.collectives.closed_forms import all_reduce_time
 from ddp_lab.data_parallel.bucketing import MIB
-from ddp_lab.data_parallel.step_times import Span, StepTimes, union
-from ddp_lab.data_parallel.sweep import BackwardProfile
+from ddp_lab.data_parallel.measurement.step_times import Span, StepTimes, union
+from ddp_lab.data_parallel.measurement.sweep import BackwardProfile
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.show.chart import Chart, module
 from ddp_lab.show.svg_text import box, line, picture, text, ticks

@@ -1,5 +1,5 @@
 // A step of a pipeline, gone through action by action while the sliders move. `simulate` is
-// ddp_lab.simulate.pipeline over ddp_lab.parallel.schedules: a test holds them against each other.
+// ddp_lab.simulate.pipeline over ddp_lab.parallel.pipeline.schedules: a test holds them against each other.
 
 const ROW = { left: 120, right: 30, height: 30, gap: 8, top: 18, foot: 30 };
 const LEGEND = [["dl-a", "F: forward"], ["dl-b", "B: backward, or I, its half for the input"], ["dl-d", "W: its half for the weights"]];

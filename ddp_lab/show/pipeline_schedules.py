@@ -8,7 +8,7 @@ The browser computes what `ddp_lab.simulate.pipeline` computes.
 import traitlets
 
 from ddp_lab.errors import InvalidArgument
-from ddp_lab.parallel.schedules import INTERLEAVED, SCHEDULES, parse
+from ddp_lab.parallel.pipeline.schedules import INTERLEAVED, SCHEDULES, parse
 from ddp_lab.show.chart import Chart, module
 from ddp_lab.show.svg_text import box, picture, text
 from ddp_lab.simulate.pipeline import PipelineStep, pipeline

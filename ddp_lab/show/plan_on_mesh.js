@@ -5,6 +5,37 @@ const MODEL_NAMES = [["wide", "many parameters, small outputs"], ["long", "few p
 const TERM_NAMES = { compute: "compute", tensor_parallel: "shared layers", transfers: "between stages", data_parallel: "gradients" };
 const LEGEND = Object.values(TERM_NAMES).map((name, hue) => [HUES[hue], name]);
 
+// A DGX-1 with V100s: who is joined by how many NVLinks, six a GPU, 25 GB/s each way (NVIDIA, DGX-1
+// system architecture). The rest goes over PCIe.
+const DGX = {
+  top: 222, side: 20, gbytes: 25,
+  at: [[100, 0], [10, 0], [10, 40], [100, 40], [190, 0], [280, 0], [280, 40], [190, 40]],
+  links: [[0, 1, 1], [0, 2, 1], [0, 3, 2], [0, 4, 2], [1, 2, 2], [1, 3, 1], [1, 5, 2], [2, 3, 2], [2, 6, 1], [3, 7, 1],
+    [4, 5, 1], [4, 6, 1], [4, 7, 2], [5, 6, 2], [5, 7, 1], [6, 7, 2]],
+};
+
+function dgx(svg) {
+  const place = (gpu) => [MESH.bars + DGX.at[gpu][0] + DGX.side / 2, DGX.top + DGX.at[gpu][1] + DGX.side / 2];
+  make(svg, "text", { class: "dl-small", x: MESH.bars, y: DGX.top - 16 }, "NVLinks of a DGX-1 (V100): thick is two");
+  for (const [one, other, count] of DGX.links) {
+    const [[x1, y1], [x2, y2]] = [place(one), place(other)];
+    const bend = Math.abs(x2 - x1) > 200 ? (y1 > DGX.top + 20 ? 24 : -24) : 0; // around the two between
+    const line = make(svg, "path", {
+      class: HUES[count - 1], d: `M${x1} ${y1}Q${(x1 + x2) / 2} ${(y1 + y2) / 2 + bend} ${x2} ${y2}`,
+      style: `stroke-width: ${2.5 * count - 1}`, "data-links": count,
+    });
+    make(line, "title", {}, `GPU ${one} and GPU ${other}: ${count} link${count > 1 ? "s" : ""}, ${count * DGX.gbytes} GB/s each way`);
+  }
+  DGX.at.forEach((_, gpu) => {
+    const [x, y] = place(gpu);
+    make(svg, "rect", {
+      class: "dl-ghost", x: x - DGX.side / 2, y: y - DGX.side / 2, width: DGX.side, height: DGX.side, rx: 4,
+      style: "fill: var(--dl-paper)",
+    });
+    make(svg, "text", { class: "dl-small", x, y: y + 5, "text-anchor": "middle" }, String(gpu));
+  });
+}
+
 // What each device does: its stage, its layers, and its place among replicas and shares.
 function devicesOf(stages) {
   const found = [];
@@ -68,6 +99,7 @@ function render({ model, el }) {
     room(parts.svg, 0, WIDTH);
     parts.svg.setAttribute("viewBox", `0 0 ${WIDTH} ${MESH.tall}`);
     mesh(parts.svg, plan.stages);
+    dgx(parts.svg);
     bars(parts.svg, plan.costs);
     parts.status.textContent = plan.why;
     parts.svg.setAttribute("aria-label", `${title}. ${plan.why}`);

@@ -202,6 +202,7 @@ function build(el, story) {
   }
   parts.speed.value = "1";
   parts.status = make(root, "p", { role: "status", "aria-live": "polite" });
+  if (story.ended_ms?.length) parts.clock = make(root, "p", { class: "rp-clock" });
   parts.list = make(root, "ul", { "aria-label": "Messages of this round" });
   return parts;
 }
@@ -230,6 +231,10 @@ function render({ model, el }) {
     parts.svg.setAttribute("aria-label", `${story.title}. ${text}`);
     parts.slider.value = String(at);
     parts.slider.setAttribute("aria-valuetext", text);
+    if (parts.clock) {
+      const ms = at ? story.ended_ms[at - 1] : 0;
+      parts.clock.textContent = `On the link: ${ms} ms of ${story.ended_ms.at(-1)} ms, as recorded.`;
+    }
     parts.list.replaceChildren();
     const hops = at ? story.rounds[at - 1] : [];
     parts.list.classList.toggle("rp-columns", hops.length > CROWD);

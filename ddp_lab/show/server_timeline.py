@@ -11,7 +11,7 @@ import numpy as np
 import traitlets
 
 from ddp_lab.errors import InvalidArgument
-from ddp_lab.parallel.consistency import CONSISTENCIES, Progress
+from ddp_lab.parallel.parameter_server.consistency import CONSISTENCIES, Progress
 from ddp_lab.show.chart import Chart, module
 from ddp_lab.show.svg_text import box, line, picture, text, ticks
 from ddp_lab.simulate.parameter_server import ServerRun, run_on_clock

@@ -9,7 +9,7 @@ paid by, whatever the clock of a busy machine said.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import isnan
 from typing import Any, Protocol
 
@@ -69,6 +69,7 @@ class Story:
 
     `known[k][rank][cell]` is the set of ranks whose contribution to the cell `rank` has seen
     after `k` rounds, `sent[k][rank]` the bytes it has sent; cell c is elements cuts[c]:cuts[c+1].
+    `ended_s[k]` is when all messages up to round k had arrived, where they went over a link.
     """
 
     title: str
@@ -78,6 +79,7 @@ class Story:
     rounds: tuple[tuple[Hop, ...], ...]
     known: tuple[Knowledge, ...]
     sent: tuple[tuple[int, ...], ...]
+    ended_s: tuple[float, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Return the story as JSON-ready data for the player."""
@@ -89,6 +91,7 @@ class Story:
             "rounds": [[_hop_data(hop, self.cuts) for hop in hops] for hops in self.rounds],
             "known": [[[sorted(c) for c in rank] for rank in frame] for frame in self.known],
             "sent": [list(frame) for frame in self.sent],
+            "ended_ms": [round(1e3 * seconds, 1) for seconds in self.ended_s],
         }
 
 
@@ -97,6 +100,7 @@ def tell(
     world_size: int,
     inputs: Sequence[NDArray[Any]] | None = None,
     title: str = "A recorded run",
+    timed: bool = False,
 ) -> Story:
     """Return the story of a run.
 
@@ -106,6 +110,7 @@ def tell(
         inputs: what each rank put in, one array a rank, all of one size; with them, and with
             messages that have `values`, each message is explained as a partial sum.
         title: what the player writes above the picture.
+        timed: tell when each round had ended too; so much means something over a link alone.
 
     Raises:
         InvalidArgument: too many messages to draw, or an input missing.
@@ -127,7 +132,16 @@ def tell(
         rounds=rounds,
         known=_known(rounds, world_size, cuts),
         sent=_sent(rounds, world_size),
+        ended_s=_ended(ordered, hops) if timed else (),
     )
+
+
+def _ended(messages: Sequence[Recorded], hops: Sequence[Hop]) -> tuple[float, ...]:
+    """Return by round the seconds from the first message's start until all so far had arrived."""
+    ends = [0.0] * (max(hop.round for hop in hops) + 1) if hops else []
+    for message, hop in zip(messages, hops, strict=True):
+        ends[hop.round] = max(ends[hop.round], message.received_at - messages[0].sent_at)
+    return tuple(accumulate(ends, max))
 
 
 def rounds_of(messages: Sequence[Recorded]) -> list[int]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.show.story import Story, tell
 from ddp_lab.transport.base import Transport, Work
+from ddp_lab.transport.links.link import Link
 from ddp_lab.transport.record import Log, Message, Recorder, merge
 
 
@@ -30,10 +31,11 @@ class Recording:
     inputs: list[NDArray[Any]]
     results: list[Any]
     messages: list[Seen]
+    timed: bool = False  # whether messages went over a link, so that their times mean something
 
     def story(self, title: str = "A recorded run") -> Story:
         """Return the run in rounds, each message explained as a partial sum of the inputs."""
-        return tell(self.messages, len(self.inputs), self.inputs, title)
+        return tell(self.messages, len(self.inputs), self.inputs, title, self.timed)
 
 
 class Watcher(Recorder):
@@ -52,11 +54,17 @@ class Watcher(Recorder):
 
 
 def watch(
-    fn: Callable[..., Any], inputs: Sequence[NDArray[Any]], *args: Any, timeout_s: float = 20.0
+    fn: Callable[..., Any],
+    inputs: Sequence[NDArray[Any]],
+    *args: Any,
+    timeout_s: float = 20.0,
+    hosts: int = 1,
+    link: Link | None = None,
 ) -> Recording:
     """Return what `fn(comm, inputs[rank], *args)` returned on each rank, and what it sent.
 
     Each rank gets a copy of its input, so that a function which works in place spoils nothing.
+    With `hosts` and a `link` between them, as `launch` takes them, the player says what time it is.
 
     Raises:
         RankFailed: `fn` raised on a rank, or the ranks wait for each other for ever.
@@ -70,8 +78,9 @@ def watch(
         result = fn(Communicator(watcher), arrays[comm.rank].copy(), *args)
         return result, watcher.log, watcher.values
 
-    ends = launch(body, len(arrays), transport="threads", timeout_s=timeout_s)
+    where: Any = {"hosts": hosts, "link": link}
+    ends = launch(body, len(arrays), transport="threads", timeout_s=timeout_s, **where)
     values = [iter(kept) for _, _, kept in ends]
     # Within one sender, `merge` keeps the order of sending.
     messages = [Seen(**asdict(m), values=next(values[m.src])) for m in merge([e[1] for e in ends])]
-    return Recording(arrays, [result for result, _, _ in ends], messages)
+    return Recording(arrays, [result for result, _, _ in ends], messages, link is not None)

@@ -1,17 +1,15 @@
-"""Clusters of papers that this package's predictions are held against, and of this machine.
+"""Clusters of papers that this package's predictions are held against.
 
 Alpha is a kernel, a copy and a switch, the order of magnitude that such links are known for. Links
 are at the line rate that was bought; `published` says where that turned out too good. How fast a
 device computes depends on the model, so `paced` sets it by what one device was measured to do.
 
-May import: cluster, costs, errors, layers.
+May import: cluster, errors, layers.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ddp_lab.costs.calibrate import Calibration
-from ddp_lab.costs.timing import cores
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.simulate.cluster import Cluster, cluster
 from ddp_lab.simulate.layers import BACKWARD, LayerCost
@@ -53,20 +51,3 @@ def paced(cluster: Cluster, workload: Sequence[LayerCost], samples_per_s: float)
             "second, expected more than 0. Pass what one device was measured to do."
         )
     return replace(cluster, flops=flops)
-
-
-def this_machine(calibration: Calibration, flops: float, memory_bytes: float = 4 * GIB) -> Cluster:
-    """Return this machine as a cluster of one host, a rank a core.
-
-    Links are as `calibrate` fitted them to ring all-reduces; half of gamma, which a ring pays on
-    half of its bytes, counts with beta. A rank's core moves the bytes too, so that nothing is
-    hidden: contention is 1.
-
-    Args:
-        calibration: what `costs.calibrate.calibrate` returned.
-        flops: what one rank does a second; or use `paced`.
-        memory_bytes: of a rank.
-    """
-    own = calibration.own.get(("all_reduce", "ring"), calibration.constants)
-    link = (own.alpha, max(own.beta + own.gamma / 2, 1e-15))
-    return cluster(1, cores(), flops, link, link, memory_bytes, contention=1.0)

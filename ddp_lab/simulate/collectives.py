@@ -12,7 +12,7 @@ from ddp_lab.collectives.ring import SEGMENT_BYTES
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.launch.threads import run_threads
-from ddp_lab.transport.link import Link
+from ddp_lab.transport.links.link import Link
 from ddp_lab.transport.sim import SimWorld, SymmetricWorld
 
 TIMEOUT_S = 600.0

@@ -62,10 +62,10 @@ class LayerTime:
 def layer_time(layer: LayerCost, mesh: Mesh, samples: float) -> LayerTime:
     """Return what `samples` of each replica cost in a layer that is split over `mesh`."""
     compute = layer.flops * samples / mesh.tp / mesh.cluster.flops
-    kept = layer.activation_bytes * samples
-    tensor = mesh.tensor(kept)
+    kept_bytes = layer.activation_bytes * samples
+    tensor = mesh.tensor(kept_bytes)
     param_bytes = layer.param_bytes / mesh.tp
-    return LayerTime(compute + tensor, BACKWARD * compute + tensor, tensor, param_bytes, kept)
+    return LayerTime(compute + tensor, BACKWARD * compute + tensor, tensor, param_bytes, kept_bytes)
 
 
 def check_layers(who: str, layers: Sequence[LayerCost]) -> None:

@@ -1,7 +1,7 @@
 """Workers and a parameter server on a virtual clock, by the rules that the real server goes by.
 
 Computing takes the time that is drawn for it; messages take none.
-May import: NumPy, errors, parallel, stragglers, transport.
+May import: errors, parallel, stragglers, transport.
 """
 
 import heapq
@@ -9,10 +9,8 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
-
 from ddp_lab.errors import InvalidArgument
-from ddp_lab.parallel.consistency import APPLY, CONSISTENCIES, Progress
+from ddp_lab.parallel.parameter_server.consistency import APPLY, CONSISTENCIES, Progress
 from ddp_lab.simulate.stragglers import Draw, draw_of
 from ddp_lab.transport.base import NDArray
 
@@ -192,17 +190,3 @@ class _Clock:
     def _apply(self, workers: list[int]) -> None:
         self.applied_at.append(self.now)
         self._on_apply(workers, self.now)
-
-
-def exact_times(times: NDArray, staleness: float) -> NDArray:
-    """Return when each worker ends each step under "ssp", by its recurrence; for checking.
-
-    end[w, k] = times[w, k] + max(end[w, k-1], max over v of end[v, k-1-staleness]). Staleness 0
-    is a synchronous run, an infinite one an asynchronous one.
-    """
-    ends = np.zeros_like(times)
-    for k in range(times.shape[1]):
-        before = ends[:, k - 1] if k else np.zeros(len(times))
-        limit = ends[:, k - 1 - int(staleness)].max() if k > staleness else 0.0
-        ends[:, k] = times[:, k] + np.maximum(before, limit)
-    return ends

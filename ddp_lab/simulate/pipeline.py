@@ -4,14 +4,21 @@ GPipe and 1F1B both idle for (K-1)/(M+K-1) of the step, with K stages and M micr
 differ in the activations that a stage has to keep: M with GPipe, at most K with 1F1B. With v
 chunks on each rank, interleaved 1F1B idles for (K-1)/(vM+K-1).
 
-May import: the package's errors, parallel.schedules.
+May import: errors, pipeline.schedules.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ddp_lab.errors import InvalidArgument
-from ddp_lab.parallel.schedules import Action, ActionSpan, held, orders_of, parse, walk
+from ddp_lab.parallel.pipeline.schedules import (
+    Action,
+    ActionSpan,
+    most_activations,
+    orders_of,
+    parse,
+    walk,
+)
 
 
 @dataclass(frozen=True)
@@ -43,7 +50,7 @@ class PipelineStep:
 
         A weight's half of a backward needs them too: they go with W where there is one.
         """
-        return [held([parse(action) for action in rank]) for rank in self.actions]
+        return [most_activations([parse(action) for action in rank]) for rank in self.actions]
 
 
 def pipeline(

@@ -64,14 +64,14 @@ class Plan(list[Stage]):
 
     def why(self) -> str:
         """Return in words what the plan costs, what comes next to it, and which term decided."""
-        said = f"{self.cost:.4g} s a step: {_shape(self)}."
+        cost = f"{self.cost:.4g} s a step: {_shape(self)}."
         other = self.runner_up
         if other is None:
-            return f"{said} There is no other plan."
+            return f"{cost} There is no other plan."
         more = {term: other.breakdown[term] - self.breakdown[term] for term in TERMS}
         term = max(more, key=more.__getitem__)
         return (
-            f"{said} Next: {other.cost:.4g} s, {_shape(other)}; what decides is "
+            f"{cost} Next: {other.cost:.4g} s, {_shape(other)}; what decides is "
             f"{term.replace('_', ' ')}: {other.breakdown[term]:.4g} s there, "
             f"{self.breakdown[term]:.4g} s here."
         )
@@ -133,10 +133,10 @@ def best_plan(layers: Sequence[LayerCost], cluster: Cluster, microbatches: int) 
         InvalidArgument: no layer, or no such number of micro-batches.
     """
     problem = _Problem(layers, cluster, microbatches, "best_plan")
-    found = _Search(problem).best()
-    if found is None:
+    plan = _Search(problem).best()
+    if plan is None:
         raise _nothing_fits(problem)
-    return found
+    return plan
 
 
 def _meshes(cluster: Cluster, start: int) -> Iterator[tuple[int, int]]:
@@ -195,16 +195,16 @@ class _Problem:
         """Return how many micro-batches a stage can hold at once, by first and last layer."""
         states = STATES * _runs(self._params) / mesh.tp
         room = self.cluster.memory_bytes - states
-        kept = _runs(self._kept) / mesh.dp
+        kept_bytes = _runs(self._kept) / mesh.dp
         with np.errstate(divide="ignore", invalid="ignore"):
-            held = np.where(kept > 0, np.floor(room / kept), math.inf)
+            held = np.where(kept_bytes > 0, np.floor(room / kept_bytes), math.inf)
         return np.where(room < 0, 0.0, held)
 
     def over_bytes(self, mesh: Mesh, first: int, last: int, held: int) -> float:
         """Return how many bytes too much a device of the stage needs; below 0 it has room."""
         states = STATES * (self._params[last] - self._params[first]) / mesh.tp
-        kept = (self._kept[last] - self._kept[first]) / mesh.dp
-        return float(states + held * kept - self.cluster.memory_bytes)
+        kept_bytes = (self._kept[last] - self._kept[first]) / mesh.dp
+        return float(states + held * kept_bytes - self.cluster.memory_bytes)
 
     def check(self, plan: Sequence[Stage]) -> None:
         """Raise InvalidArgument unless each layer is in one stage, on devices that are there."""

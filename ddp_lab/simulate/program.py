@@ -3,7 +3,7 @@
 The messages are the function's own. What it computes with NumPy on its array takes gamma a byte
 too: the array is of a class that charges each arithmetic operation to the rank that runs it.
 
-May import: NumPy, errors, communicator, transport.link, transport.sim, launch.
+May import: NumPy, errors, communicator, transport.links, transport.sim, launch.
 """
 
 import threading
@@ -15,7 +15,7 @@ import numpy as np
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.launch.threads import run_threads
-from ddp_lab.transport.link import Link
+from ddp_lab.transport.links.link import Link
 from ddp_lab.transport.sim import SimWorld
 
 PARTS = 96  # equal parts of each rank's chunk: 2, 3, 4, 6, 8, 12, 16, 24, 32 or 48 pieces are equal

@@ -5,14 +5,14 @@
 Each figure says whether its prediction was fitted to it, fitted to another figure, or rests on
 assumptions; a gap is shown, not left out.
 
-May import: the rest of this folder.
+May import: this folder.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from ddp_lab.simulate import clusters
+from ddp_lab.simulate import clusters, quoted
 from ddp_lab.simulate.cluster import Cluster, cluster
 from ddp_lab.simulate.clusters import paced
 from ddp_lab.simulate.layers import LayerCost
@@ -348,7 +348,7 @@ def page() -> str:
     for f in figures():
         values = f"{f.published:.4g} {f.unit} | {f.predicted:.3g} {f.unit} | {f.gap}"
         lines.append(f"| {f.source} | {f.what} | {values} | {f.rests_on} |")
-    return "\n".join([*lines, PAGE_MIDDLE, *gpt3_by_devices(), PAGE_FOOT])
+    return "\n".join([*lines, PAGE_MIDDLE, *gpt3_by_devices(), "", quoted.section(), PAGE_FOOT])
 
 
 PAGE_HEAD = """# Predicted and published

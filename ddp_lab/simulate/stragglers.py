@@ -1,6 +1,6 @@
 """Synchronous steps with backup workers: take the first n gradients of n + b workers.
 
-May import: NumPy, the package's arguments and errors.
+May import: NumPy, arguments, errors, transport.
 Source: Abadi et al., TensorFlow, OSDI 2016, section 6.3 and Figure 8.
 """
 

@@ -1,6 +1,6 @@
 """A barrier that says which ranks have not come: they tell rank 0, and rank 0 tells them.
 
-May import: numpy, communicator, errors.
+May import: NumPy, communicator, errors.
 """
 
 import time

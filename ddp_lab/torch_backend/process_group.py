@@ -23,10 +23,13 @@ from ddp_lab.torch_backend.eager import eager
 from ddp_lab.torch_backend.future import Name, name_of_call
 from ddp_lab.torch_backend.monitored_barrier import monitored_barrier
 from ddp_lab.torch_backend.work import Gathered, Received, Result, Running, fill, fill_all
+from ddp_lab.transport import header as headers
 
 # torch's own signatures are overloaded, and differ between its versions.
 TorchGroup: Any = dist.ProcessGroup
 create_work: Any = torch._C._distributed_c10d._create_work_from_future  # type: ignore[attr-defined]
+
+LANES = 2  # of a group over several hosts
 
 ALGORITHMS: dict[str, str] = {}
 
@@ -61,6 +64,20 @@ def operation_of(op: Any) -> str:
     )
 
 
+class Lane:
+    """A thread that runs collectives one after another, as a communicator of their own.
+
+    A group of one host has one. Over a link there are two that take turns: the link carries one
+    collective while the next is added up inside the hosts, and is never idle between them.
+    """
+
+    def __init__(self, comm: Communicator, name: str) -> None:
+        self.comm = comm
+        self.worker = Worker(f"ddp_lab group {name}")
+        self.last = Handle()  # of the last collective that was left to the thread
+        self.last.finish()
+
+
 class ProcessGroup(TorchGroup):  # type: ignore[misc]
     """A group of ranks over a `Communicator`."""
 
@@ -71,7 +88,10 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         self._group_name = ""
         self._calls = itertools.count()
         self._barriers = itertools.count()
-        self._worker = Worker(f"ddp_lab group {comm.rank}/{comm.size}")
+        self._lanes = [
+            Lane(comm if n == 0 else comm.aside(_context_of(("lane", n))), f"{comm.rank}.{n}")
+            for n in range(LANES if len(comm.hosts) > 1 else 1)
+        ]
         self._crew = Crew(f"ddp_lab callbacks {comm.rank}/{comm.size}")
 
     def getBackendName(self) -> str:
@@ -104,7 +124,9 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         callback calls passes by all others; see `torch_future`.
         """
         name = name_of_call()
-        comm = self.comm.aside(_context_of(name)) if name else self.comm
+        number = 0 if name else next(self._calls)
+        lane = self._lanes[number % len(self._lanes)]
+        comm = self.comm.aside(_context_of(name)) if name else lane.comm
         waits = not getattr(opts, "asyncOp", True)
 
         def run() -> None:
@@ -112,15 +134,22 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
                 job(comm)
 
         handle = Handle()
-        if waits and (name or not self._worker.busy):
+        if waits and (name or not lane.worker.busy):
             handle.run(run)
-        elif name:
-            self._crew.run(lambda: handle.run(run))
         else:
-            handle = self._worker.submit(run)
+            site = headers.call_site()  # a thread of ours has no line of the program's
+
+            def run_there() -> None:
+                headers.stand_at(site)
+                run()
+
+            if name:
+                self._crew.run(lambda: handle.run(run_there))
+            else:
+                handle = lane.last = lane.worker.submit(run_there)
         if not isinstance(result, Result):
             result = Result(result)
-        return Running(handle, result, name or (self._group_name, next(self._calls)), self._crew)
+        return Running(handle, result, name or (self._group_name, number), self._crew)
 
     @contextmanager
     def _limited(self) -> Iterator[None]:
@@ -338,7 +367,14 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
     @eager
     def barrier(self, opts: Any = None) -> Any:
         """Complete once every rank has called it."""
-        return self._submit(lambda comm: comm.barrier(), None, opts)
+        before = [lane.last for lane in self._lanes]
+
+        def job(comm: Communicator) -> None:
+            for handle in before:
+                handle.exception()  # waits for its end
+            comm.barrier()
+
+        return self._submit(job, None, opts)
 
     @eager
     def monitored_barrier(
@@ -376,9 +412,10 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
     def shutdown(self) -> None:
         """Release the transport, once what is under way has ended, callbacks too."""
         give_up = time.monotonic() + self._timeout_s
-        while (self._worker.busy or self._crew.busy) and (left_s := give_up - time.monotonic()) > 0:
-            self._worker.finish(left_s)
-            self._crew.finish(left_s)
+        workers: list[Worker | Crew] = [*(lane.worker for lane in self._lanes), self._crew]
+        while any(w.busy for w in workers) and (left_s := give_up - time.monotonic()) > 0:
+            for worker in workers:
+                worker.finish(left_s)
         self.comm._transport.close()
 
 

@@ -15,14 +15,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ddp_lab.errors import RankLost, RankTimeout
+from ddp_lab.errors import InvalidArgument, RankLost, RankTimeout
 from ddp_lab.transport.base import Transport
 from ddp_lab.transport.hosts import HostsTransport
-from ddp_lab.transport.link import Hosts, home_of
-from ddp_lab.transport.measured_link import measure
-from ddp_lab.transport.segment import Segment
-from ddp_lab.transport.shm import ShmTransport
-from ddp_lab.transport.tcp_meeting import connect, listen
+from ddp_lab.transport.links.link import Hosts, home_of
+from ddp_lab.transport.links.measured_link import measure
+from ddp_lab.transport.shm.segment import Segment
+from ddp_lab.transport.shm.shm import ShmTransport
+from ddp_lab.transport.tcp.meeting import connect, listen
 
 ARENA_BYTES = 2 << 30  # of addresses: groups are many, and most are small
 ATTACH_S = 60.0
@@ -118,17 +118,31 @@ def meet(store: Any, rank: int, size: int, timeout_s: float) -> str:
 
     Raises:
         RankTimeout: not all ranks came in time; names those that did not.
+        InvalidArgument: somebody else meets here as this rank.
     """
     word = uuid.uuid4().hex
     give_up = time.monotonic() + timeout_s
+    store.set(f"ask/{rank}", word)
     if rank == 0:
         _answer_all(store, word, size, give_up)
         return word
-    store.set(f"ask/{rank}", word)
-    _until(give_up, lambda: store.check([f"answer/{word}"]), lambda: "rank 0")
+
+    def answered() -> bool:
+        _check_alone(store, rank, word)
+        return bool(store.check([f"answer/{word}"]))
+
+    _until(give_up, answered, lambda: "rank 0")
     name: str = store.get(f"answer/{word}").decode()
     store.set(f"{name}/here/{rank}", "1")
     return name
+
+
+def _check_alone(store: Any, rank: int, word: str) -> None:
+    if store.get(f"ask/{rank}").decode() != word:
+        raise InvalidArgument(
+            f"join: two processes are rank {rank}: two jobs meet on one store, or two machines "
+            "have one number. Give each job its own MASTER_PORT, or file, and each its own rank."
+        )
 
 
 def _answer_all(store: Any, name: str, size: int, give_up: float) -> None:
@@ -136,6 +150,7 @@ def _answer_all(store: Any, name: str, size: int, give_up: float) -> None:
     answered: set[str] = set()
 
     def all_here() -> bool:
+        _check_alone(store, 0, name)
         for peer in sorted(missing):
             if store.check([f"{name}/here/{peer}"]):
                 missing.discard(peer)

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from ddp_lab.transport.base import Transport
 from ddp_lab.transport.board import inspect
 from ddp_lab.transport.hosts import HostsTransport
-from ddp_lab.transport.link import Hosts, Link, home_of
-from ddp_lab.transport.measured_link import measure
-from ddp_lab.transport.segment import Segment
-from ddp_lab.transport.shm import ShmTransport
-from ddp_lab.transport.shm_board import ShmBoard
-from ddp_lab.transport.tcp_meeting import connect as tcp_connect
-from ddp_lab.transport.tcp_meeting import listen
+from ddp_lab.transport.links.link import Hosts, Link, home_of
+from ddp_lab.transport.links.measured_link import measure
+from ddp_lab.transport.shm.board import ShmBoard
+from ddp_lab.transport.shm.segment import Segment
+from ddp_lab.transport.shm.shm import ShmTransport
+from ddp_lab.transport.tcp.meeting import connect as tcp_connect
+from ddp_lab.transport.tcp.meeting import listen
 from ddp_lab.transport.waiting import Words
 
 if TYPE_CHECKING:
@@ -107,8 +107,8 @@ def _connect_hosts(
 
 
 def _connect_pretended(rank: int, segment: Segment, hosts: Hosts, link: Link) -> Transport:
-    from ddp_lab.transport.emulated_link import EmulatedLink
-    from ddp_lab.transport.shared_interfaces import SharedInterfaces
+    from ddp_lab.transport.links.emulated_link import EmulatedLink
+    from ddp_lab.transport.shm.interfaces import SharedInterfaces
 
     near = ShmTransport(segment, rank)
     far = EmulatedLink(near, hosts, link, SharedInterfaces(segment, hosts))
@@ -120,7 +120,7 @@ def _connect_c10d(backend: str, rank: int, segment: Segment) -> Transport:
     import torch.distributed as dist
     from torch._C._distributed_c10d import TCPStore
 
-    from ddp_lab.transport.c10d_device import DeviceC10dTransport
+    from ddp_lab.transport.c10d.device import DeviceC10dTransport
 
     size, host = segment.layout.size, "127.0.0.1"
     device = device_of(rank) if backend == "nccl" else torch.device("cpu")

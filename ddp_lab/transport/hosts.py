@@ -10,7 +10,7 @@ from typing import Any
 import numpy.typing as npt
 
 from ddp_lab.transport.base import NDArray, Shape, SharesMemory, Tells, Transport, Work
-from ddp_lab.transport.link import Hosts, Link, home_of
+from ddp_lab.transport.links.link import Hosts, Link, home_of
 
 
 class HostsTransport:

@@ -13,7 +13,7 @@ Source of the model: Thakur, Rabenseifner & Gropp, Int. J. High Perform. Comput.
 from typing import Any
 
 from ddp_lab.transport.base import NDArray
-from ddp_lab.transport.link import Hosts, Link, home_of
+from ddp_lab.transport.links.link import Hosts, Link, home_of
 from ddp_lab.transport.threads import Receive, ThreadTransport
 from ddp_lab.transport.turns import TurnWorld
 

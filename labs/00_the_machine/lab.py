@@ -358,7 +358,9 @@ slow, chain, fast = (
     best_seconds(lambda way=way: way(PICTURES, LABELS, 10), 3)
     for way in (by_loop, by_chain, by_tensors)
 )
-print(f"loop {slow * 1e3:.1f} ms, chain {chain * 1e3:.1f} ms, tensors {fast * 1e3:.2f} ms")
+for way, seconds in ((by_loop, slow), (by_chain, chain), (by_tensors, fast)):
+    lines = {line for _, _, line in way.__code__.co_lines() if line}
+    print(f"{way.__name__:<10} {len(lines)} lines of code, {seconds * 1e3:.2f} ms")
 compare("loop over tensors", predicted_faster, slow / fast)
 
 # %% [markdown]

@@ -52,7 +52,9 @@ y = np.array([1.0, 2.0, 2.0])
 # %% [markdown]
 # ## 1. A formula
 #
-# We look for the weights $w$ with the smallest **mean squared error**, $L(w) = \frac1n \sum_i (x_i \cdot w - y_i)^2$. The simplest way: try many.
+# **Supervised learning** in one line: given $X$ and $Y$, find weights $W$ with $f(X \mid W) = Y + e$ and errors $e$ that are small. How small is a loss; its mean over the points that one has is the **empirical risk**, and to make that small is **empirical risk minimisation**. What one wants is a small loss on points that nobody has seen yet: section 5 measures both.
+#
+# Here $f$ is a line, and the risk is the **mean squared error**, $L(w) = \frac1n \sum_i (x_i \cdot w - y_i)^2$. The simplest way: try many.
 
 
 # %%
@@ -318,6 +320,8 @@ for name, rule in {
 # This **central difference** has an error of about $h^2$, because the curve bends. A **forward difference**, $\frac{f(w+h) - f(w)}{h}$, has an error of about $h$. Both also lose digits: $f$ is known to a relative $\varepsilon \approx 10^{-16}$, and dividing by $h$ makes this an error of $\varepsilon / h$. The best step is where $h^2 = \varepsilon/h$.
 # *(Press et al., "Numerical Recipes", section 5.7.)*
 #
+# (Beware: some texts call all of gradient *descent* "numerical", because it steps towards the answer where a formula would have it in closed form. Here a **numerical gradient** is one taken by differences.)
+#
 # **Predict.** Which step $h$ is best for central differences in float64, up to a factor of ten?
 
 # %%
@@ -494,6 +498,18 @@ print(f"its gradient for the {params[0].size} weights of layer 1: {numerical_s *
 #
 # *(Rumelhart, Hinton & Williams, Nature 1986.)*
 #
+# Before ReLU there were $\sigma(z) = 1 / (1 + e^{-z})$ and tanh, which is the same curve, stretched. What is left of a gradient that passes ten of each?
+
+# %%
+z = np.linspace(-4, 4, 161)
+sigmoid = 1 / (1 + np.exp(-z))
+apart = np.abs(np.tanh(z) - (2 / (1 + np.exp(-2 * z)) - 1)).max()
+print(f"tanh(z) and 2 sigmoid(2z) - 1 differ by {apart:.0e}")
+slopes = {"sigmoid": sigmoid * (1 - sigmoid), "tanh": 1 - np.tanh(z) ** 2, "ReLU": 1.0 * (z > 0)}
+print("slope at z = 2, ten times:", {name: f"{s[120] ** 10:.1g}" for name, s in slopes.items()})
+figures.plot_activations(z, {"sigmoid": sigmoid, "tanh": np.tanh(z), "ReLU": z.clip(0)}, slopes)
+
+# %% [markdown]
 # **Predict.** An untrained network gives all ten classes about the same probability. What is its loss? The forward pass has two matrix products: how many has the backward pass?
 
 # %%
@@ -710,6 +726,8 @@ curve = GrowingCurve(460, ylim=(0.01, 4), xlabel="step", ylabel="loss, nats", ti
 right_losses = train(gradients_of, net, epochs=20, curve=curve)
 right_accuracy = accuracy(forward(net, test_images)[1])
 print(f"right on {right_accuracy:.1%} of {len(test_labels)} pictures never seen")
+seen, unseen = loss_of(net, images, labels), loss_of(net, test_images, test_labels)
+print(f"empirical risk {seen:.4f}; loss on pictures never seen {unseen:.4f}")
 
 # %% [markdown]
 # Now three **wrong** gradients, made from your right one:

@@ -380,10 +380,19 @@ def sweep(which, arrays, times):
     """Return the gradients of one of the expressions below, the last of `times` sweeps."""
     import minitorch as mt
 
+    class ExpInAList(mt.Op):
+        def compute(self, xp, x):
+            return xp.exp(x)
+
+        def gradient(self, out_grad, node):
+            return [out_grad * mt.exp(node.inputs[0])]
+
     leaves = [mt.tensor(a, requires_grad=True) for a in arrays]
     if which == "shared":
         s = leaves[0] * leaves[0]
         output = s + s * leaves[0]
+    elif which == "list":
+        output = ExpInAList()(leaves[0] * 2.0) * 3.0
     elif which == "layers":
         x, w, b = leaves
         output = (mt.exp(x @ w + b) * (x @ w)).sum()
@@ -450,6 +459,18 @@ def a_layer_has_its_gradients(student, rng):
     close(db, (e * z).sum(axis=0), called="gradients: bias", hint=hint)
     close(dw, x.T @ dz, called="gradients: weights", hint=hint)
     close(dx, dz @ w.T, called="gradients: inputs", hint=hint)
+
+
+@check("gradients")
+def an_operator_may_return_a_list(student, rng):
+    """an operator's gradient may also be a list with one tensor for each input"""
+    x = rng.normal(size=(2,))
+    hint = "An operator returned [adjoint of x]. What did your sweep take that list for?"
+    try:
+        (got,) = gradients_of(student, "list", x)
+    except StudentError as error:
+        raise Feedback(f"A gradient in a list raised {error!s}", hint=hint) from error
+    close(got, 6 * np.exp(2 * x), called="gradients, from a list", hint=hint)
 
 
 @check("gradients")

@@ -3,7 +3,7 @@
 #
 # - **You build** reverse-mode automatic differentiation: operators that know their own gradients, a topological order, the reverse sweep.
 # - **You need** NumPy, the chain rule, and lab 01 or a gradient that you have derived by hand.
-# - **It takes** about 85 minutes: introduction 1, sections 9, 16, 14, 18, 8 and 9, discussion 10. The reading note is for another day.
+# - **It takes** about 90 minutes: introduction 1, sections 9, 17, 14, 19, 8 and 12, discussion 10. The reading note is for another day.
 #
 # Every layer is made of a dozen kinds of operation, each with a gradient of one line. Autodiff puts those lines together. At the end yours trains a network on handwritten digits.
 
@@ -440,7 +440,7 @@ def gradients_in_the_wrong_order(output, inputs):
             continue
         visited.add(id(node))
         partials = node.op.gradient(adjoint[id(node)], node)
-        partials = partials if isinstance(partials, tuple) else (partials,)
+        partials = partials if isinstance(partials, tuple | list) else (partials,)
         for value, partial in zip(node.inputs, partials):
             adjoint[id(value)] = adjoint[id(value)] + partial if id(value) in adjoint else partial
             queue.append(value)
@@ -479,14 +479,14 @@ predicted_backward_products = 6
 # *Source: Griewank & Walther, "Evaluating Derivatives", chapter 3; Baydin et al. 2018, JMLR 18.*
 
 
-# %% question="gradients" points="5" hint1="If a value is used twice, two partial adjoints arrive. What has to happen to the first one when the second comes?" hint2="Go through reversed(topological_order(output)). Leaves (op is None) have nobody to pass their adjoint to." hint3="An operator with one input may return a tensor instead of a tuple. Store the adjoints in a dict of your own, made anew at each call, keyed by id(value)."
+# %% question="gradients" points="5" hint1="If a value is used twice, two partial adjoints arrive. What has to happen to the first one when the second comes?" hint2="Go through reversed(topological_order(output)). Leaves (op is None) have nobody to pass their adjoint to." hint3="An operator with one input may return a tensor instead of a tuple or a list. Store the adjoints in a dict of your own, made anew at each call, keyed by id(value)."
 def gradients(output, inputs):
     """Return the gradient of the sum of `output` with respect to each of `inputs`, as a list.
 
     An operator's gradient comes from `value.op.gradient(adjoint, value)`: a tensor for one
-    input, a tuple for several, None where an input has none. An input that `output` does not
-    depend on has a gradient of zeros. Nothing is stored on the values, so a second call gives
-    the same result.
+    input, or a tuple or list of one for each input, None where an input has none. An input that
+    `output` does not depend on has a gradient of zeros. Nothing is stored on the values, so a
+    second call gives the same result.
     """
     ### BEGIN SOLUTION
     adjoint = {id(output): mt.ones_like(output)}
@@ -494,7 +494,7 @@ def gradients(output, inputs):
         if value.op is None or id(value) not in adjoint:
             continue
         partials = value.op.gradient(adjoint[id(value)], value)
-        if not isinstance(partials, tuple):
+        if not isinstance(partials, tuple | list):
             partials = (partials,)
         for source, partial in zip(value.inputs, partials):
             if partial is None:
@@ -513,7 +513,18 @@ def gradients(output, inputs):
 print("ds:", gradients(y, [s])[0].item(), "(33 expected)")
 for name, grad in zip(["dw", "db"], gradients(loss, [w, b]), strict=True):
     print(f"{name}:", *grad.detach().numpy())
-show(loss)
+
+# %% [markdown]
+# And lab 01's linear regression, as a graph of your operators. Follow the edges from the error back to `w`: how many ways are there?
+
+# %%
+times = mt.tensor([[1.0], [2.0], [4.0]])
+minus_y = mt.tensor([[-1.0], [-2.0], [-2.0]])
+w_line, b_line = (mt.tensor(v, requires_grad=True) for v in ([[0.0]], [0.0]))
+error = add(add(matmul(times, w_line), b_line), minus_y)
+squares = mul(error, error).sum()
+print("by w, by b:", *(g.detach().numpy().ravel() for g in gradients(squares, [w_line, b_line])))
+show(squares, names={"w": w_line, "b": b_line})
 
 # %% tags="check"
 q.check("gradients")
@@ -875,6 +886,51 @@ def largest_curvature(parameters, which, turns=12):
 for when, parameters in (("before training", initial()), ("after", mine.parameters)):
     w1, w2 = (2 / largest_curvature(parameters, which) for which in (0, 2))
     print(f"{when}: the largest lr is {w1:.2g} for w1 alone, {w2:.2g} for w2; you took 0.5")
+
+# %% [markdown]
+# **A new layer, for nothing.** Attention with several heads is ten lines of your operators, and its gradient none: that is what composing saves. What it costs is calls: each operator is a kernel of its own.
+#
+# **Predict.** Each of two heads has three products for its queries, keys and values, two more, and one at its end. How many products run in a forward and a backward pass together?
+
+# %%
+### BEGIN STARTER
+# predicted_products = ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_products = 3 * 2 * 6
+### END SOLUTION
+
+
+# %%
+def attention(x, heads, product):
+    """Return (N, D): each row is a mean of all rows' values, weighed by softmax(q . k)."""
+    out = mt.zeros(*x.shape)
+    for wq, wk, wv, wo in heads:
+        q, k, v = product(x, wq), product(x, wk), product(x, wv)
+        weights = exp(mul(product(q, k.T), mt.tensor(wq.shape[1] ** -0.5)))
+        mean = mul(product(weights, v), 1 / weights.sum(dim=1, keepdim=True))
+        out = add(out, product(mean, wo))
+    return out
+
+
+# %%
+rng = np.random.default_rng(5)
+shapes = [(8, 4), (8, 4), (8, 4), (4, 8)]
+arrays = [[rng.normal(size=shape) / 3 for shape in shapes] for _ in range(2)]
+heads = [[mt.tensor(a, requires_grad=True) for a in head] for head in arrays]
+tokens, CountingMatMul.forward, CountingMatMul.backward = mt.tensor(rng.normal(size=(5, 8))), 0, 0
+attended = attention(tokens, heads, CountingMatMul()).sum()
+by_wq = gradients(attended, [heads[0][0]])[0].detach().numpy()
+
+
+def with_wq(wq):
+    moved = [[mt.tensor(wq), *heads[0][1:]], heads[1]]
+    return attention(tokens, moved, matmul).sum().item()
+
+
+print("by differences the same:", np.allclose(by_wq, by_differences(with_wq, arrays[0][0]), 1e-4))
+compare("products", predicted_products, CountingMatMul.forward + CountingMatMul.backward)
+print(f"{len([v for v in topological_order(attended) if v.op])} kernels forward; a fused one: 1")
 
 # %% [markdown]
 # **Reflect.** Your sweep also computes the gradient of the images, which nobody uses; the library's does not. Why does that hardly change the time of a step? For which network would it?

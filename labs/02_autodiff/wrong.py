@@ -281,7 +281,7 @@ def gradients(output, inputs):
         if value.op is None or id(value) not in adjoint:
             continue
         partials = value.op.gradient(adjoint[id(value)], value)
-        if not isinstance(partials, tuple):
+        if not isinstance(partials, tuple | list):
             partials = (partials,)
         for source, partial in zip(value.inputs, partials, strict=True):
             if partial is not None:
@@ -299,7 +299,7 @@ def gradients(output, inputs):
             continue
         visited.add(id(value))
         partials = value.op.gradient(adjoint[id(value)], value)
-        if not isinstance(partials, tuple):
+        if not isinstance(partials, tuple | list):
             partials = (partials,)
         for source, partial in zip(value.inputs, partials, strict=True):
             if partial is None:
@@ -308,6 +308,24 @@ def gradients(output, inputs):
                 partial = adjoint[id(source)] + partial
             adjoint[id(source)] = partial
             queue.append(source)
+    return [adjoint.get(id(value), mt.zeros_like(value)) for value in inputs]
+
+
+# %% wrong="knows_tuples_only" question="gradients" check="an_operator_may_return_a_list" says="take that list for"
+def gradients(output, inputs):
+    adjoint = {id(output): mt.ones_like(output)}
+    for value in reversed(topological_order(output)):
+        if value.op is None or id(value) not in adjoint:
+            continue
+        partials = value.op.gradient(adjoint[id(value)], value)
+        if not isinstance(partials, tuple):
+            partials = (partials,)
+        for source, partial in zip(value.inputs, partials, strict=True):
+            if partial is None:
+                continue
+            if id(source) in adjoint:
+                partial = adjoint[id(source)] + partial
+            adjoint[id(source)] = partial
     return [adjoint.get(id(value), mt.zeros_like(value)) for value in inputs]
 
 
@@ -322,7 +340,7 @@ def gradients(output, inputs):
         if value.op is None or id(value) not in adjoint:
             continue
         partials = value.op.gradient(adjoint[id(value)], value)
-        if not isinstance(partials, tuple):
+        if not isinstance(partials, tuple | list):
             partials = (partials,)
         for source, partial in zip(value.inputs, partials, strict=True):
             if partial is None:
@@ -340,7 +358,7 @@ def gradients(output, inputs):
         if value.op is None or id(value) not in adjoint:
             continue
         partials = value.op.gradient(adjoint[id(value)], value)
-        if not isinstance(partials, tuple):
+        if not isinstance(partials, tuple | list):
             partials = (partials,)
         for source, partial in zip(value.inputs, partials, strict=True):
             if partial is None:

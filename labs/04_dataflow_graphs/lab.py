@@ -3,7 +3,7 @@
 #
 # - **You build** a small TensorFlow 1: nodes that record, a run that computes only what is fetched, gradients that are nodes, a session with variables, an optimizer made of nodes, and a plan made once and run many times.
 # - **You need** lab 02: operators with a `gradient`, topological order, the reverse sweep.
-# - **It takes** about 110 minutes: introduction 1, sections 9, 24, 16, 12, 10, 9 and 19, discussion 10. The reading note is for another day.
+# - **It takes** about 110 minutes: introduction 1, sections 9, 23, 16, 12, 12, 8 and 19, discussion 10. The reading note is for another day.
 #
 # PyTorch computes each line when Python comes to it: **define by run**. TensorFlow 1 first built a graph of operators and then ran it many times: **define once, run many**. Both use the same operators. You build the second kind on the operators of the first, and measure what each is good for.
 
@@ -18,6 +18,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import lessons.graph_figures as figures
+import lessons.graph_programs as programs
 import minitorch as mt
 import minitorch.graph as tf
 from autograder import compare, lab
@@ -30,9 +31,8 @@ from minitorch.op import Op, Spec
 from minitorch.ops.methods import Methods
 from minitorch.show import show
 
-q = lab("dataflow_graphs")
-
 # %% tags="setup"
+q = lab("dataflow_graphs")
 style = Path("../style.mplstyle")
 plt.style.use([style] if style.exists() else [])
 for name in ("numpy", "mlsys-labs"):
@@ -642,6 +642,69 @@ print(f"right on {np.mean(guesses == test_labels):.1%} of {len(test_labels)} ima
 print("nodes of the loss:", len(every_node(loss)), "of the step:", len(every_node(train)))
 
 # %% [markdown]
+# **Practice.** Take a pencil: draw the graph of $\mathrm{MSE}(w_2\,\mathrm{relu}(w_1 x),\, y)$, then its gradient, then the update of both weights, $w - 0.1\, g$, without momentum.
+#
+# **Predict.** How many nodes has your drawing of the loss?
+
+# %%
+### BEGIN STARTER
+# predicted_drawn = ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_drawn = 10  # x, y, w1, w2, two products, relu, a difference, its square, the mean
+### END SOLUTION
+
+# %%
+x1, y1 = Placeholder((3, 1), "x"), Placeholder((2, 1), "y")
+w1, w2 = Variable(np.full((4, 3), 0.1), "w1"), Variable(np.full((2, 4), 0.1), "w2")
+difference = w2 @ mt.relu(w1 @ x1) - y1
+drawn = (difference * difference).mean()
+update = group(*(assign(w, w - 0.1 * g) for w, g in zip((w1, w2), gradients(drawn, [w1, w2]))))
+compare("nodes of the loss", predicted_drawn, len(every_node(drawn)))
+print("nodes with gradient and update:", len(every_node(update)))
+show(update)
+
+# %% [markdown]
+# **Not every training is forward, backward, update.** What does the graph need for these?
+#
+# - A **recurrent** net uses one weight in every step: nothing new, the sweep adds its adjoints up.
+# - Two **adversaries** in turns, one making samples, the other telling them from real ones: two losses in one graph, and for each a list of variables that *its* step may write.
+# - **Reinforcement**: another system, a game say, computes the loss. It is fed, between two runs.
+
+# %%
+state, u = Placeholder((1, 3), "h"), Variable(np.eye(3) * 0.9, "u")
+for _ in range(4):
+    state = mt.tanh(state @ u)
+(by_u,) = gradients(state.sum(), [u])
+print(
+    "recurrent: products run for one gradient:", sum(n.name == "matmul" for n in every_node(by_u))
+)
+
+# %%
+real, noise = Placeholder((None,), "real"), Placeholder((None,), "noise")
+shift, judge = Variable(0.0, "shift"), Variable(0.0, "judge")  # one number each
+apart = real.mean() - (noise + shift).mean()
+tell_apart = minimize(0.5 * judge * judge - judge * apart, [judge], lr=0.2, momentum=0)
+deceive = minimize(judge * apart, [shift], lr=0.1, momentum=0)
+rng, session = np.random.default_rng(0), Session()
+session.run(initialize(tell_apart, deceive))
+for turn in range(400):
+    samples = {real: rng.normal(3, 1, size=64), noise: rng.normal(size=64)}
+    session.run(deceive if turn % 2 else tell_apart, samples)
+print(f"adversaries: the real mean is 3, samples were shifted by {session.run(shift):.2f}")
+
+# %%
+liking, chosen, reward = Variable([0, 0], "liking"), Placeholder((2,), "c"), Placeholder((), "r")
+share = mt.exp(liking) / mt.exp(liking).sum()
+learn = minimize(-reward * (mt.log(share) * chosen).sum(), [liking], lr=0.1, momentum=0)
+session.run(initialize(learn))
+for _ in range(200):
+    arm = int(rng.random() < session.run(share)[1])
+    paid = rng.random() < (0.3, 0.8)[arm]  # the other system
+    session.run(learn, {chosen: np.eye(2)[arm], reward: paid})
+print("reinforcement: the arm that pays more often is pulled with", session.run(share)[1])
+
+# %% [markdown]
 # **Reflect.** The accuracy was computed by fetching `logits` without feeding `labels`. Which feature of section 2 made that possible? And what has to be in a checkpoint of this training besides `w1` to `b2`?
 #
 # *What the real system does.* TensorFlow's optimizers build the same nodes. The two assignments are one kernel, `ApplyMomentum` ([`training_ops.cc`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/kernels/training_ops.cc)).
@@ -940,6 +1003,25 @@ taken = in_turns(ways, *small)
 compare("Session over Plan", predicted_speedup, taken["your Session"] / taken["your Plan"])
 operators = len(Plan(symbolic()[0], [images, labels]).steps)
 figures.plot_overhead(taken, operators, "your Plan", "your Session", predicted_speedup)
+
+# %% [markdown]
+# **As printed.** Two programs of this kind as papers and lectures print them; only imports and data are ours (digits, filled up to 784 pixels):
+
+# %%
+print(programs.TWO_PHASES.partition("# 3.")[0], programs.DECLARED)
+pixels = np.pad(train_images, ((0, 0), (0, 784 - 64)))
+picked = ((pixels[rows], one_hot[rows]) for rows in batches(len(train_labels), 9))
+losses = programs.run_two_phases(picked, steps=201)
+print(f"loss {losses[0]:.1f}, after 200 steps {losses[-1]:.2f};  d = {programs.run_declared()}")
+
+# %% [markdown]
+# **What a launch costs.** Take 200 tiny operators: 200 calls, a plan of 200, or one compiled call that does the arithmetic of all. (On a GPU also 200 kernels that are captured once and launched together, a *CUDA graph*.)
+
+# %%
+for size in (100, 10_000, 1_000_000):
+    found = in_turns(programs.ways_to_launch(size, DEVICE), repeats=31)
+    per_us = {name: f"{1e6 * seconds / 200:.2f}" for name, seconds in found.items()}
+    print(f"{size:9,} elements, µs an operator:", per_us)
 
 # %% [markdown]
 # **It is the same training.** The losses of three ways, step by step, compared with section 5:

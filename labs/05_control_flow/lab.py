@@ -677,18 +677,25 @@ print(f"firings: {there} forward, {both - there} back: {(both - there) / there:.
 # %% [markdown]
 # **Reflect.** Your backward loop keeps only the loop's variables, and computes the inside of the body again. What would one push to save this, and when is it worth the memory? For which bodies does it make no difference?
 #
-# *What the real system does.* TensorFlow pushes every intermediate value that the gradient needs, each on its own stack, and computes nothing twice ([`stack.cc`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/kernels/stack.cc)). JAX's `lax.while_loop` cannot be differentiated backwards, since the memory is not known when it compiles; `lax.scan`, whose length is fixed, can. `minitorch.graph` does as you did:
+# *What the real system does.* TensorFlow pushes every intermediate value that the gradient needs, each on its own stack, and computes nothing twice ([`stack.cc`](https://github.com/tensorflow/tensorflow/blob/master/tensorflow/core/kernels/stack.cc)). JAX's `lax.while_loop` cannot be differentiated backwards, since the memory is not known when it compiles; `lax.scan`, whose length is fixed, can. `minitorch.graph` does as you did, and its passes look into the body: a constant is computed beforehand, what is the same in every round is computed once before the loop, and what stands there twice, once. Here is a body with four products. How many are left?
 
 # %%
-t = tf.placeholder(tf.float32, ())
-_, theirs = tf.while_loop(
-    lambda x, guess: tf.abs(guess * guess - x) > 1e-4 * x,
-    lambda x, guess: [x, (guess + x / guess) * 0.5],
-    [t, t],
-)
-with tf.Session() as session:
-    print("minitorch.graph:", session.run([theirs, tf.gradients(theirs, t)[0]], {t: 200.0}))
-    print("yours          :", run([root, slope], {number: 200.0}))
+h, w = tf.placeholder(tf.float32, (8, 64)), tf.placeholder(tf.float32, (64, 64))
+
+
+def wasteful(i, h):
+    twice = [tf.tanh(tf.matmul(h, tf.matmul(w, w))) for _ in range(2)]
+    return [i + 1, (twice[0] + twice[1]) * tf.exp(tf.constant(-1.0))]
+
+
+_, end = tf.while_loop(lambda i, h: i < 50, wasteful, [tf.constant(0), h])
+feeds = {h: np.ones((8, 64), np.float32), w: np.eye(64, dtype=np.float32)}
+for name, node in {"as written": end, "optimized": tf.optimize(end)}.items():
+    inside = node.inputs[0].op.nodes()
+    print(name, "in each round:", sum(n.name.startswith("matmul") for n in inside), "products")
+plain_session, session = tf.Session(optimize=False), tf.Session()
+slow, fast = milliseconds(lambda: plain_session.run(end, feeds), lambda: session.run(end, feeds))
+print(f"as written over optimized: {slow / fast:.1f} times as long")
 
 # %% [markdown]
 # ## 6. Sentences differ in length
@@ -799,13 +806,13 @@ def by_padding(group, steps=longest):
 
 # %%
 def unrolled_by_length(sentences):
-    """Build a graph for each length that occurs, and run each sentence on its own."""
+    # a graph for each length that occurs; each sentence runs on its own
     graphs = {n: unrolled_rnn(n) for n in {len(s) for s in sentences}}
     return [run([graphs[len(s)]], {table: s, h0: start_state, **weights})[0] for s in sentences]
 
 
 def by_buckets(sentences, size=12):
-    """Pad only to the longest of a dozen sentences of similar length."""
+    # padded only to the longest of a dozen sentences of similar length
     order = np.argsort([len(s) for s in sentences])
     states = {}
     for at in range(0, len(order), size):
@@ -885,13 +892,12 @@ for turn in range(320):
 
 # %%
 score = (loop_rnn @ v).sum()
-for shortest, top in [(5, 23), (25, 59)]:
-    right = []
-    for _ in range(100):
-        sentence = some_sentence(rng.integers(shortest // 2, top // 2 + 1) * 2 + 1, rng)
-        guess = run([score], by_loop(sentence) | values)[0]
-        right.append(np.sign(guess) == np.sign(sentence.sum()))
-    print(f"right on {np.mean(right):.0%} of 100 new sentences of {shortest} to {top} symbols")
+new = [some_sentence(n, rng) for n in (*range(5, 24, 2), *range(25, 60, 2)) for _ in range(5)]
+right = [np.sign(run([score], by_loop(s) | values)[0]) == np.sign(s.sum()) for s in new]
+shorter, longer = np.mean(right[:50]), np.mean(right[50:])
+print(
+    f"right on {shorter:.0%} of new sentences of up to 23 symbols, on {longer:.0%} of longer ones"
+)
 
 # %% [markdown]
 # **Reflect.** One by one, the padded graph computed twice as many cells as the loop: what did it do less of? From which share of padding on would the loop be faster here?
@@ -905,25 +911,29 @@ for shortest, top in [(5, 23), (25, 59)]:
 
 
 # %%
-def by_recursion(tree, embed, left, right, bias):
+def by_recursion(tree, vertex, embed):
     """Return the state of a tree's root, (1, d). A tree is a bool or a pair of trees."""
     if isinstance(tree, bool):
         return embed[int(tree) : int(tree) + 1]
-    a, b = (by_recursion(child, embed, left, right, bias) for child in tree)
-    return mt.tanh(a @ left + b @ right + bias)
+    return vertex(*(by_recursion(child, vertex, embed) for child in tree))
 
 
-def by_recursions(forest, *weights):
-    """Return the states of all roots, one tree after the other."""
-    return mt.cat([by_recursion(tree, *weights) for tree in forest])
+def by_recursions(forest, vertex, embed):
+    # the states of all roots, one tree after the other
+    return mt.cat([by_recursion(tree, vertex, embed) for tree in forest])
+
+
+def plain(left, right, bias):
+    # a function for one inner node: the states of its children to its own
+    return lambda a, b: mt.tanh(a @ left + b @ right + bias)
 
 
 # %% [markdown]
-# **The idea.** The *operators* are the same in every tree; only the structure differs. So take a whole batch of trees, sort **all** their nodes by height, and compute each height at once: gather the children's rows, one product, append the results. This is **dynamic batching**: the structure is data (lists of indices), and the graph for one height is static.
+# **The idea.** The *operators* are the same in every tree; only the structure differs. So take a whole batch of trees, sort **all** their nodes by height, and compute each height at once: gather the children's rows, one product, append the results. This is **dynamic batching**: the structure is data (lists of indices), and the graph for one height is static. Frameworks that are **vertex-centric** ask for just these two: a small static function of a vertex, written once, and a graph for each input, by which they schedule it. The function may be any: an LSTM in a chain, a tree-LSTM with a forget gate for each child.
 #
 # $$\text{height}(n) = \begin{cases} 0 & n \text{ is a leaf} \\ 1 + \max(\text{height of its children}) & \text{otherwise} \end{cases}$$
 #
-# *Source: Looks et al. 2017 (TensorFlow Fold); Neubig et al. 2017 (DyNet).*
+# *Source: Looks et al. 2017 (TensorFlow Fold); Neubig et al. 2017 (DyNet); Xu et al. 2018 (Cavs); Tai et al. 2015 (tree-LSTM).*
 
 # %%
 forest_rng = np.random.default_rng(9)
@@ -971,15 +981,18 @@ q.check("by_height")
 
 
 # %%
-def by_batching(forest, *weights):
+def by_batching(forest, vertex, embed):
     """Return the states of the trees' roots, (len(forest), d): one cell for each height."""
-    return trees.by_batching(forest, by_height, *weights)
+    return trees.by_batching(forest, by_height, vertex, embed)
 
 
-*cell_weights, readout = trees.tree_weights(DEVICE)
-one_by_one = by_recursions(forest, *cell_weights)
-together = by_batching(forest, *cell_weights)
-print("largest difference:", abs(one_by_one - together).max().item())
+embed, *cell_weights, readout = trees.tree_weights(DEVICE)
+lstm_embed, lstm = trees.tree_lstm(DEVICE)
+for name, *network in (("plain", plain(*cell_weights), embed), ("tree-LSTM", lstm, lstm_embed)):
+    alone, together = (way(forest, *network) for way in (by_recursions, by_batching))
+    apart = abs(alone - together).max().item()
+    print(f"{name}: {trees.kernels(alone)} kernels one by one, ", end="")
+    print(f"{trees.kernels(together)} batched; largest difference {apart:.1e}")
 compare("cells", predicted_steps, len(by_height(left, right)) - 1)
 
 # %% [markdown]
@@ -991,7 +1004,8 @@ def seconds(forest):
     """Return the best seconds of a step by recursion and by batching, which take turns."""
 
     def step(way):
-        return trees.tree_step(way(forest, *cell_weights), readout, forest)  # ends with a number
+        states = way(forest, plain(*cell_weights), embed)
+        return trees.tree_step(states, readout, forest)  # ends with a number
 
     ms = milliseconds(partial(step, by_recursions), partial(step, by_batching), repeats=7)
     return np.array(ms) / 1e3
@@ -1011,17 +1025,19 @@ figures.plot_trees(sizes, taken, cells, DEVICE)
 # **Train on it**, batched by your groups: does it find NAND?
 
 # %%
-*cell_weights, readout = trees.tree_weights(DEVICE)
-optimizer = mt.optim.Adam([*cell_weights, readout], lr=0.02)
+embed, *cell_weights, readout = trees.tree_weights(DEVICE)
+optimizer = mt.optim.Adam([embed, *cell_weights, readout], lr=0.02)
 grow = np.random.default_rng(10)
 losses = []
 for _ in range(150):
     batch = [trees.random_tree(4, grow) for _ in range(64)]
     optimizer.zero_grad()
-    losses.append(trees.tree_step(by_batching(batch, *cell_weights), readout, batch))
+    losses.append(trees.tree_step(by_batching(batch, plain(*cell_weights), embed), readout, batch))
     optimizer.step()
 deep = [trees.random_tree(8, grow) for _ in range(200)]
-guesses = (by_batching(deep, *cell_weights) @ readout).detach().to("cpu").numpy()[:, 0] > 0
+guesses = (by_batching(deep, plain(*cell_weights), embed) @ readout).detach().to("cpu").numpy()[
+    :, 0
+] > 0
 right = np.mean(guesses == [trees.truth(tree) for tree in deep])
 print(f"loss {losses[0]:.2f} -> {losses[-1]:.3f}; trees twice as deep as in training: {right:.0%}")
 
@@ -1045,10 +1061,10 @@ for kind, steps in {"static": static, "continuous": free.max()}.items():
 # %% [markdown]
 # ## Discussion
 
-# %% [markdown] question="three_kinds" points="6" manual="true" rubric1="1: CNN: static, with the reason: all shapes known, compile and plan once" rubric2="1: GPT training: static, with the reason: structure static once sequences are packed or padded to one length, so static graph with batching" rubric3="1: GPT serving: batched-dynamic, with the reason: lengths unknown, requests come and go" rubric4="1: For one of them, says what the wrong choice would cost, with a number measured here (padding share, control firings an iteration, slots at work, recursion over batching)" rubric5="1: Names what each way demands of the system: shape inference and memory planning; masks and buckets; a scheduler between steps, memory that grows (paged KV cache)" rubric6="1: Discusses where it would change: mixture of experts, early exit, speculative decoding, images of many sizes"
-# **Static, dynamic, batched-dynamic.** A CNN for images, a GPT in training, a GPT that serves users: what of the structure of each depends on the data? Would you run it as a static graph, dynamically, or batched-dynamically, and what does the system need for that? What would the wrong choice cost, by your measurements in sections 6 and 7?
+# %% [markdown] question="three_kinds" points="6" manual="true" rubric1="1: CNN, in training and inference: static, with the reason: all shapes known, compile and plan once; inference lacks the backward graph and may have images of many sizes" rubric2="1: GPT training: static, with the reason: texts are packed or padded to one length, so one static graph with large batches" rubric3="1: GPT inference at batch 1: dynamic in length (a loop that ends with the text, a cache that grows), static in each step; launches and memory bound it" rubric4="1: GPT serving: batched-dynamic, with the reason: lengths unknown, requests come and go; beam search: branches are copied and dropped by value, which no static graph likes" rubric5="1: Says what a wrong choice would cost, with a number measured here (padding share, control firings an iteration, slots at work, recursion over batching)" rubric6="1: Names what each way demands of the system: shape inference and memory planning; masks and buckets; a scheduler between steps, memory that grows (paged KV cache)"
+# **Static, dynamic, batched-dynamic.** Five programs: a CNN (in training and in use), a GPT in training, a GPT that writes one text at a time, a GPT that serves many users, and **beam search**, which follows the best few texts at once and drops and copies them as it goes. For each: what of its structure depends on the data, which way would you run it, and what does the system need for that? What would a wrong choice cost, by your measurements in sections 6 and 7?
 # ### BEGIN SOLUTION
-# *CNN*: nothing depends on the data but the numbers. All shapes are known, so one static graph: compile once, plan memory once, and no control flow at run time. *GPT training*: texts differ in length, but one may choose what goes into a batch: pack texts end to end into rows of 2,048 tokens with a mask between them, and every step is the same static graph. Padding instead would waste the share that we saw, half of the table; a loop would pay dozens of firings an iteration beside the cell. *GPT serving*: prompts come at any time, outputs end when the model says so, and nobody can choose. One by one uses one row of a matrix unit; a static batch left half of the slots idle here. So batched-dynamic: the step is a static graph over a batch, and a scheduler changes who is in it between steps; memory for keys and values must then grow by pages. The lines move: experts chosen per token make training dynamic inside a layer, so one fixes a capacity and pads; speculative decoding makes the number of tokens a step depend on the data.
+# *CNN*: nothing depends on the data but the numbers. All shapes are known, so one static graph: compile once, plan memory once, no control flow at run time. In use there is no backward graph, and images of many sizes are cut or padded to one. *GPT training*: texts differ in length, but one may choose what goes into a batch: pack texts end to end into rows of 2,048 tokens with a mask between them, and every step is the same static graph. Padding instead would waste the share that we saw, half of the table; a loop would pay dozens of firings an iteration beside the cell. *GPT, one text*: each step is the same small graph over a cache one row longer; how often it runs depends on its own output. A static step in a dynamic loop; with one row a step the launches and the reading of the weights are the time. *GPT serving*: prompts come at any time, outputs end when the model says so, and nobody can choose. One by one uses one row of a matrix unit; a static batch left half of the slots idle here. So batched-dynamic: the step is a static graph over a batch, and a scheduler changes who is in it between steps; memory for keys and values must then grow by pages. *Beam search*: which texts go on is a choice by value in every step, and their caches are copied or shared: control flow between static steps, with gathers whose indices are data. The lines move: experts chosen per token make training dynamic inside a layer, so one fixes a capacity and pads; speculative decoding makes the number of tokens a step depend on the data.
 # ### END SOLUTION
 
 # %% [markdown] question="reading_note" points="5" manual="true" rubric1="1: Overview of dataflow control flow in the learner's own words" rubric2="1: Problem and challenges: data-dependent structure within a deferred, distributed graph; in-graph against out-of-graph" rubric3="1: Methods: Switch, Merge, Enter, Exit, NextIteration, dead tokens, frames, gradients with stacks, distribution by control loops on each device" rubric4="1: Evaluation read critically, with a figure and its conditions, or the remark that the OSDI paper gives none for control flow" rubric5="1: Trade-offs and one open question"

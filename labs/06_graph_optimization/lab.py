@@ -988,6 +988,13 @@ shares = heap.system.bytes / plan.total, plan.peak / plan.total
 print(f"bytes, fresh : cached : planned = 1 : {shares[0]:.2f} : {shares[1]:.2f}")
 
 # %% [markdown]
+# **Threads.** Two threads that ask one allocator need a **lock**, or both get the same block. A lock that is free costs little. One that the other holds costs a wait, and its line of memory moves from core to core. A **thread-caching** allocator gives each thread a small cache of its own, and goes to the common one only for many blocks at once.
+
+# %%
+shared_us, own_us = (min(memory.pair_us(locks) for _ in range(2)) for locks in (1, 2))
+print(f"two at once, a malloc and a free: one lock {shared_us:.2f} µs, a lock each {own_us:.2f} µs")
+
+# %% [markdown]
 # **Reflect.** In the second run the allocator never asks the system. What happens when the length of a text changes from step to step? Which blocks are then free but too small? (**Fragmentation**.)
 #
-# *The real system.* [PyTorch's CUDA allocator](https://github.com/pytorch/pytorch/blob/main/c10/cuda/CUDACachingAllocator.cpp) works like yours. It also rounds sizes to 512 bytes and keeps small and large blocks apart (Paszke et al., NeurIPS 2019, section 5.3).
+# *The real system.* [PyTorch's CUDA allocator](https://github.com/pytorch/pytorch/blob/main/c10/cuda/CUDACachingAllocator.cpp) works like yours. It also rounds sizes to 512 bytes and keeps small and large blocks apart (Paszke et al., NeurIPS 2019, section 5.3). Beside it on the CPU are [TCMalloc](https://google.github.io/tcmalloc/design.html), with a cache for each thread or core, and jemalloc.

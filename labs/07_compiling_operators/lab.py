@@ -3,7 +3,7 @@
 #
 # - **You build** what makes a product of matrices fast: a register block, tiles, packing. Then you build what finds it by itself: features of a schedule, a cost model fitted to trials, and a search that asks the model what to try next.
 # - **You need** NumPy, and lab 06 for why operators are fused.
-# - **It takes** about 80 minutes: 2 for the introduction, 9, 7, 14, 16, 11, 6 and 5 for the seven sections, 10 for the discussion.
+# - **It takes** about 85 minutes: 2 for the introduction, 10, 7, 15, 17, 11, 6 and 7 for the seven sections, 10 for the discussion.
 # - The reading note, with its paper, is for another day. Cells that are said to need no reading are to be run, and their output is to be looked at.
 #
 # Three nested loops multiply two matrices. A library does the same multiplications in a fiftieth of the time, and people spent years on each processor for it.
@@ -14,14 +14,19 @@ import platform
 from importlib.metadata import version
 from itertools import product
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import matplotlib.pyplot as plt
 import numpy as np
 
+import lessons.deployed as deployed
+import lessons.run_deployed as run_deployed
+import minitorch as mt
 from autograder import compare, kept_rate, lab
 from lessons.machine import measured_rate
 from lessons.timing import milliseconds
 from minitorch import compile as code
+from minitorch.graph import trace
 
 # %% tags="setup"
 q = lab("compiling_operators")
@@ -578,7 +583,37 @@ for k in (16, 64, 256, 1024):
 # %% [markdown]
 # The time saved is a small difference of two times, so it varies from run to run; the bytes do not.
 #
-# **Reflect.** For which products is an epilogue worth a compiler, and for which is it not?
+# **A module to deploy.** A compiler takes a framework's model from one end to the other: import it as a graph, tune each product, write code, schedules and weights into one file. What runs the file needs no compiler: `run_deployed??` is all of it.
+#
+# **Predict.** The network is 64-128-10. How many kB has the file, with its 9,610 float32 numbers?
+
+# %%
+### BEGIN STARTER
+# predicted_file = ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_file = 4 * 9.61 + 12
+### END SOLUTION
+
+# %%
+net = mt.nn.Sequential(mt.nn.Linear(64, 128), mt.nn.ReLU(), mt.nn.Linear(128, 10))
+batch = rng.normal(size=(32, 64)).astype(np.float32)
+layers = deployed.products(trace(net)(mt.tensor(batch)))
+for layer in layers:
+    print(layer.task, layer.epilogue)
+
+# %%
+if code.available():
+    schedules = [code.tune(layer.task, trials=8).best for layer in layers]
+    with TemporaryDirectory() as folder:
+        file = Path(folder, "network.npz")
+        compare("kB of the file", predicted_file, deployed.save(file, layers, schedules) / 1e3)
+        found, said = deployed.run_elsewhere(run_deployed, file, batch)
+    apart = np.abs(found - net(mt.tensor(batch)).detach().numpy()).max()
+    print(f"in another process: {said}; largest difference from the network {apart:.1e}")
+
+# %% [markdown]
+# **Reflect.** For which products is an epilogue worth a compiler, and for which is it not? Somebody builds a new accelerator, without caches and with a unit that multiplies 16 by 16. Which pieces of this lab would have to be written for it, and which could stay? (This is why every accelerator came with a whole stack of its own, and why TVM was written.)
 
 # %% [markdown] question="why_learned" points="6" manual="true" rubric1="2: Says why the learned search beats chance with numbers of this lab: good schedules are rare (share within 1.1), chance needs about 0.7 / share trials, while a model learns from bad trials too because features add up" rubric2="1: Says why it beats the genetic one or where it did not, such as a model ranks all points at no cost while children stay near their parents" rubric3="2: Says when transfer helps and when not: same processor, so registers, lanes and latency carry over; caches, edges and other operators do not" rubric4="1: Names a way in which it fails or a limit, such as a wrong feature never explored, noise, early stops, the cost of trials"
 # ## Discuss

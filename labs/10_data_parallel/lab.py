@@ -3,7 +3,7 @@
 #
 # - **You build** `DistributedDataParallel` (DDP) in the order of its invention: one all-reduce for each gradient, one for all, buckets, and communication hidden behind computation.
 # - **You need** torch modules and `backward()`, and what an all-reduce costs (lab 09).
-# - **It takes** about 90 minutes: introduction 1, sections 8, 14, 10, 22, 9, 9 and 7, discussion 10. The reading note, with its paper, is for another day.
+# - **It takes** about 95 minutes: introduction 1, sections 9, 15, 11, 23, 9, 9 and 8, discussion 10. The reading note, with its paper, is for another day.
 #
 # Every rank has a copy of the model and a part of the batch. After each backward pass the gradients are averaged, every copy takes the same step, and the copies stay equal. That is **data parallelism**.
 
@@ -12,9 +12,11 @@ import os
 import platform
 from contextlib import contextmanager
 from copy import deepcopy
+from functools import partial
 from importlib.metadata import version
 from itertools import pairwise
 from pathlib import Path
+from threading import Lock
 from time import perf_counter
 
 import matplotlib.pyplot as plt
@@ -24,16 +26,25 @@ from sklearn.datasets import load_digits
 
 # %% tags="setup"
 from autograder import compare, earlier, lab
-from ddp_lab import launch
-from ddp_lab.data_parallel.sweep import BackwardProfile
+from ddp_lab import DdpLabError, Link, launch
+from ddp_lab.data_parallel.measurement.sweep import BackwardProfile
 from ddp_lab.device_array import synchronize
 from ddp_lab.show import DdpTimeline
+from ddp_lab.simulate import workloads
+from lessons.distribution import (
+    COPIES,
+    EVERY_STEP,
+    IN_PARTS,
+    share_tensor,
+    shared_tensor,
+    try_options,
+)
 from lessons.figures import draw_curves
 from lessons.rank_timing import device_ranks
 from lessons.readiness import ready_times
 from lessons.step_figures import draw_steps
-from lessons.steps import descend, recorded_step, slower_of, step_contest
-from lessons.wires import Clocked, Wire
+from lessons.steps import descend, length, recorded_step, slower_of, step_contest
+from lessons.wires import Clocked, Noted
 
 # %% tags="setup"
 q = lab("data_parallel")
@@ -78,14 +89,47 @@ for name, param in make_model().named_parameters():
 
 
 # %% [markdown]
-# ## 1. Replicas drift apart
+# ## 1. Options for distribution
 #
-# Each rank has a copy of the model and its share of every batch, and trains without messages. (As many ranks as this machine has cores, from 2 to 4.)
+# Several computers can share a training in ways that differ in what each must hold, and in what they tell each other. The simplest first; here with as many ranks as this machine has cores, from 2 to 4:
+#
+# - **Copies** of the whole data set: each rank tries another learning rate, or leaves out another **fold** for validation. No messages, nothing to program; but all data must fit everywhere, and no single training gets faster.
+# - **Parts** of the data: each rank trains on its own part, and the weights are averaged once, at the end. Hardly any messages; but each goes to the optimum of its part. How good is their average, and how good if the data lies sorted?
 
 # %%
 RANKS = max(2, min(4, CORES))
+SEEN = 1500  # the other 297 digits are the test
+X, Y = torch.tensor(IMAGES, dtype=torch.float32), torch.tensor(LABELS)
+TASK = (RANKS, make_model, (X[:SEEN], Y[:SEEN]), (X[SEEN:], Y[SEEN:]))
+try_options((*COPIES, *IN_PARTS), *TASK)
+
+# %% [markdown]
+# To start a rank is to send it the function and what the function uses, by **pickle**. Not everything can be sent. And what can is a copy, unless it lies in memory that processes share, and only its name is sent (`torch.multiprocessing` does so for tensors in its queues):
+
+# %%
+lock, numbers = Lock(), torch.zeros(2)
+try:
+    launch(lambda comm: lock.locked(), 2)
+except DdpLabError as error:
+    print(error)
+print("made by the rank itself:", launch(lambda comm: Lock().locked(), 2))
 
 
+def write(comm, tensor):
+    tensor[comm.rank] = comm.rank + 1
+
+
+launch(write, 2, numbers)
+print("after ranks wrote to a copy:", numbers)
+handle = share_tensor(numbers)
+launch(lambda comm: write(comm, shared_tensor(handle)), 2)
+print("to the shared tensor:      ", numbers)
+
+# %% [markdown]
+# Or every rank trains on its share of every **batch**. Without messages the copies drift apart:
+
+
+# %%
 def start(kind, comm, params, cap_bytes=None):
     """Set one way of averaging up; return what is to be called after each backward."""
     if kind == "each":
@@ -173,12 +217,7 @@ print(f"largest difference to the losses of one process: {np.abs(together - one[
 run = launch(train, RANKS, 1, "each", record=True)
 calls = len({m.op for m in run.trace.messages if m.op.startswith("all_reduce")})
 compare("all-reduces in a step", predicted_calls, calls)
-steps = range(1, STEPS + 1)
-curves = {
-    "each on its own": (steps, apart(alone), "C0-"),
-    "gradients averaged": (steps, apart(averaged), "C1--"),
-}
-draw_curves(curves, x="training step", y="distance between replicas", title="Weights, norm")
+try_options([EVERY_STEP], *TASK, average_gradients)
 
 # %% [markdown]
 # `comm.all_reduce` may be any function that returns the sums, such as your own. If lab 09's checks pass, `earlier` brings it here; if not, the course's own ring takes its place.
@@ -209,17 +248,16 @@ apart_by = np.abs(over_ring[0][1][-1] - averaged[0][1][-1]).max()
 print(f"largest difference to the weights above: {apart_by:.1e}")
 
 # %% [markdown]
-# **Reflect.** The distance between the averaged replicas is exactly zero, and the difference to one process is not. Why is the first exact, and the second not?
+# **Reflect.** The replicas' distance is exactly zero, and the difference to one process is not: why? And of the five options, which would you take for a model that trains in a minute, and which for one that trains for a month?
 #
 # *The real system.* DDP's constructor [broadcasts rank 0's parameters and buffers](https://github.com/pytorch/pytorch/blob/main/torch/nn/parallel/distributed.py), so that the models are equal at the start.
 
 # %% [markdown]
-# ## 2. A wire with known constants
+# ## 2. A link with known constants
 #
-# Between two ranks on one machine there is no wire: the cores that compute also copy the messages. So we lend this machine one: `Wire(comm, alpha, beta)` is a communicator whose all-reduces take turns, and take at least $\alpha + \beta \cdot \text{bytes}$ each, asleep. Meanwhile the core is free, as with a network card.
-
-# %% [markdown]
-# The constants follow from *this* machine's speed: with `BETA`, to carry all gradients of a larger model takes as long as its backward pass; `ALPHA` is a thirtieth of that.
+# Cores that share memory have no network between them. `launch(..., hosts=2, link=Link(alpha, beta))` lends them one: the ranks lie on two pretended hosts, and a message of $n$ bytes arrives when such a link would have brought it, $\alpha + n\beta$ seconds later. In real seconds; whoever waits is asleep, so that the core is free, as with a network card. On two ranks an all-reduce is one message each way: its price is $\alpha + n\beta$ too.
+#
+# The constants follow from *this* machine's speed: to carry all gradients of a larger model takes as long as its backward pass, and a latency is a thirtieth of that.
 
 
 # %%
@@ -227,10 +265,13 @@ def big_model():
     return make_model(width=256, depth=17)
 
 
+big_batch = partial(batch, size=384)
+
+
 def backward(comm):
     """Return when each gradient is ready in the fastest of 15 backward passes, and when it ends."""
     torch.set_num_threads(1)
-    model, (x, y) = big_model(), batch(0)
+    model, (x, y) = big_model(), big_batch(0)
     params = list(model.parameters())
     return ready_times(params, lambda: loss_of(model(x), y), 15, before=comm.barrier)
 
@@ -240,7 +281,9 @@ sizes = [p.numel() * 4 for p in big_model().parameters()]
 B, N = sum(sizes), len(sizes)
 *READY, BACKWARD = np.max(list(launch(backward, 2)), axis=0)
 ALPHA, BETA = BACKWARD / 30, BACKWARD / B
-print(f"{N} parameters, {B:,} bytes; one message takes as long as {ALPHA / BETA:,.0f} bytes")
+LINK = Link(ALPHA, BETA)
+print(f"{N} parameters, {B:,} bytes, in {BACKWARD * 1e3:.1f} ms: {1e-6 / BETA:,.0f} MB/s")
+print(f"a latency of {ALPHA * 1e3:.2f} ms, as long as {ALPHA / BETA:,.0f} bytes take")
 
 # %% [markdown]
 # **Idea.** **Hooks** can do the averaging: `param.register_post_accumulate_grad_hook(f)` has torch call `f` each time a gradient of `param` is complete.
@@ -301,24 +344,24 @@ for kind in ("hooks", "flat"):
 q.check("flat_all_reduce")
 
 # %% [markdown]
-# **Measure.** Two ranks and the big model. `step_contest` takes training steps apart: what the wire did, and what the computing thread did meanwhile. Communication is **exposed** while that thread waits for it, and **hidden** otherwise.
+# **Measure.** Two ranks and the big model. `step_contest` takes training steps apart: what the link did, and what the computing thread did meanwhile. Communication is **exposed** while that thread waits for it, and **hidden** otherwise.
 
 
 # %%
 def set_up(comm, kind, cap_bytes=None):
-    """Return the big model on a wire of its own, with one way of averaging."""
-    wire, model = Wire(comm, ALPHA, BETA), big_model()
-    return wire, model, start(kind, wire, list(model.parameters()), cap_bytes)
+    """Return the big model with one way of averaging; what the link carries is noted."""
+    noted, model = Noted(comm), big_model()
+    return noted, model, start(kind, noted, list(model.parameters()), cap_bytes)
 
 
 def measure(*plans):
-    """Return the parts of each plan's step on the slower of two ranks, in backward passes."""
-    return slower_of(launch(step_contest, 2, set_up, plans, batch), BACKWARD)
+    """Return the milliseconds of each part of each plan's step, on the slower of two ranks."""
+    return slower_of(launch(step_contest, 2, set_up, plans, big_batch, hosts=2, link=LINK), 1e-3)
 
 
 each, hooks, flat = (p["exposed communication"] for p in measure(["each"], ["hooks"], ["flat"]))
-compare("time on the wire, each / flat", predicted_ratio, each / flat)
-compare("time on the wire, hooks / flat", predicted_ratio, hooks / flat)
+compare("time on the link, each / flat", predicted_ratio, each / flat)
+compare("time on the link, hooks / flat", predicted_ratio, hooks / flat)
 
 # %% [markdown]
 # **Reflect.** The hooks run *during* backward. Why is nothing hidden? What does the computing thread do between the moment when a gradient is ready and the start of the next layer's backward?
@@ -378,23 +421,25 @@ for share in (0, 1 / 8, 1 / 2, 1):
 # %% [markdown]
 # **Reflect.** A bucket may be much larger than the cap. Which parameter would make it so? What would change if a bucket were closed *before* it gets larger than the cap?
 #
-# *The real system.* torch's default cap is 25 MiB, and 1 MiB for the first bucket, so that the wire starts early. The reverse of registration is a guess; after the first step torch [rebuilds the buckets](https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/reducer.cpp) in the order that it saw.
+# *The real system.* torch's default cap is 25 MiB, and 1 MiB for the first bucket, so that the link starts early. The reverse of registration is a guess; after the first step torch [rebuilds the buckets](https://github.com/pytorch/pytorch/blob/main/torch/csrc/distributed/c10d/reducer.cpp) in the order that it saw.
 
 # %% [markdown]
 # ## 4. Overlap
 #
 # **Idea.** Two rules. First: a full bucket is **launched** and not waited for: `comm.all_reduce(x, async_op=True)` returns a handle at once, and `handle.wait()` the result later. Second: **buckets are launched in their fixed order**. Ranks may finish gradients in different orders, but the $k$-th all-reduce of one rank always meets the $k$-th of the others. So a bucket that is full early has to wait for those before it.
 #
-# **Predict.** Of four buckets, numbers 1, 2 and 3 are full, and number 0 lacks a gradient. How many are launched now, and how many when that gradient comes?
+# **Predict.** Of four buckets, numbers 1, 2 and 3 are full, and number 0 lacks a gradient. How many are launched now, and how many when that gradient comes? Then the step: forward takes half of a backward pass, and the link carries all gradients in one. Which share of the step with one flat message does overlap with eight buckets save?
 
 # %%
 ### BEGIN STARTER
 # predicted_now = ...
 # predicted_then = ...
+# predicted_saving = ...
 ### END STARTER
 ### BEGIN SOLUTION
 predicted_now = 0
 predicted_then = 4
+predicted_saving = 1 - (0.5 + 1 + 1 / 8) / (0.5 + 1 + 1)  # of the link only the last bucket shows
 ### END SOLUTION
 
 
@@ -501,14 +546,15 @@ def waits_at(alpha, beta):
 # %%
 kinds = ("each", "hooks", "flat", "overlap")
 plans = tuple((kind, B / 8) for kind in kinds)
-on_wire, waits = dict(zip(kinds, measure(*plans))), waits_at(ALPHA, BETA) / BACKWARD
+on_link, waits = dict(zip(kinds, measure(*plans))), waits_at(ALPHA, BETA) * 1e3
 for kind, expected in zip(kinds, waits):
-    seen = on_wire[kind]["exposed communication"]
-    compare(f"{kind}: waited for, backward passes", expected, seen)
-draw_steps(on_wire, "One step on the slow wire", "in backward passes", waits)
+    compare(f"{kind}: waited for, ms", expected, on_link[kind]["exposed communication"])
+saving = 1 - length(on_link["overlap"]) / length(on_link["flat"])
+compare("overlap saves, of the step with one message", predicted_saving, saving)
+draw_steps(on_link, "One step over the link", "ms", waits)
 
 # %% [markdown]
-# **And on a device?** Here no wire is lent. Two ranks train on GPUs, by NCCL where each can have one; else as **virtual ranks**, threads that share one device. Without a GPU the same cells run on the CPU.
+# **And on a device?** Here no link is lent. Two ranks train on GPUs, by NCCL where each can have one; else as **virtual ranks**, threads that share one device. Without a GPU the same cells run on the CPU.
 
 # %%
 GPUS = torch.cuda.device_count()
@@ -554,7 +600,7 @@ def prices(comm, repeats=30):
 
 # %%
 waits = 1e3 * waits_at(*np.max(list(on_device(prices)), axis=0))
-there = slower_of(on_device(step_contest, set_up_there, plans, batch, 9, now), 1e-3)
+there = slower_of(on_device(step_contest, set_up_there, plans, big_batch, 9, now), 1e-3)
 there = dict(zip(kinds, there))
 print("timed here: two ranks on", PLACE)
 for (kind, step), expected in zip(there.items(), waits):
@@ -562,9 +608,9 @@ for (kind, step), expected in zip(there.items(), waits):
 draw_steps(there, f"One step, two ranks on {PLACE}", "ms", waits)
 
 # %% [markdown]
-# **Reflect.** How much of the communication is hidden, and which part cannot be, for any cut into buckets? On the device, a ratio above 1 says that ranks wait for more than bytes: for what? What would happen in `finish` if one parameter got no gradient in this step?
+# **Reflect.** How much of the communication is hidden, and which part cannot be, for any cut into buckets? On the device, a ratio above 1 says that ranks wait for more than bytes: for what? What would happen in `finish` if one parameter got no gradient in this step? Li et al. want an interface that is **non-intrusive** (the training loop stays as it was) and **interceptive** (the wrapper is called at the right moments): which lines of `train` and of `Reducer` are which?
 #
-# *The real system.* torch's reducer does the same in C++, and with `gradient_as_bucket_view=True` without your two copies: its gradients then *are* views into the buckets. Li et al. report a speed-up by overlap of 38.0 % for ResNet-50 and 35.2 % for BERT on NCCL (section 5.1): a step without it takes 1.38 times as long.
+# *The real system.* DDP is three layers: a Python class around the model, which broadcasts at the start and prepares each forward; the **reducer**, which does in C++ what yours does; and under it the **process group**, one interface over NCCL, gloo and MPI, as your `comm`. With `gradient_as_bucket_view=True` the reducer does without your two copies: gradients then *are* views into the buckets. Li et al. report a speed-up by overlap of 38.0 % for ResNet-50 and 35.2 % for BERT on NCCL (section 5.1): a step without it takes 1.38 times as long.
 
 # %% [markdown]
 # ## 5. Not every step
@@ -634,20 +680,20 @@ print(f"largest difference of the gradients: {np.abs(once[0] - always[0]).max():
 #
 # Small buckets start early and pay many latencies. Large buckets pay few and start late.
 #
-# **Idea.** One wire, buckets in order: bucket $i$ starts when it is full *and* the one before has been carried,
+# **Idea.** One link, buckets in order: bucket $i$ starts when it is full *and* the one before has been carried,
 #
 # $$\text{end}_i = \max(\text{ready}_i, \text{end}_{i-1}) + \text{duration}_i .$$
 #
-# What is still on the wire when backward ends is exposed.
+# What is still on the link when backward ends is exposed.
 
 
-# %% question="finish_time" points="5" hint1="Go through the buckets with one variable: when the wire is free again." hint2="A bucket starts when both are true: it is ready, and the wire is free."
+# %% question="finish_time" points="5" hint1="Go through the buckets with one variable: when the link is free again." hint2="A bucket starts when both are true: it is ready, and the link is free."
 def finish_time(ready, duration):
     """Return when the last bucket has been carried, or 0.0 if there are none.
 
     Args:
         ready: when each bucket is full, in launch order; ascending.
-        duration: how long the wire takes for each.
+        duration: how long the link takes for each.
     """
     ### BEGIN SOLUTION
     free = 0.0
@@ -666,11 +712,11 @@ q.check("finish_time")
 
 # %%
 def predicted_backward(cap_bytes):
-    """Return backward with its exposed communication, in backward passes."""
+    """Return the milliseconds of backward with its exposed communication."""
     buckets = assign_buckets(sizes, cap_bytes)
     full = np.maximum.accumulate([max(READY[i] for i in bucket) for bucket in buckets])
     takes = [ALPHA + BETA * sum(sizes[i] for i in bucket) for bucket in buckets]
-    return max(finish_time(full, takes), max(READY)) / BACKWARD
+    return max(finish_time(full, takes), max(READY)) * 1e3
 
 
 # %%
@@ -680,13 +726,15 @@ best = caps[int(np.argmin(model_says))]
 print(f"predicted optimum: cap = B / {B / best:.0f}, {len(assign_buckets(sizes, best))} buckets")
 
 # %% [markdown]
-# **Measure.** The same caps on the wire.
+# **Measure.** The same caps on the link, in real seconds.
 
 # %%
 rows = measure(*(("overlap", cap) for cap in caps))
 measured = [row["backward compute"] + row["exposed communication"] for row in rows]
 for cap, expected, seen in zip(caps, model_says, measured):
-    compare(f"cap B/{B / cap:<6.0f} ({len(assign_buckets(sizes, cap)):>2} buckets)", expected, seen)
+    compare(
+        f"cap B/{B / cap:<6.0f} ({len(assign_buckets(sizes, cap)):>2} buckets), ms", expected, seen
+    )
 
 # %%
 kib = np.array(caps) / 2**10
@@ -695,14 +743,14 @@ curves = {
     "measured": (kib, measured, "C1o"),
     "predicted optimum": ([best / 2**10], [min(model_says)], "kD"),
 }
-axes = {"x": "bucket cap, KiB", "y": "backward + exposed, in backward passes", "log": "x"}
+axes = {"x": "bucket cap, KiB", "y": "backward + exposed, ms", "log": "x"}
 draw_curves(curves, **axes, title="Too large hides nothing; too small pays latencies")
 
 # %% [markdown]
-# One step of yours, at the predicted optimum, below a simulation of the same layers on the same wire. Move the bucket size: when does a bucket turn orange?
+# One step of yours, at the predicted optimum, below a simulation of the same layers on the same link. Move the bucket size: when does a bucket turn orange?
 
 # %%
-steps = launch(recorded_step, 2, set_up, ("overlap", best), batch)
+steps = launch(recorded_step, 2, set_up, ("overlap", best), big_batch, hosts=2, link=LINK)
 recorded = max(steps, key=lambda step: step.end_ns - step.start_ns)
 forward_s = (recorded.forward_end_ns - recorded.start_ns) / 1e9
 pieces = np.diff(np.maximum.accumulate(READY[::-1]), prepend=0.0).tolist()
@@ -713,12 +761,22 @@ DdpTimeline.of(
     recorded=recorded,
     title="A step of your DDP, predicted and recorded",
     bucket_mib=best / 2**20,
-    latency_us=ALPHA / 2 * 1e6,  # its ring pays two latencies a bucket, your wire one
+    latency_us=ALPHA / 2 * 1e6,  # its ring pays two latencies a bucket, your link one
     bandwidth_gb_s=1e-9 / BETA,
 )
 
 # %% [markdown]
-# **Reflect.** Is the measured optimum where you predicted it, and how much is lost one place beside it? On a wire with a tenth of the latency, would the optimum move left or right?
+# torch's default cap is 25 MiB. What does it make of your model, and of the two that Li et al. measured?
+
+# %%
+default = 25 * 2**20
+print(f"yours: {len(assign_buckets(sizes, default))} bucket, {predicted_backward(default):.1f} ms")
+for name, layers in (("ResNet-50", workloads.RESNET_50), ("BERT", workloads.BERT_LARGE)):
+    held = [layer.param_bytes for layer in layers]
+    print(f"{name:<9} {sum(held) / 2**20:>6,.0f} MiB, {len(assign_buckets(held, default))} buckets")
+
+# %% [markdown]
+# **Reflect.** Is the measured optimum where you predicted it, and how much is lost one place beside it? On a link with a tenth of the latency, would the optimum move left or right? With the figures just printed: why is BERT's step in Li's figures so much longer than ResNet-50's, and why does a larger cap than 25 MiB suit it?
 #
 # *The real system.* Li et al. find the best cap for ResNet-50 between 10 and 25 MB on NCCL; it depends on model and backend. So torch lets you set `bucket_cap_mb`.
 
@@ -798,10 +856,8 @@ draw_curves(curves, **axes, title="In DataParallel one rank sends for all", mark
 # %% [markdown]
 # **And train, with all of it**: your buckets with the cap of section 6, launched by your `Overlapped`, and two micro-batches a step, of which `no_sync` keeps the first local. The last 297 digits are the test.
 
+
 # %%
-SEEN = 1500
-
-
 def train_in_earnest(comm, steps=250):
     """Return the share that is right on digits never seen, and the weights."""
     torch.set_num_threads(1)
@@ -809,15 +865,15 @@ def train_in_earnest(comm, steps=250):
     reducer = Overlapped(comm, model.parameters(), best / B * model_bytes)
     for step in range(steps):
         rows = np.arange(step * 192, (step + 1) * 192)[comm.rank :: comm.size] % SEEN
-        x, y = torch.tensor(IMAGES[rows], dtype=torch.float32), torch.tensor(LABELS[rows])
+        x, y = X[rows], Y[rows]
         with no_sync(reducer):
             (loss_of(model(x[::2]), y[::2]) / 2).backward()
         (loss_of(model(x[1::2]), y[1::2]) / 2).backward()
         reducer.finish()
         descend(model.parameters(), lr=0.5)
-    guesses = model(torch.tensor(IMAGES[SEEN:], dtype=torch.float32)).argmax(1).numpy()
+    guesses = model(X[SEEN:]).argmax(1)
     weights = torch.nn.utils.parameters_to_vector(model.parameters()).detach()
-    return (guesses == LABELS[SEEN:]).mean(), weights
+    return (guesses == Y[SEEN:]).double().mean().item(), weights
 
 
 # %%
@@ -826,15 +882,15 @@ trained = launch(train_in_earnest, RANKS)
 print(f"{RANKS} ranks, right on {right:.1%} of {len(LABELS) - SEEN} digits never seen")
 print("all replicas equal:", all(torch.equal(weights, w) for _, w in others))
 
-# %% [markdown] question="bucket_size" points="6" manual="true" rubric1="2: Says both extremes with the reason (one bucket is launched when backward is over and nothing is hidden; a bucket a gradient pays a latency each)" rubric2="2: Uses numbers measured in this notebook" rubric3="1: Predicts the direction right for both changes (lower latency: smaller buckets; faster computation with the same wire: less to hide behind, exposed communication grows, and the cap matters less or larger buckets win)" rubric4="1: Names something the model leaves out (copying, communication that takes cores or SMs from backward, several wires, other jobs)"
+# %% [markdown] question="bucket_size" points="6" manual="true" rubric1="2: Says both extremes with the reason (one bucket is launched when backward is over and nothing is hidden; a bucket a gradient pays a latency each)" rubric2="2: Uses numbers measured in this notebook" rubric3="1: Predicts the direction right for both changes (lower latency: smaller buckets; faster computation with the same link: less to hide behind, exposed communication grows, and the cap matters less or larger buckets win)" rubric4="1: Names something the model leaves out (copying, communication that takes cores or SMs from backward, several links, other jobs)"
 # ## Discuss
 #
 # Your training moves to GPUs ten times as fast, over a network of the same bandwidth and a tenth of the latency. From the model of section 6 and your measurements: which way do you move `bucket_cap_mb`, and why? What does the model leave out that you would measure first? Half a page.
 #
 # ### BEGIN SOLUTION
-# With one bucket everything is sent after backward: the step is compute plus all of the communication, about twice a backward pass on our wire. With a bucket a gradient the wire pays thirty-four latencies, and is still busy long after backward has ended. The best cap lay between.
+# With one bucket everything is sent after backward: the step is compute plus all of the communication, about twice a backward pass on our link. With a bucket a gradient the link pays thirty-four latencies, and is still busy long after backward has ended. The best cap lay between.
 #
-# A tenth of the latency makes small buckets cheap, so they can start earlier: the optimum moves to smaller caps. Ten times the computing speed does the opposite of helping: backward is over in a tenth of the time, there is little left to hide behind, and most of the communication is exposed whatever the cap; then the total time on the wire counts, which many buckets only lengthen. So: a smaller cap by the latency, but expect little from it; the wire is now the bottleneck, and compression or a faster network would do more. First measure what the model leaves out: the copies into buckets, whether the collective takes cores or SMs away from backward, how far bandwidth falls for small messages, and how equal the ranks are.
+# A tenth of the latency makes small buckets cheap, so they can start earlier: the optimum moves to smaller caps. Ten times the computing speed does the opposite of helping: backward is over in a tenth of the time, there is little left to hide behind, and most of the communication is exposed whatever the cap; then the total time on the link counts, which many buckets only lengthen. So: a smaller cap by the latency, but expect little from it; the link is now the bottleneck, and compression or a faster network would do more. First measure what the model leaves out: the copies into buckets, whether the collective takes cores or SMs away from backward, how far bandwidth falls for small messages, and how equal the ranks are.
 # ### END SOLUTION
 
 # %% [markdown] question="reading_note" points="6" manual="true" rubric1="1: Overview" rubric2="1: Problem and challenges (mathematical equivalence, non-intrusive API, high performance)" rubric3="1: Methods and contributions (bucketing, overlap, fixed order and unused parameters, no_sync)" rubric4="1: Evaluation and discussion (names a figure and its conditions)" rubric5="1: Trade-offs" rubric6="1: An open question that the paper does not answer"

@@ -3,7 +3,7 @@
 #
 # - **You build** what makes a data-parallel wrapper safe for strangers: a check and a broadcast, an agreed order of buckets, skipped parameters, inputs that run out; three kinds of compression; groups that take turns.
 # - **You need** lab 10; what a matrix of low rank is.
-# - **It takes** about 105 minutes: introduction 2, sections 10, 16, 20, 9, 26, 8 and 4, discussion 10. The reading note, with its paper, is for another day.
+# - **It takes** about 105 minutes: introduction 1, sections 10, 16, 20, 9, 25, 10 and 4, discussion 10. The reading note, with its paper, is for another day.
 #
 # In lab 10 all ranks had equal models, equal graphs and equally many batches. Here each is broken on purpose, and you mend it. Then you send less.
 
@@ -21,14 +21,14 @@ import torch
 from sklearn.datasets import load_digits
 
 from autograder import compare, lab
-from ddp_lab import DistributedDataParallel, launch
+from ddp_lab import DistributedDataParallel, Link, launch
 from lessons.compressing import Compressor, errors_of_means
 from lessons.figures import draw_curves
 from lessons.misbehaving import CountingNode, diagnosis, train_misbehaving
 from lessons.readiness import LastToFirst, launches, ready_times
 from lessons.step_figures import draw_launches
 from lessons.timing import best_seconds
-from lessons.wires import Alone, Narrow, time_groups
+from lessons.wires import Alone, OwnLink, time_groups
 
 # %% tags="setup"
 q = lab("data_parallel_in_depth")
@@ -746,45 +746,47 @@ draw_curves(
 #
 # $$\text{work} + \text{bytes sent} / \text{bandwidth},$$
 #
-# so a method pays on wires slower than *bytes saved per second of extra work*. Between two ranks of one machine bytes cost almost nothing: there we measure the work. Then `Narrow` lends them a wire, which sleeps as long as the bytes would take.
+# so a method pays on links slower than *bytes saved per second of extra work*. Between two ranks that share memory bytes cost almost nothing: there we measure the work. Then the ranks lie on two hosts, and their messages arrive when a slow link would have brought them.
 
 
 # %%
-def averaging(comm, bandwidth=None, turns=12):
+def averaging(comm, turns=12):
     """Return the best seconds of averaging all gradients once, by kind; all take turns."""
     torch.set_num_threads(1)
-    wire = Narrow(comm, bandwidth) if bandwidth else comm
     grads = [torch.randn(param.shape) for param in two_layers().parameters()]
     ways, best = {kind: Yours(kind, grads) for kind in COSTLY}, dict.fromkeys(COSTLY, np.inf)
     for _ in range(turns):
         for kind, way in ways.items():
-            every = partial(way.average_all, wire, grads)
+            every = partial(way.average_all, comm, grads)
             best[kind] = min(best[kind], best_seconds(every, 1, before=comm.barrier))
     return best
 
 
 COSTLY = ("plain", "fp16", "top 1 %", "rank 1")
-WIRES = (5e5, 2e6, 8e6)  # bytes a second
-work = launch(averaging, 2, None, 60)[0]
-on_wire = [launch(averaging, 2, bandwidth)[0] for bandwidth in WIRES]
+LINKS = (5e5, 2e6, 8e6)  # bytes a second
+work = launch(averaging, 2, 60)[0]
+on_link = [launch(averaging, 2, hosts=2, link=Link(0.0, 1 / speed))[0] for speed in LINKS]
 
 # %%
 bandwidths, curves = np.geomspace(1e5, 1e10, 100), {}
 for kind, color in zip(COSTLY, ("C0", "C1", "C2", "C3")):
     curves[kind] = bandwidths, work[kind] + sent[kind] / bandwidths, color + "-"
-    curves[f"{kind}, measured"] = WIRES, [seconds[kind] for seconds in on_wire], color + "o"
+    curves[f"{kind}, measured"] = LINKS, [seconds[kind] for seconds in on_link], color + "o"
 axes = {"x": "bandwidth, bytes a second", "y": "seconds of averaging in a step", "log": "xy"}
-draw_curves(curves, **axes, title="Lines: work + bytes / bandwidth; points: on a lent wire")
+draw_curves(curves, **axes, title="Lines: work + bytes / bandwidth; points: on the link")
 
 # %%
-plain = work["plain"] + sent["plain"] / WIRES[0]
+predicted = {kind: work[kind] + sent[kind] / LINKS[0] for kind in COSTLY}
 for kind in COSTLY[1:]:
-    at = work[kind] + sent[kind] / WIRES[0]
-    ratio = on_wire[0][kind] / on_wire[0]["plain"]
-    compare(f"{kind} / plain at {WIRES[0] / 1e6:g} MB/s", at / plain, ratio)
+    expected, seen = (row["plain"] - row[kind] for row in (predicted, on_link[0]))
+    compare(f"{kind}: saved at {LINKS[0] / 1e6:g} MB/s, ms", expected * 1e3, seen * 1e3)
     extra = work[kind] - work["plain"]
-    pays = (sent["plain"] - sent[kind]) / extra / 1e6 if extra > 0 else np.inf
-    print("    pays on every wire" if pays == np.inf else f"    pays below {pays:,.0f} MB/s")
+    pays = (
+        f"below {(sent['plain'] - sent[kind]) / extra / 1e6:,.0f} MB/s" if extra > 0 else "always"
+    )
+    print(
+        f"    costs {extra * 1e3:.2f} ms of work, all that counts between ranks that share memory; pays {pays}"
+    )
 
 
 # %% [markdown]
@@ -849,18 +851,20 @@ draw_curves(curves, **axes, title=f"Bytes saved for a second of work on {PLACE}"
 # %% [markdown]
 # ## 6. Groups that take turns
 #
-# One group runs its collectives one after the other: while one waits, the link is idle. On `GroupOnLink` every group pays the latency $\alpha$ by itself, but all share one link, which carries one bucket at a time, in $\beta$ each.
+# One group runs its collectives one after the other: while one waits for a latency, the link is idle. Eight buckets of 40,000 bytes, of which the link carries one in 2 ms, at a latency of 8 ms:
 
 # %%
-(took,) = np.max(launch(time_groups, 2, [1], lambda groups: groups[0]), axis=0)
-print(f"eight buckets; the link was in use {8 * 0.002 / took:.0%} of the time")
+ALPHA, BETA, BUCKET = 8.0, 2.0, 40_000  # milliseconds of a bucket
+FAR = {"hosts": 2, "link": Link(ALPHA / 1e3, BETA / 1e3 / BUCKET)}
+(took,) = np.max(launch(time_groups, 2, BUCKET, [1], lambda groups: groups[0], **FAR), axis=0)
+print(f"{took * 1e3:.0f} ms; the link was in use for {8 * BETA / 1e3 / took:.0%} of them")
 
 # %% [markdown]
 # **Idea.** With $g$ groups over the same ranks, bucket $i$ goes to group $i \bmod g$. Each group has $m/g$ of the $m$ buckets, and the link all of them: the time is about
 #
 # $$\max\Big(\frac{m}{g}(\alpha+\beta),\; \alpha + m\beta\Big).$$
 #
-# **Predict.** Eight buckets, $\alpha$ = 8 and $\beta$ = 2 milliseconds. With two groups instead of one, how many times as fast?
+# **Predict.** With two groups instead of one, how many times as fast?
 
 # %%
 ### BEGIN STARTER
@@ -901,8 +905,9 @@ q.check("RoundRobin")
 
 # %%
 COUNTS = (1, 2, 4, 8)
-seconds = np.min([launch(time_groups, 2, COUNTS, RoundRobin)[0] for _ in range(4)], axis=0)
-formula = np.array([max(8 / g * 10, 8 + 8 * 2) for g in COUNTS])
+rounds = [launch(time_groups, 2, BUCKET, COUNTS, RoundRobin, **FAR) for _ in range(4)]
+seconds = np.max(np.min(rounds, axis=0), axis=0)
+formula = np.array([max(8 / g * (ALPHA + BETA), ALPHA + 8 * BETA) for g in COUNTS])
 compare("speed-up of two groups", predicted_speedup, seconds[0] / seconds[1])
 
 # %%
@@ -914,7 +919,32 @@ axes = {"x": "number of groups", "y": "times as fast as one group"}
 draw_curves(curves, **axes, title="More groups, until the link is busy")
 
 # %% [markdown]
-# **Reflect.** Which term of the formula limits four groups, and which eight?
+# **Unlike links.** Two GPUs of a server may be joined by NVLink *and* by PCIe. A group over each, in turns: each group has half of the buckets, and the slower one ends last.
+#
+# **Predict.** `OwnLink(group, ms)` carries a bucket in so many milliseconds, beside the other links. Eight buckets, 4 ms each on the fast link. How many times as fast as the fast link alone are both in turns, if the slow link takes 6 ms, and if it takes 24?
+
+# %%
+### BEGIN STARTER
+# predicted_with = {6: ..., 24: ...}
+### END STARTER
+### BEGIN SOLUTION
+predicted_with = {6: 8 * 4 / (4 * 6), 24: 8 * 4 / (4 * 24)}
+### END SOLUTION
+
+
+# %%
+def over_both(comm, slow_ms):
+    """Return the seconds of eight buckets on the fast link alone, and on both in turns."""
+    fast, slow = OwnLink(comm.split(0), 4), OwnLink(comm.split(0), slow_ms)
+    return time_groups(comm, BUCKET, (1, 2), RoundRobin, [fast, slow])
+
+
+for slow_ms, expected in predicted_with.items():
+    one_link, both = np.max(launch(over_both, 2, slow_ms), axis=0)
+    compare(f"4 ms and {slow_ms} ms in turns / 4 ms alone, speed", expected, one_link / both)
+
+# %% [markdown]
+# **Reflect.** Which term of the formula limits four groups, and which eight? From which ratio of two links on do turns do harm, and how would you deal the buckets out instead?
 #
 # *The real system.* Li et al. ([section 5.4](https://arxiv.org/abs/2006.15704)) measured one, three and five such groups: the gain depends on model and backend. Several NCCL communicators at once [have to be used with care](https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/communicators.html).
 

@@ -3,7 +3,7 @@
 #
 # - **You build** a parameter server that averages gradients, the rule that lets fast workers run ahead of slow ones, and the arithmetic of backup workers.
 # - **You need** NumPy, `send` and `recv` between ranks (lab 08), and what a ring costs (lab 09).
-# - **It takes** about 75 minutes: introduction 2, sections 14, 7, 14, 5, 7, 11 and 5, discussion 10. The reading note, with its papers, is for another day.
+# - **It takes** about 75 minutes: introduction 1, sections 13, 7, 13, 5, 9, 12 and 5, discussion 10. The reading note, with its papers, is for another day.
 #
 # A **parameter server** keeps the parameters; **workers** pull them, compute gradients and push these back. An all-reduce needs everybody in every step. A server can decide for whom it waits, and this lab is about that decision: what it saves when a worker is slow, and what it does to the training.
 #
@@ -14,7 +14,7 @@ import os
 import platform
 from importlib.metadata import version
 from pathlib import Path
-from time import perf_counter
+from time import perf_counter, sleep
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -22,7 +22,7 @@ from sklearn.datasets import load_digits
 
 # %% tags="setup"
 from autograder import compare, lab
-from ddp_lab import launch
+from ddp_lab import Link, launch
 from ddp_lab.cost import all_reduce_time
 from ddp_lab.parallel import (
     SGD,
@@ -31,11 +31,10 @@ from ddp_lab.parallel import (
     spark_all_reduce,
     tree_aggregate,
 )
-from ddp_lab.parallel.consistency import Progress
+from ddp_lab.parallel.parameter_server.consistency import Progress
 from ddp_lab.parallel.stragglers import late
 from ddp_lab.simulate.parameter_server import run_on_clock
 from ddp_lab.simulate.stragglers import osdi16
-from ddp_lab.transport.sim import Link, SimWorld
 
 # %% tags="setup"
 q = lab("parameter_servers")
@@ -519,7 +518,40 @@ _, report = launch(lambda comm: train_shared(comm, 1, 30, backups=1), 4)[0]
 print(f"pushed {report.pushed}, applied {report.applied}, dropped {report.dropped}")
 
 # %% [markdown]
-# **Reflect.** The step is shortest with 4 backups, the normalised speed-up greatest with 3. Which of the two would you choose if the machines were idle anyway? And why does the step get *longer* again with more backups?
+# Does it harm the training to drop gradients? SGD draws its batches at random; who drops at random draws once more. But let the data lie on the workers sorted: each of five has two of the ten digits.
+#
+# **Predict.** One gradient of five is dropped in each step. How many of a hundred digits are right in the end if each step drops another worker's, and how many if it is always the last worker's?
+
+# %%
+### BEGIN STARTER
+# predicted_right = {"at random": ..., "always the last": ...}
+### END STARTER
+### BEGIN SOLUTION
+predicted_right = {"at random": 93, "always the last": 75}  # two digits are never learnt
+### END SOLUTION
+
+
+# %%
+def train_dropping(dropped, steps=300):
+    """Train on sorted parts, without worker `dropped(step)`; return how many of 100 are right."""
+    parts, w = np.array_split(np.argsort(LABELS, kind="stable"), 5), START.copy()
+    for step in range(steps):
+        rng, grads = np.random.default_rng(step), []
+        for part in (part for i, part in enumerate(parts) if i != dropped(step)):
+            at = rng.choice(part, 32)
+            grads.append(IMAGES[at].T @ (probabilities(w, IMAGES[at]) - TARGETS[at]) / 32)
+        w -= 0.5 * np.mean(grads, axis=0)
+    return 100 * (probabilities(w, IMAGES).argmax(axis=1) == LABELS).mean()
+
+
+# %%
+late_one = np.random.default_rng(0).integers(5, size=300)
+compare("all applied, of 100", ..., train_dropping(lambda step: None))
+compare("at random", predicted_right["at random"], train_dropping(lambda step: late_one[step]))
+compare("always the last", predicted_right["always the last"], train_dropping(lambda step: 4))
+
+# %% [markdown]
+# **Reflect.** The step is shortest with 4 backups, the normalised speed-up greatest with 3. Which of the two would you choose if the machines were idle anyway? Why does the step get *longer* again with more backups? And which workers are late in a cluster: others in each step, or always the same?
 #
 # *The real system.* MapReduce starts **backup tasks** near the end of a job for the same reason, and takes whichever copy ends first (Dean and Ghemawat, OSDI 2004): its sort of a terabyte took 891 s, and 1,283 s without them: 44 % more.
 
@@ -543,56 +575,95 @@ def server_time(n_bytes, workers, servers, alpha, beta):
 q.check("server_time")
 
 # %% [markdown]
-# **Measure** on a virtual clock under real messages: links of 10 Gbit/s with 20 µs latency.
+# **Measure** in real seconds: every rank is a host of its own, on links of 1 MB/s each way. A pull is a request and its answer; a push is acknowledged; both begin at another partner on each rank, and nobody pushes before all have pulled.
 
 # %%
-ALPHA, BETA = 20e-6, 0.8e-9
+ALPHA, BETA, SIZE, N = 0.1e-3, 1e-6, 40_000, 8
+NOTHING = np.zeros(0, np.uint8)
 
 
-def one_step(comm, servers, workers, piece):
-    """Pull and push `piece` bytes between each server and each worker; begin each elsewhere."""
-    if comm.rank < servers:
-        order = [servers + (comm.rank + i) % workers for i in range(workers)]
-        sends = [comm.isend(piece, worker) for worker in order]
-        for work in sends:
-            work.wait()
-        arriving = [comm.irecv(worker) for worker in order]
-    else:
-        me = comm.rank - servers
-        order = [(me - i) % servers for i in range(servers)]
-        for server in order:
-            comm.recv(server)
-        arriving = [comm.isend(piece, server) for server in order]
-    for work in arriving:
-        work.wait()
+def partners(rank, servers):
+    """Return whom a rank talks to: N workers behind the servers; as they come, for a server."""
+    if rank < servers:
+        return [servers + i for i in sorted(range(N), key=lambda i: (i - rank) % servers)]
+    return [(rank - servers - i) % servers for i in range(servers)]
 
 
 # %%
-def clocked(n_bytes, workers, servers):
-    """Return the virtual seconds of a step of servers, or of a ring where there are none."""
-    world = SimWorld(workers + servers, Link(ALPHA, BETA))
-    if servers:
-        piece = np.zeros(int(n_bytes / servers), np.uint8)
-        launch(lambda comm: one_step(comm, servers, workers, piece), world.size, transport=world)
-    else:
-        x = np.zeros(int(n_bytes), np.uint8)
-        launch(lambda comm: comm.all_reduce(x, algorithm="ring"), workers, transport=world)
-    return max(world.clocks)
+def one_step(comm, servers, piece, compute_s):
+    """Pull `piece` bytes from each server to each worker; compute; push as many back."""
+    serves = comm.rank < servers
+    for other in partners(comm.rank, servers):
+        pull(comm, serves, piece, other)
+    comm.barrier()
+    sleep(compute_s)
+    for other in partners(comm.rank, servers):
+        pull(comm, not serves, piece, other)
 
 
-N = 8
-for servers in (1, 2, 4, 8):
-    predicted = server_time(4e6, N, servers, ALPHA, BETA)
-    compare(
-        f"{servers} server(s), 8 workers, 4 MB: seconds",
-        predicted,
-        simulated=clocked(4e6, N, servers),
+def pull(comm, gives, piece, other):
+    """Give a piece to a rank that asks for it, or ask for one; a push is the same, turned round."""
+    if gives:
+        comm.recv(other)
+    comm.send(piece if gives else NOTHING, other)
+    if not gives:
+        comm.recv(other)
+
+
+# %%
+def step_times(comm, servers, sizes, compute_s):
+    """Return the seconds of a step for each size in bytes; of a ring where `servers` is 0."""
+    took = []
+    for n_bytes in sizes:
+        x = np.zeros(int(n_bytes / max(servers, 1)), np.uint8)
+        comm.barrier()
+        began = perf_counter()
+        if servers:
+            one_step(comm, servers, x, compute_s)
+        else:
+            sleep(compute_s)
+            comm.all_reduce(x, algorithm="ring")
+        took.append(perf_counter() - began)
+    return took
+
+
+# %%
+def on_links(servers, sizes=(SIZE,) * 3, compute_s=0.0):
+    """Return what N workers and their servers take for each size, by the slowest rank."""
+    hosts, link = N + servers, Link(ALPHA, BETA)
+    ranks = launch(
+        step_times, hosts, servers, sizes, compute_s, transport="threads", hosts=hosts, link=link
     )
-ring = all_reduce_time("ring", 4e6, N, ALPHA, BETA)
-compare("a ring of 8, 4 MB: seconds", ring, simulated=clocked(4e6, N, 0))
+    return np.max(ranks, axis=0)
+
+
+# %%
+ring_s = on_links(0).min()
+compare("a ring of 8: ms", 1e3 * all_reduce_time("ring", SIZE, N, ALPHA, BETA), 1e3 * ring_s)
+alone = {servers: on_links(servers).min() for servers in (1, 2, 4, 8)}
+for servers, seconds in alone.items():
+    predicted = server_time(SIZE, N, servers, ALPHA, BETA)
+    compare(f"{servers} server(s), 8 workers: ms", 1e3 * predicted, 1e3 * seconds)
 
 # %% [markdown]
-# Dense gradients over equal links: the ring wins, even against as many servers as workers. But a ring has to carry *all* rows of a table of words, and a worker pushes to a server only the rows that its batch had.
+# The more a worker computes, the less all this matters. **Predict** with your `server_time`: how many times as fast are eight servers as one, if a worker computes for 40 ms a step, and if for 1,000 ms?
+
+# %%
+### BEGIN STARTER
+# predicted_gain = {0.04: ..., 1.0: ...}
+### END STARTER
+### BEGIN SOLUTION
+one, eight = (server_time(SIZE, N, servers, ALPHA, BETA) for servers in (1, 8))
+predicted_gain = {c: (c + one) / (c + eight) for c in (0.04, 1.0)}
+### END SOLUTION
+
+# %%
+for compute_s, predicted in predicted_gain.items():
+    few, many = (on_links(servers, (SIZE,) * 2, compute_s).min() for servers in (1, 8))
+    compare(f"computing {1e3 * compute_s:,.0f} ms: 8 servers / 1, speed", predicted, few / many)
+
+# %% [markdown]
+# More servers pay where communication is the bottleneck. Dense gradients over equal links: the ring wins, even against as many servers as workers. But a ring has to carry *all* rows of a table of words, and a worker pushes to a server only the rows that its batch had.
 #
 # **Predict.** At which fraction $f$ of the rows do $s \le n$ servers and the ring take the same time? Count bytes alone ($\alpha = 0$): the ring takes $2\frac{n-1}{n} N\beta$.
 
@@ -611,65 +682,53 @@ q.check("crossover")
 # %%
 fractions = np.array([0.02, 0.05, 0.1, 0.2, 0.4, 0.7, 1.0])
 fig, ax = plt.subplots()
-ring_seconds = clocked(4e6, N, 0)
-ax.axhline(ring_seconds * 1e3, color="k", label="a ring: all rows")
+ax.axhline(ring_s * 1e3, color="k", label="a ring: all rows")
 for color, servers in zip(("C0", "C1", "C2"), (1, 2, 4)):
-    seconds = np.array([clocked(f * 4e6, N, servers) for f in fractions])
+    seconds = np.min([on_links(servers, fractions * SIZE) for _ in range(2)], axis=0)
     ax.plot(fractions, seconds * 1e3, f"{color}o-", label=f"{servers} servers")
     ax.axvline(crossover(N, servers), color=color, linestyle=":")
-    met = np.interp(ring_seconds, seconds, fractions)
-    compare(f"{servers} server(s) meet the ring at", crossover(N, servers), simulated=met)
-ax.set(
-    xlabel="fraction of the rows pushed and pulled",
-    ylabel="a step (ms)",
-    xscale="log",
-    yscale="log",
-)
-ax.set_title("8 workers; dotted: your crossover")
+    met = np.interp(ring_s, seconds, fractions)
+    compare(f"{servers} server(s) meet the ring at", crossover(N, servers), met)
+axes = {"xscale": "log", "yscale": "log", "ylabel": "a step, measured (ms)"}
+ax.set(xlabel="fraction of the rows pushed and pulled", **axes)
+ax.set_title("8 workers on links of 1 MB/s; dotted: your crossover")
 ax.legend()
 plt.show()
 
 # %% [markdown]
-# **Measure** on this machine, too: two workers with one server, and a ring of two. All ranks share its memory and its cores, so this says what copying costs, not what a network would.
+# A link carries bytes in both directions at once, and so far only one was in use. Let eight servers and eight workers push one piece while they pull another.
+#
+# **Predict.** How many times as fast as the ring of eight are they then?
+
+# %%
+### BEGIN STARTER
+# predicted_both_ways = ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_both_ways = 2 * 7 / 8  # N beta against 2 (n-1)/n N beta
+### END SOLUTION
 
 
 # %%
-def contest(comm, n_bytes, repeats=12):
-    """Return the median seconds of a pull and push, on each worker; rank 0 serves."""
-    x = np.zeros(n_bytes // 8)
-    ps = ParameterServer(comm, {"w": x}, optimizer=SGD(0.1))
-    if ps.is_server:
-        ps.serve()
-        return 0.0
-    seconds = []
-    for _ in range(repeats):
-        began = perf_counter()
-        ps.push({"w": ps.pull()["w"]})
-        seconds.append(perf_counter() - began)
-    ps.done()
-    return float(np.median(seconds))
+def both_ways(comm):
+    """Exchange a piece of SIZE / N bytes with each on the other side; return the seconds."""
+    piece = np.zeros(SIZE // N, np.uint8)
+    comm.barrier()
+    began = perf_counter()
+    for other in partners(comm.rank, N):
+        comm.send(piece, other)
+        comm.recv(other)
+    return perf_counter() - began
 
 
-# %%
-def ring_contest(comm, n_bytes, repeats=12):
-    x, seconds = np.zeros(n_bytes // 8), []
-    for _ in range(repeats):
-        began = perf_counter()
-        comm.all_reduce(x, algorithm="ring")
-        seconds.append(perf_counter() - began)
-    return float(np.median(seconds))
-
-
-for n_bytes in (8 * 2**10, 2**20):
-    ways = (contest, 3), (ring_contest, 2)
-    turns = [[max(launch(way, ranks, n_bytes, 4)) for way, ranks in ways] for _ in range(3)]
-    servers, ring = np.min(turns, axis=0)
-    print(f"{n_bytes:>9,} bytes: server {servers * 1e3:7.3f} ms, ring {ring * 1e3:7.3f} ms")
+where = {"transport": "threads", "hosts": 2 * N, "link": Link(ALPHA, BETA)}
+seconds = min(max(launch(both_ways, 2 * N, **where)) for _ in range(3))
+compare("8 servers both ways at once / ring, speed", predicted_both_ways, ring_s / seconds)
 
 # %% [markdown]
-# **Reflect.** On which of your numbers would a second network card in each *server* have an effect, and up to which number of servers?
+# **Reflect.** On which of your numbers would a second network card in each *server* have an effect, and up to which number of servers? Servers keep parameters in the memory of hosts: which copies are added to a step if the workers are GPUs, and could they be hidden?
 #
-# *The real system.* BytePS (Jiang et al., OSDI 2020) puts servers on the spare CPU machines of a GPU cluster. It pushes one piece while it pulls another, so that both directions of a link work at once: then $s \ge n$ servers need $N\beta$, and the ring twice that.
+# *The real system.* BytePS (Jiang et al., OSDI 2020) puts servers on the spare CPU machines of a GPU cluster, and uses both directions of each link as you did. GeePS (Cui et al., EuroSys 2016) keeps a cache of the parameters in the GPU's memory, and copies between there and the host's in the background, while the GPU computes.
 
 # %% [markdown]
 # ## 7. Where a ring cannot run

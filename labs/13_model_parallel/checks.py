@@ -212,6 +212,73 @@ def one_stage_never_waits(student, rng):
         raise Feedback(f"bubble(1, M) = {got!r}.", hint="Whom does a single stage wait for?")
 
 
+def walked_step(stages, microbatches, forward, backward, message):
+    """Return the seconds of a GPipe step, by going through every action."""
+    ended = {}
+    for kind, back, takes in (("F", 1, forward), ("B", -1, backward)):
+        for m in range(microbatches):
+            for stage in range(stages)[::back]:
+                own = ((kind, stage, m - 1), ("F", stage, microbatches - 1))
+                starts = [ended.get(key, 0.0) for key in own]
+                if (kind, stage - back, m) in ended:
+                    starts.append(ended[kind, stage - back, m] + message)
+                ended[kind, stage, m] = max(starts) + takes
+    return max(ended.values())
+
+
+def step_case(rng, stages, m, message=None):
+    """Return arguments of step_seconds, and the seconds."""
+    forward = float(rng.uniform(1, 3))
+    backward = forward * float(rng.uniform(1.2, 2.5))
+    message = float(rng.uniform(0.2, 1)) * forward if message is None else message
+    case = stages, m, forward, backward, message
+    return case, walked_step(*case)
+
+
+@check("step_seconds")
+def without_messages_it_is_slots_of_both(student, rng):
+    """where messages cost nothing, a step is as many slots as the bubble says"""
+    for stages, m in ((2, 8), (4, 3), (1, 5)):
+        case, expected = step_case(rng, stages, m, 0.0)
+        got = student.call("step_seconds", *case)
+        if not np.isclose(got, expected, rtol=1e-9):
+            why = "How many slots pass from the first begin to the last end?"
+            if np.isclose(got, m * (case[2] + case[3]), rtol=1e-9):
+                why = "So long a stage works. When does it wait?"
+            raise Feedback(f"step_seconds({stages}, {m}, f, b, 0) is not what a clock shows. {why}")
+
+
+@check("step_seconds", weight=2, requires="without_messages_it_is_slots_of_both")
+def a_message_is_waited_for_at_each_boundary_both_ways(student, rng):
+    """a message is waited for at each boundary, forward and backward; the others are hidden"""
+    for stages, m in ((2, 8), (4, 6), (3, 2)):
+        case, expected = step_case(rng, stages, m)
+        got = float(student.call("step_seconds", *case))
+        waited = (got - (m + stages - 1) * (case[2] + case[3])) / case[4]
+        if not np.isclose(got, expected, rtol=1e-9):
+            why = "Draw two stages and two micro-batches, with a gap for each message."
+            if np.isclose(waited, 2 * (stages - 1) * m):
+                why = "Does a stage wait for the second micro-batch's, while it computes the first?"
+            elif np.isclose(waited, stages - 1):
+                why = "And backward?"
+            raise Feedback(
+                f"step_seconds with {stages} stages and {m} micro-batches waits for {waited:.4g} "
+                f"messages. {why}"
+            )
+
+
+@check("step_seconds", hidden=True, requires="without_messages_it_is_slots_of_both")
+def one_stage_waits_for_no_message(student, rng):
+    """a single stage waits for nothing, and one micro-batch crosses every boundary twice"""
+    for stages, m in ((1, int(rng.integers(1, 9))), (int(rng.integers(2, 9)), 1)):
+        case, expected = step_case(rng, stages, m)
+        if not np.isclose(student.call("step_seconds", *case), expected, rtol=1e-9):
+            raise Feedback(
+                f"step_seconds({stages}, {m}, ...) is not what a clock shows.",
+                hint="Try one stage, and one micro-batch.",
+            )
+
+
 # ---- 3. one_f_one_b
 
 SHAPES = ((4, 8), (4, 4), (3, 5), (2, 7), (12, 24))
@@ -475,3 +542,47 @@ def one_rank_sends_nothing(student, rng):
     """one rank has nobody to send to"""
     if tuple(student.call("communication", 1, 6, 100)) != (0, 0):
         raise Feedback("communication(1, 6, 100) is not (0, 0).", hint="Whom could it send to?")
+
+
+# ---- 7. views
+
+CUTS = {
+    "replicas with a part of the batch each": "intra",
+    "a device for each run of layers": "inter",
+    "heads of attention on different devices": "intra",
+    "activations computed again in backward": "neither",
+    "parameters stored in shares, gathered for each layer": "neither",
+}
+
+
+def views_of(student):
+    views = student.value("views")
+    if not isinstance(views, dict) or set(views) != set(CUTS):
+        raise Feedback("views should be a dict with each of METHODS.")
+    if not set(views.values()) <= {"inter", "intra", "neither"}:
+        raise Feedback('views: each is "inter", "intra" or "neither".')
+    return views
+
+
+@check("views", weight=2)
+def what_cuts_operators_is_told_from_what_cuts_between(student, rng):
+    """methods that divide operators among devices, and methods that divide the list of them"""
+    views = views_of(student)
+    for method, cut in CUTS.items():
+        if cut != "neither" and views[method] != cut:
+            raise Feedback(
+                f"views: {method}: is one product of matrices computed by one device there, or by "
+                "several together?"
+            )
+
+
+@check("views", requires="what_cuts_operators_is_told_from_what_cuts_between")
+def what_cuts_neither_is_known(student, rng):
+    """methods that only change when something is computed, or where it is stored"""
+    views = views_of(student)
+    for method, cut in CUTS.items():
+        if cut == "neither" and views[method] != cut:
+            raise Feedback(
+                f"views: {method}: who multiplies which rows by which columns? Is that another "
+                "device than without it?"
+            )

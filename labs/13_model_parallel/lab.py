@@ -3,9 +3,11 @@
 #
 # - **You build** a step of training over devices that have a part of the model each, the schedules GPipe and 1F1B, and matrix products that are divided by columns and by rows.
 # - **You need** torch modules and `backward()`, and what collectives cost (lab 09).
-# - **It takes** about 80 minutes: introduction 2, sections 16, 9, 12, 10, 8, 8 and 5, discussion 10. The reading note, with its papers, is for another day.
+# - **It takes** about 85 minutes: introduction 2, sections 17, 14, 11, 11, 7, 7 and 6, discussion 10. The reading note, with its papers, is for another day.
 #
 # A model that does not fit on one device has to be cut. It can be cut between its layers: each device has some layers, and activations pass from one device to the next. That is **inter-operator parallelism**; its price is devices that wait. Or it is cut inside its layers: each device has a part of every matrix. That is **intra-operator parallelism**; its price is communication. You build both, predict both prices, and then use both at once.
+#
+# (The older pair of words is data and model parallelism: who cuts the batch, and who the model. It leaves open how a model is cut, and hides that to cut the batch is to cut every operator along one axis, as columns are another.)
 #
 # Write each prediction down before you measure.
 
@@ -15,6 +17,7 @@ import platform
 from copy import deepcopy
 from importlib.metadata import version
 from pathlib import Path
+from time import perf_counter
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -23,10 +26,12 @@ from sklearn.datasets import load_digits
 from torch import nn
 
 from autograder import compare, lab
-from ddp_lab import launch, simulate
+from ddp_lab import Link, launch, simulate
 from ddp_lab.parallel import Pipeline
 from ddp_lab.simulate.pipeline import PipelineStep
-from ddp_lab.transport.sim import Link, SimWorld
+from ddp_lab.transport.sim import SimWorld
+from lessons.pretended_device import OnDevice
+from lessons.wires import Clocked
 
 # %% tags="setup"
 q = lab("model_parallel")
@@ -136,9 +141,31 @@ print(f"largest difference to one process's gradients: {apart:.1e}")
 compare("messages in a step", predicted_messages, sum(t.messages_sent for t in run.traffic))
 
 # %% [markdown]
+# Where one process sees all devices, torch does the sending: `.to(device)` is differentiable, and brings the gradient back the same way.
+
+
+# %%
+class TwoDevices(nn.Module):
+    def __init__(self, first, second):
+        super().__init__()
+        self.devices = first, second
+        self.net1, self.net2 = nn.Linear(64, 256).to(first), nn.Linear(256, 10).to(second)
+
+    def forward(self, x):
+        hidden = torch.relu(self.net1(x.to(self.devices[0])))
+        return self.net2(hidden.to(self.devices[1]))
+
+
+two = ("cuda:0", "cuda:1") if torch.cuda.device_count() > 1 else ("cpu", "cpu")
+net = TwoDevices(*two)
+loss = loss_of(net(X), Y.to(two[1]))
+loss.backward()
+print("devices:", *two, "- the first layer's gradient lies on", net.net1.weight.grad.device)
+
+# %% [markdown]
 # So the result is right. But on a clock?
 #
-# Two cores cannot show four devices at work. So from here on time is *virtual*: the ranks are real, messages, gradients and losses too, but a forward of a block is said to take 1 ms for each micro-batch, a backward 2 ms, and a message nothing. `Pipeline` is the course's own: it does what a **table** says. A table has a list for each rank of actions such as `"2F0"`: stage 2, forward, micro-batch 0; `B` is backward.
+# Two cores cannot show four devices at work. So at first time is *virtual*: the ranks are real, messages, gradients and losses too, but a forward of a block is said to take 1 ms for each micro-batch, a backward 2 ms, and a message nothing. `Pipeline` is the course's own: it does what a **table** says. A table has a list for each rank of actions such as `"2F0"`: stage 2, forward, micro-batch 0; `B` is backward.
 
 
 # %%
@@ -171,7 +198,8 @@ def draw(steps):
                 bar = ax.barh(rank, 1e3 * (end - begin), 0.8, 1e3 * begin, color=color, ec="w")
                 if end - begin > step.makespan / 40:
                     ax.bar_label(bar, [action[2:]], label_type="center", fontsize=7, color="w")
-        ax.set(title=f"{title}: idle {step.bubble_fraction:.0%}", ylabel="rank", yticks=range(K))
+        ax.set(title=f"{title}: idle {step.bubble_fraction:.0%}", ylabel="rank")
+        ax.set_yticks(range(len(step.spans)))
         ax.invert_yaxis()
     axes[-1, 0].set_xlabel("ms; blue is forward, orange backward, the number the micro-batch")
     plt.show()
@@ -260,6 +288,61 @@ for overhead in (0.0, 0.2e-3, 0.5e-3):
 plt.legend(title="overhead")
 plt.gca().set(xlabel="micro-batches", ylabel="step, ms", title="Small micro-batches cost, too")
 plt.show()
+
+# %% [markdown]
+# **On a real clock.** Now four ranks on four hosts, each with a device that a forward keeps busy for 8 ms and a backward for 16 (a pretended one: its rank sleeps meanwhile, as one that waits for a GPU). On the link a micro-batch's activations travel for another 8 ms. Meanwhile their sender computes the next ones: only those messages are waited for, behind which there is nothing to do.
+#
+# **Predict.** How long is a step of GPipe then?
+
+
+# %% question="step_seconds" points="4" hint1="Without messages: how many slots of a forward and a backward are there, by your bubble?" hint2="Follow the first micro-batch forward, then the last one backward. Which messages does somebody wait for?" hint3="Over each of the K - 1 boundaries one message forward and one backward is waited for; the others travel while both sides compute."
+def step_seconds(stages, microbatches, forward, backward, message):
+    """Return the seconds of a GPipe step on equal stages.
+
+    Args:
+        forward, backward: seconds of one micro-batch on one stage.
+        message: seconds from one stage to the next, either way; no longer than `forward`.
+    """
+    ### BEGIN SOLUTION
+    return (microbatches + stages - 1) * (forward + backward) + 2 * (stages - 1) * message
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("step_seconds")
+
+# %%
+FORWARD, BACKWARD, MESSAGE = 8e-3, 16e-3, 8e-3
+SLOW = Link(0.0, MESSAGE / (X.nbytes / M))
+
+
+def on_the_wall(comm, order, rounds=5):
+    """Return this rank's timeline of each of some steps, in seconds of this machine's clock."""
+    torch.set_num_threads(1)
+    stage = OnDevice(deepcopy(BLOCKS[comm.rank]), FORWARD, BACKWARD)
+    table, timelines = table_of(order, M), []
+    pipeline = Pipeline(comm, stage, schedule=table, microbatches=M, loss_fn=loss_of)
+    for _turn in range(rounds):
+        pipeline.step(X, Y)
+        timelines.append(pipeline.timeline)
+    return timelines
+
+
+def quickest_step(order, **where):
+    """Return the quickest of some steps of K ranks that follow `order`."""
+    taken = map(PipelineStep, zip(*launch(on_the_wall, K, order, **where)))
+    return min(taken, key=lambda one: one.makespan)
+
+
+# %%
+walls = {}
+for name, message, where in (("memory", 0.0, {}), ("link", MESSAGE, {"hosts": K, "link": SLOW})):
+    walls[f"GPipe over {name}"] = wall = quickest_step(gpipe, **where)
+    expected = step_seconds(K, M, FORWARD, BACKWARD, message)
+    compare(f"over {name}, ms", 1e3 * expected, 1e3 * wall.makespan)
+    idle = 1 - M * (FORWARD + BACKWARD) / expected
+    compare(f"over {name}, idle share", idle, wall.bubble_fraction)
+draw(walls)
 
 # %% [markdown]
 # **Reflect.** Huang et al. call the bubble negligible when $M \ge 4K$. What is it then, by your formula, and which of the curves above would make you stop earlier?
@@ -427,6 +510,39 @@ for way, predicted in ((column_row, predicted_column_row), (row_column, predicte
     print(f"  {sent:,} bytes sent by rank 0; largest difference to one process {apart:.1e}")
 
 # %% [markdown]
+# **AlexNet** (Krizhevsky et al., 2012) was too large for one GPU of its time, and was cut into two halves of the channels: by columns, but most layers read only the half of their own GPU. Such a layer is a **grouped convolution**, and needs no message. The third convolution and the dense layers read both halves.
+#
+# **Predict.** What each layer reads, as numbers a picture, stands below. Which share of it do the two GPUs send each other?
+
+# %%
+READS = {"conv2": 27 * 27 * 96, "conv3": 13 * 13 * 256, "conv4": 13 * 13 * 384}
+READS |= {"conv5": 13 * 13 * 384, "fc6": 6 * 6 * 256, "fc7": 4096, "fc8": 4096}
+
+# %%
+### BEGIN STARTER
+# predicted_sent = ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_sent = (43_264 + 9_216 + 2 * 4_096) / 260_448  # of four layers each GPU needs a half
+### END SOLUTION
+
+# %%
+TALK = ("conv3", "fc6", "fc7", "fc8")  # each GPU has half of what they read, and needs the other
+share = sum(READS[layer] for layer in TALK) / sum(READS.values())
+compare("sent, of all that is read", predicted_sent, computed=share)
+
+
+def apart_by(conv, x):
+    """Return how far two halves, each computed alone, are from a grouped convolution."""
+    halves = zip(x.chunk(2, 1), conv.weight.chunk(2), conv.bias.chunk(2))
+    alone = [nn.functional.conv2d(*half, padding=2) for half in halves]
+    return (torch.cat(alone, 1) - conv(x)).abs().max().item()
+
+
+conv2 = nn.Conv2d(96, 256, 5, padding=2, groups=2)
+print(f"conv2, two halves alone: off by {apart_by(conv2, torch.randn(1, 96, 27, 27)):.1e}")
+
+# %% [markdown]
 # **Reflect.** The hidden layer is four times as wide as the input. Which of the byte counts above depends on that? And what would happen to `column_row` if the relu came after the second product only?
 #
 # *The real system.* Column, then row, is Megatron-LM's MLP; its attention does the same with heads for columns. In the package: `ddp_lab.parallel.parallelize(module, comm, {"fc1": "column", "fc2": "row"})`.
@@ -518,7 +634,7 @@ sums = len([s for s in run.trace.spans if s.rank == 0 and s.op.startswith("all_r
 compare("all-reduces a block", predicted_sums, sums / len(BLOCKS), exact=True)
 
 # %% [markdown]
-# **Reflect.** What happens to the gradients if `Copy` is left out, and does the loss of the first step tell?
+# **Reflect.** What happens to the gradients if `Copy` is left out, and does the loss of the first step tell? "All-reduce does not work with model parallelism," some say. What has just been all-reduced in a divided model, and what would be in data parallelism?
 #
 # *The real system.* In Megatron-LM the pair is called $f$ and $g$. Cutting each all-reduce into a reduce-scatter and an all-gather costs the same bytes, and lets the ranks share the rows of what lies between: sequence parallelism.
 
@@ -541,7 +657,7 @@ def communication(ranks, blocks, activation_bytes):
 q.check("communication")
 
 # %% [markdown]
-# **Predict.** On four ranks and with four blocks: how many times the pipeline's bytes does tensor parallelism send?
+# **Predict.** On two ranks and with four blocks: how many times the pipeline's bytes does tensor parallelism send?
 
 # %%
 ### BEGIN STARTER
@@ -552,64 +668,66 @@ predicted_times = 8
 ### END SOLUTION
 
 # %% [markdown]
-# Both train the same four blocks on four ranks, on the virtual clock. Now messages cost time too: 20 µs each, at 1 GB/s. A block takes 8 ms forward and 16 back for the whole batch, and a quarter of that where four ranks share it.
+# Both train the same four blocks on two hosts, in real seconds, over a link of 4 MB/s each way. The all-reduces of a block cannot be hidden: what reads their sum is the next thing to compute.
 
 # %%
-WIRE = Link(20e-6, 1e-9)
+FAR = {"hosts": 2, "link": Link(0.0, 1 / 4e6)}
 
 
-class OverRing:
-    """`comm`, with all-reduces that go over the ring; each ends half a rank's work on a block."""
+def tensor_way(comm):
+    """Return a step with all blocks shared out, which returns the seconds that it waited."""
 
-    def __init__(self, comm):
-        self.comm, self.rank, self.size, self.blocked = comm, comm.rank, comm.size, 0.0
+    def train():
+        clocked = Clocked(comm)
+        tensor_step(clocked)
+        return clocked.blocked
 
-    def all_reduce(self, x, seconds=12e-3 / K):
-        self.comm.elapse(seconds)
-        began = self.comm.now()
-        result = self.comm.all_reduce(x, algorithm="ring")
-        self.blocked += self.comm.now() - began
-        return result
+    return train
 
 
-# %%
-def timed_tensor_step(comm):
-    ring = OverRing(comm)
-    tensor_step(ring)
-    return comm.now(), ring.blocked
+def pipeline_way(comm):
+    """Return a step with two blocks a rank, which returns the seconds that it waited."""
+    stage = nn.Sequential(*deepcopy(BLOCKS[2 * comm.rank :][:2]))
+    table = [one_f_one_b(rank, 2, M) for rank in range(2)]
+    pipeline = Pipeline(comm, stage, schedule=table, microbatches=M, loss_fn=loss_of)
+    return lambda: (pipeline.step(X, Y), pipeline.idle_s)[1]
 
 
 # %%
-def timed_pipeline_step(comm):
-    stage = deepcopy(BLOCKS[comm.rank])
-    seconds = {"F": 8e-3 / M, "B": 16e-3 / M}
-    table = table_of(one_f_one_b, M)
-    pipeline = Pipeline(
-        comm, stage, schedule=table, microbatches=M, loss_fn=loss_of, seconds=seconds
-    )
-    pipeline.step(X, Y)
-    return comm.now(), pipeline.idle_s
+def timed(comm, way, rounds=5):
+    """Return (seconds, of which waiting) of the quickest of some steps."""
+    torch.set_num_threads(1)
+    train, times = way(comm), []
+    for _turn in range(rounds):
+        comm.barrier()
+        began = perf_counter()
+        waited = train()
+        times.append((perf_counter() - began, waited))
+    return min(times)
 
 
-predicted = communication(K, len(BLOCKS), X.nbytes)
-ways = {"inter-operator": timed_pipeline_step, "intra-operator": timed_tensor_step}
+predicted = communication(2, len(BLOCKS), X.nbytes)
+ways = {"inter-operator": pipeline_way, "intra-operator": tensor_way}
 rows, sent = {}, []
 for (name, way), said in zip(ways.items(), predicted):
-    run = launch(way, K, transport=SimWorld(K, WIRE), record=True)
-    sent.append(float(sum(t.bytes_sent for t in run.traffic)))
+    once = launch(timed, 2, way, 1, record=True)
+    sent.append(float(sum(m.n_bytes for m in once.trace.messages if m.op != "barrier")))
     compare(f"{name}, bytes sent", said, sent[-1])
-    took, idle = np.max([at for at, _ in run]), np.mean([idle for _, idle in run])
-    rows[name] = 1e3 * np.array([24e-3, idle, took])
+    rows[name] = 1e3 * np.max(launch(timed, 2, way, **FAR), axis=0)
 
 # %%
 compare("intra over inter, bytes", predicted_times, sent[1] / sent[0])
-for name, (_, idle, took) in rows.items():
-    print(f"{name}: step {took:.1f} ms, of which {idle:.1f} ms a rank waits, {idle / took:.0%}")
+on_link = 1e3 * predicted[1] / 2 * FAR["link"].beta  # both ranks send at once
+compare("intra-operator, waits, ms", on_link, rows["intra-operator"][1])
+for name, (took, waits) in rows.items():
+    print(f"{name}: step {took:.1f} ms, of which {waits:.1f} ms a rank waits, {waits / took:.0%}")
+took, waits = np.array(list(rows.values())).T
 fig, ax = plt.subplots(figsize=(6, 2))
-ax.barh(list(rows), [row[0] for row in rows.values()], label="computes")
-lefts = [row[0] for row in rows.values()]
-ax.barh(list(rows), [row[1] for row in rows.values()], left=lefts, label="waits")
-ax.set(xlabel="ms a rank", title="One waits for its turn, the other for the wire")
+ax.barh(list(rows), took - waits, label="computes")
+ax.barh(list(rows), waits, left=took - waits, label="waits")
+ax.set(
+    xlabel="ms a rank", title="Two hosts, 4 MB/s: one waits for its turn, the other for the link"
+)
 ax.legend()
 plt.show()
 
@@ -680,6 +798,30 @@ compare(
 )
 print(f"loss {run[0][0][0]:.4f} at first, {run[0][0][-1]:.4f} after {STEPS} steps")
 print(f"largest difference to one process: {np.abs(np.subtract(run[0][0], reference)).max():.1e}")
+
+# %% [markdown]
+# **What is cut?** With your two words: do these cut *between* operators (`"inter"`), *inside* them (`"intra"`), or neither, since every operator stays whole and where it was?
+
+# %%
+METHODS = (
+    "replicas with a part of the batch each",
+    "a device for each run of layers",
+    "heads of attention on different devices",
+    "activations computed again in backward",
+    "parameters stored in shares, gathered for each layer",
+)
+
+
+# %% question="views" points="3" hint1="Take one matrix product. Which of its loops does each method divide among devices?" hint2="To cut the batch is to cut rows of every product. And who computes what, if only the storage is divided?"
+### BEGIN STARTER
+# views = dict.fromkeys(METHODS, "")
+### END STARTER
+### BEGIN SOLUTION
+views = dict(zip(METHODS, ("intra", "inter", "intra", "neither", "neither")))
+### END SOLUTION
+
+# %% tags="check"
+q.check("views")
 
 # %% [markdown]
 # **Reflect.** A third axis, of replicas that average their gradients (lab 10), would make this the 3D parallelism that large models are trained with. Which of the three would you give the slowest wires, and why?

@@ -486,3 +486,36 @@ def communication(ranks, blocks, activation_bytes):
 def communication(ranks, blocks, activation_bytes):
     a = activation_bytes
     return 2 * (ranks - 1) * a, 4 * blocks * max(1, ranks - 1) * a
+
+
+# %% wrong="only_working_time" question="step_seconds" check="without_messages_it_is_slots_of_both" says="When does it wait"
+def step_seconds(stages, microbatches, forward, backward, message):
+    return microbatches * (forward + backward) + 2 * (stages - 1) * message
+
+
+# %% wrong="every_message" question="step_seconds" check="a_message_is_waited_for_at_each_boundary_both_ways" says="while it computes the first"
+def step_seconds(stages, microbatches, forward, backward, message):
+    slots = microbatches + stages - 1
+    return slots * (forward + backward) + 2 * (stages - 1) * microbatches * message
+
+
+# %% wrong="forward_messages" question="step_seconds" check="a_message_is_waited_for_at_each_boundary_both_ways" says="And backward"
+def step_seconds(stages, microbatches, forward, backward, message):
+    slots = microbatches + stages - 1
+    return slots * (forward + backward) + (stages - 1) * message
+
+
+# %% wrong="a_message_a_stage" question="step_seconds" check="one_stage_waits_for_no_message" says="one stage"
+def step_seconds(stages, microbatches, forward, backward, message):
+    slots = microbatches + stages - 1
+    return slots * (forward + backward) + 2 * max(stages - 1, 1) * message
+
+
+# %% wrong="the_older_words" question="views" check="what_cuts_operators_is_told_from_what_cuts_between" says="by several together"
+views = dict(zip(METHODS, ("neither", "inter", "inter", "neither", "neither")))
+
+# %% wrong="storage_is_a_cut" question="views" check="what_cuts_neither_is_known" says="Is that another device"
+views = dict(zip(METHODS, ("intra", "inter", "intra", "neither", "intra")))
+
+# %% wrong="all_inside" question="views" check="what_cuts_operators_is_told_from_what_cuts_between" says="by one device there"
+views = dict(zip(METHODS, ("intra", "intra", "intra", "neither", "neither")))

@@ -166,6 +166,74 @@ def any_graph_is_played_through(student, rng):
             raise Feedback("a drawn graph: wrong.", hint="Take its nodes one by one on paper.")
 
 
+def ways_to_go(graph, where, alpha, beta, *, own=True, sends=True, far=max):
+    """Return the rank of each node."""
+    ranks = {}
+    for node in reversed(list(graph)):
+        behind = []
+        for reader in ranks:
+            if node in graph[reader][2]:
+                away = sends and where[reader] != where[node]
+                behind.append(ranks[reader] + (alpha + beta * graph[node][1] if away else 0.0))
+        ranks[node] = (graph[node][0] if own else 0.0) + (far(behind) if behind else 0.0)
+    return ranks
+
+
+def same_ranks(student, graph, where, alpha, beta, what):
+    """Compare, and say what is missing where that can be told."""
+    got = student.call("upward_rank", graph, where, alpha, beta)
+    want = ways_to_go(graph, where, alpha, beta)
+    if not isinstance(got, dict) or set(got) != set(want):
+        raise Feedback("upward_rank should return a dict with each node of the graph.")
+
+    def all_near(other):
+        return all(near(got[node], other[node]) for node in want)
+
+    if all_near(want):
+        return
+    hint = "Begin with the nodes that nobody reads, and go back from there."
+    if all_near(ways_to_go(graph, where, alpha, beta, sends=False)):
+        hint = "A reader on another device begins later: by what?"
+    elif all_near(ways_to_go(graph, where, alpha, beta, own=False)):
+        hint = "Does a node's own time count?"
+    elif all_near(ways_to_go(graph, where, alpha, beta, far=sum)):
+        hint = "Readers run beside each other. Which of the ways behind a node counts?"
+    elif all_near(ways_to_go(graph, dict(zip(graph, range(len(graph)))), alpha, beta)):
+        hint = "Is there a message to a reader on the same device?"
+    elif all_near({node: graph[node][0] for node in graph}):
+        hint = "That is the node itself. What can begin only after it?"
+    raise Feedback(f"upward_rank, {what}: wrong. {hint}")
+
+
+@check("upward_rank", weight=2)
+def a_rank_is_the_longest_way_to_the_end(student, rng):
+    """on one device a node's rank is its own time and the longest way behind it"""
+    for _ in range(2):
+        graph = drawn_graph(rng, 7)
+        same_ranks(student, graph, dict.fromkeys(graph, 0), 1e-3, 1e-9, "on one device")
+
+
+@check("upward_rank", weight=2)
+def a_message_lies_on_the_way_to_another_device(student, rng):
+    """a reader on another device is further away, by alpha and its bytes"""
+    for _ in range(2):
+        graph = drawn_graph(rng, 8)
+        where = drawn_placement(rng, graph, 2)
+        same_ranks(student, graph, where, 2e-3, 3e-9, "on two devices")
+
+
+@check("upward_rank", hidden=True, requires="a_message_lies_on_the_way_to_another_device")
+def an_input_read_twice_and_a_graph_of_one_node(student, rng):
+    """a value that is read twice by a node, three devices, and a single node"""
+    graph = drawn_graph(rng, 6, readers=3)
+    graph["twice"] = (0.001, 5, ("n0", "n0"))
+    try:
+        same_ranks(student, graph, drawn_placement(rng, graph, 3), 1e-3, 1e-9, "drawn")
+        same_ranks(student, {"a": (0.5, 10, ())}, {"a": 2}, 1e-3, 1e-9, "one node")
+    except Feedback as told:
+        raise Feedback(str(told), hint="How many ways lead from a node to one reader?") from told
+
+
 # ---- 3. best_placement
 
 

@@ -3,9 +3,9 @@
 #
 # - **You build** a planner: what crosses between devices, when a placed graph is done, the best placement of a small graph, and the best pipeline of a long one.
 # - **You need** dataflow graphs (lab 04), what a ring costs (lab 09), pipelines and shared products (lab 13).
-# - **It takes** about 75 minutes: introduction 2, sections 8, 12, 10, 10, 14 and 9, discussion 10. The reading note, with its paper, is for another day.
+# - **It takes** about 85 minutes: introduction 1, sections 10, 23, 7, 13, 15 and 6, discussion 10. The reading note, with its paper, is for another day.
 #
-# Data parallelism, pipelines, shared products: which one is best? It depends on the model and on the links. A person can compare five plans; for a large cluster there are far too many. So let the machine choose. It needs two things: a **cost model** that is right enough, and a **search** that need not look at everything.
+# Data parallelism, pipelines, shared products: which one is best? It depends on the model and on the links. For a large cluster there are too many plans to compare. So let the machine choose. It needs two things: a **cost model** that is right enough, and a **search** that need not look at everything.
 #
 # Write each prediction down before you measure.
 
@@ -22,9 +22,10 @@ import torch
 
 import minitorch.graph as tf
 from autograder import compare, lab
-from ddp_lab import launch, simulate
+from ddp_lab import Link, launch, simulate
 from ddp_lab.parallel import Pipeline, parallelize
 from ddp_lab.simulate import LayerCost, cluster
+from lessons.placed_jobs import run_in_order
 from minitorch.graph.core.order import schedule
 from minitorch.graph.costs.prediction import node_s
 
@@ -96,7 +97,7 @@ compare("bytes that cross, towers apart", predicted_apart, cut_bytes(TOWERS, APA
 compare("bytes that cross, mixed", predicted_mixed, cut_bytes(TOWERS, MIXED))
 
 # %% [markdown]
-# **Reflect.** `APART` and `MIXED` give each device the same number of nodes. Is the placement with fewer bytes always the better one? What does the count leave out?
+# **Reflect.** Is the placement with fewer bytes always the better one? What does the count leave out?
 #
 # *The real system.* TensorFlow puts a Send and a Recv where an edge crosses, and one pair serves all readers of a device (Abadi 2016, section 3.3). `minitorch.graph.PlacedSession` does the same.
 
@@ -191,8 +192,7 @@ def graph_of(fetch):
 
 with tf.Graph().as_default():
     REAL = graph_of(real_towers({}))
-for name, (seconds, n_bytes, inputs) in list(REAL.items())[:3]:
-    print(f"{name:<12} {seconds * 1e3:.2f} ms, {n_bytes:,} bytes, reads {inputs}")
+print("for example left1_relu: seconds, bytes, inputs", REAL["left1_relu"])
 
 
 # %%
@@ -247,7 +247,69 @@ predict_and_run("all on one device", {})
 predict_and_run("a tower each", RIGHT)
 
 # %% [markdown]
-# **Reflect.** Where is the prediction off, and by how much? Which of these is in your model: the time of an operator that is not a product, a core that another program uses, two ranks that share memory bandwidth?
+# **In which order?** Here device 1 waits for `first`, and device 0 does something else before:
+
+# %%
+JOBS = {
+    "x": (0.0, 100_000, ()),
+    "tidy": (0.04, 100_000, ("x",)),
+    "first": (0.02, 100_000, ("x",)),
+    "far1": (0.03, 100_000, ("first",)),
+    "far2": (0.02, 100_000, ("far1",)),
+    "sum": (0.005, 100_000, ("tidy", "far2")),
+}
+TWO = dict.fromkeys(JOBS, 0) | {"far1": 1, "far2": 1}
+FAR = Link(5e-3, 5e-8)  # a value of 100,000 bytes travels for 10 ms
+
+# %% [markdown]
+# **Idea.** **List scheduling** (Graham, 1969): of the nodes that may run, take the one with the longest way still to go. A node's **rank** is its own seconds and the longest way behind it: over each node that reads its value, the message, if there is one, and that node's rank.
+#
+# **Predict.** When is `JOBS` done in the graph's order, and when in the order of ranks? In ms.
+
+# %%
+### BEGIN STARTER
+# predicted_written_ms, predicted_ranked_ms = ..., ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_written_ms, predicted_ranked_ms = 135.0, 95.0
+### END SOLUTION
+
+
+# %% question="upward_rank" points="5" hint1="A node's rank needs those of its readers: in which order do you go through the graph?" hint2="The readers of a node are those that have it among their inputs. One on another device begins later by alpha + beta * bytes." hint3="ranks[node] = seconds + max(over its readers, default=0.0)."
+def upward_rank(graph, where, alpha, beta):
+    """Return {node: seconds from its start to the end, if no device were ever busy}."""
+    ### BEGIN SOLUTION
+    ranks = {}
+    for node in reversed(graph):
+        seconds, n_bytes, _ = graph[node]
+        far = {d: 0.0 if d == where[node] else alpha + beta * n_bytes for d in where.values()}
+        ways = [ranks[r] + far[where[r]] for r in ranks if node in graph[r][2]]
+        ranks[node] = seconds + max(ways, default=0.0)
+    return ranks
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("upward_rank")
+
+# %% [markdown]
+# **Measure** on two hosts, in real seconds: a node is a pause, a value that crosses is a message.
+
+# %%
+ranks = upward_rank(JOBS, TWO, FAR.alpha, FAR.beta)
+RANKED = {node: JOBS[node] for node in sorted(JOBS, key=ranks.get, reverse=True)}
+print("in the order of ranks:", *RANKED)
+for what, graph, mine in (
+    ("as written", JOBS, predicted_written_ms),
+    ("by rank", RANKED, predicted_ranked_ms),
+):
+    model = makespan(graph, TWO, FAR.alpha, FAR.beta)
+    compare(f"{what}, ms", mine, computed=1e3 * model, exact=True)
+    runs = [max(launch(run_in_order, 2, graph, TWO, hosts=2, link=FAR)) for _ in range(3)]
+    compare(f"{what}, on two hosts, ms", 1e3 * model, 1e3 * min(runs))
+
+# %% [markdown]
+# **Reflect.** Where is the prediction off? Which of these is in your model: a core that another program uses, two ranks that share memory bandwidth? What does a rank not know of a device?
 #
 # *The real system.* A cost model need not be right in seconds. It has to put plans in the right **order**.
 

@@ -223,3 +223,41 @@ def best_stages(seconds, n_layers, microbatches):
         stages.append((first, ends[first]))
         first = ends[first]
     return stages
+
+
+# %% wrong="ranks_without_messages" question="upward_rank" check="a_message_lies_on_the_way_to_another_device" says="begins later"
+def upward_rank(graph, where, alpha, beta):
+    ranks = {}
+    for node in reversed(graph):
+        ways = [ranks[r] for r in ranks if node in graph[r][2]]
+        ranks[node] = graph[node][0] + max(ways, default=0.0)
+    return ranks
+
+
+# %% wrong="ranks_add_up_all_readers" question="upward_rank" check="a_rank_is_the_longest_way_to_the_end" says="Which of the ways"
+def upward_rank(graph, where, alpha, beta):
+    ranks = {}
+    for node in reversed(graph):
+        message = alpha + beta * graph[node][1]
+        ways = [
+            ranks[r] + (message if where[r] != where[node] else 0.0)
+            for r in ranks
+            if node in graph[r][2]
+        ]
+        ranks[node] = graph[node][0] + sum(ways)
+    return ranks
+
+
+# %% wrong="ranks_of_the_node_alone" question="upward_rank" check="a_rank_is_the_longest_way_to_the_end" says="begin only after it"
+def upward_rank(graph, where, alpha, beta):
+    return {node: seconds for node, (seconds, _, _) in graph.items()}
+
+
+# %% wrong="ranks_send_to_everybody" question="upward_rank" check="a_rank_is_the_longest_way_to_the_end" says="on the same device"
+def upward_rank(graph, where, alpha, beta):
+    ranks = {}
+    for node in reversed(graph):
+        message = alpha + beta * graph[node][1]
+        ways = [ranks[r] + message for r in ranks if node in graph[r][2]]
+        ranks[node] = graph[node][0] + max(ways, default=0.0)
+    return ranks

@@ -7,7 +7,7 @@ import numpy as np
 from autograder.checks import Feedback, LabSettings, check, close
 from autograder.errors import StudentError
 
-LAB = LabSettings(wall_s=120.0, preload=("numpy", "minitorch"))
+LAB = LabSettings(wall_s=120.0, memory_mib=2048, preload=("numpy", "minitorch"))
 
 
 # ---- 1. largest_batch

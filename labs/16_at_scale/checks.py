@@ -120,6 +120,54 @@ def one_rank_sends_nothing(student, rng):
         raise Feedback("ring_seconds for one rank is not 0. To whom would it send?")
 
 
+def two_levels(n, hosts, width, inside, between):
+    """Return the seconds inside hosts and between them, by the closed form."""
+    (a, b), (far_a, far_b) = inside, between
+    near_s = 2 * (width - 1) * (a + n / width * b)
+    return near_s, 2 * (hosts - 1) * (far_a + n / hosts * far_b)
+
+
+def drawn_links(rng):
+    """Return (alpha, beta) inside a host and between hosts."""
+    inside = float(rng.uniform(1e-6, 1e-5)), float(rng.uniform(1e-11, 1e-10))
+    return inside, (float(rng.uniform(1e-4, 1e-3)), float(rng.uniform(1e-9, 1e-8)))
+
+
+@check("two_level_seconds")
+def one_rank_a_host_is_a_ring_of_hosts(student, rng):
+    """with one rank a host it is a ring of hosts, over the link between them"""
+    inside, between = drawn_links(rng)
+    for hosts in (2, 3, int(rng.integers(4, 40))):
+        n = float(rng.integers(1, 90)) * 1e5
+        got = float(student.call("two_level_seconds", n, hosts, 1, inside, between))
+        _, want = two_levels(n, hosts, 1, inside, between)
+        if not near(got, want):
+            hint = "Over which link does a ring of hosts go, and how many are in it?"
+            if near(got, two_levels(n, hosts, 1, inside, inside)[1]):
+                hint = "Those are the constants of the links inside a host."
+            raise Feedback(f"two_level_seconds on {hosts} hosts of 1 rank gave {got:.4g} s. {hint}")
+
+
+@check("two_level_seconds", weight=2, requires="one_rank_a_host_is_a_ring_of_hosts")
+def the_ranks_of_a_host_share_its_link(student, rng):
+    """inside hosts a ring of their ranks; between them as many bytes as with one rank a host"""
+    inside, between = drawn_links(rng)
+    for hosts, width in ((2, 2), (3, 8), (1, 4)):
+        n = float(rng.integers(1, 90)) * 1e5
+        got = float(student.call("two_level_seconds", n, hosts, width, inside, between))
+        near_s, far_s = two_levels(n, hosts, width, inside, between)
+        if near(got, near_s + far_s):
+            continue
+        hint = "Write the three steps down, and what each link carries in each."
+        if near(got, far_s):
+            hint = "That is between hosts. What do the ranks of a host do before and after?"
+        elif near(got, near_s + two_levels(n / width, hosts, 1, inside, between)[1]):
+            hint = "So long one rank's chunk takes alone. Who else sends over this link?"
+        elif near(got, near_s / 2 + far_s):
+            hint = "That is the reduce-scatter. And at the end?"
+        raise Feedback(f"two_level_seconds on {hosts} hosts of {width} gave {got:.4g} s. {hint}")
+
+
 # ---- 3. efficiency_bounds
 
 

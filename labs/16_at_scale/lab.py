@@ -3,7 +3,7 @@
 #
 # - **You build** a predictor: the constants of a link from timings on a busy machine, a training step from these constants, the memory of GPT-3, and how often a long run should be saved.
 # - **You need** the ring all-reduce (lab 09) and what overlap hides (lab 10).
-# - **It takes** about 65 minutes: introduction 1, sections 10, 7, 6, 10, 6 and 15, discussion 10. The reading note, with its paper, is for another day.
+# - **It takes** about 70 minutes: introduction 1, sections 10, 11, 7, 10, 7 and 14, discussion 10. The reading note, with its paper, is for another day.
 #
 # Nobody here has 1,024 GPUs. What cannot be run can be predicted, if the prediction first passes where it can be checked: against this machine, and against what others have published.
 #
@@ -24,7 +24,7 @@ import numpy as np
 from sklearn.datasets import load_digits
 
 from autograder import compare, kept_rate, lab
-from ddp_lab import RankFailed, launch, simulate
+from ddp_lab import Link, RankFailed, launch, simulate
 from ddp_lab.data_parallel import Checkpoint
 from ddp_lab.errors import DoesNotFit
 from ddp_lab.simulate import clusters, published, workloads
@@ -193,7 +193,7 @@ def gradients(weights, x, y):
 
 
 # %%
-def time_steps(comm, rounds=40, each=16):
+def time_steps(comm, algorithm="ring", rounds=40, each=16):
     """Return the seconds of the quickest compute, and of the quickest whole step."""
     stay_on_one_core(comm)
     weights, took = make_weights(), []
@@ -203,7 +203,7 @@ def time_steps(comm, rounds=40, each=16):
         at = [perf_counter()]
         flat = gradients(weights, IMAGES[rows], TARGETS[rows])[1]
         at.append(perf_counter())
-        comm.all_reduce(flat, algorithm="ring", out=flat)
+        comm.all_reduce(flat, algorithm=algorithm, out=flat)
         took.append([at[1] - at[0], perf_counter() - at[0]])
     return np.min(took, axis=0)
 
@@ -215,7 +215,48 @@ compare("a step of two ranks here, ms", 1e3 * predicted, 1e3 * step_s)
 compare("efficiency of two ranks here", compute_s / predicted, compute_s / step_s)
 
 # %% [markdown]
-# **Reflect.** The prediction knew one rank's compute and two constants, and nothing of this step. What is in the measured step that it left out?
+# **Two hosts.** Of a cluster you know what its links do with a few messages, and want to know what a training will do. Here are two hosts (pretended ones, as in lab 09, in real seconds) on a link that you calibrate as before.
+
+# %%
+FAR = {"hosts": 2, "link": Link(1e-3, 1 / 1e7)}  # 1 ms and 10 MB/s: your fit shall find them
+SHORT = (1 << 12, 1 << 15, 1 << 18)
+A_FAR, B_FAR = fit_line(launch(time_all_reduce, 2, SHORT, 12, **FAR)[0])
+BETWEEN = A_FAR / 2, B_FAR
+compare("the link, ms a message", FAR["link"].alpha * 1e3, BETWEEN[0] * 1e3)
+compare("the link, MB/s", 1e-6 / FAR["link"].beta, 1e-6 / BETWEEN[1])
+
+# %% [markdown]
+# With several ranks a host the all-reduce has two **levels** (lab 09): a reduce-scatter inside each host, an all-reduce of each rank's chunk between the hosts, an all-gather inside. The ranks of a host share its link, so that together they send what a ring of hosts would.
+#
+# **Predict** by two of your `ring_seconds`.
+
+
+# %% question="two_level_seconds" points="4" hint1="Reduce-scatter and all-gather inside a host are the two halves of a ring of its ranks." hint2="Between hosts each of the ranks sends a chunk of n / width bytes, and there are width of them on one link." hint3="So between hosts it is as if one rank a host sent all of the bytes: a ring of how many?"
+def two_level_seconds(n_bytes, hosts, width, inside, between):
+    """Return the seconds of an all-reduce over hosts of `width` ranks each, in two levels.
+
+    Args:
+        inside, between: (alpha, beta) of the links inside a host, and of a host's link to others.
+    """
+    ### BEGIN SOLUTION
+    return ring_seconds(n_bytes, width, *inside) + ring_seconds(n_bytes, hosts, *between)
+    ### END SOLUTION
+
+
+# %% tags="check"
+q.check("two_level_seconds")
+
+# %% [markdown]
+# **Measure.** A step of training on two hosts, predicted from one rank's compute above and from four constants; with one rank a host, and with two.
+
+# %%
+for width, algorithm in ((1, "ring"), (2, "hierarchical")):
+    talk_s = two_level_seconds(GRADIENT_BYTES, 2, width, (ALPHA, BETA), BETWEEN)
+    _, step_s = np.max(list(launch(time_steps, 2 * width, algorithm, 12, **FAR)), axis=0)
+    compare(f"a step, 2 hosts x {width}, ms", 1e3 * (compute_s + talk_s), 1e3 * step_s)
+
+# %% [markdown]
+# **Reflect.** The prediction knew one rank's compute and two constants, and nothing of this step. What is in the measured step that it left out, and why is it nearer on two hosts? Which of the four constants would you improve first?
 #
 # *The real system.* Frameworks that search for plans, such as Alpa and FlexFlow, rest on such a cost model: profiles of compute, closed forms for communication.
 
@@ -387,6 +428,18 @@ for replicas in (2, 16, 48):
     days = 300e9 / (1536 * 2048) * step.step_time / 86_400
     idle = step.breakdown["bubble"] / step.step_time
     print(f"{64 * replicas:>6} {days:>6.0f} {step.efficiency:>10.0%} {idle:>8.0%}")
+
+# %% [markdown]
+# The same formula for two other runs. **OPT-175B** (Zhang et al., 2022) is GPT-3's shape trained again, with its [log](https://github.com/facebookresearch/metaseq/tree/main/projects/OPT/chronicles) in the open: up to 147 Tflop/s on each of 992 A100s. Google trains on **TPUs**, chips of its own around a large unit for products of matrices: a TPU v4 peaks at 275 Tflop/s (an A100 at 312) and has 32 GB (Jouppi et al., 2023). PaLM got 46.2 % of that from 6,144 of them, recomputation not counted (Chowdhery et al., 2022).
+
+# %%
+for run, days in (
+    ("OPT-175B, 992 A100s", training_days(GPT3, 300e9, 992, 147e12)),
+    ("GPT-3 on 1,024 TPU v4", training_days(GPT3, 300e9, 1024, 0.462 * 275e12, recompute=False)),
+):
+    print(f"{run:<22} {days:4.0f} days by your formula")
+print("OPT-175B took 56 days: 33 without failures, but 2 of its 124 machines failed a day")
+print(f"states of GPT-3, in TPUs of 32 GB: {zero_bytes(GPT3, 1, 0) / 32e9:.0f}")
 
 # %% [markdown]
 # **Reflect.** 24 times the GPUs are less than 24 times as fast. Which term grows, and why? What would have to change in the step to get the efficiency back, and how would that change the training?

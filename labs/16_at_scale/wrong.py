@@ -220,3 +220,28 @@ def goodput(gaps, interval_s, write_s, restart_s):
     left = np.maximum(0, gaps - restart_s) if hasattr(gaps, "sum") else np.zeros(1)
     intervals = np.floor(left / (interval_s + write_s))
     return float(interval_s * intervals.sum() / np.sum(gaps))
+
+
+# %% wrong="one_link_for_all" question="two_level_seconds" check="one_rank_a_host_is_a_ring_of_hosts" says="inside a host"
+def two_level_seconds(n_bytes, hosts, width, inside, between):
+    return ring_seconds(n_bytes, width, *inside) + ring_seconds(n_bytes, hosts, *inside)
+
+
+# %% wrong="a_ring_of_all_ranks" question="two_level_seconds" check="the_ranks_of_a_host_share_its_link" says="three steps"
+def two_level_seconds(n_bytes, hosts, width, inside, between):
+    return ring_seconds(n_bytes, hosts * width, *between)
+
+
+# %% wrong="a_link_for_each_rank" question="two_level_seconds" check="the_ranks_of_a_host_share_its_link" says="Who else sends"
+def two_level_seconds(n_bytes, hosts, width, inside, between):
+    return ring_seconds(n_bytes, width, *inside) + ring_seconds(n_bytes / width, hosts, *between)
+
+
+# %% wrong="hosts_alone" question="two_level_seconds" check="the_ranks_of_a_host_share_its_link" says="before and after"
+def two_level_seconds(n_bytes, hosts, width, inside, between):
+    return ring_seconds(n_bytes, hosts, *between)
+
+
+# %% wrong="no_gather" question="two_level_seconds" check="the_ranks_of_a_host_share_its_link" says="And at the end"
+def two_level_seconds(n_bytes, hosts, width, inside, between):
+    return ring_seconds(n_bytes, width, *inside) / 2 + ring_seconds(n_bytes, hosts, *between)

@@ -18,6 +18,7 @@ from minitorch.compile.engine import (
     processor,
     vector_registers,
 )
+from minitorch.compile.gpu.explain import Explanation, explain
 from minitorch.compile.kernels import Kernel, get_num_threads, kernel, set_num_threads
 from minitorch.compile.products import ProductKernel, conv2d, matmul
 from minitorch.compile.rows import DTYPES, POWERS, ROWS, Program, Step, gives, takes
@@ -47,6 +48,7 @@ __all__ = [
     "ROWS",
     "CostModel",
     "DeviceSchedule",
+    "Explanation",
     "Function",
     "Kernel",
     "ProductKernel",
@@ -58,6 +60,7 @@ __all__ = [
     "Tuned",
     "available",
     "conv2d",
+    "explain",
     "get_cache_directory",
     "get_num_threads",
     "gives",

@@ -7,10 +7,10 @@ learn what it leaves over. Trees can also learn only which of two schedules is t
 Schedules are rows of numbers to a model: `raw` has the knobs as they are, sizes as logarithms;
 `derived` adds what decides a kernel's time and what a linear model could not make of the knobs by
 itself: arithmetic a load, live vectors against registers, bytes against caches, the strides of what
-is not packed, work wasted at edges.
+is not packed, work wasted at edges; on a device registers, shared memory and occupancy.
 
-May import: errors, schedule, tasks. Source: Friedman, Ann. Statist. 29(5), 2001; Chen et al.,
-NeurIPS 2018 (Learning to Optimize Tensor Programs), section 3.
+May import: errors, schedule, tasks, gpu.devices. Source: Friedman, Ann. Statist. 29(5), 2001;
+Chen et al., NeurIPS 2018 (Learning to Optimize Tensor Programs), section 3.
 """
 
 from __future__ import annotations
@@ -22,11 +22,21 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError
-from .schedule import NAIVE, tiles_of
+from .gpu.devices import DEVICES, MOST_REGISTERS, occupancy
+from .schedule import (
+    NAIVE,
+    DeviceSchedule,
+    registers_needed,
+    schedule_for,
+    shared_bytes,
+    tiles_of,
+)
 from .tasks import Task, task_of
 
 _Array = np.ndarray[Any, Any]
+Point = dict[str, Any]
 Points = Sequence[Mapping[str, Any]]
+USUAL = DEVICES["H100"]  # whose limits a device's features take; other devices rank alike
 WHOLE = 12.0  # the logarithm that stands for a tile of the whole axis
 L1, L2, LINE = 32 * 2**10, 2**19, 64  # bytes: of usual caches, and of what they fetch at once
 KINDS = ("both", "ridge", "trees", "rank")
@@ -149,14 +159,21 @@ class CostModel:
         task: what the schedules are of; without it only the knobs themselves are looked at.
         kind: "ridge", "trees", or "both": trees on what ridge leaves over; "rank": trees that learn
             the order alone, and seconds from that by a straight line through the logarithms.
+        device: "cpu" or "cuda", where the schedules run.
     Raises:
-        ArgumentError: no such kind, no such task.
+        ArgumentError: no such kind, task or device.
     """
 
-    def __init__(self, task: Task | Sequence[Any] | None = None, kind: str = "both") -> None:
+    def __init__(
+        self,
+        task: Task | Sequence[Any] | None = None,
+        kind: str = "both",
+        device: str = "cpu",
+    ) -> None:
         if kind not in KINDS:
             raise ArgumentError(f"CostModel: got kind {kind!r}, expected one of {KINDS}.")
         self.task, self.kind = None if task is None else task_of(task), kind
+        self.features = _of_device if schedule_for(device) is DeviceSchedule else _of
         self._knobs: list[str] = []
 
     def fit(self, points: Points, seconds: Sequence[float]) -> CostModel:
@@ -179,7 +196,12 @@ class CostModel:
         """Return the features of points, which `predict` takes in place of making them."""
         knobs = self._knobs or sorted({knob for point in points for knob in point})
         plain = raw(points, knobs)
-        return plain, plain if self.task is None else derived(points, knobs, self.task)
+        return plain, plain if self.task is None else self._derived(plain, points, self.task)
+
+    def _derived(self, plain: _Array, points: Points, task: Task) -> _Array:
+        """Return the raw columns and those that are made from several knobs."""
+        extra = np.array([self.features(task, dict(point)) for point in points], float)
+        return np.hstack([plain, extra.reshape(len(points), -1)])
 
     def _fit(self, features: tuple[_Array, _Array], y: _Array) -> None:
         plain, made = features
@@ -261,13 +283,9 @@ def _number(value: float | None) -> float:
     return math.log2(value) if value > 0 else float(value)
 
 
-def derived(points: Points, knobs: Sequence[str], task: Task) -> _Array:
-    """Return the raw columns and those that are made from several knobs."""
-    extra = np.array([_of(task, NAIVE | dict(point)) for point in points], float)
-    return np.hstack([raw(points, knobs), extra.reshape(len(points), -1)])
-
-
-def _of(task: Task, s: Mapping[str, Any]) -> list[float]:
+def _of(task: Task, point: Point) -> list[float]:
+    """Return what decides on a processor."""
+    s = NAIVE | point
     m, n, k = task.axes
     rows, vectors, lanes, item = s["rows"], s["vectors"], s["lanes"], task.item_bytes
     high, wide, depth = tiles_of(task, s)
@@ -295,4 +313,30 @@ def _of(task: Task, s: Mapping[str, Any]) -> list[float]:
         float(s["pack_a"]) * (n / columns) ** -0.5,
         float(s["pack_b"]) * (m / rows) ** -0.5,
         math.log2(waste),
+    ]
+
+
+def _of_device(task: Task, point: Point) -> list[float]:
+    """Return what decides on a device: what a block takes of it, and how well blocks fill it."""
+    s: Mapping[str, Any] = DeviceSchedule.filled(point)
+    m, n, k = task.axes
+    rows, columns = s["rows"], s["vectors"] * s["lanes"]
+    high, wide, depth = tiles_of(task, s)
+    threads, blocks = high // rows * (wide // columns), -(-m // high) * -(-n // wide)
+    registers, shared = registers_needed(task, s), sum(shared_bytes(task, s))
+    fits = occupancy(USUAL, threads, min(registers, MOST_REGISTERS), shared)
+    rounds = -(-blocks // (USUAL.multiprocessors * max(1, fits.blocks)))
+    return [
+        math.log2(registers),
+        math.log2(shared),
+        math.log2(threads),
+        fits.share,
+        math.log2(rows * columns / (rows + columns)),  # multiply-adds a number from shared memory
+        math.log2(high * wide / (high + wide)),  # and from the device's memory
+        math.log2(s["lanes"] * task.item_bytes),
+        math.log2(rows * columns * s["unroll"]),
+        math.log2(-(-k // depth)),  # rounds, with two barriers each
+        math.log2(blocks),
+        blocks / (rounds * USUAL.multiprocessors * max(1, fits.blocks)),
+        math.log2(blocks * high * wide / (m * n)),  # work wasted at edges
     ]

@@ -108,6 +108,14 @@ def assembly(text: str, triple: str = "", processor: str = "") -> str:
         return str(machine.emit_assembly(module))
 
 
+def machine_code(text: str) -> bytes:
+    """Return an object file of a module, for this processor: what a linker takes."""
+    llvm = _llvm()
+    with _lock:
+        machine = target_machine()
+        return bytes(machine.emit_object(_optimised(llvm, text, machine)))
+
+
 def _optimised(llvm: Any, text: str, machine: Any) -> Any:
     """Return a module after LLVM's own passes; vectors are explicit, so a level of 2 is enough."""
     try:

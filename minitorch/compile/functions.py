@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ..ops import special
+from ..ops.elementwise import special
 from .text import Text
 
 # ln 2 in two parts, the first with so few bits that its products with exponents are exact

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import allocator
+from ..arrays import allocator
+from ..arrays.shapes import broadcast
 from ..errors import ArgumentError, DTypeError, ShapeError
-from ..shapes import broadcast
 from . import loops, rows
 from .engine import Function
 from .loops import Layout

@@ -8,7 +8,7 @@ row of the result always lie side by side, whatever the stride. Many samples lie
 part of a row.
 
 May import: allocator, errors, tasks, schedule, tiled_loops, engine,
-kernels, schedule, cuda_driver.
+kernels, schedule, gpu.cuda_driver.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .. import allocator
+from ..arrays import allocator
 from ..errors import ArgumentError, DTypeError
 from . import engine
-from .cuda_driver import DeviceProductKernel
+from .gpu.cuda_driver import DeviceProductKernel
 from .kernels import check_fits, places_of, share
 from .schedule import DeviceSchedule, Schedule, schedule_for
 from .tasks import EPILOGUES, Task, result_shape, task_of

@@ -22,7 +22,7 @@ On a CUDA device the same knobs make tiles of C for thread blocks, register bloc
     order            k last: a block goes through all of k; "nmk" numbers the blocks down the rows
     parallel         1: the tiles are shared by all that the device has
 
-May import: errors, tasks; llvmlite's name of the processor through `engine`.
+May import: errors, tasks, gpu.devices; llvmlite's name of the processor through `engine`.
 Source: Goto & van de Geijn, ACM Trans. Math. Softw. 34(3), 2008; Chen et al., OSDI 2018 (TVM);
 NVIDIA, CUDA C++ Programming Guide, sections 3.2.4 (shared memory) and 16.1 (limits).
 """
@@ -30,13 +30,14 @@ NVIDIA, CUDA C++ Programming Guide, sections 3.2.4 (shared memory) and 16.1 (lim
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..errors import ArgumentError
 from . import engine
+from .gpu.devices import MOST_REGISTERS, REGISTERS
 from .tasks import Task, task_of
 
 NAIVE: dict[str, Any] = {
@@ -56,6 +57,7 @@ ORDERS = tuple(map("".join, itertools.permutations("mnk")))
 LONGEST = 2048  # multiply-adds of an unrolled loop: more takes LLVM seconds, and leaves the cache
 LANES = (1, 2, 4, 8, 16)
 MOST_THREADS = 1024  # of a block
+OTHER_REGISTERS = 24  # a thread's addresses and counters, beside its numbers
 SHARED_BYTES = 48 * 2**10  # of a block, where nothing more is asked for
 SIDE = 16  # threads along each side of a tile, and terms of a round, where a point does not say
 ALIGNED = 16  # bytes that a thread loads at once
@@ -99,8 +101,12 @@ class Schedule(Mapping[str, Any]):
     @staticmethod
     def filled(point: Mapping[str, object]) -> dict[str, object]:
         """Return a point with every knob, NumPy's numbers as Python's."""
-        given = {k: v.item() if isinstance(v, np.generic) else v for k, v in point.items()}
-        return NAIVE | given
+        return NAIVE | {knob: plain(value) for knob, value in point.items()}
+
+    @staticmethod
+    def filled_alike(names: Collection[str]) -> dict[str, object] | None:
+        """Return what fills any point of these knobs; None where that depends on their values."""
+        return dict(NAIVE)
 
     @staticmethod
     def fault(task: Task, knobs: Mapping[str, object]) -> str | None:
@@ -185,6 +191,11 @@ class Schedule(Mapping[str, Any]):
         return found
 
 
+def plain(value: object) -> object:
+    """Return a knob's value, a number of NumPy's as Python's."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
 def tiles_of(task: Task, knobs: Mapping[str, Any]) -> tuple[int, int, int]:
     """Return the sizes of a cache tile along (m, n, k), legal or not."""
     m, n, k = task.axes
@@ -245,6 +256,11 @@ class DeviceSchedule(Schedule):
         return knobs | {knob: value for knob, value in usual.items() if knob not in point}
 
     @staticmethod
+    def filled_alike(names: Collection[str]) -> dict[str, object] | None:
+        """Return what fills any point of these knobs; None where tiles follow from others."""
+        return DeviceSchedule.filled({}) if {"tile_m", "tile_n"} <= set(names) else None
+
+    @staticmethod
     def fault(task: Task, knobs: Mapping[str, Any]) -> str | None:
         """Return which knob is wrong, and why; None if all is legal."""
         why = Schedule.fault(task, knobs)
@@ -270,7 +286,25 @@ class DeviceSchedule(Schedule):
                 f"tile_k is {depth}: {shared:,} bytes of shared memory, above {SHARED_BYTES:,}. "
                 "Make it smaller."
             )
+        needed, given = registers_needed(task, knobs), min(MOST_REGISTERS, REGISTERS // threads)
+        if needed > given:
+            return (
+                f"rows, vectors and lanes are {knobs['rows']}, {knobs['vectors']} and "
+                f"{knobs['lanes']}: {needed} registers a thread, above the {given} that each of "
+                f"{threads:,} threads can have. Make the register block smaller"
+                + ("." if given == MOST_REGISTERS else ", or the tile.")
+            )
         return None
+
+    @property
+    def registers(self) -> int:
+        """Registers that a thread needs at least; `explain` asks the assembler."""
+        return registers_needed(self.task, self)
+
+    @property
+    def shared_bytes(self) -> int:
+        """Bytes of shared memory that a block takes."""
+        return sum(shared_bytes(self.task, self))
 
     @property
     def threads(self) -> tuple[int, int]:
@@ -319,6 +353,16 @@ def shared_bytes(task: Task, knobs: Mapping[str, Any]) -> tuple[int, int]:
         -(-(size + PAD) * depth * task.item_bytes // ALIGNED) * ALIGNED for size in (high, wide)
     )
     return a, b
+
+
+def registers_needed(task: Task, knobs: Mapping[str, Any]) -> int:
+    """Return the registers of 32 bits that a thread needs for its part of C, A and B, and beside.
+
+    Where a device allows no fewer NVIDIA's assembler keeps all of them in registers; where it
+    does, some wait in memory (tests hold it against the assembler).
+    """
+    rows, columns = int(knobs["rows"]), int(knobs["vectors"] * knobs["lanes"])
+    return (rows * columns + rows + columns) * (task.item_bytes // 4) + OTHER_REGISTERS
 
 
 def schedule_for(device: str) -> type[Schedule]:

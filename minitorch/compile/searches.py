@@ -68,7 +68,7 @@ class State:
         timed = [(p, s) for p, s in self.history if math.isfinite(s)]
         if len(timed) < FIRST and not self.before:
             return None
-        model = CostModel(self.space.task)
+        model = CostModel(self.space.task, device=self.space.device)
         data = timed * OWN + self.before * OTHER if self.before else timed
         model.fit([p for p, _ in data], [s for _, s in data])
         if self._features is None:

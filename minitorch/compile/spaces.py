@@ -20,7 +20,7 @@ import numpy as np
 
 from ..errors import ArgumentError
 from .kernels import get_num_threads
-from .schedule import schedule_for
+from .schedule import plain, schedule_for
 from .tasks import Task, task_of
 
 Point = dict[str, Any]
@@ -69,7 +69,7 @@ class Space:
         self.schedule = schedule_for(device)
         usual = _default(self.task) if device == "cpu" else BLOCKS
         given = usual if knobs is None else knobs
-        self.knobs = {name: tuple(values) for name, values in given.items()}
+        self.knobs = {name: tuple(map(plain, values)) for name, values in given.items()}
 
     def __len__(self) -> int:
         return len(self._points)
@@ -82,7 +82,11 @@ class Space:
     def _points(self) -> list[Point]:
         every = itertools.product(*self.knobs.values())
         points = (dict(zip(self.knobs, values, strict=True)) for values in every)
-        return [point for point in points if self.legal(point)]
+        left_out = self.schedule.filled_alike(tuple(self.knobs))
+        if left_out is None:
+            return [point for point in points if self.legal(point)]
+        task, fault = self.task, self.schedule.fault
+        return [point for point in points if fault(task, left_out | point) is None]
 
     def points(self) -> list[Point]:
         """Return the legal points, each a dict of knob to value, always in the same order."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -48,7 +49,7 @@ class Task:
         """Bytes of a number."""
         return ITEM_BYTES[self.dtype]
 
-    @property
+    @cached_property
     def places(self) -> tuple[int, int]:
         """The height and width of a convolution's result."""
         _, _, h, w, _, kh, kw, stride, padding = self.sizes
@@ -59,7 +60,7 @@ class Task:
         """Whether a convolution's image and result lie as (channels, height, width, samples)."""
         return self.operator == "conv2d" and self.sizes[0] >= MANY
 
-    @property
+    @cached_property
     def lines(self) -> tuple[int, int]:
         """How many runs of columns lie apart, and the columns of one: places of a convolution."""
         if self.operator == "matmul":
@@ -67,7 +68,7 @@ class Task:
         (height, width), count = self.places, self.sizes[0]
         return (height, width * count) if self.samples_last else (count * height, width)
 
-    @property
+    @cached_property
     def axes(self) -> tuple[int, int, int]:
         """Return (m, n, k): rows and columns of the product, and the terms of a sum."""
         if self.operator == "matmul":

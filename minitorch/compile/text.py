@@ -4,7 +4,7 @@ A value is the name of a virtual register; all vectors have `width` lanes. Compa
 of i1. What changes from round to round of a loop lies in a `variable`, which LLVM makes a register.
 The text fits LLVM 15 and newer: pointers are opaque, and nothing is used that was renamed.
 
-May import: the standard library. Source: the LLVM Language Reference.
+May import: nothing of ours. Source: the LLVM Language Reference.
 """
 
 from __future__ import annotations

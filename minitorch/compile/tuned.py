@@ -48,7 +48,7 @@ class Kept(NamedTuple):
     turned: dict[str, Times]
 
 
-class _Shelf:
+class TunedTable:
     """The table of this process: where it lies, what it held when it was read, and the kernels."""
 
     def __init__(self) -> None:
@@ -92,7 +92,7 @@ def _parsed(line: str) -> tuple[Task, Kept] | None:
         return None
 
 
-_shelf = _Shelf()
+_shelf = TunedTable()
 
 
 def set_cache_directory(directory: str | Path) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from minitorch.errors import ArgumentError
-from minitorch.ops.joining import stack
-from minitorch.tensor import Tensor, tensor
+from minitorch.ops.shaping.joining import stack
+from minitorch.tensor.tensor import Tensor, tensor
 
 
 def default_collate(batch: Sequence[Any]) -> Any:

@@ -9,7 +9,7 @@ from typing import Any, Generic, TypeVar
 
 from minitorch.data.sampler import GeneratorLike, as_generator
 from minitorch.errors import ArgumentError
-from minitorch.tensor import Tensor
+from minitorch.tensor.tensor import Tensor
 
 T_co = TypeVar("T_co", covariant=True)
 

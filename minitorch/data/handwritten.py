@@ -6,7 +6,7 @@ import numpy as np
 
 from minitorch.data.dataset import TensorDataset
 from minitorch.extras import missing
-from minitorch.tensor import tensor
+from minitorch.tensor.tensor import tensor
 
 TEST_SIZE = 359  # a fifth
 

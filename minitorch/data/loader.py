@@ -20,7 +20,7 @@ from minitorch.data.collate import default_collate
 from minitorch.data.dataset import Dataset, IterableDataset, TensorDataset
 from minitorch.data.sampler import BatchSampler, GeneratorLike, RandomSampler, SequentialSampler
 from minitorch.errors import ArgumentError
-from minitorch.tensor import tensor
+from minitorch.tensor.tensor import tensor
 
 
 class DataLoader:

@@ -11,9 +11,9 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from minitorch.arrays import int64
+from minitorch.arrays.generator import Generator, default_generator
+from minitorch.arrays.library import int64
 from minitorch.errors import ArgumentError
-from minitorch.generator import Generator, default_generator
 
 GeneratorLike: TypeAlias = int | np.random.Generator | Generator | None
 """Where data draws its randomness: a seed, a generator, or the library's global generator."""

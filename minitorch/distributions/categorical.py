@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from minitorch.arrays import finfo
+from minitorch.arrays.library import finfo
 from minitorch.distributions.distribution import Distribution, checked
 from minitorch.errors import ArgumentError
-from minitorch.tensor import Tensor, tensor
+from minitorch.tensor.tensor import Tensor, tensor
 
 
 class Categorical(Distribution):

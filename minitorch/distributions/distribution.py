@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from minitorch.errors import ArgumentError, DTypeError
-from minitorch.recording import no_grad
-from minitorch.tensor import Tensor, tensor
+from minitorch.tensor.modes import no_grad
+from minitorch.tensor.tensor import Tensor, tensor
 
 
 class Distribution:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from minitorch.creation import randn
 from minitorch.distributions.distribution import Distribution, checked
-from minitorch.ops.movement import broadcast_tensors
-from minitorch.tensor import Tensor
+from minitorch.ops.shaping.movement import broadcast_tensors
+from minitorch.tensor.creation import randn
+from minitorch.tensor.tensor import Tensor
 
 
 class Normal(Distribution):

@@ -7,26 +7,22 @@ names are those that the course needs: `docs/graph_names.md` lists them.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from minitorch import arrays
-from minitorch.arrays import as_dtype as as_dtype
-from minitorch.arrays import float16 as float16
-from minitorch.arrays import float32 as float32
-from minitorch.arrays import float64 as float64
-from minitorch.arrays import int8 as int8
-from minitorch.arrays import int16 as int16
-from minitorch.arrays import int32 as int32
-from minitorch.arrays import int64 as int64
-from minitorch.arrays import uint8 as uint8
+from minitorch.arrays import library as arrays
+from minitorch.arrays.library import as_dtype as as_dtype
+from minitorch.arrays.library import float16 as float16
+from minitorch.arrays.library import float32 as float32
+from minitorch.arrays.library import float64 as float64
+from minitorch.arrays.library import int8 as int8
+from minitorch.arrays.library import int16 as int16
+from minitorch.arrays.library import int32 as int32
+from minitorch.arrays.library import int64 as int64
+from minitorch.arrays.library import uint8 as uint8
 from minitorch.errors import GraphError as GraphError
 from minitorch.exports import public_names
 from minitorch.graph import nn as nn
 from minitorch.graph import train as train
 from minitorch.graph.control.cond import merge as merge
 from minitorch.graph.control.cond import switch as switch
-from minitorch.graph.control.scan import foldl as foldl
-from minitorch.graph.control.scan import foldr as foldr
-from minitorch.graph.control.scan import map_fn as map_fn
-from minitorch.graph.control.scan import scan as scan
 from minitorch.graph.core.gradients import gradients as gradients
 from minitorch.graph.core.graph import *  # noqa: F403  (its __all__)
 from minitorch.graph.core.node import Constant as Constant

@@ -4,31 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..arrays import DTypeLike, as_dtype
+from ..arrays.library import DTypeLike, as_dtype
 from ..errors import GraphError
-from ..ops import activation, indexing, joining, logic, movement, reduction
-from ..ops import elementwise as rows
-from ..ops.casting import cast_to
-from ..ops.rows import operator_of
+from ..ops.elementwise import activation, logic
+from ..ops.elementwise import unary as rows
+from ..ops.elementwise.casting import cast_to
+from ..ops.elementwise.rows import operator_of
+from ..ops.reducing import reduction
+from ..ops.shaping import indexing, joining, movement
+from ..ops.shaping.gathering import OneHot
 from .core.naming import locates_errors, once_known, rename, rename_all
 from .core.node import Node, build, convert, convert_all
 from .models import rnn_cell
 from .models.rnn import dynamic_rnn, static_rnn
 from .operators import elementwise, math, random
 from .operators.creation import range as counted
-from .operators.crossentropy import (
-    OneHot,
+from .operators.cross_entropy import (
     log_softmax,
     sigmoid_cross_entropy_with_logits,
     softmax,
     softmax_cross_entropy_with_logits,
     sparse_softmax_cross_entropy_with_logits,
 )
-from .operators.deferred_shapes import as_scalar, late, unknown
 from .operators.elementwise import log_sigmoid, maximum, rsqrt, sigmoid, tanh
 from .operators.images import avg_pool, conv2d, max_pool
 from .operators.math import reduce_mean, reduce_sum
 from .operators.shaping import shape
+from .shapes.deferred import as_scalar, late, unknown
 
 __all__ = [
     "avg_pool",

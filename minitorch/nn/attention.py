@@ -8,15 +8,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from minitorch.arrays import DeviceLike, DTypeLike
+from minitorch.arrays.library import DeviceLike, DTypeLike
 from minitorch.errors import ArgumentError, ShapeError
 from minitorch.nn import functional as F
 from minitorch.nn import init
 from minitorch.nn.linear import Linear
 from minitorch.nn.module import Module
 from minitorch.nn.parameter import Parameter, empty_parameter
-from minitorch.ops.linalg import mT
-from minitorch.tensor import Tensor, tensor
+from minitorch.ops.products.linalg import mT
+from minitorch.tensor.tensor import Tensor, tensor
 
 
 class MultiheadAttention(Module):

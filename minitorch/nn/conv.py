@@ -6,13 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import ClassVar
 
-from minitorch.arrays import DeviceLike, DTypeLike
+from minitorch.arrays.library import DeviceLike, DTypeLike
 from minitorch.errors import ArgumentError
 from minitorch.nn import functional as F
 from minitorch.nn import init
 from minitorch.nn.module import Module
 from minitorch.nn.parameter import Parameter, empty_parameter
-from minitorch.tensor import Tensor
+from minitorch.tensor.tensor import Tensor
 
 Size = int | tuple[int, ...]
 

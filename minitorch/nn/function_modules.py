@@ -9,15 +9,15 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from minitorch.arrays import DeviceLike, DTypeLike
-from minitorch.creation import full, ones
+from minitorch.arrays.library import DeviceLike, DTypeLike
 from minitorch.errors import ArgumentError
 from minitorch.exports import own_names
 from minitorch.nn import functional as F
 from minitorch.nn.conv import each_axis
 from minitorch.nn.module import Module
 from minitorch.nn.parameter import Parameter
-from minitorch.tensor import Tensor
+from minitorch.tensor.creation import full, ones
+from minitorch.tensor.tensor import Tensor
 
 
 class _FunctionModule(Module):

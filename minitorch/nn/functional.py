@@ -9,53 +9,56 @@ from typing import Any
 
 from .. import errors
 from ..exports import public_names
-from ..ops import activation, attention, elementwise, statistics
-from ..ops.activation import gelu as gelu
-from ..ops.activation import glu as glu
-from ..ops.activation import logsigmoid as logsigmoid
-from ..ops.activation import prelu as prelu
-from ..ops.activation import sigmoid as sigmoid
-from ..ops.activation import softplus as softplus
-from ..ops.activation import softsign as softsign
-from ..ops.activation import tanh as tanh
-from ..ops.attention import scaled_dot_product_attention as scaled_dot_product_attention
-from ..ops.conv import conv1d as conv1d
-from ..ops.conv import conv2d as conv2d
-from ..ops.conv import conv_transpose2d as conv_transpose2d
-from ..ops.cross_entropy import cross_entropy as cross_entropy
-from ..ops.cross_entropy import nll_loss as nll_loss
-from ..ops.gathering import one_hot as one_hot
-from ..ops.linalg import linear as linear
-from ..ops.loss import binary_cross_entropy as binary_cross_entropy
-from ..ops.loss import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
-from ..ops.loss import cosine_similarity as cosine_similarity
-from ..ops.loss import huber_loss as huber_loss
-from ..ops.loss import kl_div as kl_div
-from ..ops.loss import l1_loss as l1_loss
-from ..ops.loss import mse_loss as mse_loss
-from ..ops.loss import pairwise_distance as pairwise_distance
-from ..ops.loss import smooth_l1_loss as smooth_l1_loss
-from ..ops.loss import triplet_margin_loss as triplet_margin_loss
-from ..ops.matrices import pad as pad
-from ..ops.normalization import batch_norm as batch_norm
-from ..ops.normalization import group_norm as group_norm
-from ..ops.normalization import instance_norm as instance_norm
-from ..ops.normalization import layer_norm as layer_norm
-from ..ops.normalization import log_softmax as log_softmax
-from ..ops.normalization import normalize as normalize
-from ..ops.normalization import rms_norm as rms_norm
-from ..ops.normalization import softmax as softmax
-from ..ops.pooling import adaptive_avg_pool1d as adaptive_avg_pool1d
-from ..ops.pooling import adaptive_avg_pool2d as adaptive_avg_pool2d
-from ..ops.pooling import avg_pool1d as avg_pool1d
-from ..ops.pooling import avg_pool2d as avg_pool2d
-from ..ops.pooling import max_pool1d as max_pool1d
-from ..ops.pooling import max_pool2d as max_pool2d
+from ..ops.elementwise import activation
+from ..ops.elementwise import unary as elementwise
+from ..ops.elementwise.activation import gelu as gelu
+from ..ops.elementwise.activation import glu as glu
+from ..ops.elementwise.activation import logsigmoid as logsigmoid
+from ..ops.elementwise.activation import prelu as prelu
+from ..ops.elementwise.activation import sigmoid as sigmoid
+from ..ops.elementwise.activation import softplus as softplus
+from ..ops.elementwise.activation import softsign as softsign
+from ..ops.elementwise.activation import tanh as tanh
+from ..ops.networks import attention
+from ..ops.networks.attention import scaled_dot_product_attention as scaled_dot_product_attention
+from ..ops.networks.cross_entropy import cross_entropy as cross_entropy
+from ..ops.networks.cross_entropy import nll_loss as nll_loss
+from ..ops.networks.loss import binary_cross_entropy as binary_cross_entropy
+from ..ops.networks.loss import binary_cross_entropy_with_logits as binary_cross_entropy_with_logits
+from ..ops.networks.loss import cosine_similarity as cosine_similarity
+from ..ops.networks.loss import huber_loss as huber_loss
+from ..ops.networks.loss import kl_div as kl_div
+from ..ops.networks.loss import l1_loss as l1_loss
+from ..ops.networks.loss import mse_loss as mse_loss
+from ..ops.networks.loss import pairwise_distance as pairwise_distance
+from ..ops.networks.loss import smooth_l1_loss as smooth_l1_loss
+from ..ops.networks.loss import triplet_margin_loss as triplet_margin_loss
+from ..ops.networks.normalization import batch_norm as batch_norm
+from ..ops.networks.normalization import group_norm as group_norm
+from ..ops.networks.normalization import instance_norm as instance_norm
+from ..ops.networks.normalization import layer_norm as layer_norm
+from ..ops.networks.normalization import log_softmax as log_softmax
+from ..ops.networks.normalization import normalize as normalize
+from ..ops.networks.normalization import rms_norm as rms_norm
+from ..ops.networks.normalization import softmax as softmax
+from ..ops.networks.pooling import adaptive_avg_pool1d as adaptive_avg_pool1d
+from ..ops.networks.pooling import adaptive_avg_pool2d as adaptive_avg_pool2d
+from ..ops.networks.pooling import avg_pool1d as avg_pool1d
+from ..ops.networks.pooling import avg_pool2d as avg_pool2d
+from ..ops.networks.pooling import max_pool1d as max_pool1d
+from ..ops.networks.pooling import max_pool2d as max_pool2d
+from ..ops.networks.resizing import interpolate as interpolate
+from ..ops.networks.resizing import pixel_shuffle as pixel_shuffle
+from ..ops.products.conv import conv1d as conv1d
+from ..ops.products.conv import conv2d as conv2d
+from ..ops.products.conv import conv_transpose2d as conv_transpose2d
+from ..ops.products.linalg import linear as linear
 from ..ops.random import dropout as dropout
-from ..ops.resizing import interpolate as interpolate
-from ..ops.resizing import pixel_shuffle as pixel_shuffle
-from ..recording import no_grad
-from ..tensor import Tensor
+from ..ops.reducing import statistics
+from ..ops.shaping.gathering import one_hot as one_hot
+from ..ops.shaping.matrices import pad as pad
+from ..tensor.modes import no_grad
+from ..tensor.tensor import Tensor
 
 
 def embedding(

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from minitorch.arrays import float64
+from minitorch.arrays.generator import Generator, default_generator
+from minitorch.arrays.library import float64
 from minitorch.errors import ArgumentError
-from minitorch.generator import Generator, default_generator
-from minitorch.recording import no_grad
-from minitorch.tensor import Tensor
+from minitorch.tensor.modes import no_grad
+from minitorch.tensor.tensor import Tensor
 
 GAINS = {
     "linear": 1.0,

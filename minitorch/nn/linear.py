@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 
-from minitorch.arrays import DeviceLike, DTypeLike
+from minitorch.arrays.library import DeviceLike, DTypeLike
 from minitorch.errors import ArgumentError
 from minitorch.nn import functional as F
 from minitorch.nn import init
 from minitorch.nn.module import Module
 from minitorch.nn.parameter import Parameter, empty_parameter
-from minitorch.recording import no_grad
-from minitorch.tensor import Tensor
+from minitorch.tensor.modes import no_grad
+from minitorch.tensor.tensor import Tensor
 
 
 class Identity(Module):

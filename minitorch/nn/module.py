@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple, TypeVar, cast
 
-from minitorch.arrays import DeviceLike, DTypeLike, as_dtype
+from minitorch.arrays.library import DeviceLike, DTypeLike, as_dtype
 from minitorch.errors import ArgumentError, DTypeError, MinitorchError
-from minitorch.hooks import Handle, add_hook
 from minitorch.nn.parameter import Parameter
-from minitorch.recording import no_grad
-from minitorch.tensor import Tensor, place_and_dtype, tensor
+from minitorch.tensor.conversions import place_and_dtype
+from minitorch.tensor.hooks import Handle, add_hook
+from minitorch.tensor.modes import no_grad
+from minitorch.tensor.tensor import Tensor, tensor
 
 M = TypeVar("M", bound="Module")
 STORES = ("_parameters", "_modules", "_buffers")

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from minitorch.arrays import DeviceLike, DTypeLike, int64
-from minitorch.creation import ones, zeros
+from minitorch.arrays.library import DeviceLike, DTypeLike, int64
 from minitorch.errors import ArgumentError, ShapeError
 from minitorch.nn import functional as F
 from minitorch.nn import init
 from minitorch.nn.conv import each_axis
 from minitorch.nn.module import Module
 from minitorch.nn.parameter import Parameter, empty_parameter
-from minitorch.tensor import Tensor
+from minitorch.tensor.creation import ones, zeros
+from minitorch.tensor.tensor import Tensor
 
 
 class _Affine(Module):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from minitorch.arrays import Array, DeviceLike, DTypeLike, copied, on_host
-from minitorch.creation import zeros
-from minitorch.tensor import Tensor, tensor
+from minitorch.arrays.library import Array, DeviceLike, DTypeLike, copied, on_host
+from minitorch.tensor.creation import zeros
+from minitorch.tensor.tensor import Tensor, tensor
 
 
 class Parameter(Tensor):

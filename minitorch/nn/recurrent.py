@@ -15,16 +15,16 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar
 
-from minitorch.arrays import DeviceLike, DTypeLike
-from minitorch.creation import zeros
+from minitorch.arrays.library import DeviceLike, DTypeLike
 from minitorch.errors import ArgumentError, ShapeError
 from minitorch.nn import functional as F
 from minitorch.nn import init, sequence
 from minitorch.nn.module import Module
 from minitorch.nn.parameter import Parameter, empty_parameter
 from minitorch.nn.time_loops import GRULoop, Loop, LSTMLoop, PlainLoop
-from minitorch.ops.joining import cat, chunk, stack, unbind
-from minitorch.tensor import Tensor, tensor
+from minitorch.ops.shaping.joining import cat, chunk, stack, unbind
+from minitorch.tensor.creation import zeros
+from minitorch.tensor.tensor import Tensor, tensor
 
 State = tuple[Any, ...]
 Step = Callable[[Any, Any, State], State]

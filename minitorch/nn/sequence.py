@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from minitorch.backward import grad
-from minitorch.hub import attach
 from minitorch.nn.time_loops import Loop
 from minitorch.op import Op
-from minitorch.ops.casting import clone
-from minitorch.recording import recording
-from minitorch.tensor import Tensor
+from minitorch.ops.elementwise.casting import clone
 from minitorch.tensor.eager import quiet
+from minitorch.tensor.hub import attach
+from minitorch.tensor.modes import recording
+from minitorch.tensor.tensor import Tensor
 
 Formula = Callable[..., list[Any]]
 

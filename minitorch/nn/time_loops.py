@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from minitorch import allocator
+from minitorch.arrays import allocator
 
 Array = np.ndarray[Any, Any]
 FEW_STEPS = 4

@@ -10,8 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-from minitorch.arrays import DeviceLike, DTypeLike
-from minitorch.creation import full
+from minitorch.arrays.library import DeviceLike, DTypeLike
 from minitorch.errors import ArgumentError, ShapeError
 from minitorch.nn import functional as F
 from minitorch.nn import init
@@ -21,7 +20,8 @@ from minitorch.nn.function_modules import Dropout
 from minitorch.nn.linear import Linear
 from minitorch.nn.module import Module
 from minitorch.nn.normalization import LayerNorm
-from minitorch.tensor import Tensor
+from minitorch.tensor.creation import full
+from minitorch.tensor.tensor import Tensor
 
 
 class _Layer(Module):

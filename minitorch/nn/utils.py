@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from minitorch.arrays import namespace
-from minitorch.clock import clock
+from minitorch.arrays.library import namespace
 from minitorch.errors import ArgumentError, GradientError, ShapeError
-from minitorch.ops.joining import cat
-from minitorch.recording import no_grad
-from minitorch.tensor import Tensor, tensor
+from minitorch.ops.shaping.joining import cat
+from minitorch.tensor.modes import no_grad
+from minitorch.tensor.tensor import Tensor, tensor
+from minitorch.tensor.versions import clock
 
 
 def clip_grad_norm_(

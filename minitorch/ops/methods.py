@@ -5,31 +5,17 @@ from collections.abc import Callable
 from inspect import isfunction
 from typing import Any, Self
 
-from ..arrays import as_dtype
+from ..arrays.library import as_dtype
+from ..arrays.shapes import numel
 from ..op import Kind, Value
-from ..shapes import numel
-from . import (
-    assigning,
-    binary,
-    casting,
-    decompositions,
-    elementwise,
-    gathering,
-    indexing,
-    joining,
-    linalg,
-    logic,
-    matrices,
-    movement,
-    normalization,
-    ordering,
-    pointwise,
-    random,
-    reduction,
-    scattering,
-    statistics,
-)
-from .rows import ROWS
+from . import random
+from .elementwise import binary, casting, logic, pointwise
+from .elementwise import unary as elementwise
+from .elementwise.rows import ROWS
+from .networks import normalization
+from .products import decompositions, linalg
+from .reducing import ordering, reduction, statistics
+from .shaping import assigning, gathering, indexing, joining, matrices, movement, scattering
 
 
 def _reflected(name: str) -> Callable[[Kind, object], Kind]:

@@ -4,7 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import (
+from ..arrays.generator import Generator, default_generator
+from ..arrays.library import (
     CPU,
     Array,
     DType,
@@ -17,9 +18,8 @@ from ..arrays import (
     to_numpy,
 )
 from ..errors import ArgumentError
-from ..generator import Generator, default_generator
 from ..op import Flat, Gradients, KeepsSpec, Kind, Methods, Op, Spec, apply
-from .elementwise import zeros_like
+from .elementwise.unary import zeros_like
 
 
 class Drawn(Op):

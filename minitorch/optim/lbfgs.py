@@ -14,11 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from minitorch.arrays import Array, asarray, host_dtype, to_numpy
-from minitorch.clock import clock
+from minitorch.arrays.library import Array, asarray, host_dtype, to_numpy
 from minitorch.errors import ArgumentError
 from minitorch.optim.optimizer import Optimizer, Params, hyperparameters
-from minitorch.recording import enable_grad
+from minitorch.tensor.modes import enable_grad
+from minitorch.tensor.versions import clock
 
 C1, C2 = 1e-4, 0.9
 """Of the strong Wolfe conditions: f(t) <= f + C1 t slope, and |slope(t)| <= C2 |slope|."""

@@ -10,11 +10,11 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
 from typing import Any
 
-from minitorch.arrays import Array, asarray, namespace
-from minitorch.clock import clock
+from minitorch.arrays.library import Array, asarray, namespace
 from minitorch.errors import ArgumentError
-from minitorch.recording import enable_grad
-from minitorch.tensor import Tensor
+from minitorch.tensor.modes import enable_grad
+from minitorch.tensor.tensor import Tensor
+from minitorch.tensor.versions import clock
 
 NOT_NEGATIVE = {"lr", "weight_decay", "momentum", "eps", "alpha", "lr_decay"}
 NOT_NEGATIVE |= {"initial_accumulator_value"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from minitorch.arrays import Array
+from minitorch.arrays.library import Array
 from minitorch.optim.optimizer import Optimizer, Params, filled_like, hyperparameters
 
 

@@ -52,7 +52,13 @@ def loaded(path: Path) -> dict[str, object]:
 
 def listening(host: str, port: int) -> socket.socket:
     """Return a listener whose connections send at once: Nagle's delay is 40 ms, twice the goal."""
-    listener = socket.create_server((host, port))
+    try:
+        listener = socket.create_server((host, port))
+    except OSError as error:
+        raise ServeError(
+            f"cannot listen on port {port} of {host}: {error.strerror}. Choose another with "
+            "--port, or --port 0 for any. Help: when_it_does_not_work.html#ports-in-use"
+        ) from error
     listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return listener
 

@@ -10,7 +10,7 @@
 Every error is {"detail": words}: 4xx for what the caller got wrong, 503 with Retry-After where
 there was no time, 500 where a model raised by itself.
 
-May import: fastapi, NumPy, prometheus_client, counts, errors, events, server.
+May import: fastapi, NumPy, prometheus_client, counts, errors, events, request_counts, server.
 """
 
 import json
@@ -29,6 +29,7 @@ from prometheus_client.registry import Collector
 from minitorch.errors import ContainerDied, DeadlineMissed, MinitorchError, ModelFailed, UnknownApp
 from minitorch.serve.counts import COUNTERS
 from minitorch.serve.generation.events import Events
+from minitorch.serve.request_counts import RequestCounts
 from minitorch.serve.server import Server
 
 MOST_BYTES = 8 * 2**20
@@ -47,6 +48,7 @@ def application(server: Server) -> FastAPI:
     app = FastAPI(title="minitorch.serve", docs_url=None, redoc_url=None)
     registry = CollectorRegistry()
     registry.register(Scrape(server))
+    app.add_middleware(RequestCounts, registry=registry)
     under_way = 0
 
     @app.exception_handler(MinitorchError)

@@ -16,7 +16,7 @@ import numpy as np
 
 import minitorch
 import minitorch.graph
-from minitorch.arrays import Array, to_numpy
+from minitorch.arrays.library import Array, to_numpy
 from minitorch.graph.core.graph import Graph
 from minitorch.graph.core.node import Node
 from minitorch.graph.core.order import schedule
@@ -25,7 +25,7 @@ from minitorch.graph.core.structures import flatten
 from minitorch.graph.core.variables import NoOp, Variable
 from minitorch.show.numbers import brief
 from minitorch.show.record import inputs_first, inputs_of
-from minitorch.tensor import Tensor
+from minitorch.tensor.tensor import Tensor
 
 
 @dataclass

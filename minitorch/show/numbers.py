@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Array
+from ..arrays.library import Array
 
 ROOM = 36  # characters that fit into a box
 

@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from minitorch.arrays import to_numpy
+from minitorch.arrays.library import to_numpy
 from minitorch.errors import ArgumentError, MinitorchError
 from minitorch.graph.core.node import Node
 from minitorch.graph.core.order import needed

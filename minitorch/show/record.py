@@ -13,20 +13,20 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from minitorch.arrays import Array, to_numpy
+from minitorch.arrays.library import Array, to_numpy
 from minitorch.errors import ArgumentError
 from minitorch.graph.core.node import Constant, Node, Placeholder
 from minitorch.graph.core.session import Session
 from minitorch.graph.core.variables import initialize_variables
 from minitorch.op import Value
-from minitorch.ops.elementwise import ones_like
-from minitorch.recording import no_grad
+from minitorch.ops.elementwise.unary import ones_like
 from minitorch.show.asked import MOST
 from minitorch.sweep import ancestors, count_uses
+from minitorch.tensor.modes import no_grad
 from minitorch.vjp import on_values
 
 if TYPE_CHECKING:
-    from minitorch.tensor import Tensor
+    from minitorch.tensor.tensor import Tensor
 
 
 @dataclass(frozen=True)

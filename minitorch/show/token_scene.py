@@ -11,14 +11,14 @@ from operator import itemgetter
 
 import numpy as np
 
-from minitorch.arrays import Array
+from minitorch.arrays.library import Array
 from minitorch.errors import ArgumentError
 from minitorch.graph.core.fetches import node_called
 from minitorch.graph.core.node import Constant, Node
 from minitorch.graph.core.session import Session
+from minitorch.graph.executors.tokens.loop_nodes import Enter
 from minitorch.graph.executors.tokens.lower import lower
 from minitorch.graph.executors.tokens.program import TokenEvent
-from minitorch.graph.executors.tokens.ring import Enter
 from minitorch.show.asked import MOST, nodes_in
 from minitorch.show.diagram import Boxed, Line, Paths, Wire, draw
 from minitorch.show.numbers import brief, file_and_line, listing, plural

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from minitorch.arrays import Array, to_numpy
+from minitorch.arrays.library import Array, to_numpy
 from minitorch.graph.core.node import Constant, Node
 from minitorch.show.diagram import CHAR_W, Boxed, Line, Wire, draw
 from minitorch.show.listings import Statement, run_imperative, run_symbolic

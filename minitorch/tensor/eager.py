@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays import (
+from ..arrays.library import (
     HOST_TYPES,
     Array,
     Device,
@@ -24,7 +24,7 @@ from ..arrays import (
 )
 from ..errors import AxisError, DeviceError, DTypeError, MinitorchError, ShapeError
 from ..op import Op, Spec, Value, refuse_bools
-from ..ops.casting import Cast, Move
+from ..ops.elementwise.casting import Cast, Move
 
 if TYPE_CHECKING:
     from .tensor import Tensor

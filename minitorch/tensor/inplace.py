@@ -4,7 +4,7 @@ Under `no_grad`, and on values without history, they only write. An update of a 
 by one, is recorded itself (`rebase`). A leaf that requires a gradient cannot be updated while
 recording: its gradient would be that of numbers which are gone.
 
-May import: arrays, clock, eager, errors, generator, op, ops, rebase, recording, shapes.
+May import: this folder, arrays, errors, op, ops.
 """
 
 from collections.abc import Callable
@@ -12,20 +12,20 @@ from typing import Any, Self
 
 import numpy as np
 
-from ..arrays import HOST_TYPES, Array, DTypeLike, as_dtype, asarray, cast
-from ..clock import clock
+from ..arrays.generator import default_generator
+from ..arrays.library import HOST_TYPES, Array, DTypeLike, as_dtype, asarray, cast
+from ..arrays.shapes import stretches
 from ..errors import ArgumentError, DTypeError, GradientError, ShapeError
-from ..generator import default_generator
 from ..op import Op
-from ..ops import activation, binary, logic, pointwise
-from ..ops.assigning import assigned, replaced
-from ..ops.casting import clone
-from ..ops.indexing import put, split_index
+from ..ops.elementwise import activation, binary, logic, pointwise
+from ..ops.elementwise.casting import clone
 from ..ops.methods import Methods
-from ..rebase import base_of, owns_memory, past_of, rebase, viewed
-from ..recording import no_grad, recording
-from ..shapes import stretches
+from ..ops.shaping.assigning import assigned, replaced
+from ..ops.shaping.indexing import put, split_index
 from .eager import quiet
+from .modes import no_grad, recording
+from .rebase import base_of, owns_memory, past_of, rebase, viewed
+from .versions import clock
 
 
 def _sign(name: str) -> Callable[["InPlace", object], "InPlace"]:

@@ -3,9 +3,9 @@
 A tensor that requires a gradient keeps the operator and the inputs it came from (`op`, `inputs`).
 That is the whole graph; reference counting frees it when its last tensor is dropped. Torch's
 operators are methods (`ops.methods`), its in-place updates are in `inplace`, its conversions
-in `exchange`.
+in `conversions`.
 
-May import: this folder, errors, arrays, brain_float, op, backward, clock, hooks, rebase, recording.
+May import: this folder, errors, arrays, op, backward.
 """
 
 import math
@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import arrays as _arrays
-from ..arrays import (
+from ..arrays import library as _arrays
+from ..arrays.bfloat16 import computed
+from ..arrays.library import (
     HOST_TYPES,
     Array,
     Device,
@@ -32,15 +33,14 @@ from ..arrays import (
     namespace,
 )
 from ..backward import backward
-from ..brain_float import computed
-from ..clock import clock
 from ..errors import DTypeError, GradientError, ModifiedInPlace, ShapeError
-from ..hooks import Handle, Hooks, add_hook
 from ..op import Op
-from ..rebase import FREED, note_view
-from ..recording import recording
+from .conversions import Exchange
 from .eager import explained, prepared, quiet
-from .exchange import Exchange
+from .hooks import Handle, Hooks, add_hook
+from .modes import recording
+from .rebase import FREED, note_view
+from .versions import clock
 
 _blank = object.__new__
 

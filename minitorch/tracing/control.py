@@ -13,7 +13,7 @@ from minitorch.graph.control import cond as graph_cond
 from minitorch.graph.control import loop as graph_loop
 from minitorch.graph.core.node import Node
 from minitorch.pytree import mapped
-from minitorch.tensor import Tensor
+from minitorch.tensor.tensor import Tensor
 from minitorch.tracing.switch import current, is_tracing
 from minitorch.tracing.symbol import Symbol
 

@@ -9,10 +9,10 @@ import functools
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
-from minitorch.arrays import HOST_TYPES
+from minitorch.arrays.library import HOST_TYPES
 from minitorch.errors import ArgumentError, MinitorchError
 from minitorch.nn import Module
-from minitorch.tensor import Tensor
+from minitorch.tensor.tensor import Tensor
 from minitorch.tracing.arguments import flatten
 from minitorch.tracing.reach import Reach
 from minitorch.tracing.switch import is_tracing

@@ -13,19 +13,19 @@ from typing import Any
 
 import numpy as np
 
-from minitorch.arrays import Array, Device, asarray
-from minitorch.generator import default_generator
+from minitorch.arrays.generator import default_generator
+from minitorch.arrays.library import Array, Device, asarray
 from minitorch.graph.core.gradients import Identity, StopGradient, gradients
 from minitorch.graph.core.graph import Graph
 from minitorch.graph.core.node import Constant, Node, Placeholder
 from minitorch.graph.core.order import needed, schedule
 from minitorch.graph.core.session import Session
-from minitorch.hub import Arriving, attach
 from minitorch.op import Op
 from minitorch.ops.random import Drawn, DropMask
-from minitorch.recording import recording
 from minitorch.sweep import ancestors
-from minitorch.tensor import Tensor
+from minitorch.tensor.hub import Arriving, attach
+from minitorch.tensor.modes import recording
+from minitorch.tensor.tensor import Tensor
 
 Plan = Callable[[Sequence[Array]], list[Array]]
 

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from minitorch.nn import Module
-from minitorch.tensor import Tensor
+from minitorch.tensor.tensor import Tensor
 
 NUMBERS = (bool, int, float, str)
 TRACKED = (Tensor, np.ndarray, *NUMBERS)

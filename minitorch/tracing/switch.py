@@ -13,8 +13,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from minitorch.op import Op
-from minitorch.recording import set_grad_enabled
-from minitorch.tensor import Tensor
+from minitorch.tensor.modes import set_grad_enabled
+from minitorch.tensor.tensor import Tensor
 
 if TYPE_CHECKING:
     from minitorch.tracing.tracer import Tracer

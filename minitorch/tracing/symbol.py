@@ -11,17 +11,17 @@ import linecache
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from minitorch.arrays import Device
-from minitorch.clock import clock
+from minitorch.arrays.library import Device
 from minitorch.errors import GraphError
 from minitorch.graph.core.gradients import StopGradient
 from minitorch.graph.core.graph import call_site
 from minitorch.graph.core.node import Node, build
 from minitorch.op import Op
-from minitorch.ops.assigning import assigned, replaced
-from minitorch.ops.casting import cast_to
-from minitorch.tensor import Tensor
+from minitorch.ops.elementwise.casting import cast_to
+from minitorch.ops.shaping.assigning import assigned, replaced
 from minitorch.tensor.inplace import _FUNCTIONS as SIGNS
+from minitorch.tensor.tensor import Tensor
+from minitorch.tensor.versions import clock
 
 if TYPE_CHECKING:
     from minitorch.tracing.tracer import Tracer

@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from minitorch.arrays import CPU, Device, to_numpy
+from minitorch.arrays.generator import default_generator
+from minitorch.arrays.library import CPU, Device, to_numpy
 from minitorch.errors import DeviceError, GraphError
-from minitorch.generator import default_generator
 from minitorch.graph.core.graph import Graph
 from minitorch.graph.core.node import Constant, Node, Placeholder
 from minitorch.nn import Module
 from minitorch.pytree import Rebuild
-from minitorch.recording import no_grad
-from minitorch.tensor import Tensor
+from minitorch.tensor.modes import no_grad
+from minitorch.tensor.tensor import Tensor
 from minitorch.tracing.arguments import flatten
 from minitorch.tracing.control import lift
 from minitorch.tracing.program import Program

@@ -15,20 +15,28 @@ from typing import Any
 
 import numpy as np
 
-from minitorch.arrays import CPU, Device, DType, bfloat16, get_default_dtype, result_type, to_numpy
-from minitorch.clock import clock
+from minitorch.arrays.library import (
+    CPU,
+    Device,
+    DType,
+    bfloat16,
+    get_default_dtype,
+    result_type,
+    to_numpy,
+)
 from minitorch.errors import DeviceError, GraphError
 from minitorch.graph.core.gradients import StopGradient
 from minitorch.graph.core.graph import Graph, call_site, get_default_graph
 from minitorch.graph.core.node import Node, Placeholder, build, convert
 from minitorch.graph.core.variables import Variable
 from minitorch.op import Op, refuse_bools
-from minitorch.ops.broadcasting import ExpandTo
-from minitorch.ops.casting import Cast, Move
-from minitorch.ops.indexing import Slice
-from minitorch.ops.movement import InsertAxes, Permute, RemoveAxes, Reshape
-from minitorch.recording import recording
-from minitorch.tensor import Tensor
+from minitorch.ops.elementwise.casting import Cast, Move
+from minitorch.ops.shaping.broadcasting import ExpandTo
+from minitorch.ops.shaping.indexing import Slice
+from minitorch.ops.shaping.movement import InsertAxes, Permute, RemoveAxes, Reshape
+from minitorch.tensor.modes import recording
+from minitorch.tensor.tensor import Tensor
+from minitorch.tensor.versions import clock
 from minitorch.tracing.switch import current, is_tracing
 from minitorch.tracing.symbol import Symbol
 

@@ -21,7 +21,7 @@ from autograder.learner.journal import Journal, Sent
 from autograder.learner.practice import Practice
 from autograder.learner.progress import progress
 from autograder.learner.reset import reset
-from autograder.service.handout import hand_out
+from autograder.service.running.handout import hand_out
 
 SAMPLE = Path(__file__).parent / "sample_labs" / "scale_and_sum"
 RIGHT = "def scale(x, factor):\n    return factor * x"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from autograder import keep_rates, kept_rate, progress
-from autograder.service.handout import hand_out
+from autograder.service.running.handout import hand_out
 
 LAB = """# %% tags="setup"
 from autograder import lab

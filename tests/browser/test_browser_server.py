@@ -12,13 +12,14 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 
 from autograder.records import CheckResult, ManualAnswer, Outcome, Report, RubricItem
-from autograder.service import learner_drafts, schema
-from autograder.service.course import Course
+from autograder.service.database import schema
 from autograder.service.errors import GraderUnable
-from autograder.service.policy import Rules
-from autograder.service.roster import Person
-from autograder.service.server import Server, opened
+from autograder.service.records import drafts
+from autograder.service.records.dates import Rules
+from autograder.service.records.people import Person
+from autograder.service.running.server import Server, opened
 from autograder.service.settings import Settings
+from autograder.service.web.course import Course
 
 FIRST, SECOND = "01_first", "02_a_lab_with_a_long_name"
 RUBRIC = (RubricItem(1.5, "Names the unit"), RubricItem(0.5, "Gives a reason"))
@@ -121,44 +122,44 @@ def server(tmp_path_factory: pytest.TempPathFactory, bench: Bench) -> Iterator[S
 
 def fill(course: Course) -> None:
     """Sixty learners, graded answers of three, a batch, places, drafts, what is parked and held."""
-    staff = course.roster.find("instructor")
+    staff = course.store.roster.find("instructor")
     assert staff
     lines = "".join(f"learner{n:02d},Learner Number {n},{'AB'[n % 2]}\n" for n in range(60))
     course.take_roster(f"login,name,section\n{lines}".encode(), staff, dry_run=False)
     rules = Rules(due="2031-02-28T23:59:00+01:00", penalty_per_day=0.1, attempts=5)
-    course.dates.set_rules(FIRST, replace(rules, leaderboard=True), staff)
-    first, *others = course.roster.learners()
-    course.dates.extend(FIRST, first, "2031-03-07T23:59:00+01:00", staff)
+    course.store.dates.set_rules(FIRST, replace(rules, leaderboard=True), staff)
+    first, *others = course.store.roster.learners()
+    course.store.dates.extend(FIRST, first, "2031-03-07T23:59:00+01:00", staff)
     for person in (first, *others[:2]):
         hand_in(course, person, FIRST)
-        claim = course.claims.claim("test", 600)
+        claim = course.store.claims.claim("test", 600)
         assert claim
-        course.claims.finish(claim.id, "test", report(FIRST, right=False))
-    course.regrades.start(FIRST, None, staff)
-    while claim := course.claims.claim("test", 600):
-        course.claims.finish(claim.id, "test", report(FIRST, right=True))
+        course.store.claims.finish(claim.id, "test", report(FIRST, right=False))
+    course.store.regrades.start(FIRST, None, staff)
+    while claim := course.store.claims.claim("test", 600):
+        course.store.claims.finish(claim.id, "test", report(FIRST, right=True))
     for ratio, person in zip((0.75, 0.75, 12.5), others[3:6], strict=True):
         hand_in(course, person, FIRST)
-        claim = course.claims.claim("test", 600)
+        claim = course.store.claims.claim("test", 600)
         assert claim
-        course.claims.finish(claim.id, "test", report(FIRST, right=True, ratio=ratio))
+        course.store.claims.finish(claim.id, "test", report(FIRST, right=True, ratio=ratio))
     hand_in(course, others[7], FIRST)
-    claim = course.claims.claim("test", 600)
+    claim = course.store.claims.claim("test", 600)
     assert claim
-    course.claims.park(claim.id, "test", "grading ended 2 times without a result: " + LONG)
+    course.store.claims.park(claim.id, "test", "grading ended 2 times without a result: " + LONG)
     hand_in(course, others[8], SECOND)
-    with course.database.write() as connection:
+    with course.store.database.write() as connection:
         row = {"platform": "canvas", "person_id": first.id, "lab": FIRST, "tries": 3}
         late = {"not_before": time.time() + 3600, "problem": "the platform answers 503: " + LONG}
         connection.execute(schema.lti_outbox.insert().values(**row, **late))
         for person in (first, others[0]):
             why = "the lab closed at 2031-03-07T23:59:00+01:00"
-            learner_drafts.keep(connection, person.id, SECOND, b"{}", time.time(), why)
+            drafts.keep(connection, person.id, SECOND, b"{}", time.time(), why)
 
 
 def hand_in(course: Course, person: Person, lab: str) -> None:
     cell = {"cell_type": "code", "source": ANSWER.replace("made", f"made_{person.login}")}
-    course.submissions.add(person, lab, json.dumps({"cells": [cell]}).encode())
+    course.store.submissions.add(person, lab, json.dumps({"cells": [cell]}).encode())
 
 
 # What a widget owes to the page around it, and a page to nobody.
@@ -179,9 +180,9 @@ LEARNERS_PAGES = (
 
 def logged_in(visit: Any, server: Server, login: str, **options: Any) -> Any:
     """Return a page on which this person is logged in."""
-    person = server.course.roster.find(login)
+    person = server.course.store.roster.find(login)
     assert person
-    code = server.course.roster.give_token(person, "code", lives_s=600)
+    code = server.course.store.roster.give_token(person, "code", lives_s=600)
     page = visit(**options).open(f"{server.url}/enter?code={code}&next=/sessions")
     button = page.get_by_role("button", name="Continue as")
     if button.count():
@@ -230,9 +231,9 @@ def test_pages_that_lead_here_hold_the_rules(
     """A link that logs in, and a course that a platform has framed."""
     page = logged_in(visit, server, "learner00", color_scheme=scheme)
     page.set_viewport_size({"width": 390, "height": 900})
-    other = server.course.roster.find("learner01")
+    other = server.course.store.roster.find("learner01")
     assert other
-    code = server.course.roster.give_token(other, "code", lives_s=600)
+    code = server.course.store.roster.give_token(other, "code", lives_s=600)
     page.goto(f"{server.url}/enter?code={code}&next=/labs")
     assert page.get_by_role("heading", name="Log in as").count() == 1
     problems = [*audit(page, "main"), *axe(page)]
@@ -269,7 +270,7 @@ def test_answers_are_marked_by_keyboard_alone_and_without_names(server: Server, 
         page.keyboard.press("Enter")
         page.wait_for_url(lambda url, before=before: url != before)
     page.wait_for_url(f"{server.url}/grading")
-    reports = [server.course.submissions.report(number) for number in (1, 2, 3)]
+    reports = [server.course.store.submissions.report(number) for number in (1, 2, 3)]
     assert [r.manual[0].score for r in reports if r] == [2, 1.5, 0]
     page.goto(f"{server.url}/grading/01_first/why?at=1")
     page.locator("h1").click()
@@ -286,7 +287,7 @@ def test_what_a_batch_changes_is_seen_before_it_is_published(server: Server, vis
     assert page.locator("tbody tr").count() == 3
     page.get_by_role("button", name="Publish").click()
     page.locator(".badge", has_text="published").wait_for()
-    entry = server.course.submissions.get(1)
+    entry = server.course.store.submissions.get(1)
     assert entry and entry.raw_score and entry.raw_score >= 4
 
 

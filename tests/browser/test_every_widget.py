@@ -18,7 +18,9 @@ PAGES = {
     "collectives_explorer": ".dl-chart",
     "continuous_batching": ".mt-player",
     "ddp_timeline": ".dl-chart",
+    "distribution_options": ".dl-chart",
     "graph_passes": ".mt-player",
+    "lineage": ".dl-chart",
     "loop_nest": ".mt-player",
     "matrix_split": ".dl-chart",
     "memory_plan": ".mt-player",
@@ -26,6 +28,7 @@ PAGES = {
     "pipeline_schedules": ".dl-chart",
     "plan_on_mesh": ".dl-chart",
     "ring_player": ".ring-player",
+    "roofline": ".dl-chart",
     "search_race": ".mt-player",
     "scaling_curves": ".dl-chart",
     "switch_merge_tokens": ".mt-player",
@@ -137,9 +140,9 @@ import minitorch as mt
 import minitorch.graph as tf
 from ddp_lab import DistributedDataParallel, launch
 from ddp_lab.data_parallel import measure
-from ddp_lab.data_parallel.sweep import profile_backward
+from ddp_lab.data_parallel.measurement.sweep import profile_backward
 from ddp_lab.show import CollectivesExplorer, DdpTimeline, RingPlayer, ScalingCurves, ServerTimeline
-from ddp_lab.show import TrainingCurves, explore, watch
+from ddp_lab.show import DistributionOptions, Lineage, Roofline, TrainingCurves, explore, watch
 from minitorch.show import both_ways, compare_passes, follow_tokens, map_memory
 from minitorch.show import step_through
 
@@ -159,6 +162,10 @@ timeline""",
     'CollectivesExplorer(explore([2, 3], {"all_reduce": ("ring", "tree")}))',
     'ServerTimeline(consistency="ssp")',
     "ScalingCurves()",
+    "Lineage()",
+    "Roofline()",
+    """shares = {"1": 0.9, "2": 0.8, "4": 0.7, "8": 0.6}
+DistributionOptions(dict.fromkeys(("copies", "end", "each", "model"), shares))""",
     'TrainingCurves({"ring": [3, 2, 1], "tree": [3, 1, 0.5]}, log_y=True)',
     """ring = lambda comm, x: comm.all_reduce(x, algorithm="ring")
 RingPlayer(watch(ring, [np.arange(8.0) + 1] * 2).story("Two ranks"))""",
@@ -174,7 +181,7 @@ compare_passes(tf.exp(b) + tf.exp(b), passes=["cse"])""",
 
 
 def test_in_jupyterlab_every_widget_owes_nothing_in_the_dark(in_lab: Any, audit: Any) -> None:
-    browser, page = in_lab(CELLS, theme="Dark", height=9000, reduced_motion="reduce")
+    browser, page = in_lab(CELLS, theme="Dark", height=11000, reduced_motion="reduce")
     expect(page.locator(WIDGETS)).to_have_count(len(CELLS))
     papers = page.locator(WIDGETS).evaluate_all(
         "(nodes) => nodes.map((node) => getComputedStyle(node).backgroundColor)"

@@ -229,3 +229,11 @@ def test_in_jupyterlab_keys_reach_the_player_and_the_kernel_hears_of_it(in_lab: 
     page.get_by_role("slider", name="Round").press("ArrowRight")  # which Lab keeps from sliders
     expect(status(page)).to_have_text("Round 2 of 2.")
     assert browser.hosts <= {"127.0.0.1", ""}
+
+
+def test_the_page_says_what_time_it_was_on_the_link(page: Any, stop_clock: Any) -> None:
+    clock = page.locator(".rp-clock")
+    expect(clock).to_have_text(re.compile(r"^On the link: 0 ms of [\d.]+ ms, as recorded\.$"))
+    stop_clock(page)
+    page.get_by_role("slider", name="Round").press("End")
+    expect(clock).to_have_text(re.compile(r"^On the link: ([\d.]+) ms of \1 ms"))

@@ -63,10 +63,12 @@ def widgets() -> list[Any]:
     from ddp_lab.show import (
         CollectivesExplorer,
         DdpTimeline,
+        Lineage,
         MatrixSplit,
         PipelineSchedules,
         PlanOnMesh,
         RingPlayer,
+        Roofline,
         ServerTimeline,
         TrainingCurves,
         watch,
@@ -88,6 +90,8 @@ def widgets() -> list[Any]:
         PipelineSchedules(),
         MatrixSplit(),
         PlanOnMesh(),
+        Lineage(),
+        Roofline(),
         panel,
     ]
 

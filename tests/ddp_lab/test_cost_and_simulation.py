@@ -8,7 +8,7 @@ import pytest
 
 import ddp_lab
 from ddp_lab import cost, simulate
-from ddp_lab.transport.link import Link
+from ddp_lab.transport.links.link import Link
 from ddp_lab.transport.sim import SimWorld
 
 ALPHA, BETA, GAMMA = 3e-6, 1.25e-9, 2e-10

@@ -13,7 +13,7 @@ from ddp_lab.collectives.registry import COLLECTIVES, lookup
 from ddp_lab.device_array import DeviceArray
 from ddp_lab.transport.device import DeviceWorld
 from ddp_lab.transport.device_ipc import IpcTransport
-from ddp_lab.transport.shm import ShmTransport
+from ddp_lab.transport.shm.shm import ShmTransport
 
 DEVICES = ["cpu", pytest.param(os.environ.get("GPU_DEVICE", "cuda"), marks=pytest.mark.gpu)]
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8)

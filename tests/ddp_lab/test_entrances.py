@@ -210,7 +210,7 @@ C10D = """
     import numpy as np
     import torch.distributed as dist
     import ddp_lab
-    from ddp_lab.transport.c10d import C10dTransport
+    from ddp_lab.transport.c10d.c10d import C10dTransport
 
     store, rank = sys.argv[1], int(sys.argv[2])
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=2)

@@ -10,11 +10,11 @@ import ddp_lab
 from ddp_lab import InvalidArgument, Link, launch
 from ddp_lab.collectives.choose import choose
 from ddp_lab.collectives.registry import COLLECTIVES, algorithms
-from ddp_lab.parallel import ShardedOptimizer, fully_shard
-from ddp_lab.transport.emulated_link import ThreadInterfaces
-from ddp_lab.transport.link import equal_hosts, within
-from ddp_lab.transport.segment import Segment
-from ddp_lab.transport.shared_interfaces import SharedInterfaces
+from ddp_lab.parallel import Pipeline, ShardedOptimizer, fully_shard, parallelize
+from ddp_lab.transport.links.emulated_link import ThreadInterfaces
+from ddp_lab.transport.links.link import equal_hosts, within
+from ddp_lab.transport.shm.interfaces import SharedInterfaces
+from ddp_lab.transport.shm.segment import Segment
 
 FAST = Link(1e-5, 1e-9)
 SPREADS = [
@@ -163,6 +163,30 @@ def test_sharded_training_sends_across_what_its_method_needs(kind, gathers, redu
     least = (gathers + reductions) * whole // 2  # half of the rows are the other host's
     for crossed in crossing(results, ((0, 1), (2, 3))).values():
         assert least <= crossed <= least + 4096  # and small messages of agreement
+
+
+def split_a_step(comm, kind: str) -> None:
+    import torch
+
+    torch.manual_seed(0)
+    x = torch.ones(64, 256, requires_grad=True)
+    if kind == "tensor":
+        model = torch.nn.Sequential(*(torch.nn.Linear(256, 256, bias=False) for _ in range(2)))
+        parallelize(model, comm, {"0": "column", "1": "row"})
+        model(x).sum().backward()
+        return
+    stage = torch.nn.Linear(256, 256)
+    pipeline = Pipeline(comm, stage, microbatches=4, loss_fn=torch.nn.functional.mse_loss)
+    pipeline.step(x if comm.rank == 0 else None, x if comm.rank == 3 else None)
+
+
+@pytest.mark.parametrize(("kind", "out_of_0", "out_of_1"), [("tensor", 2, 2), ("pipeline", 1, 1)])
+def test_split_models_send_across_their_activations_and_no_more(kind, out_of_0, out_of_1) -> None:
+    """Tensor layers reduce output and gradient; of a pipeline one pair of stages is joined."""
+    results = launch(split_a_step, 4, kind, hosts=2, link=FAST, record=True)
+    crossed, whole = crossing(results, ((0, 1), (2, 3))), 4 * 64 * 256
+    for pair, times in (((0, 1), out_of_0), ((1, 0), out_of_1)):
+        assert times * whole <= crossed[pair] <= times * whole + 4096  # and words of agreement
 
 
 def test_auto_chooses_by_the_hosts_and_by_the_link() -> None:

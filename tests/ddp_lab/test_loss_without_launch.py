@@ -12,8 +12,8 @@ import pytest
 
 import ddp_lab
 from ddp_lab.transport.board import FAILED, RETURNED, Entry, MemoryBoard, inspect
-from ddp_lab.transport.local_board import LocalBoard
-from ddp_lab.transport.tcp import TcpTransport
+from ddp_lab.transport.tcp.local_board import LocalBoard
+from ddp_lab.transport.tcp.tcp import TcpTransport
 
 TCP = """
     import os, signal, sys
@@ -69,7 +69,7 @@ C10D = """
     import numpy as np
     import torch.distributed as dist
     import ddp_lab
-    from ddp_lab.transport.c10d import C10dTransport
+    from ddp_lab.transport.c10d.c10d import C10dTransport
 
     rank = int(os.environ["RANK"])
     dist.init_process_group("gloo", init_method=f"file://{sys.argv[1]}", rank=rank, world_size=2)
@@ -96,8 +96,8 @@ ALIVE = """
     import numpy as np
     import torch.distributed as dist
     import ddp_lab
-    from ddp_lab.transport import c10d_watch
-    from ddp_lab.transport.c10d import C10dTransport
+    from ddp_lab.transport.c10d import watch as c10d_watch
+    from ddp_lab.transport.c10d.c10d import C10dTransport
 
     rank = int(os.environ["RANK"])
     dist.init_process_group("gloo", init_method=f"file://{sys.argv[1]}", rank=rank, world_size=3)

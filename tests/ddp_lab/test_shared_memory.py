@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 import ddp_lab
 from ddp_lab.errors import OutOfSharedMemory, RankLost
 from ddp_lab.transport.board import FAILED, RUNNING, inspect
-from ddp_lab.transport.ring_buffer import CAPACITY
-from ddp_lab.transport.segment import Arena, Segment, rounded
-from ddp_lab.transport.shm import ShmTransport
-from ddp_lab.transport.shm_board import ShmBoard, is_alive
+from ddp_lab.transport.shm.board import ShmBoard, is_alive
+from ddp_lab.transport.shm.ring_buffer import CAPACITY
+from ddp_lab.transport.shm.segment import Arena, Segment, rounded
+from ddp_lab.transport.shm.shm import ShmTransport
 
 # a machine that stalls may take any time for an example, or to think of one
 

@@ -14,25 +14,33 @@ import pytest
 
 import ddp_lab.show
 from ddp_lab import cost, register_algorithm
-from ddp_lab.data_parallel.step_times import Span, StepTimes
-from ddp_lab.data_parallel.sweep import BackwardProfile
+from ddp_lab.data_parallel.measurement.step_times import Span, StepTimes
+from ddp_lab.data_parallel.measurement.sweep import BackwardProfile
 from ddp_lab.errors import InvalidArgument, UnknownAlgorithm
 from ddp_lab.show import (
     CollectivesExplorer,
     DdpTimeline,
+    DistributionOptions,
+    Lineage,
     MatrixSplit,
     PipelineSchedules,
     PlanOnMesh,
+    Roofline,
     ScalingCurves,
     ServerTimeline,
     TrainingCurves,
     explore,
 )
+from ddp_lab.show.lineage import begun_again, made_again
 from ddp_lab.show.matrix_split import WAYS, plan
+from ddp_lab.show.options import WAYS as DISTRIBUTIONS
+from ddp_lab.show.options import WORKERS
+from ddp_lab.show.options import rows as costs_of_ways
 from ddp_lab.simulate import published
 
 FOLDER = Path(ddp_lab.show.__file__).parent
 DEMOS = Path(__file__).parents[2] / "labs" / "demos"
+QUALITY = {way: {str(n): 0.9 for n in WORKERS} for way in DISTRIBUTIONS}
 HOSTILE = "</script><script>alert(1)</script> @MODULE@"
 
 
@@ -52,6 +60,9 @@ def charts(rows: list[dict[str, Any]]) -> Any:
         PipelineSchedules(title=HOSTILE),
         MatrixSplit(title=HOSTILE),
         PlanOnMesh(title=HOSTILE),
+        DistributionOptions(QUALITY, title=HOSTILE),
+        Lineage(title=HOSTILE),
+        Roofline(title=HOSTILE),
     ]
     yield made
     for chart in made:
@@ -341,10 +352,13 @@ def test_every_colour_can_be_read_on_its_paper_in_light_and_dark() -> None:
     [
         "collectives_explorer",
         "ddp_timeline",
+        "distribution_options",
+        "lineage",
         "matrix_split",
         "parameter_servers",
         "pipeline_schedules",
         "plan_on_mesh",
+        "roofline",
         "scaling_curves",
     ],
 )
@@ -420,3 +434,59 @@ def test_the_plan_of_a_split_sends_what_lets_every_rank_have_the_products(way: s
 def test_pictures_of_model_parallelism_that_make_no_sense_are_refused(make: Any, says: str) -> None:
     with pytest.raises(ValueError, match=re.escape(says)):
         make()
+
+
+def test_lineage_makes_what_is_lost_again_and_no_more() -> None:
+    """Narrow steps cost the lost row, a shuffle all before it that nobody and no disk has."""
+    assert made_again(4, 6, shuffle=0, cached=0, stored=0) == {(1, s) for s in range(1, 7)}
+    behind = {(p, s) for p in range(4) for s in (1, 2, 3)} | {(1, 4), (1, 5), (1, 6)}
+    assert made_again(4, 6, shuffle=4, cached=0, stored=0) == behind
+    held = {(1, s) for s in range(1, 7)}  # the others have the results of step 3
+    assert made_again(4, 6, shuffle=4, cached=3, stored=0) == held
+    assert made_again(4, 6, shuffle=4, cached=0, stored=5) == {(1, 6)}
+
+
+def test_ranks_of_an_all_reduce_go_back_to_the_checkpoint_together() -> None:
+    assert begun_again(3, 4, stored=0) == {(r, s) for r in range(3) for s in range(1, 5)}
+    assert begun_again(3, 4, stored=3) == {(r, 4) for r in range(3)}
+    assert len(begun_again(3, 4, stored=4)) == 12  # the fourth step's own results were not stored
+
+
+def test_ways_to_distribute_cost_what_their_formulas_say() -> None:
+    ways = costs_of_ways(4, 0.1, 100e6, 1e9)
+    assert ways["copies"][:2] == (60.0, 0.0)
+    assert ways["end"].compute_s == ways["each"].compute_s == 15.0
+    once = cost.all_reduce_time("ring", 100e6, 4, 20e-6, 1e-9)
+    assert ways["end"].send_s == pytest.approx(once)
+    assert ways["each"].send_s == pytest.approx(600 * once)
+    assert ways["model"].compute_s == pytest.approx(15.0 * (1 + 3 / 8))  # GPipe's bubble, 8 batches
+    assert ways["model"].memory_bytes < ways["each"].memory_bytes < ways["copies"].memory_bytes
+    alone = costs_of_ways(1, 0.1, 100e6, 1e9)
+    assert {row.compute_s + row.send_s for row in alone.values()} == {60.0}
+
+
+def test_recorded_qualities_are_those_of_the_same_arithmetic() -> None:
+    kept = json.loads((DEMOS / "distribution_options" / "recorded.json").read_text())
+    assert set(kept["each"].values()) == set(kept["model"].values()) == {kept["end"]["1"]}
+    assert list(kept["end"].values()) == sorted(kept["end"].values(), reverse=True)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Roofline(device="abacus"),
+        lambda: Roofline(own={"flops": 1e9}),
+        lambda: Lineage(partitions=1),
+        lambda: Lineage(stored=-1),
+        lambda: DistributionOptions({}),
+        lambda: DistributionOptions(QUALITY, workers=3),
+    ],
+)
+def test_nonsense_is_refused(make: Any) -> None:
+    with pytest.raises(InvalidArgument, match="expected"):
+        make()
+
+
+def test_a_roofline_says_what_bounds_a_task() -> None:
+    assert "memory bounds" in Roofline(own={"flops": 1e11, "bytes": 1e10}).summary()
+    assert "computing bounds" in Roofline(log_intensity=9).summary()

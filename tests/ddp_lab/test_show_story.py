@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ddp_lab import launch
+from ddp_lab import Link, launch
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.show import tell, watch
 from ddp_lab.show.provenance import NO_PARTIAL_SUM, PartialSum, explain, subset_sums
@@ -182,3 +182,19 @@ def test_a_recorded_launch_can_be_told_without_contents() -> None:
     story = tell(run.trace.messages, 4)
     assert len(story.rounds) == 6
     assert story.sent[-1] == tuple(traffic.bytes_sent for traffic in run.traffic)
+
+
+def test_over_a_link_a_story_says_when_each_round_had_arrived() -> None:
+    def body(comm: Any, x: np.ndarray) -> np.ndarray:
+        return comm.all_reduce(x, algorithm="ring")
+
+    story = watch(body, tiny(2), hosts=2, link=Link(1e-3, 0.0)).story()
+    first, last = story.ended_s
+    assert 1e-3 <= first < last  # no sooner than the link
+    assert story.as_dict()["ended_ms"] == [round(1e3 * first, 1), round(1e3 * last, 1)]
+    assert watch(body, tiny(2)).story().ended_s == ()
+
+
+def test_a_round_has_ended_when_all_its_messages_and_those_before_have_arrived() -> None:
+    messages = [Sent(0, 1, 8, 1.0, 9.0), Sent(2, 1, 8, 1.0, 3.0), Sent(3, 2, 8, 2.0, 4.0)]
+    assert tell(messages, 4, timed=True).ended_s == (8.0, 8.0)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from ddp_lab import simulate
-from ddp_lab.simulate.parameter_server import exact_times
 
 
 def exponential(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
@@ -13,6 +12,20 @@ def exponential(rng: np.random.Generator, shape: tuple[int, int]) -> np.ndarray:
 
 def drawn(workers: int, steps: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).exponential(size=(workers, steps))
+
+
+def exact_times(times: np.ndarray, staleness: float) -> np.ndarray:
+    """Return when each worker ends each step under "ssp", by its recurrence.
+
+    end[w, k] = times[w, k] + max(end[w, k-1], max over v of end[v, k-1-staleness]). Staleness 0
+    is a synchronous run, an infinite one an asynchronous one.
+    """
+    ends = np.zeros_like(times)
+    for k in range(times.shape[1]):
+        before = ends[:, k - 1] if k else np.zeros(len(times))
+        limit = ends[:, k - 1 - int(staleness)].max() if k > staleness else 0.0
+        ends[:, k] = times[:, k] + np.maximum(before, limit)
+    return ends
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -4,11 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ddp_lab.costs.calibrate import Calibration
-from ddp_lab.costs.fit import Constants
-from ddp_lab.costs.timing import cores
 from ddp_lab.errors import InvalidArgument
-from ddp_lab.simulate import clusters, published, training, workloads
+from ddp_lab.simulate import clusters, published, quoted, training, workloads
 from ddp_lab.simulate.published import Figure
 
 PAGE = Path(__file__).parents[2] / "docs" / "predictions.md"
@@ -22,6 +19,17 @@ def of(what: str, rests_on: str = "") -> Figure:
 
 def test_the_page_is_what_the_code_prints() -> None:
     assert PAGE.read_text() == published.page() + "\n", f"write {PAGE.name} anew"
+
+
+@pytest.mark.parametrize("figure", quoted.QUOTED, ids=lambda q: f"{q.lab}: {q.words}")
+def test_a_lab_quotes_a_figure_as_the_table_has_it(figure: quoted.Quoted) -> None:
+    text = (PAGE.parents[1] / "labs" / figure.lab / "lab.py").read_text()
+    assert figure.words in " ".join(text.replace("\n# ", " ").split())
+
+
+def test_pytorch_was_within_17_percent_of_the_fastest_framework() -> None:
+    worst = min(share for share in quoted.fraction_of_fastest("PyTorch") if share)
+    assert 0.83 < worst < 0.84
 
 
 # parameters as torchvision counts them or as the papers say; multiplications of forward
@@ -100,16 +108,6 @@ def test_servers_beside_a_perfect_ring_gain_at_most_what_it_sends_twice() -> Non
 @pytest.mark.parametrize(("unit", "gap"), [("%", "+5.0 points"), ("s", "+5 %")])
 def test_a_gap_is_points_of_a_percentage_and_a_share_of_all_else(unit: str, gap: str) -> None:
     assert Figure("", "", 100.0, 105.0, unit, "").gap == gap
-
-
-def test_this_machine_is_a_cluster_with_the_links_of_its_calibration() -> None:
-    """Half of gamma counts with beta: a ring of two sends all of n bytes and reduces half."""
-    one, own = Constants(1e-5, 2e-10, 0.0), Constants(3e-5, 1e-10, 6e-11)
-    calibration = Calibration("shm", one, (), (), {("all_reduce", "ring"): own})
-    here = clusters.this_machine(calibration, flops=1e10)
-    assert (here.hosts, here.devices_per_host, here.contention) == (1, cores(), 1.0)
-    assert here.intra == here.inter == pytest.approx((3e-5, 1.3e-10))
-    assert clusters.this_machine(Calibration("tcp", one, (), ()), 1e10).intra == (1e-5, 2e-10)
 
 
 def test_a_paced_device_does_what_it_was_measured_to_do() -> None:

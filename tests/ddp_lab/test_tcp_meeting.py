@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from ddp_lab import InvalidArgument, RankLost, RankTimeout
-from ddp_lab.transport import tcp
-from ddp_lab.transport.tcp_meeting import HELLO, HELLO_S, MAGIC, connect, listen
+from ddp_lab.transport.tcp import tcp
+from ddp_lab.transport.tcp.meeting import HELLO, HELLO_S, MAGIC, connect, listen
 
 SECRET = b"of this job"
 STRANGERS = {
@@ -64,6 +64,24 @@ def test_hosts_that_disagree_on_the_number_of_ranks_say_so() -> None:
         with pytest.raises(InvalidArgument, match=r"rank 1 has 3, this one 2\. Start all with the"):
             connect(0, 2, address, listener, timeout_s=30.0)
         assert isinstance(other.exception(), RankTimeout)
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_two_jobs_on_one_store_say_so(rank: int) -> None:
+    from torch.distributed import HashStore
+
+    from ddp_lab.torch_backend.rendezvous import meet
+
+    store = HashStore()
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(meet, store, rank, 3, 60.0)
+        while not store.check([f"ask/{rank}"]):
+            pass
+        with pytest.raises(RankTimeout, match="not all ranks came"):
+            meet(store, rank, 3, 0.5)  # the other's, which waits for its own
+        error = first.exception()
+    assert isinstance(error, InvalidArgument)
+    assert f"two processes are rank {rank}: two jobs meet on one store" in str(error)
 
 
 def test_a_port_that_is_taken_is_named() -> None:

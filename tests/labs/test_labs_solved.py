@@ -22,7 +22,7 @@ from autograder.authoring.regions import parts_of
 from autograder.grading.report import to_text
 from autograder.grading.submission import read
 from autograder.records import Lab
-from autograder.service.handout import hand_out
+from autograder.service.running.handout import hand_out
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "solve_labs.py"
 IN_A_KERNEL = ("01_gradients_by_hand", "08_collectives")  # one of a process alone, one of ranks

@@ -17,6 +17,7 @@ COUNTED = {
     "share of the model on a rank",
     "ms between tokens, median",  # of a model whose training was saved as a model says
     "the sweep's own share",
+    "intra-operator, waits, ms",  # on the wall; one_f_one_b goes by a name that a clock had before
     "f'{name}: bytes of a rank, one step'",
     "f'yours, {n_bytes:,} bytes on {DEVICE}, µs'",  # timed; only its neighbours in zip are not
 }

@@ -14,6 +14,7 @@ from autograder.authoring.source import load_lab
 from autograder.records import Lab
 
 ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
 LAB = ROOT / "labs" / "09_ring_all_reduce"
 LOADED = {
     ("script", "src"), ("img", "src"), ("iframe", "src"), ("link", "href"), ("source", "src"),
@@ -215,3 +216,29 @@ def test_the_pages_turn_in_a_browser_that_asks_nobody(
         browser.close()
     assert [url for url in asked if not url.startswith(("file:", "data:"))] == []
     assert said == []
+
+
+def test_a_talk_has_a_slide_a_heading_and_notes_for_the_speaker(slides: ModuleType) -> None:
+    talk = (ROOT / "labs" / "talk_template.md").read_text(encoding="utf-8")
+    notebook = slides.talk_deck(talk)
+    kinds = [cell["metadata"]["slideshow"]["slide_type"] for cell in notebook["cells"]]
+    assert kinds.count("slide") == talk.count("\n## ") + 1
+    assert kinds.count("notes") == talk.count("Notes:") == 2
+    assert notebook["metadata"]["title"] == "Title of the paper"
+    page = slides.page_of(notebook)
+    assert "Draw it while you speak." in page and 'class="notes"' in page
+
+
+def test_a_talk_that_is_not_there_is_said_so(slides: ModuleType, tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="there is no talk"):
+        slides.main(["--talk", str(tmp_path / "none.md"), "-o", str(tmp_path)])
+
+
+def test_the_page_on_talks_has_a_rubric_that_a_lab_can_take(tmp_path: Path) -> None:
+    text = (DOCS / "talks.md").read_text(encoding="utf-8")
+    (cell,) = re.findall(r"(?s)```python\n(.*?)```", text)
+    (tmp_path / "lab.py").write_text(f"# %% [markdown]\n# # Lab\n\n{cell}", encoding="utf-8")
+    (question,) = load_lab(tmp_path).questions
+    assert question.manual and sum(item.points for item in question.rubric) == question.points
+    rows = re.findall(r"(?m)^\| ([\w ]+) \| (\d+) \|", text)
+    assert sum(int(minutes) for _, minutes in rows) == 15

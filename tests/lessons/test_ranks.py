@@ -3,15 +3,26 @@
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
 
-from ddp_lab import Link
+from ddp_lab import Link, launch
+from lessons.distribution import (
+    COPIES,
+    EVERY_STEP,
+    IN_PARTS,
+    rows_of,
+    share_tensor,
+    shared_tensor,
+    train_as,
+)
 from lessons.flat_network import SIZE, loss_and_gradient
+from lessons.pretended_device import OnDevice
 from lessons.rank_timing import ranks_in_turns
 from lessons.readiness import launches, ready_times
 from lessons.steps import PARTS, ends, length, slower_of
 from lessons.timing import best_seconds
-from lessons.wires import Alone, Wire
+from lessons.wires import Alone, Noted, OwnLink, time_groups
 
 
 def once(comm: Any, x: Any) -> Any:
@@ -51,16 +62,33 @@ def test_a_time_is_taken_after_what_comes_before_it() -> None:
     assert said == ["before", "run"] * 2
 
 
-def test_a_wire_notes_what_it_carried_and_that_it_was_waited_for() -> None:
-    wire = Wire(Alone(), alpha=1e-3, beta=0.0)
+def test_what_was_under_way_and_waited_for_is_noted() -> None:
+    noted = Noted(Alone())
     x = np.ones(3)
-    handles = [wire.all_reduce(x, async_op=True) for _ in range(3)]
+    handles = [noted.all_reduce(x, async_op=True) for _ in range(3)]
     assert [handle.wait() is x for handle in handles] == [True] * 3
-    assert len(wire.trips) == 3 and wire.busy > 0 and wire.blocked > 0
-    ends = [moment for trip in wire.trips for moment in trip]
+    assert len(noted.trips) == 3 and noted.busy > 0 and noted.blocked > 0
+    ends = [moment for trip in noted.trips for moment in trip]
     assert ends == sorted(ends)  # one after the other
-    wire.forget()
-    assert (wire.busy, wire.blocked, wire.trips) == (0.0, 0.0, [])
+    noted.forget()
+    assert (noted.busy, noted.blocked, noted.trips) == (0.0, 0.0, [])
+
+
+def test_groups_are_timed_by_how_many_of_them_take_part() -> None:
+    used: list[int] = []
+
+    def first(groups: list[Any]) -> Any:
+        used.append(len(groups))
+        return groups[0]
+
+    def times(comm: Any) -> list[float]:
+        return time_groups(comm, 64, (1, 2), first)
+
+    assert all(len(rank) == 2 and min(rank) > 0 for rank in launch(times, 2))
+    alone = Alone()
+    alone.barrier = lambda: None  # type: ignore[attr-defined]
+    links = [OwnLink(alone, ms=0.1), OwnLink(alone, ms=0.1)]
+    assert len(time_groups(alone, 64, (1, 2), first, links)) == 2 and used == [1, 2]
 
 
 def test_gradients_are_ready_from_the_last_layer_to_the_first() -> None:
@@ -90,3 +118,53 @@ def test_a_gradient_by_hand_is_the_slope_of_its_loss() -> None:
     _, gradient = loss_and_gradient(params, x, y)
     high, low = (loss_and_gradient(params + eps * along, x, y)[0] for eps in (1e-6, -1e-6))
     assert np.isclose(gradient @ along, (high - low) / 2e-6, rtol=1e-6)
+
+
+def test_ranks_that_average_in_each_step_train_as_one_process_on_all_the_data() -> None:
+    rng = torch.Generator().manual_seed(0)
+    x = torch.randn(60, 3, generator=rng)
+    data = x, (x.sum(1) > 0).long()
+
+    def average(comm: Any, params: Any) -> None:
+        for param in params:
+            param.grad.copy_(comm.all_reduce(param.grad, op="avg"))
+
+    def make() -> torch.nn.Module:
+        torch.manual_seed(0)
+        return torch.nn.Linear(3, 2)
+
+    def trained(option: str, ranks: int) -> list[Any]:
+        return list(launch(train_as, ranks, option, make, data, data, average))
+
+    (held, _, right), *_ = trained(COPIES[1], 1)
+    assert held == 48 * 3 * 4 + 8 * 4 and right > 0.8  # a fold of five is left out
+    (whole,), pair = trained(COPIES[0], 1), trained(EVERY_STEP, 2)
+    assert [half[2] for half in pair] == [whole[2]] * 2
+
+
+@pytest.mark.parametrize("option", [*COPIES, *IN_PARTS, EVERY_STEP])
+def test_a_rank_trains_on_its_own_rows(option: str) -> None:
+    labels = torch.tensor([1, 0] * 10)
+    rows = [rows_of(option, labels, rank, 2) for rank in (0, 1)]
+    assert set(rows[0]) | set(rows[1]) == set(range(20))
+    assert (len(set(rows[0]) & set(rows[1])) == 0) is option.startswith("parts")
+    if option == IN_PARTS[1]:
+        assert set(labels[rows[0]].tolist()) == {0}
+
+
+def test_what_a_rank_writes_to_a_shared_tensor_is_seen_here() -> None:
+    tensor = torch.zeros(2, 3)
+    handle = share_tensor(tensor)
+
+    def write(comm: Any) -> None:
+        shared_tensor(handle)[comm.rank] = comm.rank + 1
+
+    launch(write, 2)
+    assert tensor.tolist() == [[1.0] * 3, [2.0] * 3]
+
+
+def test_a_stage_on_a_pretended_device_computes_what_it_computes_elsewhere() -> None:
+    stage = torch.nn.Linear(3, 2)
+    x = torch.ones(1, 3, requires_grad=True)
+    OnDevice(stage, 0.0, 0.0)(x).sum().backward()
+    assert x.grad is not None and torch.equal(x.grad[0], stage.weight.sum(0))

@@ -1,15 +1,20 @@
 """Small systems and clocks that labs take; oracles are NumPy, PyTorch, closed forms."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+import minitorch as mt
+import minitorch.graph as graph
 from lessons import (
+    deployed,
     program_examples,
     program_memory,
+    run_deployed,
     sentences,
     timing,
     token_stacks,
@@ -233,22 +238,36 @@ def test_what_was_pushed_last_is_popped_first() -> None:
     assert [float(v) for v in fetched(Rules, asked, {x: 3.0})] == [6.0, 3.0, 1.0, 0.0]
 
 
+def by_height(left: list[int], right: list[int]) -> list[list[int]]:
+    heights: list[int] = []
+    for a, b in zip(left, right, strict=True):
+        heights.append(0 if a < 0 else 1 + max(heights[a], heights[b]))
+    return [[i for i, h in enumerate(heights) if h == k] for k in range(max(heights) + 1)]
+
+
 def test_a_batch_of_trees_has_the_states_of_each_tree_alone() -> None:
     rng = np.random.default_rng(0)
     forest = [trees.random_tree(4, rng) for _ in range(6)]
-    *weights, _ = trees.tree_weights("cpu", d=3)
-
-    def by_height(left: list[int], right: list[int]) -> list[list[int]]:
-        heights: list[int] = []
-        for a, b in zip(left, right, strict=True):
-            heights.append(0 if a < 0 else 1 + max(heights[a], heights[b]))
-        return [[i for i, h in enumerate(heights) if h == k] for k in range(max(heights) + 1)]
-
-    together = trees.by_batching(forest, by_height, *weights).detach().numpy()
-    for tree, state in zip(forest, together, strict=True):
-        alone = trees.by_batching([tree], by_height, *weights).detach().numpy()
-        assert np.allclose(alone[0], state, atol=1e-6)
+    embed, left, right, bias, _ = trees.tree_weights("cpu", d=3)
+    plain = embed, lambda a, b: mt.tanh(a @ left + b @ right + bias)
+    for first, vertex in (plain, trees.tree_lstm("cpu", d=3)):
+        together = trees.by_batching(forest, by_height, vertex, first)
+        for tree, state in zip(forest, together.detach().numpy(), strict=True):
+            alone = trees.by_batching([tree], by_height, vertex, first).detach().numpy()
+            assert np.allclose(alone[0], state, atol=1e-6)
     assert trees.truth((True, True)) is False and trees.truth((True, (True, True))) is True
+
+
+def test_a_tree_lstm_computes_what_its_formulas_say() -> None:
+    embed, vertex = trees.tree_lstm("cpu", d=2)
+    (a,), (b,) = rows = embed[[0]].detach().numpy(), embed[[1]].detach().numpy()
+    r = np.random.default_rng(8)
+    _, left, right, bias = (r.normal(size=s) / 2 for s in [(2, 4), (2, 10), (2, 10), (10,)])
+    z = a[:2] @ left + b[:2] @ right + bias
+    i, f_a, f_b, o = (1 / (1 + np.exp(-z[k : k + 2])) for k in (0, 2, 4, 6))
+    c = i * np.tanh(z[8:]) + f_a * a[2:] + f_b * b[2:]
+    found = vertex(*map(mt.tensor, rows)).detach().numpy()[0]
+    np.testing.assert_allclose(found, [*o * np.tanh(c), *c], rtol=1e-5)
 
 
 def test_sentences_are_filled_up_behind_their_end() -> None:
@@ -267,3 +286,18 @@ def test_functions_are_timed_in_turns() -> None:
     calls.clear()
     assert len(timing.milliseconds(*functions.values(), repeats=3)) == 2
     assert "".join(calls) == "ab" * 4
+
+
+def test_a_deployed_module_runs_without_the_compiler(tmp_path: Path) -> None:
+    mt.manual_seed(0)
+    net = mt.nn.Sequential(mt.nn.Linear(7, 12), mt.nn.ReLU(), mt.nn.Linear(12, 5))
+    batch = np.random.default_rng(0).normal(size=(9, 7)).astype(np.float32)
+    layers = deployed.products(graph.trace(net)(mt.tensor(batch)))
+    assert [layer.epilogue for layer in layers] == ["bias_relu", "bias"]
+    points = [{"rows": 2, "lanes": 4, "pack_a": True, "pack_b": True}, {}]
+    deployed.save(tmp_path / "module.npz", layers, points)
+    found, said = deployed.run_elsewhere(run_deployed, tmp_path / "module.npz", batch)
+    assert said == "minitorch was imported: False"
+    np.testing.assert_allclose(found, net(mt.tensor(batch)).detach().numpy(), atol=1e-5)
+    here = run_deployed.run(str(tmp_path / "module.npz"), batch)
+    np.testing.assert_array_equal(here, found)

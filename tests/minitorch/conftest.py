@@ -58,9 +58,9 @@ def same_numbers_in_every_run(default_graph_of_its_own: None) -> None:
 @pytest.fixture
 def torch_arrays() -> Iterator[None]:
     """Torch arrays behind the CPU: the code that runs on CUDA."""
-    minitorch.arrays.use_library("cpu", "torch")
+    minitorch.arrays.library.use_library("cpu", "torch")
     yield
-    minitorch.arrays.use_library("cpu", "numpy")
+    minitorch.arrays.library.use_library("cpu", "numpy")
 
 
 @pytest.fixture

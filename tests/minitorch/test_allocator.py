@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import minitorch
-from minitorch import allocator
-from minitorch.allocator import PAGE, CachingAllocator
+from minitorch.arrays import allocator
+from minitorch.arrays.allocator import PAGE, CachingAllocator
 
 
 def test_memory_given_back_is_handed_out_again() -> None:
@@ -50,7 +50,7 @@ def test_an_array_and_its_views_hold_their_memory_and_then_return_it() -> None:
 FORKED = """
 import os
 import numpy as np
-from minitorch.allocator import CachingAllocator
+from minitorch.arrays.allocator import CachingAllocator
 
 array = CachingAllocator().empty((1 << 20,), np.float32)
 array[:] = 1.0

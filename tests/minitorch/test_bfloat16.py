@@ -12,8 +12,8 @@ import torch
 
 import minitorch
 from minitorch import nn
-from minitorch.arrays import use_library
-from minitorch.brain_float import Halves, bits, narrowed, widened
+from minitorch.arrays.bfloat16 import Halves, bits, narrowed, widened
+from minitorch.arrays.library import use_library
 from minitorch.errors import DTypeError
 
 DTYPES = [

@@ -12,10 +12,10 @@ from torch.utils.data import DataLoader as TorchLoader
 from torch.utils.data import TensorDataset as TorchTensorDataset
 
 from minitorch import data
+from minitorch.arrays.generator import manual_seed
 from minitorch.data import DataLoader, Dataset, IterableDataset, TensorDataset
 from minitorch.errors import ArgumentError
-from minitorch.generator import manual_seed
-from minitorch.tensor import Tensor, tensor
+from minitorch.tensor.tensor import Tensor, tensor
 
 
 class Squares(Dataset[int]):

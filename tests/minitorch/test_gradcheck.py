@@ -11,7 +11,7 @@ from torch.testing._internal.common_methods_invocations import op_db
 
 import minitorch
 from minitorch.errors import GradcheckError
-from minitorch.ops.rows import ROWS
+from minitorch.ops.elementwise.rows import ROWS
 
 
 class Wrong(minitorch.Op):

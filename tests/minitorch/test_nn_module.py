@@ -10,11 +10,11 @@ import pytest
 import torch
 
 from minitorch import nn, optim
+from minitorch.arrays.generator import manual_seed
 from minitorch.errors import ArgumentError, DTypeError, GradientError, MinitorchError
-from minitorch.generator import manual_seed
 from minitorch.nn.module import StateDictMismatch
 from minitorch.serialize import load, save
-from minitorch.tensor import Tensor, tensor
+from minitorch.tensor.tensor import Tensor, tensor
 
 
 def network(lib: Any = nn) -> Any:

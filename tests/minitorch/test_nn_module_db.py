@@ -16,7 +16,7 @@ import torch
 from torch.testing._internal.common_modules import module_db
 
 from minitorch import nn
-from minitorch.tensor import Tensor, tensor
+from minitorch.tensor.tensor import Tensor, tensor
 
 WIDE = os.environ.get("MINITORCH_WIDE") == "1"
 SAMPLES = 1000 if WIDE else 4

@@ -8,7 +8,7 @@ import torch
 from torch.testing._internal.common_optimizers import optim_db
 
 from minitorch import optim
-from minitorch.tensor import tensor
+from minitorch.tensor.tensor import tensor
 
 OURS = ("SGD", "Adam", "AdamW", "Adagrad", "RMSprop")
 # options about how PyTorch runs a step, not about which step it is

@@ -10,7 +10,7 @@ import torch
 
 from minitorch import optim
 from minitorch.errors import ArgumentError
-from minitorch.tensor import tensor
+from minitorch.tensor.tensor import tensor
 
 CASES: list[tuple[str, dict[str, Any]]] = [
     ("LambdaLR", {"lr_lambda": lambda t: 0.9**t}),

@@ -8,7 +8,7 @@ import torch
 
 from minitorch import optim
 from minitorch.errors import ArgumentError
-from minitorch.tensor import Tensor, tensor
+from minitorch.tensor.tensor import Tensor, tensor
 
 CASES = [
     ("SGD", {"lr": 0.1}),

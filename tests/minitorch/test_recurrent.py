@@ -10,7 +10,7 @@ import minitorch
 from minitorch import nn
 from minitorch.errors import ModifiedInPlace
 from minitorch.sweep import count_uses
-from minitorch.tensor import Tensor, tensor
+from minitorch.tensor.tensor import Tensor, tensor
 from minitorch.tracing import jit
 
 KINDS = [("RNN", {}), ("RNN", {"nonlinearity": "relu"}), ("LSTM", {}), ("GRU", {})]

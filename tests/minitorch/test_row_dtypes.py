@@ -9,7 +9,7 @@ import torch
 import minitorch
 import minitorch.graph as tf
 from minitorch.errors import AxisError, DTypeError
-from minitorch.ops.rows import ROWS, Binary, Unary
+from minitorch.ops.elementwise.rows import ROWS, Binary, Unary
 
 DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64")
 

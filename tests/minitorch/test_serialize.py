@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 import minitorch
 from minitorch import serialize
+from minitorch.arrays.torch_files import NotRead
 from minitorch.errors import MinitorchError
 from minitorch.serialize import DamagedFile, load, save
-from minitorch.tensor import Tensor, tensor
-from minitorch.torch_files import NotRead
+from minitorch.tensor.tensor import Tensor, tensor
 
 DTYPES = ["bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"]
 

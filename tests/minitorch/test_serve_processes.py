@@ -502,6 +502,10 @@ def test_over_http_errors_say_whose_they_are(front: Any, client: httpx.Client) -
     assert status("learn", {"x": [1, 2, 3, 4], "label": 0, "context": []}, "feedback") == 422
     text = client.get("/metrics").text
     assert 'serve_served_total{model="linear"}' in text and "serve_latency_ms{" in text
+    route = 'method="POST",route="/apps/{name}/feedback"'
+    assert f'serve_requests_total{{{route},status="200"}} 2.0' in text
+    assert f'serve_requests_total{{{route},status="422"}} 1.0' in text
+    assert f"serve_request_seconds_count{{{route}}} 3.0" in text
     assert client.get("/healthz").json() == {"status": "ok", "down": []}
     assert "metrics.json" in client.get("/").text
     assert client.get("/metrics.json").json()["slo_ms"] == 500

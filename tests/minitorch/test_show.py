@@ -13,7 +13,7 @@ from minitorch.errors import ArgumentError
 from minitorch.nn import functional as F
 from minitorch.show import show
 from minitorch.show.layout import GAP_X, place
-from minitorch.tensor import Tensor, tensor
+from minitorch.tensor.tensor import Tensor, tensor
 
 
 def loss_of(model: nn.Module) -> Tensor:

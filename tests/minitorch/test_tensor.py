@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import minitorch
-from minitorch import shapes
+from minitorch.arrays import shapes
 from minitorch.errors import ArgumentError, DeviceError, DTypeError, GradientError, ShapeError
 
 DTYPES = ["bool", "uint8", "int32", "int64", "float16", "float32", "float64"]
@@ -220,7 +220,7 @@ class TestErrors:
         with pytest.raises(DeviceError, match="CUDA devices"):
             minitorch.ones(2, device="cuda:99")
         with pytest.raises(DeviceError, match="expected 'cpu'"):
-            minitorch.arrays.device("tpu")
+            minitorch.device("tpu")
 
     def test_several_elements_are_neither_true_nor_a_number(self) -> None:
         with pytest.raises(ShapeError, match="ambiguous"):

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 import minitorch
+from minitorch.arrays.threads import cores
 from minitorch.errors import ArgumentError
-from minitorch.threads import cores
 
 COUNT = os.cpu_count() or 1
 

@@ -1,68 +1,65 @@
 """DistributedDataParallel for torch modules: torch's arguments and meanings, in Python.
 
 May import: torch, bucketing, data_parallel.ddp, errors, grad_bucket, join, reduction_group,
-torch_backend, the modules of this folder.
+torch_backend, this folder.
 """
 
 import warnings
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from enum import Enum
 from functools import partial
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import nn
+from torch import Tensor, nn
 from torch._C._distributed_c10d import BuiltinCommHookType
 from torch.distributed.algorithms.join import Join, Joinable, JoinHook
 
 from ddp_lab.data_parallel.bucketing import Caps
 from ddp_lab.data_parallel.ddp import DistributedDataParallel
 from ddp_lab.data_parallel.errors import DataParallelError
-from ddp_lab.data_parallel.grad_bucket import CommHook, already_hooked, check_comm_hook
+from ddp_lab.data_parallel.hooks.grad_bucket import CommHook, already_hooked, check_comm_hook
 from ddp_lab.data_parallel.join import UnevenInputs
-from ddp_lab.data_parallel.reduction_group import verify_same_model
+from ddp_lab.data_parallel.reduction_group import last_rank, verify_same_model
 from ddp_lab.data_parallel.torch import module_inspection
 from ddp_lab.data_parallel.torch.autograd_graph import tensors_in, through_entry, when_backward_ends
 from ddp_lab.data_parallel.torch.buffers import BufferSync
-from ddp_lab.data_parallel.torch.ddp_log import DdpLog
 from ddp_lab.data_parallel.torch.ddp_options import (
     first_plan,
     optimized_in_backward,
     process_group_of,
     refuse_unsupported,
 )
-from ddp_lab.data_parallel.torch.hooks import BUCKETS, fp16_sum_hook, sum_hook
+from ddp_lab.data_parallel.torch.hooks import BUCKETS, average_as
 from ddp_lab.data_parallel.torch.precision import (
     call_in_precision,
     cast_buffers,
-    compress_hook_to,
     note_dtypes,
     reduce_dtype_of,
 )
-from ddp_lab.data_parallel.torch.private_names import TorchTools
 from ddp_lab.data_parallel.torch.process_groups import (
     C10dGroup,
     broadcast_coalesced,
     group_for,
-    is_over_c10d,
 )
 from ddp_lab.data_parallel.torch.reducer import TorchReducer
 from ddp_lab.data_parallel.torch.slots import TorchSlots
 from ddp_lab.data_parallel.torch.sync_batch_norm import use_on_cpu
-from ddp_lab.data_parallel.torch.uneven_inputs import DdpJoinHook
 from ddp_lab.torch_backend.eager import eager
 
 
-class TorchDistributedDataParallel(
-    DistributedDataParallel, BufferSync, TorchTools, nn.Module, Joinable
-):
+class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable):
     """`DistributedDataParallel` for a torch module, over torch.distributed or a Communicator.
 
     Over a Communicator gradients are always views of buckets, and these lie in the transport's
     memory, whatever `gradient_as_bucket_view` says: that is what makes it fast. Over a torch group
     a rank that raised and lives on is noticed only when the group's timeout is over.
     """
+
+    broadcast_bucket_size = 250 * 1024 * 1024  # bytes; torch's
+    _clones_outputs = True
 
     def __init__(
         self,
@@ -102,7 +99,6 @@ class TorchDistributedDataParallel(
         ids = module_inspection.device_ids_of(module, device_ids, output_device)
         self.device_ids, self.output_device = ids
         self.module = module
-        self.dim = dim
         self.device = next(iter(module.parameters())).device
         self.group = group_for(self.process_group, self.device)
         self.find_unused_parameters = find_unused_parameters
@@ -120,31 +116,35 @@ class TorchDistributedDataParallel(
                 FutureWarning,
                 stacklevel=2,
             )
-        sync_at_start = self.configure_buffers(broadcast_buffers, forward_sync_buffers)
-        use_on_cpu(module, None if is_over_c10d(self.group) else self.group)
-        managed = module_inspection.managed(module, self.parameters_to_ignore)
+        self._buffer_sync = BufferSync(
+            module, self.parameters_to_ignore, broadcast_buffers, forward_sync_buffers
+        )
+        self.require_forward_param_sync = True
+        use_on_cpu(module, None if isinstance(self.group, C10dGroup) else self.group)
+        managed = module_inspection.managed_params(module, self.parameters_to_ignore)
         if init_sync:
             verify_same_model(self.group, managed.specs)
-            self.broadcast_state(0, sync_at_start)
+            self.broadcast_state(0, self._buffer_sync.at_start)
         self._skip_unused = skip_all_reduce_unused_params
         self._build_reducer(managed, static_graph)
         if mixed_precision is not None:
             cast_buffers(module, mixed_precision, self.parameters_to_ignore)
             note_dtypes(module, mixed_precision, self.parameters_to_ignore)
-            hook = compress_hook_to(reduce_dtype_of(mixed_precision))
-            self.reducer.comm_hook = hook, self.reducer
+            hook = average_as(reduce_dtype_of(mixed_precision))
+            self.reducer.averaging.hook = hook, self.reducer.averaging
 
-    def _build_reducer(self, managed: module_inspection.Managed, static_graph: bool) -> None:
+    def _build_reducer(self, managed: module_inspection.ManagedParams, static_graph: bool) -> None:
         """Lay out the buckets and put the hooks on the parameters."""
-        over_c10d = is_over_c10d(self.group)
+        over_c10d = isinstance(self.group, C10dGroup)
         slots = TorchSlots(managed, as_views=self.gradient_as_bucket_view or not over_c10d)
         plan = first_plan(self.caps, slots.specs, over_c10d, self.find_unused_parameters)
         self.reducer = TorchReducer(
             slots, plan, self.group, self.caps.limits, find_unused=self.find_unused_parameters
         )
         self.reducer.skip_unused = self._skip_unused
-        self.logger = DdpLog(self)
-        self.reducer.on_error = self.logger.note_error
+        self._hook_name: str | None = None
+        self._last_error: Exception | None = None
+        self._joins = False
         self._join_divides_by_all = True
         if static_graph:
             self._set_static_graph()
@@ -176,8 +176,7 @@ class TorchDistributedDataParallel(
         self._notify_join()
         if torch.is_grad_enabled():
             self._start_iteration(syncs)
-        if self.will_sync_buffers(before_forward=True):
-            self.sync_buffers()
+        self._sync_buffers(before_forward=True)
         if self._join_config.enable or self.uneven is not None:
             self._agree_on_sync(joined=False)
         if self.device_ids:
@@ -190,27 +189,22 @@ class TorchDistributedDataParallel(
         if not syncs:
             self.reducer.stop_expecting()
             return
-        self.logger.sample()
         if not self.reducer.iterations:
             self.reducer.steps_itself = optimized_in_backward(self.reducer.slots.params)
-        try:
+        with self._noting_errors():
             self.reducer.check_finished()
-            self.reducer.rebuild()
-            self.reducer.prepare()
-        except DataParallelError as error:
-            self.logger.note_error(error)
-            raise
+        self.reducer.rebuild()
+        self.reducer.prepare()
 
     @eager
     def _post_forward(self, output: Any) -> Any:
-        if self.will_sync_buffers(before_forward=False):
-            self.sync_buffers()
+        self._sync_buffers(before_forward=False)
         self.require_forward_param_sync = (
             torch.is_grad_enabled() and self.require_backward_grad_sync
         )
         if not self.require_forward_param_sync:
             return output
-        static = self.reducer.static
+        static = self.reducer.usage.static
         if static is None and self.find_unused_parameters:
             self.reducer.prepare_backward(list(tensors_in(output)))
             return through_entry(output, _nothing, self._clones_outputs)
@@ -220,6 +214,41 @@ class TorchDistributedDataParallel(
 
     def _after_backward(self) -> None:
         when_backward_ends(self.reducer.reduce_after_backward)
+
+    # Buffers
+
+    def _sync_buffers(self, before_forward: bool, joined: bool = False) -> None:
+        """Take rank 0's buffers, or those of a rank that has not joined, where it is time to."""
+        if not self.require_forward_param_sync or not self._buffer_sync.is_due(before_forward):
+            return
+        root = 0
+        if self._join_config.enable or self.uneven is not None:
+            root = last_rank(self.group, not joined)
+        self.reducer.post_backward.extend(self._buffer_sync.run(self.group, root))
+
+    @property
+    def forward_sync_buffers(self) -> bool:
+        """Whether buffers are synchronised in each forward pass."""
+        return self._buffer_sync.in_forward
+
+    @forward_sync_buffers.setter
+    def forward_sync_buffers(self, value: bool) -> None:
+        self._buffer_sync.in_forward = value
+
+    broadcast_buffers = forward_sync_buffers
+    """The old name."""
+
+    @property
+    def modules_buffers(self) -> list[Tensor]:
+        """The buffers that are kept in step."""
+        return list(self._buffer_sync.buffers().values())
+
+    def _register_buffer_comm_hook(
+        self, state: Any, hook: Callable[..., Any], comm_hook_location: Enum | None = None
+    ) -> None:
+        """Register a buffer hook; torch's enum says whether it runs before or after forward."""
+        before = comm_hook_location is not None and comm_hook_location.name == "PRE_FORWARD"
+        self._buffer_sync.hook = hook, state, before
 
     # Communication hooks
 
@@ -232,21 +261,19 @@ class TorchDistributedDataParallel(
             TypeError, ValueError: not a hook, by its signature.
             RuntimeError: a hook was registered before, or backward has run already.
         """
-        try:
+        with self._noting_errors():
             check_comm_hook(hook, BUCKETS)
-        except (TypeError, ValueError) as error:
-            self.logger.note_error(error)
-            raise
-        if self.reducer.comm_hook is not None and self.mixed_precision is None:
-            raise already_hooked(hook, self.logger.hook_name)
-        self.logger.hook_name = hook.__qualname__
-        self.reducer.comm_hook = hook, state
+        if self.reducer.averaging.hook is not None and self.mixed_precision is None:
+            raise already_hooked(hook, str(self._hook_name))
+        self._hook_name = hook.__qualname__
+        self.reducer.averaging.hook = hook, state
 
     def _register_builtin_comm_hook(self, kind: BuiltinCommHookType) -> None:
         """Register torch's built-in hook of that name."""
         is_half = kind == BuiltinCommHookType.FP16_COMPRESS
-        self.logger.hook_name = str(kind)
-        self.reducer.comm_hook = fp16_sum_hook if is_half else sum_hook, self.reducer
+        self._hook_name = str(kind)
+        averaging = self.reducer.averaging
+        averaging.hook = average_as(torch.float16 if is_half else None), averaging
 
     # Uneven inputs
 
@@ -275,8 +302,7 @@ class TorchDistributedDataParallel(
     def shadow_step(self) -> None:
         """Do without inputs what the others do in an iteration, collective by collective."""
         self.reducer.rebuild()
-        if self.will_sync_buffers(before_forward=True):
-            self.sync_buffers(joined=True)
+        self._sync_buffers(before_forward=True, joined=True)
         syncs = self._agree_on_sync(joined=True)
         self.require_forward_param_sync = syncs
         if syncs:
@@ -285,7 +311,7 @@ class TorchDistributedDataParallel(
     def join_hook(self, **kwargs: Any) -> JoinHook:
         """Return what a rank does that has no inputs left (torch's Joinable)."""
         self._join_divides_by_all = kwargs.get("divide_by_initial_world_size", True)
-        self.logger.uneven_inputs = True
+        self._joins = True
         return DdpJoinHook(self)
 
     @property
@@ -300,13 +326,13 @@ class TorchDistributedDataParallel(
 
     def _notify_join(self) -> None:
         if self.uneven is not None:
-            self.reducer.divisor = self.uneven.divisor(self.uneven.count(True))
+            self.reducer.averaging.divisor = self.uneven.divisor(self.uneven.count(True))
             return
         work = Join.notify_join_context(self)
         if work and not self._join_divides_by_all:
-            self.reducer.divisor = lambda: _count_of(work)
+            self.reducer.averaging.divisor = lambda: _count_of(work)
         else:
-            self.reducer.divisor = lambda: self.group.size
+            self.reducer.averaging.divisor = lambda: self.group.size
 
     def _agree_on_sync(self, joined: bool) -> bool:
         """Tell joined ranks whether this iteration ends in a synchronised backward."""
@@ -315,7 +341,7 @@ class TorchDistributedDataParallel(
         self.group.all_reduce(flag).wait()
         return bool(flag.item())
 
-    # Static graphs, logging, and what torch's own tools call
+    # Static graphs
 
     def _set_static_graph(self) -> None:
         """Declare that the graph is the same in every iteration; before the first one."""
@@ -325,12 +351,11 @@ class TorchDistributedDataParallel(
             )
             return
         if self.reducer.iterations:
-            error = DataParallelError(
-                "_set_static_graph() should be called before training loop starts: "
-                f"{self.reducer.iterations} iterations have been run. Pass static_graph=True."
-            )
-            self.logger.note_error(error)
-            raise error
+            with self._noting_errors():
+                raise DataParallelError(
+                    "_set_static_graph() should be called before training loop starts: "
+                    f"{self.reducer.iterations} iterations have been run. Pass static_graph=True."
+                )
         self.static_graph = True
         self.reducer.set_static_graph()
         if self.find_unused_parameters:
@@ -340,26 +365,13 @@ class TorchDistributedDataParallel(
                 stacklevel=2,
             )
 
-    def _get_ddp_logging_data(self) -> dict[str, Any]:
-        """Return facts and times of the last sampled iteration, under torch's keys."""
-        return self.logger.data()
-
-    def _set_ddp_runtime_logging_sample_rate(self, sample_rate: int) -> None:
-        """Record times in every `sample_rate`-th iteration, after the first ten."""
-        if sample_rate < 1:
-            raise ValueError(
-                "DDP runtime logging sample rate should be equal or greater than 1: "
-                f"got {sample_rate}. Pass 1 to record every iteration."
-            )
-        self.logger.sample_rate = sample_rate
-
     def __getstate__(self) -> dict[str, Any]:
         if self.process_group is not dist.group.WORLD:
             raise RuntimeError(
                 "DDP Pickling/Unpickling are only supported when using DDP with the default "
                 "process group. Save model.module.state_dict() instead."
             )
-        left_out = ("process_group", "group", "reducer", "logger")
+        left_out = ("process_group", "group", "reducer")
         return {name: value for name, value in self.__dict__.items() if name not in left_out}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -367,8 +379,119 @@ class TorchDistributedDataParallel(
         self.process_group = dist.group.WORLD
         self.group = group_for(self.process_group, self.device)
         static_graph, self.static_graph = self.static_graph, False
-        managed = module_inspection.managed(self.module, self.parameters_to_ignore)
+        managed = module_inspection.managed_params(self.module, self.parameters_to_ignore)
         self._build_reducer(managed, static_graph)
+
+    # What torch's own tools, and programs written for torch's class, call
+
+    @contextmanager
+    def _noting_errors(self) -> Iterator[None]:
+        """Keep an error for `_get_ddp_logging_data`."""
+        try:
+            yield
+        except Exception as error:
+            self._last_error = error
+            raise
+
+    def _get_ddp_logging_data(self) -> dict[str, Any]:
+        """Return what is known of the buckets and options, under torch's keys; no times."""
+        plan, specs = self.reducer.memory.plan, self.reducer.slots.specs
+        facts = {
+            "world_size": self.group.size,
+            "rank": self.group.rank,
+            "module_name": type(self.module).__name__,
+            "iteration": self.reducer.iterations,
+            "num_buckets_reduced": self.reducer.buckets_reduced,
+            "join_uneven_inputs": int(self._joins),
+            "static_graph": int(self.static_graph),
+            "has_sync_bn": int(any("SyncBatchNorm" in type(m).__name__ for m in self.modules())),
+        }
+        if self._hook_name is not None:
+            facts["comm_hook"] = self._hook_name
+        if self._last_error is not None:
+            facts.update(has_error=1, error=str(self._last_error))
+        if self.reducer.rebuilt_order is not None:
+            facts["has_rebuilt_buckets"] = 1
+            facts["rebuilt_bucket_sizes"] = ", ".join(map(str, plan.bucket_bytes(specs)))
+            facts["rebuilt_per_bucket_param_indices"] = ", ".join(
+                " ".join(map(str, bucket)) for bucket in plan.buckets
+            )
+        return facts
+
+    def _remove_autograd_hooks(self) -> None:
+        """Detach from autograd: backward is local from now on."""
+        self.reducer.remove_hooks()
+
+    def _check_reducer_finalized(self) -> None:
+        """Raise UnusedParameters when the last backward left buckets unreduced."""
+        self.reducer.check_finished()
+
+    def _update_process_group(self, new_process_group: Any) -> None:
+        """Go on over other ranks; buckets are rebuilt from the next iteration's order."""
+        if not torch.distributed.distributed_c10d._rank_not_in_group(new_process_group):
+            self.process_group = new_process_group
+            self.group = group_for(new_process_group, self.device)
+        self.reducer.join(self.group)
+
+    def _set_ddp_sink_clone(self, val: bool) -> None:
+        """Choose whether outputs are cloned where they pass through DDP's own graph node."""
+        self._clones_outputs = val
+
+    def _default_broadcast_coalesced(
+        self,
+        bufs: Sequence[Tensor] | None = None,
+        bucket_size: int | None = None,
+        authoritative_rank: int = 0,
+    ) -> None:
+        """Broadcast buffers, as a buffer hook may wish to do."""
+        buffers = module_inspection.buffers(self.module, self.parameters_to_ignore)
+        broadcast_coalesced(self.group, bufs or list(buffers.values()), authoritative_rank)
+
+    def _build_params_for_reducer(self) -> tuple[list[nn.Parameter], list[bool]]:
+        """Return the parameters whose gradients are averaged, and which are sparse."""
+        managed = module_inspection.managed_params(self.module, self.parameters_to_ignore)
+        return managed.params, managed.sparse
+
+    def _build_debug_param_to_name_mapping(
+        self, parameters: Sequence[nn.Parameter]
+    ) -> dict[int, str]:
+        """Return the names of `parameters` by their position.
+
+        Raises:
+            ValueError: they are not the parameters of the module as it is now.
+        """
+        managed = module_inspection.managed_params(self.module, self.parameters_to_ignore)
+        names = {id(p): n for n, p in zip(managed.names, managed.params, strict=True)}
+        passed = {id(param) for param in parameters}
+        missing = [name for key, name in names.items() if key not in passed]
+        if missing:
+            raise ValueError(
+                f"names: Param with name {missing[0]} is in the module but not among the "
+                f"parameters: got {len(passed)}, expected {len(names)}. Wrap the module anew."
+            )
+        if len(passed) != len(names):
+            raise ValueError(
+                "names: Expected param to name mapping to cover all parameters: got "
+                f"{len(passed)}, expected {len(names)}. Wrap the module anew."
+            )
+        return {index: names[id(param)] for index, param in enumerate(parameters)}
+
+
+class DdpJoinHook(JoinHook):
+    """Takes part in every collective of an iteration, with zeros for gradients."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+
+    def main_hook(self) -> None:
+        """Shadow one iteration of the ranks that go on."""
+        self.model.shadow_step()
+
+    def post_hook(self, is_last_joiner: bool) -> None:
+        """Take over the final model of a rank that ended last."""
+        root = last_rank(self.model.group, is_last_joiner)
+        self.model._authoritative_rank = root
+        self.model.broadcast_state(root, self.model.forward_sync_buffers)
 
 
 def _nothing() -> None:

@@ -65,14 +65,14 @@ def optimized_in_backward(params: Sequence[nn.Parameter]) -> list[nn.Parameter]:
     torch has put hooks on them that would step before gradients are averaged: these are removed,
     and the reducer steps instead (`torch.distributed.optim._apply_optimizer_in_backward`).
     """
-    found = [param for param in params if hasattr(param, "_in_backward_optimizers")]
-    if found:
+    with_optimizers = [param for param in params if hasattr(param, "_in_backward_optimizers")]
+    if with_optimizers:
         from torch.distributed.optim.apply_optimizer_in_backward import (
             param_to_optim_hook_handle_map,
         )
 
         handles: Any = param_to_optim_hook_handle_map
-        for param in found:
+        for param in with_optimizers:
             for handle in handles.get(param, []):
                 handle.remove()
-    return found
+    return with_optimizers

@@ -1,20 +1,21 @@
-"""Communication hooks: what torch accepts as one, and the two that it has built in.
+"""Communication hooks: what torch accepts as one, and those that it has built in.
 
-May import: torch, grad_bucket, reducer.
+May import: torch, averaging, grad_bucket.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch._C._distributed_c10d import GradBucket as C10dGradBucket
 
-from ddp_lab.data_parallel.grad_bucket import GradBucket
-from ddp_lab.data_parallel.torch.reducer import TorchReducer
+from ddp_lab.data_parallel.averaging import Averaging
+from ddp_lab.data_parallel.hooks.grad_bucket import GradBucket
 
 BUCKETS = (C10dGradBucket, GradBucket)  # what a hook may say that its bucket is
 
 
-class Sent:
+class TensorWork:
     """A work that gives a tensor once it is done."""
 
     def __init__(self, work: Any, tensor: torch.Tensor) -> None:
@@ -27,13 +28,12 @@ class Sent:
         return self._tensor
 
 
-def sum_hook(reducer: TorchReducer, bucket: GradBucket) -> Sent:
-    """Average the bucket."""
-    flat = bucket.buffer().div_(reducer.divisor())
-    return Sent(reducer.group.all_reduce(flat), flat)
+def average_as(dtype: torch.dtype | None) -> Callable[[Averaging, GradBucket], TensorWork]:
+    """Return a hook that averages buckets as `dtype`; None leaves them as they are."""
 
+    def average(averaging: Averaging, bucket: GradBucket) -> TensorWork:
+        flat = bucket.buffer()
+        flat = flat.to(dtype or flat.dtype).div_(averaging.divisor())
+        return TensorWork(averaging.group.all_reduce(flat), flat)
 
-def fp16_sum_hook(reducer: TorchReducer, bucket: GradBucket) -> Sent:
-    """Average the bucket in half precision: half the bytes, 11 bits of mantissa."""
-    flat = bucket.buffer().to(torch.float16).div_(reducer.divisor())
-    return Sent(reducer.group.all_reduce(flat), flat)
+    return average

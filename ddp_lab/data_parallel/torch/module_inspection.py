@@ -1,6 +1,6 @@
 """What DistributedDataParallel needs to know of a torch module before it wraps it.
 
-May import: torch, bucketing, communicator_group, round_robin.
+May import: torch, bucketing, communicator_group.
 """
 
 from collections.abc import Iterable, Sequence
@@ -12,11 +12,10 @@ from torch import Tensor, nn
 
 from ddp_lab.data_parallel.bucketing import ParamSpec
 from ddp_lab.data_parallel.communicator_group import CommunicatorGroup, is_communicator
-from ddp_lab.data_parallel.round_robin import RoundRobin
 
 
 @dataclass(frozen=True)
-class Managed:
+class ManagedParams:
     """The parameters whose gradients are averaged: their names, and which are sparse."""
 
     params: list[nn.Parameter]
@@ -38,11 +37,11 @@ def ignored_names(module: nn.Module) -> set[str]:
 
 
 def is_group(value: Any) -> bool:
-    """Whether `value` is a Communicator, a group made of one, or groups that take turns."""
-    return isinstance(value, CommunicatorGroup | RoundRobin) or is_communicator(value)
+    """Whether `value` is a Communicator, or a group made of one."""
+    return isinstance(value, CommunicatorGroup) or is_communicator(value)
 
 
-def managed(module: nn.Module, ignored: Iterable[str]) -> Managed:
+def managed_params(module: nn.Module, ignored: Iterable[str]) -> ManagedParams:
     """Return the parameters that need gradients, in order of registration, each once."""
     left_alone = set(ignored)
     sparse_ids = {
@@ -55,7 +54,7 @@ def managed(module: nn.Module, ignored: Iterable[str]) -> Managed:
         for name, param in module.named_parameters()
         if param.requires_grad and name not in left_alone
     ]
-    return Managed(
+    return ManagedParams(
         [param for _, param in chosen],
         [name for name, _ in chosen],
         [id(param) in sparse_ids for _, param in chosen],
@@ -65,8 +64,8 @@ def managed(module: nn.Module, ignored: Iterable[str]) -> Managed:
 def state(module: nn.Module, ignored: Iterable[str], with_buffers: bool) -> list[Tensor]:
     """Return the tensors that every rank must start from, detached."""
     left_alone = set(ignored)
-    found = [p.detach() for n, p in module.named_parameters() if n not in left_alone]
-    return found + (list(buffers(module, left_alone).values()) if with_buffers else [])
+    params = [p.detach() for n, p in module.named_parameters() if n not in left_alone]
+    return params + (list(buffers(module, left_alone).values()) if with_buffers else [])
 
 
 def buffers(module: nn.Module, ignored: Iterable[str]) -> dict[str, Tensor]:

@@ -3,18 +3,14 @@
 The parameters stay in full precision; each forward runs on casts of them, and autograd casts the
 gradients back. Takes torch's `_MixedPrecision(param_dtype, reduce_dtype, buffer_dtype)`.
 
-May import: torch, grad_bucket, hooks, reducer.
+May import: torch.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-
-from ddp_lab.data_parallel.grad_bucket import GradBucket
-from ddp_lab.data_parallel.torch.hooks import Sent
-from ddp_lab.data_parallel.torch.reducer import TorchReducer
 
 
 def call_in_precision(
@@ -57,16 +53,6 @@ def reduce_dtype_of(precision: Any) -> torch.dtype | None:
     """Return the dtype in which gradients travel: `reduce_dtype`, else `param_dtype`."""
     dtype: torch.dtype | None = precision.reduce_dtype or precision.param_dtype
     return dtype
-
-
-def compress_hook_to(dtype: torch.dtype | None) -> Callable[[TorchReducer, GradBucket], Any]:
-    """Return a hook that averages buckets as `dtype`."""
-
-    def average_as(reducer: TorchReducer, bucket: GradBucket) -> Any:
-        flat = bucket.buffer().to(dtype or bucket.buffer().dtype).div_(reducer.divisor())
-        return Sent(reducer.group.all_reduce(flat), flat)
-
-    return average_as
 
 
 def _cast(value: Any, dtype: torch.dtype) -> Any:

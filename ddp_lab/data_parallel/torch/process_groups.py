@@ -1,6 +1,6 @@
 """Groups of ranks for torch tensors: any torch.distributed process group, or a Communicator.
 
-May import: torch, communicator_group, reduction_group, round_robin, transport.
+May import: torch, communicator_group, reduction_group, transport.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,6 @@ from torch import Tensor
 
 from ddp_lab.data_parallel.communicator_group import CommunicatorGroup, is_communicator
 from ddp_lab.data_parallel.reduction_group import AtWait, Group, Work
-from ddp_lab.data_parallel.round_robin import RoundRobin, RoundRobinGroup
 from ddp_lab.transport.base import NDArray
 
 OPS = {"sum": dist.ReduceOp.SUM, "min": dist.ReduceOp.MIN, "max": dist.ReduceOp.MAX}
@@ -26,6 +25,9 @@ class C10dGroup:
         self.process_group = process_group
         self.device = device
         self._is_ours = device.type == "cpu" and hasattr(process_group, "empty")
+        comm = getattr(process_group, "comm", None)
+        # Over a link, who leaves a collective to its wait leaves the link idle until then.
+        self._starts_at_once = not self._is_ours or comm is None or len(comm.hosts) > 1
 
     @property
     def rank(self) -> int:
@@ -48,7 +50,7 @@ class C10dGroup:
     def all_reduce(self, flat: Tensor, op: str = "sum", at_wait: bool = False) -> Work:
         """Start an all-reduce in place; the process group runs it in the background."""
         call = partial(dist.all_reduce, flat, OPS[op], self.process_group)
-        work: Work = AtWait(call) if at_wait and self._is_ours else call(async_op=True)
+        work: Work = AtWait(call) if at_wait and not self._starts_at_once else call(async_op=True)
         return work
 
     def broadcast(self, flat: Tensor, root: int) -> None:
@@ -113,16 +115,7 @@ def group_for(process_group: Any, device: torch.device) -> Group:
         return TorchCommunicatorGroup(process_group)
     if is_communicator(process_group):
         return TorchCommunicatorGroup(CommunicatorGroup(process_group))
-    if isinstance(process_group, RoundRobin):
-        return process_group.over(lambda member: group_for(member, device))
     return C10dGroup(process_group, device)
-
-
-def is_over_c10d(group: Group) -> bool:
-    """Whether torch.distributed carries the bytes."""
-    if isinstance(group, RoundRobinGroup):
-        return is_over_c10d(group.groups[0])
-    return isinstance(group, C10dGroup)
 
 
 def broadcast_coalesced(group: Group, tensors: Sequence[Tensor], root: int) -> None:

@@ -1,6 +1,7 @@
 """The reducer for torch modules: autograd hooks, unused parameters, static graphs, comm hooks.
 
-May import: torch, autograd_graph, bucketing, errors, reducer, reduction_group, schedule, slots.
+May import: torch, autograd_graph, bucketing, buckets, launch_order, reducer, reduction_group,
+slots.
 """
 
 import weakref
@@ -11,10 +12,10 @@ import torch
 from torch import Tensor
 
 from ddp_lab.data_parallel.bucketing import BucketPlan
-from ddp_lab.data_parallel.errors import DataParallelError
-from ddp_lab.data_parallel.reducer import NOTHING_TO_DO, Bucket, Reducer
+from ddp_lab.data_parallel.buckets import Bucket
+from ddp_lab.data_parallel.launch_order import LaunchOrder
+from ddp_lab.data_parallel.reducer import NOTHING_TO_DO, Reducer
 from ddp_lab.data_parallel.reduction_group import Group, Work
-from ddp_lab.data_parallel.schedule import LaunchOrder
 from ddp_lab.data_parallel.torch.autograd_graph import accumulator, unused_from
 from ddp_lab.data_parallel.torch.slots import TorchSlots
 
@@ -38,7 +39,6 @@ class TorchReducer(Reducer):
         find_unused: bool = False,
     ) -> None:
         super().__init__(slots, plan, group, limits, find_unused)
-        self.on_error: Callable[[Exception], None] = lambda error: None
         self.skip_unused = False
         self.steps_itself: list[Any] = []  # parameters whose optimizers run in backward
         self.post_backward: list[Any] = []  # futures that backward has to wait for
@@ -61,20 +61,20 @@ class TorchReducer(Reducer):
                 self._handles.append(tensor.register_post_accumulate_grad_hook(hook))
 
     def set_static_graph(self) -> None:
-        """Expect the same graph in every iteration; see `Reducer.set_static_graph`."""
-        super().set_static_graph()
+        """Expect the same graph in every iteration; the first one is only observed."""
+        self.usage.set_static_graph()
         self._add_hooks(on_nodes=True)
 
     def prepare_backward(self, outputs: Sequence[Tensor]) -> None:
         """Find the parameters that no path leads to from `outputs`, when asked to."""
-        if self.find_unused and not self.static:
+        if self.usage.may_change:
             with torch.autograd.profiler.record_function("search_unused_parameters"):
-                self.expect_unused(unused_from(outputs, self._accumulators))
+                self.usage.expect_unused(unused_from(outputs, self._accumulators))
 
     def _launch(self, bucket: Bucket) -> Work:
-        if self.skip_unused and set(bucket.params) <= set(self.unused):
+        if self.skip_unused and set(bucket.params) <= set(self.usage.unused):
             return NOTHING_TO_DO
-        if self.group.size == 1 and not self.slots.as_views and self.comm_hook is None:
+        if self.group.size == 1 and not self.slots.as_views and self.averaging.hook is None:
             return NOTHING_TO_DO  # and nothing to deliver: the gradient is its own average
         return super()._launch(bucket)
 
@@ -93,11 +93,11 @@ class TorchReducer(Reducer):
 
     def _get_local_used_map(self) -> Tensor:
         """Return 1 for each parameter used since the last reduction."""
-        return torch.tensor(self.use_map.last or self.use_map.used, dtype=torch.int32)
+        return torch.tensor(self.usage.last_sums or self.usage.marks, dtype=torch.int32)
 
     def _ddp_graph_static(self) -> bool:
         """Return whether the same parameters were unused in every iteration."""
-        return self.graph_is_static
+        return self.usage.graph_is_static
 
 
 def _plain_hook(weak: "weakref.ref[TorchReducer]", index: int, order: LaunchOrder) -> Any:
@@ -108,13 +108,8 @@ def _plain_hook(weak: "weakref.ref[TorchReducer]", index: int, order: LaunchOrde
 
     def mark() -> None:
         reducer = weak()
-        if reducer is None or not reducer.expecting:
-            return
-        try:
+        if reducer is not None and reducer.expecting:
             reducer.mark(index)
-        except DataParallelError as error:
-            reducer.on_error(error)
-            raise
 
     return order.counter(index, mark)
 
@@ -124,13 +119,8 @@ def _node_hook(weak: "weakref.ref[TorchReducer]", index: int) -> Callable[..., N
 
     def on_accumulated(_inputs: Any, grads: Any) -> None:
         reducer = weak()
-        if reducer is None:
-            return
-        try:
+        if reducer is not None:
             reducer.gradient(index, grads[0] is not None)
-        except DataParallelError as error:
-            reducer.on_error(error)
-            raise
 
     return on_accumulated
 

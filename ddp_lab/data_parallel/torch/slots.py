@@ -1,6 +1,6 @@
 """The gradients of torch parameters, as the reducer sees them.
 
-May import: torch, reducer, torch_module.
+May import: torch, autograd_graph, buckets, module_inspection.
 """
 
 import functools
@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ddp_lab.data_parallel.reducer import Bucket
+from ddp_lab.data_parallel.buckets import Bucket
 from ddp_lab.data_parallel.torch.autograd_graph import when_backward_ends
-from ddp_lab.data_parallel.torch.module_inspection import Managed
+from ddp_lab.data_parallel.torch.module_inspection import ManagedParams
 
 # Below this many elements a gradient is copied with others in one fused call; above it, a
 # copy that scales in the same pass saves more than the call costs.
@@ -34,7 +34,7 @@ class TorchSlots:
     is not copied back: the view becomes the gradient (`_may_lend`).
     """
 
-    def __init__(self, managed: Managed, as_views: bool) -> None:
+    def __init__(self, managed: ManagedParams, as_views: bool) -> None:
         self.params = managed.params
         self.specs = managed.specs
         self.as_views = as_views

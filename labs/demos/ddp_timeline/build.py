@@ -16,14 +16,11 @@ sys.path.insert(0, str(HERE))
 from recorded import KEPT, timeline  # it lies beside this file
 
 PAGE = HERE / "ddp_timeline.html"
-# The page opens on two hosts with 10 Gbit/s between them, where a card moves the bytes and compute
-# keeps its cores: overlap saves a quarter. The ranks that were recorded share cores and memory.
-HOSTS = {"bandwidth_gb_s": 1.25, "latency_us": 50.0, "contention": 0.0}
 
 
 def main(arguments: list[str]) -> None:
     facts = json.loads(KEPT.read_text(encoding="utf-8"))
-    chart = timeline(facts, "A step of data-parallel training, predicted and recorded", **HOSTS)
+    chart = timeline(facts, "A step of data-parallel training, predicted and recorded")
     print(chart.save(Path(arguments[0]) if arguments else PAGE))
 
 

@@ -6,7 +6,7 @@ import numpy as np
 
 import minitorch
 from ddp_lab import DistributedDataParallel, launch
-from ddp_lab.data_parallel.comm_hooks import (
+from ddp_lab.data_parallel.hooks.comm_hooks import (
     PowerSGDState,
     TopKState,
     allreduce_hook,

@@ -13,19 +13,19 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ...arrays import Namespace, as_dtype, int32
+from ...arrays.library import Namespace, as_dtype, int32
 from ...errors import GraphError
 from ...op import Flat, Gradients, KeepsSpec, Op, Spec
-from ...ops.elementwise import zeros_like
-from ...ops.logic import eq
+from ...ops.elementwise.logic import eq
+from ...ops.elementwise.unary import zeros_like
 from ..core.gradients import Identity
 from ..core.graph import control_dependencies, get_default_graph, in_branches
 from ..core.naming import locates_errors, rename
 from ..core.node import Node, build, convert
-from ..core.structures import apart_from, outline
+from ..core.structures import flatten_with_rebuild, outline
 from ..core.variables import NoOp
-from ..operators.deferred_shapes import as_scalar
-from .loop_stacks import DEAD, Opaque, empty, kind_of
+from ..shapes.deferred import as_scalar
+from .loop_stacks import DEAD, HandleNode, empty, kind_of
 
 
 class Switch(KeepsSpec):
@@ -47,7 +47,7 @@ class Switch(KeepsSpec):
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """The gradient from this branch, or zeros when the value went the other way."""
         data, pred = node.inputs
-        zeros = empty() if isinstance(data, Opaque) else zeros_like(data)
+        zeros = empty() if isinstance(data, HandleNode) else zeros_like(data)
         other = build(Switch(not self.branch), (zeros, pred), kind=kind_of(data))
         return build(Merge(), (other, out_grad), kind=type(out_grad)), None
 
@@ -223,7 +223,7 @@ class _Side:
         try:
             found = fn()
             self.outline = outline(found, listed=True)
-            leaves, self.rebuild = apart_from(found, listed=True)
+            leaves, self.rebuild = flatten_with_rebuild(found, listed=True)
             self.outputs = [_handed_on(node, branch.pivot) for node in leaves]
         finally:
             graph.control.pop()

@@ -1,7 +1,7 @@
-"""Which values can be dead, and what a value's life hangs on: predicates, each with its side.
+"""Which values can be dead, and when: for which side of which predicates.
 
-Inside a branch every value that comes from outside passes a Switch, so a node there has its fate
-from its inputs. It need not wait for the branch's predicate besides, as it was told to when it was
+Inside a branch every value that comes from outside passes a Switch, so a node there is dead where
+an input is. It need not wait for the branch's predicate besides, as it was told to when it was
 built; without that wait it is only its value, and passes may rewrite it.
 """
 
@@ -20,7 +20,7 @@ def may_kill(node: Node) -> bool:
     return getattr(node.op, "may_kill", False)
 
 
-def endangered(
+def maybe_dead(
     order: Sequence[Node], fed: Collection[Node], kills: Callable[[Node], bool] = may_kill
 ) -> set[Node]:
     """Return the nodes that can be dead in some run: a Switch, and what comes after one."""
@@ -28,9 +28,12 @@ def endangered(
     for node in order:
         if node in fed:
             continue
-        before = node.inputs if merges(node) else deadly(node)
-        if kills(node) or any(source in found for source in before):
+        if kills(node):
             found.add(node)
+        elif found:
+            before = node.inputs if merges(node) else required_inputs(node)
+            if not found.isdisjoint(before):
+                found.add(node)
     return found
 
 
@@ -39,7 +42,7 @@ def merges(node: Node) -> bool:
     return bool(getattr(node.op, "merges", False))
 
 
-def deadly(node: Node) -> tuple[Node, ...]:
+def required_inputs(node: Node) -> tuple[Node, ...]:
     """Return the nodes whose death is the death of `node`: all before it; none where it merges.
 
     A read of a variable is given no value: what it has as an input is for gradients alone. What has
@@ -56,53 +59,55 @@ def deadly(node: Node) -> tuple[Node, ...]:
     return (*inputs, *node.control_inputs)
 
 
-# ── fates ───────────────────────────────────────────────────────────────────────────────────────
+# ── when a value is dead ──────────────────────────────────────────────────────────────────────────
 
 Death = tuple[Node, bool]
 """A predicate and a side: dead when it takes the other, or is dead itself."""
 NEVER: frozenset[Death] = frozenset()
 
 
-class Fate(NamedTuple):
+class Deadness(NamedTuple):
     """When a value is dead: if any of `deaths` comes true; only then, where `exact`."""
 
     deaths: frozenset[Death]
     exact: bool
 
 
-IMMORTAL = Fate(NEVER, True)
+IMMORTAL = Deadness(NEVER, True)
 
 
-def fates(order: Sequence[Node], fed: Collection[Node]) -> dict[Node, Fate]:
-    """Return the fate of every node of `order` that can be dead; the others are not in it."""
-    found: dict[Node, Fate] = {}
+def deadness_of(order: Sequence[Node], fed: Collection[Node]) -> dict[Node, Deadness]:
+    """Return the deadness of every node of `order` that can be dead; the others are not in it."""
+    found: dict[Node, Deadness] = {}
     for node in order:
-        if node in fed or node.op is None:
+        if node in fed or node.op is None or not (found or may_kill(node)):
             continue
-        fate = _merged(node, found) if merges(node) else _of_all(deadly(node), found)
+        deadness = _merged(node, found) if merges(node) else _of_all(required_inputs(node), found)
         if isinstance(node.op, Switch):
-            fate = Fate(fate.deaths | {(node.inputs[1], node.op.branch)}, fate.exact)
+            deadness = Deadness(
+                deadness.deaths | {(node.inputs[1], node.op.branch)}, deadness.exact
+            )
         elif may_kill(node):
-            fate = Fate(fate.deaths, False)
-        if fate != IMMORTAL:
-            found[node] = fate
+            deadness = Deadness(deadness.deaths, False)
+        if deadness != IMMORTAL:
+            found[node] = deadness
     return found
 
 
-def _of_all(nodes: Iterable[Node], known: dict[Node, Fate]) -> Fate:
-    """Return the fate of what dies with any of `nodes`."""
+def _of_all(nodes: Iterable[Node], known: dict[Node, Deadness]) -> Deadness:
+    """Return the deadness of what dies with any of `nodes`."""
     deaths, exact = NEVER, True
     for node in nodes:
-        fate = known.get(node)
-        if fate is not None:
-            exact = exact and fate.exact
-            if not fate.deaths <= deaths:  # most often one has all, and is shared
-                deaths = fate.deaths if deaths <= fate.deaths else deaths | fate.deaths
-    return Fate(deaths, exact)
+        deadness = known.get(node)
+        if deadness is not None:
+            exact = exact and deadness.exact
+            if not deadness.deaths <= deaths:  # most often one has all, and is shared
+                deaths = deadness.deaths if deaths <= deadness.deaths else deaths | deadness.deaths
+    return Deadness(deaths, exact)
 
 
-def _merged(node: Node, known: dict[Node, Fate]) -> Fate:
-    """Return the fate of what dies only with all its inputs: the two sides of a `cond`, say."""
+def _merged(node: Node, known: dict[Node, Deadness]) -> Deadness:
+    """Return the deadness of what dies only with all its inputs: the two sides of a `cond`, say."""
     sides = [known.get(source, IMMORTAL) for source in node.inputs]
     common = frozenset.intersection(*(side.deaths for side in sides))
     exact = all(side.exact for side in sides)
@@ -114,10 +119,10 @@ def _merged(node: Node, known: dict[Node, Fate]) -> Fate:
             exact = pred is other and yes is not no
     else:
         exact = exact and all(side.deaths == common for side in sides)
-    return Fate(common, exact)
+    return Deadness(common, exact)
 
 
-def is_spared(node: Node, wait: Node, known: dict[Node, Fate]) -> bool:
+def is_spared(node: Node, wait: Node, known: dict[Node, Deadness]) -> bool:
     """Tell whether `node` need not wait for `wait`: it dies with it anyway, and sees no effect.
 
     That is so for a branch's own pivot, a Switch that sends the predicate by the predicate.
@@ -128,11 +133,11 @@ def is_spared(node: Node, wait: Node, known: dict[Node, Fate]) -> bool:
     if data is not pred:
         return False
     waits = set(node.control_inputs)
-    inputs = (source for source in deadly(node) if source not in waits)
+    inputs = (source for source in required_inputs(node) if source not in waits)
     return (pred, wait.op.branch) in _of_all(inputs, known).deaths
 
 
-def die_first(nodes: Iterable[Node], other: Node, known: dict[Node, Fate]) -> bool:
+def die_first(nodes: Iterable[Node], other: Node, known: dict[Node, Deadness]) -> bool:
     """Tell whether one of `nodes` is dead wherever `other` is, for certain."""
-    fate = known.get(other, IMMORTAL)
-    return fate.exact and fate.deaths <= _of_all(nodes, known).deaths
+    deadness = known.get(other, IMMORTAL)
+    return deadness.exact and deadness.deaths <= _of_all(nodes, known).deaths

@@ -16,7 +16,7 @@ import numpy as np
 from ...errors import GraphError
 from ..core.graph import outside
 from ..core.node import Node, Placeholder, StaticShape, UnknownShape, as_shape
-from ..core.structures import apart_from, leaves_like, same_structure
+from ..core.structures import flatten_with_rebuild, leaves_like, same_structure
 from .cond import as_predicate
 from .loop_stacks import loop_outputs, placeholder_like
 from .while_op import KEPT_APART, While
@@ -46,7 +46,7 @@ def while_loop(
     """
     _refuse_nonsense(cond, body, loop_vars, parallel_iterations)
     loop_vars = loop_vars if isinstance(loop_vars, tuple) else list(loop_vars)
-    first, rebuild = apart_from(loop_vars, listed=True)
+    first, rebuild = flatten_with_rebuild(loop_vars, listed=True)
     shapes = _listed_shapes(loop_vars, shape_invariants, first)
     with outside():
         now = [_variable(v, s) for v, s in zip(first, shapes, strict=True)]

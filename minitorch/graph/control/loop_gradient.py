@@ -23,8 +23,8 @@ from ..core.node import Constant, Node, Placeholder, build
 from ..core.order import needed
 from ..operators.creation import zeros_like
 from .loop_stacks import (
+    HandleNode,
     History,
-    Opaque,
     Output,
     Slot,
     empty,
@@ -124,7 +124,7 @@ def _first(
     loop: While, once: RoundBack, taken: frozenset[Slot], out_grad: Node, node: Node
 ) -> list[Node]:
     """Return the first values of the backward loop: lists, gradients, their lists, sums."""
-    lists = [_out_of(node, History(loop.place_of(n), n), Opaque) for n in once.needs]
+    lists = [_out_of(node, History(loop.place_of(n), n), HandleNode) for n in once.needs]
     grads = []
     for i in once.flowing:
         like, slot = loop.variables[i], ("out", i)
@@ -133,7 +133,7 @@ def _first(
             grads.append(build(take, (out_grad,), kind=kind))
         else:
             grads.append(_zeros(_out_of(node, take, kind)))
-    of_lists = [build(History(k, loop.saved[k]), (out_grad,), kind=Opaque) for k in once.pasts]
+    of_lists = [build(History(k, loop.saved[k]), (out_grad,), kind=HandleNode) for k in once.pasts]
     return [*lists, *grads, *of_lists, *(_zeros(node.inputs[i]) for i in once.shares)]
 
 
@@ -184,4 +184,4 @@ def _flows(node: Node) -> bool:
 
 
 def _zeros(node: Node) -> Node:
-    return empty() if isinstance(node, Opaque) else zeros_like(node)
+    return empty() if isinstance(node, HandleNode) else zeros_like(node)

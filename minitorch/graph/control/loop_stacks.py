@@ -1,7 +1,7 @@
 """What a loop remembers of its rounds, as values of the graph: persistent lists and bundles.
 
 A round of a backward loop needs what the same round computed forwards. The forward loop keeps such
-values in a `Past`, a list whose newest item is on top and which is never changed: putting an item
+values in a `Stack`, a list whose newest item is on top and which is never changed: putting an item
 on it makes a new list. That makes the list a value like any other, so it has a gradient (which is
 again such a list), and a loop over lists has a gradient of any order. What a loop hands on in the
 end is a bundle, `Outcome`, out of which `Output` takes one value and `History` a list.
@@ -17,9 +17,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...arrays import Array, DType, Namespace, as_dtype, float32, namespace, namespace_on
+from ...arrays.library import Array, DType, Namespace, as_dtype, float32, namespace, namespace_on
+from ...arrays.shapes import Shape
 from ...op import Flat, Gradients, KeepsSpec, Spec
-from ...shapes import Shape
 from ..core.naming import label
 from ..core.node import Node, Placeholder, build
 from ..core.variables import State, StateOp
@@ -41,7 +41,7 @@ DEAD = Dead()
 V = TypeVar("V")
 
 
-def alive(value: V, node: Node) -> V:
+def require_alive(value: V, node: Node) -> V:
     """Return a fetched value.
 
     Raises:
@@ -55,15 +55,15 @@ def alive(value: V, node: Node) -> V:
     return value
 
 
-class Past:
+class Stack:
     """Values of earlier rounds: the newest, and all that are below it."""
 
     __slots__ = ("below", "top")
 
-    def __init__(self, top: Any, below: Past | None) -> None:
+    def __init__(self, top: Any, below: Stack | None) -> None:
         self.top, self.below = top, below
 
-    def __add__(self, other: Past) -> Past:
+    def __add__(self, other: Stack) -> Stack:
         """Add item by item; a hole is zeros, and so is what lies below the end."""
         tops: list[Any] = []
         a, b = self, other
@@ -72,15 +72,15 @@ class Past:
             a, b = rest(a), rest(b)
         total = b if a is EMPTY else a
         for top in reversed(tops):
-            total = Past(top, total)
+            total = Stack(top, total)
         return total
 
 
 HOLE = None  # in the place of an item
-EMPTY = Past(HOLE, None)
+EMPTY = Stack(HOLE, None)
 
 
-def rest(past: Past) -> Past:
+def rest(past: Stack) -> Stack:
     """Return the list without its top; of the empty one the empty one."""
     return EMPTY if past.below is None else past.below
 
@@ -104,17 +104,17 @@ NOWHERE: frozenset[Slot] = frozenset()
 # ── nodes whose value is no array ───────────────────────────────────────────────────────────────
 
 
-class Opaque(Node):
+class HandleNode(Node):
     """A node whose value is a list or a loop's outcome. Gradients of it are added by `Join`."""
 
     __slots__ = ()
 
     def __add__(self, other: Node) -> Node:  # type: ignore[override]  # of its own kind alone
         places = getattr(self.op, "places", NOWHERE) | getattr(other.op, "places", NOWHERE)
-        return build(Join(places), (self, other), kind=Opaque)
+        return build(Join(places), (self, other), kind=HandleNode)
 
 
-class OpaquePlaceholder(Opaque, Placeholder):
+class HandlePlaceholder(HandleNode, Placeholder):
     """A loop's variable that is a list."""
 
     __slots__ = ()
@@ -125,7 +125,7 @@ def flowing(flows: bool) -> DType:
     return float32 if flows else as_dtype(bool)
 
 
-class Opacity(StateOp):
+class StackOp(StateOp):
     """Base of the operators on lists and bundles: no pass looks into them, none has an effect."""
 
     ordered = False
@@ -137,7 +137,7 @@ class Opacity(StateOp):
         return Spec((), self.dtype)
 
 
-class Empty(Opacity):
+class Empty(StackOp):
     """The empty list; `flows` says whether gradients are to flow through what will be kept."""
 
     def __init__(self, flows: bool = True) -> None:
@@ -152,7 +152,7 @@ class Empty(Opacity):
         return ()
 
 
-class Keep(Opacity):
+class Push(StackOp):
     """The list with a value on top. It fires on a dead value too, and keeps a hole then."""
 
     fires_on_dead = (1,)
@@ -160,7 +160,7 @@ class Keep(Opacity):
     def run(self, state: State, *arrays: Any) -> Any:
         """Return the longer list."""
         past, value = arrays
-        return Past(HOLE if value is DEAD else value, past)
+        return Stack(HOLE if value is DEAD else value, past)
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the spec of a list through which gradients flow if they do through the value."""
@@ -173,7 +173,7 @@ class Keep(Opacity):
         return without_top(out_grad), by_value
 
 
-class Top(Opacity):
+class Top(StackOp):
     """The newest value; dead where that is a hole. With a second input, zeros like it instead."""
 
     may_kill = True
@@ -197,7 +197,7 @@ class Top(Opacity):
         return (pushed(empty(), out_grad), None)[: len(node.inputs)]
 
 
-class Rest(KeepsSpec, Opacity):
+class Pop(KeepsSpec, StackOp):
     """The list without its top."""
 
     def run(self, state: State, *arrays: Any) -> Any:
@@ -206,22 +206,22 @@ class Rest(KeepsSpec, Opacity):
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """The gradient's list with a hole on top."""
-        return build(Under(), (out_grad,), kind=Opaque)
+        return build(PushHole(), (out_grad,), kind=HandleNode)
 
 
-class Under(Opacity):
+class PushHole(StackOp):
     """The list with a hole on top."""
 
     def run(self, state: State, *arrays: Any) -> Any:
         """Return the longer list."""
-        return Past(HOLE, arrays[0])
+        return Stack(HOLE, arrays[0])
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """What lies below."""
         return without_top(out_grad)
 
 
-class Join(Opacity):
+class Join(StackOp):
     """The sum of two gradients that are lists or bundles; `places` are those of the bundles."""
 
     def __init__(self, places: frozenset[Slot] = NOWHERE) -> None:
@@ -236,7 +236,7 @@ class Join(Opacity):
         return out_grad, out_grad
 
 
-class Filled(Flat, Opacity):
+class Filled(Flat, StackOp):
     """Whether a list has a round left."""
 
     dtype = as_dtype(bool)
@@ -253,12 +253,12 @@ def namespace_of(state: State) -> Namespace:
 
 def kind_of(node: Node) -> type[Node]:
     """Return the class of a node that stands for the same sort of value as `node`."""
-    return Opaque if isinstance(node, Opaque) else Node
+    return HandleNode if isinstance(node, HandleNode) else Node
 
 
 def placeholder_like(node: Node, name: str) -> Placeholder:
     """Return a placeholder, inside a loop, for a value of the same type as `node`."""
-    kind = OpaquePlaceholder if isinstance(node, Opaque) else Placeholder
+    kind = HandlePlaceholder if isinstance(node, HandleNode) else Placeholder
     made = kind(node.dtype, node.shape, name)
     made.inside = True
     return made
@@ -276,17 +276,17 @@ def top_or_zeros(past: Node, like: Node) -> Node:
 
 def empty(flows: bool = True) -> Node:
     """Return the empty list; `flows` says whether gradients are to flow through its items."""
-    return build(Empty(flows), (), kind=Opaque)
+    return build(Empty(flows), (), kind=HandleNode)
 
 
 def pushed(past: Node, value: Node) -> Node:
     """Return the list with a value on top."""
-    return build(Keep(), (past, value), kind=Opaque)
+    return build(Push(), (past, value), kind=HandleNode)
 
 
 def without_top(past: Node) -> Node:
     """Return the list without its newest value."""
-    return build(Rest(), (past,), kind=Opaque)
+    return build(Pop(), (past,), kind=HandleNode)
 
 
 def has_more(past: Node) -> Node:
@@ -307,19 +307,19 @@ class Outcome:
         return Outcome(total)
 
 
-def outcome(values: Iterable[object], lists: Iterable[tuple[int, Past]]) -> Outcome:
+def outcome(values: Iterable[object], lists: Iterable[tuple[int, Stack]]) -> Outcome:
     """Return what a loop hands on: its variables' last values, and lists by number."""
     last: dict[Slot, object] = {("out", i): value for i, value in enumerate(values)}
     return Outcome({**last, **{("past", k): past for k, past in lists}})
 
 
-def longer(pasts: Iterable[Past], items: Iterable[object]) -> list[Past]:
+def push_each(pasts: Iterable[Stack], items: Iterable[object]) -> list[Stack]:
     """Return each list with an item more on top; what is dead leaves a hole."""
     pairs = zip(pasts, items, strict=True)
-    return [Past(HOLE if item is DEAD else item, past) for past, item in pairs]
+    return [Stack(HOLE if item is DEAD else item, past) for past, item in pairs]
 
 
-class Output(Opacity):
+class Output(StackOp):
     """One value of a loop's outcome, or of the gradients that arrive there."""
 
     def __init__(self, slot: Slot, like: Node) -> None:
@@ -335,7 +335,7 @@ class Output(Opacity):
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """Hand the gradient in at this place."""
-        return build(Pack(self.slot), (out_grad,), kind=Opaque)
+        return build(Pack(self.slot), (out_grad,), kind=HandleNode)
 
 
 class History(Output):
@@ -347,7 +347,7 @@ class History(Output):
         self.dtype = flowing(like.dtype.kind == "f")
 
 
-class Pack(Opacity):
+class Pack(StackOp):
     """A gradient with the place where it belongs."""
 
     def __init__(self, slot: Slot) -> None:
@@ -365,7 +365,7 @@ class Pack(Opacity):
 
 def loop_outputs(loop: While, first: Sequence[Node], name: str | None = None) -> list[Node]:
     """Return the results of a loop that starts from `first`."""
-    node = build(loop, (*first, *loop.captured), kind=Opaque)
+    node = build(loop, (*first, *loop.captured), kind=HandleNode)
     if name is not None:
         label(node, name)
     return [

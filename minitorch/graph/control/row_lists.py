@@ -8,34 +8,25 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...arrays import Array, Namespace, namespace, native_dtype
-from ...errors import ShapeError
+from ...arrays.library import Array, Namespace, namespace, native_dtype
 from ...op import Gradients, Op, Spec
 from ..core.node import Node, build
 from ..core.variables import State
-from .loop_stacks import EMPTY, HOLE, Opacity, Opaque, Past, Top, flowing, namespace_of, rest
+from .loop_stacks import EMPTY, HOLE, HandleNode, Stack, StackOp, Top, flowing, namespace_of, rest
 
 
-class Spread(Opacity):
-    """The rows of an array as a list: the first on top, or the last.
+class Spread(StackOp):
+    """The rows of an array as a list: the first on top, or the last."""
 
-    A second input must have as many rows; `where` says in whose name that is asked.
-    """
-
-    def __init__(self, first_on_top: bool, where: str = "rows") -> None:
-        self.first_on_top, self.where = first_on_top, where
+    def __init__(self, first_on_top: bool) -> None:
+        self.first_on_top = first_on_top
 
     def run(self, state: State, *arrays: Any) -> Any:
         """Return the list."""
-        array, other = arrays[0], arrays[-1]
-        if array.shape[0] != other.shape[0]:
-            raise ShapeError(
-                f"{self.where}: elems have {other.shape[0]} and {array.shape[0]} rows, expected "
-                "equally many."
-            )
+        (array,) = arrays
         past = EMPTY
         for i in range(array.shape[0])[:: -1 if self.first_on_top else 1]:
-            past = Past(array[i], past)
+            past = Stack(array[i], past)
         return past
 
     def infer(self, *specs: Spec) -> Spec:
@@ -44,11 +35,10 @@ class Spread(Opacity):
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """The rows' gradients as an array, zeros where one is missing."""
-        by_array = build(Collect(self.first_on_top), (out_grad, node.inputs[0]))
-        return (by_array, None)[: len(node.inputs)]
+        return build(Collect(self.first_on_top), (out_grad, node.inputs[0]))
 
 
-class Stack(Opacity):
+class StackRows(StackOp):
     """A list of equal arrays as one array with an axis more in front, of size `count` if known."""
 
     def __init__(self, first_on_top: bool, like: Node, count: int | None) -> None:
@@ -71,10 +61,10 @@ class Stack(Opacity):
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """The gradient's rows as a list."""
-        return build(Spread(self.first_on_top), (out_grad,), kind=Opaque)
+        return build(Spread(self.first_on_top), (out_grad,), kind=HandleNode)
 
 
-class Collect(Opacity):
+class Collect(StackOp):
     """A gradient's list as an array like the second input, zeros where a row is missing."""
 
     def __init__(self, first_on_top: bool) -> None:
@@ -98,7 +88,7 @@ class Collect(Opacity):
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
         """The gradient's rows as a list."""
-        return build(Spread(self.first_on_top), (out_grad,), kind=Opaque), None
+        return build(Spread(self.first_on_top), (out_grad,), kind=HandleNode), None
 
 
 class Grow(Op):
@@ -140,7 +130,7 @@ class Shrink(Op):
         return build(Grow(), (out_grad, node.inputs[0])), None
 
 
-def rows(past: Past) -> list[Any]:
+def rows(past: Stack) -> list[Any]:
     """Return the items of a list, top first."""
     found = []
     while past is not EMPTY:
@@ -151,7 +141,7 @@ def rows(past: Past) -> list[Any]:
 
 def spread(array: Node) -> Node:
     """Return the rows of an array as a list, the first on top."""
-    return build(Spread(True), (array,), kind=Opaque)
+    return build(Spread(True), (array,), kind=HandleNode)
 
 
 def next_row(rows: Node, array: Node) -> Node:
@@ -159,6 +149,6 @@ def next_row(rows: Node, array: Node) -> Node:
     return build(Top(array.shape[1:], array.dtype), (rows,))
 
 
-def stacked(past: Node, like: Node, first_on_top: bool = False, count: int | None = None) -> Node:
-    """Return a list of arrays like `like` as one array."""
-    return build(Stack(first_on_top, like, count), (past,))
+def stacked(past: Node, like: Node, count: int | None = None) -> Node:
+    """Return a list of arrays like `like`, the last on top, as one array."""
+    return build(StackRows(False, like, count), (past,))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from ...arrays import Array
+from ...arrays.library import Array
 from ...op import Gradients
 from ..core.copying import copied
 from ..core.graph import outside
@@ -23,19 +23,19 @@ from .loop_stacks import (
     EMPTY,
     Empty,
     History,
-    Opacity,
     Outcome,
     Output,
-    longer,
+    StackOp,
     outcome,
     placeholder_like,
+    push_each,
 )
 
 KEPT_APART = 10
 """Rounds of one loop that may be under way at once, TensorFlow's number."""
 
 
-class While(Opacity):
+class While(StackOp):
     """The loop itself; inputs are the first values, then what is captured.
 
     Attributes:
@@ -135,7 +135,7 @@ class While(Opacity):
             while test(state, (*values, *captured))[0]:
                 found = once(state, (*values, *captured))
                 values = found[:count]
-                pasts = longer(pasts, found[count:])
+                pasts = push_each(pasts, found[count:])
             return outcome(values, zip(places, pasts, strict=True))
 
         return run

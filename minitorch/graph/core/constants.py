@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ...arrays import Array, DTypeLike, as_dtype, get_default_dtype
+from ...arrays.library import Array, DTypeLike, as_dtype, get_default_dtype
 from ...errors import DTypeError, GraphError
 
 

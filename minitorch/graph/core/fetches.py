@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays import Array, Device, DType, asarray, to_numpy
+from ...arrays.library import Array, Device, DType, asarray, to_numpy
 from ...errors import GraphError, GraphTypeError
 from ...pytree import Rebuild
-from ..control.loop_stacks import Opaque
+from ..control.loop_stacks import HandleNode
 from ..control.while_op import While
+from ..shapes.static import agree
 from .graph import Graph
 from .node import Node, Placeholder
 from .order import needed
-from .static_shape import agree
 from .structures import flatten
 
 
@@ -31,7 +31,7 @@ def check_asked(graph: Graph, fetches: Sequence[Node], feeds: Sequence[Node]) ->
     """
     for node in fetches:
         check_graph(graph, node, "fetch")
-        if isinstance(node, Opaque):
+        if isinstance(node, HandleNode):
             raise node.error(
                 f"run: cannot fetch {node.name!r}: it is a loop, not a value. Fetch what "
                 "while_loop returned."
@@ -89,7 +89,9 @@ def check_outside_loops(fetches: Sequence[Node], fed: Collection[Node]) -> None:
 
 def is_outside_loops(node: Node) -> bool:
     """Tell whether a run may ask for `node`: it is no loop, nor a value of a loop's rounds."""
-    return not isinstance(node, Opaque) and not any(_is_inside(n, ()) for n in needed([node], ()))
+    return not isinstance(node, HandleNode) and not any(
+        _is_inside(n, ()) for n in needed([node], ())
+    )
 
 
 def _is_inside(node: Node, fed: Collection[Node]) -> bool:

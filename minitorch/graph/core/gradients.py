@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ...arrays import Array, Namespace
+from ...arrays.library import Array, Namespace
 from ...errors import GraphError, NoGradientRule
 from ...op import Flat, Gradients, KeepsSpec, Value
-from ...ops.broadcasting import expand_to
+from ...ops.shaping.broadcasting import expand_to
 from ...sweep import Rule, ancestors, count_uses, sweep
 from ...vjp import on_values
-from ..operators.deferred_shapes import late
+from ..shapes.deferred import late
 from .node import Constant, Node, UnknownShape, convert, located
 from .order import needed
 

@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import wraps
 from typing import Any, ParamSpec, TypeVar
 
-from ...arrays import DType
+from ...arrays.library import DType
 from ...errors import MinitorchError
 from ...pytree import Rebuild, walk
-from ..operators.deferred_shapes import late
+from ..shapes.deferred import late
 from .node import Node, UnknownShape, located, place_of_new
 
 
@@ -71,7 +71,7 @@ def once_known(function: Operator, gives: DType | None = None) -> Operator:
     @wraps(function)
     def call(*args: object, **kwargs: object) -> Node:
         if _unknown(args) or (kwargs and _unknown(kwargs.values())):
-            return _put_off(function, args, kwargs, gives)
+            return defer_until_shapes_known(function, args, kwargs, gives)
         return function(*args, **kwargs)
 
     return call
@@ -88,9 +88,10 @@ def _unknown(values: Iterable[Any]) -> bool:
     return False
 
 
-def _put_off(
+def defer_until_shapes_known(
     function: Operator, args: tuple[object, ...], kwargs: dict[str, Any], gives: DType | None
 ) -> Node:
+    """Return a node that becomes the function's result once the shapes of its inputs are known."""
     name = kwargs.pop("name", None)
     nodes: list[Node] = []
 

@@ -13,23 +13,23 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
 
 import numpy as np
 
-from ...arrays import DType, DTypeLike, as_dtype, cast, get_default_dtype, result_type
+from ...arrays.library import DType, DTypeLike, as_dtype, cast, get_default_dtype, result_type
+from ...arrays.shapes import Shape
 from ...errors import GraphError, GraphTypeError, MinitorchError, ShapeError
 from ...op import Op, Spec, Value, refuse_bools
-from ...ops import linalg
-from ...ops.casting import cast_to
-from ...ops.joining import stack
-from ...ops.logic import eq, ne
+from ...ops.elementwise.casting import cast_to
+from ...ops.elementwise.logic import eq, ne
+from ...ops.elementwise.rows import operator_of
 from ...ops.methods import Methods
-from ...ops.rows import operator_of
-from ...shapes import Shape
-from ..operators.deferred_shapes import cut, deferred, is_cut
+from ...ops.products import linalg
+from ...ops.shaping.joining import stack
+from ..shapes.deferred import cut, deferred, is_cut
+from ..shapes.static import UNKNOWN as UNKNOWN
+from ..shapes.static import StaticShape as StaticShape
+from ..shapes.static import UnknownShape as UnknownShape
+from ..shapes.static import as_static
 from .constants import constant_array, filled_to
 from .graph import Graph, call_site, get_default_graph, innermost_session
-from .static_shape import UNKNOWN as UNKNOWN
-from .static_shape import StaticShape as StaticShape
-from .static_shape import UnknownShape as UnknownShape
-from .static_shape import as_static
 
 if TYPE_CHECKING:
     from .fetches import Feeds

@@ -99,17 +99,23 @@ def runs_before(node: Node, fed: Collection[Node]) -> tuple[Node, ...]:
     return (*found, *control) if control else found
 
 
-@_kept
-def needed(fetches: Fetches, fed: Collection[Node]) -> list[Node]:
-    """Return every node that must run to give `fetches`; nothing above a fed node."""
-    found: dict[Node, None] = {}
+def _needs(fetches: Fetches, fed: Collection[Node]) -> dict[Node, tuple[Node, ...]]:
+    """Return every node that must run to give `fetches`, with what must run before it."""
+    found: dict[Node, tuple[Node, ...]] = {}
     waiting = list(fetches)
     while waiting:
         node = waiting.pop()
         if node not in found:
-            found[node] = None
-            waiting += runs_before(node, fed)
-    return list(found)
+            plain = node not in fed and not node.control_inputs and not isinstance(node.op, Read)
+            found[node] = node.inputs if plain else runs_before(node, fed)
+            waiting += found[node]
+    return found
+
+
+@_kept
+def needed(fetches: Fetches, fed: Collection[Node]) -> list[Node]:
+    """Return every node that must run to give `fetches`; nothing above a fed node."""
+    return list(_needs(fetches, fed))
 
 
 @_kept
@@ -120,10 +126,11 @@ def schedule(fetches: Fetches, fed: Collection[Node]) -> list[Node]:
     read without a control dependency is the one from before the run; ties run in the order in
     which they were built.
     """
-    nodes = _by_turn(needed(fetches, fed))
+    needs = _needs(fetches, fed)
+    nodes = _by_turn(needs)
     turn = {node: i for i, node in enumerate(nodes)}
-    before = [[turn[source] for source in runs_before(node, fed)] for node in nodes]
-    if all(max(turns, default=-1) < i for i, turns in enumerate(before)):
+    before = [[turn[source] for source in needs[node]] for node in nodes]
+    if all(not turns or max(turns) < i for i, turns in enumerate(before)):
         return nodes  # as they were built
     users: list[list[int]] = [[] for _ in nodes]
     for i, turns in enumerate(before):
@@ -142,11 +149,14 @@ def schedule(fetches: Fetches, fed: Collection[Node]) -> list[Node]:
     return order
 
 
-def _by_turn(nodes: list[Node]) -> list[Node]:
+def _by_turn(nodes: Iterable[Node]) -> list[Node]:
     """Return the nodes in the order in which they would run if none waited for another."""
     found = sorted(nodes, key=attrgetter("id"))  # a node and its copy stay as they were
-    late = [node for node in found if writes_of(node)]
-    return [*(node for node in found if not writes_of(node)), *late] if late else found
+    late = [node for node in found if getattr(node.op, "writes", ())]
+    if not late:
+        return found
+    writing = set(late)
+    return [*[node for node in found if node not in writing], *late]
 
 
 def last_uses(

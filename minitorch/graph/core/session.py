@@ -9,15 +9,15 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from ...arrays import Array, DeviceLike
-from ...arrays import device as device_called
+from ...arrays.library import Array, DeviceLike
+from ...arrays.library import device as device_called
 from ...errors import GraphError
 from ..executors.compiled import Run
 from ..executors.registry import executor_called
-from ..operators.by_shape import ByShape, needs_shapes
 from ..passes.fold import fed_constants
 from ..passes.optimize import optimize
 from ..passes.rewrite import PLANNING
+from ..shapes.by_shape import ByShape, needs_shapes
 from .fetches import Feeds, as_feed, check_asked, flatten_fetches, read_feeds
 from .graph import Graph, get_default_graph, innermost_session, open_sessions
 from .node import Node, Placeholder

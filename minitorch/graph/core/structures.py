@@ -12,7 +12,7 @@ from ...pytree import Rebuild, walk
 from .node import Node, convert
 
 
-def apart_from(
+def flatten_with_rebuild(
     value: object, listed: bool = False
 ) -> tuple[list[Node], Callable[[Sequence[object]], Any]]:
     """Return the nodes in `value`, and what puts others in their places.
@@ -64,7 +64,7 @@ def same_structure(where: str, got: object, want: object) -> list[Node]:
         raise GraphError(
             f"{where}: the structure changes: got {outline(got)}, expected {outline(want)}."
         )
-    return apart_from(got)[0]
+    return flatten_with_rebuild(got)[0]
 
 
 def leaves_like(where: str, structure: Any, value: Any) -> list[Any]:
@@ -90,7 +90,7 @@ def _is_array(value: object) -> bool:
 
 
 def outline(value: object, listed: bool = False) -> str:
-    """Return a structure in words, a node as *; `listed` as for `apart_from`."""
+    """Return a structure in words, a node as *; `listed` as for `flatten_with_rebuild`."""
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key!r}: {outline(value[key])}" for key in value) + "}"
     if isinstance(value, list | tuple) and (listed or not _is_array(value)):

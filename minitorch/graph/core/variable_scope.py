@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays import DType, DTypeLike, as_dtype, float32
+from ...arrays.library import DType, DTypeLike, as_dtype, float32
 from ...errors import GraphError
 from ..operators.initializers import Zeros, glorot_uniform_initializer
 from .graph import get_default_graph, name_scope

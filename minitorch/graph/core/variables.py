@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays import CPU, Array, Device, DType, DTypeLike, Namespace, as_dtype
+from ...arrays.library import CPU, Array, Device, DType, DTypeLike, Namespace, as_dtype
 from ...errors import GraphError
 from ...op import Gradients, KeepsSpec, Op, Spec
+from ..shapes.static import agree
 from .graph import call_site, control_dependencies, get_default_graph, outside
 from .naming import label, rename
 from .node import UNKNOWN, Node, UnknownShape, as_shape, build, convert
-from .static_shape import agree
 
 
 class State:

@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable, Sequence
 from ...errors import GraphError, MinitorchError
 from ...op import Op, Spec
 from ..control.while_op import While
+from ..shapes.static import agree
 from .node import Node, Placeholder, UnknownShape
 from .order import needed, schedule
-from .static_shape import agree
 
 
 class Checked:
@@ -67,7 +67,7 @@ def _verify_node(node: Node, op: Op, after: str) -> None:
         raise node.error(
             f"{after}: node {node.name!r} does not fit its inputs: {error}."
         ) from error
-    if spec.dtype != node.dtype or not agree(spec.shape, node.shape):
+    if spec.dtype != node.dtype or (spec.shape != node.shape and not agree(spec.shape, node.shape)):
         raise node.error(
             f"{after}: node {node.name!r} has {node.dtype} {tuple(node.shape)}, but {op.name} "
             f"gives {spec.dtype} {tuple(spec.shape)}."

@@ -7,9 +7,9 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from ...arrays import Array
+from ...arrays.library import Array
 from ...errors import GraphError, MinitorchError
-from ..control.loop_stacks import Opacity
+from ..control.loop_stacks import StackOp
 from ..control.while_op import While
 from ..core.node import Node, Placeholder
 from ..core.order import needed, orders_kept, schedule, writes_of
@@ -17,12 +17,12 @@ from ..core.session import Session
 from ..core.structures import flatten
 from ..core.variables import Variable
 from ..memory.plan import memory_plan, sizes_of
-from ..operators.deferred_shapes import unknown
 from ..passes.fuse import fuse
 from ..passes.loops import inside as within_loops
 from ..passes.matmul_chain import size_of
 from ..passes.merge_matmuls import merge_matmuls
 from ..passes.optimize import named, run_pass, same_nodes
+from ..shapes.deferred import unknown
 from .prediction import predicted_s
 
 RUNS = 9  # of which the shortest is the measured time: other work only adds to it
@@ -118,7 +118,7 @@ def _measured_s(leaves: list[Node], feeds: Mapping[Node, object]) -> float | Non
     nodes = needed(leaves, set(feeds))
     if any(unknown(node) and node not in feeds and node.op is None for node in nodes):
         return None
-    if not feeds and any(isinstance(node.op, Opacity) for node in nodes):
+    if not feeds and any(isinstance(node.op, StackOp) for node in nodes):
         return None
     inputs = [node for node in nodes if isinstance(node, Placeholder) and node.default is None]
     values: dict[Node, object] = {n: _sample(n) for n in inputs if n not in feeds}

@@ -21,8 +21,8 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ...arrays import DType
-from ...ops.rows import ROWS, Binary, Unary
+from ...arrays.library import DType
+from ...ops.elementwise.rows import ROWS, Binary, Unary
 
 ELEMENTS = 2**16  # in a measurement: 256 KiB of float32, so that a level-2 cache holds it
 REPEATS = 7  # of a measurement, of which the shortest counts: other work only adds to it
@@ -159,14 +159,16 @@ def _row_s(row: str) -> float:
 
 
 def _kernel_s(row: str) -> tuple[float, float, float]:
-    from ... import compile as code
+    from ...compile import engine
+    from ...compile.kernels import Kernel
+    from ...compile.rows import Program, Step
 
-    if not code.available():
+    if not engine.available():
         return math.inf, math.inf, math.inf
-    code.Kernel(code.Program("float32", ("float",), (code.Step("neg", (0,)),)))(np.ones(1, "f"))
-    first = code.Step(row, (0, 0) if row == "add" else (0,))
-    steps = (first, code.Step(row, (-1, -1) if row == "add" else (-1,)))
-    task = code.Kernel(code.Program("float32", ("float",), steps))
+    Kernel(Program("float32", ("float",), (Step("neg", (0,)),)))(np.ones(1, "f"))
+    first = Step(row, (0, 0) if row == "add" else (0,))
+    steps = (first, Step(row, (-1, -1) if row == "add" else (-1,)))
+    task = Kernel(Program("float32", ("float",), steps))
     one, x = np.ones(1, np.float32), np.full(ELEMENTS, 0.5, np.float32)
     begin = perf_counter()
     task(one)
@@ -177,12 +179,14 @@ def _kernel_s(row: str) -> tuple[float, float, float]:
 
 
 def _kernel_run_s(width: int) -> float:
-    from ... import compile as code
+    from ...compile import engine
+    from ...compile.kernels import Kernel
+    from ...compile.rows import Program, Step
 
-    if not code.available():
+    if not engine.available():
         return math.inf
-    steps = (code.Step("add", (0, 1)),)
-    task = code.Kernel(code.Program("float32", ("float", "float"), steps))
+    steps = (Step("add", (0, 1)),)
+    task = Kernel(Program("float32", ("float", "float"), steps))
     return _run_s(task, np.ones((2048, width), np.float32), np.ones(width, np.float32))
 
 

@@ -11,21 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays import Array
+from ...arrays.library import Array
 from ...errors import MinitorchError
-from ...ops.linalg import Linear, MatMul
-from ...ops.pointwise import Power
-from ...ops.rows import Elementwise
+from ...ops.elementwise.pointwise import Power
+from ...ops.elementwise.rows import Elementwise
+from ...ops.products.linalg import Linear, MatMul
 from ..control.while_op import While
 from ..core.node import Constant, Node
 from ..core.order import needed, schedule
 from ..memory.plan import VIEWS
-from ..operators.deferred_shapes import unknown
 from ..passes.fused import Fused, FusedReduction
 from ..passes.lowering import names_of, runs_of
 from ..passes.matmul_chain import UNKNOWN_SIZE, size_of
 from ..passes.rewrite import simple
 from ..passes.tuned import TunedProduct
+from ..shapes.deferred import unknown
 from .machine import machine
 
 FRESH = 2**21  # bytes from which on a new array is new memory, and not what was freed last

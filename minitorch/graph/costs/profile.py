@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays import Array, Device
+from ...arrays.library import Array, Device
 from ...errors import GraphError
 from ..core.fetches import Feeds, flatten_fetches, read_feeds
 from ..core.node import Node
@@ -26,9 +26,9 @@ from ..core.order import last_uses
 from ..core.session import Session
 from ..core.variables import State, StateOp
 from ..executors.compiled import Step
-from ..operators.by_shape import ByShape, needs_shapes
 from ..passes.fold import fed_constants
 from ..passes.optimize import optimize
+from ..shapes.by_shape import ByShape, needs_shapes
 
 
 @dataclass(frozen=True)

@@ -19,27 +19,37 @@ from typing import Any
 
 import numpy as np
 
-from ... import compile as code
-from ...arrays import CPU, Array, Device, DType
+from ...arrays.library import CPU, Array, Device, DType
+from ...compile import engine
+from ...compile.kernels import kernel
+from ...compile.rows import Program
 from ...errors import GraphError
 from ...op import Op
-from ...ops.linalg import MatMul
-from ...ops.reduction import Extreme, Mean, Sum
-from ...ops.rows import ROWS, Elementwise
-from ..control.liveness import endangered
-from ..control.loop_stacks import DEAD, EMPTY, Opaque, Outcome, alive, longer, outcome
+from ...ops.elementwise.rows import ROWS, Elementwise
+from ...ops.products.linalg import MatMul
+from ...ops.reducing.reduction import Extreme, Mean, Sum
+from ..control.liveness import maybe_dead
+from ..control.loop_stacks import (
+    DEAD,
+    EMPTY,
+    HandleNode,
+    Outcome,
+    outcome,
+    push_each,
+    require_alive,
+)
 from ..control.while_op import While
 from ..core.node import Node
 from ..core.order import sources
 from ..core.variables import State, StateOp
 from ..memory.aliasing import running_order
 from ..memory.plan import ALIGNMENT, LoopPlan, MemoryPlan, memory_plan, sizes_of
-from ..operators.computed_shapes import Counting, OfShape
-from ..operators.deferred_shapes import Late, Places
 from ..passes.fused import Fused
 from ..passes.lowering import program_of
+from ..shapes.computed import Counting, OfShape
+from ..shapes.deferred import Late, Places
 from .compiled import check_source, copied
-from .interpreter import handed_over, is_dead, value_of
+from .interpreter import fetched_value, is_dead, value_of
 from .node_errors import explain
 
 MOST_SHAPES = 16  # sets of shapes whose blocks of memory a run keeps
@@ -102,7 +112,7 @@ class ArenaStep:
         with np.errstate(all="ignore"):
             values = run(state, dict(zip(self.feeds, arrays, strict=True)))
         self.measured_bytes = run.arena.reach
-        return tuple(handed_over(node, values[node]) for node in self.fetches)
+        return tuple(fetched_value(node, values[node]) for node in self.fetches)
 
 
 class _Arena:
@@ -158,7 +168,7 @@ class _Run:
             if home in offsets and (node is home or node in in_place) and node not in self.loops
         }
         self.into = {node: _into(node) for node in self.places}
-        self.mortal = endangered(plan.order, fed)
+        self.mortal = maybe_dead(plan.order, fed)
         self.free: list[list[Array]] = [[] for _ in plan.order]
         for buffer in plan.buffers:
             if buffer.last < len(plan.order):
@@ -220,11 +230,11 @@ class _LoopRun:
         pasts = [EMPTY] * len(self.plan.kept)
         while True:
             given = {**captured, **dict(zip(loop.variables, values, strict=True))}
-            if not alive(self.test(state, dict(given))[loop.test], loop.test):
+            if not require_alive(self.test(state, dict(given))[loop.test], loop.test):
                 break
             found = self.body(state, given)
-            ends = [alive(found[end], end) for end in loop.body]
-            pasts = longer(pasts, (copied(found[loop.saved[k]]) for k in self.plan.kept))
+            ends = [require_alive(found[end], end) for end in loop.body]
+            pasts = push_each(pasts, (copied(found[loop.saved[k]]) for k in self.plan.kept))
             values = self._kept(ends, spare)
             if self.arena.poison and self.plan.spare:
                 for place in now:
@@ -247,7 +257,7 @@ class _LoopRun:
 
 def _outside(node: Node, inputs: list[Any], state: State) -> Any:
     """Return the value of a node that has no place in the arena."""
-    if isinstance(node, Opaque):
+    if isinstance(node, HandleNode):
         inputs = [copied(value) for value in inputs]  # it keeps them for longer than is planned
     found = value_of(node, inputs, state)
     # what hands an input on must not lie where the arena writes something else later
@@ -313,9 +323,9 @@ def _row_into(node: Node, op: Elementwise) -> Into:
         return lambda out, *arrays: ufunc(*arrays, out=out)
     operands = tuple(range(len(node.inputs)))
     program = program_of(((op, operands),), [source.dtype for source in node.inputs])
-    if isinstance(program, code.Program) and code.available():
-        kernel = code.kernel(program)
-        return lambda out, *arrays: kernel(*arrays, out=out)
+    if isinstance(program, Program) and engine.available():
+        compiled = kernel(program)
+        return lambda out, *arrays: compiled(*arrays, out=out)
     return functools.partial(_copied, op)
 
 

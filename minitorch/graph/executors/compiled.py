@@ -13,11 +13,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ...allocator import Lease
-from ...arrays import CPU, Array, Device, asarray, namespace_on
-from ...ops.broadcasting import ExpandTo, SumTo
-from ..control.liveness import deadly, endangered
-from ..control.loop_stacks import DEAD, Opaque, alive
+from ...arrays.allocator import Lease
+from ...arrays.library import CPU, Array, Device, asarray, namespace_on
+from ...ops.shaping.broadcasting import ExpandTo, SumTo
+from ..control.liveness import maybe_dead, required_inputs
+from ..control.loop_stacks import DEAD, HandleNode, require_alive
 from ..core.node import Constant, Node, Placeholder
 from ..core.order import last_uses
 from ..core.variables import NoOp, Read, State, StateOp, Variable
@@ -86,7 +86,7 @@ class Step:
         """Return the source of the step; `names` gets what its names mean."""
         slot = self.slot
         self.shared = views([n for n in self.order if n in fed or n.op is None], self.order, fed)
-        self.endangered = endangered(self.order, fed)
+        self.maybe_dead = maybe_dead(self.order, fed)
         self.asked = _asked(self.order)
         free = last_uses(self.order, fed, set(self.fetches))
         into = "".join(f"{slot.get(node, '_')}, " for node in self.feeds)
@@ -135,10 +135,10 @@ class Step:
 
     def _guarded(self, node: Node, line: str) -> str:
         """Return the statement with the test, where needed, that nothing before it was dead."""
-        if node not in self.endangered or node.op is None:
+        if node not in self.maybe_dead or node.op is None:
             return line
-        before = dict.fromkeys(deadly(node))
-        tests = [f"{self.slot[n]} is DEAD" for n in before if n in self.endangered]
+        before = dict.fromkeys(required_inputs(node))
+        tests = [f"{self.slot[n]} is DEAD" for n in before if n in self.maybe_dead]
         if not tests:
             return line
         self.names["DEAD"] = DEAD
@@ -150,9 +150,9 @@ class Step:
         value = self.slot[node]
         if isinstance(node.op, NoOp):
             return "None"
-        if node in self.endangered and (self.inner is None or i < self.inner):
-            self.names["alive"], self.names[f"n{value}"] = alive, node
-            value = f"alive({value}, n{value})"
+        if node in self.maybe_dead and (self.inner is None or i < self.inner):
+            self.names["require_alive"], self.names[f"n{value}"] = require_alive, node
+            value = f"require_alive({value}, n{value})"
         if self.inner is not None:
             return value
         shared = node in self.shared or isinstance(node.op, StateOp)
@@ -187,7 +187,7 @@ def _asked(order: Sequence[Node]) -> dict[Node, list[Node]]:
     found: dict[Node, list[Node]] = {}
     for node in order:
         for source in node.inputs:
-            if isinstance(source, Opaque):
+            if isinstance(source, HandleNode):
                 found.setdefault(source, []).append(node)
     return found
 

@@ -7,9 +7,17 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays import CPU, Array, Device, asarray
-from ..control.liveness import deadly, merges
-from ..control.loop_stacks import DEAD, EMPTY, Outcome, alive, longer, namespace_of, outcome
+from ...arrays.library import CPU, Array, Device, asarray
+from ..control.liveness import merges, required_inputs
+from ..control.loop_stacks import (
+    DEAD,
+    EMPTY,
+    Outcome,
+    namespace_of,
+    outcome,
+    push_each,
+    require_alive,
+)
 from ..control.while_op import While
 from ..core.node import Constant, Node, Placeholder
 from ..core.order import schedule, sources
@@ -40,7 +48,7 @@ class InterpretedStep:
         with np.errstate(all="ignore"):
             values: dict[Node, object] = dict(zip(self.feeds, arrays, strict=True))
             self._run(self.order, values, state)
-        return tuple(handed_over(node, values[node]) for node in self.fetches)
+        return tuple(fetched_value(node, values[node]) for node in self.fetches)
 
     def _run(self, order: Sequence[Node], values: dict[Node, object], state: State) -> None:
         """Put the value of every node of `order` into `values`."""
@@ -73,11 +81,11 @@ class InterpretedStep:
             values = {**captured, **dict(zip(loop.variables, now, strict=True))}
             again = dict(values)
             self._run(test, again, state)
-            if not alive(again[loop.test], loop.test):
+            if not require_alive(again[loop.test], loop.test):
                 break
             self._run(body, values, state)
-            now = [alive(values[node], node) for node in loop.body]
-            pasts = longer(pasts, (values[node] for node in loop.saved))
+            now = [require_alive(values[node], node) for node in loop.body]
+            pasts = push_each(pasts, (values[node] for node in loop.saved))
         return outcome(now, enumerate(pasts))
 
 
@@ -85,7 +93,7 @@ def is_dead(node: Node, values: Mapping[Node, object]) -> bool:
     """Tell whether something that an operator cannot live without is dead."""
     if merges(node):
         return all(values[source] is DEAD for source in node.inputs)
-    return node.op is not None and any(values[source] is DEAD for source in deadly(node))
+    return node.op is not None and any(values[source] is DEAD for source in required_inputs(node))
 
 
 def value_of(node: Node, inputs: Sequence[Any], state: State) -> Any:
@@ -101,6 +109,6 @@ def value_of(node: Node, inputs: Sequence[Any], state: State) -> Any:
     return node.op.compute(namespace_of(state), *inputs)
 
 
-def handed_over(node: Node, value: object) -> Any:
+def fetched_value(node: Node, value: object) -> Any:
     """Return what a run gives for a fetched node: an array of the caller's own."""
-    return None if isinstance(node.op, NoOp) else copied(alive(value, node))
+    return None if isinstance(node.op, NoOp) else copied(require_alive(value, node))

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...arrays import dtype_of
+from ...arrays.library import dtype_of
 from ...errors import GraphError, MinitorchError
 from ...op import Op, Spec
 from ..core.node import Node, located
-from ..passes.fused import Several
+from ..passes.fused import FusedSequence
 
 
 def explain(node: Node, arrays: Sequence[Any], error: Exception) -> Exception:
@@ -23,7 +23,9 @@ def explain(node: Node, arrays: Sequence[Any], error: Exception) -> Exception:
         Spec(tuple(a.shape), dtype_of(a)) for a in arrays if a is not None and hasattr(a, "dtype")
     ]
     better = complaint(node, specs) if len(specs) == len(arrays) else None
-    if isinstance(error, MinitorchError) and (better is None or not isinstance(node.op, Several)):
+    if isinstance(error, MinitorchError) and (
+        better is None or not isinstance(node.op, FusedSequence)
+    ):
         return located(error, node.built_at, node.name)
     if better is not None:
         return better
@@ -42,7 +44,7 @@ def complaint(node: Node, specs: Sequence[Spec]) -> MinitorchError | None:
     try:
         node.op.infer(*specs)
     except MinitorchError as error:
-        origin = node.op.blamed(*specs) if isinstance(node.op, Several) else None
+        origin = node.op.blamed(*specs) if isinstance(node.op, FusedSequence) else None
         name, place = origin or (node.name, node.built_at)
         return located(error, place, name)
     return None

@@ -21,14 +21,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ...arrays import CPU, Array, Device
+from ...arrays.library import CPU, Array, Device
 from ...errors import GraphError
 from ..control.cond import Merge, MergeIndex, Switch
 from ..core.gradients import Identity
 from ..core.node import Node
 from ..core.variables import NoOp, Read, State
+from .tokens.loop_nodes import NextIteration, Passing
 from .tokens.program import OnEvent, Program
-from .tokens.ring import NextIteration, Passing
 from .tokens.sequential import TokenStep
 from .tokens.tagged import Firing, Tokens
 
@@ -61,20 +61,20 @@ class ParallelStep(TokenStep):
 
     def run(self, state: State, arrays: Sequence[Array]) -> dict[int, object]:
         """Return the values of what is outside all loops and fetched, by spot."""
-        shift = Shift(self, state, arrays)
+        run = ParallelRun(self, state, arrays)
         try:
-            shift.work()
+            run.work()
         finally:
-            shift.end()
-        if shift.error is not None:
-            raise shift.error
+            run.end()
+        if run.error is not None:
+            raise run.error
         if self.runs < MEASURED_RUNS:
             self.runs += 1
-            self.ranks = critical_path(self.program, shift.seconds)
-        return shift.found
+            self.ranks = critical_path(self.program, run.seconds)
+        return run.found
 
 
-class Shift:
+class ParallelRun:
     """One run: what its threads share, under one lock."""
 
     def __init__(self, step: ParallelStep, state: State, arrays: Sequence[Array]) -> None:

@@ -12,15 +12,15 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from ...op import Op
-from ...ops.broadcasting import ExpandTo, SumTo
-from ...ops.linalg import MatMul
-from ...ops.movement import Reshape
-from ...ops.reduction import Sum
-from ...ops.rows import Elementwise
+from ...ops.elementwise.rows import Elementwise
+from ...ops.products.linalg import MatMul
+from ...ops.reducing.reduction import Sum
+from ...ops.shaping.broadcasting import ExpandTo, SumTo
+from ...ops.shaping.movement import Reshape
 from ..core.node import Constant, Node
 from ..core.order import before_each, ordered_among, read_by, schedule
 from ..core.variables import Read, StateOp, Variable
-from ..passes.fused import Several
+from ..passes.fused import FusedSequence
 
 SHAPED = (ExpandTo, Reshape, SumTo)  # read no more of a second input than its shape
 FRESH = frozenset({MatMul, Sum})  # and every row of `ops.rows`
@@ -29,7 +29,7 @@ NOTHING: frozenset[Variable] = frozenset()
 
 def is_fresh(op: Op | None) -> bool:
     """Tell whether the result of `op` never shares memory with an input."""
-    return isinstance(op, Elementwise | Several) or type(op) in FRESH
+    return isinstance(op, Elementwise | FusedSequence) or type(op) in FRESH
 
 
 def views(of: Collection[Node], order: Sequence[Node], fed: Collection[Node]) -> set[Node]:

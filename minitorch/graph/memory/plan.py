@@ -22,11 +22,11 @@ from dataclasses import dataclass, field
 
 from ...errors import GraphError
 from ...op import Spec
-from ...ops.broadcasting import ExpandTo
-from ...ops.movement import InsertAxes, Permute, RemoveAxes, Reshape
-from ...ops.rows import Elementwise
+from ...ops.elementwise.rows import Elementwise
+from ...ops.shaping.broadcasting import ExpandTo
+from ...ops.shaping.movement import InsertAxes, Permute, RemoveAxes, Reshape
 from ..control.cond import Switch
-from ..control.loop_stacks import History, Opaque, Output
+from ..control.loop_stacks import HandleNode, History, Output
 from ..control.while_op import While, loops_used
 from ..core.gradients import Identity, StopGradient
 from ..core.node import Node, UnknownShape
@@ -145,7 +145,10 @@ def loop_plan(node: Node, kept: Collection[int], sizes: dict[Node, tuple[int, ..
     ends = [*loop.body, *(loop.saved[k] for k in sorted(kept))]
     inside = sizes_of(schedule([loop.test, *ends], set(given)), known)
     for variable, end in zip(loop.variables, loop.body, strict=True):
-        if not isinstance(variable, Opaque) and inside.get(end, known[variable]) != known[variable]:
+        if (
+            not isinstance(variable, HandleNode)
+            and inside.get(end, known[variable]) != known[variable]
+        ):
             raise end.error(
                 f"memory_plan: a variable of loop {node.name!r} is {known[variable]} at first and "
                 f"{inside[end]} after a round, expected one size. A loop whose values grow cannot "
@@ -170,7 +173,7 @@ def _places(
     places: list[tuple[int, tuple[int, ...]] | None] = []
     end = 0
     for variable in loop.variables:
-        if isinstance(variable, Opaque):
+        if isinstance(variable, HandleNode):
             places.append(None)
             continue
         places.append((end, known[variable]))
@@ -301,7 +304,7 @@ class _Planner:
 
         A transpose can be looked at in place, but not under another shape: that is a copy.
         """
-        if node in self.fed or isinstance(node, Opaque):
+        if node in self.fed or isinstance(node, HandleNode):
             return False
         if _is_taken(node):
             return node.inputs[0] in self.loops
@@ -355,7 +358,7 @@ def _makes_memory(node: Node) -> bool:
     """Tell whether a result is new memory of the run: not what variables or lists hold."""
     if isinstance(node.op, While):
         return True
-    if node.op is None or isinstance(node, Opaque):
+    if node.op is None or isinstance(node, HandleNode):
         return False
     return not isinstance(node.op, StateOp) or isinstance(node.op, Random)
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ...arrays import DTypeLike, as_dtype, int32
+from ...arrays.library import DTypeLike, as_dtype, int32
 from ...errors import GraphError
 from ..control.loop import while_loop
 from ..control.loop_stacks import empty, has_more, pushed, without_top
 from ..control.row_lists import Grow, next_row, spread, stacked
 from ..control.while_op import KEPT_APART
 from ..core.node import Constant, Node, UnknownShape, build, convert
-from ..core.static_shape import agree
-from ..core.structures import apart_from, same_structure
+from ..core.structures import flatten_with_rebuild, same_structure
 from ..core.variable_scope import VariableScope, variable_scope
 from ..operators.creation import zeros_like
 from ..operators.elementwise import logical_and, maximum, where
 from ..operators.math import reduce_max
 from ..operators.shaping import expand_dims, shape, transpose
+from ..shapes.static import agree
 from .rnn_cell import RNNCell
 
 
@@ -85,7 +85,7 @@ def _unroll_in_time(
     cell: RNNCell, x_TBF: Node, state: object, lengths: Node | None, parallel_iterations: int
 ) -> tuple[Node, object]:
     """Return the outputs (time, batch, units) and the last state."""
-    first, rebuild = apart_from(state)
+    first, rebuild = flatten_with_rebuild(state)
     rows = spread(x_TBF)
     longest = None if lengths is None else reduce_max(maximum(lengths, 0))
     written: list[Node] = []
@@ -117,7 +117,7 @@ def _step(
     if lengths is None:
         return output, new
     going = expand_dims(t < lengths, 1)
-    old, rebuild = apart_from(state)
+    old, rebuild = flatten_with_rebuild(state)
     kept = [where(going, n, o) for n, o in zip(same_structure("rnn", new, state), old, strict=True)]
     return where(going, output, zeros_like(output)), rebuild(kept)
 
@@ -131,7 +131,7 @@ def _time_major(x: Node, already: bool) -> Node:
 
 def _first_state(cell: RNNCell, x_TBF: Node, initial_state: object, dtype: DTypeLike) -> object:
     if initial_state is not None:
-        nodes, rebuild = apart_from(initial_state)
+        nodes, rebuild = flatten_with_rebuild(initial_state)
         return rebuild(nodes)
     if dtype is None:
         raise GraphError("rnn: got neither initial_state nor dtype. Give one of them.")

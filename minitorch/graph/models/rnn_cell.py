@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ...arrays import DType, DTypeLike, as_dtype
+from ...arrays.library import DType, DTypeLike, as_dtype
 from ...errors import GraphError
 from ...pytree import mapped
 from ..core.graph import outside

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...arrays import DType, DTypeLike, as_dtype, get_default_dtype, int32
+from ...arrays.library import DType, DTypeLike, as_dtype, get_default_dtype, int32
+from ...arrays.shapes import known
 from ...errors import GraphError
 from ...exports import own_names
-from ...ops import elementwise
-from ...ops.broadcasting import expand_to
-from ...shapes import known
+from ...ops.elementwise import unary as elementwise
+from ...ops.shaping.broadcasting import expand_to
 from ..core.naming import locates_errors, rename
 from ..core.node import Constant, Node, UnknownShape, convert
-from ..core.static_shape import as_static
-from .computed_shapes import computed, counted, filled
+from ..shapes.computed import computed, counted, filled
+from ..shapes.static import as_static
 
 
 @locates_errors

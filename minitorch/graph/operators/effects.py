@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays import CPU, Array, DType, as_dtype, asarray, to_numpy
+from ...arrays.library import CPU, Array, DType, as_dtype, asarray, to_numpy
 from ...errors import GraphError
 from ...op import Flat, Gradients, KeepsSpec, Spec
-from ..control.loop_stacks import Opaque
+from ..control.loop_stacks import HandleNode
 from ..core.naming import locates_errors, rename
 from ..core.node import UNKNOWN, Node, build, convert
 from ..core.variables import NoOp, State, StateOp
@@ -107,7 +107,7 @@ def py_func(
     """
     many = isinstance(Tout, list | tuple)
     dtypes = tuple(as_dtype(t) for t in (Tout if many else [Tout]))
-    call = build(Call(func, dtypes, many), [convert(v) for v in inp], kind=Opaque)
+    call = build(Call(func, dtypes, many), [convert(v) for v in inp], kind=HandleNode)
     if many and not dtypes:
         return build(NoOp(), (call,)) if name is None else rename(build(NoOp(), (call,)), name)
     nodes = [build(Picked(i, t), (call,)) for i, t in enumerate(dtypes)]

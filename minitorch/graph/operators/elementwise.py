@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 from ...errors import GraphError
 from ...exports import own_names
 from ...op import apply
-from ...ops import activation, binary, logic, pointwise
-from ...ops import elementwise as unary
-from ...ops.joining import stack
-from ...ops.movement import insert_axes
-from ...ops.rows import ROWS, Binary, named
+from ...ops.elementwise import activation, binary, logic, pointwise
+from ...ops.elementwise import unary as unary
+from ...ops.elementwise.rows import ROWS, Binary, named
+from ...ops.shaping.joining import stack
+from ...ops.shaping.movement import insert_axes
 from ..core.naming import locates_errors, rename
 from ..core.node import Node, UnknownShape, build, convert, convert_all
 

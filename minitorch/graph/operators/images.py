@@ -10,11 +10,13 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ...errors import GraphError
-from ...ops import conv, matrices, movement, pooling
+from ...ops.networks import pooling
+from ...ops.products import conv
+from ...ops.shaping import matrices, movement
 from ..core.naming import locates_errors, rename
 from ..core.node import Node, convert, convert_all
-from ..core.static_shape import StaticShape
-from .deferred_shapes import late, unknown
+from ..shapes.deferred import late, unknown
+from ..shapes.static import StaticShape
 
 TO_FRONT, TO_BACK = (0, 3, 1, 2), (0, 2, 3, 1)
 

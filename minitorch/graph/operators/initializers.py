@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ...arrays import DType, DTypeLike, as_dtype, float32
+from ...arrays.library import DType, DTypeLike, as_dtype, float32
 from ...errors import GraphError
 from ..core.node import Constant, Node
 from . import random as draws

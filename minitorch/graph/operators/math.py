@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...arrays import DTypeLike, as_dtype, int64
+from ...arrays.library import DTypeLike, as_dtype, int64
 from ...exports import own_names
-from ...ops import elementwise as rows
-from ...ops import linalg, movement, ordering, reduction, statistics
-from ...ops.casting import cast_to
+from ...ops.elementwise import unary as rows
+from ...ops.elementwise.casting import cast_to
+from ...ops.products import linalg
+from ...ops.reducing import ordering, reduction, statistics
+from ...ops.shaping import movement
 from ..core.gradients import Identity
 from ..core.naming import once_known, rename, rename_all
 from ..core.node import Constant, Node, build, convert

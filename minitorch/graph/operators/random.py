@@ -11,15 +11,24 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays import CPU, Array, DType, DTypeLike, as_dtype, asarray, float32, get_default_dtype
+from ...arrays.library import (
+    CPU,
+    Array,
+    DType,
+    DTypeLike,
+    as_dtype,
+    asarray,
+    float32,
+    get_default_dtype,
+)
+from ...arrays.shapes import Shape
 from ...errors import GraphError
 from ...op import Flat, Spec
-from ...shapes import Shape
 from ..core.graph import get_default_graph
 from ..core.naming import rename
 from ..core.node import Node, UnknownShape, as_shape, build
 from ..core.variables import State, StateOp
-from .computed_shapes import computed, of_shape
+from ..shapes.computed import computed, of_shape
 
 __all__ = ["random_normal", "random_uniform", "set_random_seed", "truncated_normal"]
 

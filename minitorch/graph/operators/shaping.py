@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...arrays import DTypeLike, as_dtype, int32
+from ...arrays.library import DTypeLike, as_dtype, int32
+from ...arrays.shapes import axes
 from ...errors import GraphError
 from ...exports import own_names
-from ...ops import indexing, joining, matrices, movement
-from ...ops.casting import cast_to
-from ...shapes import axes
+from ...ops.elementwise.casting import cast_to
+from ...ops.shaping import indexing, joining, matrices, movement
 from ..core.gradients import Identity, StopGradient
 from ..core.naming import locates_errors, once_known, rename, rename_all
 from ..core.node import Constant, Node, UnknownShape, as_shape, build, convert, convert_all
-from ..core.static_shape import StaticShape
-from .computed_shapes import Joined, ShapeOf, computed, reshaped, tiled
-from .deferred_shapes import late, unknown
+from ..shapes.computed import Joined, ShapeOf, computed, reshaped, tiled
+from ..shapes.deferred import late, unknown
+from ..shapes.static import StaticShape
 from .math import Axis, reduce_prod
 
 

@@ -13,11 +13,12 @@ from collections.abc import Callable, Collection, Sequence
 
 import numpy as np
 
-from ...ops import binary, elementwise
-from ...ops.movement import Permute, Reshape
-from ...ops.reduction import Sum
-from ...ops.rows import operator_of
-from ..control.liveness import Fate, die_first, fates
+from ...ops.elementwise import binary
+from ...ops.elementwise import unary as elementwise
+from ...ops.elementwise.rows import operator_of
+from ...ops.reducing.reduction import Sum
+from ...ops.shaping.movement import Permute, Reshape
+from ..control.liveness import Deadness, deadness_of, die_first
 from ..core.node import Constant, Node, UnknownShape
 from ..core.order import schedule
 from ..memory.aliasing import SHAPED
@@ -28,7 +29,7 @@ Simplify = Callable[..., Node | None]
 
 def algebra(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
     """Return the fetches simplified until no rule applies any more."""
-    known: dict[Node, Fate] = {}
+    known: dict[Node, Deadness] = {}
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
         if node.op is None or any(source in fed for source in inputs):
@@ -45,7 +46,7 @@ def algebra(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
         return None
 
     for _ in range(ROUNDS):
-        known = fates(schedule(fetches, fed), fed)
+        known = deadness_of(schedule(fetches, fed), fed)
         after = rewrite(fetches, rule, fed)
         if all(a is b for a, b in zip(after, fetches, strict=True)):
             break

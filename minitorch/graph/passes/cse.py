@@ -17,7 +17,8 @@ def cse(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
     constants: dict[Node, Node] = {}
     signatures: dict[int, object] = {}  # by the operators' addresses: many nodes share one
 
-    def one(node: Node) -> Node:
+    def canonical(node: Node) -> Node:
+        """Return the one node that stands for all constants like this."""
         if node in constants or not isinstance(node, Constant) or node in fed:
             return constants.get(node, node)
         constants[node] = node
@@ -27,7 +28,7 @@ def cse(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
         return constants[node]
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-        sources = tuple(one(source) for source in inputs)
+        sources = tuple(canonical(source) for source in inputs)
         op = node.op
         if id(op) not in signatures:
             signatures[id(op)] = signature(op)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 
 from ..control.cond import Merge, MergeIndex, Switch
-from ..control.liveness import deadly, endangered, fates, is_spared, may_kill, merges
+from ..control.liveness import deadness_of, is_spared, may_kill, maybe_dead, merges, required_inputs
 from ..core.gradients import Identity
 from ..core.node import Constant, Node
 from ..core.order import before_each, ordered_among, schedule
@@ -30,7 +30,7 @@ def _pivots(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
     order = schedule(fetches, fed)
     if not any(node.control_inputs for node in order):
         return list(fetches)
-    known, idle = fates(order, fed), _idle(order, fed)
+    known, idle = deadness_of(order, fed), _idle(order, fed)
     new: dict[Node, Node] = {}
     for node in order:
         if not node.control_inputs and new.keys().isdisjoint(node.inputs):
@@ -67,7 +67,7 @@ def _branches(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
         sends = isinstance(node.op, Switch) and _constant(node.inputs[1], fed) is not None
         return may_kill(node) and not sends
 
-    risky = endangered([node for node in order if node not in never], fed, kills)
+    risky = maybe_dead([node for node in order if node not in never], fed, kills)
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
         if node in never:
@@ -108,7 +108,7 @@ def _never(order: Sequence[Node], fed: Collection[Node]) -> set[Node]:
         if merges(node):
             dead = bool(node.inputs) and all(source in found for source in node.inputs)
         else:
-            dead = any(source in found for source in deadly(node))
+            dead = any(source in found for source in required_inputs(node))
         if dead:
             found.add(node)
     return found
@@ -124,7 +124,7 @@ def _waits(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
     order = schedule(fetches, fed)
     if not any(node.control_inputs for node in order):
         return list(fetches)
-    risky, ordered = endangered(order, fed), ordered_among(order)
+    risky, ordered = maybe_dead(order, fed), ordered_among(order)
     above: dict[Node, tuple[Node, ...]] = {}
     for node in order:
         above[node] = (node,)

@@ -10,10 +10,10 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from ...arrays import Array
+from ...arrays.library import Array
+from ...arrays.shapes import numel
 from ...op import Op
-from ...ops.broadcasting import ExpandTo
-from ...shapes import numel
+from ...ops.shaping.broadcasting import ExpandTo
 from ..control.loop_stacks import Slot
 from ..control.while_op import While
 from ..core.node import Constant, Node, UnknownShape

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from ... import compile as code
-from ...arrays import DType
+from ...arrays.library import DType
+from ...arrays.shapes import numel
+from ...compile import engine
 from ...op import Op
-from ...ops.casting import Cast
-from ...ops.pointwise import Power
-from ...ops.reduction import Extreme, Mean, Reduction, Sum
-from ...ops.rows import Elementwise
-from ...shapes import numel
+from ...ops.elementwise.casting import Cast
+from ...ops.elementwise.pointwise import Power
+from ...ops.elementwise.rows import Elementwise
+from ...ops.reducing.reduction import Extreme, Mean, Reduction, Sum
 from ..core.node import Node, UnknownShape
 from ..core.order import schedule
 from ..costs.machine import COMMON, machine
@@ -215,7 +215,7 @@ def from_size(parts: Parts, dtypes: Sequence[DType], runs: Runs | None = None) -
     program = program_of(parts, dtypes)
     if isinstance(program, str):
         return NEVER, program
-    if not code.available():
+    if not engine.available():
         return NEVER, "there is no compiler: llvmlite is not installed"
     rows, here = names_of(parts), machine()
     gain = (here.numpy_s(rows, 10**6) - here.fused_s(rows, 10**6)) / 1e6

@@ -1,4 +1,4 @@
-"""Several elementwise operators as one, and a reduction that takes their result as it comes.
+"""FusedSequence elementwise operators as one, and a reduction that takes their result as it comes.
 
 Two ways to compute them. With NumPy the operators are one Python function, and large arrays go
 through it block by block, so that every temporary stays in the cache. With a compiler they are one
@@ -16,12 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from ... import compile as code
-from ...arrays import Array, DType, Namespace
-from ...compile import cuda_driver
+from ...arrays.library import Array, DType, Namespace
+from ...compile import engine
+from ...compile.gpu import cuda_driver
+from ...compile.kernels import Kernel, kernel
+from ...compile.rows import Program
 from ...errors import MinitorchError
 from ...op import Gradients, Op, Spec
-from ...ops.reduction import Extreme, Mean, Reduction
+from ...ops.reducing.reduction import Extreme, Mean, Reduction
 from ..core.gradients import gradients
 from ..core.node import Node
 from .lowering import Parts, program_of
@@ -34,8 +36,8 @@ Origin = tuple[str, tuple[str, int]]
 LARGE = 2**22  # elements: below this the whole arrays fit the last cache, and blocks gain nothing
 
 
-class Several(Op):
-    """Several operators as one.
+class FusedSequence(Op):
+    """FusedSequence operators as one.
 
     Attributes:
         parts: the operators, inputs first; an integer operand is an input of the whole, a negative
@@ -83,8 +85,8 @@ class Several(Op):
         return {"parts": self.parts}
 
 
-class Fused(Several):
-    """Several elementwise operators as one.
+class Fused(FusedSequence):
+    """FusedSequence elementwise operators as one.
 
     Attributes:
         program: what a kernel computes, or the reason why there is none.
@@ -106,14 +108,14 @@ class Fused(Several):
         super().__init__(parts, origins)
         self.dtypes, self.widest = tuple(dtypes), widest
         self.program = program_of(self.parts, self.dtypes)
-        self.least = least if isinstance(self.program, code.Program) else None
+        self.least = least if isinstance(self.program, Program) else None
         if small:  # nothing to decide at run time
             self.compute = self._function  # type: ignore[method-assign]
 
     @functools.cached_property
-    def kernel(self) -> code.Kernel:
+    def kernel(self) -> Kernel:
         """The kernel of `program`."""
-        return code.kernel(self.program)
+        return kernel(self.program)
 
     @property
     def always_by_kernel(self) -> bool:
@@ -138,7 +140,7 @@ class Fused(Several):
     def on_device(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the result of arrays that are not NumPy's: by a kernel where a GPU has them."""
         found = None
-        if isinstance(self.program, code.Program):
+        if isinstance(self.program, Program):
             found = cuda_driver.run_on_device(self.program, arrays)
         return self.compute(xp, *arrays) if found is None else found
 
@@ -164,7 +166,7 @@ class Fused(Several):
 
     def into(self, out: Array, *arrays: Array) -> None:
         """Compute into `out`, which may be the memory of an input of the same shape and dtype."""
-        if isinstance(self.program, code.Program) and code.available():
+        if isinstance(self.program, Program) and engine.available():
             self.kernel(*arrays, out=out)
         else:
             np.copyto(out, self._function(np, *arrays))
@@ -190,7 +192,7 @@ class FusedReduction(Fused):
         super().__init__(parts, dtypes, least, origins=origins)
         self.reduction = reduction
         self.program = program_of(self.parts, self.dtypes, kernel_reduction(reduction))
-        self.least = least if isinstance(self.program, code.Program) else None
+        self.least = least if isinstance(self.program, Program) else None
         self._whole = _expression([*self.parts, (reduction, (-len(self.parts),))])
         if small:
             self.compute = self._whole  # type: ignore[method-assign]
@@ -266,14 +268,16 @@ def _expression(parts: Parts) -> Callable[..., Array]:
             texts[i] = f"t{i}"
     count = max((o + 1 for _, operands in parts for o in operands), default=0)
     inputs = "".join(f", x{i}" for i in range(count))
-    body = "".join(f"        {line}\n" for line in _letting_go([*lines, f"return {texts[-1]}"]))
+    body = "".join(
+        f"        {line}\n" for line in delete_after_last_use([*lines, f"return {texts[-1]}"])
+    )
     given = ", ".join(f"f{i}" for i in range(len(parts)))
     source = f"def over({given}):\n    def function(xp{inputs}):\n{body}    return function"
     function: Callable[..., Array] = _over(source)(*[op.compute for op, _ in parts])
     return function
 
 
-def _letting_go(lines: list[str]) -> list[str]:
+def delete_after_last_use(lines: list[str]) -> list[str]:
     """Return the lines with each name that they give deleted after its last use but the return."""
     found, last = lines[:], len(lines) - 1
     gone: set[str] = set()

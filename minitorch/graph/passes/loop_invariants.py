@@ -12,15 +12,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from ...ops.broadcasting import ExpandTo, SumTo
-from ...ops.casting import Cast
-from ...ops.indexing import Slice
-from ...ops.joining import Cat
-from ...ops.linalg import Linear, MatMul
-from ...ops.movement import InsertAxes, Permute, RemoveAxes, Reshape
-from ...ops.pointwise import Power
-from ...ops.reduction import Mean, Sum
-from ...ops.rows import Elementwise
+from ...ops.elementwise.casting import Cast
+from ...ops.elementwise.pointwise import Power
+from ...ops.elementwise.rows import Elementwise
+from ...ops.products.linalg import Linear, MatMul
+from ...ops.reducing.reduction import Mean, Sum
+from ...ops.shaping.broadcasting import ExpandTo, SumTo
+from ...ops.shaping.indexing import Slice
+from ...ops.shaping.joining import Cat
+from ...ops.shaping.movement import InsertAxes, Permute, RemoveAxes, Reshape
 from ..control.loop_stacks import Slot
 from ..control.while_op import While
 from ..core.copying import copied
@@ -28,14 +28,14 @@ from ..core.node import Constant, Node, UnknownShape
 from ..core.order import needed, schedule
 from ..costs.machine import machine
 from ..costs.prediction import known_rounds, node_s
-from .fused import Several
+from .fused import FusedSequence
 from .loops import Remade, capturing, each_loop, kept_places, with_loops
 from .rewrite import simple
 
 TOTAL = (Cast, Elementwise, Mean, Permute, Power, Sum)
 """Operators that never fail on one input, whatever its size."""
 VIEWS = (ExpandTo, InsertAxes, RemoveAxes, Reshape, Slice)
-SIZED = (*TOTAL, *VIEWS, Cat, Linear, MatMul, Several, SumTo)
+SIZED = (*TOTAL, *VIEWS, Cat, Linear, MatMul, FusedSequence, SumTo)
 """Operators that never fail where `infer` has seen all sizes."""
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Collection, Sequence
 
-from ..control.liveness import Fate, die_first, fates
+from ..control.liveness import Deadness, deadness_of, die_first
 from ..control.loop_stacks import Slot, placeholder_like
 from ..control.while_op import While
 from ..core.copying import copied
@@ -22,7 +22,7 @@ from .loops import Remade, kept_places, with_loops
 
 def loop_values(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
     """Return the fetches with loops that carry and compute no more than is of use."""
-    known = functools.cache(lambda: fates(schedule(fetches, fed), fed))  # most have no loop
+    known = functools.cache(lambda: deadness_of(schedule(fetches, fed), fed))  # most have no loop
 
     def remade(node: Node, inputs: tuple[Node, ...], asked: Collection[Slot]) -> Remade | None:
         return _Slimmer(node, inputs, asked, fed).remade(known())
@@ -43,7 +43,7 @@ class _Slimmer:
         self.node, self.inputs, self.asked, self.fed = node, inputs, asked, fed
         self.loop: While = node.op
 
-    def remade(self, known: dict[Node, Fate]) -> Remade | None:
+    def remade(self, known: dict[Node, Deadness]) -> Remade | None:
         """Return the loop without what it need not carry; None if that is nothing."""
         loop, count = self.loop, len(self.loop.variables)
         places, saved = kept_places(loop, self.asked)
@@ -69,7 +69,7 @@ class _Slimmer:
         return self._with_inputs(made, [*kept, *captured.values()], {**slots, **places}, known)
 
     def _with_inputs(
-        self, made: While, taken: list[int], slots: dict[Slot, Slot], known: dict[Node, Fate]
+        self, made: While, taken: list[int], slots: dict[Slot, Slot], known: dict[Node, Deadness]
     ) -> Remade:
         """Return the loop over these of the inputs; it still dies of the others."""
         old = self.node.inputs

@@ -11,37 +11,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ... import compile as code
-from ...arrays import DType
+from ...arrays.library import DType
+from ...arrays.shapes import Shape, numel
+from ...compile.rows import POWERS, Program, Step, gives, takes
+from ...compile.rows import ROWS as KERNEL_ROWS
 from ...op import Op
-from ...ops.casting import Cast
-from ...ops.pointwise import Power
-from ...ops.rows import ROWS
-from ...shapes import Shape, numel
+from ...ops.elementwise.casting import Cast
+from ...ops.elementwise.pointwise import Power
+from ...ops.elementwise.rows import ROWS
 from ..costs.machine import machine
 
 Parts = Sequence[tuple[Op, tuple[int, ...]]]
 """Operators, inputs first; an operand is an input, or, negative, the result of -1 - operand."""
 
 
-def program_of(parts: Parts, dtypes: Sequence[DType], reduction: str = "") -> code.Program | str:
+def program_of(parts: Parts, dtypes: Sequence[DType], reduction: str = "") -> Program | str:
     """Return the program of these operators, or why no kernel can compute them."""
     floats = {dtype.name for dtype in dtypes if dtype.kind != "b"}
     if len(floats) != 1 or not floats <= {"float32", "float64"}:
         return f"inputs are {', '.join(sorted(d.name for d in set(dtypes))) or 'none'}"
     kinds = ["bool" if dtype.kind == "b" else "float" for dtype in dtypes]
-    steps: list[code.Step] = []
+    steps: list[Step] = []
     for op, operands in parts:
         row, parameter = row_of(op)
         if not row:
             return f"{op.name} has no vector code"
-        given = [kinds[i] if i >= 0 else code.gives(steps[-1 - i].row) for i in operands]
-        if given != [code.takes(row, i) for i in range(len(operands))]:
+        given = [kinds[i] if i >= 0 else gives(steps[-1 - i].row) for i in operands]
+        if given != [takes(row, i) for i in range(len(operands))]:
             return f"{op.name} of {', '.join(given)} has no vector code"
-        steps.append(code.Step(row, operands, parameter))
-    if reduction and code.gives(steps[-1].row) != "float":
+        steps.append(Step(row, operands, parameter))
+    if reduction and gives(steps[-1].row) != "float":
         return f"{reduction} of booleans has no vector code"
-    return code.Program(floats.pop(), tuple(kinds), tuple(steps), reduction)
+    return Program(floats.pop(), tuple(kinds), tuple(steps), reduction)
 
 
 def row_of(op: Op) -> tuple[str, float]:
@@ -50,7 +51,7 @@ def row_of(op: Op) -> tuple[str, float]:
         return "power", float(op.exponent)
     if isinstance(op, Cast):
         return ("as_number" if op.dtype.name in ("float32", "float64") else ""), 0.0
-    known = ROWS.get(op.name) is op and op.name in code.ROWS
+    known = ROWS.get(op.name) is op and op.name in KERNEL_ROWS
     return (op.name if known else ""), 0.0
 
 
@@ -63,7 +64,7 @@ def _costs_as(op: Op) -> str:
     """Return the row that costs what `op` does: a power is some products, a root or a real one."""
     row, exponent = row_of(op)
     if row == "power":
-        return "mul" if exponent in code.POWERS else "sqrt" if exponent == 0.5 else "pow"
+        return "mul" if exponent in POWERS else "sqrt" if exponent == 0.5 else "pow"
     return row or op.name
 
 

@@ -14,7 +14,7 @@ import functools
 import math
 from collections.abc import Callable, Collection, Sequence
 
-from ...ops.linalg import MatMul
+from ...ops.products.linalg import MatMul
 from ..core.node import Node
 from ..core.order import schedule
 from ..costs.machine import machine

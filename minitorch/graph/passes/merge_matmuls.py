@@ -14,9 +14,9 @@ from itertools import takewhile
 
 import numpy as np
 
-from ...ops.indexing import narrow
-from ...ops.joining import Cat
-from ...ops.linalg import MatMul
+from ...ops.products.linalg import MatMul
+from ...ops.shaping.indexing import narrow
+from ...ops.shaping.joining import Cat
 from ..core.node import Constant, Node
 from ..core.order import schedule
 from ..costs.machine import machine

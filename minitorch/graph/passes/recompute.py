@@ -14,7 +14,7 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 from ...errors import GraphError
-from ..control.liveness import endangered
+from ..control.liveness import maybe_dead
 from ..core.node import Node
 from ..memory.plan import MemoryPlan, memory_plan
 from .rewrite import may_change, over, simple
@@ -97,7 +97,7 @@ class _Sweep:
     ) -> None:
         self.ends, self.fed, self.plan, self.late, self.dropped = fetches, fed, plan, late, dropped
         self.kept = set(fetches)
-        self.risky = endangered(plan.order, fed)
+        self.risky = maybe_dead(plan.order, fed)
         self.new: dict[Node, Node] = {}
         self.again: dict[Node, Node] = {}
         self.place = {node: i for i, node in enumerate(plan.order)}

@@ -36,15 +36,19 @@ def rewrite(
     new: dict[Node, Node] = {}  # only what differs
     with likenesses() as build_like:
         for node in schedule(fetches, fed):
-            if node in fed or not may_change(node):
+            inputs, control = node.inputs, node.control_inputs
+            if node in fed or not (may_change(node) if control else node.op is not None):
                 continue
-            inputs, control = renewed(node.inputs, new), renewed(node.control_inputs, new)
+            if new:
+                inputs, control = renewed(inputs, new), renewed(control, new)
             found = None
             if simple(node) or (every and node.op is not None):
                 build_like(node)
                 found = rule(node, inputs)
                 if found is not None and control:
                     found = rebuilt(Identity(), found).with_inputs((found,), control)
+            elif inputs is node.inputs and control is node.control_inputs:
+                continue
             after = over(node, inputs, control) if found is None else found
             if after is not node:
                 new[node] = after
@@ -53,10 +57,9 @@ def rewrite(
 
 def renewed(nodes: tuple[Node, ...], new: Mapping[Node, Node]) -> tuple[Node, ...]:
     """Return what stands for these nodes; the same tuple where that is they themselves."""
-    for node in nodes:
-        if node in new:
-            return tuple([new.get(source, source) for source in nodes])
-    return nodes
+    if new.keys().isdisjoint(nodes):
+        return nodes
+    return tuple([new.get(node, node) for node in nodes])
 
 
 def may_change(node: Node) -> bool:
@@ -69,6 +72,8 @@ def over(node: Node, inputs: tuple[Node, ...], control: tuple[Node, ...]) -> Nod
 
     It keeps its number, and so its turn among what is free to run: two writes stay in order.
     """
+    if inputs is node.inputs and control is node.control_inputs:
+        return node
     if _all_same(inputs, node.inputs) and _all_same(control, node.control_inputs):
         return node
     copy = node.with_inputs(inputs, control)
@@ -121,4 +126,4 @@ def likenesses() -> Iterator[Callable[[Node], None]]:
 
 
 def _all_same(a: Sequence[Node], b: Sequence[Node]) -> bool:
-    return a is b or (len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True)))
+    return len(a) == len(b) and all(x is y for x, y in zip(a, b, strict=True))

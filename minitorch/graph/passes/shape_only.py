@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 
-from ...arrays import Array, DType, Namespace, dtype_of, native_dtype
+from ...arrays.library import Array, DType, Namespace, dtype_of, native_dtype
 from ...op import Op, Spec
-from ...ops.broadcasting import ExpandTo, SumTo
-from ...ops.movement import Reshape
-from ...ops.reduction import Count
-from ...ops.rows import Elementwise
+from ...ops.elementwise.rows import Elementwise
+from ...ops.reducing.reduction import Count
+from ...ops.shaping.broadcasting import ExpandTo, SumTo
+from ...ops.shaping.movement import Reshape
 from ..core.node import Node, UnknownShape
 from ..core.order import schedule
 from ..costs.machine import machine

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from ...ops.linalg import MatMul
-from ...ops.movement import Permute
-from ...ops.pointwise import Power
-from ...ops.reduction import Extreme, Mean, Reduction, Sum
-from ...ops.rows import Elementwise
+from ...ops.elementwise.pointwise import Power
+from ...ops.elementwise.rows import Elementwise
+from ...ops.products.linalg import MatMul
+from ...ops.reducing.reduction import Extreme, Mean, Reduction, Sum
+from ...ops.shaping.movement import Permute
 from ..core.node import Node, UnknownShape
 from ..core.order import needed, schedule
 from .rewrite import rebuilt, rewrite, simple, users_of

@@ -13,21 +13,21 @@ from collections.abc import Collection, Mapping, Sequence
 
 import numpy as np
 
-from ...arrays import Array, Namespace
+from ...arrays.library import Array, Namespace
+from ...arrays.shapes import numel
 from ...compile import tuned as table
 from ...compile.products import ProductKernel
 from ...compile.tasks import ITEM_BYTES, Task
 from ...op import Op
-from ...ops.binary import add
-from ...ops.convolution import Convolve
-from ...ops.elementwise import relu
-from ...ops.linalg import Linear, MatMul
-from ...ops.movement import Permute
-from ...ops.rows import operator_of
-from ...shapes import numel
+from ...ops.elementwise.binary import add
+from ...ops.elementwise.rows import operator_of
+from ...ops.elementwise.unary import relu
+from ...ops.products.convolution import Convolve
+from ...ops.products.linalg import Linear, MatMul
+from ...ops.shaping.movement import Permute
 from ..core.node import Node, UnknownShape
 from ..core.order import schedule
-from .fused import Origin, Several
+from .fused import FusedSequence, Origin
 from .rewrite import rebuilt, rewrite, simple, users_of
 
 PRODUCTS = (MatMul, Linear, Convolve)
@@ -35,7 +35,7 @@ ADD, RELU = operator_of(add), operator_of(relu)
 _Parts = list[tuple[Op, tuple[int, ...]]]
 
 
-class TunedProduct(Several):
+class TunedProduct(FusedSequence):
     """A product or convolution and what follows it, by a kernel that was tuned for it.
 
     Attributes:

@@ -75,7 +75,7 @@ def check_same_graph(
     """
     if ranks.size == 1:
         return 0
-    prints = _Prints(order, leaves, feeds, placed)
+    prints = Fingerprints(order, leaves, feeds, placed)
     number = _hashed(prints.numbers.tobytes())
     if ranks.rank != 0:
         first = _received(ranks, 0, np.int64)
@@ -112,7 +112,7 @@ def _text(letters: npt.NDArray[np.uint8]) -> str:
     return letters.tobytes().decode()
 
 
-class _Prints:
+class Fingerprints:
     """A number for every node of a run, such that equal graphs have equal numbers.
 
     Attributes:

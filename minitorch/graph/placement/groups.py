@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
 from ...errors import GraphError
-from ..control.loop_stacks import Empty, Opaque
+from ..control.loop_stacks import Empty, HandleNode
 from ..control.while_op import While
 from ..core.node import Constant, Node, Placeholder
 from ..core.order import schedule, writes_of
@@ -141,10 +141,10 @@ def _tied(node: Node, fed: Collection[Node]) -> Iterator[Node]:
     yield from (variable for variable in variables_of(node) if variable not in fed)
     yield from _inside(node)
     for source in node.inputs:
-        if isinstance(source, Opaque) and not isinstance(source.op, Empty):
+        if isinstance(source, HandleNode) and not isinstance(source.op, Empty):
             yield source
 
 
 def _turn(node: Node) -> int:
     """Return whose word counts first: a variable's, then any node's, then that of a whole loop."""
-    return 0 if isinstance(node, Variable) else 2 if isinstance(node, Opaque) else 1
+    return 0 if isinstance(node, Variable) else 2 if isinstance(node, HandleNode) else 1

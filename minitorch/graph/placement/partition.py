@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from ..control.liveness import endangered
+from ..control.liveness import maybe_dead
 from ..core.copying import made
 from ..core.node import Node
 from ..core.order import sources
@@ -67,7 +67,7 @@ class Cutting:
     ) -> None:
         self.fed, self.placed, self.ranks = fed, placed, ranks
         self.part = Part()
-        self.mortal = endangered(order, fed)
+        self.mortal = maybe_dead(order, fed)
         self._read: dict[Node, set[int]] = {}
         self._awaited: dict[Node, set[int]] = {}
         for node in fetches:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from ...shapes import numel
+from ...arrays.shapes import numel
 from ..core.node import Node, UnknownShape
 from ..core.order import sources
 from .groups import Groups, everywhere

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from ...arrays import Array
+from ...arrays.library import Array
 from ...errors import GraphError
 from ..core.graph import Graph
 from ..core.node import Node

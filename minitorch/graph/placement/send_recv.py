@@ -12,13 +12,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ...arrays import Array, as_dtype
+from ...arrays.library import Array, as_dtype
 from ...errors import GraphError
 from ...op import Spec
 from ..control.loop_stacks import DEAD
 from ..core.node import Node
-from ..core.static_shape import agree
 from ..core.variables import State, StateOp
+from ..shapes.static import agree
 
 
 class Ranks(Protocol):

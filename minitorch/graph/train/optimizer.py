@@ -12,8 +12,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from ... import compile as code
-from ...arrays import Array, DType
+from ...arrays.library import Array, DType
+from ...compile import engine
+from ...compile.kernels import Kernel, kernel
+from ...compile.rows import DTYPES, Program, Step
 from ...errors import GraphError
 from ...op import Spec
 from ..core.gradients import gradients
@@ -194,12 +196,12 @@ def descend(w: Array, lr: Array, grad: Array) -> bool:
 
 
 @functools.cache
-def _one_pass(dtype: DType) -> code.Kernel | None:
+def _one_pass(dtype: DType) -> Kernel | None:
     """Return the kernel w - lr grad; None where none can be made."""
-    if dtype.name not in code.DTYPES or not code.available():
+    if dtype.name not in DTYPES or not engine.available():
         return None
-    steps = (code.Step("mul", (1, 2)), code.Step("sub", (0, -1)))
-    return code.kernel(code.Program(dtype.name, ("float",) * 3, steps))
+    steps = (Step("mul", (1, 2)), Step("sub", (0, -1)))
+    return kernel(Program(dtype.name, ("float",) * 3, steps))
 
 
 class Momentum(Update):

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
-from ...arrays import Array
+from ...arrays.library import Array
 from ...errors import GraphError
 from ...serialize import load, save
 from ..core.session import Session
-from ..core.static_shape import agree
 from ..core.variables import Variable, global_variables
+from ..shapes.static import agree
 
 SUFFIX = ".safetensors"
 INDEX = "checkpoint"

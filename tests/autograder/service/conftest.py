@@ -17,9 +17,9 @@ import pytest
 from autograder.records import CheckResult, ManualAnswer, Outcome, Report, RubricItem
 from autograder.service.client import Connection
 from autograder.service.errors import GraderDied, GraderKilled
-from autograder.service.server import Server, opened
+from autograder.service.records.store import sqlite_url
+from autograder.service.running.server import Server, opened
 from autograder.service.settings import Settings
-from autograder.service.store import sqlite_url
 
 # A file beside this one: tests are no package.
 _SPEC = importlib.util.spec_from_file_location("postgres", Path(__file__).with_name("postgres.py"))
@@ -115,7 +115,7 @@ class Running:
         """Return the final state of a submission, once it has one."""
         waiting = threading.Event()
         while True:
-            entry = self.server.course.submissions.get(number)
+            entry = self.server.course.store.submissions.get(number)
             assert entry is not None
             if entry.is_final:
                 return entry.state

@@ -21,11 +21,11 @@ from autograder.cli import main
 from autograder.records import Report
 from autograder.service.client import Connection
 from autograder.service.errors import Refused, StartError
-from autograder.service.exports import export
-from autograder.service.limits import RateLimit
-from autograder.service.roster import LEARNER
-from autograder.service.store import Store, sqlite_url
-from autograder.service.submissions import Submissions
+from autograder.service.records.people import LEARNER
+from autograder.service.records.store import Store, sqlite_url
+from autograder.service.records.submissions import Submissions
+from autograder.service.reports.exports import export
+from autograder.service.web.limits import RateLimit
 
 RIGHT = json.dumps({"cells": [{"cell_type": "code", "source": "x = 1"}]}).encode()
 WRONG = json.dumps({"cells": [{"cell_type": "code", "source": "x = 2"}]}).encode()
@@ -63,7 +63,7 @@ def enrolled(running: Any, **body: Any) -> tuple[int, Any]:
 
 
 def test_a_full_disk_is_said_and_stores_nothing_and_the_next_is_stored(running: Any) -> None:
-    ada, engine = running.enroll("Ada"), running.server.course.submissions.database.engine
+    ada, engine = running.enroll("Ada"), running.server.course.store.submissions.database.engine
 
     def limit(connection: Any, _record: Any) -> None:
         connection.execute("PRAGMA max_page_count = 1")  # as many as there are
@@ -75,7 +75,7 @@ def test_a_full_disk_is_said_and_stores_nothing_and_the_next_is_stored(running: 
     assert status == 507 and "no room" in found["detail"]
     sa.event.remove(engine, "connect", limit)
     engine.dispose()
-    assert running.server.course.submissions.all() == []
+    assert running.server.course.store.submissions.all() == []
     assert submitted(ada, large)[0] == 201
 
 
@@ -147,7 +147,7 @@ def test_logins_are_unique_whatever_their_case(
     assert enrolled(running, login=first)[0] == 201
     status, found = enrolled(running, login=second, renew=renew)
     assert status == 409 and repr(first) in found["detail"]
-    assert len(running.server.course.roster.learners()) == 1
+    assert len(running.server.course.store.roster.learners()) == 1
 
 
 def test_a_name_written_with_combining_signs_is_the_same_name(running: Any) -> None:
@@ -298,7 +298,7 @@ def test_a_client_that_asks_again_stores_once(running: Any) -> None:
     assert submitted(ada, RIGHT, Idempotency_Key="two")[0] == 201
     assert submitted(bob, RIGHT, Idempotency_Key="one")[0] == 201
     assert submitted(ada, RIGHT)[0] == 201  # on purpose, once the first is graded
-    assert len(running.server.course.submissions.all()) == 4
+    assert len(running.server.course.store.submissions.all()) == 4
 
 
 def test_a_key_for_something_else_is_refused(running: Any) -> None:
@@ -309,7 +309,7 @@ def test_a_key_for_something_else_is_refused(running: Any) -> None:
         assert status == 422 and "Send a new key" in found["detail"]
     for key in ("", "k" * 201):
         assert submitted(ada, RIGHT, Idempotency_Key=key)[0] == 422
-    assert len(running.server.course.submissions.all()) == 1
+    assert len(running.server.course.store.submissions.all()) == 1
 
 
 def test_the_same_bytes_that_wait_are_not_stored_again(running: Any) -> None:
@@ -446,8 +446,8 @@ def test_an_export_reads_one_report_at_a_time(running: Any) -> None:
             read.append(submission_id)
             return super().report(submission_id)
 
-    submissions = Counting(course.submissions.database, time.time)
-    _, pieces = export("gradescope", course.roster, submissions)
+    submissions = Counting(course.store.submissions.database, time.time)
+    _, pieces = export("gradescope", course.store.roster, submissions)
     assert read == []
     next(pieces)
     assert read == [1]

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from autograder.cli import main
-from autograder.service.backups import backup, restore, unpacked
+from autograder.service.database.backups import backup, restore, unpacked
 from autograder.service.errors import StartError
-from autograder.service.store import existing
+from autograder.service.records.store import existing
 
 RIGHT = b'{"cells": [{"cell_type": "code", "source": "x = 1"}]}'
 
@@ -137,7 +137,7 @@ def test_staff_are_added_here_and_over_http(
     for login, where in (("grace", there), ("edsger", ["--data", str(tmp_path / "data")])):
         assert main(["staff", "add", login, "--role", "assistant", *where]) == 0
         token = capsys.readouterr().out.split()[-1]
-        owner = running.server.course.roster.owner(token, "bearer")
+        owner = running.server.course.store.roster.owner(token, "bearer")
         assert (owner.login, owner.role) == (login, "assistant")
         assert main(["staff", "add", login, "--role", "assistant", *where]) == 2
         assert "taken" in capsys.readouterr().err

@@ -18,11 +18,11 @@ import pytest
 from autograder.authoring.notebook import solution_notebook
 from autograder.authoring.source import load_lab
 from autograder.cli import main
-from autograder.service.cli import add_commands
 from autograder.service.client import Connection
 from autograder.service.errors import ServerError
-from autograder.service.server import TOKEN_FILE, instructor_token
-from autograder.service.store import Store, sqlite_url
+from autograder.service.records.store import Store, sqlite_url
+from autograder.service.running.command_line import add_commands
+from autograder.service.running.server import TOKEN_FILE, instructor_token
 
 SAMPLES = Path(__file__).parents[1] / "sample_labs"
 PROGRAM = [sys.executable, "-c", "from autograder.cli import main; raise SystemExit(main())"]
@@ -187,7 +187,7 @@ def test_a_killed_server_loses_nothing(tmp_path: Path, solution: Path) -> None:
 
 def test_adding_the_commands_imports_nothing_heavy() -> None:
     program = (
-        "import sys, json; from autograder.service.cli import add_commands;"
+        "import sys, json; from autograder.service.running.command_line import add_commands;"
         "print(json.dumps(sorted(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

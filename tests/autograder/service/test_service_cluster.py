@@ -19,11 +19,11 @@ import sqlalchemy as sa
 from autograder.authoring.notebook import solution_notebook
 from autograder.authoring.source import load_lab
 from autograder.service.client import Connection
-from autograder.service.cluster import ClusterGrader
+from autograder.service.database.schema import gradings
 from autograder.service.errors import GraderDied, GraderUnable
-from autograder.service.schema import gradings
-from autograder.service.start import free_port
-from autograder.service.store import existing
+from autograder.service.grading.dask import ClusterGrader
+from autograder.service.records.store import existing
+from autograder.service.running.start import free_port
 
 SAMPLES = Path(__file__).parents[1] / "sample_labs"
 

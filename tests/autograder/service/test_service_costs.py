@@ -16,12 +16,13 @@ import pytest
 import sqlalchemy as sa
 
 from autograder.records import ManualAnswer, Report
-from autograder.service import gradebook, marking
-from autograder.service.gradebook import PAGE_ROWS
-from autograder.service.policy import Rules
-from autograder.service.roster import LEARNER
-from autograder.service.schema import submissions
-from autograder.service.store import Store, sqlite_url
+from autograder.service.database.schema import submissions
+from autograder.service.records import marking
+from autograder.service.records.dates import Rules
+from autograder.service.records.people import LEARNER
+from autograder.service.records.store import Store, sqlite_url
+from autograder.service.reports import gradebook
+from autograder.service.reports.gradebook import PAGE_ROWS
 
 REPORT = Report("lab", (), score=1.0, max_score=4.0)
 LARGE = ("notebooks", "reports")
@@ -250,7 +251,7 @@ def test_the_numbers_of_the_queue_read_nothing_large(course: Any) -> None:
 
 def test_pages_are_cut_and_lead_on(running: Any, browser: Any) -> None:
     for number in range(PAGE_ROWS + 1):
-        running.server.course.roster.add(f"Learner {number:03}", LEARNER)
+        running.server.course.store.roster.add(f"Learner {number:03}", LEARNER)
     browser.log_in(running.staff.token)
     first, second = browser.get("/gradebook"), browser.get("/gradebook?page=2")
     assert first.text.count('<th scope="row">') == PAGE_ROWS

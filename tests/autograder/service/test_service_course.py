@@ -14,7 +14,7 @@ import pytest
 
 from autograder.service.client import Connection
 from autograder.service.errors import Refused, ServerError
-from autograder.service.policy import Rules
+from autograder.service.records.dates import Rules
 from autograder.service.times import moment
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -76,7 +76,7 @@ def test_a_dry_run_says_what_the_roster_then_does(running: Any) -> None:
         assert all(problem["reason"] for problem in found["problems"])
     found = ask(running.staff, "PUT", "/api/roster", "name,login\nBobby,bob\nGrace,grace\n")[1]
     assert [found[x] for x in ("added", "changed", "unchanged", "removed")] == [0, 1, 1, 0]
-    people = {p.login: p for p in running.server.course.roster.learners()}
+    people = {p.login: p for p in running.server.course.store.roster.learners()}
     assert set(people) == {"ada", "bob"}  # who is not in the second stays
     assert (people["ada"].name, people["ada"].section) == ("=Ada", "A")
     assert (people["bob"].name, people["bob"].section) == ("Bobby", "B")

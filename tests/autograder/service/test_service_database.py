@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from autograder.records import Report
-from autograder.service.claims import Claims
-from autograder.service.database import Database
+from autograder.service.database.database import Database
 from autograder.service.errors import Refused
-from autograder.service.queue import Queue
-from autograder.service.roster import LEARNER
-from autograder.service.store import Store, sqlite_url
+from autograder.service.grading.queue import Queue
+from autograder.service.records.claims import Claims
+from autograder.service.records.people import LEARNER
+from autograder.service.records.store import Store, sqlite_url
 
 
 @pytest.fixture

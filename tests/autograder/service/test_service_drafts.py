@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from autograder.service import learner_drafts
 from autograder.service.client import Connection
 from autograder.service.errors import Refused, ServerError
-from autograder.service.policy import Rules
-from autograder.service.store import Store
+from autograder.service.records import drafts
+from autograder.service.records.dates import Rules
+from autograder.service.records.store import Store
 
 CLOSED = {"due": "2026-01-01T00:00:00Z", "late_until": "2026-01-02T00:00:00Z"}
 DRAFT = "/api/labs/first/draft"
@@ -65,7 +65,7 @@ def test_what_is_refused_is_kept_and_nothing_is_handed_in(running: Any, why: str
         ada.submit("first", book())
     else:
         set_rules(running, **(CLOSED if why == "closed" else {"opens": ahead()}))
-    attempts = running.server.course.submissions.attempts
+    attempts = running.server.course.store.submissions.attempts
     person = running.server.course.person("ada")
     before = attempts(person.id)
     began = datetime.now(UTC).replace(microsecond=0)
@@ -123,7 +123,7 @@ def test_an_extension_lets_the_draft_be_handed_in(running: Any) -> None:
 def test_what_is_accepted_later_takes_the_place_of_the_draft_and_a_retry_does_not(
     running: Any,
 ) -> None:
-    ada, submissions = running.enroll("Ada"), running.server.course.submissions
+    ada, submissions = running.enroll("Ada"), running.server.course.store.submissions
     person = running.server.course.person("ada")
     key = secrets.token_hex(8)
     receipt = submissions.add(person, "01_first", book(), retry_key=key)
@@ -228,7 +228,7 @@ def test_of_many_buttons_pressed_at_once_one_hands_the_draft_in(store: Store) ->
     store.dates.set_rules("lab", Rules(opens="1970-01-01T01:00:00Z"), staff)
     with pytest.raises(Refused, match="opens"):
         store.submissions.add(ada, "lab", book())
-    draft = learner_drafts.get(store.database, ada.id, "lab")
+    draft = drafts.get(store.database, ada.id, "lab")
     assert (draft.saved_at, draft.why) == (1000.0, "the lab opens at 1970-01-01T01:00:00Z")
     store.dates.set_rules("lab", Rules(), staff)
 
@@ -242,7 +242,7 @@ def test_of_many_buttons_pressed_at_once_one_hands_the_draft_in(store: Store) ->
         answers = sorted(threads.map(press, range(8)))
     assert answers[:-1] == [-404] * 7
     assert store.submissions.notebook(answers[-1]) == book()
-    assert learner_drafts.of_person(store.database, ada.id) == []
+    assert drafts.of_person(store.database, ada.id) == []
 
 
 def test_a_draft_that_waits_again_already_is_not_handed_in_twice(store: Store) -> None:
@@ -257,4 +257,4 @@ def test_a_draft_that_waits_again_already_is_not_handed_in_twice(store: Store) -
     assert store.claims.retry_parked() == 1
     again = store.submissions.add_draft(ada, "lab")
     assert (again.id, again.is_new) == (receipt.id, False)
-    assert learner_drafts.of_person(store.database, ada.id) == []
+    assert drafts.of_person(store.database, ada.id) == []

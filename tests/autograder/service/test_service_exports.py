@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from autograder.service import cli
 from autograder.service.errors import ServerError
-from autograder.service.exports import FORMATS
-from autograder.service.gradebook import gradebook
-from autograder.service.submissions import Entry
+from autograder.service.records.submissions import Entry
+from autograder.service.reports.exports import FORMATS
+from autograder.service.reports.gradebook import gradebook
+from autograder.service.running import command_line
 
 CELL = '{{"cells": [{{"cell_type": "code", "source": "{}"}}]}}'
 
@@ -85,7 +85,7 @@ def test_an_unknown_format_is_refused(running: Any) -> None:
 
 
 def test_the_command_line_offers_the_formats_there_are() -> None:
-    assert tuple(FORMATS) == cli.FORMATS
+    assert tuple(FORMATS) == command_line.FORMATS
 
 
 def entry(number: int, state: str, score: float | None) -> Entry:

@@ -17,7 +17,7 @@ from autograder.grading.line_process import LineProcess
 from autograder.records import Outcome, Report
 from autograder.sandbox.worker_pool import Supply
 from autograder.service.errors import GraderDied, GraderKilled
-from autograder.service.grading import ProcessGrader
+from autograder.service.grading.process import ProcessGrader
 
 SAMPLES = Path(__file__).parents[1] / "sample_labs"
 WALL = "bubblewrap"

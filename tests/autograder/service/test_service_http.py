@@ -13,8 +13,8 @@ import pytest
 
 from autograder.service.client import Connection
 from autograder.service.errors import ServerError
-from autograder.service.limits import Turns
-from autograder.service.server import listen
+from autograder.service.running.server import listen
+from autograder.service.web.limits import Turns
 
 RIGHT = json.dumps({"cells": [{"cell_type": "code", "source": "x = 1"}]}).encode()
 WRONG = json.dumps({"cells": [{"cell_type": "code", "source": "x = 2"}]}).encode()
@@ -179,7 +179,7 @@ def test_too_large_is_413_and_nothing_is_stored(start: Callable[..., Any]) -> No
             with pytest.raises(ServerError, match="too large") as refused:
                 learner.submit("first", b"x" * size)
             assert refused.value.status == 413
-        assert running.server.course.submissions.all() == []
+        assert running.server.course.store.submissions.all() == []
 
 
 def test_only_a_notebook_may_be_large(running: Any) -> None:

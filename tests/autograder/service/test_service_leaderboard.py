@@ -12,10 +12,10 @@ from autograder.authoring.source import load_lab
 from autograder.checks import Check, run_check
 from autograder.grading.grade import LabGrader
 from autograder.records import CheckResult, Outcome, Report
-from autograder.service import leaderboard
 from autograder.service.errors import ServerError
-from autograder.service.roster import ASSISTANT, INSTRUCTOR, LEARNER, Person
-from autograder.service.store import Store
+from autograder.service.records import leaderboard
+from autograder.service.records.people import ASSISTANT, INSTRUCTOR, LEARNER, Person
+from autograder.service.records.store import Store
 from autograder.student.local import LocalStudent
 
 FAST = CheckResult("fast", "scale", Outcome.CORRECT, 1.0, 1.0, ratio=1.0)
@@ -205,13 +205,13 @@ def test_a_learner_far_down_finds_their_own_place(running: Any, browser: Any) ->
     running.server.course.queue.stop()
     last = None
     for n in range(103):
-        last = course.roster.add(f"learner{n}", LEARNER)
-        number = course.submissions.add(last, "01_first", b"%d" % n).id
-        assert course.claims.claim("a", 10)
-        course.claims.finish(number, "a", took(1.0 + n))
+        last = course.store.roster.add(f"learner{n}", LEARNER)
+        number = course.store.submissions.add(last, "01_first", b"%d" % n).id
+        assert course.store.claims.claim("a", 10)
+        course.store.claims.finish(number, "a", took(1.0 + n))
     browser.log_in(running.staff.token)
     switch(browser, leaderboard="on")
-    browser.log_in(course.roster.give_token(last, "bearer"))
+    browser.log_in(course.store.roster.give_token(last, "bearer"))
     text = browser.get("/labs/01_first/leaderboard").text
     assert text.count("<tr") == 1 + 101 and ">103<" in text and "101 of 103" in text
 

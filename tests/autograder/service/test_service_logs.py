@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from autograder.service.database import Database
-from autograder.service.logs import Json
-from autograder.service.store import sqlite_url
+from autograder.service.database.database import Database
+from autograder.service.records.store import sqlite_url
+from autograder.service.web.logs import Json
 
 SAID = {"time", "level", "message"}
 
@@ -19,7 +19,7 @@ SAID = {"time", "level", "message"}
 @pytest.fixture
 def lines(caplog: pytest.LogCaptureFixture) -> Any:
     """Return what was logged of requests so far, as it would be written."""
-    caplog.set_level(logging.INFO, logger="autograder.service.logs")
+    caplog.set_level(logging.INFO, logger="autograder.service.web.logs")
 
     def read() -> list[dict[str, Any]]:
         return [json.loads(Json().format(r)) for r in caplog.records if hasattr(r, "request")]

@@ -21,13 +21,13 @@ from joserfc.jwk import KeySet, RSAKey
 
 from autograder.records import CheckResult, Outcome, Report
 from autograder.service.errors import StartError
-from autograder.service.key_sets import KeySets
-from autograder.service.lti import Launch, read_platforms
-from autograder.service.lti_people import LtiPeople
-from autograder.service.outbox import Outbox
-from autograder.service.passback import Passback
-from autograder.service.policy import Rules
-from autograder.service.store import Store
+from autograder.service.identity.keys import KeySets
+from autograder.service.identity.lti.launches import Launch, read_platforms
+from autograder.service.identity.lti.passback import Passback
+from autograder.service.identity.lti.people import LtiPeople
+from autograder.service.records.dates import Rules
+from autograder.service.records.outbox import Outbox
+from autograder.service.records.store import Store
 
 KEY, OTHER_KEY = (RSAKey.generate_key(2048, {"kid": "one"}) for _ in range(2))
 CLAIM = "https://purl.imsglobal.org/spec/lti/claim/"
@@ -250,11 +250,11 @@ def test_a_learner_is_launched_into_an_account(
     assert [c.partition("=")[0] for c in cookies] == ["course_session", "course_lti"]
     assert "SameSite=strict" in cookies[0] and "Max-Age=0" in cookies[1]
     assert "Ada L." in browser.get("/labs").text
-    person = course.server.course.roster.find("ada")
+    person = course.server.course.store.roster.find("ada")
     assert (person.role, person.email) == ("learner", "ada@example.org")
     assert launch(browser, platform, name="Another").status == 200
-    assert course.server.course.roster.find("ada") == person
-    assert len(course.server.course.roster.learners()) == 1
+    assert course.server.course.store.roster.find("ada") == person
+    assert len(course.server.course.store.roster.learners()) == 1
 
 
 ROLES: list[tuple[Any, str]] = [
@@ -283,12 +283,12 @@ def test_the_role_is_that_of_the_platforms_course(
         named = {"sub": f"s{number}", "custom": {"login": f"l{number}", "lab": "first"}}
         answer = launch(browser, platform, roles=roles, **named)
         assert answer.status == 200
-        assert course.server.course.roster.find(f"l{number}").role == role
+        assert course.server.course.store.roster.find(f"l{number}").role == role
         assert ("/gradebook?lab=01_first" in answer.text) == (role != "learner")
     for roles in NO_ROLES:
         answer = launch(browser, platform, roles=roles)
         assert answer.status == 403 and "your roles" in answer.text
-    assert course.server.course.roster.find("ada") is None
+    assert course.server.course.store.roster.find("ada") is None
 
 
 def test_a_role_follows_the_platform_and_is_on_record(
@@ -296,7 +296,7 @@ def test_a_role_follows_the_platform_and_is_on_record(
 ) -> None:
     for role in ("Learner", "Instructor", "Learner"):
         assert launch(browser, platform, roles=[f"{MEMBER}#{role}"]).status == 200
-        assert course.server.course.roster.find("ada").role == role.lower()
+        assert course.server.course.store.roster.find("ada").role == role.lower()
     assert browser.get("/gradebook").status == 403
     instructor = browser.__class__(course.staff.server)
     instructor.log_in(course.staff.token)
@@ -307,7 +307,7 @@ def test_a_login_that_is_taken_is_refused_with_what_to_do(
     course: Any, browser: Any, platform: Platform
 ) -> None:
     """Whoever chooses their login on the platform becomes nobody of this course by it."""
-    roster = course.server.course.roster
+    roster = course.server.course.store.roster
     roster.add("grace", "learner")
     for login in ("grace", "GRACE", "instructor"):
         answer = launch(browser, platform, custom={"login": login})
@@ -323,7 +323,7 @@ def test_people_of_the_roster_are_taken_for_the_same_where_the_operator_says_so(
     start: Any, describe: Any, browse: Any, platform: Platform
 ) -> None:
     with start(lti=describe("match_roster = true")) as running:
-        roster, browser = running.server.course.roster, browse(running.staff.server)
+        roster, browser = running.server.course.store.roster, browse(running.staff.server)
         ada, grace = roster.add("ada", "learner"), roster.add("grace", "assistant")
         assert launch(browser, platform).status == 200
         assert roster.find("ada") == ada
@@ -370,7 +370,7 @@ def test_a_token_that_is_not_for_this_launch_is_refused(
             answer = launch(browser, platform, **changes)
             assert answer.status == 403, changes
             assert "course_session=" not in str(answer.getheaders())
-        assert len(course.server.course.roster.learners()) == 0
+        assert len(course.server.course.store.roster.learners()) == 0
 
 
 def packed(values: dict[str, Any]) -> str:
@@ -397,7 +397,7 @@ def test_a_token_that_the_platform_did_not_sign_is_refused(
     for token in (f"{none}.{body}.", f"{head}.{body}."):
         form = {"state": query["state"], "id_token": token}
         assert browser.ask("POST", "/lti/launch", form).status == 403
-    assert len(course.server.course.roster.learners()) == 0
+    assert len(course.server.course.store.roster.learners()) == 0
 
 
 def test_a_launch_passes_once_and_only_in_the_browser_that_asked(
@@ -542,25 +542,25 @@ def test_a_grade_is_sent_when_it_is_published_and_whenever_it_changes(
     assert (first["scoreGiven"], first["scoreMaximum"]) == (4.0, 6.0)
     assert (first["activityProgress"], first["gradingProgress"]) == ("Completed", "PendingManual")
     assert re.fullmatch(r"[-0-9]+T[:0-9]+\.\d{3}\+00:00", first["timestamp"])
-    instructor = parts.roster.find("instructor")
-    parts.submissions.mark(ada, {"why": {"points": 2}}, instructor)
+    instructor = parts.store.roster.find("instructor")
+    parts.store.submissions.mark(ada, {"why": {"points": 2}}, instructor)
     second = platform.wait(2)[1]
     assert (second["scoreGiven"], second["gradingProgress"]) == (6.0, "FullyGraded")
     course.grader.right = "nothing"
-    batch = parts.regrades.start("01_first", None, instructor)
+    batch = parts.store.regrades.start("01_first", None, instructor)
     parts.queue.wake()
     assert course.wait(ada) == "graded"
     pause = threading.Event()
-    while parts.regrades.get(batch)[0].state == "running":
+    while parts.store.regrades.get(batch)[0].state == "running":
         pause.wait(0.01)
     assert len(platform.scores) == 2  # learners see no change either
-    parts.regrades.publish(batch, instructor)
+    parts.store.regrades.publish(batch, instructor)
     assert platform.wait(3)[2]["scoreGiven"] == 2.0
     rules = Rules(due="2020-01-01T00:00:00+00:00", penalty_per_day=1.0)
-    parts.dates.set_rules("01_first", rules, instructor)
+    parts.store.dates.set_rules("01_first", rules, instructor)
     assert platform.wait(4)[3]["scoreGiven"] == 0.0
-    parts.dates.extend(
-        "01_first", parts.roster.find("ada"), "2100-01-01T00:00:00+00:00", instructor
+    parts.store.dates.extend(
+        "01_first", parts.store.roster.find("ada"), "2100-01-01T00:00:00+00:00", instructor
     )
     assert platform.wait(5)[4]["scoreGiven"] == 2.0
     times = [score["timestamp"] for score in platform.scores]
@@ -570,7 +570,9 @@ def test_a_grade_is_sent_when_it_is_published_and_whenever_it_changes(
 def submit_as(course: Any, login: str, text: str) -> int:
     """Hand in, wait for the grade, and return the number."""
     parts = course.server.course
-    number = parts.submissions.add(parts.roster.find(login), "01_first", text.encode()).id
+    number = parts.store.submissions.add(
+        parts.store.roster.find(login), "01_first", text.encode()
+    ).id
     parts.queue.wake()
     assert course.wait(number) == "graded"
     return int(number)
@@ -583,7 +585,7 @@ def test_who_had_a_grade_before_the_first_launch_has_it_sent(
         platform.tool = course.staff.server
         browser = browse(course.staff.server)
         for login in ("ada", "bob"):
-            course.server.course.roster.add(login, "learner")
+            course.server.course.store.roster.add(login, "learner")
             submit_as(course, login, RIGHT)
         nothing = {"sub": "person-2", "custom": {"login": "bob"}}
         launch(browser, platform, **nothing)
@@ -605,8 +607,8 @@ def test_where_the_link_has_no_line_item_one_is_made_once(
     submit_as(course, "ada", ANSWERED)
     assert platform.wait(2)[1]["path"] == "/items/2/scores" and len(platform.items) == 1
     platform.refuse = [404]  # somebody has deleted it, and it is found or made again
-    course.server.course.submissions.mark(
-        2, {"why": {"points": 2}}, course.server.course.roster.find("instructor")
+    course.server.course.store.submissions.mark(
+        2, {"why": {"points": 2}}, course.server.course.store.roster.find("instructor")
     )
     assert platform.wait(3)[2]["scoreGiven"] == 6.0 and len(platform.items) == 1
 
@@ -635,7 +637,7 @@ def wait_for(browser: Any, text: str) -> str:
 def test_what_the_platform_refuses_is_sent_again(
     course: Any, browser: Any, platform: Platform
 ) -> None:
-    submissions, roster = course.server.course.submissions, course.server.course.roster
+    submissions, roster = course.server.course.store.submissions, course.server.course.store.roster
     launch(browser, platform)
     number = submit_as(course, "ada", ANSWERED)
     platform.wait(1)

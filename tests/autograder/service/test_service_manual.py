@@ -6,7 +6,7 @@ import pytest
 
 from autograder.records import ManualAnswer, Report, RubricItem
 from autograder.service.errors import Refused
-from autograder.service.manual import Mark, answer_digest, marked, pending, question_of
+from autograder.service.records.marks import Mark, answer_digest, marked, pending, question_of
 
 ANSWER = ManualAnswer("why", 2.0, (RubricItem(2.0, "Gives a reason."),), "Because.")
 REPORT = Report("lab", (), manual=(ANSWER, ManualAnswer("how", 1.0, (), "So."))).with_totals()

@@ -13,12 +13,13 @@ import pytest
 import sqlalchemy as sa
 
 from autograder.records import CheckResult, ManualAnswer, Outcome, Report, RubricItem
-from autograder.service import marking, migrations, schema
-from autograder.service.database import Database
+from autograder.service.database import migrations, schema
+from autograder.service.database.database import Database
 from autograder.service.errors import Refused, StartError
-from autograder.service.manual import answer_digest
-from autograder.service.policy import Rules
-from autograder.service.store import Store, existing, sqlite_url
+from autograder.service.records import marking
+from autograder.service.records.dates import Rules
+from autograder.service.records.marks import answer_digest
+from autograder.service.records.store import Store, existing, sqlite_url
 from autograder.service.tokens import digest, key_of, new_token
 
 # As the releases made them.

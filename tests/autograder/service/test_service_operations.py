@@ -10,8 +10,8 @@ import pytest
 
 from autograder.service.client import Connection
 from autograder.service.errors import ServerError
-from autograder.service.grading import ProcessGrader
-from autograder.service.server import opened
+from autograder.service.grading.process import ProcessGrader
+from autograder.service.running.server import opened
 
 NO_SANDBOX = "SandboxMissing: sandbox: bwrap is not installed"
 
@@ -117,8 +117,24 @@ def test_metrics_are_in_prometheus_text_format(running: Any) -> None:
             known.setdefault(found[2], set()).add(found[1])
         else:
             found = re.fullmatch(r'([a-z_]+)(\{(\w+="[^"]*",?)+\})? [0-9.e+-]+', line)
-            assert found and known[found[1]] == {"HELP", "TYPE"}, line
+            name = found and re.sub("_(bucket|sum|count)$", "", found[1])
+            assert name and known[name] == {"HELP", "TYPE"}, line
     assert 'course_gradings_total{outcome="graded"} 1' in ask(running.staff, "/metrics")
+
+
+def test_requests_are_counted_and_timed_by_route(running: Any, browser: Any) -> None:
+    ada = running.enroll("Ada")
+    for _ in range(3):
+        with pytest.raises(ServerError, match="none of that number"):
+            ada.submission("7")
+    browser.ask("BREW", "/made/up/by/a/client")
+    browser.get("/static/course.css")
+    text = ask(running.staff, "/metrics")
+    route = 'method="GET",route="/api/submissions/{number}"'
+    assert f'course_requests_total{{{route},status="404"}} 3.0' in text
+    assert f"course_request_seconds_count{{{route}}} 3.0" in text
+    assert 'course_requests_total{method="other",route="other",status="404"} 1.0' in text
+    assert "made/up" not in text and "Ada" not in text
 
 
 @pytest.mark.parametrize("unsandboxed", [True, False])

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from autograder.service.store import Store
+from autograder.service.records.store import Store
 
 CELL = '{{"cells": [{{"cell_type": "code", "source": "{}"}}]}}'
 
@@ -26,16 +26,16 @@ def test_a_course_runs_on_postgresql(on_postgres: Any) -> None:
     ada = on_postgres.enroll("Ada L.")
     number = ada.submit("first", CELL.format("manual x = 1").encode())["id"]
     assert on_postgres.wait(number) == "graded"
-    instructor = course.roster.find("instructor")
-    course.submissions.mark(number, {"why": {"points": 2, "comment": "a\0b"}}, instructor)
+    instructor = course.store.roster.find("instructor")
+    course.store.submissions.mark(number, {"why": {"points": 2, "comment": "a\0b"}}, instructor)
     on_postgres.grader.right = "nothing"
-    batch = course.regrades.start("01_first", None, instructor)
+    batch = course.store.regrades.start("01_first", None, instructor)
     course.queue.wake()
     waiting = threading.Event()
-    while course.regrades.get(batch)[0].state == "running":
+    while course.store.regrades.get(batch)[0].state == "running":
         waiting.wait(0.01)
-    assert [(c.before, c.after) for c in course.regrades.get(batch)[1]] == [(6.0, 2.0)]
-    course.regrades.publish(batch, instructor)
+    assert [(c.before, c.after) for c in course.store.regrades.get(batch)[1]] == [(6.0, 2.0)]
+    course.store.regrades.publish(batch, instructor)
     assert ada.submission(str(number))["score"] == 2.0
     rows = list(csv.DictReader(io.StringIO(staff.export("csv"))))
     assert [(row["learner"], row["score"]) for row in rows] == [("Ada L.", "2")]

@@ -11,12 +11,12 @@ import pytest
 
 from autograder.errors import LabError
 from autograder.records import Report
-from autograder.service.claims import Claims
 from autograder.service.errors import GraderUnable, StartError
-from autograder.service.queue import MAX_KILLS, Queue
-from autograder.service.roster import LEARNER, Person
-from autograder.service.store import Store, sqlite_url
-from autograder.service.submissions import Submissions
+from autograder.service.grading.queue import MAX_KILLS, Queue
+from autograder.service.records.claims import Claims
+from autograder.service.records.people import LEARNER, Person
+from autograder.service.records.store import Store, sqlite_url
+from autograder.service.records.submissions import Submissions
 
 
 class Clock:
@@ -476,7 +476,7 @@ def test_a_stopped_server_gives_its_work_back(start: Callable[..., Any]) -> None
         learner = running.enroll("Ada")
         learner.submit("first", b'{"cells": [{"cell_type": "code", "source": "wait x = 1"}]}')
         assert running.grader.entered.wait(30)
-        submissions = running.server.course.submissions
+        submissions = running.server.course.store.submissions
     entry = submissions.get(1)
     assert entry and (entry.state, entry.tries) == ("stored", 0)
     with start() as running:
@@ -504,12 +504,12 @@ def test_a_regrade_goes_through_the_queue_again(running: Any) -> None:
     learner, course = running.enroll("Ada"), running.server.course
     number = learner.submit("first", b'{"cells": [{"cell_type": "code", "source": "die"}]}')["id"]
     assert running.wait(number) == "parked"
-    assert course.claims.regrade(number)
+    assert course.store.claims.regrade(number)
     course.queue.wake()
     assert running.wait(number) == "parked"
     assert graded_texts(running.grader, "die") == 4
-    assert not course.claims.regrade(99)
-    assert not course.claims.regrade(10**30)  # more than a database can hold
+    assert not course.store.claims.regrade(99)
+    assert not course.store.claims.regrade(10**30)  # more than a database can hold
 
 
 def test_two_servers_do_not_share_a_data_directory(start: Callable[..., Any]) -> None:

@@ -101,14 +101,14 @@ def provider() -> Iterator[Provider]:
 @pytest.fixture(params=["openid_issuer", "jupyterhub"])
 def course(request: pytest.FixtureRequest, provider: Provider, start: Any) -> Any:
     with start(**{request.param: provider.url}, **CLIENT) as running:
-        running.server.course.roster.add("ada", "learner")
+        running.server.course.store.roster.add("ada", "learner")
         yield running
 
 
 @pytest.fixture
 def of_openid(provider: Provider, start: Any) -> Any:
     with start(openid_issuer=provider.url, **CLIENT) as running:
-        running.server.course.roster.add("ada", "learner")
+        running.server.course.store.roster.add("ada", "learner")
         yield running
 
 
@@ -140,7 +140,7 @@ def test_whoever_the_provider_names_is_logged_in(
 def test_a_token_that_has_ended_does_not_end_the_session_of_a_sign_in(
     of_openid: Any, provider: Provider, browse: Any
 ) -> None:
-    roster = of_openid.server.course.roster
+    roster = of_openid.server.course.store.roster
     roster.give_token(roster.find("ada"), "bearer", expires_at=1.0)
     answer = there_and_back(browse(of_openid.staff.server), provider)
     sessions = roster.sessions(roster.find("ada"))
@@ -160,7 +160,7 @@ def test_whoever_is_called_instructor_elsewhere_is_not_the_first_instructor_here
     course: Any, provider: Provider, browse: Any
 ) -> None:
     """That account belongs to whoever holds the token; anybody may call themselves so there."""
-    provider.login = course.server.course.roster.owner(course.staff.token, "bearer").login
+    provider.login = course.server.course.store.roster.owner(course.staff.token, "bearer").login
     answer = there_and_back(browse(course.staff.server), provider)
     assert answer.status == 403 and "course_session" not in str(answer.getheaders())
 
@@ -168,7 +168,7 @@ def test_whoever_is_called_instructor_elsewhere_is_not_the_first_instructor_here
 def test_no_login_is_not_a_login_called_none(
     of_openid: Any, provider: Provider, browse: Any
 ) -> None:
-    of_openid.server.course.roster.add("None", "learner")
+    of_openid.server.course.store.roster.add("None", "learner")
     provider.lies = {"preferred_username": None}
     assert there_and_back(browse(of_openid.staff.server), provider).status == 403
 
@@ -182,7 +182,7 @@ def test_a_cookie_that_is_none_of_ours_is_refused(
     course: Any, provider: Provider, browse: Any
 ) -> None:
     """Its owner cannot have written it, nor kept it; else any answer would belong to it."""
-    browser, key = browse(course.staff.server), course.server.course.cookie_key
+    browser, key = browse(course.staff.server), course.server.course.store.cookie_key
     asked = {"state": "s", "nonce": "n", "verifier": "v", "next": "/"}
     code = urlsplit(
         provider.authorize(
@@ -219,7 +219,7 @@ def test_a_cookie_that_is_none_of_ours_is_refused(
 
 def test_a_sign_in_takes_ten_minutes_at_most(start: Any, provider: Provider, browse: Any) -> None:
     with start(openid_issuer=provider.url, code_s=-1.0, **CLIENT) as running:
-        running.server.course.roster.add("ada", "learner")
+        running.server.course.store.roster.add("ada", "learner")
         assert there_and_back(browse(running.staff.server), provider).status == 403
 
 
@@ -227,7 +227,7 @@ def test_sign_ins_that_fail_are_counted_and_good_ones_go_on(
     start: Any, provider: Provider, browse: Any
 ) -> None:
     with start(openid_issuer=provider.url, wrong_logins=3, **CLIENT) as running:
-        running.server.course.roster.add("ada", "learner")
+        running.server.course.store.roster.add("ada", "learner")
         browser = browse(running.staff.server)
         answers = [browser.get("/signin/return?code=c&state=s").status for _ in range(5)]
         assert answers == [403, 403, 403, 429, 429]

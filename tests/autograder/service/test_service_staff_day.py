@@ -10,7 +10,7 @@ import pytest
 from autograder.cli import main
 from autograder.service.client import Connection
 from autograder.service.errors import ServerError
-from autograder.service.page import written
+from autograder.service.web.page import written
 
 DUE = "2031-03-01T12:00:00+01:00"
 
@@ -56,7 +56,7 @@ def test_a_rubrics_items_are_a_list_with_points(running: Any, browser: Any) -> N
     assert page.count("data-points=") == 2 and 'data-points="1.5"' in page
     form = {"at": str(number), "item1": "Says why", "points": "0.5", "comment": ""}
     assert browser.ask("POST", "/grading/01_first/why", form).status == 303
-    (marked,) = running.server.course.submissions.report(number).manual
+    (marked,) = running.server.course.store.submissions.report(number).manual
     assert (marked.score, marked.items) == (0.5, ("Says why",))
 
 
@@ -149,7 +149,7 @@ def test_an_email_that_two_people_have_fills_in_nobody(
     ada = running.enroll("ada")
     running.enroll("bob")
     graded(running, ada, "x = 1")
-    with running.server.course.database.write() as connection:
+    with running.server.course.store.database.write() as connection:
         connection.exec_driver_sql("UPDATE people SET email = 'a@b.example'")
     (tmp_path / "moodle.csv").write_text("Email address,01_first\na@b.example,2\n")
     template = ("--format", "moodle", "--template", str(tmp_path / "moodle.csv"))

@@ -21,9 +21,9 @@ import pytest
 
 from autograder.service.client import Connection
 from autograder.service.errors import StartError
-from autograder.service.handout import hand_out
-from autograder.service.jupyter import Jupyter
-from autograder.service.start import free_port, learner_token
+from autograder.service.running.handout import hand_out
+from autograder.service.running.jupyter import Jupyter
+from autograder.service.running.start import free_port, learner_token
 
 SAMPLE = Path(__file__).parents[1] / "sample_labs" / "scale_and_sum"
 PROGRAM = [sys.executable, "-c", "from autograder.cli import main; raise SystemExit(main())"]

@@ -19,10 +19,10 @@ import sqlalchemy as sa
 from autograder.authoring.notebook import solution_notebook
 from autograder.authoring.source import load_lab
 from autograder.service.client import Connection
+from autograder.service.database.schema import gradings
 from autograder.service.errors import ServerError
-from autograder.service.schema import gradings
-from autograder.service.start import free_port
-from autograder.service.store import Store, existing, sqlite_url
+from autograder.service.records.store import Store, existing, sqlite_url
+from autograder.service.running.start import free_port
 
 SAMPLES = Path(__file__).parents[1] / "sample_labs"
 PROGRAM = [sys.executable, "-c", "from autograder.cli import main; raise SystemExit(main())"]

@@ -13,7 +13,7 @@ from torch import nn
 
 import ddp_lab
 from ddp_lab.data_parallel import LADDER, DistributedDataParallel, Overlapped
-from ddp_lab.data_parallel.breakdown import Breakdown, Span, StepTimes, measure, merge
+from ddp_lab.data_parallel.measurement.breakdown import Breakdown, Span, StepTimes, measure, merge
 
 MS = 1_000_000
 

@@ -11,15 +11,13 @@ import torch
 import ddp_lab
 import minitorch
 from ddp_lab.data_parallel import DistributedDataParallel
-from ddp_lab.data_parallel.comm_hooks import (
+from ddp_lab.data_parallel.hooks.comm_hooks import (
     Done,
-    LocalSGDState,
     PowerSGDState,
     TopKState,
     allreduce_hook,
     bf16_compress_hook,
     fp16_compress_hook,
-    local_sgd_hook,
     power_sgd_hook,
     top_k_hook,
 )
@@ -164,25 +162,6 @@ def test_power_sgd_begins_with_plain_averages(gradients: Any) -> None:
     true = gradients(None)[0]
     assert worst(first, true) < 1e-6 and worst(second, true) < 1e-6
     assert worst(third, true) > 1e-4
-
-
-def test_local_sgd_keeps_gradients_at_home_and_averages_parameters(lib: SimpleNamespace) -> None:
-    def run(comm: Any) -> tuple[list[float], float]:
-        module = lib.nn.Linear(1, 1, bias=False)
-        model = DistributedDataParallel(module, process_group=comm)
-        state = LocalSGDState(model.group, start_iter=1)
-        model.register_comm_hook(state, local_sgd_hook)
-        grads = []
-        for _ in range(2):
-            clear(module)
-            model(lib.tensor(np.full((1, 1), 1.0 + comm.rank, "f4"))).sum().backward()
-            grads.append(module.weight.grad.item())
-        module.weight.detach().numpy()[...] = 10.0 * comm.rank
-        state.average_parameters(module.parameters())
-        return grads, module.weight.item()
-
-    results = ddp_lab.launch(run, 2, transport="threads")
-    assert list(results) == [([1.5, 1.0], 5.0), ([1.5, 2.0], 5.0)]
 
 
 def test_a_learners_hook_and_its_then(gradients: Any) -> None:

@@ -10,8 +10,8 @@ from torch import nn
 import ddp_lab
 from ddp_lab.data_parallel import Overlapped
 from ddp_lab.data_parallel.bucketing import MIB
-from ddp_lab.data_parallel.link_profile import on_line, profile_link
-from ddp_lab.data_parallel.sweep import (
+from ddp_lab.data_parallel.measurement.link_profile import on_line, profile_link
+from ddp_lab.data_parallel.measurement.sweep import (
     BackwardProfile,
     Sweep,
     best,

@@ -188,7 +188,7 @@ def over_torch_groups(comm: Any, folder: str) -> list[dict[str, Any]]:
 
 
 def group_with_rank(group: Any) -> Any:
-    from ddp_lab.parallel.ranks import communicator_of
+    from ddp_lab.parallel.groups import communicator_of
 
     comm = communicator_of("test", group)
     assert communicator_of("test", group) is comm
@@ -225,7 +225,7 @@ class Spy(nn.Linear):
 
     def forward(self, x: Tensor) -> Tensor:
         shapes = [tuple(layer.weight.shape) for layer in self.model[0]]
-        held = [unit.flats[0].held for unit in units(self.model[0])[1:]]
+        held = [unit.flats[0].has_memory for unit in units(self.model[0])[1:]]
         self.seen.append((shapes, held, whole_bytes(self.model[0]), self.weight.dtype))
         return super().forward(x)
 

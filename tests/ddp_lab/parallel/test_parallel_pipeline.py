@@ -12,9 +12,9 @@ from torch.nn.functional import mse_loss
 from ddp_lab import launch, simulate
 from ddp_lab.errors import DdpLabError, RankFailed
 from ddp_lab.parallel import Pipeline, measure_costs, schedule, split
-from ddp_lab.parallel.balance import balanced_cuts
+from ddp_lab.parallel.pipeline.balance import balanced_cuts
 from ddp_lab.simulate.pipeline import PipelineStep
-from ddp_lab.transport.link import Link
+from ddp_lab.transport.links.link import Link
 from ddp_lab.transport.sim import SimWorld
 
 CASES = [

@@ -6,7 +6,7 @@ from unittest import mock
 import pytest
 from torch.distributed.pipelining import schedules as torchs
 
-from ddp_lab.parallel.schedules import orders_of, schedule
+from ddp_lab.parallel.pipeline.schedules import orders_of, schedule
 
 CLASSES = {
     "interleaved_1f1b": torchs.ScheduleInterleaved1F1B,

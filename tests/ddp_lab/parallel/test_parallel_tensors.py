@@ -15,7 +15,7 @@ from ddp_lab.parallel import (
     VocabParallelEmbedding,
     parallelize,
 )
-from ddp_lab.parallel.tensor_parallel import sum_gradient
+from ddp_lab.parallel.tensor.layers import sum_gradient
 
 CLOSE = {"rtol": 1e-10, "atol": 1e-12}
 

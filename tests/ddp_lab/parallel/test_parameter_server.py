@@ -17,11 +17,11 @@ import torch
 import ddp_lab
 from ddp_lab import InvalidArgument, Mismatch, RankLost, launch, simulate
 from ddp_lab.communicator.communicator import Communicator
-from ddp_lab.parallel import SGD, Adagrad, ParameterServer, Stragglers, parameter_server_serving
-from ddp_lab.parallel import parameter_server_messages as wire
-from ddp_lab.parallel.parameter_server_pieces import share_out
+from ddp_lab.parallel import SGD, Adagrad, ParameterServer, Stragglers
+from ddp_lab.parallel.parameter_server import messages, server
+from ddp_lab.parallel.parameter_server.pieces import share_out
 from ddp_lab.parallel.stragglers import late
-from ddp_lab.transport.link import Link
+from ddp_lab.transport.links.link import Link
 from ddp_lab.transport.sim import SimWorld
 from ddp_lab.transport.turns import TurnWorld
 
@@ -270,7 +270,7 @@ def test_a_server_that_has_served_may_end_before_another_has(consistency, monkey
                 if src == 1 and isinstance(message, Exception):
                     ended.set()
                 elif src > 1 and not isinstance(message, Exception):
-                    assert wire.kind_of(message) != wire.DONE or ended.wait(60)
+                    assert messages.kind_of(message) != messages.DONE or ended.wait(60)
             super().put(arrived)
 
     def program(comm: Communicator) -> Any:
@@ -282,7 +282,7 @@ def test_a_server_that_has_served_may_end_before_another_has(consistency, monkey
         ps.push({"a": np.ones(900), "b": np.ones(900)})
         return ps.done()
 
-    monkeypatch.setattr(parameter_server_serving, "queue", SimpleNamespace(SimpleQueue=Inbox))
+    monkeypatch.setattr(server, "queue", SimpleNamespace(SimpleQueue=Inbox))
     assert launch(program, 4, transport="threads") == [None] * 4
 
 

@@ -14,8 +14,9 @@ import pytest
 import torch
 
 import minitorch.graph as tf
-from minitorch.compile import Function, Program, Step, cuda_driver
-from minitorch.compile.cuda_driver import THREADS, LibCuda, packed, run_on_device
+from minitorch.compile import Function, Program, Step
+from minitorch.compile.gpu import cuda_driver
+from minitorch.compile.gpu.cuda_driver import THREADS, LibCuda, packed, run_on_device
 from minitorch.errors import CompileError
 from minitorch.graph.core.variables import State
 from minitorch.graph.executors.compiled import Step as StepOfGraph

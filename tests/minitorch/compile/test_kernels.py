@@ -14,7 +14,7 @@ from minitorch.compile import Program, Step, kernel, kernels, loops
 from minitorch.compile.kernels import Nest, in_rows, merged
 from minitorch.compile.loops import Layout
 from minitorch.errors import ArgumentError, CompileError, DTypeError, ShapeError
-from minitorch.ops.rows import ROWS
+from minitorch.ops.elementwise.rows import ROWS
 
 AWKWARD = [0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 0.5, np.inf, -np.inf, np.nan, 1e-40, 3e38, 17.0]
 

@@ -6,7 +6,7 @@ import pytest
 
 from minitorch.compile import ROWS, Program, Step, gives, takes
 from minitorch.compile.engine import assembly
-from minitorch.compile.ptx import TRIPLE, module
+from minitorch.compile.gpu.ptx import TRIPLE, module
 from minitorch.errors import CompileError
 
 THREE = ("where",)

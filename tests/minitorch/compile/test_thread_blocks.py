@@ -15,9 +15,10 @@ import numpy as np
 import pytest
 import torch
 
-from minitorch.compile import DeviceSchedule, Function, conv2d, cuda_driver, matmul, space, tune
+from minitorch.compile import DeviceSchedule, Function, conv2d, matmul, space, tune
 from minitorch.compile.engine import assembly
-from minitorch.compile.ptx import NUMBERS, POINTERS, TRIPLE, ThreadBlocks
+from minitorch.compile.gpu import cuda_driver
+from minitorch.compile.gpu.ptx import NUMBERS, POINTERS, TRIPLE, ThreadBlocks
 from minitorch.compile.tasks import task_of
 from minitorch.errors import ArgumentError, CompileError, DTypeError, ShapeError
 

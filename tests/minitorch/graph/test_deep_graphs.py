@@ -15,7 +15,7 @@ import minitorch.graph as tf
 from minitorch.errors import ArgumentError
 from minitorch.graph.core.verify import verify
 from minitorch.graph.costs.machine import Fixed, use
-from minitorch.graph.executors.tokens import ring
+from minitorch.graph.executors.tokens import loop_nodes
 from minitorch.graph.memory.plan import memory_plan
 from minitorch.graph.passes.optimize import ON_REQUEST, PASSES, run_pass
 from minitorch.show import compare_passes, map_memory
@@ -136,7 +136,7 @@ def test_bodies_may_be_long(build: Callable[[Any, int], Any], n: int) -> None:
 
 @pytest.mark.parametrize("many", [0, 10_000])
 def test_a_loop_waits_the_same_through_one_node(monkeypatch: pytest.MonkeyPatch, many: int) -> None:
-    monkeypatch.setattr(ring, "MANY", many)
+    monkeypatch.setattr(loop_nodes, "MANY", many)
     x = tf.placeholder(tf.float64, (2, 2))
     (by_x,) = tf.gradients(in_a_branch_in_a_loop(x, 40), [x])
     for executor in ("tokens", "parallel"):

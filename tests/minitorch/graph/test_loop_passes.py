@@ -8,7 +8,7 @@ import pytest
 
 import minitorch.graph as tf
 from minitorch.errors import GraphError
-from minitorch.graph.control.liveness import fates
+from minitorch.graph.control.liveness import deadness_of
 from minitorch.graph.control.while_op import While
 from minitorch.graph.core.node import Node
 from minitorch.graph.core.order import needed, schedule
@@ -17,7 +17,7 @@ from minitorch.graph.costs.prediction import known_rounds, predicted_s
 from minitorch.graph.passes.loops import inside
 from minitorch.graph.passes.optimize import verified
 from minitorch.graph.passes.rewrite import rebuilt, rewrite, simple
-from minitorch.ops import binary
+from minitorch.ops.elementwise import binary
 
 pytestmark = pytest.mark.as_built
 
@@ -185,7 +185,7 @@ def test_what_a_value_dies_of_is_found_through_merges() -> None:
     x, p = tf.placeholder(tf.float64, ()), tf.placeholder(tf.bool, ())
     y = tf.cond(p, lambda: tf.sin(x), lambda: x * 2.0)
     order = schedule([tf.exp(y)], ())
-    known = fates(order, ())
+    known = deadness_of(order, ())
     sine = next(n for n in order if n.op is not None and n.op.name == "sin")
     assert [(pred.name, side) for pred, side in known[sine].deaths] == [(p.name, True)]
     assert order[-1] not in known  # one side always comes

@@ -13,7 +13,7 @@ from minitorch.graph.core.node import Node
 from minitorch.graph.costs.machine import Fixed, use
 from minitorch.graph.passes.optimize import ON_REQUEST, PASSES, run_pass, verified
 from minitorch.graph.passes.rewrite import rebuilt, rewrite, simple
-from minitorch.ops import binary
+from minitorch.ops.elementwise import binary
 
 pytestmark = pytest.mark.as_built
 

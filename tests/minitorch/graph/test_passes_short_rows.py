@@ -12,8 +12,9 @@ from minitorch.graph.costs.machine import Fixed, use
 from minitorch.graph.passes.fuse import fuse
 from minitorch.graph.passes.fused import Fused, FusedReduction
 from minitorch.graph.passes.lowering import Runs, runs_of
-from minitorch.ops import binary, elementwise
-from minitorch.ops.reduction import Mean
+from minitorch.ops.elementwise import binary
+from minitorch.ops.elementwise import unary as elementwise
+from minitorch.ops.reducing.reduction import Mean
 
 ADD_RELU = [(binary.add.op, (0, 1)), (elementwise.relu.op, (-1,))]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import minitorch.graph as tf
-from minitorch.arrays import DType, float32
+from minitorch.arrays.library import DType, float32
 from minitorch.op import Op, Spec
 
 UNARY = {

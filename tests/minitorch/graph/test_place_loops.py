@@ -12,6 +12,8 @@ import minitorch.graph as tf
 from ddp_lab import launch
 from ddp_lab.errors import RankFailed
 from minitorch.errors import GraphError
+from minitorch.graph.control.loop_stacks import empty, has_more, pushed, without_top
+from minitorch.graph.control.row_lists import next_row, spread, stacked
 
 pytestmark = pytest.mark.as_built
 
@@ -135,8 +137,21 @@ def a_loop_in_a_branch_in_a_loop() -> Any:
     return with_gradients(y, x, w, u), [{x: X, n: count} for count in (4, 1, 0)]
 
 
-def scanned() -> Any:
-    """`scan` and `map_fn`, whose lists are on one device and whose functions are on two."""
+def over_rows(step: Callable[[Any, Any], Any], array: Any, start: Any) -> Any:
+    """Every value of a = step(a, row), which a loop over the rows of an array keeps in a list."""
+    made: list[Any] = []
+
+    def body(rows: Any, done: Any, state: Any) -> list[Any]:
+        made.append(step(state, next_row(rows, array)))
+        return [without_top(rows), pushed(done, made[-1]), made[-1]]
+
+    first = [spread(array), empty(), start]
+    done = tf.while_loop(lambda rows, *_: has_more(rows), body, first)[1]
+    return stacked(done, made[0], count=array.shape[0])
+
+
+def lists_of_rows() -> Any:
+    """Loops over rows whose lists are on one device and whose functions are on two."""
     rows = tf.placeholder(tf.float64, (None, 3))
     w, u = matrix(0, "w", 1, (3, 3)), matrix(1, "u", 2, (3, 3))
 
@@ -146,17 +161,17 @@ def scanned() -> Any:
         with on(1):
             return tf.reshape(state @ u, (3,)) + row
 
-    def each(row: Any) -> Any:
+    def each(_: Any, row: Any) -> Any:
         with on(1):
             row = row * u[0]
         with on(0):
             return tf.reduce_sum(row * w[0])
 
-    scanned = tf.scan(step, rows, tf.zeros((3,), tf.float64))
-    mapped = tf.map_fn(each, rows)
-    y = tf.reduce_sum(scanned * scanned) + tf.reduce_sum(mapped * mapped)
+    states = over_rows(step, rows, tf.zeros((3,), tf.float64))
+    sums = over_rows(each, rows, tf.zeros((), tf.float64))
+    y = tf.reduce_sum(states * states) + tf.reduce_sum(sums * sums)
     values = with_gradients(y, rows, w, u)
-    return [scanned, mapped, *values], [{rows: ROWS}, {rows: ROWS[:1]}]
+    return [states, sums, *values], [{rows: ROWS}, {rows: ROWS[:1]}]
 
 
 def handed_on() -> Any:
@@ -240,7 +255,8 @@ def gradients_elsewhere() -> Any:
 
 
 PROGRAMS = [
-    halves, nested, a_branch_in_a_loop, a_loop_in_a_branch_in_a_loop, scanned, handed_on,
+    halves, nested, a_branch_in_a_loop, a_loop_in_a_branch_in_a_loop, lists_of_rows,
+    handed_on,
     gradients_elsewhere, gradients_in_rounds, three_devices,
 ]  # fmt: skip
 
@@ -305,7 +321,7 @@ def test_a_gradient_built_in_a_branch_or_loop_is_that_built_outside(executor: st
 class OnDevices(RandomProgram):  # type: ignore[misc, valid-type]  # loaded from its file
     """A random program each of whose statements is on a device drawn at random, or on none.
 
-    Some are followed by a scan, a gradient, or a loop over a list, over a variable.
+    Some are followed by a loop over rows, a gradient, or a loop over a variable.
     """
 
     def __init__(self, seed: int, size: int, **options: Any) -> None:
@@ -322,9 +338,9 @@ class OnDevices(RandomProgram):  # type: ignore[misc, valid-type]  # loaded from
             made, last = super()._statement(depth, values, last)
         kind = self.draw.random()
         if kind < 0.08:
-            return tf.scan(self._step, made), last
+            return over_rows(self._step, made, tf.zeros_like(made[0])), last
         if kind < 0.16:
-            return tf.map_fn(self._row, made), last
+            return over_rows(self._row, made, tf.zeros_like(made[0])), last
         if kind < 0.2:
             with self._somewhere():
                 found = tf.gradients(tf.reduce_sum(tf.tanh(made)), values[0])[0]
@@ -337,7 +353,7 @@ class OnDevices(RandomProgram):  # type: ignore[misc, valid-type]  # loaded from
         with self._somewhere():
             return state + row
 
-    def _row(self, row: Any) -> Any:
+    def _row(self, _: Any, row: Any) -> Any:
         with self._somewhere():
             row = tf.tanh(row * 0.5)
         with self._somewhere():
@@ -406,7 +422,7 @@ def test_many_random_programs_agree(size: int, options: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("transport", ["threads", "shm"])
 def test_ranks_of_a_communicator_run_loops(transport: str) -> None:
-    programs = [halves, a_loop_in_a_branch_in_a_loop, scanned]
+    programs = [halves, a_loop_in_a_branch_in_a_loop, lists_of_rows]
     want = [ran(program, optimize=False) for program in programs]
 
     def rank(comm: Any) -> Any:

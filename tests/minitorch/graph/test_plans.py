@@ -8,8 +8,8 @@ import pytest
 
 import minitorch.graph as tf
 from minitorch.graph.core import session as sessions
-from minitorch.graph.operators import by_shape, deferred_shapes
 from minitorch.graph.passes.rewrite import PLANNING
+from minitorch.graph.shapes import by_shape, deferred
 
 
 def test_a_run_of_the_same_fetches_and_feeds_is_planned_once() -> None:
@@ -62,7 +62,7 @@ def test_plans_of_nodes_that_are_built_for_ever_are_forgotten(
 def test_steps_of_shapes_that_come_for_ever_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(by_shape, "MOST_SHAPES", 3)
     x = tf.placeholder(tf.float64, (None, 2))
-    total = deferred_shapes.late(lambda x: tf.add_n(tf.unstack(x)), [x], tf.float64)
+    total = deferred.late(lambda x: tf.add_n(tf.unstack(x)), [x], tf.float64)
     with tf.Session() as session:
         for n in (2, 4, 6, 8, 10, 2):
             values = np.arange(2.0 * n).reshape(n, 2)

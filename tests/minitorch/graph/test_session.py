@@ -11,7 +11,7 @@ import pytest
 import minitorch.graph as tf
 from minitorch.errors import GraphError, ShapeError
 from minitorch.op import Op
-from minitorch.tensor import tensor
+from minitorch.tensor.tensor import tensor
 
 
 def here(offset: int = 0) -> str:

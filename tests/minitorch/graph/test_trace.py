@@ -623,26 +623,6 @@ def test_cond_and_while_loop_mean_the_same_traced_and_eager() -> None:
     assert len(compiled.traces) == 1
 
 
-def test_functions_of_rows_take_traced_tensors() -> None:
-    def over_rows(x: Tensor) -> Any:
-        states = tf.scan(lambda acc, row: tf.tanh(acc * 0.5 + row), x)
-        pairs = tf.map_fn(lambda row: row * 2.0, x)
-        return states, pairs, tf.foldl(lambda a, b: a * 0.5 + b, x)
-
-    numbers = array(4, 2)
-    x = mt.tensor(numbers, requires_grad=True)
-    states, pairs, end = jit(over_rows)(x)
-    (states.sum() + pairs.sum() + end.sum()).backward()
-    y = mt.tensor(numbers, requires_grad=True)
-    rows, sums = [y[0]], [y[0]]
-    for row in y[1:]:
-        rows.append((rows[-1] * 0.5 + row).tanh())
-        sums.append(sums[-1] * 0.5 + row)
-    want = mt.stack(rows)
-    (want.sum() + (y * 2).sum() + sums[-1].sum()).backward()
-    agrees([states, pairs, end, x.grad], [want, y * 2, sums[-1], y.grad])
-
-
 def test_a_loop_that_starts_from_numbers_may_use_traced_tensors() -> None:
     def f(x: Tensor) -> Any:
         return tf.while_loop(lambda i, total: i < 3, lambda i, t: [i + 1, t + x.sum()], [0, 0.0])

@@ -11,11 +11,11 @@ import minitorch.graph as tf
 from minitorch.errors import GraphError
 from minitorch.graph.core.node import Node
 from minitorch.graph.core.order import needed, orders_kept, schedule
-from minitorch.graph.core.static_shape import as_static
 from minitorch.graph.core.verify import Checked, verify
 from minitorch.graph.costs.machine import Fixed, use
 from minitorch.graph.memory.plan import memory_plan
 from minitorch.graph.passes.optimize import PASSES, run_pass
+from minitorch.graph.shapes.static import as_static
 
 pytestmark = pytest.mark.as_built
 

@@ -6,7 +6,7 @@ For a loop variable v, with t the condition built over all the Merges,
                               `-> Exit -> what uses the loop's result
 
 and what the loop captured, constants too, is entered once for all iterations. A list of what a
-node was in each round is a variable more, to which `Keep` adds. What has effects, or sees those of
+node was in each round is a variable more, to which `Push` adds. What has effects, or sees those of
 others, keeps the order in which the sequential run does it, by edges that carry no value and no
 death; in a loop one more variable, the turn, hands that order from one iteration to the next.
 
@@ -19,14 +19,14 @@ from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ...control.liveness import endangered
+from ...control.liveness import maybe_dead
 from ...control.loop_stacks import Empty, Output
 from ...control.while_op import While
 from ...core.copying import made
 from ...core.node import Node
 from ...core.order import is_ordered, schedule, sources, writes_of
 from ...core.variables import NoOp, Read, Variable
-from .ring import Enter, NextIteration, Ring
+from .loop_nodes import Enter, LoopNodes, NextIteration
 
 UNKNOWN_EFFECT = "unknown effect"  # what says nothing of itself keeps order with its like
 
@@ -97,7 +97,7 @@ class Lowered:
     after: dict[Node, tuple[Node, ...]]
 
     def untie(self) -> None:
-        """Cut the rings, once they have been read: cycles would keep the nodes alive."""
+        """Cut the circles of nodes, once they have been read: cycles would keep the nodes alive."""
         for node in self.nodes:
             if any(isinstance(source.op, NextIteration) for source in node.inputs):
                 node.inputs = node.inputs[:1]
@@ -132,7 +132,7 @@ class Level:
 
     Attributes:
         new: what stands for a node here.
-        ring: the loop; None outside.
+        nodes_of_loop: those of the loop; None outside.
         outside: the level that the loop is in.
         pivot: fires once in every iteration, for nodes that otherwise wait for nothing.
         turn: what the effects of an iteration wait for.
@@ -141,7 +141,7 @@ class Level:
     """
 
     new: dict[Node, Node]
-    ring: Ring | None = None
+    nodes_of_loop: LoopNodes | None = None
     outside: Level | None = None
     pivot: Node | None = None
     turn: Node | None = None
@@ -166,7 +166,7 @@ class Lowering:
         """Return what stands for `nodes`, once all that they need has been built in `level`."""
         known = set(level.new)
         order = schedule(nodes, known)
-        risky, before = endangered(order, known), Effects()
+        risky, before = maybe_dead(order, known), Effects()
         for node in order:
             if node in known or _is_taken(node):
                 continue
@@ -199,13 +199,13 @@ class Lowering:
 
     def _leaf(self, node: Node, level: Level) -> Node:
         """Return what stands for a node without an operator."""
-        if level.ring is None or level.outside is None or level.pivot is None:
+        if level.nodes_of_loop is None or level.outside is None or level.pivot is None:
             return node
         if isinstance(node, Variable):  # the loop writes it, so each iteration reads it anew
             return made(Read(node), (node,), node, (level.pivot,), f"{node.name}/read")
         if node not in level.entered:
             (there,) = self._here((node,), level.outside)
-            level.entered[node] = level.ring.enter(there, constant=True)
+            level.entered[node] = level.nodes_of_loop.enter(there, constant=True)
         return level.entered[node]
 
     def _here(self, nodes: Sequence[Node], level: Level) -> tuple[Node, ...]:
@@ -223,35 +223,39 @@ class Lowering:
         count, inputs = len(loop.variables), self._here(node.inputs, level)
         before = [*node.control_inputs, *(n for n in node.inputs if n in risky)]
         turn = () if level.pivot is None else (level.pivot,)  # dead after the last iteration
-        ring = Ring(node, level.pivot, (*self._here(before, level), *turn))
+        nodes_of_loop = LoopNodes(node, level.pivot, (*self._here(before, level), *turn))
         places = sorted({n.op.slot[1] for n in taken if n.op.slot[0] == "past"})
-        for source in (*inputs[:count], *(ring.source(Empty(), "Empty") for _ in places)):
-            ring.open(source)
+        for source in (*inputs[:count], *(nodes_of_loop.source(Empty(), "Empty") for _ in places)):
+            nodes_of_loop.open(source)
         if loop.ordered:
-            ring.open(ring.source(NoOp(), "turn"))
+            nodes_of_loop.open(nodes_of_loop.source(NoOp(), "turn"))
         outer = zip(
-            loop.entrances, (ring.enter(s, constant=True) for s in inputs[count:]), strict=True
+            loop.entrances,
+            (nodes_of_loop.enter(s, constant=True) for s in inputs[count:]),
+            strict=True,
         )
-        inside = Level(dict(outer), ring, level)
-        (test,) = self.lowered([loop.test], _part(inside, loop, ring.merges))
-        ring.decide(test)
-        body = _part(inside, loop, ring.going)
+        inside = Level(dict(outer), nodes_of_loop, level)
+        (test,) = self.lowered([loop.test], _part(inside, loop, nodes_of_loop.merges))
+        nodes_of_loop.decide(test)
+        body = _part(inside, loop, nodes_of_loop.going)
         found = self.lowered([*loop.body, *(loop.saved[k] for k in places)], body)
-        ring.close(found[:count], found[count:])
+        nodes_of_loop.close(found[:count], found[count:])
         if loop.ordered:
-            self.after[ring.pass_turn()] = body.effects
-        self.ends += ring.exits
+            self.after[nodes_of_loop.pass_turn()] = body.effects
+        self.ends += nodes_of_loop.exits
         for user in taken:
             kind, place = user.op.slot
-            level.new[user] = ring.exits[place if kind == "out" else count + places.index(place)]
-        return ring.enters[-1], ring.exits[-1]
+            level.new[user] = nodes_of_loop.exits[
+                place if kind == "out" else count + places.index(place)
+            ]
+        return nodes_of_loop.enters[-1], nodes_of_loop.exits[-1]
 
 
 def _part(inside: Level, loop: While, values: Sequence[Node]) -> Level:
     """Return the level of the condition or the body, with `values` for the loop's variables."""
     new = {**inside.new, **dict(zip(loop.variables, values, strict=False))}
     turn = values[-1] if loop.ordered else None
-    return Level(new, inside.ring, inside.outside, values[0], turn, [], inside.entered)
+    return Level(new, inside.nodes_of_loop, inside.outside, values[0], turn, [], inside.entered)
 
 
 def _is_taken(node: Node) -> bool:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from minitorch.arrays import CPU, Array, Device
+from minitorch.arrays.library import CPU, Array, Device
 
 from ...control.liveness import merges
 from ...core.node import Node
@@ -14,8 +14,8 @@ from ...core.order import sources
 from ...core.variables import State
 from ..compiled import check_source
 from ..interpreter import value_of
+from .loop_nodes import Enter, Exit, Frame, NextIteration
 from .lower import Lowered
-from .ring import Enter, Exit, Frame, NextIteration
 
 
 @dataclass(frozen=True)

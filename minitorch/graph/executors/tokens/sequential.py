@@ -12,12 +12,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from minitorch.arrays import CPU, Array, Device
+from minitorch.arrays.library import CPU, Array, Device
 
 from ...control.loop_stacks import DEAD
 from ...core.node import Node
 from ...core.variables import State
-from ..interpreter import handed_over
+from ..interpreter import fetched_value
 from ..node_errors import explain
 from .lower import lower
 from .program import OnEvent as OnEvent
@@ -103,7 +103,7 @@ class TokenStep:
     def results(self, found: dict[int, object]) -> tuple[Array, ...]:
         """Return what was fetched; None for what is only run."""
         pairs = zip(self.fetches, self.program.fetched, strict=True)
-        return tuple(handed_over(node, found.get(spot, DEAD)) for node, spot in pairs)
+        return tuple(fetched_value(node, found.get(spot, DEAD)) for node, spot in pairs)
 
     def event(self, step: int, firing: Firing, where: tuple[str, int], value: object) -> TokenEvent:
         """Return what to tell of a token that is now in this frame and iteration."""

@@ -22,8 +22,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from ...control.loop_stacks import DEAD
+from .loop_nodes import Enter, Exit, Frame, NextIteration
 from .program import CONTROL, Program, Spot
-from .ring import Enter, Exit, Frame, NextIteration
 
 MISSING = object()
 

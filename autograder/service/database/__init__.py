@@ -1,0 +1,1 @@
+"""The database: the tables, how they are opened, brought up to date and copied."""

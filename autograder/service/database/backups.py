@@ -1,0 +1,154 @@
+"""A course in one file: taken while the server runs, and proven before it is put back.
+
+A backup is a line with the SHA-256 of the rest, and a zip: the database (by SQLite's online backup:
+one state, however much is written meanwhile) and the instructor's token.
+"""
+
+import hashlib
+import os
+import shutil
+import sqlite3
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from autograder.service.errors import StartError
+
+DATABASE, TOKEN = "course.sqlite3", "instructor.token"
+
+_PIECE_BYTES = 1 << 20
+
+
+def backup(data: Path, target: Path) -> int:
+    """Write the course in `data` to the file `target`, whole or not at all; return its bytes.
+
+    Raises:
+        StartError: there is no course, or what was written does not prove right.
+    """
+    if not (data / DATABASE).is_file():
+        raise StartError(f"backup: no course in {data}: expected a file {DATABASE}. Check --data.")
+    try:
+        with tempfile.TemporaryDirectory(dir=target.parent, prefix=".backup-") as folder:
+            files = _copies(data, Path(folder))
+            packed = Path(folder) / "packed"
+            with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+                for path in files:
+                    archive.write(path, path.name)
+            partial = Path(folder) / "whole"  # where nobody else can have put a file or a link
+            descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(descriptor, "wb") as file, packed.open("rb") as zipped:
+                file.write(_head(zipped))
+                zipped.seek(0)
+                shutil.copyfileobj(zipped, file, _PIECE_BYTES)
+                file.flush()
+                os.fsync(file.fileno())
+            for path in (*files, packed):
+                path.unlink()  # the proof needs the room
+            with unpacked(partial):
+                pass
+            partial.replace(target)
+    except sqlite3.Error as error:
+        raise StartError(f"backup: {data / DATABASE}: {error}.") from error
+    return target.stat().st_size
+
+
+def _copies(data: Path, folder: Path) -> list[Path]:
+    with (
+        closing(sqlite3.connect(data / DATABASE)) as source,
+        closing(sqlite3.connect(folder / DATABASE)) as copy,
+    ):
+        source.backup(copy)
+        copy.execute("PRAGMA journal_mode=DELETE")
+    if (data / TOKEN).is_file():
+        shutil.copyfile(data / TOKEN, folder / TOKEN)
+    return [path for path in (folder / DATABASE, folder / TOKEN) if path.is_file()]
+
+
+def restore(source: Path, data: Path) -> None:
+    """Put a backup into the data directory `data`, which must hold no course; prove it first.
+
+    The caller holds the directory's lock.
+
+    Raises:
+        StartError: there is a course already, or the backup is damaged; nothing has changed.
+    """
+    there = sorted(path.name for path in data.glob(f"{DATABASE}*"))
+    if there:  # a log of another database would be written into this one
+        problem = f"{data} holds a course already, or what is left of one: {', '.join(there)}"
+        raise StartError(f"restore: {problem}. Give another --data directory.")
+    with unpacked(source, data) as files:
+        for path in sorted(files, key=lambda path: path.name == DATABASE):
+            path.chmod(0o600)
+            path.replace(data / path.name)
+
+
+@contextmanager
+def unpacked(source: Path, beside: Path | None = None) -> Iterator[list[Path]]:
+    """Give the files of a backup, proven, in a folder that lasts as long as the `with`.
+
+    Raises:
+        StartError: it is no backup, or damaged.
+    """
+    with tempfile.TemporaryDirectory(dir=beside or source.parent, prefix=".restore-") as folder:
+        try:
+            files = _extracted(source, Path(folder))
+            _prove(Path(folder) / DATABASE)
+        except (zipfile.BadZipFile, zlib.error, ValueError, KeyError, EOFError) as error:
+            raise StartError(f"restore: {source} is damaged, or no backup: {error}.") from error
+        except (sqlite3.Error, NotImplementedError, RuntimeError) as error:
+            raise StartError(f"restore: {source} is damaged: {error}.") from error
+        yield files
+
+
+def _extracted(source: Path, folder: Path) -> list[Path]:
+    with source.open("rb") as file:
+        first_line = file.readline(200)
+        if not first_line.startswith(_KIND) or _head(file) != first_line:
+            raise ValueError("its SHA-256 is not the one in its first line")
+        file.seek(0)
+        with zipfile.ZipFile(file) as archive:
+            names = set(archive.namelist())
+            if not {DATABASE} <= names <= {DATABASE, TOKEN}:
+                raise ValueError(f"it holds {', '.join(names)[:100]}")
+            for name in names:
+                with archive.open(name) as packed, (folder / name).open("wb") as unpacked_file:
+                    shutil.copyfileobj(packed, unpacked_file, _PIECE_BYTES)
+                    unpacked_file.flush()
+                    os.fsync(unpacked_file.fileno())
+    return [folder / name for name in sorted(names)]
+
+
+def _head(file: BinaryIO) -> bytes:
+    """Return the first line of a backup whose rest is the rest of `file`."""
+    digest = hashlib.sha256()
+    while piece := file.read(_PIECE_BYTES):
+        digest.update(piece)
+    return _KIND + digest.hexdigest().encode() + b"\n"
+
+
+_KIND = b"course backup 1 sha256 "
+
+
+def _prove(database: Path) -> None:
+    """Let a database through that is sound, and whose notebooks are those that were handed in.
+
+    Raises:
+        ValueError: it is not.
+    """
+    with closing(sqlite3.connect(database)) as connection:
+        integrity = connection.execute("PRAGMA integrity_check(1)").fetchone()[0]
+        if integrity != "ok":
+            raise ValueError(str(integrity))
+        if connection.execute("PRAGMA foreign_key_check").fetchone() is not None:
+            raise ValueError("a row belongs to one that is not there")
+        rows = connection.execute(
+            "SELECT s.id, s.sha256, n.notebook FROM submissions s "
+            "LEFT JOIN notebooks n ON n.submission_id = s.id"
+        )
+        for number, digest, notebook in rows:
+            if notebook is None or hashlib.sha256(notebook).hexdigest() != digest:
+                raise ValueError(f"the notebook of submission {number} is not as it was handed in")

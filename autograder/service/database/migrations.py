@@ -1,0 +1,277 @@
+"""From the layout of an older release to today's, one transaction a step.
+
+The database says its layout in `facts`. A step is a function that changes the layout by one; what
+a transaction of it did not reach has not happened, so a server that is killed in between starts
+the step anew.
+"""
+
+import json
+import logging
+import secrets
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import sqlalchemy as sa
+
+from autograder.records import ManualAnswer, Report
+from autograder.service.database import schema
+from autograder.service.database.database import Database
+from autograder.service.errors import StartError
+from autograder.service.records import gradings
+from autograder.service.records.claims import line_up
+from autograder.service.records.marks import answer_digest
+from autograder.service.records.people import LEARNER, login_key
+
+# What a learner's token of a release that let them live for ever has left.
+_BEARER_S = 180 * 86400.0
+
+log = logging.getLogger(__name__)
+
+
+def prepare(database: Database, now: float, *, allowed: bool = True) -> None:
+    """Make the tables in an empty database; bring those of an older release to today's layout.
+
+    Of two servers that start at once, one does the work and the other waits for it.
+
+    Raises:
+        StartError: the layout is unknown, or older and migrating is not `allowed`.
+    """
+    with database.read() as connection:
+        version = _version(connection)
+    while version != str(schema.VERSION):
+        if version is not None and not allowed:
+            older = f"got version {version}, expected {schema.VERSION}"
+            raise StartError(
+                f"the database is an older release's: {older}. Run: autograder migrate"
+            )
+        with database.write() as connection:
+            _alone(connection)
+            version = _step(connection, _version(connection), now)
+
+
+def _alone(connection: sa.Connection) -> None:
+    if connection.dialect.name == "postgresql":
+        connection.execute(sa.select(sa.func.pg_advisory_xact_lock(_LOCK)))
+
+
+_LOCK = 0x636F757273  # any number that nobody else locks in this database
+
+
+def _step(connection: sa.Connection, layout: str | None, now: float) -> str:
+    """Do what comes next, and return the layout that there is then.
+
+    Raises:
+        StartError: the layout is unknown.
+    """
+    if layout == str(schema.VERSION):
+        return layout
+    if layout is None:
+        schema.metadata.create_all(connection)
+        _write_fact(connection, schema.COOKIE_KEY, secrets.token_hex(32))
+        version = schema.VERSION
+    elif layout in map(str, _STEPS):
+        version = int(layout) + 1
+        log.warning("database: from layout %s to %d", layout, version)
+        schema.metadata.create_all(connection)  # the tables that are missing, as they are today
+        _STEPS[int(layout)](connection, now)
+    else:
+        raise StartError(
+            f"serve: the database has another layout: got version {layout}, expected "
+            f"{schema.VERSION}. Give another --data directory, or the release that wrote it."
+        )
+    _write_fact(connection, "schema", str(version))
+    return str(version)
+
+
+def _version(connection: sa.Connection) -> str | None:
+    return fact(connection, "schema") if sa.inspect(connection).has_table("facts") else None
+
+
+def fact(connection: sa.Connection, name: str) -> str | None:
+    """Return what the database says of itself under a name, or None."""
+    facts = schema.facts
+    value: str | None = connection.scalar(sa.select(facts.c.value).where(facts.c.name == name))
+    return value
+
+
+def _write_fact(connection: sa.Connection, name: str, value: str) -> None:
+    facts = schema.facts
+    connection.execute(facts.delete().where(facts.c.name == name))
+    connection.execute(facts.insert().values(name=name, value=value))
+
+
+def _to_2(connection: sa.Connection, now: float) -> None:
+    """Take notebooks, reports and marks out of the submissions; give people logins."""
+    _people_to_2(connection, now)
+    copy = "INSERT INTO notebooks (submission_id, notebook) SELECT id, notebook FROM submissions"
+    connection.execute(sa.text(copy))
+    _columns_to_2(connection)
+    for row in _rows(connection):
+        _gradings_to_2(connection, row)
+    failed = sa.text("UPDATE submissions SET state = 'parked' WHERE state = 'failed'")
+    again = "UPDATE submissions SET state = 'stored', lease_owner = NULL, lease_until = NULL"
+    connection.execute(failed)
+    connection.execute(sa.text(f"{again} WHERE state = 'grading'"))
+    for name in ("notebook", "report", "attempts"):  # the large ones first
+        connection.execute(sa.text(f"ALTER TABLE submissions DROP COLUMN {name}"))
+    for index in schema.submissions.indexes:
+        index.create(connection)
+    everybody = list(connection.scalars(sa.select(schema.people.c.id)))
+    connection.execute(sa.text("INSERT INTO lines (person_id, served_at) SELECT id, 0 FROM people"))
+    if everybody:
+        line_up(connection, *everybody)
+
+
+def _people_to_2(connection: sa.Connection, now: float) -> None:
+    for change in (
+        "ALTER TABLE people RENAME COLUMN name TO login",
+        "ALTER TABLE people ADD COLUMN name VARCHAR(100) NOT NULL DEFAULT ''",
+        "ALTER TABLE people ADD COLUMN login_key VARCHAR(400) NOT NULL DEFAULT ''",
+        "UPDATE people SET name = login",
+    ):
+        connection.execute(sa.text(change))
+    people, taken = schema.people, set[str]()
+    for number, login in list(
+        connection.execute(sa.select(people.c.id, people.c.login).order_by(people.c.id))
+    ):
+        key = login_key(login)
+        if key in taken:  # they have worked under it; no login can have this sign
+            key = f"{key}#{number}"
+        taken.add(key)
+        connection.execute(people.update().where(people.c.id == number).values(login_key=key))
+    for index in people.indexes:
+        index.create(connection)
+    learners = sa.select(people.c.id).where(people.c.role == LEARNER)
+    eternal = (schema.tokens.c.kind == "bearer") & schema.tokens.c.expires_at.is_(None)
+    old = schema.tokens.update().where(eternal, schema.tokens.c.person_id.in_(learners))
+    connection.execute(old.values(expires_at=now + _BEARER_S))
+
+
+def _columns_to_2(connection: sa.Connection) -> None:
+    for change in (
+        "DROP INDEX submissions_by_person",
+        "DROP INDEX submissions_by_state",
+        "ALTER TABLE submissions RENAME COLUMN crashes TO tries",
+        "ALTER TABLE submissions ADD COLUMN kills INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE submissions ADD COLUMN size_bytes INTEGER NOT NULL DEFAULT 0",
+        "ALTER TABLE submissions ADD COLUMN waiting_since FLOAT NOT NULL DEFAULT 0",
+        "ALTER TABLE submissions ADD COLUMN grading_id INTEGER",
+        "ALTER TABLE submissions ADD COLUMN pending INTEGER NOT NULL DEFAULT 0",
+        "UPDATE submissions SET tries = 0, waiting_since = submitted_at, "
+        "size_bytes = length(notebook)",
+    ):
+        connection.execute(sa.text(change))
+
+
+def _rows(connection: sa.Connection) -> Iterator[Any]:
+    """Yield the submissions that have a report, one at a time."""
+    query = "SELECT id, report, score, finished_at, submitted_at FROM submissions"
+    numbers = list(connection.scalars(sa.text("SELECT id FROM submissions ORDER BY id")))
+    for number in numbers:
+        row = connection.execute(sa.text(f"{query} WHERE id = :id"), {"id": number}).one()
+        if row.report is not None:
+            yield row
+
+
+def _gradings_to_2(connection: sa.Connection, row: Any) -> None:
+    """Publish the report of one submission, and take the marks out of it.
+
+    A report that only says that grading failed is none: what had been marked before is not in it.
+    """
+    report = Report.from_dict(json.loads(row.report))
+    finished_at = row.finished_at or row.submitted_at
+    if not report.results and not report.manual and report.error:
+        empty = {"score": None, "max_score": None}
+        old = schema.submissions.update().where(schema.submissions.c.id == row.id)
+        connection.execute(old.values(empty))
+        return
+    for answer in report.manual:
+        if answer.score is not None or answer.comment:
+            connection.execute(schema.marks.insert().values(_mark(row.id, answer, finished_at)))
+    gradings.publish(connection, row.id, report, finished_at)
+
+
+def _mark(submission_id: int, answer: ManualAnswer, marked_at: float) -> dict[str, Any]:
+    return {
+        "submission_id": submission_id,
+        "question": answer.question,
+        "answer_sha256": answer_digest(answer),
+        "points": answer.score,
+        "comment": answer.comment,
+        "marked_at": marked_at,
+    }
+
+
+def _to_3(connection: sa.Connection, _now: float) -> None:
+    """Add emails and sections, roles, and several retry keys."""
+    had = {c["name"] for c in sa.inspect(connection).get_columns("submissions")}
+    if "retry_key" in had:  # not in a database that has just come from layout 1
+        columns = "person_id, retry_key, submission_id"
+        keys = "SELECT person_id, retry_key, id FROM submissions WHERE retry_key IS NOT NULL"
+        connection.execute(sa.text(f"INSERT INTO retry_keys ({columns}) {keys}"))
+        connection.execute(sa.text("DROP INDEX submissions_by_retry_key"))
+        connection.execute(sa.text("ALTER TABLE submissions DROP COLUMN retry_key"))
+    for table, column, kind in (
+        ("people", "email", "VARCHAR(200) NOT NULL DEFAULT ''"),
+        ("people", "section", "VARCHAR(100) NOT NULL DEFAULT ''"),
+        ("tokens", "created_at", "FLOAT"),
+        ("tokens", "agent", "VARCHAR(200) NOT NULL DEFAULT ''"),
+        ("marks", "items", "TEXT NOT NULL DEFAULT '[]'"),
+    ):
+        _add_column(connection, table, column, kind)
+    connection.execute(sa.text("UPDATE people SET role = 'instructor' WHERE role = 'staff'"))
+
+
+def _to_4(connection: sa.Connection, _now: float) -> None:
+    """Add the key of the cookies of a sign-in."""
+    _write_fact(connection, schema.COOKIE_KEY, secrets.token_hex(32))
+
+
+def _to_5(connection: sa.Connection, _now: float) -> None:
+    """Write down which answers of each grading people mark."""
+    reports = schema.reports.c
+    noted = sa.select(schema.answers.c.grading_id)  # where it has just come from layout 1
+    missing = sa.select(reports.grading_id).where(reports.grading_id.not_in(noted))
+    for number in list(connection.scalars(missing)):
+        text = connection.scalar(sa.select(reports.report).where(reports.grading_id == number))
+        gradings.note_answers(connection, number, Report.from_dict(json.loads(text or "")))
+
+
+def _to_6(connection: sa.Connection, _now: float) -> None:
+    """Let staff say whether a lab gives its solutions out."""
+    _add_column(connection, "lab_rules", "solutions", "BOOLEAN NOT NULL DEFAULT FALSE")
+
+
+def _to_7(connection: sa.Connection, _now: float) -> None:
+    """Let staff say whether learners see who answers timed questions fastest."""
+    _add_column(connection, "lab_rules", "leaderboard", "BOOLEAN NOT NULL DEFAULT FALSE")
+
+
+def _to_8(_connection: sa.Connection, _now: float) -> None:
+    """Keep learners' drafts: a table of its own, which `_step` has made."""
+
+
+def _add_column(connection: sa.Connection, table: str, column: str, kind: str) -> None:
+    """Add a column, unless an earlier step has made the table as it is today."""
+    if column not in {c["name"] for c in sa.inspect(connection).get_columns(table)}:
+        connection.execute(sa.text(f"ALTER TABLE {table} ADD COLUMN {column} {kind}"))
+
+
+def _to_9(connection: sa.Connection, _now: float) -> None:
+    """Let nobody mark what nobody wrote; note which submissions are blank from now on."""
+    _add_column(connection, "submissions", "blank", "BOOLEAN NOT NULL DEFAULT FALSE")
+    waits = sa.select(schema.submissions.c.id).where(schema.submissions.c.pending > 0)
+    for number in list(connection.scalars(waits)):
+        gradings.total(connection, number)
+
+
+_STEPS: dict[int, Callable[[sa.Connection, float], None]] = {
+    1: _to_2,
+    2: _to_3,
+    3: _to_4,
+    4: _to_5,
+    5: _to_6,
+    6: _to_7,
+    7: _to_8,
+    8: _to_9,
+}

@@ -1,0 +1,307 @@
+"""The tables. Written for SQLite and PostgreSQL alike; times are UNIX seconds.
+
+What is large (notebooks, reports) stands in tables of its own, so that lists and claims never walk
+over it. Gradings and marks are only ever added: a submission names the grading that is published,
+and its totals are those of that grading and the last mark of each question.
+"""
+
+from sqlalchemy import (
+    Boolean,
+    Column,
+    Float,
+    ForeignKey,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    Text,
+)
+
+# Raised when a table changes shape; `migrations` brings an older database here.
+VERSION = 9
+
+# Of `facts`, beside "schema": what signs the cookies of a sign-in under way.
+COOKIE_KEY = "cookie_key"
+
+# What becomes of a submission. One that is held waits for its lab, whose graders are out of order.
+STORED, HELD, GRADING, GRADED, PARKED = "stored", "held", "grading", "graded", "parked"
+
+metadata = MetaData()
+
+facts = Table(
+    "facts",
+    metadata,
+    Column("name", String(40), primary_key=True),
+    Column("value", String(200), nullable=False),
+)
+
+people = Table(
+    "people",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("login", String(100), nullable=False, unique=True),
+    Column("login_key", String(400), nullable=False),  # the same for all cases of a login
+    Column("name", String(100), nullable=False),
+    Column("role", String(10), nullable=False),
+    Column("created_at", Float, nullable=False),
+    Column("email", String(200), nullable=False, default=""),
+    Column("section", String(100), nullable=False, default=""),
+    Index("people_by_login_key", "login_key", unique=True),
+)
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("key", String(8), primary_key=True),
+    Column("person_id", ForeignKey("people.id"), nullable=False, index=True),
+    Column("kind", String(10), nullable=False),
+    Column("digest", String(64), nullable=False),
+    Column("expires_at", Float),
+    Column("created_at", Float),
+    Column("agent", String(200), nullable=False, default=""),  # the browser of a session
+)
+
+submissions = Table(
+    "submissions",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("person_id", ForeignKey("people.id"), nullable=False),
+    Column("lab", String(100), nullable=False),
+    Column("sha256", String(64), nullable=False),
+    Column("size_bytes", Integer, nullable=False),
+    # Nothing is written in it: it is no attempt.
+    Column("blank", Boolean, nullable=False, default=False),
+    Column("submitted_at", Float, nullable=False),
+    Column("state", String(10), nullable=False),
+    Column("reason", Text),
+    Column("waiting_since", Float, nullable=False),
+    # How often a grader failed over it while others passed, and how often one was killed.
+    Column("tries", Integer, nullable=False, default=0),
+    Column("kills", Integer, nullable=False, default=0),
+    Column("lease_owner", String(200)),
+    Column("lease_until", Float),
+    Column("finished_at", Float),
+    # What is published of it: a grading, and the totals of that with the marks.
+    Column("grading_id", Integer),
+    Column("score", Float),
+    Column("max_score", Float),
+    Column("pending", Integer, nullable=False, default=0),
+    Index("submissions_by_person", "person_id", "lab", "id"),
+    Index("submissions_of_person_by_state", "person_id", "state", "id"),
+    Index("submissions_of_person_served", "person_id", "finished_at"),
+    Index("submissions_by_state", "state", "id"),
+    Index("submissions_by_lab", "lab"),
+)
+
+# What clients call their submissions, so that they can ask again for a receipt.
+retry_keys = Table(
+    "retry_keys",
+    metadata,
+    Column("person_id", ForeignKey("people.id"), primary_key=True),
+    Column("retry_key", String(200), primary_key=True),
+    Column("submission_id", ForeignKey("submissions.id"), nullable=False),
+)
+
+notebooks = Table(
+    "notebooks",
+    metadata,
+    Column("submission_id", ForeignKey("submissions.id"), primary_key=True),
+    Column("notebook", LargeBinary, nullable=False),
+)
+
+# What a learner sent and could not hand in; not the `drafts` of a batch of re-gradings. It is read
+# one at a time, by its key, and lists never name its last column.
+learner_drafts = Table(
+    "learner_drafts",
+    metadata,
+    Column("person_id", ForeignKey("people.id"), primary_key=True),
+    Column("lab", String(100), primary_key=True),
+    Column("sha256", String(64), nullable=False),
+    Column("size_bytes", Integer, nullable=False),
+    Column("saved_at", Float, nullable=False),
+    Column("why", Text, nullable=False),  # it was refused
+    Column("notebook", LargeBinary, nullable=False),
+)
+
+gradings = Table(
+    "gradings",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("submission_id", ForeignKey("submissions.id"), nullable=False),
+    Column("finished_at", Float, nullable=False),
+    Column("score", Float, nullable=False),  # of the checks alone
+    Column("max_score", Float, nullable=False),
+    Index("gradings_by_submission", "submission_id", "id"),
+)
+
+reports = Table(
+    "reports",
+    metadata,
+    Column("grading_id", ForeignKey("gradings.id"), primary_key=True),
+    Column("report", Text, nullable=False),
+)
+
+# Which answers of a grading people mark.
+answers = Table(
+    "answers",
+    metadata,
+    Column("grading_id", ForeignKey("gradings.id"), primary_key=True),
+    Column("question", String(200), primary_key=True),
+    Column("answer_sha256", String(64), nullable=False),
+)
+
+# How many times the reference's time the right answers to timed questions took.
+timings = Table(
+    "timings",
+    metadata,
+    Column("grading_id", ForeignKey("gradings.id"), primary_key=True),
+    Column("question", String(200), primary_key=True),
+    Column("ratio", Float, nullable=False),
+)
+
+# What learners are called where others see their places; drawn once.
+pseudonyms = Table(
+    "pseudonyms",
+    metadata,
+    Column("person_id", ForeignKey("people.id"), primary_key=True),
+    Column("pseudonym", String(40), nullable=False, unique=True),
+)
+
+marks = Table(
+    "marks",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("submission_id", ForeignKey("submissions.id"), nullable=False),
+    Column("question", String(200), nullable=False),
+    Column("answer_sha256", String(64), nullable=False),  # the answer that was read
+    Column("points", Float),  # none takes them back
+    Column("items", Text, nullable=False, default="[]"),  # of the rubric: JSON, a list of texts
+    Column("comment", Text, nullable=False),
+    Column("marked_by", ForeignKey("people.id")),
+    Column("marked_at", Float, nullable=False),
+    Index("marks_by_submission", "submission_id", "id"),
+)
+
+# One line a person, kept by `claims.line_up`: their oldest waiting submission, and when they were
+# served last. The queue's next is the first of this index.
+lines = Table(
+    "lines",
+    metadata,
+    Column("person_id", ForeignKey("people.id"), primary_key=True),
+    Column("served_at", Float, nullable=False, default=0.0),
+    Column("next_id", Integer),
+)
+Index(
+    "lines_waiting",
+    lines.c.served_at,
+    lines.c.next_id,
+    lines.c.person_id,
+    sqlite_where=lines.c.next_id.is_not(None),
+    postgresql_where=lines.c.next_id.is_not(None),
+)
+
+# The dates of a lab, as they were given: ISO 8601 with a zone.
+lab_rules = Table(
+    "lab_rules",
+    metadata,
+    Column("lab", String(100), primary_key=True),
+    Column("opens", String(40)),
+    Column("due", String(40)),
+    Column("late_until", String(40)),
+    Column("penalty_per_day", Float, nullable=False),
+    Column("attempts", Integer),
+    Column("grace_minutes", Float, nullable=False),
+    Column("solutions", Boolean, nullable=False),
+    Column("leaderboard", Boolean, nullable=False),
+)
+
+extensions = Table(
+    "extensions",
+    metadata,
+    Column("lab", String(100), primary_key=True),
+    Column("person_id", ForeignKey("people.id"), primary_key=True),
+    Column("due", String(40), nullable=False),
+)
+
+# A batch of re-gradings: what they come to is kept beside them until somebody publishes it.
+regrades = Table(
+    "regrades",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("lab", String(100), nullable=False),
+    Column("question", String(200)),
+    Column("started_at", Float, nullable=False),
+    Column("published_at", Float),
+)
+
+regradings = Table(
+    "drafts",
+    metadata,
+    Column("batch", ForeignKey("regrades.id"), primary_key=True),
+    Column("submission_id", ForeignKey("submissions.id"), primary_key=True),
+    Column("open", Boolean, nullable=False),  # it has no grading yet
+    Column("grading_id", Integer),
+    Column("before", Float),
+    Column("score", Float),
+    Column("max_score", Float),
+    Column("pending", Integer),
+    Index("drafts_by_submission", "submission_id", "open"),
+)
+
+# Of learning platforms (LTI 1.3): who somebody is there, in which of its courses; where the grades
+# of a lab go; what is still to be sent; and which launches have been used.
+lti_people = Table(
+    "lti_people",
+    metadata,
+    Column("platform", String(40), primary_key=True),
+    Column("subject", String(255), primary_key=True),
+    Column("person_id", ForeignKey("people.id"), nullable=False),
+    Column("context", String(255), nullable=False),
+    Index("lti_people_by_person", "person_id", "platform", unique=True),
+)
+
+lti_labs = Table(
+    "lti_labs",
+    metadata,
+    Column("platform", String(40), primary_key=True),
+    Column("context", String(255), primary_key=True),
+    Column("lab", String(100), primary_key=True),
+    Column("lineitem", Text, nullable=False),  # empty: to be found or made in ...
+    Column("lineitems", Text, nullable=False),
+)
+
+# Rows are only added and taken away; of several for one learner and lab, what is sent is today's.
+lti_outbox = Table(
+    "lti_outbox",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("platform", String(40), nullable=False),
+    Column("person_id", ForeignKey("people.id"), nullable=False),
+    Column("lab", String(100), nullable=False),
+    Column("not_before", Float, nullable=False, default=0.0),
+    Column("tries", Integer, nullable=False, default=0),
+    Column("problem", Text, nullable=False, default=""),
+    Index("lti_outbox_by_time", "not_before", "id"),
+)
+
+lti_nonces = Table(
+    "lti_nonces",
+    metadata,
+    Column("nonce", String(64), primary_key=True),
+    Column("expires_at", Float, nullable=False),
+)
+
+# Every change of a grade, a date or a role, with the name of whoever made it; only ever added to.
+audit_log = Table(
+    "audit_log",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("at", Float, nullable=False),
+    Column("who", String(100), nullable=False),  # their login
+    Column("action", String(40), nullable=False),
+    Column("subject", String(300), nullable=False),
+    Column("before", Text),  # JSON
+    Column("after", Text),
+)

@@ -1,0 +1,1 @@
+"""The labs, and the queue of what is to be graded."""

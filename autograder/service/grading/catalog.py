@@ -1,0 +1,120 @@
+"""The labs that this server grades, by name. A lab has `lab.py` and `checks.py`."""
+
+from functools import cached_property, lru_cache
+from pathlib import Path
+
+from autograder.errors import AutograderError
+from autograder.records import Lab
+from autograder.service.errors import Refused, StartError
+
+
+class LabCatalog:
+    """The labs of one directory, looked up with or without their number."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory.resolve()
+
+    @cached_property
+    def names(self) -> tuple[str, ...]:
+        """The names of all labs here, in order.
+
+        Raises:
+            StartError: there is no such directory, or no lab in it.
+        """
+        try:
+            names = sorted(p.name for p in self.directory.iterdir() if _is_lab(p))
+        except OSError as error:
+            problem = f"got {self.directory}: {error.strerror}"
+            raise StartError(
+                f"serve: no labs directory: {problem}. Say --labs DIR. "
+                "Help: when_it_does_not_work.html#no-labs-directory"
+            ) from error
+        if not names:
+            raise StartError(
+                f"serve: no lab in {self.directory}: expected directories that hold lab.py and "
+                "checks.py. Say --labs DIR. Help: when_it_does_not_work.html#no-labs-directory"
+            )
+        return tuple(names)
+
+    def require(self) -> None:
+        """Raise the `StartError` of `names` now, if there is one, rather than later."""
+        _ = self.names
+
+    def resolve(self, name: str) -> str:
+        """Return the full name of the lab called `name`.
+
+        Raises:
+            Refused: 404, there is none.
+        """
+        for full in self.names:
+            if name in (full, short_name(full)):
+                return full
+        raise Refused(404, f"unknown lab: got {name!r}, expected {_one_of(self.names)}.")
+
+    def path(self, name: str) -> Path:
+        """Return the directory of the lab whose full name is `name`."""
+        return self.directory / name
+
+    def questions(self, name: str) -> tuple[str, ...]:
+        """Return the names of a lab's questions.
+
+        Raises:
+            Refused: 422, the lab's source cannot be read.
+        """
+        try:
+            return tuple(question.name for question in self._read(name).questions)
+        except (AutograderError, OSError) as error:
+            problem = str(error).splitlines()[0][:200]
+            raise Refused(422, f"{name} cannot be read: {problem}") from error
+
+    def checks(self, name: str) -> tuple[int, int] | None:
+        """Return how many checks run in the notebook and how many more here; None: unreadable."""
+        path = self.path(name) / "checks.py"
+        try:
+            return _checks(path, path.stat().st_mtime_ns)
+        except (OSError, SyntaxError, ValueError):
+            return None
+
+    def solution(self, name: str) -> bytes:
+        """Return the solution notebook of a lab.
+
+        Raises:
+            LabError, OSError: the lab's source cannot be read.
+        """
+        from autograder.authoring.notebook import solution_notebook
+
+        return solution_notebook(self._read(name)).encode()
+
+    def solution_of(self, name: str, question: str) -> str | None:
+        """Return the solution of one question of a lab; None: there is no such question.
+
+        Raises:
+            LabError, OSError: the lab's source cannot be read.
+        """
+        named = self._read(name).question(question)
+        return None if named is None else named.solution
+
+    def _read(self, name: str) -> Lab:
+        from autograder.authoring.source import load_lab
+
+        return load_lab(self.path(name))
+
+
+@lru_cache(maxsize=256)
+def _checks(path: Path, _changed: int) -> tuple[int, int]:
+    from autograder.authoring.public_checks import counts
+
+    return counts(path.read_text("utf-8"))
+
+
+def short_name(full: str) -> str:
+    """Return a lab's name without its number: "ring_all_reduce" for "09_ring_all_reduce"."""
+    return full.lstrip("0123456789").lstrip("_-") or full
+
+
+def _is_lab(path: Path) -> bool:
+    return (path / "lab.py").is_file() and (path / "checks.py").is_file()
+
+
+def _one_of(names: tuple[str, ...]) -> str:
+    return names[0] if len(names) == 1 else f"one of {', '.join(names)}"

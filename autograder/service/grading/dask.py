@@ -1,0 +1,129 @@
+"""Grading on a Dask cluster: `serve --scheduler ADDR`.
+
+The workers do what they do for `grade --scheduler` (`autograder.grading.cluster`); who may grade
+what, and what becomes of a report, stays with the queue and its leases. A worker that dies has its
+submission graded by another. A cluster that is away, has no workers, or cannot grade a lab at all
+is not the notebook's fault: that pauses the queue, which looks again.
+"""
+
+import contextlib
+import socket
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+from autograder.errors import AutograderError
+from autograder.grading.cluster import distributed, graded, lab_files
+from autograder.grading.judge import notebook_request
+from autograder.printable import printable
+from autograder.records import Report
+from autograder.service.errors import GraderDied, GraderUnable
+
+_CONNECT_S = 5
+_LOOK_S = 2.0  # how often to see whether there is a cluster still, while it grades
+
+
+class ClusterGrader:
+    """A `Grader` whose judges are on the cluster at `address`, behind `wall`; keeps a connection.
+
+    `timeout_s` is for one submission, waiting for a worker included.
+    """
+
+    def __init__(self, labs: Path, address: str, *, timeout_s: float, wall: str | None) -> None:
+        self._distributed = _dask()
+        self._labs = labs
+        self._address = address
+        self._timeout_s = timeout_s
+        self._wall = wall
+        self._client: Any = None
+        self._closed = False
+        self._woken = threading.Event()
+        self._in_use = threading.Lock()
+
+    def grade(self, lab: str, notebook: bytes) -> Report:
+        """Return the report on `notebook`; see `Grader`."""
+        with self._in_use:
+            self._woken.clear()
+            try:
+                return self._grade(lab, notebook)
+            except GraderDied:
+                raise
+            except AutograderError as error:  # a worker cannot grade this lab, whatever comes
+                raise GraderUnable(str(error)) from error
+            except Exception as error:
+                self._let_go()
+                problem = f"{type(error).__name__}: {printable(str(error), 300)}"
+                if type(error).__name__ == "KilledWorker":  # so many in a row are no accident
+                    raise GraderDied(problem) from error
+                raise GraderUnable(f"cluster: {self._address}: {problem}") from error
+
+    def _grade(self, lab: str, notebook: bytes) -> Report:
+        if self._closed:
+            raise GraderDied("the server is stopping")
+        try:
+            files = lab_files(self._labs / lab)
+        except (OSError, ValueError) as error:
+            raise GraderUnable(f"{type(error).__name__}: {error}") from error
+        client = self._connected()
+        self._require_workers(client)
+        request = notebook_request(self._labs / lab, notebook)
+        future = client.submit(graded, files, request, False, self._wall, pure=False)
+        future.add_done_callback(lambda _: self._woken.set())
+        deadline = time.monotonic() + self._timeout_s
+        while not self._woken.wait(_LOOK_S):
+            if time.monotonic() > deadline:
+                raise GraderDied(f"no answer in {self._timeout_s:.0f} s")
+            self._require_workers(client)
+        if self._closed:
+            raise GraderDied("the server is stopping")
+        answer = future.result()
+        if "lost" in answer:
+            raise GraderDied(printable(answer["lost"], 300))
+        return Report.from_dict(answer["report"])
+
+    def _connected(self) -> Any:
+        if self._client is None:
+            try:
+                where = self._distributed.comm.get_address_host_port(self._address)
+                with socket.create_connection(where, _CONNECT_S):
+                    pass  # first, for a client that cannot connect blocks whoever lets it go
+                self._client = self._distributed.Client(
+                    self._address, timeout=_CONNECT_S, set_as_default=False
+                )
+            except (OSError, ValueError) as error:
+                problem = f"cluster: no Dask scheduler at {self._address}"
+                raise GraderUnable(f"{problem}. Start one with: dask scheduler") from error
+        return self._client
+
+    def _require_workers(self, client: Any) -> None:
+        """Refuse to wait for ever where nobody grades."""
+        if client.status != "running":
+            self._let_go()
+            raise GraderUnable(f"cluster: the scheduler at {self._address} is gone")
+        if not client.scheduler_info(n_workers=-1)["workers"]:
+            problem = f"cluster: the scheduler at {self._address} has no workers"
+            raise GraderUnable(f"{problem}. Start one with: dask worker {self._address}")
+
+    def close(self) -> None:
+        """Let the cluster go; see `Grader`."""
+        self._closed = True
+        self._woken.set()
+        with self._in_use:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+
+def _dask() -> Any:
+    """Return Dask's package, which logs where we do and warns of no large notebook."""
+    with contextlib.suppress(ImportError):  # which is said below
+        import dask
+
+        log_there = {"version": 1, "disable_existing_loggers": False}
+        limit = {"distributed.admin.large-graph-warning-threshold": "1 GiB"}
+        dask.config.set({"logging": log_there, **limit})
+    return distributed("serve")

@@ -1,0 +1,125 @@
+"""Whoever comes from a learning platform, as the database knows them: an account, and their labs.
+
+Somebody is known by the platform's name for them, which never changes. The first launch makes the
+account, the role follows the platform from then on, and every launch of a lab says where its grades
+go.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import sqlalchemy as sa
+
+from autograder.service.database.database import Database
+from autograder.service.database.schema import lti_labs, lti_nonces, lti_people, people, submissions
+from autograder.service.errors import Refused
+from autograder.service.identity.lti.launches import NONCE_S, Launch
+from autograder.service.records import audit_log
+from autograder.service.records.outbox import touch
+from autograder.service.records.people import INSTRUCTOR, Person, add_person, login_key, login_of
+
+
+@dataclass(frozen=True)
+class LtiPeople:
+    """The people and the labs that platforms know."""
+
+    database: Database
+    clock: Callable[[], float]
+
+    def use(self, nonce: str) -> None:
+        """Let a launch pass once.
+
+        Raises:
+            Refused: 403, it has passed already.
+        """
+        now = self.clock()
+        row = {"nonce": nonce, "expires_at": now + NONCE_S}
+        try:
+            with self.database.write() as connection:
+                connection.execute(lti_nonces.delete().where(lti_nonces.c.expires_at < now))
+                connection.execute(lti_nonces.insert().values(row))
+        except sa.exc.IntegrityError as error:
+            raise Refused(403, "launch: it was used already. Open the link again.") from error
+
+    def take(self, launch: Launch, lab: str) -> Person:
+        """Return who comes, with an account if this is the first time; `lab` may be empty.
+
+        Raises:
+            Refused: 403, the login belongs to somebody else; 422, it cannot be one.
+        """
+        try:
+            return self._take(launch, lab)
+        except sa.exc.IntegrityError:  # another launch has written the same rows meanwhile
+            return self._take(launch, lab)
+
+    def _take(self, launch: Launch, lab: str) -> Person:
+        platform = launch.platform.name
+        me = (lti_people.c.platform == platform) & (lti_people.c.subject == launch.subject)
+        with self.database.write() as connection:
+            known = connection.execute(sa.select(lti_people).where(me)).first()
+            number = self._account(connection, launch) if known is None else known.person_id
+            if known is None:
+                row = {"platform": platform, "subject": launch.subject, "person_id": number}
+                connection.execute(lti_people.insert().values(**row, context=launch.context))
+            elif known.context != launch.context:
+                moved = lti_people.update().where(me).values(context=launch.context)
+                connection.execute(moved)
+            person = self._with_role(connection, number, launch)
+            fresh = lab != "" and _link(connection, launch, lab)
+            if known is None or known.context != launch.context:
+                touch(connection, submissions.c.person_id == number)
+            if fresh:
+                touch(connection, submissions.c.lab == lab)
+        return person
+
+    def _account(self, connection: sa.Connection, launch: Launch) -> int:
+        """Return the number of a new account, or of one that an operator says is the same."""
+        login, now = login_of(launch.login), self.clock()
+        taken = people.select().where(people.c.login_key == login_key(login))
+        held = connection.execute(taken).first()
+        if held is None:
+            name = "".join(sign for sign in launch.name if sign.isprintable()).strip()
+            row = {"login": login, "name": name[:100] or login, "role": launch.role}
+            number = add_person(connection, {**row, "email": launch.email[:200], "created_at": now})
+            by = launch.platform.name
+            audit_log.write(connection, now, by, "role", login, after=launch.role)
+            return number
+        same = held.login == login != INSTRUCTOR and held.role == launch.role
+        linked = sa.select(lti_people.c.subject).where(
+            lti_people.c.person_id == held.id, lti_people.c.platform == launch.platform.name
+        )
+        if not (launch.platform.match_roster and same) or connection.scalar(linked) is not None:
+            problem = f"the login {login!r} is somebody else's in this course"
+            raise Refused(403, f"launch: {problem}. Ask your instructor, who can tell who you are.")
+        return int(held.id)
+
+    def _with_role(self, connection: sa.Connection, number: int, launch: Launch) -> Person:
+        row = connection.execute(people.select().where(people.c.id == number)).one()
+        if row.role != launch.role:
+            changed = people.update().where(people.c.id == number).values(role=launch.role)
+            connection.execute(changed)
+            roles, by = (row.role, launch.role), launch.platform.name
+            audit_log.write(connection, self.clock(), by, "role", row.login, *roles)
+        return Person(row.id, row.login, row.name, launch.role, row.email, row.section)
+
+
+def _link(connection: sa.Connection, launch: Launch, lab: str) -> bool:
+    """Write down where the grades of a lab go; return whether that is news."""
+    here = (
+        (lti_labs.c.platform == launch.platform.name)
+        & (lti_labs.c.context == launch.context)
+        & (lti_labs.c.lab == lab)
+    )
+    columns = (lti_labs.c.lineitem, lti_labs.c.lineitems)
+    row = connection.execute(sa.select(*columns).where(here)).first()
+    held = None if row is None else dict(row._mapping)
+    launched = {"lineitem": launch.lineitem, "lineitems": launch.lineitems}
+    places = {name: url or (held[name] if held else "") for name, url in launched.items()}
+    if held == places:
+        return False
+    if held is None:
+        key = {"platform": launch.platform.name, "context": launch.context, "lab": lab}
+        connection.execute(lti_labs.insert().values(**key, **places))
+    else:
+        connection.execute(lti_labs.update().where(here).values(places))
+    return True

@@ -1,0 +1,239 @@
+"""Signing in through somebody else: an OpenID Connect provider, or the JupyterHub of the course.
+
+Both are OAuth 2.0 with an authorization code, PKCE and a `state` that the browser keeps in a cookie
+(Authlib does the protocol). Whoever comes back must be on the roster: nobody is enrolled by it.
+
+A sign-in that leads to another site has nobody to ask yet, so what it has to remember goes with the
+browser, as a JSON Web Token under a key of this course (HS256; joserfc does it).
+
+Source: OpenID Connect Core 1.0; RFC 7519; RFC 6749, RFC 7636; JupyterHub, "Services", OAuth.
+"""
+
+import secrets
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from autograder.service.errors import Refused
+from autograder.service.identity.keys import KeySets
+
+if TYPE_CHECKING:
+    from authlib.integrations.requests_client import OAuth2Session
+
+COOKIE = "course_signin"
+
+_TIMEOUT_S = 20.0
+_SEAL = "HS256"
+_ALGORITHMS = ["RS256", "PS256", "ES256", "EdDSA"]
+_LEEWAY_S = 60
+
+
+def sealed(values: Mapping[str, str], key: str, purpose: str, lives_s: float) -> str:
+    """Return the values as a text for a cookie, which `unsealed` reads for `lives_s`."""
+    from joserfc import jwt
+    from joserfc.jwk import OctKey
+
+    claims = {"values": dict(values), "aud": purpose, "exp": int(time.time() + lives_s)}
+    return jwt.encode({"alg": _SEAL}, claims, OctKey.import_key(key))
+
+
+def unsealed(text: str, key: str, purpose: str, state: str) -> dict[str, str]:
+    """Return what `sealed` was given, if `state`, which came back, is the one in it.
+
+    Raises:
+        Refused: 403, it was sealed elsewhere, for something else, or too long ago.
+    """
+    from joserfc import jwt
+    from joserfc.errors import JoseError
+    from joserfc.jwk import OctKey
+
+    try:
+        claims = jwt.decode(text, OctKey.import_key(key), algorithms=[_SEAL]).claims
+        registry = jwt.JWTClaimsRegistry(
+            aud={"essential": True, "value": purpose}, exp={"essential": True}
+        )
+        registry.validate(claims)
+        values = dict(claims["values"])
+        if not secrets.compare_digest(values["state"].encode(), state.encode()):
+            raise ValueError("state")
+        return values
+    except (JoseError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        problem = "this browser did not ask for that, or too long ago"
+        raise Refused(403, f"log in: {problem}. Start again.") from error
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a browser that was sent away has to bring back; it keeps it in a sealed cookie."""
+
+    state: str
+    nonce: str
+    verifier: str
+    next: str
+
+
+@dataclass(frozen=True)
+class Client:
+    """What the provider knows of us."""
+
+    id: str
+    secret: str
+    return_url: str
+
+
+class SignIn:
+    """The way there and back again."""
+
+    def __init__(self, provider: "OpenId | Hub", client: Client, scope: str) -> None:
+        self.title = provider.title
+        self._provider = provider
+        self._client = client
+        self._scope = scope
+        self._session().close()  # what Authlib needs is missed now, not by the first who signs in
+
+    def away(self, next: str) -> tuple[str, Asked]:
+        """Return the address to send a browser to, and what it has to keep meanwhile."""
+        state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
+        asked = Asked(state, nonce, verifier, next)
+        with answering(), self._session() as session:
+            url, _ = session.create_authorization_url(
+                self._provider.endpoints()[0],
+                state=asked.state,
+                nonce=asked.nonce,
+                code_verifier=asked.verifier,
+            )
+        return url, asked
+
+    def back(self, code: str, asked: Asked) -> str:
+        """Return the login of whoever comes back with a code.
+
+        Raises:
+            Refused: 403, the provider does not stand by it; 502, it does not answer.
+        """
+        with answering(), self._session() as session:
+            url = self._provider.endpoints()[1]
+            token = session.fetch_token(url, code=code, code_verifier=asked.verifier)
+            return self._provider.who(dict(token), asked.nonce)
+
+    def _session(self) -> "OAuth2Session":
+        from authlib.integrations.requests_client import OAuth2Session
+
+        return OAuth2Session(
+            self._client.id,
+            self._client.secret,
+            scope=self._scope,
+            redirect_uri=self._client.return_url,
+            code_challenge_method="S256",
+            default_timeout=_TIMEOUT_S,
+        )
+
+
+class answering:
+    """What goes wrong between the provider and us, as a refusal that tells no secret."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _kind: Any, error: BaseException | None, _trace: Any) -> None:
+        from authlib.common.errors import AuthlibBaseError
+        from joserfc.errors import JoseError
+        from requests import RequestException
+
+        if isinstance(error, RequestException | KeyError):
+            raise Refused(
+                502, "log in: the sign-in service does not answer as it should."
+            ) from error
+        if isinstance(error, AuthlibBaseError | JoseError | ValueError):
+            problem = f"the sign-in service does not stand by this: {type(error).__name__}"
+            raise Refused(403, f"log in: {problem}. Start again.") from error
+
+
+class OpenId:
+    """An OpenID Connect provider, found by its issuer; `claim` of its ID token is the login."""
+
+    title = "your institution"
+
+    def __init__(self, issuer: str, client_id: str, claim: str) -> None:
+        self._issuer = issuer.rstrip("/")
+        self._client_id = client_id
+        self._claim = claim
+        self._keys = KeySets(fetched)
+
+    @cached_property
+    def _metadata(self) -> dict[str, Any]:
+        return fetched(f"{self._issuer}/.well-known/openid-configuration")
+
+    def endpoints(self) -> tuple[str, str]:
+        """Return where a browser is sent, and where a code becomes a token."""
+        return self._metadata["authorization_endpoint"], self._metadata["token_endpoint"]
+
+    def who(self, token: dict[str, Any], nonce: str) -> str:
+        """Return the login that a proven ID token names."""
+        signed = self._keys.claims(self._metadata["jwks_uri"], token["id_token"], _ALGORITHMS)
+        claims = proven(signed, self._metadata["issuer"], self._client_id, nonce)
+        if self._metadata["issuer"].rstrip("/") != self._issuer:
+            raise ValueError("issuer")
+        if claims.get("azp", self._client_id) != self._client_id:
+            raise ValueError("azp")
+        if self._claim == "email" and claims.get("email_verified") is not True:
+            raise ValueError("email_verified")
+        login = claims[self._claim]
+        if not isinstance(login, str):  # null, and somebody here may be called "None"
+            raise ValueError(self._claim)
+        return login
+
+
+class Hub:
+    """The JupyterHub whose service this server is."""
+
+    title = "JupyterHub"
+
+    def __init__(self, url: str) -> None:
+        self._url = url.rstrip("/")
+
+    def endpoints(self) -> tuple[str, str]:
+        """Return where a browser is sent, and where a code becomes a token."""
+        api = f"{self._url}/hub/api/oauth2"
+        return f"{api}/authorize", f"{api}/token"
+
+    def who(self, token: dict[str, Any], _nonce: str) -> str:
+        """Return the name of the hub's user."""
+        headers = {"Authorization": f"Bearer {token['access_token']}"}
+        return str(fetched(f"{self._url}/hub/api/user", headers)["name"])
+
+
+def fetched(url: str, headers: dict[str, str] | None = None) -> dict[str, Any]:
+    """Return the JSON object that is at an address.
+
+    Raises:
+        RequestException, KeyError: it is not to be had; `answering` makes a refusal of both.
+    """
+    import requests
+
+    answer = requests.get(url, headers=headers, timeout=_TIMEOUT_S)
+    answer.raise_for_status()
+    body = answer.json()
+    if not isinstance(body, dict):
+        raise KeyError(url)
+    return body
+
+
+def proven(claims: dict[str, Any], issuer: str, client_id: str, nonce: str) -> dict[str, Any]:
+    """Return what a signed ID token says, once it is the issuer's, for us, now and of this nonce.
+
+    Raises:
+        JoseError: its times or a claim is wrong.
+    """
+    from joserfc import jwt
+
+    registry = jwt.JWTClaimsRegistry(
+        leeway=_LEEWAY_S,
+        iss={"essential": True, "value": issuer},
+        aud={"essential": True, "value": client_id},
+        exp={"essential": True},
+        nonce={"essential": True, "value": nonce},
+    )
+    registry.validate(claims)
+    return claims

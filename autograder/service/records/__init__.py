@@ -1,0 +1,1 @@
+"""What the course knows, and how it changes: people, submissions, gradings, marks, dates."""

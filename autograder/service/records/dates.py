@@ -1,0 +1,221 @@
+"""The dates of a lab: until when it may be handed in, how often, and what lateness costs.
+
+Dates are instants, whatever zone they were written in; a day of lateness has 24 hours, also where
+a clock was changed meanwhile. Times are compared at whole seconds, as receipts show them. `Rules`
+is pure; a `Calendar` says what holds for whom, as the database keeps it.
+"""
+
+import itertools
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Annotated, Any, ClassVar
+
+import sqlalchemy as sa
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Strict,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    WithJsonSchema,
+)
+
+from autograder.service.database.database import Database
+from autograder.service.database.schema import extensions, lab_rules, submissions
+from autograder.service.errors import Refused
+from autograder.service.records import audit_log
+from autograder.service.records.outbox import touch
+from autograder.service.records.people import Person
+from autograder.service.times import date, later, moment
+
+_DAY_S = 86_400
+
+
+def _given(value: object, info: ValidationInfo) -> str | None:
+    return date(value, f"lab: {info.field_name}")
+
+
+_TIME = {"type": ["string", "null"], "format": "date-time"}
+Date = Annotated[str | None, BeforeValidator(_given), WithJsonSchema(_TIME)]
+OrNone = BeforeValidator(lambda value: 0.0 if value is None else value)
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What holds for a lab, or for one learner of it; None: no such date, or no limit."""
+
+    __pydantic_config__: ClassVar = ConfigDict(extra="forbid")
+
+    opens: Date = None
+    due: Date = None
+    late_until: Date = None
+    # A share of the score.
+    penalty_per_day: Annotated[float, Field(ge=0, le=1, strict=True), OrNone] = 0.0
+    attempts: Annotated[int, Field(ge=1, le=10_000, strict=True)] | None = None
+    grace_minutes: Annotated[float, Field(ge=0, le=7 * 24 * 60, strict=True), OrNone] = 0.0
+    # Whether learners have them once nothing can be handed in any more.
+    solutions: Annotated[bool, Strict()] = False
+    # Whether learners see who answers its timed questions fastest.
+    leaderboard: Annotated[bool, Strict()] = False
+
+    @classmethod
+    def read(cls, body: Mapping[str, Any]) -> "Rules":
+        """Return the rules that a request's JSON says; what it leaves out does not hold.
+
+        Raises:
+            Refused: 422, something of it is malformed.
+        """
+        try:
+            rules = RULES.validate_python(dict(body))
+        except ValidationError as error:
+            wrong = error.errors()[0]
+            name = str(wrong["loc"][0])[:100]
+            raise _wrong(wrong["input"], name, wrong["msg"]) from error
+        in_order = [(moment(text), name) for name in _DATES if (text := getattr(rules, name))]
+        for (before, first), (after, second) in itertools.pairwise(in_order):
+            if after < before:
+                raise _wrong(getattr(rules, second), second, f"expected no time before {first}")
+        if rules.solutions and rules.late_until is None:
+            expected = "expected late_until too: work that is late is taken for ever"
+            raise _wrong(True, "solutions", expected)
+        return rules
+
+    def extended(self, due: str | None) -> "Rules":
+        """Return the rules of a learner who may hand in until `due`; it shortens nothing."""
+        if due is None or self.due is None or moment(due) <= moment(self.due):
+            return self
+        if self.late_until is None:
+            return replace(self, due=due)
+        until = later(self.late_until, moment(due) - moment(self.due), due)
+        return replace(self, due=due, late_until=until)
+
+    def extension_refusal(self, due: str) -> str | None:
+        """Return why extending to `due` would change nothing, or None."""
+        if self.due is None:
+            return "the lab has no due date that could be extended"
+        if moment(due) <= moment(self.due):
+            return f"the lab is due at {self.due} for everybody: expected a later time"
+        return None
+
+    def late_days(self, submitted_at: float) -> int:
+        """Return the days begun after the due date and its grace; 0 is in time."""
+        if self.due is None:
+            return 0
+        late_s = math.floor(submitted_at) - moment(self.due) - 60 * self.grace_minutes
+        return max(0, math.ceil(late_s / _DAY_S))
+
+    def counted(self, score: float | None, late_days: int) -> float | None:
+        """Return what counts of a score after so many days; None stays None."""
+        if score is None:
+            return None
+        return round(score * max(0.0, 1 - self.penalty_per_day * late_days), 6)
+
+    def refusal(self, now: float, used: int) -> str | None:
+        """Return why nothing can be handed in at `now` after `used` attempts, or None."""
+        now = math.floor(now)
+        if self.opens is not None and now < moment(self.opens):
+            return f"the lab opens at {self.opens}"
+        if self.late_until is not None and now > moment(self.late_until) + 60 * self.grace_minutes:
+            return f"the lab closed at {self.late_until}"
+        if self.attempts is not None and used >= self.attempts:
+            return f"all {self.attempts} attempts are used"
+        return None
+
+    def solutions_refusal(self, now: float) -> str | None:
+        """Return why a learner cannot have the solutions at `now`, or None."""
+        if not self.solutions or self.late_until is None:
+            return "its solutions are not given out"
+        if math.floor(now) <= moment(self.late_until) + 60 * self.grace_minutes:
+            return f"solutions are given out when nothing can be handed in: after {self.late_until}"
+        return None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the rules as plain data; `read` is the inverse."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+
+RULES = TypeAdapter(Rules)
+_DATES = ("opens", "due", "late_until")
+
+
+def _wrong(got: object, name: str, problem: str) -> Refused:
+    return Refused(422, f"lab: {name}: got {str(got)[:60]!r}: {problem}.")
+
+
+_COLUMNS = [lab_rules.c[field.name] for field in fields(Rules)]
+
+
+@dataclass(frozen=True)
+class Calendar:
+    """What holds for whom: the rules by lab, and later due dates by (lab, person)."""
+
+    rules: Mapping[str, Rules]
+    later: Mapping[tuple[str, int], str]
+
+    def of(self, lab: str, person_id: int) -> Rules:
+        """Return the rules that hold for one learner."""
+        return self.rules.get(lab, Rules()).extended(self.later.get((lab, person_id)))
+
+
+def calendar(connection: sa.Connection, person_id: int | None = None) -> Calendar:
+    """Return the rules and the extensions of everybody, or of one person."""
+    rules = {row[0]: Rules(*row[1:]) for row in connection.execute(_RULES)}
+    chosen = sa.select(extensions.c.lab, extensions.c.person_id, extensions.c.due)
+    if person_id is not None:
+        chosen = chosen.where(extensions.c.person_id == person_id)
+    return Calendar(rules, {(row[0], row[1]): row[2] for row in connection.execute(chosen)})
+
+
+_RULES = sa.select(lab_rules.c.lab, *_COLUMNS)
+
+
+@dataclass(frozen=True)
+class Dates:
+    """What staff set, with a line in the audit log for each change."""
+
+    database: Database
+    clock: Callable[[], float]
+
+    def calendar(self, person_id: int | None = None) -> Calendar:
+        """Return what holds now, for everybody or for one person."""
+        with self.database.read() as connection:
+            return calendar(connection, person_id)
+
+    def solutions_refusal(self, lab: str, person_id: int) -> str | None:
+        """Return why this learner cannot have the solutions of a lab now, or None."""
+        return self.calendar(person_id).of(lab, person_id).solutions_refusal(self.clock())
+
+    def set_rules(self, lab: str, rules: Rules, by: Person) -> None:
+        """Let these rules hold for a lab, instead of those that held."""
+        with self.database.write() as connection:
+            before = calendar(connection).rules.get(lab, Rules())
+            connection.execute(lab_rules.delete().where(lab_rules.c.lab == lab))
+            connection.execute(lab_rules.insert().values(lab=lab, **rules.to_dict()))
+            held = (before.to_dict(), rules.to_dict())
+            audit_log.write(connection, self.clock(), by.login, "dates", lab, *held)
+            touch(connection, submissions.c.lab == lab)
+
+    def extend(self, lab: str, learner: Person, due: str | None, by: Person) -> Rules:
+        """Give a learner until `due`, or take that back; return what holds for them now.
+
+        Raises:
+            Refused: 422, the lab has no due date, or `due` is not after it.
+        """
+        key = (extensions.c.lab == lab) & (extensions.c.person_id == learner.id)
+        with self.database.write() as connection:
+            rules = calendar(connection).rules.get(lab, Rules())
+            if due is not None and (refusal := rules.extension_refusal(due)):
+                raise Refused(422, f"extension: due: got {due}: {refusal}.")
+            before = connection.scalar(sa.select(extensions.c.due).where(key))
+            connection.execute(extensions.delete().where(key))
+            if due is not None:
+                row = {"lab": lab, "person_id": learner.id, "due": due}
+                connection.execute(extensions.insert().values(row))
+            subject = f"{lab}: {learner.login}"
+            audit_log.write(connection, self.clock(), by.login, "extension", subject, before, due)
+            theirs = submissions.c.person_id == learner.id
+            touch(connection, theirs, submissions.c.lab == lab)
+            return calendar(connection, learner.id).of(lab, learner.id)

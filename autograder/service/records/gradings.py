@@ -1,0 +1,194 @@
+"""What is published of a submission: a grading and the marks of people, added and never changed.
+
+Functions of a connection, for `submissions` and `claims` to call inside their transactions. The
+totals that lists show are written beside the submission whenever a grading or a mark is added.
+"""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import sqlalchemy as sa
+
+from autograder.records import ManualAnswer, Report
+from autograder.service.database.schema import (
+    answers,
+    gradings,
+    marks,
+    regrades,
+    regradings,
+    reports,
+    submissions,
+)
+from autograder.service.records import audit_log, leaderboard
+from autograder.service.records.marks import Mark, Marks, answer_digest, marked, pending, unmarked
+from autograder.service.records.outbox import touch
+from autograder.service.records.people import Person
+
+
+def publish(connection: sa.Connection, submission_id: int, report: Report, now: float) -> None:
+    """Add a grading, and let it be the one that counts; in a batch, once that is published."""
+    report, this_submission = unmarked(report), submissions.c.id == submission_id
+    waiting = sa.select(regradings.c.batch, regrades.c.question).join_from(regradings, regrades)
+    waiting = waiting.where(regradings.c.submission_id == submission_id, regradings.c.open)
+    batches = list(connection.execute(waiting))
+    for batch, question in batches:
+        number = _grading(
+            connection, submission_id, _draft(connection, submission_id, report, question), now
+        )
+        mine = (regradings.c.batch == batch) & (regradings.c.submission_id == submission_id)
+        connection.execute(regradings.update().where(mine).values(open=False, grading_id=number))
+    if not batches:
+        before = connection.scalar(sa.select(submissions.c.score).where(this_submission))
+        number = _grading(connection, submission_id, report, now)
+        connection.execute(submissions.update().where(this_submission).values(grading_id=number))
+        _carry_over(connection, submission_id, report)
+    total(connection, submission_id)
+    after = connection.scalar(sa.select(submissions.c.score).where(this_submission))
+    if not batches and before not in (None, after):
+        subject = f"submission {submission_id}"
+        audit_log.write(connection, now, "grading", "regraded", subject, before, after)
+
+
+def _grading(connection: sa.Connection, submission_id: int, report: Report, now: float) -> int:
+    row = {
+        "submission_id": submission_id,
+        "finished_at": now,
+        "score": report.score,
+        "max_score": report.max_score,
+    }
+    number = inserted(connection, gradings, row)
+    text = json.dumps(report.to_dict())
+    connection.execute(reports.insert().values(grading_id=number, report=text))
+    note_answers(connection, number, report)
+    leaderboard.note(connection, number, report)
+    return number
+
+
+def note_answers(connection: sa.Connection, grading_id: int, report: Report) -> None:
+    """Write down which answers of a grading people mark."""
+    digests = {answer.question: answer_digest(answer) for answer in report.manual}
+    if digests:
+        rows = [
+            {"grading_id": grading_id, "question": question, "answer_sha256": digest}
+            for question, digest in digests.items()
+        ]
+        connection.execute(answers.insert(), rows)
+
+
+def _draft(
+    connection: sa.Connection, submission_id: int, report: Report, question: str | None
+) -> Report:
+    """Return `report`, or the published one with `question` as it is in `report`."""
+    held = None if question is None else published(connection, submission_id)
+    if held is None:
+        return report
+    results = [r for r in held.results if r.question != question]
+    manual = [m for m in held.manual if m.question != question]
+    results += [r for r in report.results if r.question == question]
+    manual += [m for m in report.manual if m.question == question]
+    order = {r.question: n for n, r in reversed(list(enumerate((*held.results, *report.results))))}
+    results.sort(key=lambda r: order[r.question])
+    return unmarked(replace(held, results=tuple(results), manual=tuple(manual)))
+
+
+def _carry_over(connection: sa.Connection, submission_id: int, report: Report) -> None:
+    """Give answers that this learner has handed in before the marks that they have."""
+    this, other = submissions.alias(), submissions.alias()
+    query = sa.select(marks).join_from(marks, other, other.c.id == marks.c.submission_id)
+    query = query.join(
+        this, (this.c.person_id == other.c.person_id) & (this.c.lab == other.c.lab)
+    ).where(this.c.id == submission_id)
+    for answer in report.manual:
+        key = (marks.c.question == answer.question) & (
+            marks.c.answer_sha256 == answer_digest(answer)
+        )
+        row = connection.execute(query.where(key).order_by(marks.c.id.desc()).limit(1)).first()
+        if row is not None and row.submission_id != submission_id and row.points is not None:
+            copy = {**row._mapping, "submission_id": submission_id}
+            del copy["id"]
+            connection.execute(marks.insert().values(copy))
+
+
+def total(connection: sa.Connection, submission_id: int) -> None:
+    """Write down what the gradings that count, or are to count, and the marks come to."""
+    this_submission = submissions.c.id == submission_id
+    number = connection.scalar(sa.select(submissions.c.grading_id).where(this_submission))
+    now = _totals(connection, submission_id, number)
+    if now:
+        differs = sa.or_(*(submissions.c[n].is_distinct_from(value) for n, value in now.items()))
+        changed = connection.execute(
+            submissions.update().where(this_submission, differs).values(now)
+        )
+        if changed.rowcount:
+            touch(connection, this_submission)
+    mine = (regradings.c.submission_id == submission_id) & regrades.c.published_at.is_(None)
+    waiting = (
+        sa.select(regradings.c.batch, regradings.c.grading_id)
+        .join_from(regradings, regrades)
+        .where(mine)
+    )
+    for batch, grading_id in list(connection.execute(waiting)):
+        values = {"before": now.get("score"), **_totals(connection, submission_id, grading_id)}
+        this = (regradings.c.submission_id == submission_id) & (regradings.c.batch == batch)
+        connection.execute(regradings.update().where(this).values(values))
+
+
+def _totals(
+    connection: sa.Connection, submission_id: int, grading_id: int | None
+) -> dict[str, Any]:
+    report = _with_marks(connection, submission_id, grading_id)
+    if report is None:
+        return {}
+    return {"score": report.score, "max_score": report.max_score, "pending": pending(report)}
+
+
+def published(connection: sa.Connection, submission_id: int) -> Report | None:
+    """Return the report that is published, with the marks that people gave, or None."""
+    this_submission = submissions.c.id == submission_id
+    number = connection.scalar(sa.select(submissions.c.grading_id).where(this_submission))
+    return _with_marks(connection, submission_id, number)
+
+
+def _with_marks(
+    connection: sa.Connection, submission_id: int, grading_id: int | None
+) -> Report | None:
+    text = connection.scalar(sa.select(reports.c.report).where(reports.c.grading_id == grading_id))
+    if text is None:
+        return None
+    columns = (marks.c.question, marks.c.answer_sha256, marks.c.points, marks.c.comment)
+    query = sa.select(*columns, marks.c["items"]).where(marks.c.submission_id == submission_id)
+    last_marks: Marks = {
+        (row[0], row[1]): Mark(row[2], row[3], tuple(json.loads(row[4])))
+        for row in connection.execute(query.order_by(marks.c.id))
+    }
+    return marked(Report.from_dict(json.loads(text)), last_marks)
+
+
+def add_mark(
+    connection: sa.Connection,
+    submission_id: int,
+    answer: ManualAnswer,
+    mark: Mark,
+    marker: Person,
+    now: float,
+) -> None:
+    """Add what a person gave for an answer; `total` is to be called afterwards."""
+    row = {
+        "submission_id": submission_id,
+        "question": answer.question,
+        "answer_sha256": answer_digest(answer),
+        "points": mark.points,
+        "comment": mark.comment,
+        "items": json.dumps(mark.items),
+        "marked_by": marker.id,
+        "marked_at": now,
+    }
+    connection.execute(marks.insert().values(row))
+
+
+def inserted(connection: sa.Connection, table: sa.Table, row: dict[str, Any]) -> int:
+    """Return the id of a row that is newly written."""
+    key = connection.execute(table.insert().values(row)).inserted_primary_key
+    assert key is not None
+    return int(key[0])

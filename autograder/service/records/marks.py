@@ -1,0 +1,114 @@
+"""Answers that a person grades: marks, and what a report is with them. Pure functions.
+
+A mark belongs to a question and to the answer that was read: where grading again finds the same
+answer, the mark holds; where it finds another, the question waits for a person, and the mark stays
+on record.
+"""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from autograder.records import ManualAnswer, Report
+from autograder.service.errors import Refused
+
+_COMMENT_CHARS = 4_000
+_MOST_ITEMS = 50
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What a person gave for an answer; `points` is None where they took them back."""
+
+    points: float | None
+    comment: str
+    items: tuple[str, ...] = ()  # of the rubric, those that the answer meets
+
+    @classmethod
+    def read(cls, body: Any, answer: ManualAnswer) -> "Mark":
+        """Return the mark that a form or JSON says; what it leaves out stays as it is.
+
+        No points, or empty ones, take back what was given.
+
+        Raises:
+            Refused: 422, a key is unknown, or the points are none from 0 to the answer's.
+        """
+        if not isinstance(body, Mapping) or not set(body) <= {"points", "items", "comment"}:
+            expected = '{"points": 1.5, "items": ["..."], "comment": "..."}'
+            raise Refused(422, f"grade: {answer.question}: expected {expected}.")
+        points = _points(body.get("points", answer.score), answer.points)
+        comment, items = body.get("comment", answer.comment), body.get("items", answer.items)
+        if not isinstance(comment, str) or not _are_items(items):
+            expected = f"the comment a text, the items at most {_MOST_ITEMS} short texts"
+            raise Refused(422, f"grade: {answer.question}: expected {expected}.")
+        comment = comment.replace("\0", "").strip()[:_COMMENT_CHARS]
+        return cls(points, comment, tuple(item.replace("\0", "") for item in items))
+
+
+def _are_items(items: object) -> bool:
+    if not isinstance(items, list | tuple) or len(items) > _MOST_ITEMS:
+        return False
+    return all(isinstance(item, str) and len(item) <= _COMMENT_CHARS for item in items)
+
+
+NOTHING = hashlib.sha256(b"").hexdigest()
+"""The digest of an answer that nobody wrote."""
+Marks = Mapping[tuple[str, str], Mark]  # (question, digest of the answer) -> the last mark
+
+
+def answer_digest(answer: ManualAnswer) -> str:
+    """Return what stands for the answer that a person has read."""
+    return hashlib.sha256(answer.answer.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def question_of(report: Report, question: str) -> ManualAnswer:
+    """Return the answer to `question` that a person grades.
+
+    Raises:
+        Refused: 404, there is none.
+    """
+    answer = next((m for m in report.manual if m.question == question), None)
+    if answer is None:
+        raise Refused(404, f"grade: no answer called {question[:100]!r} waits for a person here.")
+    return answer
+
+
+def unmarked(report: Report) -> Report:
+    """Return `report` as the checks made it: no marks in it, and none in its totals."""
+    bare = replace(report, manual=()).with_totals()
+    manual = tuple(replace(m, score=None, comment="", items=()) for m in report.manual)
+    return replace(bare, manual=manual)
+
+
+def with_mark(answer: ManualAnswer, marks: Marks) -> ManualAnswer:
+    """Return `answer` with the mark that it has, or without one."""
+    mark = marks.get((answer.question, answer_digest(answer)), Mark(None, ""))
+    score = None if mark.points is None else min(mark.points, answer.points)
+    return replace(answer, score=score, comment=mark.comment, items=mark.items)
+
+
+def marked(report: Report, marks: Marks) -> Report:
+    """Return `report` with the marks, and its totals: questions for a person count throughout."""
+    manual = tuple(with_mark(answer, marks) for answer in report.manual)
+    checks = unmarked(report)
+    score = checks.score + sum(m.score or 0.0 for m in manual)
+    full = checks.max_score + sum(m.points for m in manual)
+    return replace(report, manual=manual, score=round(score, 6), max_score=round(full, 6))
+
+
+def pending(report: Report) -> int:
+    """Return how many answers still wait for a person; what nobody wrote does not."""
+    return sum(m.waits for m in report.manual)
+
+
+def _points(value: object, most: float) -> float | None:
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return None
+    try:
+        points = float(value) if isinstance(value, str | int | float) else -1.0
+    except (ValueError, OverflowError):
+        points = -1.0
+    if isinstance(value, bool) or not 0 <= points <= most:
+        raise Refused(422, f"grade: the points: got {str(value)[:40]!r}, expected 0 to {most:g}.")
+    return points

@@ -1,0 +1,174 @@
+"""Batches of re-gradings: what they would change is shown before anybody publishes it.
+
+A batch sends the finished submissions of a lab through the queue again. Their new gradings are kept
+as drafts (see `grades.publish`), and learners see no change until the batch is published.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from autograder.service.database.database import Database
+from autograder.service.database.schema import PARKED, people, regrades, regradings, submissions
+from autograder.service.errors import Refused
+from autograder.service.records import audit_log
+from autograder.service.records.claims import FINISHED, send_again
+from autograder.service.records.dates import Rules, calendar
+from autograder.service.records.gradings import inserted
+from autograder.service.records.outbox import touch
+from autograder.service.records.people import Person
+from autograder.service.records.submissions import is_id
+
+RUNNING, READY, PUBLISHED = "running", "ready", "published"
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a batch changes of one submission; scores as they count."""
+
+    id: int
+    login: str
+    before: float | None
+    after: float | None
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A batch of re-gradings; `waiting` of its `total` have no new grading, `parked` of these."""
+
+    id: int
+    lab: str
+    question: str | None
+    started_at: float
+    state: str
+    total: int
+    waiting: int
+    parked: int
+
+
+@dataclass(frozen=True)
+class Regrades:
+    """The batches of a course."""
+
+    database: Database
+    clock: Callable[[], float]
+
+    def start(self, lab: str, question: str | None, by: Person) -> int:
+        """Send the finished submissions of a lab through the queue again; return the batch.
+
+        While a batch of the same lab and question runs, it is that one.
+
+        Raises:
+            Refused: 409, a batch of the lab runs that grades other questions.
+        """
+        now = self.clock()
+        with self.database.write() as connection:
+            running = _running(connection, lab)
+            if running is not None and running.question == question:
+                return int(running.id)
+            if running is not None:
+                problem = f"batch {running.id} of {lab} is running, of other questions"
+                raise Refused(409, f"regrade: {problem}. Wait until it is ready.")
+            row = {"lab": lab, "question": question, "started_at": now}
+            batch = inserted(connection, regrades, row)
+            sent = send_again(connection, (submissions.c.lab == lab) & FINISHED, now)
+            rows = [
+                {"batch": batch, "submission_id": x.id, "open": True, "before": x.score}
+                for x in sent
+            ]
+            if rows:
+                connection.execute(regradings.insert(), rows)
+            subject = f"batch {batch}: {lab}" + (f": {question}" if question else "")
+            audit_log.write(connection, now, by.login, "regrade", subject, after=len(rows))
+        return batch
+
+    def all(self) -> list[Batch]:
+        """Return every batch, the newest first."""
+        with self.database.read() as connection:
+            numbers = sa.select(regrades.c.id).order_by(regrades.c.id.desc()).limit(100)
+            return [_batch(connection, number) for number in list(connection.scalars(numbers))]
+
+    def get(self, batch: int) -> tuple[Batch, list[Change]]:
+        """Return a batch, and what it changes so far.
+
+        Raises:
+            Refused: 404, there is none of that number.
+        """
+        with self.database.read() as connection:
+            return _batch(connection, batch), _changes(connection, batch)
+
+    def publish(self, batch: int, by: Person) -> Batch:
+        """Let the new gradings of a batch count; of one that is published already, nothing changes.
+
+        A grading that is older than the one that counts by now stays a draft.
+
+        Raises:
+            Refused: 404, there is no such batch; 409, it is still running.
+        """
+        now = self.clock()
+        with self.database.write() as connection:
+            this_batch = regrades.c.id == _batch(connection, batch).id
+            connection.execute(sa.select(regrades.c.id).where(this_batch).with_for_update())
+            current = _batch(connection, batch)
+            if current.state == RUNNING:
+                problem = f"{current.waiting} of {current.total} are not graded yet"
+                raise Refused(409, f"regrade: batch {batch}: {problem}. Publish it later.")
+            if current.state == READY:
+                for change in _changes(connection, batch):
+                    scores = (change.before, change.after)
+                    subject = f"submission {change.id}: {change.login}"
+                    audit_log.write(connection, now, by.login, "publish", subject, *scores)
+                connection.execute(_publish(batch))
+                theirs = sa.select(regradings.c.submission_id).where(regradings.c.batch == batch)
+                touch(connection, submissions.c.id.in_(theirs))
+                connection.execute(regrades.update().where(this_batch).values(published_at=now))
+            return _batch(connection, batch)
+
+
+def _running(connection: sa.Connection, lab: str) -> Any:
+    """Return the batch of a lab of which something still waits to be graded, or None."""
+    query = sa.select(regrades).join_from(regradings, regrades).join(submissions)
+    query = query.where(regrades.c.lab == lab, regrades.c.published_at.is_(None), regradings.c.open)
+    return connection.execute(query.where(submissions.c.state != PARKED).limit(1)).first()
+
+
+def _publish(batch: int) -> sa.Update:
+    theirs = (regradings.c.batch == batch) & (regradings.c.submission_id == submissions.c.id)
+    newer = regradings.c.grading_id > sa.func.coalesce(submissions.c.grading_id, 0)
+    columns = ("grading_id", "score", "max_score", "pending")
+    values = {name: regradings.c[name] for name in columns}
+    return submissions.update().where(theirs, newer).values(values)
+
+
+def _batch(connection: sa.Connection, batch: int) -> Batch:
+    row = None
+    if is_id(batch):
+        row = connection.execute(sa.select(regrades).where(regrades.c.id == batch)).first()
+    if row is None:
+        raise Refused(404, f"regrade: there is no batch {batch}.")
+    query = sa.select(regradings.c.open, submissions.c.state, sa.func.count())
+    query = query.join_from(regradings, submissions).where(regradings.c.batch == batch)
+    counts = list(connection.execute(query.group_by(regradings.c.open, submissions.c.state)))
+    waiting = sum(count for is_open, _, count in counts if is_open)
+    parked = sum(count for is_open, state, count in counts if is_open and state == PARKED)
+    state = PUBLISHED if row.published_at is not None else RUNNING if waiting else READY
+    total = sum(count for _, _, count in counts)
+    return Batch(row.id, row.lab, row.question, row.started_at, state, total, waiting, parked)
+
+
+def _changes(connection: sa.Connection, batch: int) -> list[Change]:
+    columns = (submissions.c.id, submissions.c.lab, submissions.c.person_id, people.c.login)
+    query = sa.select(*columns, submissions.c.submitted_at, regradings.c.before, regradings.c.score)
+    query = query.join_from(regradings, submissions).join(people).order_by(people.c.login)
+    differs = regradings.c.before.is_distinct_from(regradings.c.score)
+    query = query.where(regradings.c.batch == batch, regradings.c.grading_id.is_not(None), differs)
+    dates = calendar(connection)
+    return [_change(row, dates.of(row.lab, row.person_id)) for row in connection.execute(query)]
+
+
+def _change(row: Any, rules: Rules) -> Change:
+    days = rules.late_days(row.submitted_at)
+    scores = (rules.counted(row.before, days), rules.counted(row.score, days))
+    return Change(row.id, row.login, *scores)

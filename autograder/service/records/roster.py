@@ -1,0 +1,223 @@
+"""A roster as a file: CSV with a header, read whole, compared with who is there, and taken over.
+
+A line that cannot be taken is a problem with its number and a reason; the others are. Whoever is
+not in the file stays as they are, and so does what a line does not say.
+"""
+
+import csv
+import io
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import sqlalchemy as sa
+
+from autograder.service.database.database import Database
+from autograder.service.database.schema import people
+from autograder.service.errors import Refused
+from autograder.service.records import audit_log
+from autograder.service.records.people import (
+    ASSISTANT,
+    INSTRUCTOR,
+    LEARNER,
+    Person,
+    add_person,
+    as_given,
+    login_key,
+    login_of,
+)
+
+COLUMNS = ("login", "name", "email", "section", "role")
+_ROLES = {"student": LEARNER, "learner": LEARNER, ASSISTANT: ASSISTANT, INSTRUCTOR: INSTRUCTOR}
+_EMAIL = re.compile(r"[^@\s,;<>]+@[^@\s,;<>]+")
+_MOST_LINES = 20_000
+
+Problem = dict[str, Any]  # {line, reason}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a roster: what it says of a login."""
+
+    number: int
+    login: str
+    says: Mapping[str, str]
+
+
+def read(data: bytes, problems: list[Problem]) -> list[Line]:
+    """Return the lines that can be read; the others become `problems`.
+
+    Raises:
+        Refused: 422, it is not UTF-8, or has no header with a column `login`.
+    """
+    try:
+        text = data.decode("utf-8-sig")
+        head = text.lstrip("\r\n").partition("\n")[0]
+        separator = ";" if head.count(";") > head.count(",") else ","
+        rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+        columns = [name.strip().lower() for name in next(rows, [])]
+        while not any(columns) and (row := next(rows, None)) is not None:  # empty lines above it
+            columns = [name.strip().lower() for name in row]
+        if "login" not in columns or len(set(columns)) < len(columns):
+            problem = f"got the columns {', '.join(columns)[:100]!r}"
+            raise Refused(422, f"roster: {problem}, expected each once of {', '.join(COLUMNS)}.")
+        return _lines(rows, columns, problems)
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise Refused(422, f"roster: this is no CSV in UTF-8: {error}.") from error
+
+
+def _lines(rows: Any, columns: list[str], problems: list[Problem]) -> list[Line]:
+    lines: list[Line] = []
+    first: dict[str, int] = {}
+    for row in rows:
+        number = rows.line_num
+        if not any(cell.strip() for cell in row):
+            continue
+        if len(lines) >= _MOST_LINES:
+            raise Refused(422, f"roster: it has more than {_MOST_LINES} lines.")
+        try:
+            line = _line(number, row, columns)
+            key = login_key(line.login)
+            if key in first:
+                raise Refused(422, f"the login {line.login!r} is in line {first[key]} already")
+        except Refused as error:
+            problems.append({"line": number, "reason": str(error)})
+        else:
+            first[key] = number
+            lines.append(line)
+    return lines
+
+
+def _line(number: int, row: list[str], columns: list[str]) -> Line:
+    """Return a line as it says, checked.
+
+    Raises:
+        Refused: 422, with everything that is wrong with it.
+    """
+    if len(row) != len(columns):
+        raise Refused(422, f"got {len(row)} columns, expected {len(columns)}")
+    cells = {name: cell.strip() for name, cell in zip(columns, row, strict=True)}
+    says, wrong = {}, []
+    for name in COLUMNS:
+        text = cells.get(name, "")
+        if text or name == "login":
+            try:
+                says[name] = _CHECKED[name](text)
+            except Refused as error:
+                wrong.append(str(error))
+    if wrong:
+        raise Refused(422, "; ".join(wrong))
+    return Line(number, says.pop("login"), says)
+
+
+def _email(text: str) -> str:
+    if not _EMAIL.fullmatch(text) or len(text) > 200:
+        raise Refused(422, f"email: got {text[:60]!r}, expected one such as a@b.example")
+    return text
+
+
+def _role(text: str) -> str:
+    role = _ROLES.get(text.lower())
+    if role is None:
+        known = ", ".join((LEARNER, ASSISTANT, INSTRUCTOR))
+        raise Refused(422, f"role: got {text[:60]!r}, expected one of {known}")
+    return role
+
+
+_CHECKED: dict[str, Callable[[str], str]] = {
+    "login": login_of,
+    "name": partial(as_given, what="name", most=100),
+    "email": _email,
+    "section": partial(as_given, what="section", most=100),
+    "role": _role,
+}
+
+
+def take(
+    database: Database, clock: Callable[[], float], data: bytes, by: Person, *, dry_run: bool
+) -> dict[str, Any]:
+    """Bring people up to date with a roster, in one transaction; a dry run only says what it would.
+
+    Return how many were added, changed, unchanged and removed (nobody ever is), and the problems.
+
+    Raises:
+        Refused: 422, it is no roster.
+    """
+    problems: list[Problem] = []
+    lines = read(data, problems)
+    done = Counter(added=0, changed=0, unchanged=0, removed=0)
+    with database.read() if dry_run else database.write() as connection:
+        rows = connection.execute(sa.select(people))
+        there = {row.login_key: dict(row._mapping) for row in rows}
+        owners = _owners_of_emails(lines, there)
+        for line in lines:
+            held = there.get(login_key(line.login))
+            if problem := _problem(line, held, by) or _shared(line, owners):
+                problems.append({"line": line.number, "reason": problem})
+            else:
+                done[_take(connection, line, held, clock(), by, dry_run=dry_run)] += 1
+    return {**done, "problems": sorted(problems, key=lambda problem: int(problem["line"]))}
+
+
+def _problem(line: Line, held: Mapping[str, Any] | None, by: Person) -> str | None:
+    """Return why a line cannot be taken, or None."""
+    if held is None:
+        return None
+    if held["login"] != line.login:
+        return f"the login {line.login!r} is {held['login']!r} here: expected the same case"
+    role = line.says.get("role", held["role"])
+    if role != held["role"] and held["id"] == by.id:
+        return "this is you: your own role stays, somebody else can change it"
+    return None
+
+
+def _owners_of_emails(lines: list[Line], there: Mapping[str, dict[str, Any]]) -> dict[str, str]:
+    """Return the login whose each email is to be, in lower case; the first of several in order."""
+    emails = {login_key(line.login): line.says.get("email") for line in lines}
+    owners: dict[str, str] = {}
+    for key, held in there.items():
+        if held["email"] and not emails.get(key):
+            owners.setdefault(held["email"].casefold(), held["login"])
+    for line in lines:
+        if email := line.says.get("email"):
+            owners.setdefault(email.casefold(), line.login)
+    return owners
+
+
+def _shared(line: Line, owners: Mapping[str, str]) -> str | None:
+    """Return that somebody else has a line's email, by which platforms find people; or None."""
+    email = line.says.get("email", "")
+    owner = owners.get(email.casefold(), line.login)
+    if login_key(owner) == login_key(line.login):
+        return None
+    return f"email: {email[:60]!r} is that of {owner!r}: expected one for each"
+
+
+def _take(
+    connection: sa.Connection,
+    line: Line,
+    held: Mapping[str, Any] | None,
+    now: float,
+    by: Person,
+    *,
+    dry_run: bool,
+) -> str:
+    """Write a line down; return what that comes to."""
+    new = {"login": line.login, "name": line.login, "role": LEARNER, "email": "", "section": ""}
+    before: Mapping[str, Any] = new if held is None else held
+    differs = {name: text for name, text in line.says.items() if before[name] != text}
+    comes_to = "added" if held is None else "changed" if differs else "unchanged"
+    if dry_run or comes_to == "unchanged":
+        return comes_to
+    if held is None:
+        add_person(connection, {**new, **differs, "created_at": now})
+    else:
+        chosen = people.update().where(people.c.id == held["id"])
+        connection.execute(chosen.values(differs))
+    held_too = held and {name: held[name] for name in differs}
+    action = "role" if "role" in differs else "roster"
+    audit_log.write(connection, now, by.login, action, line.login, held_too, differs)
+    return comes_to

@@ -1,0 +1,443 @@
+"""Every submission ever made, what was found in it, and what is published of it.
+
+Nothing here is overwritten: a grading adds a row, a mark adds a row, and a submission points to the
+grading that counts. Its totals are kept beside it for lists, and made anew in the transaction that
+publishes a grading or adds a mark.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import sqlalchemy as sa
+
+from autograder.records import Report
+from autograder.service.database.database import Database
+from autograder.service.database.schema import (
+    GRADED,
+    GRADING,
+    HELD,
+    PARKED,
+    STORED,
+    lines,
+    notebooks,
+    people,
+    regradings,
+    reports,
+    retry_keys,
+    submissions,
+)
+from autograder.service.errors import Refused
+from autograder.service.records import audit_log, drafts, gradings
+from autograder.service.records.dates import Calendar, calendar
+from autograder.service.records.marks import Mark, question_of
+from autograder.service.records.people import LEARNER, Person
+from autograder.service.settings import MIB
+
+# SQLite's largest integer: a larger id cannot exist, and binding it would raise.
+_LARGEST_ID = 2**63 - 1
+_BLANK_BYTES = 1 << 16  # a notebook without cells is a few hundred
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What is known of a submission, without its notebook and its report.
+
+    `score`, `max_score` and `pending` (questions that wait for a person) are those of the grading
+    that is published; while there is none, `score` is None. `score` is what counts: `raw_score`
+    less what `late_days` cost.
+    """
+
+    id: int
+    person_id: int
+    learner: str
+    lab: str
+    sha256: str
+    state: str
+    reason: str | None
+    submitted_at: float
+    finished_at: float | None
+    score: float | None
+    max_score: float | None
+    pending: int
+    tries: int
+    late_days: int = 0
+    raw_score: float | None = None
+
+    @property
+    def is_final(self) -> bool:
+        """Whether nothing more will happen to it by itself."""
+        return self.state in (GRADED, PARKED)
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What the server answers for once it has stored a submission; `is_new` unless it had it."""
+
+    id: int
+    lab: str
+    sha256: str
+    submitted_at: float
+    late_days: int
+    is_new: bool
+
+
+# Learners see no change before a batch of re-gradings is published; whether something is held back
+# is for staff to know, who are told why.
+_IN_A_BATCH = sa.exists().where(regradings.c.submission_id == submissions.c.id, regradings.c.open)
+_STATE = sa.case(
+    (
+        submissions.c.state.in_((STORED, HELD, GRADING))
+        & submissions.c.score.is_not(None)
+        & _IN_A_BATCH,
+        GRADED,
+    ),
+    (submissions.c.state == HELD, STORED),
+    else_=submissions.c.state,
+)
+_COLUMNS = {**submissions.c, "learner": people.c.login, "state": _STATE}
+_ENTRY = [  # but for the last two, which follow from the lab's rules
+    _COLUMNS[field.name].label(field.name) for field in fields(Entry)[:-2]
+]
+_RECEIPT = (submissions.c.id, submissions.c.lab, submissions.c.sha256, submissions.c.submitted_at)
+
+
+def is_id(number: int) -> bool:
+    """Return whether a row can have this number."""
+    return 0 < number <= _LARGEST_ID
+
+
+@dataclass(frozen=True)
+class Submissions:
+    """Submissions, their gradings and their marks."""
+
+    database: Database
+    clock: Callable[[], float]
+
+    def add(
+        self,
+        person: Person,
+        lab: str,
+        notebook: bytes,
+        *,
+        retry_key: str | None = None,
+        most_bytes: int | None = None,
+    ) -> Receipt:
+        """Store a submission: when this returns, it is on the disk.
+
+        One that is there already is not stored again: under the same `retry_key`, or the same
+        bytes of the same lab while they wait. What dates or attempts refuse becomes the person's
+        draft of the lab, and what is stored takes the place of their draft.
+
+        Raises:
+            Refused: 422, the key was used for something else; 403, the lab's dates or attempts;
+                413, all of this person's notebooks would be larger than `most_bytes`.
+        """
+        with self.database.write() as connection:
+            _their_turn(connection, person)
+            done = self._taken(connection, person, lab, notebook, retry_key, most_bytes)
+            if isinstance(done, str):
+                drafts.keep(connection, person.id, lab, notebook, self.clock(), done)
+        if isinstance(done, str):
+            note = "What you sent is kept as your draft of the lab; it is not handed in."
+            raise Refused(403, f"{_too_late(lab, done)} {note}")
+        return done
+
+    def add_draft(self, person: Person, lab: str) -> Receipt:
+        """Hand in now the draft that is kept of a lab; it is a draft no more.
+
+        Raises:
+            Refused: 404, there is none; 403, the lab's dates or attempts, and the draft stays.
+        """
+        with self.database.write() as connection:
+            _their_turn(connection, person)  # before it is read: no newer one comes in between
+            notebook = drafts.notebook(connection, person.id, lab)
+            done = self._taken(connection, person, lab, notebook)
+            if isinstance(done, Receipt):
+                drafts.drop(connection, person.id, lab)
+        if isinstance(done, str):
+            raise Refused(403, f"{_too_late(lab, done)} Your draft is still kept.")
+        return done
+
+    def _taken(
+        self,
+        connection: sa.Connection,
+        person: Person,
+        lab: str,
+        notebook: bytes,
+        retry_key: str | None = None,
+        most_bytes: int | None = None,
+    ) -> Receipt | str:
+        """Return the receipt of what is stored now or was before, or why dates refuse it."""
+        digest = hashlib.sha256(notebook).hexdigest()
+        rules = calendar(connection, person.id).of(lab, person.id)
+        receipt = _known(connection, person, lab, digest, retry_key)
+        if receipt is None:
+            stored_bytes = _kept_bytes(connection, person, but=lab)
+            if most_bytes is not None and stored_bytes + len(notebook) > most_bytes:
+                raise _no_room(stored_bytes, most_bytes)
+            used = _attempts(connection, person, lab)
+            refusal = None if person.is_staff else rules.refusal(self.clock(), used)
+            if refusal is not None:
+                return refusal
+            receipt = self._insert(connection, person, lab, notebook, digest)
+            drafts.drop(connection, person.id, lab)
+        _remember(connection, person, retry_key, receipt["id"])
+        return Receipt(late_days=rules.late_days(receipt["submitted_at"]), **receipt)
+
+    def _insert(
+        self, connection: sa.Connection, person: Person, lab: str, notebook: bytes, digest: str
+    ) -> dict[str, Any]:
+        now = self.clock()
+        row = {
+            "person_id": person.id,
+            "lab": lab,
+            "sha256": digest,
+            "size_bytes": len(notebook),
+            "blank": _is_blank(notebook),
+            "submitted_at": now,
+            "waiting_since": now,
+            "state": STORED,
+        }
+        number = gradings.inserted(connection, submissions, row)
+        connection.execute(notebooks.insert().values(submission_id=number, notebook=notebook))
+        theirs = lines.c.person_id == person.id
+        first = sa.func.coalesce(lines.c.next_id, number)
+        connection.execute(lines.update().where(theirs).values(next_id=first))
+        return {"id": number, "lab": lab, "sha256": digest, "submitted_at": now, "is_new": True}
+
+    def attempts(self, person_id: int) -> dict[str, int]:
+        """Return how often a person has handed in each lab; what is blank does not count."""
+        query = sa.select(submissions.c.lab, sa.func.count()).group_by(submissions.c.lab)
+        query = query.where(submissions.c.person_id == person_id, ~submissions.c.blank)
+        rows = self.database.rows(query)
+        return {row[0]: row[1] for row in rows}
+
+    def get(self, submission_id: int) -> Entry | None:
+        """Return the submission of that id, or None."""
+        if not is_id(submission_id):
+            return None
+        return next(self.entries(submissions.c.id == submission_id), None)
+
+    def all(self, *, person_id: int | None = None) -> list[Entry]:
+        """Return every submission, or one person's, the newest first."""
+        return list(self.entries(*_of(person_id)))
+
+    def page(
+        self, number: int, size: int, *, person_id: int | None = None
+    ) -> tuple[list[Entry], int]:
+        """Return a page of submissions, the newest first, and how many pages there are."""
+        conditions = _of(person_id)
+        count = sa.select(sa.func.count()).select_from(submissions).where(*conditions)
+        total = self.database.scalar(count) or 0
+        entries = self.entries(*conditions, limit=size, offset=(number - 1) * size)
+        return list(entries), pages_of(total, size)
+
+    def of_people(self, person_ids: Collection[int], *, lab: str = "") -> list[Entry]:
+        """Return every submission of these people, or those of a lab, the newest first."""
+        conditions = [submissions.c.lab == lab] if lab else []
+        return list(self.entries(submissions.c.person_id.in_(person_ids), *conditions))
+
+    def best_scores(self, lab: str = "") -> dict[int, dict[str, float]]:
+        """Return the best score that counts, by person and lab; what is not graded is left out.
+
+        For an order of all learners: four columns of every submission, and no `Entry`.
+        """
+        columns = (submissions.c.person_id, submissions.c.lab)
+        query = sa.select(*columns, submissions.c.submitted_at, submissions.c.score)
+        query = query.where(submissions.c.score.is_not(None))
+        best: dict[int, dict[str, float]] = {}
+        with self.database.read() as connection:
+            dates = calendar(connection)
+            rows = connection.execute(query.where(submissions.c.lab == lab) if lab else query)
+            for person, name, submitted_at, score in rows:
+                rules, labs = dates.of(name, person), best.setdefault(person, {})
+                counted = rules.counted(score, rules.late_days(submitted_at)) or 0.0
+                labs[name] = max(counted, labs.get(name, 0.0))
+        return best
+
+    def parked(self) -> list[Entry]:
+        """Return what waits for staff, the newest first."""
+        return list(self.entries(submissions.c.state == PARKED))
+
+    def entries(
+        self,
+        *conditions: sa.ColumnElement[bool],
+        limit: int | None = None,
+        offset: int | None = None,
+    ) -> Iterator[Entry]:
+        """Yield the submissions that meet the conditions, the newest first."""
+        query = sa.select(*_ENTRY).join_from(submissions, people).where(*conditions)
+        query = query.order_by(submissions.c.id.desc()).limit(limit).offset(offset)
+        with self.database.read() as connection:
+            dates = calendar(connection)
+            for row in connection.execute(query):
+                yield _entry(dates, row)
+
+    def of_lab(self, lab: str = "") -> Iterator[Entry]:
+        """Yield every submission, or those of a lab, the newest first."""
+        return self.entries(*([submissions.c.lab == lab] if lab else []))
+
+    def states(self, numbers: Collection[int]) -> dict[int, str]:
+        """Return the states of some submissions, as learners see them."""
+        known = [number for number in numbers if is_id(number)]
+        query = sa.select(submissions.c.id, _STATE).where(submissions.c.id.in_(known))
+        return {row[0]: row[1] for row in self.database.rows(query)}
+
+    def latest(self, lab: str) -> list[tuple[int, str]]:
+        """Return each learner's latest submission of a lab, with their login."""
+        newest = sa.select(sa.func.max(submissions.c.id)).where(submissions.c.lab == lab)
+        query = sa.select(submissions.c.id, people.c.login).join_from(submissions, people)
+        query = query.where(
+            submissions.c.id.in_(newest.group_by(submissions.c.person_id)),
+            people.c.role == LEARNER,
+        )
+        return [tuple(row) for row in self.database.rows(query.order_by(submissions.c.id))]
+
+    def labs(self) -> list[str]:
+        """Return the labs of which anybody has submitted, in order."""
+        query = sa.select(submissions.c.lab).distinct().order_by(submissions.c.lab)
+        return [row[0] for row in self.database.rows(query)]
+
+    def notebook(self, submission_id: int) -> bytes | None:
+        """Return what was submitted, byte by byte."""
+        query = sa.select(notebooks.c.notebook).where(notebooks.c.submission_id == submission_id)
+        content: bytes | None = self.database.scalar(query)
+        return content
+
+    def report(self, submission_id: int) -> Report | None:
+        """Return the report that is published, with the marks that people gave, or None."""
+        with self.database.read() as connection:
+            return gradings.published(connection, submission_id)
+
+    def results(self, submission_ids: Collection[int]) -> Iterator[list[dict[str, Any]]]:
+        """Yield what the checks found, as the published reports have it as plain data."""
+        mine = submissions.c.id.in_(submission_ids)
+        query = sa.select(reports.c.report).join_from(
+            submissions, reports, reports.c.grading_id == submissions.c.grading_id
+        )
+        with self.database.read() as connection:
+            for text in connection.scalars(query.where(mine)):
+                yield json.loads(text)["results"]
+
+    def mark(self, submission_id: int, marks: Mapping[str, Any], marker: Person) -> None:
+        """Add marks for answers of a graded submission.
+
+        Args:
+            submission_id: of the submission.
+            given: for each question what `Mark.read` takes; all of them are added, or none.
+            marker: who gave them.
+
+        Raises:
+            Refused: 404, there is no such answer; 409, it is not graded; 422, a mark is malformed.
+        """
+        number = submission_id if is_id(submission_id) else 0
+        locked = sa.select(submissions.c.id).where(submissions.c.id == number)
+        with self.database.write() as connection:
+            connection.execute(locked.with_for_update())
+            report = gradings.published(connection, number)
+            if report is None:
+                raise Refused(409, f"submission {submission_id}: it is not graded yet.")
+            now = self.clock()
+            for question, body in marks.items():
+                answer = question_of(report, question)
+                mark = Mark.read(body, answer)
+                gradings.add_mark(connection, number, answer, mark, marker, now)
+                before = {"points": answer.score, "comment": answer.comment}
+                after = {"points": mark.points, "comment": mark.comment, "items": mark.items}
+                subject = f"submission {number}: {question}"
+                audit_log.write(connection, now, marker.login, "mark", subject, before, after)
+            gradings.total(connection, number)
+
+
+def _entry(dates: Calendar, row: Any) -> Entry:
+    rules = dates.of(row.lab, row.person_id)
+    days = rules.late_days(row.submitted_at)
+    counted = rules.counted(row.score, days)
+    return replace(Entry(*row), score=counted, late_days=days, raw_score=row.score)
+
+
+def _their_turn(connection: sa.Connection, person: Person) -> None:
+    """Wait until nobody else hands in for this person."""
+    line = sa.select(lines.c.next_id).where(lines.c.person_id == person.id)
+    connection.execute(line.with_for_update())
+
+
+def _too_late(lab: str, refusal: str) -> str:
+    return f"submit: {lab}: {refusal}. Your instructor can extend it."
+
+
+def _known(
+    connection: sa.Connection, person: Person, lab: str, digest: str, retry_key: str | None
+) -> dict[str, Any] | None:
+    """Return the receipt of a submission that is there already, or None."""
+    mine = sa.select(*_RECEIPT).where(submissions.c.person_id == person.id)
+    if retry_key is not None:
+        sent = mine.join(retry_keys, retry_keys.c.submission_id == submissions.c.id).where(
+            retry_keys.c.person_id == person.id, retry_keys.c.retry_key == retry_key
+        )
+        row = connection.execute(sent).first()
+        if row is not None and (row.lab, row.sha256) != (lab, digest):
+            problem = "this Idempotency-Key was sent before with another lab or notebook"
+            raise Refused(422, f"submit: {problem}. Send a new key.")
+        if row is not None:
+            return {**row._mapping, "is_new": False}
+    waiting = submissions.c.state.in_((STORED, HELD, GRADING))
+    same = mine.where(waiting, submissions.c.lab == lab, submissions.c.sha256 == digest)
+    row = connection.execute(same).first()
+    return None if row is None else {**row._mapping, "is_new": False}
+
+
+def _remember(
+    connection: sa.Connection, person: Person, retry_key: str | None, submission_id: int
+) -> None:
+    """Write down what the client calls a submission; it may call one by several keys."""
+    if retry_key is None:
+        return
+    mine = (retry_keys.c.person_id == person.id) & (retry_keys.c.retry_key == retry_key)
+    if connection.execute(sa.select(retry_keys.c.submission_id).where(mine)).first() is None:
+        row = {"person_id": person.id, "retry_key": retry_key, "submission_id": submission_id}
+        connection.execute(retry_keys.insert().values(row))
+
+
+def _attempts(connection: sa.Connection, person: Person, lab: str) -> int:
+    theirs = (submissions.c.person_id == person.id) & (submissions.c.lab == lab)
+    count = sa.select(sa.func.count()).select_from(submissions)
+    count = count.where(theirs, ~submissions.c.blank)
+    return int(connection.scalar(count) or 0)
+
+
+def _is_blank(notebook: bytes) -> bool:
+    """Tell whether a notebook has no cell with anything in it; a large one has."""
+    if len(notebook) > _BLANK_BYTES:
+        return False
+    try:
+        cells = json.loads(notebook)["cells"]
+        return not any("".join(cell["source"]).strip() for cell in cells)
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return False  # no notebook: grading says so, and it counts
+
+
+def _kept_bytes(connection: sa.Connection, person: Person, *, but: str) -> int:
+    """Return what a person's submissions and drafts take up; not the draft of the lab `but`."""
+    size = sa.func.coalesce(sa.func.sum(submissions.c.size_bytes), 0)
+    stored = connection.scalar(sa.select(size).where(submissions.c.person_id == person.id)) or 0
+    return int(stored) + drafts.kept_bytes(connection, person.id, but=but)
+
+
+def _no_room(kept_bytes: int, most_bytes: int) -> Refused:
+    used = f"{kept_bytes / MIB:.1f} of {most_bytes / MIB:g} MiB"
+    clear = "Clear the outputs (Kernel, Restart Kernel and Clear Outputs) and submit again"
+    problem = f"submit: your submissions take up {used} here. {clear}"
+    return Refused(413, f"{problem}, or ask your instructor for room.")
+
+
+def _of(person_id: int | None) -> list[sa.ColumnElement[bool]]:
+    return [] if person_id is None else [submissions.c.person_id == person_id]
+
+
+def pages_of(total: int, size: int) -> int:
+    """Return how many pages of `size` hold `total` things; an empty list has one."""
+    return max(1, -(-total // size))

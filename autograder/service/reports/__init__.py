@@ -1,0 +1,1 @@
+"""What is read off the records: the gradebook, exports, what is alike."""

@@ -1,0 +1,162 @@
+"""The gradebook for other programs: plain CSV, Canvas, Moodle, Gradescope; made piece by piece.
+
+What counts of a lab is a learner's best graded submission, after what lateness cost. Canvas and
+Moodle get what is final; in the others a score says how many of its answers wait to be marked.
+Names are kept as they were given; one that a spreadsheet would take for a formula gets an
+apostrophe in front here (OWASP, "CSV Injection").
+"""
+
+import csv
+import io
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from autograder.grading.report import to_gradescope
+from autograder.service.errors import Refused
+from autograder.service.records.people import Roster
+from autograder.service.records.submissions import Entry, Submissions
+from autograder.service.reports.gradebook import Row, gradebook
+from autograder.service.times import iso
+
+_CHUNK_CHARS = 1 << 16
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
+
+
+@dataclass(frozen=True)
+class Book:
+    """The gradebook as an export has it; `labs` are its columns."""
+
+    rows: list[Row]
+    labs: list[str]
+
+    def points(self, lab: str) -> str:
+        """Return what can be had in a lab."""
+        full = [row.labs[lab].max_score or 0.0 for row in self.rows if lab in row.labs]
+        return f"{max(full, default=0.0):g}"
+
+
+def export(
+    format: str, roster: Roster, submissions: Submissions, *, lab: str = ""
+) -> tuple[str, Iterator[str]]:
+    """Return the content type of the gradebook, and its pieces as text; of one lab if it is named.
+
+    Raises:
+        Refused: 422, the format is none of FORMATS.
+    """
+    if format not in FORMATS:
+        raise Refused(422, f"export: got format {format!r}, expected one of {', '.join(FORMATS)}.")
+    kind, made = FORMATS[format]
+    return kind, made(book_of(roster, submissions, lab), submissions)
+
+
+def book_of(roster: Roster, submissions: Submissions, lab: str = "") -> Book:
+    """Return what counts of everybody, of every lab or of one."""
+    learners = roster.learners()
+    book = gradebook((person.login for person in learners), submissions.of_lab(lab))
+    rows = [Row(person, dict(sorted(book[person.login].items()))) for person in learners]
+    labs = [lab] if lab else sorted({name for row in rows for name in row.labs})
+    return Book(rows, labs)
+
+
+def chunks(pieces: Iterable[str]) -> Iterator[str]:
+    """Yield the pieces gathered to what is worth sending at once."""
+    gathered, size = io.StringIO(), 0
+    for piece in pieces:
+        size += gathered.write(piece)
+        if size >= _CHUNK_CHARS:
+            yield gathered.getvalue()
+            gathered, size = io.StringIO(), 0
+    yield gathered.getvalue()
+
+
+def score_of(entry: Entry | None) -> str:
+    """Return what counts, as a cell; nothing where there is no grade."""
+    return "" if entry is None or entry.score is None else f"{entry.score:g}"
+
+
+def final_score(entry: Entry | None) -> str:
+    """Return what counts, once people have marked what is theirs to mark; else nothing."""
+    return "" if entry is None or entry.pending else score_of(entry)
+
+
+def not_final(book: Book) -> list[str]:
+    """Return a line for each score that platforms do not get yet: people still have to mark."""
+    return [
+        f"{row.person.login}: {lab}: not final, left out: {entry.pending} to be marked"
+        for row in book.rows
+        for lab, entry in row.labs.items()
+        if entry.pending and entry.score is not None
+    ]
+
+
+def harmless(text: str) -> str:
+    """Return a text that no spreadsheet takes for a formula."""
+    return f"'{text}" if text.lstrip(" ").startswith(_FORMULA) else text
+
+
+def csv_lines(rows: Iterable[Sequence[object]]) -> Iterator[str]:
+    """Yield the rows as lines of CSV without formulas."""
+    for row in rows:
+        line = io.StringIO()
+        safe = [harmless(cell) if isinstance(cell, str) else cell for cell in row]
+        csv.writer(line, lineterminator="\n").writerow(safe)
+        yield line.getvalue()
+
+
+def _plain(book: Book, _submissions: Submissions) -> Iterator[str]:
+    """One line a learner and lab."""
+    head = ["learner", "lab", "score", "max_score", "state", "submission", "submitted_at"]
+    rows: list[Sequence[object]] = [[*head, "late_days", "pending", "name", "email", "section"]]
+    for row in book.rows:
+        who = row.person
+        for lab, e in row.labs.items():
+            full = "" if e.max_score is None else f"{e.max_score:g}"
+            points, when = (score_of(e), full, e.state, e.id), iso(e.submitted_at)
+            counted = (*points, when, e.late_days, e.pending)
+            rows.append((who.login, lab, *counted, who.name, who.email, who.section))
+    return csv_lines(rows)
+
+
+def _canvas(book: Book, _submissions: Submissions) -> Iterator[str]:
+    """Canvas's gradebook: a row of points possible, then a row a learner, matched by login."""
+    full = [book.points(lab) for lab in book.labs]
+    head = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section"]
+    rows = [[*head, *book.labs], ["    Points Possible", "", "", "", "", *full]]
+    for row in book.rows:
+        who, scores = row.person, (final_score(row.labs.get(lab)) for lab in book.labs)
+        rows.append([who.name, "", "", who.login, who.section, *scores])
+    return csv_lines(rows)
+
+
+def _moodle(book: Book, _submissions: Submissions) -> Iterator[str]:
+    """Moodle's grade import: a column that identifies the learner, a column a grade item."""
+    rows = [["username", *book.labs]]
+    for row in book.rows:
+        rows.append([row.person.login, *(final_score(row.labs.get(lab)) for lab in book.labs)])
+    return csv_lines(rows)
+
+
+def _gradescope(book: Book, submissions: Submissions) -> Iterator[str]:
+    """A list of {learner, lab, results}; `results` is what Gradescope calls results.json.
+
+    One report at a time is in memory, however many there are.
+    """
+    before = "["
+    for row in book.rows:
+        for lab, entry in row.labs.items():
+            report = submissions.report(entry.id)
+            if report is not None:
+                results = to_gradescope(report) | {"score": entry.score, "pending": entry.pending}
+                item = {"learner": row.person.login, "lab": lab, "results": results}
+                yield f"{before}\n{json.dumps(item, indent=2)}"
+                before = ","
+    yield "[]\n" if before == "[" else "\n]\n"
+
+
+FORMATS: dict[str, tuple[str, Callable[[Book, Submissions], Iterator[str]]]] = {
+    "csv": ("text/csv", _plain),
+    "canvas": ("text/csv", _canvas),
+    "moodle": ("text/csv", _moodle),
+    "gradescope": ("application/json", _gradescope),
+}

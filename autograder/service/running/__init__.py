@@ -1,0 +1,1 @@
+"""A course server that runs, and the commands that start one."""

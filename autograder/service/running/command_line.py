@@ -1,0 +1,373 @@
+"""The service's commands: those of a learner, and those of whoever runs a course.
+
+`add_commands` imports nothing heavy; each command imports what it needs when it runs, and raises
+what `autograder.cli` turns into one line on standard error.
+"""
+
+import argparse
+import os
+import sys
+from collections.abc import Callable
+from dataclasses import fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from autograder.service.settings import Settings
+
+if TYPE_CHECKING:
+    from autograder.service.client import Connection
+
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+Command = Callable[[argparse.Namespace], int]
+
+FINAL = ("canvas", "moodle")  # the formats whose scores are final
+FORMATS = ("csv", "canvas", "moodle", "gradescope")
+FINAL = ("canvas", "moodle")  # those that get a score once nobody has to mark any more
+LOG_FORMATS = ("text", "json")
+
+
+def add_commands(subparsers: "Subparsers") -> None:
+    """Add the service's commands; each sets `run`, a function of the arguments to an exit code."""
+    _add_start(subparsers)
+    _add_serve(subparsers)
+    _add_data_commands(subparsers)
+    enroll = _command(subparsers, "enroll", _enroll, "enrol a learner and print their token")
+    enroll.add_argument("name", metavar="NAME", help="the learner's name or login")
+    enroll.add_argument("--renew", action="store_true", help="replace the token of one enrolled")
+    submit = _command(subparsers, "submit", _submit, "hand in a notebook; prints its number")
+    submit.add_argument("lab", metavar="LAB", help="the lab's name, with or without its number")
+    submit.add_argument("notebook", metavar="NOTEBOOK", type=Path)
+    status = _command(subparsers, "status", _status, "show the state and grade of a submission")
+    status.add_argument("id", metavar="ID")
+    export = _command(subparsers, "export", _export, "write the gradebook for another program")
+    add = export.add_argument
+    add("--format", choices=FORMATS, default="csv", help="default: csv")
+    add("-o", "--output", type=Path, metavar="FILE", help="instead of printing it")
+    add("--data", type=Path, metavar="DIR", help="read this directory, no server")
+    add("--lab", metavar="LAB", default="", help="this lab alone")
+    add("--template", type=Path, metavar="FILE", help="what the platform exported, to be filled in")
+    for parser in (enroll, submit, status, export, _add_roster(subparsers), _add_staff(subparsers)):
+        parser.add_argument("--server", metavar="URL", help="default: $AUTOGRADER_SERVER")
+        parser.add_argument("--token", metavar="T", help="default: $AUTOGRADER_TOKEN")
+
+
+def _add_roster(subparsers: "Subparsers") -> argparse.ArgumentParser:
+    roster = subparsers.add_parser("roster", help="take over who takes the course")
+    actions = roster.add_subparsers(metavar="ACTION", required=True, dest="action")
+    parser = _command(actions, "import", _roster_import, "take over a CSV: login,name,email,...")
+    parser.add_argument("file", metavar="FILE", type=Path)
+    parser.add_argument("--dry-run", action="store_true", help="only say what would change")
+    return parser
+
+
+def _add_staff(subparsers: "Subparsers") -> argparse.ArgumentParser:
+    staff = subparsers.add_parser("staff", help="add somebody who runs the course")
+    actions = staff.add_subparsers(metavar="ACTION", required=True, dest="action")
+    parser = _command(actions, "add", _staff_add, "add a member of staff and print their token")
+    parser.add_argument("login", metavar="LOGIN")
+    parser.add_argument("--role", choices=("instructor", "assistant"), required=True)
+    parser.add_argument("--renew", action="store_true", help="replace the token of one added")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="write here, without a server")
+    return parser
+
+
+def _add_start(subparsers: "Subparsers") -> None:
+    add = _command(
+        subparsers, "start", _start, "open the labs in JupyterLab, with a server"
+    ).add_argument
+    add("--port", type=_port, help="of the course server; default: 8000 or near")
+    add("--lab-port", type=_port, help="of JupyterLab; default: 8888 or near")
+    add("--labs", type=Path, metavar="DIR", help="default: labs")
+    add("--work", type=Path, metavar="DIR", default=Path("work"), help="your copies")
+    add("--data", type=Path, metavar="DIR", help="default: WORK/.course")
+    add("--name", default=None, help="the learner; default: your login name")
+    add("--no-browser", action="store_true", help="open no browser")
+
+
+def _add_serve(subparsers: "Subparsers") -> None:
+    """Add `serve`; what it takes is called as in `Settings`, which also says what holds else."""
+    parser = _command(subparsers, "serve", _serve, "run the course server")
+    parser.set_defaults(**{field.name: field.default for field in fields(Settings)})
+
+    def add(flag: str, takes: str, help: str, **how: Any) -> None:
+        parser.add_argument(flag, metavar=takes, help=help, **how)
+
+    add("--port", "PORT", "0: any free one", type=_port)
+    add("--host", "HOST", "default: this machine alone")
+    add("--data", "DIR", "kept here", type=Path, required=True)
+    add("--labs", "DIR", "default: labs", type=Path, default=None)
+    add("--workers", "N", "graded at once; default: 1", type=_count)
+    add("--scheduler", "ADDR", "grade on a Dask cluster")
+    parser.add_argument("--unsandboxed", action="store_true", help="grade without a sandbox")
+    add("--database", "URL", "default: SQLite in DIR", dest="database_url")
+    add("--public-url", "URL", "of the server, as learners reach it")
+    says = "a name that clients may call the server by; may be given several times"
+    add("--allowed-host", "HOST", says, action="append", dest="allowed_hosts", default=[])
+    says = "connections that one address may have, 0: any; default: 160"
+    add("--of-one-address", "N", says, type=_connections)
+    add("--openid-issuer", "URL", "sign in there, or ...")
+    add("--jupyterhub", "URL", "... at this JupyterHub")
+    add("--client-id", "ID", "of this server, there")
+    add("--client-secret-file", "FILE", "with what was agreed on there", type=Path)
+    add("--openid-claim", "NAME", "that is the login")
+    add("--lti", "FILE", "the learning platforms that launch this course", type=Path)
+    says = "json: one object a line"
+    parser.add_argument("--log-format", choices=LOG_FORMATS, help=says)
+
+
+def _add_data_commands(subparsers: "Subparsers") -> None:
+    migrate = _command(subparsers, "migrate", _migrate, "bring a course's database up to date")
+    backup = _command(subparsers, "backup", _backup, "write a course to a file, while it runs")
+    restore = _command(subparsers, "restore", _restore, "put a backup into an empty directory")
+    for parser in (backup, restore):
+        parser.add_argument("file", metavar="FILE", type=Path)
+    for parser in (migrate, backup, restore):
+        parser.add_argument("--data", type=Path, metavar="DIR", required=True, help="the course's")
+    migrate.add_argument("--database", metavar="URL", default="", help="default: SQLite in DIR")
+
+
+def _command(
+    subparsers: "Subparsers", name: str, run: Command, says: str
+) -> argparse.ArgumentParser:
+    parser = subparsers.add_parser(name, help=says, description=says[0].upper() + says[1:] + ".")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def _whole(least: int, most: int) -> Callable[[str], int]:
+    def read(text: str) -> int:
+        if text.isascii() and text.isdigit() and least <= int(text) <= most:
+            return int(text)
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected {least} to {most}")
+
+    return read
+
+
+_port, _connections, _count = _whole(0, 65535), _whole(0, 100_000), _whole(1, 256)
+
+
+def _connection(arguments: argparse.Namespace) -> "Connection":
+    from autograder.service.client import Connection
+
+    return Connection.found(arguments.server, arguments.token, os.environ)
+
+
+def labs_directory(named: Path | None) -> Path:
+    """Return the labs that were named, or `labs` here, or those of the checkout or the wheel."""
+    package = Path(__file__).resolve().parents[2]
+    places = (Path("labs"), package.parent / "labs", package / "course")
+    return named or next((place for place in places if place.is_dir()), places[0])
+
+
+def _start(arguments: argparse.Namespace) -> int:
+    from autograder.service.running.start import StartSettings, start
+
+    return start(
+        StartSettings(
+            labs=labs_directory(arguments.labs),
+            work=arguments.work,
+            data=arguments.data or arguments.work / ".course",
+            port=arguments.port,
+            lab_port=arguments.lab_port,
+            name=arguments.name,
+            browser=not arguments.no_browser,
+        )
+    )
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    from autograder.service.running.server import serve
+
+    values = {field.name: getattr(arguments, field.name) for field in fields(Settings)}
+    values |= {
+        "labs": labs_directory(arguments.labs),
+        "allowed_hosts": tuple(arguments.allowed_hosts),
+        "client_secret": _secret(arguments.client_secret_file),
+    }
+    return serve(Settings(**values))
+
+
+def _secret(path: Path | None) -> str:
+    from autograder.service.errors import StartError
+
+    try:
+        text = "" if path is None else path.read_text("utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise StartError(f"serve: --client-secret-file: cannot read {path}: {why}.") from error
+    if path is not None and not text:
+        raise StartError(f"serve: --client-secret-file: {path} is empty. Write the secret into it.")
+    return text
+
+
+def _enroll(arguments: argparse.Namespace) -> int:
+    learner = _connection(arguments).enroll(arguments.name, renew=arguments.renew)
+    print(f"{learner['name']} is enrolled. The token, shown this once: {learner['token']}")
+    return 0
+
+
+def _submit(arguments: argparse.Namespace) -> int:
+    from autograder.learner.answer_files import with_files
+
+    connection = _connection(arguments)
+    data = read_file(arguments.notebook, "submit: cannot read the notebook")
+    notebook = with_files(data, arguments.notebook.parent)
+    lab = Path(arguments.lab).resolve().name if os.sep in arguments.lab else arguments.lab
+    receipt = connection.submit(lab, notebook, arguments.notebook.name)
+    print(f"{receipt['lab']}: stored. {receipt['url']}")
+    checks = receipt.get("checks")  # null where the server cannot read the lab's
+    if checks:
+        count, noun = checks["here"], "check runs" if checks["here"] == 1 else "checks run"
+        print(f"{count} {noun} in the notebook, {checks['at_submission']} more at submission.")
+    print(f"submission {receipt['id']}")
+    return 0
+
+
+def read_file(path: Path, what: str) -> bytes:
+    """Return the bytes of a file.
+
+    Raises:
+        ServerError: there is no such file, or it cannot be read.
+    """
+    from autograder.service.errors import ServerError
+
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ServerError(f"{what}: {path}: {error.strerror}.") from error
+
+
+def _status(arguments: argparse.Namespace) -> int:
+    submission = _connection(arguments).submission(arguments.id)
+    line = f"submission {submission['id']}: {submission['lab']}: {submission['state']}"
+    if submission["score"] is not None:
+        line += f": {submission['score']:g} of {submission['max_score']:g} points"
+        line += _pending(submission["pending"])
+    print(line if not submission["reason"] else f"{line}. {submission['reason']}")
+    return 0
+
+
+def _pending(count: int) -> str:
+    waits = "1 answer waits" if count == 1 else f"{count} answers wait"
+    return f", {waits} for a person" if count else ""
+
+
+def _export(arguments: argparse.Namespace) -> int:
+    """Write the gradebook; the exit code is 1 where not every line could be filled in."""
+    if arguments.output is None:
+        notes = _write_export(arguments, sys.stdout.buffer)
+    else:
+        partial = arguments.output.with_name(f"{arguments.output.name}.part")
+        try:
+            with partial.open("wb") as file:
+                notes = _write_export(arguments, file)
+            partial.replace(arguments.output)  # so that a file of this name is whole
+        finally:
+            partial.unlink(missing_ok=True)
+    is_final = arguments.template is not None or arguments.format in FINAL
+    for line in (*notes["problems"], *(notes["not_final"] if is_final else ())):
+        print(f"export: {line}", file=sys.stderr)
+    return 1 if notes["problems"] else 0
+
+
+def _write_export(arguments: argparse.Namespace, file: BinaryIO) -> dict[str, Any]:
+    """Write the gradebook to `file`; return what is to be said of it."""
+    template = None if arguments.template is None else arguments.template.read_bytes()
+    if arguments.data is None:
+        asked = {"lab": arguments.lab, "template": template}
+        connection = _connection(arguments)
+        connection.export_to(arguments.format, file, **asked)
+        if template is None and arguments.format not in FINAL:
+            return {"problems": [], "not_final": []}
+        return connection.export_notes(arguments.format, **asked)
+    from autograder.service.records.store import existing
+    from autograder.service.reports.exports import book_of, chunks, export, not_final
+    from autograder.service.reports.platforms import filled
+
+    with existing(arguments.data) as store:
+        book = book_of(store.roster, store.submissions, arguments.lab)
+        problems: list[str] = []
+        if template is None:
+            _, pieces = export(arguments.format, store.roster, store.submissions, lab=arguments.lab)
+        else:
+            done = filled(arguments.format, template, book)
+            pieces, problems = done.lines(), done.problems
+        for piece in chunks(pieces):
+            file.write(piece.encode())
+        return {"problems": problems, "not_final": not_final(book)}
+
+
+def _roster_import(arguments: argparse.Namespace) -> int:
+    """Take over a roster; the exit code is 1 where some lines could not be taken."""
+    data = read_file(arguments.file, "roster")
+    changes = _connection(arguments).roster(data, dry_run=arguments.dry_run)
+    counts = ", ".join(f"{changes[x]} {x}" for x in ("added", "changed", "unchanged", "removed"))
+    print(f"{'Would be: ' if arguments.dry_run else ''}{counts}.")
+    for problem in changes["problems"]:
+        print(f"line {problem['line']}: {problem['reason']}", file=sys.stderr)
+    return 1 if changes["problems"] else 0
+
+
+def _staff_add(arguments: argparse.Namespace) -> int:
+    asked = {"login": arguments.login, "role": arguments.role, "renew": arguments.renew}
+    token = (
+        _connection(arguments).add_staff(asked)["token"]
+        if arguments.data is None
+        else _add_staff_here(arguments.data, asked)
+    )
+    print(f"{arguments.login} is {arguments.role}. The token, shown this once: {token}")
+    return 0
+
+
+def _add_staff_here(data: Path, asked: dict[str, str]) -> str:
+    from autograder.service.errors import Refused, StartError
+    from autograder.service.records.people import enroll
+    from autograder.service.records.store import existing
+
+    with existing(data) as store:
+        try:
+            lives_s = Settings(data, data).bearer_s
+            return enroll(store.roster, asked, lives_s, role=asked["role"], by="command line")[1]
+        except Refused as error:
+            raise StartError(str(error)) from error
+
+
+def _backup(arguments: argparse.Namespace) -> int:
+    from autograder.service.database.backups import backup
+
+    size = backup(arguments.data, arguments.file)
+    print(f"{arguments.file}: {size} bytes, read back and whole.")
+    return 0
+
+
+def _restore(arguments: argparse.Namespace) -> int:
+    from autograder.service.database.backups import restore
+    from autograder.service.errors import StartError
+    from autograder.service.running.server import data_directory, locked
+
+    data = data_directory(arguments.data)
+    there = set(data.iterdir())
+    try:
+        with locked(data):
+            restore(arguments.file, data)
+    except StartError:
+        for path in set(data.iterdir()) - there:  # the lock
+            path.unlink()
+        raise
+    print(f"The course of {arguments.file} is in {data}.")
+    return 0
+
+
+def _migrate(arguments: argparse.Namespace) -> int:
+    from autograder.service.records.store import Store, existing
+    from autograder.service.running.server import locked
+
+    with locked(arguments.data):
+        if arguments.database:
+            Store(arguments.database).close()
+        else:
+            with existing(arguments.data, migrate=True):
+                pass
+    print(f"The database of {arguments.data} is up to date.")
+    return 0

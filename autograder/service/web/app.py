@@ -1,0 +1,251 @@
+"""The web application: the routes, the limits around them, and how errors become answers."""
+
+import errno
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlsplit
+
+from fastapi import APIRouter, FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from fastapi.staticfiles import StaticFiles
+from sqlalchemy.exc import OperationalError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+from autograder.service.errors import Refused
+from autograder.service.settings import Settings
+from autograder.service.web import access
+from autograder.service.web.course import Course
+from autograder.service.web.limits import BodyLimit
+from autograder.service.web.logs import RequestWatch, log_request
+from autograder.service.web.metrics import Metrics
+from autograder.service.web.page import HERE, page
+from autograder.service.web.routes import (
+    audit,
+    drafts,
+    gradebook,
+    labs,
+    leaderboard,
+    lti,
+    marking,
+    operations,
+    people,
+    queue,
+    regrades,
+    sessions,
+    submissions,
+)
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+log = logging.getLogger(__name__)
+
+# A form field or two around the notebook.
+_FORM_BYTES = 1 << 16
+
+# Every other body: a token, a name, a comment on an answer.
+_OTHER_BYTES = 1 << 18
+
+# Twenty thousand people.
+_ROSTER_BYTES = 4 << 20
+
+HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; connect-src 'self'; "
+    "style-src 'self'; img-src 'self'; "
+    "form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+
+HSTS = {"Strict-Transport-Security": "max-age=31536000"}
+
+
+def create_app(course: Course) -> "ASGIApp":
+    """Return the application over the parts of a course."""
+    app = FastAPI(
+        title="Course",
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,  # it would lead to whatever host the client named
+    )
+    app.state.course = course
+    app.state.metrics = Metrics(course)
+    for router in routers(course):
+        app.include_router(router)
+    app.mount("/static", _Static(directory=HERE / "static"))
+    for kind, answer in _ANSWERS.items():
+        app.add_exception_handler(kind, answer)
+    settings = course.settings
+    larger = {
+        "/api/submissions": settings.upload_bytes + _FORM_BYTES,
+        "/submissions": settings.upload_bytes + _FORM_BYTES,
+        "/api/roster": _ROSTER_BYTES,
+        "/api/export": _ROSTER_BYTES,
+    }
+    limited = BodyLimit(app, limit_bytes=_OTHER_BYTES, limit_s=settings.upload_s, larger=larger)
+    secure = settings.public_url.startswith("https://")
+    whole = _Headers(_Hosts(limited, _names(settings)), HEADERS | (HSTS if secure else {}))
+    logged = (log_request,) if settings.log_format == "json" else ()
+    return RequestWatch(whole, app.state.metrics.count_request, *logged)
+
+
+def routers(course: Course) -> tuple[APIRouter, APIRouter, APIRouter]:
+    """Return the routes under `/api`, those for monitors, and the pages."""
+    api, pages = APIRouter(prefix="/api"), APIRouter(include_in_schema=False)
+    for subject in _SUBJECTS:
+        subject.add_routes(api, pages, course)
+    return api, operations.router(course), pages
+
+
+# Each with its JSON and its pages.
+_SUBJECTS = (
+    submissions, drafts, people, labs, regrades, marking, gradebook, leaderboard, audit, sessions,
+    queue, operations, lti,
+)  # fmt: skip
+
+
+def _names(settings: Settings) -> frozenset[str]:
+    """Return the names that clients may call the server by; none of them: any."""
+    if not settings.allowed_hosts:
+        return frozenset()
+    public = urlsplit(settings.public_url).hostname or ""
+    allowed = (host.lower().strip("[]") for host in settings.allowed_hosts)
+    return frozenset({*allowed, public, *_THIS_MACHINE} - {""})
+
+
+# No page of another site can make a browser call us so.
+_THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
+
+
+class _Static(StaticFiles):
+    """The style and the icon, which a browser may keep for a while."""
+
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        answer = super().file_response(*args, **kwargs)
+        answer.headers["Cache-Control"] = "max-age=600"
+        return answer
+
+
+class _Hosts:
+    """ASGI middleware: a request that calls the server by another name is refused."""
+
+    def __init__(self, app: "ASGIApp", names: frozenset[str]) -> None:
+        self._app = app
+        self._names = names
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        if self._names and scope["type"] == "http" and not self._known(scope):
+            answer = PlainTextResponse("this server has another name.\n", 400)
+            await answer(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    def _known(self, scope: "Scope") -> bool:
+        hosts = [value for name, value in scope["headers"] if name == b"host"]
+        try:
+            return len(hosts) == 1 and urlsplit(f"//{hosts[0].decode()}").hostname in self._names
+        except ValueError:
+            return False
+
+
+class _Headers:
+    """ASGI middleware: every answer carries these headers, unless it says otherwise itself."""
+
+    def __init__(self, app: "ASGIApp", headers: Mapping[str, str]) -> None:
+        self._app = app
+        self._headers = headers
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        async def send_with_headers(message: "Message") -> None:
+            if message["type"] == "http.response.start":
+                there = {name.lower() for name, _ in message["headers"]}
+                more = ((n.lower().encode(), v.encode()) for n, v in self._headers.items())
+                missing = [(name, value) for name, value in more if name not in there]
+                message = {**message, "headers": [*message["headers"], *missing]}
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)
+
+
+def _say(
+    request: Request, status: int, message: str, headers: Mapping[str, str] | None = None
+) -> Response:
+    """Return an error as JSON to a program, as a page to a person."""
+    if request.url.path.startswith(("/api/", "/openapi.json", "/healthz", "/metrics")):
+        return JSONResponse({"detail": message}, status, headers)
+    title = _TITLES.get(status, HTTPStatus(status).phrase)
+    answer = page("message", status, title=title, message=message)
+    answer.headers.update(headers or {})
+    return answer
+
+
+_TITLES = {422: "This could not be read", 409: "Not now", 413: "Too large"}  # in people's words
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    assert isinstance(error, Refused)
+    return _say(request, error.status, str(error), error.headers)
+
+
+async def _http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    message = f"{request.method} {request.url.path}: {error.detail}"
+    return _say(request, error.status_code, message, error.headers)
+
+
+async def _invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    got = str(first.get("input"))[:100]
+    return _say(request, 422, f"{request.url.path}: {where}: got {got!r}: {first['msg']}.")
+
+
+async def _login(_request: Request, error: Exception) -> Response:
+    assert isinstance(error, access.LoginNeeded)
+    return RedirectResponse(f"/login?next={quote(error.next)}", 303)
+
+
+async def _gone(request: Request, _error: Exception) -> Response:
+    return _say(request, 400, "the request ended before its body was complete.")
+
+
+async def _no_database(request: Request, error: Exception) -> Response:
+    """A database that is away or full: what was asked has not been done, and may be asked again."""
+    if "full" in str(error):
+        return _later(request, error, 507, "there is no room to store this")
+    return _later(request, error, 503, "the database cannot be used now")
+
+
+async def _no_room(request: Request, error: Exception) -> Response:
+    """A folder is full, such as the one for temporary files where large uploads are spooled."""
+    if getattr(error, "errno", None) not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        raise error
+    return _later(request, error, 507, "there is no room to store this")
+
+
+def _later(request: Request, error: Exception, status: int, message: str) -> Response:
+    log.error("%s: %s", message, error)
+    return _say(request, status, f"{message}. Try again in 30 s.", {"Retry-After": "30"})
+
+
+async def _broken(request: Request, _error: Exception) -> Response:
+    return _say(request, 500, "the server made a mistake. It is in its log; please tell staff.")
+
+
+_ANSWERS: dict[type[Exception], Callable[[Request, Exception], Awaitable[Response]]] = {
+    Refused: _refused,
+    HTTPException: _http_error,
+    RequestValidationError: _invalid,
+    access.LoginNeeded: _login,
+    ClientDisconnect: _gone,
+    OperationalError: _no_database,
+    OSError: _no_room,
+    Exception: _broken,
+}

@@ -1,0 +1,126 @@
+"""What the routes work with: one object that holds the parts of a running course server."""
+
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from typing import Any
+
+from autograder.service.errors import Refused
+from autograder.service.grading.catalog import LabCatalog
+from autograder.service.grading.queue import Queue
+from autograder.service.identity.lti.tool import LtiTool
+from autograder.service.identity.sign_in import SignIn
+from autograder.service.records import drafts, roster
+from autograder.service.records.drafts import Draft
+from autograder.service.records.people import Person
+from autograder.service.records.store import Store
+from autograder.service.reports.similarity import Similarity
+from autograder.service.settings import Settings
+from autograder.service.web.limits import Limits
+from autograder.service.web.live import Live
+
+
+@dataclass(frozen=True)
+class Course:
+    """The parts of a course server; `url` is how others reach it."""
+
+    settings: Settings
+    url: str
+    store: Store
+    catalog: LabCatalog
+    queue: Queue
+    limits: Limits
+    sign_in: SignIn | None = None
+    lti: LtiTool | None = None
+
+    @cached_property
+    def similarity(self) -> Similarity:
+        """What compares the answers of a lab."""
+        return Similarity(self.store.submissions, self.catalog)
+
+    @cached_property
+    def live(self) -> Live:
+        """Pages that wait for a submission to change."""
+        return Live(self.store.submissions.states)
+
+    def person(self, login: str) -> Person:
+        """Return the person of that login.
+
+        Raises:
+            Refused: 404, there is none.
+        """
+        person = self.store.roster.find(login)
+        if person is None:
+            raise Refused(404, f"nobody here has the login {login[:100]!r}.")
+        return person
+
+    def regrade(self, number: int, by: Person) -> bool:
+        """Send a finished submission through the queue again; False if it is not finished."""
+        sent = self.store.claims.regrade(number, by=by.login)
+        self.queue.wake()
+        return sent
+
+    def regrade_lab(self, lab: str, question: str | None, by: Person) -> int:
+        """Begin a batch and wake the graders; return its number.
+
+        Raises:
+            Refused: 404, there is no such question in the lab; 422, the lab cannot be read.
+        """
+        if question is not None and question not in (known := self.catalog.questions(lab)):
+            expected = f"one of {', '.join(known)}"
+            raise Refused(404, f"regrade: got question {question[:60]!r}, expected {expected}.")
+        batch = self.store.regrades.start(lab, question, by)
+        self.queue.wake()
+        return batch
+
+    def retry_parked(self) -> int:
+        """Send everything that is parked through the queue again; return how many there were."""
+        retried = self.store.claims.retry_parked()
+        self.queue.wake()
+        return retried
+
+    def take_roster(self, data: bytes, by: Person, *, dry_run: bool) -> dict[str, Any]:
+        """Bring people up to date with a roster; see `roster.take`."""
+        return roster.take(self.store.database, self.store.clock, data, by, dry_run=dry_run)
+
+    def labs_for(self, person: Person) -> list[dict[str, Any]]:
+        """Return every lab with the dates that hold for `person`, and the attempts they have."""
+        dates = self.store.dates.calendar(person.id)
+        used = self.store.submissions.attempts(person.id)
+        labs = []
+        for name in self.catalog.names:
+            rules = dates.of(name, person.id)
+            left = None if rules.attempts is None else max(0, rules.attempts - used.get(name, 0))
+            labs.append({"name": name, **rules.to_dict(), "attempts_left": left})
+        return labs
+
+    def drafts_for(self, person: Person) -> dict[str, tuple[Draft, str | None]]:
+        """Return a person's drafts by lab, each with why it cannot be handed in now, or None."""
+        stored = drafts.of_person(self.store.database, person.id)
+        if not stored:
+            return {}
+        dates = self.store.dates.calendar(person.id)
+        used = self.store.submissions.attempts(person.id)
+        refusals: dict[str, tuple[Draft, str | None]] = {}
+        for draft in stored:
+            rules, now = dates.of(draft.lab, person.id), self.store.clock()
+            refusal = None if person.is_staff else rules.refusal(now, used.get(draft.lab, 0))
+            refusals[draft.lab] = (draft, refusal)
+        return refusals
+
+    def queue_state(self) -> dict[str, Any]:
+        """Return what waits, what is graded, what is paused and why, and what is parked."""
+        reasons = self.queue.reasons()  # first: what a pause holds waits by the time it is seen
+        waiting = self.store.claims.waiting()
+        reason = "; ".join(f"{lab}: {why}" for lab, why in reasons.items())
+        return {
+            **asdict(waiting),
+            "oldest_s": round(waiting.oldest_s, 3),
+            "paused": bool(reasons),
+            "reason": reason or None,
+            "labs": reasons,
+            "parked": [
+                {"id": e.id, "login": e.learner, "lab": e.lab, "reason": e.reason, "tries": e.tries}
+                for e in self.store.submissions.parked()
+            ],
+            "passback": self.lti.passback.outbox.waiting() if self.lti else None,
+        }

@@ -1,0 +1,83 @@
+"""What a request says, as the types of a route's parameters; in a form or in JSON each key once.
+
+Of two that are the same, one would be dropped without a word, and a proxy in front may have read
+the other.
+"""
+
+import json
+from collections.abc import Iterable
+from typing import Annotated, Any, TypeVar
+
+from fastapi import Depends, Query, Request
+
+from autograder.service.errors import Refused
+from autograder.service.reports import gradebook
+from autograder.service.web.access import Here
+
+T = TypeVar("T")
+
+_MAX_FIELDS = 20
+
+
+def once(pairs: Iterable[tuple[str, T]]) -> dict[str, T]:
+    """Return the pairs as a dict.
+
+    Raises:
+        Refused: 422, a key comes twice.
+    """
+    values: dict[str, T] = {}
+    for key, value in pairs:
+        if key in values:
+            raise Refused(422, f"the key {key[:100]!r} was given twice: expected once.")
+        values[key] = value
+    return values
+
+
+async def json_object(request: Request) -> dict[str, Any]:
+    """Return the JSON object that the body is.
+
+    Raises:
+        Refused: 422, it is something else, or says something twice.
+    """
+    try:
+        body = json.loads(await request.body(), object_pairs_hook=once)
+    except (ValueError, RecursionError) as error:
+        raise Refused(422, f"the body is not JSON: {error}.") from error
+    if not isinstance(body, dict):
+        raise Refused(422, f"the body is not a JSON object: got {type(body).__name__}.")
+    return body
+
+
+async def _fields(request: Request) -> dict[str, str]:
+    async with request.form(max_files=0, max_fields=_MAX_FIELDS) as form:
+        return once((key, str(value)) for key, value in form.multi_items())
+
+
+async def _body(request: Request) -> bytes:
+    return await request.body()
+
+
+async def _json_if_any(request: Request) -> dict[str, Any]:
+    return await json_object(request) if await request.body() else {}
+
+
+async def _lab(lab: str, course: Here) -> str:
+    return course.catalog.resolve(lab)
+
+
+async def _any_lab(course: Here, lab: str = "") -> str:
+    return course.catalog.resolve(lab) if lab else ""
+
+
+Json = Annotated[dict[str, Any], Depends(json_object)]
+JsonIfAny = Annotated[dict[str, Any], Depends(_json_if_any)]  # no body is an empty object
+Fields = Annotated[dict[str, str], Depends(_fields)]  # of the form that a page sent
+Body = Annotated[bytes, Depends(_body)]
+Asked = Annotated[gradebook.Asked, Depends()]  # of the gradebook
+
+# The full name of the lab that the address says; empty where a query names none.
+LabName = Annotated[str, Depends(_lab)]
+AnyLabName = Annotated[str, Depends(_any_lab)]
+
+# A later page would be the offset of a row that no table has.
+PageNumber = Annotated[int, Query(alias="page", ge=1, le=gradebook.MOST_PAGES)]

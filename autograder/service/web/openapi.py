@@ -1,0 +1,63 @@
+"""What the routes' signatures do not say of the interface: bodies, and who may ask. Plain data."""
+
+from typing import Any
+
+from autograder.service.records import dates
+
+
+def _body(kind: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"requestBody": {"required": True, "content": {kind: {"schema": schema}}}}
+
+
+def _object(**properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties}
+
+
+_JSON = "application/json"
+_TEXT: dict[str, Any] = {"type": "string"}
+_TIME: dict[str, Any] = {"type": ["string", "null"], "format": "date-time"}
+_TOKEN = {"login": _TEXT, "name": _TEXT, "renew": {"type": "boolean"}, "expires": _TIME}
+_MARK = _object(
+    points={"type": ["number", "null"], "minimum": 0},
+    items={"type": "array", "items": _TEXT},
+    comment=_TEXT,
+)
+_NOTEBOOK = _object(lab=_TEXT, notebook={**_TEXT, "format": "binary"})
+
+ENROLMENT = _body(_JSON, _object(**_TOKEN))
+STAFF = _body(_JSON, _object(**_TOKEN, role={"enum": ["instructor", "assistant"]}))
+EXTENSION = _body(_JSON, _object(due=_TIME))
+RULES = _body(_JSON, dates.RULES.json_schema())
+_MARKS = {"type": "object", "additionalProperties": {**_MARK, "additionalProperties": False}}
+MARKS = _body(_JSON, _MARKS)
+CSV = _body("text/csv", {**_TEXT, "description": "login,name,email,..."})
+SUBMISSION = _body("multipart/form-data", {**_NOTEBOOK, "required": ["lab", "notebook"]})
+
+
+def _answers(*kinds: str) -> dict[int | str, dict[str, Any]]:
+    return {200: {"description": "Done.", "content": {kind: {} for kind in kinds}}}
+
+
+# For routes whose answer is no JSON, or not always.
+EXPORT = _answers("text/csv", "application/json")
+NOTEBOOK = _answers("application/x-ipynb+json")
+METRICS = _answers("text/plain")
+
+_REFUSED = {
+    "description": "Refused: what was wrong, in `detail`.",
+    "content": {_JSON: {"schema": {**_object(detail=_TEXT), "required": ["detail"]}}},
+}
+
+
+def completed(description: dict[str, Any]) -> dict[str, Any]:
+    """Return FastAPI's description with the bearer token and the refusals in it."""
+    schemes = description.setdefault("components", {}).setdefault("securitySchemes", {})
+    schemes["bearer"] = {"type": "http", "scheme": "bearer"}
+    for path, operations in description["paths"].items():
+        for operation in operations.values():
+            operation["responses"].pop("422", None)
+            operation["responses"]["4XX"] = _REFUSED
+            operation["responses"]["5XX"] = _REFUSED
+            if path.startswith("/api/"):
+                operation["security"] = [{"bearer": []}]
+    return description

@@ -1,0 +1,89 @@
+"""A page made of a template."""
+
+import json
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import jinja2
+import mistune
+import nh3
+from fastapi.responses import HTMLResponse
+from markupsafe import Markup
+
+from autograder.service.times import zoned
+
+HERE = Path(__file__).parent
+
+
+def _moment(seconds: float | None) -> str:
+    return "" if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.6g}"
+
+
+def _plain(value: Any) -> str:
+    """Return what the audit log holds, for people."""
+    if isinstance(value, dict):
+        return ", ".join(f"{name}: {_plain(held)}" for name, held in value.items())
+    return "–" if value is None else value if isinstance(value, str) else json.dumps(value)
+
+
+def written(text: str) -> Markup:
+    """Return what somebody wrote in Markdown as HTML that runs, loads and shows nothing else.
+
+    What they wrote as HTML stays text. Pictures are left out: asking for one would tell its owner
+    who reads.
+    """
+    html = _markdown(text)
+    safe = nh3.clean(
+        str(html), tags=_TAGS, attributes={"a": {"href"}}, url_schemes={"http", "https", "mailto"}
+    )
+    return Markup(safe)
+
+
+_markdown = mistune.create_markdown(escape=True, plugins=["table", "strikethrough"])
+_TAGS = {
+    "p", "br", "hr", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "li", "blockquote", "pre",
+    "code", "em", "strong", "del", "a", "table", "thead", "tbody", "tr", "th", "td",
+}  # fmt: skip
+
+_templates = jinja2.Environment(
+    loader=jinja2.FileSystemLoader(HERE / "templates"),
+    autoescape=True,
+    undefined=jinja2.StrictUndefined,
+    trim_blocks=True,
+)
+_templates.filters.update(
+    moment=_moment, number=_number, zoned=zoned, plain=_plain, written=written
+)
+
+
+def page(name: str, status: int = 200, **values: Any) -> HTMLResponse:
+    """Return the page made of the template `name`."""
+    values.setdefault("person", None)
+    return HTMLResponse(_templates.get_template(f"{name}.html").render(values), status)
+
+
+def onward(target: str) -> HTMLResponse:
+    """Return the page that leads a browser on which is logged in now."""
+    return page("onward", next=target, message="You are logged in.")
+
+
+@dataclass(frozen=True)
+class Paging:
+    """Where a page stands among those of a list; `query` is what else its address says."""
+
+    path: str
+    number: int
+    count: int
+    query: dict[str, str] = field(default_factory=dict)
+
+    def link(self, number: int) -> str:
+        """Return the address of another page of the list."""
+        query = {name: text for name, text in self.query.items() if text}
+        return f"{self.path}?{urlencode({**query, 'page': number})}"

@@ -1,0 +1,1 @@
+"""What can be asked for, a file a subject: the JSON and the pages of it."""

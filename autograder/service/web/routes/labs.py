@@ -1,0 +1,145 @@
+"""Labs: their dates and who has longer, how they went, what is alike in them, and solutions."""
+
+from dataclasses import fields
+from typing import Any
+from urllib.parse import quote
+
+from fastapi import APIRouter
+from fastapi.responses import RedirectResponse, Response
+
+from autograder.service.errors import Refused
+from autograder.service.records.dates import Rules
+from autograder.service.reports import gradebook
+from autograder.service.times import date
+from autograder.service.web import openapi
+from autograder.service.web.access import (
+    Caller,
+    Instructor,
+    InstructorSender,
+    Staff,
+    StaffVisitor,
+    Visitor,
+    entry_for,
+)
+from autograder.service.web.course import Course
+from autograder.service.web.forms import Fields, Json, LabName
+from autograder.service.web.page import page
+
+
+def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
+    """Add what is asked of labs as a whole."""
+    _add_api(api, course)
+    _add_pages(pages, course)
+
+
+def _add_api(api: APIRouter, course: Course) -> None:
+    @api.get("/labs/{lab}/solutions/{question}")
+    def solution(person: Caller, lab: LabName, question: str) -> dict[str, Any]:
+        refusal = course.store.dates.solutions_refusal(lab, person.id)
+        if refusal and not person.is_staff:
+            raise Refused(403, f"{lab}: {refusal}.")
+        text = course.catalog.solution_of(lab, question)
+        if text is None:
+            raise Refused(404, f"{lab}: there is no question called {question[:100]!r}.")
+        return {"lab": lab, "question": question, "solution": text}
+
+    @api.get("/labs")
+    def labs(person: Caller) -> dict[str, Any]:
+        return {"labs": course.labs_for(person)}
+
+    @api.put("/labs/{lab}", openapi_extra=openapi.RULES)
+    def rules(by: Instructor, lab: LabName, body: Json) -> dict[str, Any]:
+        new_rules = Rules.read(body)
+        course.store.dates.set_rules(lab, new_rules, by)
+        return {"name": lab, **new_rules.to_dict()}
+
+    @api.get("/labs/{lab}/similarity")
+    def similarity(_by: Staff, lab: LabName) -> dict[str, Any]:
+        alike = course.similarity.of(lab)
+        pairs = [
+            {"question": p.question, "share": p.share, "left": left, "right": right}
+            for p, left, right in alike.pairs
+        ]
+        return {"lab": lab, "compared": alike.compared, "pairs": pairs}
+
+    @api.put("/labs/{lab}/extensions/{login}", openapi_extra=openapi.EXTENSION)
+    def extension(by: Instructor, lab: LabName, login: str, body: Json) -> dict[str, Any]:
+        if set(body) != {"due"}:
+            raise Refused(422, 'extension: expected {"due": a time with its zone, or null}.')
+        due = date(body["due"], "extension: due")
+        learner = course.person(login)
+        new_rules = course.store.dates.extend(lab, learner, due, by)
+        return {"name": lab, "login": learner.login, **new_rules.to_dict()}
+
+
+def _add_pages(pages: APIRouter, course: Course) -> None:
+    @pages.get("/labs")
+    def labs(person: Visitor) -> Response:
+        rows = course.labs_for(person)
+        beside: dict[str, Any] = {
+            "batches": course.store.regrades.all() if person.is_staff else [],
+            "drafts": course.drafts_for(person),
+        }
+        return page("labs", person=person, labs=rows, fields=FIELDS, **beside)
+
+    @pages.post("/labs/{lab}/dates")
+    def dates(person: InstructorSender, lab: LabName, form: Fields) -> Response:
+        course.store.dates.set_rules(lab, Rules.read(_rules(form)), person)
+        return RedirectResponse("/labs", 303)
+
+    @pages.post("/labs/{lab}/extensions")
+    def extension(person: InstructorSender, lab: LabName, form: Fields) -> Response:
+        learner = course.person(form.get("login", ""))
+        due = date(form.get("due", "").strip() or None, "extension: due")
+        course.store.dates.extend(lab, learner, due, person)
+        return RedirectResponse(f"/learners/{quote(learner.login, safe='')}", 303)
+
+    @pages.get("/labs/{lab}/numbers")
+    def numbers(person: StaffVisitor, lab: LabName) -> Response:
+        overview = gradebook.overview(course.store.roster, course.store.submissions, lab)
+        return page("numbers", person=person, lab=lab, found=overview)
+
+    @pages.get("/labs/{lab}/similarity")
+    def similarity(person: StaffVisitor, lab: LabName) -> Response:
+        return page("similarity", person=person, lab=lab, found=course.similarity.of(lab))
+
+    @pages.get("/labs/{lab}/similarity/{question}")
+    def side_by_side(
+        person: StaffVisitor, lab: LabName, question: str, left: int, right: int
+    ) -> Response:
+        entries = [entry_for(person, course.store.submissions, number) for number in (left, right)]
+        texts = course.similarity.texts(lab, question, [left, right])
+        sides = list(zip(entries, texts, strict=True))
+        return page("side_by_side", person=person, lab=lab, question=question, sides=sides)
+
+
+# Of a lab's rules, and how the page calls them.
+FIELDS = (
+    ("opens", "Opens"),
+    ("due", "Due, with its zone"),
+    ("late_until", "Late until"),
+    ("penalty_per_day", "Share lost a day"),
+    ("attempts", "Attempts"),
+    ("grace_minutes", "Grace, minutes"),
+)
+
+
+def _rules(form: dict[str, str]) -> dict[str, Any]:
+    """Return what the form of a lab's dates says, as JSON would."""
+    values: dict[str, Any] = {}
+    for field in fields(Rules):
+        text = form.get(field.name, "").strip()
+        if field.name in ("opens", "due", "late_until"):
+            values[field.name] = text or None
+        elif field.default is False:  # a box to tick
+            values[field.name] = bool(text)
+        elif text:
+            values[field.name] = _number(text, whole=field.name == "attempts")
+    return values
+
+
+def _number(text: str, *, whole: bool) -> float | str:
+    try:
+        return int(text) if whole else float(text)
+    except ValueError:
+        return text  # which `Rules.read` refuses, by name

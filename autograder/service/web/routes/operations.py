@@ -1,0 +1,42 @@
+"""How the server is doing, for a monitor and for Prometheus; and the interface, described."""
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.openapi.utils import get_openapi
+from fastapi.responses import Response
+from prometheus_client import CONTENT_TYPE_LATEST
+
+from autograder.service.web import openapi
+from autograder.service.web.access import Staff
+from autograder.service.web.course import Course
+
+
+def add_routes(api: APIRouter, _pages: APIRouter, course: Course) -> None:
+    """Add whether the server lives, under `/api`."""
+
+    @api.get("/health")
+    def health() -> dict[str, Any]:
+        return {"status": "ok", "labs": course.catalog.names}
+
+
+def router(course: Course) -> APIRouter:
+    """Return the routes beside `/api`."""
+    routes = APIRouter()
+
+    @routes.get("/healthz")
+    def healthz() -> dict[str, Any]:
+        state = course.queue_state()
+        return {"status": "paused" if state["paused"] else "ok", "reason": state["reason"]}
+
+    @routes.get("/metrics", response_class=Response, responses=openapi.METRICS)
+    def metrics(request: Request) -> Response:
+        headers = {"Content-Type": CONTENT_TYPE_LATEST}
+        return Response(request.app.state.metrics.text(), headers=headers)
+
+    @routes.get("/openapi.json", include_in_schema=False)
+    def described(request: Request, _by: Staff) -> dict[str, Any]:
+        description = get_openapi(title="Course", version="1", routes=request.app.routes)
+        return openapi.completed(description)
+
+    return routes

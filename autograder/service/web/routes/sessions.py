@@ -1,0 +1,150 @@
+"""Logging in and out, and the browsers that are logged in.
+
+A browser is logged in by a token in a form, or by a link with a code that works once (the
+notebook makes one). The link itself changes nothing, unless a page of this same machine led here:
+it answers with a page that says whom it would log in, and the button there sends the code. So no
+other site can log a visitor in as somebody else by leading them here. Where it does log in, it
+answers with a page that leads on by itself instead of a redirect: a browser that came from
+elsewhere does not send a `SameSite=Strict` cookie along a redirect, and does from a page of ours.
+"""
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import RedirectResponse, Response
+
+from autograder.service.errors import Refused
+from autograder.service.identity.sign_in import COOKIE, Asked, SignIn, sealed, unsealed
+from autograder.service.records.people import INSTRUCTOR, Person
+from autograder.service.web import access, views
+from autograder.service.web.access import Caller, OwnForm, Sender, Visitor
+from autograder.service.web.course import Course
+from autograder.service.web.forms import Fields
+from autograder.service.web.page import onward, page
+
+
+def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
+    """Add the ways in, the way out, and what a person may know of their sessions."""
+    _add_api(api, course)
+    _add_login(pages, course)
+    _add_links(pages, course)
+    if course.sign_in is not None:
+        _add_sign_in(pages, course, course.sign_in)
+    _add_pages(pages, course)
+
+
+def _add_api(api: APIRouter, course: Course) -> None:
+    @api.post("/login-codes", status_code=201)
+    def login_code(person: Caller) -> dict[str, str]:
+        return {
+            "code": course.store.roster.give_token(person, "code", lives_s=course.settings.code_s)
+        }
+
+    @api.get("/sessions")
+    def sessions(person: Caller) -> dict[str, Any]:
+        return {"sessions": [views.session(s) for s in course.store.roster.sessions(person)]}
+
+    @api.delete("/sessions/{key}", status_code=204)
+    def end(person: Caller, key: str) -> None:
+        if not course.store.roster.end_session(person, key):
+            raise Refused(404, f"sessions: you have none called {key[:20]!r}.")
+
+
+def _add_login(pages: APIRouter, course: Course) -> None:
+    @pages.get("/")
+    def home(person: Visitor) -> Response:
+        return RedirectResponse("/gradebook" if person.is_staff else "/submissions", 303)
+
+    elsewhere = course.sign_in.title if course.sign_in else ""
+
+    @pages.get("/login")
+    def login_form(next: str = "/") -> Response:
+        return page("login", next=access.own_path(next), problem="", elsewhere=elsewhere)
+
+    @pages.post("/login")
+    def login(request: Request, _ours: OwnForm, form: Fields) -> Response:
+        target = access.own_path(form.get("next", "/"))
+        person = course.store.roster.owner(form.get("token", "").strip(), "bearer")
+        if person is None:
+            access.wrong(request, course)
+            problem = "This token is not known here. Copy the whole of it."
+            return page("login", 401, next=target, problem=problem, elsewhere=elsewhere)
+        return access.log_in(request, RedirectResponse(target, 303), person, course)
+
+    @pages.post("/logout")
+    def logout(request: Request, _ours: OwnForm) -> Response:
+        answer = RedirectResponse("/login", 303)
+        access.log_out(request, answer, course)
+        return answer
+
+
+def _add_links(pages: APIRouter, course: Course) -> None:
+    @pages.get("/enter")
+    def asked(request: Request, code: str = "", next: str = "/") -> Response:
+        person, here = course.store.roster.owner(code, "code"), access.logged_in(request, course)
+        target = access.own_path(next)
+        if person is None or (here is not None and here.id == person.id):
+            message = "You are logged in." if here else "This link has been used already."
+            return page("onward", next=target, message=message)
+        if access.from_this_machine(request) and course.store.roster.spend(code, "code"):
+            return access.log_in(request, onward(target), person, course)
+        return page("enter", next=target, code=code, whom=person.name, here=here)
+
+    @pages.post("/enter")
+    def enter(request: Request, _ours: OwnForm, form: Fields) -> Response:
+        person = course.store.roster.spend(form.get("code", ""), "code")
+        target = access.own_path(form.get("next", "/"))
+        if person is None:
+            access.wrong(request, course)
+            message = "This link has been used already."
+            return page("onward", 401, next=target, message=message)
+        return access.log_in(request, RedirectResponse(target, 303), person, course)
+
+
+def _add_sign_in(pages: APIRouter, course: Course, sign_in: SignIn) -> None:
+    @pages.get("/signin")
+    def away(next: str = "/") -> Response:
+        url, asked = sign_in.away(access.own_path(next))
+        answer = RedirectResponse(url, 303)
+        lives_s = course.settings.code_s
+        answer.set_cookie(
+            COOKIE,
+            sealed(vars(asked), course.store.cookie_key, COOKIE, lives_s),
+            max_age=int(lives_s),
+            path="/signin",
+            secure=course.url.startswith("https://"),
+            httponly=True,
+            samesite="lax",  # it has to come along when the other site leads back
+        )
+        return answer
+
+    @pages.get("/signin/return")
+    def back(request: Request, code: str = "", state: str = "") -> Response:
+        with access.counted(request, course):
+            held = request.cookies.get(COOKIE, "")
+            asked = Asked(**unsealed(held, course.store.cookie_key, COOKIE, state))
+            person = _on_roster(course, sign_in.back(code, asked))
+        answer = access.log_in(request, onward(access.own_path(asked.next)), person, course)
+        answer.delete_cookie(COOKIE, path="/signin")
+        return answer
+
+
+def _on_roster(course: Course, login: str) -> Person:
+    person = course.store.roster.find(login)
+    # The first instructor is whoever holds the token, not whoever is called so elsewhere.
+    if person is None or person.login != login or login == INSTRUCTOR:
+        raise Refused(403, f"log in: {login[:100]!r} is not on the roster. Ask your instructor.")
+    return person
+
+
+def _add_pages(pages: APIRouter, course: Course) -> None:
+    @pages.get("/sessions")
+    def sessions(request: Request, person: Visitor) -> Response:
+        here = request.cookies.get(access.COOKIE, "").partition(".")[0]
+        open_sessions = course.store.roster.sessions(person)
+        return page("sessions", person=person, sessions=open_sessions, here=here)
+
+    @pages.post("/sessions/{key}/end")
+    def end(person: Sender, key: str) -> Response:
+        course.store.roster.end_session(person, key)
+        return RedirectResponse("/sessions", 303)

@@ -1,0 +1,147 @@
+"""Submissions: handing in, what became of them, and grading one of them again."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import groupby
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, Query, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
+
+from autograder.grading.report import to_gradescope, to_html
+from autograder.records import CheckResult, Report
+from autograder.service.database.schema import PARKED, STORED
+from autograder.service.errors import Refused
+from autograder.service.records.people import LEARNER
+from autograder.service.records.submissions import Entry
+from autograder.service.reports.gradebook import PAGE_ROWS
+from autograder.service.web import openapi, views
+from autograder.service.web.access import (
+    Caller,
+    CallersEntry,
+    Sender,
+    Staff,
+    StaffSender,
+    Visitor,
+    VisitorsEntry,
+)
+from autograder.service.web.course import Course
+from autograder.service.web.forms import PageNumber
+from autograder.service.web.page import Paging, page
+from autograder.service.web.uploads import take_in
+
+
+def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
+    """Add what learners and staff ask of submissions."""
+    _add_api(api, course)
+    _add_pages(pages, course)
+
+
+def _add_api(api: APIRouter, course: Course) -> None:
+    @api.post("/submissions", status_code=201, openapi_extra=openapi.SUBMISSION)
+    async def submit(request: Request, response: Response, person: Caller) -> dict[str, Any]:
+        receipt = await take_in(request, course, person)
+        response.status_code = 201 if receipt.is_new else 200
+        checks = await run_in_threadpool(course.catalog.checks, receipt.lab)
+        return views.receipt(receipt, course.url, checks)
+
+    @api.get("/submissions")
+    def submissions(_by: Staff) -> list[dict[str, Any]]:
+        return [views.summary(entry) for entry in course.store.submissions.all()]
+
+    @api.get("/submissions/{number}")
+    def submission(person: Caller, entry: CallersEntry) -> dict[str, Any]:
+        report = views.report_for(person, course.store.submissions.report(entry.id))
+        shown = views.summary(entry)
+        shown["report"] = report and to_gradescope(report, staff=person.is_staff)
+        shown["reason"] = entry.reason if person.is_staff else _told(entry, report)
+        return shown
+
+    @api.get("/submissions/{number}/notebook", response_class=Response, responses=openapi.NOTEBOOK)
+    def notebook(entry: CallersEntry) -> Response:
+        return Response(
+            course.store.submissions.notebook(entry.id), media_type="application/x-ipynb+json"
+        )
+
+    @api.post("/submissions/{number}/regrade", status_code=202)
+    def regrade(by: Staff, number: int) -> dict[str, Any]:
+        if not course.regrade(number, by):
+            raise Refused(409, f"regrade: submission {number} is not there, or not finished yet.")
+        return {"id": number, "state": STORED}
+
+
+def _add_pages(pages: APIRouter, course: Course) -> None:
+    @pages.get("/submissions")
+    def submissions(person: Visitor, number: PageNumber = 1) -> Response:
+        whose = None if person.is_staff else person.id
+        entries, count = course.store.submissions.page(number, PAGE_ROWS, person_id=whose)
+        paging = Paging("/submissions", number, count)
+        drafts = course.drafts_for(person)
+        return page("submissions", person=person, entries=entries, paging=paging, drafts=drafts)
+
+    @pages.post("/submissions")
+    async def hand_in(request: Request, person: Sender) -> Response:
+        receipt = await take_in(request, course, person)
+        return RedirectResponse(f"/submissions/{receipt.id}", 303)
+
+    @pages.get("/submissions/{number}/state")
+    async def state(entry: VisitorsEntry, seen: str = "") -> dict[str, Any]:
+        return {"state": await course.live.changed(entry.id, seen)}
+
+    @pages.get("/submissions/{number}")
+    def submission(
+        person: Visitor, entry: VisitorsEntry, viewed_as: Annotated[str, Query(alias="as")] = ""
+    ) -> Response:
+        as_learner = person.is_staff and viewed_as == "learner"
+        if as_learner:
+            person = replace(person, role=LEARNER)
+        report = views.report_for(person, course.store.submissions.report(entry.id))
+        return page(
+            "submission",
+            person=person,
+            entry=entry,
+            report=report,
+            questions=by_question(report.results) if report else [],
+            parked_message=views.PARKED_MESSAGE,
+            viewed_as=as_learner,
+            others=course.store.submissions.of_people([entry.person_id], lab=entry.lab),
+        )
+
+    @pages.get("/submissions/{number}/report")
+    def report(person: Visitor, entry: VisitorsEntry) -> Response:
+        shown = views.report_for(person, course.store.submissions.report(entry.id))
+        if shown is None:
+            raise Refused(404, f"submission {entry.id}: it is not graded yet.")
+        return HTMLResponse(to_html(shown), headers=STANDALONE)
+
+    @pages.get("/submissions/{number}/notebook")
+    def notebook(entry: VisitorsEntry) -> Response:
+        name = f'attachment; filename="{quote(entry.lab)}-{entry.id}.ipynb"'
+        data, kind = course.store.submissions.notebook(entry.id), "application/x-ipynb+json"
+        return Response(data, media_type=kind, headers={"Content-Disposition": name})
+
+    @pages.post("/submissions/{number}/regrade")
+    def regrade(person: StaffSender, number: int) -> Response:
+        course.regrade(number, person)
+        return RedirectResponse(f"/submissions/{number}", 303)
+
+
+def _told(entry: Entry, report: Report | None) -> str | None:
+    """Return what a learner is told of why there is no grade, or not the one that they expect."""
+    if entry.state == PARKED:
+        return views.PARKED_MESSAGE
+    return (report.error or None) if report else None
+
+
+# The standalone report brings its style inside itself, and nothing else.
+STANDALONE = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; img-src data:; "
+    "frame-ancestors 'none'; base-uri 'none'; form-action 'none'; sandbox"
+}
+
+
+def by_question(results: Iterable[CheckResult]) -> list[tuple[str, list[CheckResult]]]:
+    """Return the results gathered by question, in the order in which they come."""
+    return [(name, list(group)) for name, group in groupby(results, key=lambda r: r.question)]

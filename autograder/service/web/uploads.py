@@ -1,0 +1,117 @@
+"""A notebook as it arrives: the form is read whole, and what cannot be graded is refused."""
+
+from functools import partial
+
+from fastapi import Request
+from fastapi.concurrency import run_in_threadpool
+from python_multipart.multipart import parse_options_header
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+
+from autograder.errors import SubmissionError
+from autograder.grading.submission import read
+from autograder.service.errors import Refused
+from autograder.service.records.people import Person
+from autograder.service.records.submissions import Receipt
+from autograder.service.web.course import Course
+from autograder.service.web.forms import once
+from autograder.service.web.limits import too_large
+
+Fields = dict[str, UploadFile | str]
+
+_KEY_CHARS = 200
+
+
+async def take_in(request: Request, course: Course, person: Person) -> Receipt:
+    """Return the receipt for the notebook that a request brings; it is on the disk then.
+
+    A notebook of 16 MiB may need a hundred times as much while it is read: one at a time, and those
+    that wait for it hold no thread that others' requests need.
+    """
+    course.limits.submissions.spend(person.id)
+    key = _retry_key(request)
+    async with course.limits.turns[person.id]:
+        lab, notebook = await _upload(request, course.settings.upload_bytes)
+        full = course.catalog.resolve(lab)
+        async with course.limits.reading:
+            await run_in_threadpool(_readable, notebook)
+        add = partial(
+            course.store.submissions.add, retry_key=key, most_bytes=course.settings.kept_bytes
+        )
+        receipt = await run_in_threadpool(add, person, full, notebook)
+    course.queue.wake()
+    return receipt
+
+
+def _retry_key(request: Request) -> str | None:
+    """Return the client's `Idempotency-Key`, or None.
+
+    Raises:
+        Refused: 422, it is too long or unreadable.
+    """
+    key = request.headers.get("idempotency-key")
+    if key is None or (0 < len(key) <= _KEY_CHARS and key.isascii() and key.isprintable()):
+        return key
+    raise Refused(422, f"submit: Idempotency-Key: expected 1 to {_KEY_CHARS} printable characters.")
+
+
+async def _upload(request: Request, limit_bytes: int) -> tuple[str, bytes]:
+    """Return (lab, notebook) of a submission's form.
+
+    Raises:
+        Refused: 413, it is too large; 422, the form is not the one that is expected.
+    """
+    length = request.headers.get("content-length", "0")
+    if length.isascii() and length.isdigit() and int(length) > limit_bytes:
+        raise Refused(413, too_large(limit_bytes))
+    await _whole(request)
+    try:
+        async with request.form(max_files=1, max_fields=4, max_part_size=limit_bytes) as form:
+            fields = once(form.multi_items())
+            return _lab_field(fields), await _notebook_field(fields)
+    except HTTPException as error:
+        raise Refused(422, f"submit: the form cannot be read: {error.detail}") from error
+
+
+async def _whole(request: Request) -> None:
+    """Read the body, and let it through only if it is a form that has its end.
+
+    Raises:
+        Refused: 422, it is something else, or was cut off.
+    """
+    kind, options = parse_options_header(request.headers.get("content-type", ""))
+    boundary = options.get(b"boundary", b"")
+    if kind.lower() != b"multipart/form-data" or not boundary:
+        got = request.headers.get("content-type", "")[:100]
+        expected = "'multipart/form-data' with a boundary"
+        raise Refused(422, f"submit: got content type {got!r}, expected {expected}.")
+    body = await request.body()
+    if not body.rstrip().endswith(b"--" + boundary + b"--"):
+        raise Refused(422, "submit: the form ends before its last boundary. Send it again.")
+
+
+def _lab_field(form: Fields) -> str:
+    lab = form.get("lab")
+    if not isinstance(lab, str) or not lab:
+        raise Refused(422, "submit: the field `lab` is missing: expected the name of a lab.")
+    return lab[:200]
+
+
+async def _notebook_field(form: Fields) -> bytes:
+    notebook = form.get("notebook")
+    data = await notebook.read() if isinstance(notebook, UploadFile) else (notebook or "").encode()
+    if not data:
+        raise Refused(422, "submit: the field `notebook` is missing or empty: expected a file.")
+    return data
+
+
+def _readable(notebook: bytes) -> None:
+    """Let a notebook through that can be read.
+
+    Raises:
+        Refused: 422, it is none and can never be graded.
+    """
+    try:
+        read(notebook)
+    except SubmissionError as error:
+        raise Refused(422, f"submit: {error}") from error

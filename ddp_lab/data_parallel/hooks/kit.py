@@ -1,0 +1,116 @@
+"""What communication hooks do to arrays, whichever library these are of.
+
+`Kit` is the seam: `NumpyKit` here, for modules of minitorch, and `torch_kit.TorchKit`. What
+both libraries write alike (`+`, `@`, `.T`, `x[i]`, `reshape`) is not in it.
+
+May import: NumPy, reduction; torch_kit inside functions.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from ddp_lab.reduction import BFLOAT16, divide, from_float32, to_float32
+
+
+class Kit(Protocol):
+    """The operations that libraries name differently."""
+
+    def shortened(self, x: Any, dtype: str) -> Any:
+        """Return `x` as "float16" or "bfloat16"; what is too large for it is infinite."""
+        ...
+
+    def put(self, target: Any, values: Any) -> None:
+        """Overwrite `target` with values of any floating dtype and of its size."""
+        ...
+
+    def divide(self, x: Any, by: int) -> None:
+        """Divide in place."""
+        ...
+
+    def zeros(self, shape: tuple[int, ...], like: Any) -> Any:
+        """Return float64 zeros on the device of `like`."""
+        ...
+
+    def zeros_like(self, x: Any) -> Any:
+        """Return zeros of its shape and dtype."""
+        ...
+
+    def normal(self, shape: tuple[int, ...], seed: int, like: Any) -> Any:
+        """Return random numbers, alike wherever the seed is, of the dtype of `like`."""
+        ...
+
+    def largest(self, x: Any, count: int) -> Any:
+        """Return the positions of the `count` numbers of largest magnitude."""
+        ...
+
+    def add_at(self, target: Any, positions: Any, values: Any) -> None:
+        """Add to `target` at these positions, which may repeat; all in place."""
+        ...
+
+    def orthonormal(self, x: Any) -> Any:
+        """Return an orthonormal basis of the columns of `x`."""
+        ...
+
+    def joined(self, parts: Sequence[Any]) -> Any:
+        """Return the numbers of all parts as one flat array, a copy."""
+        ...
+
+
+class NumpyKit:
+    """`Kit` for NumPy arrays."""
+
+    def shortened(self, x: Any, dtype: str) -> Any:
+        """Return `x` as "float16" or "bfloat16"; what is too large for it is infinite."""
+        if dtype == "bfloat16":
+            return from_float32(x).view(BFLOAT16)
+        with np.errstate(over="ignore"):
+            return x.astype(dtype)
+
+    def put(self, target: Any, values: Any) -> None:
+        """Overwrite `target` with values of any floating dtype and of its size."""
+        if values.dtype == BFLOAT16:
+            values = to_float32(values["bfloat16"])
+        target[...] = values.reshape(target.shape)
+
+    def divide(self, x: Any, by: int) -> None:
+        """Divide in place."""
+        divide(x, by)
+
+    def zeros(self, shape: tuple[int, ...], like: Any) -> Any:
+        """Return float64 zeros."""
+        return np.zeros(shape)
+
+    def zeros_like(self, x: Any) -> Any:
+        """Return zeros of its shape and dtype."""
+        return np.zeros_like(x)
+
+    def normal(self, shape: tuple[int, ...], seed: int, like: Any) -> Any:
+        """Return random numbers, alike wherever the seed is, of the dtype of `like`."""
+        return np.random.default_rng(seed).normal(size=shape).astype(like.dtype)
+
+    def largest(self, x: Any, count: int) -> Any:
+        """Return the positions of the `count` numbers of largest magnitude."""
+        return np.argpartition(np.abs(x), x.size - count)[x.size - count :]
+
+    def add_at(self, target: Any, positions: Any, values: Any) -> None:
+        """Add to `target` at these positions, which may repeat; all in place."""
+        np.add.at(target, positions.astype(np.int64), values.astype(target.dtype))
+
+    def orthonormal(self, x: Any) -> Any:
+        """Return an orthonormal basis of the columns of `x`."""
+        return np.linalg.qr(x).Q
+
+    def joined(self, parts: Sequence[Any]) -> Any:
+        """Return the numbers of all parts as one flat array, a copy."""
+        return np.concatenate([part.reshape(-1) for part in parts])
+
+
+def kit_for(flat: Any) -> Kit:
+    """Return the kit for arrays of this kind."""
+    if isinstance(flat, np.ndarray):
+        return NumpyKit()
+    from ddp_lab.data_parallel.hooks.torch_kit import TorchKit
+
+    return TorchKit()

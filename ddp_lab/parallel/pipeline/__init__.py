@@ -1,0 +1,1 @@
+"""Pipelines: a model's layers on several ranks, and who does what in which order."""

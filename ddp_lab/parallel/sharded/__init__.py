@@ -1,0 +1,1 @@
+"""ZeRO: the optimizer's state, gradients and parameters, a share on each rank."""

@@ -1,0 +1,1 @@
+"""Tensor parallelism: layers whose weights are shared out over ranks."""

@@ -1,0 +1,1 @@
+"""Messages over a torch.distributed process group, and tensors of a device over one."""

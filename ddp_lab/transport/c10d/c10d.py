@@ -1,0 +1,213 @@
+"""Ranks that torch.distributed has joined already: messages over gloo, or NCCL from its buffers.
+
+A message is two torch messages with the channel as tag: its texts and sizes, then its bytes.
+Timings are those of the backend beneath plus two latencies a message.
+"""
+
+import threading
+from collections import deque
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+import torch.distributed as dist
+
+from ddp_lab.errors import RankLost, RankTimeout
+from ddp_lab.transport.base import NDArray, Shape, check_buffer
+from ddp_lab.transport.c10d.watch import Watch
+from ddp_lab.transport.description import describe, parse
+
+HEAD = 1024  # bytes of the first message: three lengths, header and description
+MOST_TAGS = 1 << 30
+
+
+class C10dTransport:
+    """One rank's end of a torch process group.
+
+    `group` is one that can send bytes between CPUs, such as gloo; None is the default group. All
+    its ranks make their ends at the same time.
+    """
+
+    def __init__(self, group: Any = None) -> None:
+        self._group = group
+        self.rank: int = dist.get_rank(group)
+        self.size: int = dist.get_world_size(group)
+        self._watch = Watch(group, self.rank)
+        self._wanted: dict[tuple[int, int], deque[C10dReceive]] = {}
+        self._takes: dict[tuple[int, int], threading.Lock] = {}  # one takes from a line at a time
+        self._to_self: dict[int, deque[tuple[NDArray, bytes]]] = {}
+        self._lock = threading.Lock()
+        self._sends: deque[C10dSend] = deque()  # torch wants the copies alive until they are out
+
+    def isend(
+        self, array: NDArray, dst: int, *, channel: int = 0, header: bytes = b""
+    ) -> "C10dSend":
+        """Send a copy."""
+        copy = np.ascontiguousarray(array).reshape(array.shape).copy()
+        if dst == self.rank:
+            self._to_self.setdefault(channel, deque()).append((copy, header))
+            return C10dSend([], [])
+        tensors = [torch.from_numpy(_head(copy, header))]
+        if copy.nbytes:
+            tensors.append(torch.from_numpy(copy.reshape(-1).view(np.uint8)))
+        tag = channel % MOST_TAGS
+        try:
+            works = [dist.isend(t, group=self._group, group_dst=dst, tag=tag) for t in tensors]
+        except RuntimeError as error:
+            self._watch.look("send", dst)  # as in `_recv`
+            raise lost("send", self.rank, dst, error) from error
+        send = C10dSend(works, tensors)
+        while self._sends and self._sends[0].test():
+            self._sends.popleft()
+        self._sends.append(send)
+        return send
+
+    def irecv(self, src: int, *, channel: int = 0, buffer: NDArray | None = None) -> "C10dReceive":
+        """Receive the next array from `src`."""
+        receive = C10dReceive(self, src, channel, buffer)
+        with self._lock:
+            self._wanted.setdefault((src, channel), deque()).append(receive)
+            self._takes.setdefault((src, channel), threading.Lock())
+        return receive
+
+    def take_until(self, receive: "C10dReceive") -> None:
+        """Receive in order of posting until `receive` has its message."""
+        line = receive.src, receive.channel
+        with self._takes[line]:  # another thread may wait for another rank meanwhile
+            wanted = self._wanted[line]
+            while not receive.done:
+                wanted.popleft().accept(*self._take(receive.src, receive.channel))
+
+    def _take(self, src: int, channel: int) -> tuple[NDArray, bytes]:
+        if src == self.rank:
+            return self._to_self[channel].popleft()
+        head = np.empty(HEAD, np.uint8)
+        tag = channel % MOST_TAGS
+        self._recv(head, src, tag)
+        header, description = _texts(head)
+        dtype, shape = parse(description)
+        array = np.empty(shape, dtype)
+        if array.nbytes:
+            self._recv(array.reshape(-1).view(np.uint8), src, tag)
+        return array, header
+
+    def _recv(self, buffer: NDArray, src: int, tag: int) -> None:
+        """Receive bytes into `buffer`.
+
+        Raises:
+            RankLost: the connection to `src` is gone, or a rank has failed.
+            RankTimeout: nothing came for as long as the group allows.
+        """
+        try:
+            tensor = torch.from_numpy(buffer)
+            self._watch.wait(dist.irecv(tensor, group=self._group, group_src=src, tag=tag), src)
+        except RuntimeError as error:
+            self._watch.look("recv", src)  # it may have closed the connection because of another
+            raise lost("recv", self.rank, src, error) from error
+
+    def failed(self, error: BaseException) -> None:
+        """Tell the others that this rank's collective has raised."""
+        self._watch.tell(error)
+
+    def tolerate(self, ranks: set[int]) -> None:
+        """Let the failure of one of these ranks end only waits for that rank."""
+        self._watch.tolerated |= ranks
+
+    def empty(self, shape: Shape, dtype: npt.DTypeLike) -> NDArray:
+        """Return an ordinary array."""
+        return np.empty(shape, dtype)
+
+    def close(self) -> None:
+        """Wait until all is sent; the group belongs to whoever made it."""
+        while self._sends:
+            self._sends.popleft().finish()
+
+
+def lost(operation: str, rank: int, peer: int, error: RuntimeError) -> RankLost | RankTimeout:
+    """Return what a torch error about a peer means."""
+    text = str(error).partition("\n")[0]
+    if "timed out" in text.lower():
+        return RankTimeout(
+            f"{operation}: nothing came: rank {rank} waited for rank {peer}: {text}. "
+            f"See what rank {peer} does instead.",
+            peer,
+        )
+    return RankLost(
+        f"{operation}: rank {peer} is gone: rank {rank} lost it ({text}). "
+        f"Look at what ended rank {peer}.",
+        peer,
+    )
+
+
+def _head(array: NDArray, header: bytes) -> NDArray:
+    description = describe(array.dtype, array.shape)
+    header = header[: HEAD - 16 - len(description)]
+    head = np.zeros(HEAD, np.uint8)
+    head[:16].view(np.int64)[:] = len(header), len(description)
+    text = np.frombuffer(header + description, np.uint8)
+    head[16 : 16 + len(text)] = text
+    return head
+
+
+def _texts(head: NDArray) -> tuple[bytes, bytes]:
+    n_header, n_description = (int(n) for n in head[:16].view(np.int64))
+    text = head[16 : 16 + n_header + n_description].tobytes()
+    return text[:n_header], text[n_header:]
+
+
+class C10dSend:
+    """A send under way; it keeps its copy alive."""
+
+    header = b""
+
+    def __init__(self, works: list[Any], tensors: list[torch.Tensor]) -> None:
+        self._works = works
+        self._tensors = tensors
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Return at once: the copy is on its way, and the group completes it."""
+
+    def finish(self) -> None:
+        """Wait until it is out."""
+        for work in self._works:
+            work.wait()
+
+    def test(self) -> bool:
+        """Return whether it is out."""
+        return all(work.is_completed() for work in self._works)
+
+
+class C10dReceive:
+    """A receive, before and after its message came."""
+
+    def __init__(
+        self, transport: C10dTransport, src: int, channel: int, buffer: NDArray | None
+    ) -> None:
+        self.src, self.channel = src, channel
+        self.header = b""
+        self.done = False
+        self._transport = transport
+        self._buffer = buffer
+        self._array: NDArray | None = None
+
+    def accept(self, array: NDArray, header: bytes) -> None:
+        """Take the message."""
+        self._array, self.header, self.done = array, header, True
+
+    def wait(self, timeout_s: float | None = None) -> NDArray:
+        """Return the array; the time allowed is the group's."""
+        if not self.done:
+            self._transport.take_until(self)
+        array = self._array
+        assert array is not None
+        if self._buffer is None or array is self._buffer:
+            return array
+        check_buffer(self._buffer, array.dtype, array.shape, self.src, self._transport.rank)
+        np.copyto(self._buffer, array)
+        self._array = self._buffer
+        return self._buffer
+
+    def test(self) -> bool:
+        """Return whether it has been received; torch cannot tell what is on the way."""
+        return self.done

@@ -1,0 +1,1 @@
+"""What a link costs: as given, as measured, and as emulated on the wall clock."""

@@ -1,0 +1,126 @@
+"""A link between hosts that are a pretence, on the wall clock: to see on one machine what it costs.
+
+Each host has one interface, full duplex, which its ranks share. A message of n bytes begins to
+leave when those before it have left, and leaves for n beta seconds; alpha later it begins to come
+in at the other host, as soon as that has taken in what came before. Its bytes are moved at once by
+whatever carries the ranks' messages; their receiver gets them when such a link would have
+delivered them, and sleeps until then, so that waiting takes no processor time from other ranks.
+"""
+
+import struct
+import threading
+import time
+from collections.abc import Callable
+from typing import Protocol
+
+import numpy.typing as npt
+
+from ddp_lab.transport.base import NDArray, Shape, Transport, Work
+from ddp_lab.transport.board import Board
+from ddp_lab.transport.links.link import Hosts, Link
+from ddp_lab.transport.threads import silent
+
+ARRIVAL = struct.Struct("<q")  # nanoseconds of the monotonic clock, in front of the header
+SECOND = 1_000_000_000
+LOOK_S = 0.05  # how long a wait sleeps before it looks whether its time is over
+
+
+class Interfaces(Protocol):
+    """Until when each host's interface is busy, both ways; seen by all ranks."""
+
+    def reserve(self, src: int, dst: int, leaves_ns: int, alpha_ns: int) -> int:
+        """Return when a message from host `src` that leaves for so long is in at host `dst`."""
+
+
+class ThreadInterfaces:
+    """Interfaces whose ranks are threads of one process."""
+
+    def __init__(self, hosts: Hosts, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
+        self._now_ns = now_ns
+        self._out = [0] * len(hosts)
+        self._in = [0] * len(hosts)
+        self._lock = threading.Lock()
+
+    def reserve(self, src: int, dst: int, leaves_ns: int, alpha_ns: int) -> int:
+        """Return when a message from host `src` that leaves for so long is in at host `dst`."""
+        with self._lock:
+            begins = max(self._now_ns(), self._out[src])
+            self._out[src] = begins + leaves_ns
+            self._in[dst] = max(begins + alpha_ns, self._in[dst]) + leaves_ns
+            return self._in[dst]
+
+
+class EmulatedLink:
+    """The way to other hosts: messages of `carrier`, held back until the link would have them."""
+
+    def __init__(self, carrier: Transport, hosts: Hosts, link: Link, ways: Interfaces) -> None:
+        self.rank = carrier.rank
+        self.size = carrier.size
+        self._carrier = carrier
+        self._board: Board = carrier.board  # type: ignore[attr-defined]
+        self._link = link
+        self._ways = ways
+        self._host_of = {rank: index for index, host in enumerate(hosts) for rank in host}
+
+    def isend(self, array: NDArray, dst: int, *, channel: int = 0, header: bytes = b"") -> Work:
+        """Send a copy, which says when it is there."""
+        link = self._link
+        leaves_ns, alpha_ns = int(array.nbytes * link.beta * SECOND), int(link.alpha * SECOND)
+        src = self._host_of[self.rank]
+        arrival = self._ways.reserve(src, self._host_of[dst], leaves_ns, alpha_ns)
+        return self._carrier.isend(
+            array, dst, channel=channel, header=ARRIVAL.pack(arrival) + header
+        )
+
+    def irecv(self, src: int, *, channel: int = 0, buffer: NDArray | None = None) -> "LateReceive":
+        """Receive the next array from `src`, once the link has delivered it."""
+        work = self._carrier.irecv(src, channel=channel, buffer=buffer)
+        return LateReceive(work, self._board, self.rank, src)
+
+    def probe(self, src: int, channel: int) -> bool:
+        """Return whether a message of `src` was sent; to take it may still need a wait."""
+        return bool(self._carrier.probe(src, channel))  # type: ignore[attr-defined]
+
+    def empty(self, shape: Shape, dtype: npt.DTypeLike) -> NDArray:
+        """Return an array of the carrier's."""
+        return self._carrier.empty(shape, dtype)
+
+    def close(self) -> None:
+        """Do nothing: the carrier belongs to somebody else."""
+
+
+class LateReceive:
+    """A receive whose message is there already, or not yet, as its stamp says."""
+
+    def __init__(self, work: Work, board: Board, rank: int, src: int) -> None:
+        self._work = work
+        self._board = board
+        self._rank, self._src = rank, src
+
+    @property
+    def header(self) -> bytes:
+        """The sender's header."""
+        return self._work.header[ARRIVAL.size :]
+
+    @header.setter
+    def header(self, header: bytes) -> None:
+        self._work.header = ARRIVAL.pack(0) + header
+
+    def wait(self, timeout_s: float | None = None) -> NDArray | None:
+        """Return the array, no sooner than the link would have."""
+        limit_s = float("inf") if timeout_s is None else timeout_s
+        give_up = min(time.monotonic() + limit_s, self._board.deadline)
+        array = self._work.wait(timeout_s)
+        while (left_s := self._left_ns() / SECOND) > 0:
+            if time.monotonic() > min(give_up, self._board.deadline):
+                raise silent(self._rank, self._src, timeout_s)
+            time.sleep(min(left_s, LOOK_S))
+        return array
+
+    def test(self) -> bool:
+        """Return whether `wait` would return at once."""
+        return self._work.test() and self._left_ns() <= 0
+
+    def _left_ns(self) -> int:
+        (arrival,) = ARRIVAL.unpack_from(self._work.header)
+        return int(arrival) - time.monotonic_ns()

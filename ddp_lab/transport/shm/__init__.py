@@ -1,0 +1,1 @@
+"""Ranks of one machine over shared memory."""

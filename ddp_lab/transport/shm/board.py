@@ -1,0 +1,172 @@
+"""The board in shared memory; see `board`.
+
+A rank's entry: words for version, state, one more than the peer waited for, one more than the slot
+of its last header, two lengths; then two texts; then slots for its last headers. The version is
+odd while the rank writes, so a reader never takes half of two entries for one; so is a slot's.
+
+Slots are what finds ranks that disagree and do not wait for each other, as two that both take
+themselves for the root: each writes its header before it looks at the other's, so one of them
+sees both. A rank may be `HISTORY` collectives ahead, and its header is still there.
+"""
+
+import os
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+from ddp_lab.transport.board import FAILED, NOBODY, RUNNING, Allowance, Entry, compare
+from ddp_lab.transport.shm.segment import BOARD_BYTES, SLOT_BYTES, Segment
+
+_VERSION, STATE, PEER, DOING, SITE, WHY = range(6)
+TEXTS = {SITE: 128, WHY: 1152}
+LONGEST = {SITE: 900, WHY: 900}
+SLOTS = 4096  # where they begin
+HISTORY = (BOARD_BYTES - SLOTS) // SLOT_BYTES
+LONGEST_HEADER = SLOT_BYTES - 16  # a slot's first words are its version and the header's length
+PID = 9
+DEADLINE_WORD = 8  # of rank 0's entry, in milliseconds of the monotonic clock; 0 is none
+
+
+class ShmBoard:
+    """A board for ranks that are processes of one machine."""
+
+    def __init__(self, segment: Segment) -> None:
+        self.size = segment.layout.size
+        self.silent = NOBODY
+        self._words = segment.words
+        self._bytes = segment.bytes
+        self._offsets = [segment.layout.board(rank) for rank in range(self.size)]
+        self._lock = threading.Lock()  # two threads of a rank may wait at the same time
+        self._allowance = Allowance()
+
+    @property
+    def deadline(self) -> float:
+        """When the run must have ended, on `time.monotonic`'s clock."""
+        milliseconds = self._words[DEADLINE_WORD]
+        return min(self._allowance.end, milliseconds / 1e3 if milliseconds else float("inf"))
+
+    @deadline.setter
+    def deadline(self, value: float) -> None:
+        self._words[DEADLINE_WORD] = int(value * 1e3) if value != float("inf") else 0
+
+    def allow(self, seconds: float) -> None:
+        """Let the calling thread wait for so long from now on, and no longer."""
+        self._allowance.allow(seconds)
+
+    def live(self, rank: int) -> None:
+        """Say which process `rank` is, so that others can see when it is gone."""
+        self._words[(self._offsets[rank] >> 3) + PID] = os.getpid()
+
+    def _state(self, rank: int) -> int:
+        base = self._offsets[rank] >> 3
+        state, pid = self._words[base + STATE], self._words[base + PID]
+        if state == RUNNING and pid and not is_alive(pid):
+            self.end(rank, FAILED, "its process ended")
+            return self._words[base + STATE]  # it may have returned just before
+        return state
+
+    def enter(self, rank: int, doing: bytes, members: tuple[int, ...]) -> None:
+        """Say what `rank` does, and compare with what the other members do or did there."""
+        words, base = self._words, self._offsets[rank] >> 3
+        slot = _slot_of(doing)
+        with self._lock:  # leaving it also orders the stores before the loads that follow
+            words[base] += 1
+            self._write_slot(rank, slot, doing)
+            words[base + DOING] = slot + 1
+            words[base] += 1
+        for peer in members:
+            if peer != rank:
+                compare(doing, self._read_slot(peer, slot), rank, peer)
+
+    def _write_slot(self, rank: int, slot: int, header: bytes) -> None:
+        start = self._offsets[rank] + SLOTS + slot * SLOT_BYTES
+        words, header = self._words, header[:LONGEST_HEADER]
+        words[start >> 3] += 1
+        words[(start >> 3) + 1] = len(header)
+        self._bytes[start + 16 : start + 16 + len(header)] = header
+        words[start >> 3] += 1
+
+    def _read_slot(self, rank: int, slot: int) -> bytes:
+        """Return the header in a slot, b"" while it is being written."""
+        start = self._offsets[rank] + SLOTS + slot * SLOT_BYTES
+        before = self._words[start >> 3]
+        length = min(self._words[(start >> 3) + 1], LONGEST_HEADER)
+        header = bytes(self._bytes[start + 16 : start + 16 + length])
+        return header if before % 2 == 0 and self._words[start >> 3] == before else b""
+
+    def _doing(self, rank: int) -> bytes:
+        """Return the header of a rank's last collective, b"" if there is none."""
+        slot = self._words[(self._offsets[rank] >> 3) + DOING] - 1
+        return self._read_slot(rank, slot) if slot >= 0 else b""
+
+    def wait(self, rank: int, peer: int, site: bytes) -> None:
+        """Say whom `rank` waits for."""
+        words, base = self._words, self._offsets[rank] >> 3
+        with self._lock:
+            words[base] += 1
+            words[base + PEER] = peer + 1
+            self._write(rank, SITE, site)
+            words[base] += 1
+
+    def end(self, rank: int, state: int, why: str = "") -> None:
+        """Say that `rank` is gone."""
+        base = self._offsets[rank] >> 3
+        if self._words[base + STATE] == RUNNING:
+            self._write(rank, WHY, why.encode())
+            self._words[base + STATE] = state
+
+    def read(self, rank: int) -> Entry:
+        """Return the entry of `rank`."""
+        words, base = self._words, self._offsets[rank] >> 3
+        for _ in range(1000):  # a writer that died half-way leaves an odd version for ever
+            before = words[base]
+            entry = Entry(
+                self._state(rank),
+                self._doing(rank),
+                words[base + PEER] - 1,
+                self._text(rank, SITE),
+                self._text(rank, WHY).decode(errors="replace"),
+                words[base + STATE] != RUNNING or words[base + PID] != 0,
+            )
+            if before % 2 == 0 and words[base] == before:
+                return entry
+        return Entry(self._state(rank))
+
+    def _write(self, rank: int, field: int, text: bytes) -> None:
+        offset = self._offsets[rank]
+        text = text[: LONGEST[field]]
+        self._words[(offset >> 3) + field] = len(text)
+        start = offset + TEXTS[field]
+        self._bytes[start : start + len(text)] = text
+
+    def _text(self, rank: int, field: int) -> bytes:
+        offset = self._offsets[rank]
+        start = offset + TEXTS[field]
+        length = min(self._words[(offset >> 3) + field], LONGEST[field])
+        return bytes(self._bytes[start : start + length])
+
+
+def _slot_of(header: bytes) -> int:
+    """Return the slot of a collective: ranks number those of a communicator alike."""
+    return int(header.partition(b"|")[0].rpartition(b".")[2]) % HISTORY
+
+
+def stat_of(pid: int) -> bytes:
+    """Return what the kernel says of a process."""
+    return Path(f"/proc/{pid}/stat").read_bytes()
+
+
+def is_alive(pid: int, stat: Callable[[int], bytes] = stat_of) -> bool:
+    """Return whether a process runs: it exists and is not just waiting to be buried.
+
+    It may end between the opening of its file and the read (ESRCH, or nothing to read).
+    """
+    try:
+        state = stat(pid).rpartition(b")")[2].split()[:1]
+    except ProcessLookupError:
+        return False
+    except FileNotFoundError:
+        return not Path("/proc/self").exists()  # without /proc nothing can be said
+    except OSError:
+        return True  # it is there, but nothing more can be said
+    return state not in ([b"Z"], [b"X"], [])

@@ -1,0 +1,241 @@
+"""Ranks as processes of one machine that share memory: the fast transport.
+
+A message is copied into the segment by its sender and out of it by its receiver. Collectives do
+better: ranks meet, each says where its array lies, and all read and write where the arrays are
+(`rendezvous`). Timings are those of this machine's memory: use them to compare algorithms on shared
+memory, not to predict a network.
+"""
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+
+import numpy as np
+import numpy.typing as npt
+
+from ddp_lab.errors import OutOfSharedMemory, RankLost, RankTimeout
+from ddp_lab.transport.base import SENT, NDArray, Sent, Shape, check_buffer
+from ddp_lab.transport.board import inspect
+from ddp_lab.transport.header import call_site
+from ddp_lab.transport.shm.board import ShmBoard
+from ddp_lab.transport.shm.rendezvous import SharedRendezvous
+from ddp_lab.transport.shm.ring_buffer import Record, RingBuffer
+from ddp_lab.transport.shm.segment import MAX_RENDEZVOUS, Arena, Segment
+from ddp_lab.transport.waiting import Words
+
+
+class ShmTransport:
+    """One rank's end of a segment."""
+
+    def __init__(self, segment: Segment, rank: int, ranks_here: int | None = None) -> None:
+        self.rank = rank
+        self.size = segment.layout.size
+        self.board = ShmBoard(segment)
+        self.board.live(rank)
+        self.segment = segment
+        self.words = Words(segment.words, segment.address, ranks_here or self.size)
+        self.arena = Arena(segment, rank)
+        self._sources = [Source(self, src) for src in range(self.size)]
+        self._targets = [self._ring(rank, dst) for dst in range(self.size)]
+        self._locks = [threading.Lock() for _ in range(self.size)]
+
+    def __reduce__(self) -> str:
+        raise TypeError("shared memory belongs to the ranks of one run and cannot be sent")
+
+    def _ring(self, src: int, dst: int) -> RingBuffer:
+        return RingBuffer(self.segment, self.words, self.segment.layout.ring(src, dst))
+
+    def watch(self, peer: int) -> "Watch":
+        """Return what to call while this rank waits for `peer`."""
+        return Watch(self, peer)
+
+    def isend(self, array: NDArray, dst: int, *, channel: int = 0, header: bytes = b"") -> Sent:
+        """Send a copy; waits only for room, when `dst` is far behind."""
+        array = np.ascontiguousarray(array).reshape(array.shape)
+        with self._locks[dst]:
+            watch = Watch(self, dst)
+            try:
+                self._targets[dst].write(array, channel, header, self.arena, watch)
+            finally:
+                watch.close()
+        return SENT
+
+    def irecv(self, src: int, *, channel: int = 0, buffer: NDArray | None = None) -> "Receive":
+        """Receive the next array from `src`."""
+        return Receive(self._sources[src], channel, buffer)
+
+    def probe(self, src: int, channel: int) -> bool:
+        """Return whether a message of `src` on this channel waits for a receive."""
+        return self._sources[src].has(channel)
+
+    def empty(self, shape: Shape, dtype: npt.DTypeLike) -> NDArray:
+        """Return an array inside the segment.
+
+        Raises:
+            OutOfSharedMemory: this rank's arena is full.
+        """
+        size = (shape,) if isinstance(shape, int) else tuple(int(n) for n in shape)
+        array = self.arena.array(size, np.dtype(dtype))
+        if array is None:
+            raise OutOfSharedMemory(
+                f"empty: no room for {size} {np.dtype(dtype)}: this rank's shared memory is full. "
+                "Drop buffers that are no longer used. "
+                "Help: when_it_does_not_work.html#too-little-memory"
+            )
+        return array
+
+    def rendezvous(self, context: int, members: tuple[int, ...]) -> SharedRendezvous | None:
+        """Return the rendezvous of a communicator, None if there are already too many."""
+        if context >= MAX_RENDEZVOUS:
+            return None
+        return SharedRendezvous(self, context, members)
+
+    def close(self) -> None:
+        """Close the descriptor of the segment."""
+        self.segment.close()
+
+
+class Watch:
+    """Called while a rank waits for a peer: shows the wait on the board and looks at the peer."""
+
+    __slots__ = ("_give_up", "_peer", "_shown", "_transport")
+
+    def __init__(self, transport: ShmTransport, peer: int, give_up: float | None = None) -> None:
+        self._transport = transport
+        self._peer = peer
+        self._give_up = give_up
+        self._shown = False
+
+    def __call__(self) -> bool:
+        """Return whether to go on waiting; raise if it is in vain."""
+        transport = self._transport
+        if not self._shown:
+            transport.board.wait(transport.rank, self._peer, call_site())
+            self._shown = True
+        if self._peer != transport.rank:
+            inspect(transport.board, transport.rank, self._peer)
+        return self._give_up is None or time.monotonic() < self._give_up
+
+    def close(self) -> None:
+        """Take the wait off the board."""
+        if self._shown:
+            self._transport.board.wait(self._transport.rank, -1, b"")
+
+
+class Source:
+    """The messages from one rank, sorted into channels as they are read."""
+
+    def __init__(self, transport: ShmTransport, src: int) -> None:
+        self.transport = transport
+        self.src = src
+        self._ring: RingBuffer = transport._ring(src, transport.rank)
+        self._lock = threading.Lock()
+        self._arrived: dict[int, deque[tuple[NDArray, bytes]]] = {}
+        self._wanted: dict[int, deque[Receive]] = {}
+
+    def want(self, receive: "Receive") -> None:
+        """Queue a receive; it gets a message that is here already."""
+        with self._lock:
+            arrived = self._arrived.get(receive.channel)
+            if arrived:
+                receive.accept(*arrived.popleft())
+                if not arrived:
+                    del self._arrived[receive.channel]  # channels are many, and most used once
+            else:
+                self._wanted.setdefault(receive.channel, deque()).append(receive)
+
+    def read(self) -> int:
+        """Hand out all messages that have come; return the position up to which."""
+        with self._lock:
+            while (record := self._ring.peek()) is not None:
+                self._hand_out(record)
+                self._ring.release(record)
+            return self._ring.consumed()  # a message may have come since the last look
+
+    def has(self, channel: int) -> bool:
+        """Return whether a message is there that nobody asked for yet."""
+        self.read()
+        return bool(self._arrived.get(channel))
+
+    def _hand_out(self, record: Record) -> None:
+        wanted = self._wanted.get(record.channel)
+        receive = wanted.popleft() if wanted else None
+        if receive is not None and not wanted:
+            del self._wanted[record.channel]
+        target = None if receive is None else receive.buffer
+        if target is None or target.dtype != record.dtype or target.shape != record.shape:
+            target = np.empty(record.shape, record.dtype)
+        target.reshape(-1).view(np.uint8)[:] = record.payload
+        if receive is None:
+            self._arrived.setdefault(record.channel, deque()).append((target, record.header))
+        else:
+            receive.accept(target, record.header)
+
+    def wait(self, receive: "Receive", timeout_s: float | None) -> None:
+        """Block until `receive` has its message."""
+        position = self.read()
+        if receive.done:
+            return
+        give_up = None if timeout_s is None else time.monotonic() + timeout_s
+        watch = Watch(self.transport, self.src, give_up)
+        try:
+            while not receive.done:
+                came = self._more(position, watch)
+                position = self.read()
+                if not came and not receive.done:
+                    raise RankTimeout(
+                        f"recv: nothing came: rank {self.transport.rank} waited {timeout_s} s for "
+                        f"rank {self.src} at {call_site().decode()}. See what rank {self.src} "
+                        "does instead of sending.",
+                        self.src,
+                    )
+        finally:
+            watch.close()
+
+    def _more(self, position: int, watch: Callable[[], bool]) -> bool:
+        words = self.transport.words
+        try:
+            return words.wait(self._ring.written, position + 1, watch)
+        except RankLost:
+            if self._ring.position() > position:  # its last message was on the way
+                return True
+            raise
+
+
+class Receive:
+    """A receive, before and after its message came."""
+
+    def __init__(self, source: Source, channel: int, buffer: NDArray | None) -> None:
+        self.channel = channel
+        self.buffer = buffer
+        self.header = b""
+        self.done = False
+        self._source = source
+        self._array: NDArray | None = None
+        source.want(self)
+
+    def accept(self, array: NDArray, header: bytes) -> None:
+        """Take the message, which may lie in the buffer already."""
+        self._array, self.header = array, header
+        self.done = True
+
+    def wait(self, timeout_s: float | None = None) -> NDArray:
+        """Return the array, or the buffer filled with it."""
+        if not self.done:
+            self._source.wait(self, timeout_s)
+        array = self._array
+        assert array is not None
+        if self.buffer is None or array is self.buffer:
+            return array
+        rank = self._source.transport.rank
+        check_buffer(self.buffer, array.dtype, array.shape, self._source.src, rank)
+        np.copyto(self.buffer, array)
+        self._array = self.buffer
+        return self.buffer
+
+    def test(self) -> bool:
+        """Return whether the message has come."""
+        if not self.done:
+            self._source.read()
+        return self.done

@@ -1,0 +1,1 @@
+"""A rank that is a process reached by TCP, on this machine or another."""

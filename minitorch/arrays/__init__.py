@@ -1,0 +1,1 @@
+"""Arrays of any library: what they are, where their memory comes from. Knows no operator."""

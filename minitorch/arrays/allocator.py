@@ -1,0 +1,148 @@
+"""A caching allocator: memory that is given back is kept, and handed out again.
+
+Fresh memory costs as much as the arithmetic on it: a call to the driver on a GPU, a page fault for
+every 4 KiB on a CPU. So large results of operators on the CPU lie in blocks that are kept by size:
+a request takes the one of its size that came back last, which is the warmest. An array's block
+comes back when the array and all its views are gone.
+
+May import: arrays, shapes. Source: PyTorch's CUDA caching allocator (Paszke et al., NeurIPS
+2019, section 5.3), which also cuts large blocks and joins their free neighbours.
+"""
+
+import collections
+import math
+import mmap
+import threading
+import weakref
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .shapes import stretches
+
+if TYPE_CHECKING:
+    from .library import Array
+
+PAGE = 4096
+"""Bytes to which sizes are rounded: those of a page, so that few sizes repeat often."""
+KEPT = 256 * 2**20
+"""Bytes that may lie unused; more only where as much was in use at a time."""
+LARGE = 128 * 2**10
+"""Bytes above which the C library asks the system for fresh pages, and the detour here pays."""
+
+
+class Lease(np.ndarray[Any, Any]):
+    """The bytes of one block: the base of the array that was asked for.
+
+    A class of its own, as NumPy replaces a base of the same class by that one's base.
+    """
+
+
+class CachingAllocator:
+    """Blocks of memory, reused; `stats` counts what that saves."""
+
+    def __init__(self) -> None:
+        self._free: dict[int, list[mmap.mmap]] = {}
+        self._returned: collections.deque[mmap.mmap] = collections.deque()
+        self._leases: dict[int, Any] = {}
+        self._lock = threading.Lock()
+        self._counts = dict.fromkeys(
+            ("reserved", "allocated", "peak_allocated", "hits", "misses"), 0
+        )
+
+    def stats(self) -> dict[str, int]:
+        """Return the counters.
+
+        reserved: bytes held from the system; allocated, peak_allocated: bytes handed out, now and
+        at most; hits, misses: requests served from kept memory, or by the system.
+        """
+        with self._lock:
+            self._collect()
+            return dict(self._counts)
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> "Array":
+        """Return an array whose memory comes back by itself; its numbers are not set."""
+        dtype = np.dtype(dtype)
+        size = max(-(-math.prod(shape) * dtype.itemsize // PAGE), 1) * PAGE
+        with self._lock:
+            block = self._taken(size)
+        lease = Lease((size,), np.uint8, block)
+        key = id(lease)
+        self._leases[key] = weakref.ref(lease, lambda _: self._ended(key, block))
+        return np.ndarray(shape, dtype, buffer=lease)
+
+    def _ended(self, key: int, block: mmap.mmap) -> None:
+        """Note that a block is free: called by finalizers, at any moment and in any thread."""
+        self._leases.pop(key, None)
+        self._returned.append(block)
+
+    def _taken(self, size: int) -> mmap.mmap:
+        self._collect()
+        counts, kept = self._counts, self._free.get(size)
+        counts["hits" if kept else "misses"] += 1
+        counts["allocated"] += size
+        counts["peak_allocated"] = max(counts["peak_allocated"], counts["allocated"])
+        if kept:
+            return kept.pop()
+        if counts["reserved"] + size - counts["allocated"] > max(KEPT, counts["peak_allocated"]):
+            self._free.clear()  # many sizes that do not come again
+            counts["reserved"] = counts["allocated"] - size
+        counts["reserved"] += size
+        return mmap.mmap(-1, size, access=mmap.ACCESS_COPY)  # not written to by a fork
+
+    def _collect(self) -> None:
+        """Take back what was freed since the last call."""
+        while self._returned:
+            block = self._returned.popleft()
+            self._counts["allocated"] -= len(block)
+            self._free.setdefault(len(block), []).append(block)
+
+
+cpu = CachingAllocator()
+"""The allocator behind large results on the CPU."""
+
+
+def result_of(ufunc: Callable[..., "Array"], *arrays: object) -> "Array":
+    """Return `ufunc` of NumPy arrays, of one floating dtype, with a large result in cached memory.
+
+    That is where the result has the shape of the largest input, in rows; else NumPy decides.
+    """
+    like = max(arrays, key=_nbytes) if len(arrays) > 1 else arrays[0]
+    if type(like) is not np.ndarray or like.nbytes <= LARGE or not like.flags.c_contiguous:
+        return ufunc(*arrays)
+    for other in arrays:
+        if other is not like and not (
+            isinstance(other, np.ndarray | np.generic)
+            and other.dtype is like.dtype
+            and (other.shape == like.shape or stretches(other.shape, like.shape))
+        ):
+            return ufunc(*arrays)
+    if like.dtype.kind != "f":
+        return ufunc(*arrays)
+    return ufunc(*arrays, out=cpu.empty(like.shape, like.dtype))
+
+
+def _nbytes(array: object) -> int:
+    size: int = getattr(array, "nbytes", 0)
+    return size
+
+
+def matrix_product(a: "Array", b: "Array") -> "Array":
+    """Return the matrix product of NumPy arrays, a large one in cached memory."""
+    out = None
+    if a.ndim == 2 == b.ndim and a.dtype is b.dtype and a.shape[1] == b.shape[0]:
+        shape = (a.shape[0], b.shape[1])
+        if shape[0] * shape[1] * a.itemsize > LARGE:
+            out = cpu.empty(shape, a.dtype)
+    product: Array = a @ b if out is None else np.matmul(a, b, out=out)
+    return product
+
+
+def rows_of(view: "Array", shape: tuple[int, ...]) -> "Array":
+    """Return a copy of a strided view of NumPy memory under another shape."""
+    if view.nbytes <= LARGE:
+        return view.reshape(shape)
+    out = cpu.empty(view.shape, view.dtype)
+    np.copyto(out, view)
+    return out.reshape(shape)

@@ -1,0 +1,112 @@
+"""Random numbers: one generator a device, seeded by `manual_seed`.
+
+On the CPU numbers come from NumPy's PCG64; on CUDA from the generator of the array library.
+"""
+
+import importlib
+import os
+import threading
+from typing import Any
+
+import numpy as np
+
+from .library import CPU, Array, Device, DType, cast, device, namespace_on, native_device
+
+
+class Generator:
+    """A stream of random numbers on one device."""
+
+    def __init__(self, place: object = "cpu") -> None:
+        self.device = device(place)
+        self._lock = threading.Lock()
+        self._seed = 0
+        self.manual_seed(int.from_bytes(os.urandom(4), "little"))
+
+    def manual_seed(self, seed: int) -> "Generator":
+        """Start the stream anew at `seed`; return the generator."""
+        self._seed = int(seed)
+        self._host = np.random.Generator(np.random.PCG64(self._seed % 2**64))
+        self._native: Any = None
+        if namespace_on(self.device) is not np:
+            torch = importlib.import_module("torch")
+            self._native = torch.Generator(device=str(self.device))
+            self._native.manual_seed(self._seed % 2**63)
+        return self
+
+    def initial_seed(self) -> int:
+        """Return the seed that the stream was started with."""
+        return self._seed
+
+    def get_state(self) -> Any:
+        """Return the state of the stream, for `set_state`."""
+        return self._host.bit_generator.state if self._native is None else self._native.get_state()
+
+    def set_state(self, state: Any) -> "Generator":
+        """Put the stream back to a state from `get_state`; return the generator."""
+        if self._native is None:
+            self._host.bit_generator.state = state
+        else:
+            self._native.set_state(state)
+        return self
+
+    def uniform(self, shape: tuple[int, ...], dtype: DType) -> Array:
+        """Return numbers evenly spread in [0, 1)."""
+        return self._drawn("random", "rand", shape, dtype)
+
+    def normal(self, shape: tuple[int, ...], dtype: DType) -> Array:
+        """Return numbers of the normal distribution with mean 0 and variance 1."""
+        return self._drawn("standard_normal", "randn", shape, dtype)
+
+    def _drawn(self, host: str, native: str, shape: tuple[int, ...], dtype: DType) -> Array:
+        """Draw by NumPy's method `host`, or by torch's function `native`."""
+        with self._lock:
+            if self._native is None:
+                wide = np.float64 if dtype.itemsize >= 8 else np.float32
+                return cast(getattr(self._host, host)(shape, dtype=wide), dtype)
+            torch = importlib.import_module("torch")
+            drawn: Array = getattr(torch, native)(
+                shape,
+                generator=self._native,
+                dtype=getattr(torch, dtype.name),
+                device=native_device(self.device),
+            )
+            return drawn
+
+    def integers(self, low: int, high: int, shape: tuple[int, ...], dtype: DType) -> Array:
+        """Return integers in [low, high)."""
+        with self._lock:
+            numbers = self._host.integers(low, high, shape, dtype=np.int64)
+        return self._placed(cast(numbers, dtype))
+
+    def permutation(self, count: int) -> Array:
+        """Return 0 to count - 1 in random order."""
+        with self._lock:
+            return self._placed(self._host.permutation(count))
+
+    def _placed(self, numbers: Array) -> Array:
+        if self._native is None:
+            return numbers
+        return namespace_on(self.device).asarray(numbers, device=native_device(self.device))
+
+
+_defaults: dict[tuple[str, bool], Generator] = {}
+_seed: list[int] = []
+
+
+def default_generator(place: Device = CPU) -> Generator:
+    """Return the generator that a device uses unless one is given."""
+    key = (str(place), namespace_on(place) is np)
+    found = _defaults.get(key)
+    if found is None:
+        found = _defaults[key] = Generator(place)
+        if _seed:
+            found.manual_seed(_seed[0])
+    return found
+
+
+def manual_seed(seed: int) -> Generator:
+    """Start the random numbers of every device anew at `seed`; return the CPU's generator."""
+    _seed[:] = [int(seed)]
+    for generator in _defaults.values():
+        generator.manual_seed(seed)
+    return default_generator()

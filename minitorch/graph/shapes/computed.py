@@ -1,0 +1,227 @@
+"""Shapes that are computed in the run: `zeros([shape(x)[0], 5])`, `random_normal(shape(mean))`.
+
+`of_shape(dims)` is a value of which only the shape counts; whatever can follow another value's
+shape (a broadcast, a reshape, random numbers) follows its. `Joined` puts values side by side whose
+sizes only the run knows: `ops.joining` cuts gradients at places that are known when the graph is
+built, it looks at the shapes of the inputs when it runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any
+
+from ...arrays.library import Array, DType, Namespace, int32, native_dtype
+from ...arrays.shapes import Shape
+from ...errors import ShapeError
+from ...op import Flat, Gradients, Op, Spec, Value
+from ...ops.elementwise.casting import cast_to
+from ...ops.methods import Methods
+from ...ops.shaping import movement
+from ...ops.shaping.broadcasting import ExpandTo, expand_to
+from ...ops.shaping.joining import Cat, stack
+from ..core.node import Constant, Node, UnknownShape, as_shape, build, convert
+from .deferred import as_scalar
+
+
+class ShapeOf(Flat):
+    """The sizes of the input as a vector of int32."""
+
+    reads_inputs = reads_output = False
+
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
+        """Return the sizes."""
+        return xp.asarray(tuple(arrays[0].shape), dtype=native_dtype(xp, int32))
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return a vector as long as the input has axes."""
+        return Spec((len(specs[0].shape),), int32)
+
+
+class OfShape(Flat):
+    """Zeros of the sizes in a vector; in memory they are one.
+
+    Attributes:
+        sizes: what is known of them before the run.
+    """
+
+    reads_inputs = reads_output = False
+
+    def __init__(self, sizes: Shape) -> None:
+        self.sizes = sizes
+
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
+        """Return one 0, stretched; a size of -1 takes what a second input leaves for it.
+
+        Raises:
+            ShapeError: a size is negative, or does not divide.
+        """
+        sizes = tuple(int(n) for n in arrays[0])
+        if len(arrays) > 1 and sizes.count(-1) == 1:
+            rest = -math.prod(sizes)
+            count = math.prod(arrays[1].shape)
+            sizes = tuple(count // rest if n == -1 and rest else n for n in sizes)
+        if any(n < 0 for n in sizes):
+            raise ShapeError(f"shape: got {sizes}, expected sizes of 0 or more.")
+        return xp.broadcast_to(xp.zeros((), dtype=native_dtype(xp, int32)), sizes)
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return what is known of the shape."""
+        return Spec(self.sizes, int32)
+
+
+class Counting(Flat):
+    """The integers from the first input up to but not the second, a third apart."""
+
+    reads_inputs = reads_output = False
+
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
+        """Return the integers."""
+        start, stop, step = (int(a) for a in arrays)
+        return xp.arange(start, stop, step, dtype=native_dtype(xp, int32))
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec of a vector of a length not known yet."""
+        return Spec((None,), int32)
+
+
+def computed(shape: object) -> bool:
+    """Tell whether `shape` is a node, or has nodes among its sizes."""
+    if isinstance(shape, list | tuple) and not isinstance(shape, UnknownShape):
+        return any(isinstance(n, Node) for n in shape)
+    return isinstance(shape, Node)
+
+
+def of_shape(dims: Any, like: Node | None = None) -> Node:
+    """Return a value of the sizes in `dims`, a node or a list with nodes in it.
+
+    Args:
+        like: has as many elements, so that one size may be -1.
+    Raises:
+        GraphError: how many sizes there are is not known, or they are no integers.
+    """
+    sizes, vector = _of_node(dims) if isinstance(dims, Node) else _of_list(dims)
+    return build(OfShape(sizes), (vector,) if like is None else (vector, like))
+
+
+def reshaped(x: Node, dims: object) -> Node:
+    """Return the elements of `x` under the sizes in `dims`, of which one may be -1."""
+    like = of_shape(dims, x)
+    return build(movement.Reshape(None), (x, like))
+
+
+def filled(dims: object, value: object, dtype: DType | None = None) -> Node:
+    """Return `value` repeated to the sizes in `dims`."""
+    return build(ExpandTo(), (convert(value, dtype), of_shape(dims)))
+
+
+def counted(start: object, stop: object, step: object) -> Node:
+    """Return the integers from `start` up to but not `stop`, `step` apart."""
+    ends = [as_scalar(convert(end)) for end in (start, stop, step)]
+    for end in ends:
+        if end.dtype.kind not in "iu" or end.shape != ():
+            raise end.error(
+                f"range: got {end.name!r}, {end.dtype} of shape {end.shape}, expected one integer. "
+                "Cast it."
+            )
+    return build(Counting(), ends)
+
+
+def tiled(x: Node, times: Any) -> Node:
+    """Return copies of `x` side by side, as many along each axis as `times` has there."""
+    axes = len(x.shape)
+    counts = [times[i] for i in range(axes)]
+    sizes = [build(ShapeOf(), (x,))[i] if n is None else n for i, n in enumerate(x.shape)]
+    apart = movement.insert_axes(x, tuple(range(0, 2 * axes, 2)))
+    stretched = expand_to(apart, of_shape([*chain(*zip(counts, sizes, strict=True))]))
+    return reshaped(stretched, [c * n for c, n in zip(counts, sizes, strict=True)])
+
+
+def _of_node(dims: Node) -> tuple[Shape, Node]:
+    if isinstance(dims.op, ShapeOf):
+        return dims.inputs[0].shape, dims
+    if isinstance(dims.shape, UnknownShape) or len(dims.shape) != 1 or dims.shape[0] is None:
+        raise dims.error(
+            f"shape: got node {dims.name!r} of shape {dims.shape}, expected a vector of known "
+            "length. Give it as a list of sizes."
+        )
+    if isinstance(dims, Constant):
+        return as_shape(dims.value.tolist()), dims
+    return (None,) * dims.shape[0], dims
+
+
+def _of_list(dims: Sequence[Any]) -> tuple[Shape, Node]:
+    sizes: list[int | None] = []
+    parts: list[Node] = []
+    for size in dims:
+        node = size if isinstance(size, Node) else Constant(int(size), int32)
+        if node.dtype.kind not in "iu":
+            raise node.error(
+                f"shape: got size {node.name!r} of {node.dtype}, expected an integer. Use cast."
+            )
+        sizes.append(int(node.value) if isinstance(node, Constant) else None)
+        parts.append(node if node.dtype == int32 else cast_to(node, int32))
+    return as_shape(sizes), stack(parts)
+
+
+class Joined(Cat):
+    """The inputs one after another along an axis."""
+
+    def gradient(self, out_grad: Methods, node: Value) -> Gradients:
+        """Each input gets the piece of the gradient that is where it was."""
+        return tuple(
+            build(Piece(self.dim, i), (out_grad, *node.inputs)) if wanted else None
+            for i, wanted in enumerate(node.wants)
+        )
+
+
+class Piece(Op):
+    """Of the first input the part that belongs to input 1 + i: as large, and where it was."""
+
+    reads_inputs = reads_output = False
+
+    def __init__(self, dim: int, i: int) -> None:
+        self.dim, self.i = dim, i
+
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
+        """Return the part."""
+        return arrays[0][self._where(arrays)]
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec of that input."""
+        return Spec(specs[1 + self.i].shape, specs[0].dtype)
+
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
+        """The gradient in its place, zeros around it."""
+        parts = node.inputs[1:]
+        return build(InPlace(self.dim, self.i), (out_grad, *parts)), *(None for _ in parts)
+
+    def _where(self, arrays: Sequence[Array]) -> tuple[slice, ...]:
+        sizes = [array.shape[self.dim] for array in arrays[1:]]
+        start = sum(sizes[: self.i])
+        return (*[slice(None)] * self.dim, slice(start, start + sizes[self.i]))
+
+
+class InPlace(Piece):
+    """The first input where input 1 + i was among the joined ones, zeros for the others."""
+
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
+        """Return an array as large as all of them together."""
+        x, *parts = arrays
+        total = sum(part.shape[self.dim] for part in parts)
+        shape = (*x.shape[: self.dim], total, *x.shape[self.dim + 1 :])
+        out = xp.zeros(shape, dtype=x.dtype)
+        out[self._where(arrays)] = x
+        return out
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the shape with the sizes along the axis added."""
+        joined = Cat(self.dim).infer(*[Spec(s.shape, specs[0].dtype) for s in specs[1:]])
+        return Spec(joined.shape, specs[0].dtype)
+
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
+        """The piece of the gradient at that place."""
+        parts = node.inputs[1:]
+        return build(Piece(self.dim, self.i), (out_grad, *parts)), *(None for _ in parts)

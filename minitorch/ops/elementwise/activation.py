@@ -1,0 +1,182 @@
+"""The nonlinearities between layers. Each is a row, or made of rows.
+
+A kink takes the slope that torch gives it, most often that of the left side.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...arrays.library import Array, Namespace, as_dtype, float16
+from ...arrays.shapes import axis
+from ...errors import ArgumentError, ShapeError
+from ...op import Kind, Methods
+from ..shaping.indexing import narrow
+from . import compiled
+from .binary import where
+from .rows import binary, operator_of, unary
+from .unary import abs, erf, exp, expm1, log1p
+from .unary import logsigmoid as logsigmoid
+from .unary import relu as relu
+from .unary import sigmoid as sigmoid
+from .unary import tanh as tanh
+
+SQRT_HALF = math.sqrt(0.5)
+
+SELU_SCALE, SELU_ALPHA = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
+
+
+def _normal_density(x: Kind) -> Kind:
+    return exp(x * x * -0.5) * (1.0 / math.sqrt(2.0 * math.pi))
+
+
+def _row(xp: Namespace, name: str, plain: Any, *arrays: Any) -> Any:
+    """Return a row of arrays: of large ones by a kernel, where kernels can be compiled."""
+    if not compiled.fits(xp, *arrays):
+        return plain(xp, *arrays)
+    steps = ((name, tuple(range(len(arrays)))),)
+    return compiled.kernel(arrays[0].dtype.name, len(arrays), steps)(*arrays)
+
+
+def _gelu_grad_plain(xp: Namespace, g: Array, x: Array) -> Any:
+    return g * (_normal_cdf(xp, x) + x * (xp.exp(x * x * -0.5) * (1.0 / math.sqrt(2.0 * math.pi))))
+
+
+_gelu_grad: Any = binary(
+    "gelu_grad",
+    lambda xp, g, x: _row(xp, "gelu_grad", _gelu_grad_plain, g, x),
+    lambda g, a, x, y: _gelu_grad(g, x),
+    lambda g, a, x, y: g * a * _normal_density(x) * (2.0 - x * x),
+    "The gradient of gelu: that of its result times Φ(x) + x·φ(x).",
+    promotes="float",
+    reads="x",
+)
+_gelu = unary(
+    "gelu",
+    lambda xp, x: _row(xp, "gelu", lambda xp, x: x * _normal_cdf(xp, x), x),
+    lambda g, x, y: _gelu_grad(g, x),
+    "x·Φ(x), the normal distribution's Φ.",
+    promotes="float",
+    reads="x",
+)
+
+
+def _normal_cdf(xp: Namespace, x: Array) -> Any:
+    return (
+        operator_of(erf).compute(xp, x * x.dtype.type(SQRT_HALF) if xp is np else x * SQRT_HALF) + 1
+    ) / 2
+
+
+def gelu(x: Kind, approximate: str = "none") -> Kind:
+    """Return x·Φ(x); with approximate="tanh" by its formula with tanh.
+
+    Source: Hendrycks & Gimpel, arXiv:1606.08415, 2016.
+    """
+    if approximate == "none":
+        return _gelu(x)
+    if approximate != "tanh":
+        raise ArgumentError(f"gelu: got approximate {approximate!r}, expected 'none' or 'tanh'.")
+    inner = (x + x * x * x * 0.044715) * math.sqrt(2.0 / math.pi)
+    return x * 0.5 * (tanh(inner) + 1.0)
+
+
+silu = unary(
+    "silu",
+    lambda xp, x: x / (1 + xp.exp(-x)),
+    lambda g, x, y: g * _silu_slope(x),
+    "x·sigmoid(x).",
+    promotes="float",
+    reads="x",
+)
+
+
+def _silu_slope(x: Kind) -> Kind:
+    gate = sigmoid(x)
+    return gate * (x * (1.0 - gate) + 1.0)
+
+
+def relu6(x: Kind) -> Kind:
+    """Return `x` clamped to 0 to 6."""
+    return hardtanh(x, 0.0, 6.0)
+
+
+def leaky_relu(x: Kind, negative_slope: float = 0.01) -> Kind:
+    """Return `x` where positive, else negative_slope·x."""
+    return where(x > 0, x, x * negative_slope)
+
+
+def prelu(x: Kind, weight: Methods) -> Kind:
+    """Return `x` where positive, else weight·x, one weight for all or one a channel (axis 1).
+
+    Raises:
+        ShapeError: the number of weights is neither 1 nor that of the channels.
+    """
+    count, channels = weight.shape[0] if weight.shape else 1, x.shape[1] if len(x.shape) > 1 else 1
+    if count not in (1, channels):
+        raise ShapeError(f"prelu: got {count} weights, expected 1 or {channels}, one a channel.")
+    shape = (1, count, *(1,) * (len(x.shape) - 2)) if len(x.shape) > 1 else (count,) * len(x.shape)
+    return where(x > 0, x, x * (weight.reshape(shape) if x.shape else weight.reshape(())))
+
+
+def hardtanh(x: Kind, min_val: float = -1.0, max_val: float = 1.0) -> Kind:
+    """Return `x` clamped; outside and on the bounds the slope is 0.
+
+    Raises:
+        ArgumentError: the bounds are the wrong way round.
+    """
+    if min_val > max_val:
+        raise ArgumentError(f"hardtanh: got bounds {min_val} and {max_val}, expected min <= max.")
+    return where(x <= min_val, min_val, where(x >= max_val, max_val, x))
+
+
+def elu(x: Kind, alpha: float = 1.0) -> Kind:
+    """Return `x` where positive, else alpha·(exp(x) - 1)."""
+    return where(x > 0, x, expm1(where(x > 0, 0.0, x)) * alpha)
+
+
+def selu(x: Kind) -> Kind:
+    """Return the scaled `elu` that keeps mean 0 and variance 1."""
+    return elu(x, SELU_ALPHA) * SELU_SCALE
+
+
+def softplus(x: Kind, beta: float = 1.0, threshold: float = 20.0) -> Kind:
+    """Return ln(1 + exp(beta·x)) / beta; `x` itself where beta·x is above the threshold."""
+    scaled = x * beta
+    if as_dtype(x.dtype) == float16:
+        threshold = min(threshold, 11.0)  # whose exp overflows at 11.09
+    linear = scaled > threshold
+    return where(linear, x, log1p(exp(where(linear, 0.0, scaled))) / beta)
+
+
+def mish(x: Kind) -> Kind:
+    """Return x·tanh(softplus(x))."""
+    return x * tanh(softplus(x))
+
+
+def softsign(x: Kind) -> Kind:
+    """Return x / (1 + |x|)."""
+    return x / (abs(x) + 1.0)
+
+
+def hardsigmoid(x: Kind) -> Kind:
+    """Return x/6 + 1/2 clamped to 0 to 1."""
+    return where(x <= -3, 0.0, where(x >= 3, 1.0, x / 6.0 + 0.5))
+
+
+def hardswish(x: Kind) -> Kind:
+    """Return x·hardsigmoid(x)."""
+    return where(x <= -3, 0.0, where(x >= 3, x, x * (x + 3.0) / 6.0))
+
+
+def glu(x: Kind, dim: int = -1) -> Kind:
+    """Return the first half of `x` along `dim` times the sigmoid of the second.
+
+    Raises:
+        ShapeError: the size of the axis is odd.
+    """
+    d = axis(dim, len(x.shape), "glu")
+    if not x.shape or x.shape[d] % 2:
+        raise ShapeError(f"glu: got shape {tuple(x.shape)}, expected an even size on axis {d}.")
+    half = x.shape[d] // 2
+    return narrow(x, d, 0, half) * sigmoid(narrow(x, d, half, half))

@@ -1,0 +1,233 @@
+"""Arithmetic on two elements: a table of rows, each with its derivative by either input.
+
+`g` is the gradient of the result `y`; `a` and `b` are the inputs, broadcast against each other. The
+rows undo the broadcast. A tie in `maximum` or `minimum` shares its gradient, as in torch.
+"""
+
+import operator
+from collections.abc import Callable
+from typing import Any, overload
+
+import numpy as np
+
+from ...arrays.allocator import LARGE, result_of
+from ...arrays.library import HOST_TYPES, Array, Namespace, as_dtype, dtype_of
+from ...errors import ArgumentError, DTypeError
+from ...op import Kind, Value, apply
+from .logic import eq
+from .rows import NUMBERS, ROWS, Compute, Elementwise, Partial, binary
+from .unary import floor, log, minus, same, sigmoid, trunc, zero
+
+
+def _cached(ufunc: Callable[..., Array], plain: Callable[..., Array]) -> Callable[..., Array]:
+    """Return a row's arithmetic: the sign itself, but for large NumPy arrays."""
+
+    def compute(xp: Namespace, a: Array, b: Array) -> Array:
+        if type(a) is np.ndarray and a.nbytes > LARGE:
+            return result_of(ufunc, a, b)
+        return plain(a, b)
+
+    return compute
+
+
+def _float_row(
+    name: str, compute: Compute, left: Partial, right: Partial, says: str
+) -> Callable[[Kind, object], Kind]:
+    return binary(name, compute, left, right, says, promotes="float", reads="x")
+
+
+add = binary("add", _cached(np.add, operator.add), same, same, "a + b.", reads="")
+sub = binary(
+    "sub",
+    _cached(np.subtract, operator.sub),
+    same,
+    minus,
+    "a - b.",
+    reads="",
+    kinds=NUMBERS,
+    promotes="numbers",
+)
+mul = binary(
+    "mul",
+    _cached(np.multiply, operator.mul),
+    lambda g, a, b, y: g * b,
+    lambda g, a, b, y: g * a,
+    "a · b.",
+    reads="o",
+)
+true_divide = _float_row(
+    "div",
+    _cached(np.true_divide, operator.truediv),
+    lambda g, a, b, y: g / b,
+    lambda g, a, b, y: -g * (a / b) / b,
+    "a / b.",
+)
+
+
+def _check_divisor(a: Array, b: Array) -> None:
+    """Refuse integers over zero: NumPy gives 0, which is no quotient.
+
+    Raises:
+        ArgumentError: an integer would be divided by 0.
+    """
+    if type(b) in HOST_TYPES and a.dtype.kind in "iu" and not b.all():
+        raise ArgumentError("division: an integer divided by zero. Convert with .float(), or mask.")
+
+
+def _below(xp: Namespace, a: Array, b: Array) -> Array:
+    _check_divisor(a, b)
+    return xp.floor_divide(a, b)
+
+
+def _rest(xp: Namespace, a: Array, b: Array) -> Array:
+    _check_divisor(a, b)
+    return xp.remainder(a, b)
+
+
+floor_divide = binary("floor_divide", _below, zero, zero, "⌊a / b⌋.", reads="", kinds=NUMBERS)
+
+
+def _towards_zero(xp: Namespace, a: Array, b: Array) -> Array:
+    """Return trunc(a / b): of integers exact, as an integer."""
+    if as_dtype(a.dtype).kind == "f":
+        return xp.trunc(a / b)
+    below = _below(xp, a, b)
+    return xp.where((below < 0) & (below * b != a), below + 1, below)
+
+
+trunc_divide = binary(
+    "trunc_divide", _towards_zero, zero, zero, "trunc(a / b).", reads="", kinds=NUMBERS
+)
+remainder = binary(
+    "remainder",
+    _rest,
+    same,
+    lambda g, a, b, y: -g * floor(a / b),
+    "a - b·⌊a / b⌋: the sign of b.",
+    reads="x",
+    kinds=NUMBERS,
+)
+
+
+def _rest_of_left(xp: Namespace, a: Array, b: Array) -> Array:
+    _check_divisor(a, b)
+    return xp.fmod(a, b)
+
+
+fmod = binary(
+    "fmod",
+    _rest_of_left,
+    same,
+    lambda g, a, b, y: -g * trunc(a / b),
+    "a - b·trunc(a / b): the sign of a.",
+    reads="x",
+    kinds=NUMBERS,
+)
+
+
+def _by_base(g: Kind, a: Kind, b: Kind, y: object) -> Kind:
+    return g * where(eq(b, 0), 0.0, b * power(a, where(eq(b, 0), 1.0, b - 1.0)))
+
+
+def _by_exponent(g: Kind, a: Kind, b: Kind, y: Kind) -> Kind:
+    flat = eq(a, 0) & (b >= 0)
+    return g * where(flat, 0.0, y * log(where(flat, 1.0, a)))
+
+
+def _raised(xp: Namespace, a: Array, b: Array) -> Array:
+    """Return a to the b; of integers to negative powers what is left of the fraction: 0, 1, -1."""
+    if dtype_of(a).kind != "i" or not xp.any(b < 0):
+        return xp.pow(a, b)
+    odd = xp.where(b % 2 == 1, a, a * a)
+    return xp.where(b < 0, xp.where(abs(a) == 1, odd, a * 0), xp.pow(a, xp.where(b < 0, b * 0, b)))
+
+
+power = binary("pow", _raised, _by_base, _by_exponent, "a to the b.", kinds=NUMBERS)
+
+
+def _won(g: Kind, wins: object, ties: object) -> Kind:
+    return g * wins + g * ties * 0.5
+
+
+maximum = binary(
+    "maximum",
+    lambda xp, a, b: xp.maximum(a, b),
+    lambda g, a, b, y: _won(g, a > b, a == b),
+    lambda g, a, b, y: _won(g, b > a, a == b),
+    "The larger; a tie shares the gradient.",
+    reads="x",
+)
+minimum = binary(
+    "minimum",
+    lambda xp, a, b: xp.minimum(a, b),
+    lambda g, a, b, y: _won(g, a < b, a == b),
+    lambda g, a, b, y: _won(g, b < a, a == b),
+    "The smaller; a tie shares the gradient.",
+    reads="x",
+)
+atan2 = _float_row(
+    "atan2",
+    lambda xp, a, b: xp.atan2(a, b),
+    lambda g, a, b, y: g * (b / (a * a + b * b)),
+    lambda g, a, b, y: g * (-a / (a * a + b * b)),
+    "The angle of the point (b, a).",
+)
+xlogy = _float_row(
+    "xlogy",
+    lambda xp, a, b: xp.where((a == 0) & ~xp.isnan(b), a * 0, a * xp.log(b)),
+    lambda g, a, b, y: g * where((a == 0) & (b <= 0), 0.0, log(b)),
+    lambda g, a, b, y: g * a / b,
+    "a·ln b, and 0 where a is 0.",
+)
+logaddexp = _float_row(
+    "logaddexp",
+    lambda xp, a, b: xp.logaddexp(a, b),
+    lambda g, a, b, y: g * sigmoid(a - b),
+    lambda g, a, b, y: g * sigmoid(b - a),
+    "ln(exp a + exp b).",
+)
+
+# ── choosing ────────────────────────────────────────────────────────────────────────────────────
+
+_WHERE = ROWS["where"] = Elementwise(
+    "where",
+    lambda xp, c, a, b: xp.where(c, a, b),
+    (
+        lambda g, c, a, b, y: None,
+        lambda g, c, a, b, y: where(c, g, 0.0),
+        lambda g, c, a, b, y: where(c, 0.0, g),
+    ),
+    reads="x",
+    fixed=1,
+)
+_WHERE.reads_indices = True
+
+
+@overload
+def where(condition: Kind) -> tuple[Kind, ...]: ...
+
+
+@overload
+def where(condition: Kind, a: object, b: object) -> Kind: ...
+
+
+def where(condition: Any, a: Any = None, b: Any = None) -> Any:
+    """Return `a` where `condition` holds, else `b`; alone, the indices where it holds.
+
+    Raises:
+        DTypeError: the condition is not boolean.
+    """
+    if a is None and b is None:
+        from ..shaping.indexing import nonzero
+
+        return nonzero(condition, as_tuple=True)
+    kind = getattr(condition, "dtype", None)
+    if not isinstance(condition, bool) and (kind is None or not str(kind).endswith("bool")):
+        raise DTypeError(
+            f"where: the condition has dtype {kind}, expected bool. Compare: where(x > 0, ...)."
+        )
+    if isinstance(a, Value) or isinstance(b, Value) or isinstance(condition, Value):
+        return apply(_WHERE, condition, a, b)
+    if not hasattr(a, "dtype") and not hasattr(b, "dtype"):
+        return np.where(condition, a, b)
+    return apply(_WHERE, condition, a, b)

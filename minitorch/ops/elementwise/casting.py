@@ -1,0 +1,109 @@
+"""The same numbers under another dtype, or on another device."""
+
+from typing import Any
+
+from ...arrays.library import (
+    Array,
+    Device,
+    DType,
+    DTypeLike,
+    Namespace,
+    as_dtype,
+    cast,
+    copied,
+    device_of,
+    move,
+)
+from ...errors import DTypeError
+from ...op import Gradients, KeepsSpec, Kind, Methods, Op, Spec, apply
+
+
+class Cast(Op):
+    """The numbers as `dtype`; between floats the gradient comes back in the dtype of the input."""
+
+    on_arrays = True
+    reads_inputs = reads_output = False
+    halves = "as they are"
+
+    def __init__(self, dtype: DType) -> None:
+        self.dtype = dtype
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        """Return the converted array."""
+        return cast(x, self.dtype)
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the shape under the new dtype."""
+        return Spec(specs[0].shape, self.dtype)
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return the gradient converted back; integers on either side let none through."""
+        source = as_dtype(node.inputs[0].dtype)
+        if source.kind != "f" or self.dtype.kind != "f":
+            return (None,)
+        return (apply(Cast(source), out_grad),)
+
+
+class Move(KeepsSpec):
+    """The numbers on `device`; the gradient goes back to where the input is."""
+
+    on_arrays = True
+    reads_inputs = reads_output = False
+    halves = "as they are"
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        """Return the array on the device."""
+        return move(x, self.device)
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return the gradient moved back."""
+        x = node.inputs[0]
+        back = x.device if isinstance(getattr(x, "device", None), Device) else device_of(x)
+        return (apply(Move(back), out_grad),)
+
+
+class Clone(KeepsSpec):
+    """A copy."""
+
+    on_arrays = True
+    reads_inputs = reads_output = False
+    halves = "as they are"
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        """Return a new array with the same numbers."""
+        return copied(x)
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return the gradient as it is."""
+        return (out_grad,)
+
+
+def cast_to(x: Kind, dtype: DTypeLike) -> Kind:
+    """Return `x` as `dtype`; `x` itself when it already is."""
+    wanted = as_dtype(dtype)
+    return x if as_dtype(x.dtype) == wanted else apply(Cast(wanted), x)
+
+
+def clone(x: Kind) -> Kind:
+    """Return a copy of `x`, through which gradients flow."""
+    return apply(Clone(), x)
+
+
+def floats_only(name: str, x: Methods) -> None:
+    """Raise unless `x` has a floating dtype.
+
+    Raises:
+        DTypeError: names the operator and the dtype.
+    """
+    if as_dtype(x.dtype).kind != "f":
+        raise DTypeError(
+            f"{name}: got {x.dtype}, expected a floating dtype. Convert with .float()."
+        )
+
+
+def type_as(x: Kind, other: Any) -> Kind:
+    """Return `x` with the dtype of `other`."""
+    return cast_to(x, other.dtype)

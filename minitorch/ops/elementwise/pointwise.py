@@ -1,0 +1,184 @@
+"""Arithmetic made of rows, or with a parameter: powers, clamps, blends."""
+
+import builtins
+import math
+
+from ...arrays.library import Array, Namespace, as_dtype, bool_, finfo, int64
+from ...errors import ArgumentError
+from ...op import Gradients, KeepsSpec, Kind, Methods, Spec, Value, apply
+from .binary import add as add_row
+from .binary import floor_divide, power, true_divide, trunc_divide, where
+from .binary import sub as sub_row
+from .casting import cast_to, clone
+from .logic import eq, isfinite, isnan
+from .rows import promoted
+from .unary import abs, ones_like, positive, rint, zeros_like
+from .unary import square as squared
+
+
+class Power(KeepsSpec):
+    """x to a power that is a Python number."""
+
+    on_arrays = True
+    reads_output = False
+    name = "pow"
+
+    def __init__(self, exponent: int | float) -> None:
+        self.exponent = exponent
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        """Return x ** exponent."""
+        return x**self.exponent
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return n·x^(n-1), which is 0 for n = 0 even at x = 0."""
+        x, n = node.inputs[0], self.exponent
+        if n == 0:
+            return (zeros_like(x),)
+        if n == 1:
+            return (out_grad,)
+        return (out_grad * (x * 2.0 if n == 2 else pow(x, n - 1) * float(n)),)
+
+
+def pow(x: Kind, exponent: object) -> Kind:
+    """Return `x` to the power `exponent`, a number or a value that broadcasts.
+
+    Raises:
+        ArgumentError: an integer to a negative power, which is no integer.
+    """
+    if isinstance(exponent, bool):
+        return clone(x) if exponent else ones_like(x)
+    if not isinstance(exponent, int | float):
+        return power(x, exponent)
+    if not isinstance(x, Value) and not hasattr(x, "dtype"):
+        return power(x, exponent)
+    floating = "float" in str(x.dtype)
+    if not floating and isinstance(exponent, float):
+        return power(x, exponent)
+    if not floating and exponent < 0:
+        raise ArgumentError(
+            f"pow: integers to a negative power: got exponent {exponent} for {x.dtype}, expected "
+            "0 or more. Convert with .float() first."
+        )
+    return apply(Power(exponent), cast_to(x, int64) if as_dtype(x.dtype) is bool_ else x)
+
+
+def square(x: Kind) -> Kind:
+    """Return x²; of bools as int64."""
+    return squared(cast_to(x, int64) if as_dtype(x.dtype) is bool_ else x)
+
+
+def add(a: Kind, b: Kind, *, alpha: object = 1) -> Kind:
+    """Return a + alpha·b."""
+    return add_row(a, b if alpha == 1 else _scaled(a, b, alpha))
+
+
+def sub(a: Kind, b: Kind, *, alpha: object = 1) -> Kind:
+    """Return a - alpha·b."""
+    return sub_row(a, b if alpha == 1 else _scaled(a, b, alpha))
+
+
+def _scaled(a: Kind, b: Kind, alpha: object) -> Kind:
+    """Return alpha·b in the dtype of the sum, in which it may fit where it does not in its own."""
+    if hasattr(a, "dtype") and hasattr(b, "dtype"):
+        specs = [Spec(tuple(v.shape), as_dtype(v.dtype)) for v in (a, b)]
+        b = cast_to(b, promoted(tuple(specs), "common"))
+    return b * alpha
+
+
+def div(a: Kind, b: object, *, rounding_mode: str | None = None) -> Kind:
+    """Return a / b; rounded to "floor" or "trunc" when asked."""
+    if rounding_mode is None:
+        return true_divide(a, b)
+    if rounding_mode == "floor":
+        return floor_divide(a, b)
+    if rounding_mode == "trunc":
+        return trunc_divide(a, b)
+    raise ArgumentError(
+        f"div: got rounding_mode {rounding_mode!r}, expected None, 'floor' or 'trunc'."
+    )
+
+
+def clamp(x: Kind, min: object = None, max: object = None) -> Kind:
+    """Return `x` with what is below `min` or above `max` replaced by it; numbers or values.
+
+    Raises:
+        ArgumentError: neither bound is given.
+    """
+    if min is None and max is None:
+        raise ArgumentError("clamp: got neither min nor max, expected one of them at least.")
+    if max is None:
+        return where(x < min, min, x)
+    low = x if min is None else where(x < min, min, x)
+    return where(low > max, max, low)
+
+
+def lerp(start: Kind, end: Kind, weight: Methods) -> Kind:
+    """Return start + weight·(end - start)."""
+    return start + weight * (end - start)
+
+
+def addcmul(x: Kind, a: Kind, b: Kind, *, value: object = 1) -> Kind:
+    """Return x + value·a·b."""
+    return x + (a * b if value == 1 else a * b * value)
+
+
+def addcdiv(x: Kind, a: Kind, b: Kind, *, value: object = 1) -> Kind:
+    """Return x + value·a / b."""
+    return x + true_divide(a, b) * value
+
+
+def clamp_min(x: Kind, min: object) -> Kind:
+    """Return `x`, but at least `min`."""
+    return clamp(x, min, None)
+
+
+def clamp_max(x: Kind, max: object) -> Kind:
+    """Return `x`, but at most `max`."""
+    return clamp(x, None, max)
+
+
+def round(x: Kind, *, decimals: int = 0) -> Kind:
+    """Return `x` rounded to `decimals` places, halves to even."""
+    if not decimals:
+        return rint(x)
+    scale = 10.0 ** builtins.abs(decimals)
+    return rint(x * scale) / scale if decimals > 0 else rint(x / scale) * scale
+
+
+def nan_to_num(
+    x: Kind, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
+) -> Kind:
+    """Return `x` with NaN and infinities replaced; by default by 0 and the largest numbers."""
+    dtype = as_dtype(x.dtype)
+    if dtype.kind != "f":
+        return positive(x) if dtype.kind != "b" else x
+    largest = finfo(dtype).max
+    x = where(isnan(x), nan, x)
+    x = where(eq(x, math.inf), largest if posinf is None else posinf, x)
+    return where(eq(x, -math.inf), -largest if neginf is None else neginf, x)
+
+
+def isclose(
+    a: Kind, b: Kind, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> Kind:
+    """Return where |a - b| <= atol + rtol·|b|, and where infinities are equal."""
+    if rtol < 0 or atol < 0:
+        raise ArgumentError(f"isclose: got rtol {rtol} and atol {atol}, expected 0 or more.")
+    if as_dtype(a.dtype).kind != "f":  # differences of bools and of unsigned are none
+        a, b = cast_to(a, "float64"), cast_to(b, "float64")
+    finite = isfinite(a) & isfinite(b)
+    close = eq(a, b) | (finite & (abs(a - b) <= abs(b) * rtol + atol))
+    return close | (isnan(a) & isnan(b)) if equal_nan else close
+
+
+def allclose(
+    a: Methods, b: Methods, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+) -> bool:
+    """Tell whether `isclose` holds everywhere."""
+    return bool(isclose(a, b, rtol, atol, equal_nan).all())
+
+
+def equal(a: Kind, b: Kind) -> bool:
+    """Tell whether two values have the same shape and the same elements."""
+    return tuple(a.shape) == tuple(b.shape) and bool((a == b).all())

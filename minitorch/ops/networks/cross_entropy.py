@@ -1,0 +1,215 @@
+"""Cross-entropy of classes: the loss and its gradient as one operator each, and the general case.
+
+The plain case, rows of logits and one class a row, is `CrossEntropy`: it makes no table of
+probabilities. Its gradient is an operator too, `CrossEntropyGrad`, so that it stays one pass.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ...arrays.library import Array, Namespace, as_dtype, cast, dtype_of, native_device_of
+from ...errors import ArgumentError, AxisError, ShapeError
+from ...op import Gradients, KeepsSpec, Kind, Methods, Op, Spec, apply
+from ..elementwise.binary import where
+from ..elementwise.casting import cast_to
+from ..elementwise.logic import ne
+from ..elementwise.unary import zeros_like
+from ..reducing.reduction import sum
+from ..shaping.gathering import gather
+from ..shaping.movement import insert_axes, remove_axes, reshape
+from .loss import reduced
+from .normalization import LogSoftmax, Softmax
+
+
+def _in_range(index: Any, classes: int) -> bool:
+    """Tell whether all of a NumPy vector is in range(classes), with one comparison."""
+    if index.dtype == np.int64:
+        return not index.size or bool(index.view(np.uint64).max() < classes)
+    return not index.size or bool(index.min() >= 0 and index.max() < classes)
+
+
+def _rows(xp: Namespace, index: Any, classes: int, ignore: int) -> tuple[Any, Any, Any]:
+    """Return the classes made safe to index with, which rows count (None: all), and how many.
+
+    Raises:
+        AxisError: a class out of range.
+    """
+    if xp is np and not 0 <= ignore < classes and _in_range(index, classes):
+        return index, None, len(index)
+    counts = index != ignore
+    safe = xp.where(counts, index, xp.zeros_like(index))
+    if xp is np and not _in_range(safe, classes):
+        raise AxisError(
+            f"cross_entropy: got a class of {int(safe.max())} or {int(safe.min())}, expected 0 to "
+            f"{classes - 1}."
+        )
+    return safe, counts, xp.sum(cast(counts, np.dtype(np.int64)))
+
+
+class OfClasses(Op):
+    """Base of the operators of logits (n, classes) and classes (n,); one class does not count."""
+
+    on_arrays = True
+    reads_output = False
+
+    def __init__(self, ignore_index: int) -> None:
+        self.ignore_index = ignore_index
+
+
+class CrossEntropy(OfClasses):
+    """Mean over rows of ln Σ exp x - x[class]: one pass, no table of probabilities."""
+
+    name = "cross_entropy"
+
+    def compute(self, xp: Namespace, x: Array, index: Array) -> Array:
+        """Return the mean for logits (n, classes) and classes (n,)."""
+        safe, counts, n = _rows(xp, index, x.shape[1], self.ignore_index)
+        rows = xp.arange(x.shape[0], **native_device_of(x))
+        if xp is np and counts is None:
+            away = x - np.maximum.reduce(x, axis=1, keepdims=True)
+            picked = away[rows, safe]
+            total = np.add.reduce(np.exp(away, out=away), axis=1)
+            mean: Array = np.add.reduce(np.log(total, out=total) - picked) / x.dtype.type(n)
+            return mean
+        away = x - xp.max(x, axis=1, keepdims=True)
+        losses = xp.log(xp.sum(xp.exp(away), axis=1)) - away[rows, safe]
+        if counts is not None:
+            losses = xp.where(counts, losses, xp.zeros_like(losses))
+        return cast(xp.sum(losses) / n, dtype_of(x))
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return a 0-d spec.
+
+        Raises:
+            ShapeError: not (n, classes) and (n,).
+        """
+        x, index = specs[0].shape, specs[1].shape
+        if len(x) != 2 or len(index) != 1 or (x[0] != index[0] and None not in (x[0], index[0])):
+            raise ShapeError(
+                f"cross_entropy: got logits {x}, classes {index}, expected (n, classes) and (n,)."
+            )
+        return Spec((), specs[0].dtype)
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return (softmax - one hot) / n, times the gradient."""
+        x, index = node.inputs
+        return apply(CrossEntropyGrad(self.ignore_index), x, index, out_grad), None
+
+
+class CrossEntropyGrad(KeepsSpec, OfClasses):
+    """(softmax x - one hot) · g / n: the gradient of `CrossEntropy`, itself differentiable."""
+
+    def compute(self, xp: Namespace, x: Array, index: Array, g: Array) -> Array:
+        """Return the gradient of the logits."""
+        safe, counts, n = _rows(xp, index, x.shape[1], self.ignore_index)
+        y = Softmax(1).compute(xp, x)
+        y[xp.arange(x.shape[0], **native_device_of(x)), safe] -= 1
+        y *= g / n if xp is not np else g / y.dtype.type(n)
+        return y if counts is None else xp.where(counts[:, None], y, xp.zeros_like(y))
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Softmax has the derivative y (v - Σ v y); the one hot part has none."""
+        x, index, g = node.inputs
+        counts = cast_to(ne(index, self.ignore_index), x.dtype)
+        weighted = insert_axes(counts / sum(counts), (1,)) * out_grad
+        y = apply(Softmax(1), x)
+        curved = weighted * y - y * sum(weighted * y, 1, True)
+        slope = apply(CrossEntropyGrad(self.ignore_index), x, index, g * 0.0 + 1.0)
+        return curved * g, None, sum(slope * out_grad)
+
+
+def cross_entropy(
+    input: Kind,
+    target: Kind,
+    weight: Kind | None = None,
+    *,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Kind:
+    """Return ln Σ exp x - x[class] for logits `input` and classes, or probabilities, `target`.
+
+    Args:
+        input: logits (classes,), (n, classes) or (n, classes, ...).
+        target: classes, of the shape without the classes' axis, or probabilities of the shape of
+            `input`.
+        weight: of each class, (classes,).
+        ignore_index: a class whose rows do not count.
+        reduction: "mean" (over the weights of the rows), "sum" or "none".
+        label_smoothing: the part of the target that is spread over all classes, 0 to 1.
+
+    Raises:
+        ShapeError: the shapes do not fit.
+        ArgumentError: an unknown reduction, or a smoothing out of range.
+    """
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise ArgumentError(
+            f"cross_entropy: got label_smoothing {label_smoothing}, expected 0 to 1."
+        )
+    plain = weight is None and reduction == "mean" and not label_smoothing
+    by_class = as_dtype(target.dtype).kind != "f"
+    if plain and by_class and len(input.shape) == 2 and len(target.shape) == 1:
+        op = CrossEntropy(ignore_index)
+        op.infer(Spec(tuple(input.shape), input.dtype), Spec(tuple(target.shape), target.dtype))
+        return apply(op, input, target)
+    d = 0 if len(input.shape) == 1 else 1
+    logs = apply(LogSoftmax(d), input)
+    along = [-1 if i == d else 1 for i in range(len(logs.shape))]
+    scaled = logs if weight is None else logs * reshape(weight, along)
+    if not by_class:
+        return _soft(logs, scaled, target, reduction, label_smoothing, d)
+    hard = nll_loss(logs, target, weight, ignore_index=ignore_index, reduction="none")
+    counts = ne(target, ignore_index)
+    share = _class_weights(logs, target, weight, counts)
+    if label_smoothing:
+        spread = where(counts, -sum(scaled, d), 0.0) * (label_smoothing / logs.shape[d])
+        hard = hard * (1.0 - label_smoothing) + spread
+    return sum(hard) / sum(share) if reduction == "mean" else reduced(hard, reduction)
+
+
+def _soft(
+    logs: Kind, scaled: Kind, target: Methods, reduction: str, smoothing: float, d: int
+) -> Kind:
+    """Return the loss of probabilities; `scaled` are the logarithms times the classes' weights."""
+    if tuple(target.shape) != tuple(logs.shape):
+        raise ShapeError(
+            f"cross_entropy: got probabilities {tuple(target.shape)}, expected {tuple(logs.shape)}."
+        )
+    if smoothing:
+        target = target * (1.0 - smoothing) + smoothing / logs.shape[d]
+    losses = -sum(scaled * target, d)
+    if reduction != "mean":
+        return reduced(losses, reduction)
+    return sum(losses) / float(max(math.prod(losses.shape), 1))
+
+
+def _class_weights(logs: Kind, target: Kind, weight: Kind | None, counts: Kind) -> Kind:
+    if weight is None:
+        return cast_to(counts, logs.dtype)
+    return where(counts, weight[where(counts, target, 0)], 0.0)
+
+
+def nll_loss(
+    input: Kind,
+    target: Kind,
+    weight: Kind | None = None,
+    *,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Kind:
+    """Return -input[class] for log-probabilities; arguments as `cross_entropy`."""
+    d = 0 if len(input.shape) == 1 else 1
+    wanted = tuple(input.shape[:d]) + tuple(input.shape[d + 1 :])
+    if not input.shape or tuple(target.shape) != wanted:
+        raise ShapeError(
+            f"nll_loss: got target {tuple(target.shape)} for input {tuple(input.shape)}, expected "
+            f"{wanted}."
+        )
+    counts = ne(target, ignore_index)
+    safe = where(counts, target, zeros_like(target))
+    picked = remove_axes(gather(input, d, insert_axes(safe, (d,))), (d,))
+    share = _class_weights(input, target, weight, counts)
+    losses = where(counts, -picked * share, 0.0)
+    return sum(losses) / sum(share) if reduction == "mean" else reduced(losses, reduction)

@@ -1,0 +1,187 @@
+"""Losses. `reduction` is "mean", "sum" or "none"."""
+
+import builtins
+
+from ...arrays.shapes import broadcast
+from ...errors import ArgumentError, ShapeError
+from ...op import Kind, Methods
+from ..elementwise.binary import where, xlogy
+from ..elementwise.pointwise import clamp_min
+from ..elementwise.unary import abs, exp, log, log1p, logsigmoid
+from ..products.linalg import matmul, mT
+from ..reducing.reduction import mean, sum
+from ..reducing.statistics import root, vector_norm
+from ..shaping.movement import insert_axes
+
+
+def reduced(loss: Kind, reduction: str) -> Kind:
+    """Return the mean, the sum, or all elements of a loss.
+
+    Raises:
+        ArgumentError: an unknown reduction.
+    """
+    if reduction == "mean":
+        return mean(loss)
+    if reduction == "sum":
+        return sum(loss)
+    if reduction == "none":
+        return loss
+    raise ArgumentError(f"loss: got reduction {reduction!r}, expected 'mean', 'sum' or 'none'.")
+
+
+# ── numbers ─────────────────────────────────────────────────────────────────────────────────────
+
+
+def _same_shape(name: str, input: Methods, target: Methods) -> None:
+    if tuple(input.shape) != tuple(target.shape):
+        raise ShapeError(
+            f"{name}: got {tuple(input.shape)} and target {tuple(target.shape)}, expected equal. "
+            "A broadcast here is most often a mistake; reshape one."
+        )
+
+
+def mse_loss(input: Kind, target: Methods, *, reduction: str = "mean") -> Kind:
+    """Return (input - target)²."""
+    away = input - target
+    return reduced(away * away, reduction)
+
+
+def l1_loss(input: Kind, target: Methods, *, reduction: str = "mean") -> Kind:
+    """Return |input - target|."""
+    return reduced(abs(input - target), reduction)
+
+
+def smooth_l1_loss(
+    input: Kind, target: Methods, *, reduction: str = "mean", beta: float = 1.0
+) -> Kind:
+    """Return a square below `beta`, a straight line above: d²/2β and |d| - β/2."""
+    if beta < 0:
+        raise ArgumentError(f"smooth_l1_loss: got beta {beta}, expected 0 or more.")
+    if beta == 0:
+        return l1_loss(input, target, reduction=reduction)
+    away = abs(input - target)
+    return reduced(where(away < beta, away * away * (0.5 / beta), away - 0.5 * beta), reduction)
+
+
+def huber_loss(input: Kind, target: Methods, reduction: str = "mean", delta: float = 1.0) -> Kind:
+    """Return d²/2 below `delta`, δ(|d| - δ/2) above."""
+    if delta <= 0:
+        raise ArgumentError(f"huber_loss: got delta {delta}, expected more than 0.")
+    away = abs(input - target)
+    loss = where(away <= delta, away * away * 0.5, (away - 0.5 * delta) * delta)
+    return reduced(loss, reduction)
+
+
+def binary_cross_entropy(
+    input: Kind, target: Methods, weight: Methods | None = None, *, reduction: str = "mean"
+) -> Kind:
+    """Return -(t ln p + (1 - t) ln(1 - p)), each logarithm -100 at least.
+
+    Raises:
+        ArgumentError: an input that is no probability.
+    """
+    _same_shape("binary_cross_entropy", input, target)
+    array = getattr(input, "array", None)
+    if array is not None and not ((array >= 0) & (array <= 1)).all():
+        raise ArgumentError(
+            f"binary_cross_entropy: got inputs from {float(array.min()):.4g} to "
+            f"{float(array.max()):.4g}, expected 0 to 1. Use binary_cross_entropy_with_logits."
+        )
+    yes, no = clamp_min(log(input), -100.0), clamp_min(log1p(-input), -100.0)
+    loss = (target - 1.0) * no - target * yes
+    return reduced(loss if weight is None else loss * weight, reduction)
+
+
+def binary_cross_entropy_with_logits(
+    input: Kind,
+    target: Kind,
+    weight: Methods | None = None,
+    *,
+    reduction: str = "mean",
+    pos_weight: Kind | None = None,
+) -> Kind:
+    """Return the binary cross-entropy of sigmoid(input), without overflow."""
+    _same_shape("binary_cross_entropy_with_logits", input, target)
+    if pos_weight is None:
+        loss = (1.0 - target) * input - logsigmoid(input)
+    else:
+        loss = (1.0 - target) * input - logsigmoid(input) * ((pos_weight - 1.0) * target + 1.0)
+    return reduced(loss if weight is None else loss * weight, reduction)
+
+
+def kl_div(input: Kind, target: Kind, *, reduction: str = "mean", log_target: bool = False) -> Kind:
+    """Return t (ln t - input) for log-probabilities `input`; "batchmean" sums and divides by n."""
+    entropy = exp(target) * target if log_target else xlogy(target, target)
+    loss = entropy - (exp(target) if log_target else target) * input
+    if reduction == "batchmean":
+        return sum(loss) / float(input.shape[0] if input.shape else 1)
+    return reduced(loss, reduction)
+
+
+# ── margins and distances ───────────────────────────────────────────────────────────────────────
+
+
+def cosine_similarity(x1: Kind, x2: Kind, dim: int = 1, eps: float = 1e-8) -> Kind:
+    """Return the cosine of the angle between the vectors along `dim`; norms are `eps` at least."""
+    shape = broadcast(tuple(x1.shape), tuple(x2.shape), op="cosine_similarity")
+    x1, x2 = x1.expand(shape), x2.expand(shape)
+    left = clamp_min(vector_norm(x1, 2, dim, True), eps)
+    right = clamp_min(vector_norm(x2, 2, dim, True), eps)
+    return sum((x1 / left) * (x2 / right), dim)
+
+
+def pairwise_distance(
+    x1: Kind, x2: object, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
+) -> Kind:
+    """Return the p-norm of x1 - x2 + eps along the last axis."""
+    return vector_norm(x1 - x2 + eps, p, -1, keepdim)
+
+
+def cdist(
+    x1: Kind, x2: Kind, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary"
+) -> Kind:
+    """Return the p-norm of the difference of each row of (..., n, d) and each of (..., m, d).
+
+    Euclidean distances of more than 25 rows come from one product of matrices, as in torch, unless
+    `compute_mode` is "donot_use_mm_for_euclid_dist"; "use_mm_for_euclid_dist" does so always.
+
+    Raises:
+        ShapeError: fewer than two axes, or rows of different sizes.
+        ArgumentError: a negative `p`, or an unknown mode.
+    """
+    always, never = "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist"
+    a, b = len(x1.shape), len(x2.shape)
+    if builtins.min(a, b) < 2 or x1.shape[-1] != x2.shape[-1]:
+        raise ShapeError(
+            f"cdist: got {tuple(x1.shape)} and {tuple(x2.shape)}, expected (..., n, d) and "
+            "(..., m, d)."
+        )
+    if p < 0 or compute_mode not in (always, never, f"{always}_if_necessary"):
+        raise ArgumentError(f"cdist: got p {p} and compute_mode {compute_mode!r}.")
+    many = builtins.max(x1.shape[-2], x2.shape[-2]) > 25
+    if p == 2 and compute_mode != never and (many or compute_mode == always):
+        lengths = sum(x1 * x1, -1, True) + mT(sum(x2 * x2, -1, True))
+        return root(clamp_min(lengths - matmul(x1, mT(x2)) * 2.0, 0.0))
+    return vector_norm(insert_axes(x1, (a - 1,)) - insert_axes(x2, (b - 2,)), p, -1)
+
+
+def triplet_margin_loss(
+    anchor: Kind,
+    positive: Methods,
+    negative: Methods,
+    margin: float = 1.0,
+    p: float = 2,
+    eps: float = 1e-6,
+    swap: bool = False,
+    *,
+    reduction: str = "mean",
+) -> Kind:
+    """Return max(0, margin + distance to the positive - distance to the negative)."""
+    if margin <= 0:
+        raise ArgumentError(f"triplet_margin_loss: got margin {margin}, expected more than 0.")
+    near = pairwise_distance(anchor, positive, p, eps)
+    far = pairwise_distance(anchor, negative, p, eps)
+    if swap:
+        other = pairwise_distance(positive, negative, p, eps)
+        far = where(other < far, other, far)
+    return reduced(clamp_min(near - far + margin, 0.0), reduction)

@@ -1,0 +1,394 @@
+"""Softmax and its logarithm; values brought to mean 0 and variance 1, by layer, batch or group."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...arrays.library import Array, DType, DTypeLike, Namespace, as_dtype, finfo, float32
+from ...arrays.shapes import axis
+from ...errors import ArgumentError, ShapeError
+from ...op import Gradients, KeepsSpec, Kind, Methods, apply
+from ..elementwise import compiled
+from ..elementwise.casting import cast_to, floats_only
+from ..elementwise.pointwise import clamp_min
+from ..elementwise.unary import exp, rsqrt
+from ..reducing.reduction import Reduction, mean, sum
+from ..reducing.statistics import vector_norm
+from ..shaping.movement import AlongDim, reshape
+
+SAME = (("positive", (0,)),)  # a kernel's step that changes nothing
+
+
+class AlongAxis(KeepsSpec, AlongDim):
+    """Base of the two softmaxes, whose gradients read their results."""
+
+    promotes = "float"
+    reads_inputs = False
+
+
+class Softmax(AlongAxis):
+    """exp x / Σ exp x along an axis."""
+
+    name = "softmax"
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        """Return the shares, computed relative to the largest element."""
+        if xp is not np:
+            return xp.softmax(x, self.dim) if hasattr(xp, "softmax") else _shares(xp, x, self.dim)
+        if self.dim == x.ndim - 1 and compiled.fits(xp, x):
+            return _shares_of_rows(x)
+        y = x - np.maximum.reduce(x, axis=self.dim, keepdims=True)
+        np.exp(y, out=y)
+        y /= np.add.reduce(y, axis=self.dim, keepdims=True)
+        return y
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return y (g - Σ g y)."""
+        return (apply(SoftmaxGradient(self.dim), out_grad, node.output),)
+
+
+class SoftmaxGradient(KeepsSpec, AlongDim):
+    """y (g - Σ g y) along an axis, for the shares y and the gradient g of a softmax."""
+
+    reads_output = False
+    name = "softmax_gradient"
+
+    def compute(self, xp: Namespace, g: Array, y: Array) -> Array:
+        """Return the gradient of what the shares were made from."""
+        if self.dim == y.ndim - 1 and compiled.fits(xp, g, y):
+            total = compiled.over_rows(g, (("mul", (0, 1)),), "sum", y)
+            steps = (("sub", (0, 2)), ("mul", (-1, 1)))
+            return compiled.kernel(y.dtype.name, 3, steps)(g, y, total)
+        weighted: Array = g * y
+        weighted -= y * xp.sum(weighted, axis=self.dim, keepdims=True)
+        return weighted
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return the same of u by g, and u (g - Σ g y) - g Σ u y by y."""
+        g, y = node.inputs
+        by_y = out_grad * (g - sum(g * y, self.dim, True)) - g * sum(out_grad * y, self.dim, True)
+        return apply(SoftmaxGradient(self.dim), out_grad, y), by_y
+
+
+def _shares_of_rows(x: Array) -> Array:
+    """Return the softmax of each row of a large array, kernel by kernel."""
+    dtype = x.dtype.name
+    most = compiled.over_rows(x, SAME, "amax")
+    y = compiled.kernel(dtype, 2, (("sub", (0, 1)), ("exp", (-1,))))(x, most)
+    total = compiled.over_rows(y, SAME, "sum")
+    return compiled.kernel(dtype, 2, (("div", (0, 1)),))(y, total, out=y)
+
+
+def _shares(xp: Namespace, x: Array, dim: int) -> Any:
+    y = xp.exp(x - xp.max(x, axis=dim, keepdims=True))
+    return y / xp.sum(y, axis=dim, keepdims=True)
+
+
+class LogSoftmax(AlongAxis):
+    """x - ln Σ exp x along an axis."""
+
+    name = "log_softmax"
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        """Return the logarithms, computed relative to the largest element."""
+        y: Array = x - xp.max(x, axis=self.dim, keepdims=True)
+        y -= xp.log(xp.sum(xp.exp(y), axis=self.dim, keepdims=True))
+        return y
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return g - softmax · Σ g."""
+        return (out_grad - exp(node.output) * sum(out_grad, self.dim, True),)
+
+
+def _along(kind: type[AlongAxis], name: str, x: Kind, dim: int | None, dtype: DTypeLike) -> Kind:
+    if dim is None:
+        raise ArgumentError(f"{name}: got no dim, expected the axis to sum over. Pass dim=-1.")
+    x = x if dtype is None else cast_to(x, dtype)
+    row, d = x if x.shape else reshape(x, 1), axis(dim, len(x.shape), name)
+    made = apply(kind(d), row) if row.shape[d] else row * 1.0
+    return made if x.shape else reshape(made, ())
+
+
+def softmax(x: Kind, dim: int | None = None, _stacklevel: int = 3, dtype: DTypeLike = None) -> Kind:
+    """Return exp x / Σ exp x along `dim`."""
+    return _along(Softmax, "softmax", x, dim, dtype)
+
+
+def log_softmax(
+    x: Kind, dim: int | None = None, _stacklevel: int = 3, dtype: DTypeLike = None
+) -> Kind:
+    """Return ln softmax along `dim`, exact where softmax would be 0."""
+    return _along(LogSoftmax, "log_softmax", x, dim, dtype)
+
+
+class Standardize(KeepsSpec, Reduction):
+    """(x - mean) / √(variance + eps) along axes."""
+
+    def __init__(self, dims: tuple[int, ...], eps: float) -> None:
+        super().__init__(dims, True)
+        self.eps = eps
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        """Return the standardized array."""
+        if self.dims == (x.ndim - 1,) and compiled.fits(xp, x):
+            return self._of_rows(x)
+        away: Array = x - xp.mean(x, axis=self.dims, keepdims=True)
+        spread = xp.mean(away * away, axis=self.dims, keepdims=True)
+        away /= xp.sqrt(spread + self.eps)
+        return away
+
+    def _of_rows(self, x: Array) -> Array:
+        """Return each row of a large array standardized, kernel by kernel."""
+        middle = compiled.over_rows(x, SAME, "sum") * x.dtype.type(1.0 / x.shape[-1])
+        scale = _scale_of_rows(x, middle, self.eps)
+        steps = (("sub", (0, 1)), ("mul", (-1, 2)))
+        return compiled.kernel(x.dtype.name, 3, steps)(x, middle, scale)
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return (g - mean g - y · mean(g y)) / √(variance + eps)."""
+        op = StandardizeGradient(self.dims, self.eps)
+        return (apply(op, out_grad, node.inputs[0], node.output),)
+
+
+class StandardizeGradient(KeepsSpec, Reduction):
+    """(g - mean g - y · mean(g y)) / √(variance of x + eps) along axes, for y standardized."""
+
+    def __init__(self, dims: tuple[int, ...], eps: float) -> None:
+        super().__init__(dims, True)
+        self.eps = eps
+
+    def compute(self, xp: Namespace, g: Array, x: Array, y: Array) -> Array:
+        """Return the gradient of what was standardized."""
+        if self.dims == (x.ndim - 1,) and compiled.fits(xp, g, x, y):
+            return self._of_rows(g, x, y)
+        over: dict[str, Any] = {"axis": self.dims, "keepdims": True}
+        away = x - xp.mean(x, **over)
+        centred: Array = g - xp.mean(g, **over) - y * xp.mean(g * y, **over)
+        centred /= xp.sqrt(xp.mean(away * away, **over) + self.eps)
+        return centred
+
+    def _of_rows(self, g: Array, x: Array, y: Array) -> Array:
+        share = x.dtype.type(1.0 / x.shape[-1])
+        middle = compiled.over_rows(g, SAME, "sum") * share
+        along = compiled.over_rows(g, (("mul", (0, 1)),), "sum", y) * share
+        scale = _scale_of_rows(x, compiled.over_rows(x, SAME, "sum") * share, self.eps)
+        steps = (("sub", (0, 2)), ("mul", (1, 3)), ("sub", (-1, -2)), ("mul", (-3, 4)))
+        return compiled.kernel(x.dtype.name, 5, steps)(g, y, middle, along, scale)
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """With s = 1 / √(variance + eps) and u the gradient of this result F.
+
+        By g: F of u. By x: -s y mean(u F). By y: -s (u mean(g y) + g mean(u y)).
+        """
+        (g, x, y), over = node.inputs, self.dims
+        away = x - mean(x, over, True)
+        scale = rsqrt(mean(away * away, over, True) + self.eps)
+        by_g = apply(StandardizeGradient(over, self.eps), out_grad, x, y)
+        by_x = -(scale * y * mean(out_grad * node.output, over, True))
+        by_y = -(scale * (out_grad * mean(g * y, over, True) + g * mean(out_grad * y, over, True)))
+        return by_g, by_x, by_y
+
+
+def _scale_of_rows(x: Array, middle: Array, eps: float) -> Array:
+    """Return 1 / √(variance + eps) of each row of a large array."""
+    spread = compiled.over_rows(x, (("sub", (0, 1)), ("mul", (-1, -1))), "sum", middle)
+    scale: Array = 1.0 / np.sqrt(spread * x.dtype.type(1.0 / x.shape[-1]) + x.dtype.type(eps))
+    return scale
+
+
+def layer_norm(
+    x: Kind,
+    normalized_shape: Sequence[int],
+    weight: Kind | None = None,
+    bias: Kind | None = None,
+    eps: float = 1e-5,
+) -> Kind:
+    """Return `x` standardized over its last axes, of sizes `normalized_shape`, scaled and shifted.
+
+    Raises:
+        ShapeError: the last sizes of `x`, the weight or the bias are others.
+
+    Source: Ba, Kiros & Hinton, arXiv:1607.06450, 2016.
+    """
+    over = _last_axes("layer_norm", x, normalized_shape, weight, bias)
+    floats_only("layer_norm", x)
+    return _affine(apply(Standardize(over, eps), x), weight, bias)
+
+
+def _last_axes(name: str, x: Kind, sizes: Sequence[int], *vectors: Kind | None) -> tuple[int, ...]:
+    """Return the last axes of `x`, which have these sizes, as each vector that is given has.
+
+    Raises:
+        ShapeError: they have others.
+    """
+    wanted, rank = tuple(sizes), len(x.shape)
+    if not wanted or tuple(x.shape[rank - len(wanted) :]) != wanted:
+        raise ShapeError(f"{name}: got shape {tuple(x.shape)}, expected its end to be {wanted}.")
+    for vector in vectors:
+        if vector is not None and tuple(vector.shape) != wanted:
+            raise ShapeError(f"{name}: got parameters {tuple(vector.shape)}, expected {wanted}.")
+    return tuple(range(rank - len(wanted), rank))
+
+
+def _affine(y: Kind, weight: Kind | None, bias: Kind | None) -> Kind:
+    y = y if weight is None else y * weight
+    return y if bias is None else y + bias
+
+
+def _affine_channels(y: Kind, weight: Kind | None, bias: Kind | None, rank: int) -> Kind:
+    y = y if weight is None else y * _per_channel(weight, rank)
+    return y if bias is None else y + _per_channel(bias, rank)
+
+
+def _per_channel(value: Kind, rank: int) -> Kind:
+    return reshape(value, (1, -1, *(1,) * (rank - 2)))
+
+
+def batch_norm(
+    x: Kind,
+    running_mean: Kind | None,
+    running_var: Kind | None,
+    weight: Kind | None = None,
+    bias: Kind | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Kind:
+    """Return `x` standardized channel by channel (axis 1), scaled and shifted.
+
+    In training by the batch's own mean and variance, which also move the running ones by
+    `momentum`, in place; else by the running ones.
+
+    Raises:
+        ShapeError: in training a channel has one value only.
+        ArgumentError: not in training, and there are no running statistics.
+
+    Source: Ioffe & Szegedy, arXiv:1502.03167, 2015.
+    """
+    rank = len(x.shape)
+    if tuple(x.shape) == (0,):  # no channel and no value: torch gives it back
+        return x * 1
+    if rank < 2:
+        raise ShapeError(f"batch_norm: got shape {tuple(x.shape)}, expected (batch, channel, ...).")
+    _check_channels("batch_norm", x, running_mean, running_var, weight, bias)
+    if not training:
+        if running_mean is None or running_var is None:
+            raise ArgumentError(
+                "batch_norm: got no running statistics, expected them in evaluation."
+            )
+        centre, spread = _per_channel(running_mean, rank), _per_channel(running_var, rank)
+        return _affine_channels((x - centre) * rsqrt(spread + eps), weight, bias, rank)
+    over = (0, *range(2, rank))
+    count = math.prod(x.shape[d] for d in over)
+    if count == 1:
+        raise ShapeError(
+            f"batch_norm: got shape {tuple(x.shape)}, expected more than one value a channel: the "
+            "variance of one is 0. Use a larger batch, or eval()."
+        )
+    if running_mean is not None:
+        _follow(x, over, running_mean, running_var, momentum, count)
+    return _affine_channels(apply(Standardize(over, eps), x), weight, bias, rank)
+
+
+def _check_channels(name: str, x: Methods, *vectors: Any) -> None:
+    """Raise unless each vector that is given has one number for each channel, axis 1 of `x`."""
+    count = x.shape[1]
+    for vector in vectors:
+        if vector is not None and None not in (count, *vector.shape) and vector.shape != (count,):
+            raise ShapeError(
+                f"{name}: got shape {tuple(x.shape)}, which has {count} channels on axis 1, and a "
+                f"vector of shape {tuple(vector.shape)}, expected ({count},). Check num_features."
+            )
+
+
+def _follow(
+    x: Any, over: Any, running_mean: Any, running_var: Any, momentum: float, n: int
+) -> None:
+    """Move the running statistics towards those of this batch, in place."""
+    values = x.detach()
+    centre = mean(values, over, True)
+    away = values - centre
+    spread = mean(away * away, over, True) * (n / (n - 1))
+    for running, found in ((running_mean, centre), (running_var, spread)):
+        if 0 not in over:  # one of each sample
+            found = mean(found, 0, True)
+        running.mul_(1 - momentum).add_(reshape(found, -1), alpha=momentum)
+
+
+def group_norm(
+    x: Kind,
+    num_groups: int,
+    weight: Kind | None = None,
+    bias: Kind | None = None,
+    eps: float = 1e-5,
+) -> Kind:
+    """Return `x` standardized over groups of channels, each sample alone, scaled and shifted.
+
+    Raises:
+        ShapeError: the number of channels is no multiple of the number of groups.
+
+    Source: Wu & He, arXiv:1803.08494, 2018.
+    """
+    rank = len(x.shape)
+    if rank < 2 or num_groups < 1 or x.shape[1] % num_groups:
+        raise ShapeError(
+            f"group_norm: got shape {tuple(x.shape)} for {num_groups} groups, expected a multiple "
+            "of it on axis 1."
+        )
+    _check_channels("group_norm", x, weight, bias)
+    grouped = reshape(x, x.shape[0], num_groups, math.prod(x.shape[1:]) // num_groups)
+    y = reshape(apply(Standardize((2,), eps), grouped), tuple(x.shape))
+    return _affine_channels(y, weight, bias, rank)
+
+
+def instance_norm(
+    x: Kind,
+    running_mean: Kind | None = None,
+    running_var: Kind | None = None,
+    weight: Kind | None = None,
+    bias: Kind | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Kind:
+    """Return `x` standardized, each channel of each sample alone, scaled and shifted.
+
+    Running statistics, when given, move in place towards the means over samples by `momentum`.
+    Without `use_input_stats` they take the place of the input's own.
+
+    Source: Ulyanov, Vedaldi & Lempitsky, arXiv:1607.08022, 2016.
+    """
+    rank = len(x.shape)
+    if not use_input_stats:
+        return batch_norm(x, running_mean, running_var, weight, bias, False, momentum, eps)
+    if rank < 3 or math.prod(x.shape[2:]) <= 1:
+        raise ShapeError(
+            f"instance_norm: got shape {tuple(x.shape)}, expected more than one value a channel."
+        )
+    _check_channels("instance_norm", x, running_mean, running_var, weight, bias)
+    over = tuple(range(2, rank))
+    if running_mean is not None:
+        _follow(x, over, running_mean, running_var, momentum, math.prod(x.shape[2:]))
+    y = apply(Standardize(over, eps), x)
+    return _affine_channels(y, weight, bias, rank)
+
+
+def rms_norm(
+    x: Kind, normalized_shape: Sequence[int], weight: Kind | None = None, eps: float | None = None
+) -> Kind:
+    """Return `x` over the root of the mean of its squares, along its last axes, scaled."""
+    over = _last_axes("rms_norm", x, normalized_shape, weight)
+    small = _smallest(as_dtype(x.dtype)) if eps is None else eps
+    return _affine(x * rsqrt(mean(x * x, over, True) + small), weight, None)
+
+
+def normalize(x: Kind, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Kind:
+    """Return `x` over its norm along `dim`, which counts as `eps` at least."""
+    return x / clamp_min(vector_norm(x, p, dim, True), eps)
+
+
+def _smallest(dtype: DType) -> float:
+    """Return the epsilon of what is computed in: float32 for dtypes of two bytes."""
+    return float(finfo(dtype if dtype.itemsize > 2 else float32).eps)

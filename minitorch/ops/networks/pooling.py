@@ -1,0 +1,343 @@
+"""Pooling: the largest, or the mean, of each window."""
+
+import builtins
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...arrays.library import Array, Index, Namespace, as_dtype, host_dtype
+from ...errors import ArgumentError, ShapeError
+from ...op import Gradients, Kind, Methods, Op, Spec, apply
+from ..elementwise.casting import cast_to
+from ..products.conv import each, over_axes
+from ..reducing.ordering import ValuesAndIndices
+from ..reducing.reduction import mean, sum
+from ..shaping.indexing import getitem, narrow
+from ..shaping.joining import cat
+from ..shaping.matrices import pad as padded
+from ..shaping.matrices import unfold as windows_along
+
+# ── the largest of each window ──────────────────────────────────────────────────────────────────
+
+
+@dataclass(frozen=True)
+class MaxWindows:
+    """Windows over the last axes: their size, step, dilation, and how many there are."""
+
+    size: tuple[int, ...]
+    step: tuple[int, ...]
+    gap: tuple[int, ...]
+    places: tuple[int, ...]
+
+    @property
+    def apart(self) -> bool:
+        """Whether no element is in two windows."""
+        sizes = zip(self.size, self.step, self.gap, strict=True)
+        return all((size - 1) * gap < step for size, step, gap in sizes)
+
+    def slices(self) -> list[tuple[Index, ...]]:
+        """Return, for each element of a window, the index of that element of all windows."""
+        found: list[tuple[Index, ...]] = []
+        for at in itertools.product(*map(range, self.size)):
+            spots = zip(at, self.step, self.gap, self.places, strict=True)
+            found.append((..., *(slice(i * g, i * g + (n - 1) * s + 1, s) for i, s, g, n in spots)))
+        return found
+
+
+class OfWindows(Op):
+    """Base of the operators of the largest elements of windows."""
+
+    on_arrays = True
+
+    def __init__(self, how: MaxWindows) -> None:
+        self.how = how
+
+
+class MaxPool(OfWindows):
+    """The largest element of each window; of equal ones the first has the gradient."""
+
+    name = "max_pool"
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        """Return the largest elements."""
+        first, *rest = self.how.slices()
+        if xp is not np:
+            y: Array = x[first]
+            for at in rest:
+                y = xp.maximum(y, x[at])
+            return y
+        y = np.copy(x[first], "K")  # in the order of x, whose runs are longest
+        for at in rest:
+            np.maximum(y, x[at], out=y)
+        return y
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the places of the windows on the last axes."""
+        shape = specs[0].shape
+        return Spec((*shape[: len(shape) - len(self.how.places)], *self.how.places), specs[0].dtype)
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """The largest element of a window gets its gradient."""
+        return (apply(MaxPoolBack(self.how), out_grad, node.inputs[0], node.output),)
+
+
+class MaxPoolBack(OfWindows):
+    """Zeros like x, with the gradient of each window added at its largest element."""
+
+    reads_output = False
+
+    def compute(self, xp: Namespace, g: Array, x: Array, y: Array) -> Array:
+        """Return the gradient of x."""
+        out = xp.zeros_like(x)
+        apart = xp is np and type(out) is type(g) is np.ndarray and self.how.apart
+        if apart and g.strides != y.strides:
+            like = np.empty_like(y, dtype=g.dtype)  # one copy in another order, not four reads
+            like[...] = g
+            g = like
+        left = xp.ones_like(y, dtype=xp.bool)
+        for at in self.how.slices():
+            won = x[at] == y
+            won &= left
+            if apart:
+                np.multiply(g, won.astype(g.dtype), out=out[at])
+            else:
+                out[at] += g * won
+            left ^= won
+        return out
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec of x."""
+        return specs[1]
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Each window gets what is at its largest element."""
+        _, x, y = node.inputs
+        return apply(MaxPoolPick(self.how), out_grad, x, y), None, None
+
+
+class MaxPoolPick(OfWindows):
+    """What another value has at the largest element of each window of x."""
+
+    reads_output = False
+
+    def compute(self, xp: Namespace, v: Array, x: Array, y: Array) -> Array:
+        """Return the picked elements."""
+        out = xp.zeros_like(y)
+        left = xp.ones_like(y, dtype=xp.bool)
+        for at in self.how.slices():
+            won = (x[at] == y) & left
+            out += v[at] * won
+            left ^= won
+        return out
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec of the pooled value."""
+        return specs[2]
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """The picked elements get the gradient back."""
+        _, x, y = node.inputs
+        return apply(MaxPoolBack(self.how), out_grad, x, y), None, None
+
+
+def _places(
+    name: str, size: Any, kernel: Any, stride: Any, border: Any, gap: Any, ceil_mode: bool
+) -> tuple[int, ...]:
+    """Return how many windows there are along each axis.
+
+    Raises:
+        ShapeError: there is none.
+    """
+    places = []
+    for n, k, s, p, d in zip(size, kernel, stride, border, gap, strict=True):
+        room = n + 2 * p - d * (k - 1) - 1
+        count = (math.ceil(room / s) if ceil_mode else room // s) + 1
+        if ceil_mode and (count - 1) * s >= n + p:
+            count -= 1
+        if count < 1:
+            raise ShapeError(
+                f"{name}: got size {tuple(size)}, too small for windows {tuple(kernel)}."
+            )
+        places.append(count)
+    return tuple(places)
+
+
+def _bordered(x: Kind, how: Any, border: Any, places: Any, value: float) -> Kind:
+    """Return `x` with the border that the windows reach into."""
+    kernel, stride, gap = how
+    widths: list[int] = []
+    sizes = list(zip(x.shape[-len(kernel) :], kernel, stride, gap, border, places, strict=True))
+    for n, k, s, d, p, count in reversed(sizes):
+        reach = (count - 1) * s + d * (k - 1) + 1
+        widths += [p, builtins.max(reach - n - p, 0)]
+    return padded(x, widths, value=value) if any(widths) else x
+
+
+def _pooling(
+    name: str,
+    x: Methods,
+    count: int,
+    kernel: object,
+    stride: int | Sequence[int],
+    padding: int | str | Sequence[int],
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    if len(x.shape) not in (count + 1, count + 2):
+        raise ShapeError(f"{name}: got shape {tuple(x.shape)}, expected {count + 2} axes.")
+    size = each(name, kernel, count)
+    step = size if stride is None or stride == () or stride == [] else each(name, stride, count)
+    border = each(name, padding, count)
+    if builtins.min(size) < 1 or builtins.min(step) < 1:
+        raise ArgumentError(f"{name}: got windows {size}, step {step}, expected 1 or more.")
+    if any(2 * p > k for p, k in zip(border, size, strict=True)) or builtins.min(border) < 0:
+        raise ArgumentError(
+            f"{name}: got padding {border} for windows {size}, expected half at most."
+        )
+    return size, step, border
+
+
+def _max_pool(
+    count: int,
+    input: Kind,
+    kernel_size: object,
+    stride: Any = None,
+    padding: Any = 0,
+    dilation: Any = 1,
+    ceil_mode: bool = False,
+    return_indices: bool = False,
+) -> Kind | ValuesAndIndices[Kind]:
+    name = f"max_pool{count}d"
+    x, (size, step, border) = input, _pooling(name, input, count, kernel_size, stride, padding)
+    gap = each(name, dilation, count)
+    if builtins.min(gap) < 1:
+        raise ArgumentError(f"{name}: got dilation {gap}, expected 1 or more.")
+    places = _places(name, x.shape[-count:], size, step, border, gap, ceil_mode)
+    how = MaxWindows(size, step, gap, places)
+    y = apply(MaxPool(how), _bordered(x, (size, step, gap), border, places, -math.inf))
+    if not return_indices:
+        return y
+    return ValuesAndIndices(y, _flat_positions(x, y, how, border))
+
+
+def _flat_positions(x: Any, y: Any, how: MaxWindows, border: Any) -> Any:
+    """Return where in the flattened last axes of `x` each largest element is."""
+    sizes = tuple(x.shape[-len(border) :])
+    numbers = np.arange(math.prod(sizes), dtype=np.float64).reshape(sizes)
+    spread = np.broadcast_to(numbers, tuple(x.shape))
+    frame = (how.size, how.step, how.gap)
+    wide = _bordered(x.detach(), frame, border, how.places, -math.inf)
+    wide_numbers = _bordered(x.detach() * 0 + spread, frame, border, how.places, 0.0)
+    return apply(MaxPoolPick(how), wide_numbers, wide, y.detach()).to("int64")
+
+
+max_pool1d = over_axes(
+    _max_pool, 1, "max_pool1d", "Return the largest element of each window of (N, C, length)."
+)
+
+max_pool2d = over_axes(
+    _max_pool,
+    2,
+    "max_pool2d",
+    """Return the largest element of each window of (N, C, height, width).
+
+    Args:
+        input: the images; the batch axis may be left out.
+        kernel_size: of a window, one number or one an axis.
+        stride: distance between windows; their size unless given.
+        padding: border of -∞, half a window at most.
+        dilation: distance between elements of a window.
+        ceil_mode: also windows that reach over the end.
+        return_indices: also return where in the image each element was.
+    """,
+)
+
+
+# ── the mean of each window ─────────────────────────────────────────────────────────────────────
+
+
+def _window_sums(x: Kind, size: Any, step: Any) -> Kind:
+    """Return the sum of each window over the last axes."""
+    first = len(x.shape) - len(size)
+    for i, (k, s) in enumerate(zip(size, step, strict=True)):
+        x = sum(windows_along(x, first + i, k, s), -1)
+    return x
+
+
+def _avg_pool(
+    count: int,
+    input: Kind,
+    kernel_size: object,
+    stride: Any = None,
+    padding: Any = 0,
+    ceil_mode: bool = False,
+    count_include_pad: bool = True,
+    divisor_override: int | None = None,
+) -> Kind:
+    name = f"avg_pool{count}d"
+    x, (size, step, border) = input, _pooling(name, input, count, kernel_size, stride, padding)
+    if divisor_override == 0:
+        raise ArgumentError(f"{name}: got divisor_override 0, expected another number.")
+    ones = (1,) * count
+    spatial = tuple(x.shape[-count:])
+    places = _places(name, spatial, size, step, border, ones, ceil_mode)
+    total = _window_sums(_bordered(x, (size, step, ones), border, places, 0.0), size, step)
+    total = getitem(total, (..., *(slice(0, n) for n in places)))
+    if divisor_override is not None:
+        return total / float(divisor_override)
+    counts = np.ones(())
+    for n, k, s, p, m in zip(spatial, size, step, border, places, strict=True):
+        start = np.arange(m) * s - p
+        stop = np.minimum(start + k, n + p)
+        inside = stop - start
+        if not count_include_pad:
+            inside = np.minimum(stop, n) - np.maximum(start, 0)
+        counts = counts[..., None] * inside
+    dtype = as_dtype(x.dtype)
+    return cast_to(total * (1.0 / counts).astype(host_dtype(dtype)), dtype)
+
+
+avg_pool1d = over_axes(
+    _avg_pool, 1, "avg_pool1d", "Return the mean of each window of (N, C, length)."
+)
+avg_pool2d = over_axes(
+    _avg_pool, 2, "avg_pool2d", "Return the mean of each window of (N, C, height, width)."
+)
+
+
+# ── a given number of windows of nearly equal size ──────────────────────────────────────────────
+
+
+def adaptive_means(count: int, input: Kind, output_size: int | Sequence[int | None] | None) -> Kind:
+    """Return `input` with each last axis cut into as many windows as asked for, and their means."""
+    x = input
+    sizes = output_size if isinstance(output_size, Sequence) else (output_size,) * count
+    if len(x.shape) not in (count + 1, count + 2) or len(sizes) != count:
+        raise ShapeError(
+            f"adaptive_avg_pool{count}d: got shape {tuple(x.shape)} and {output_size}, expected "
+            f"{count + 2} axes and {count} sizes."
+        )
+    for i, wanted in enumerate(sizes):
+        d = len(x.shape) - count + i
+        n = x.shape[d]
+        if wanted is None or wanted == n:
+            continue
+        cuts = [(j * n // wanted, -(-(j + 1) * n // wanted)) for j in range(wanted)]
+        x = cat([mean(narrow(x, d, a, b - a), d, True) for a, b in cuts], d)
+    return x
+
+
+adaptive_avg_pool1d = over_axes(
+    adaptive_means,
+    1,
+    "adaptive_avg_pool1d",
+    "Return means of (N, C, length) over `output_size` windows of nearly equal size.",
+)
+adaptive_avg_pool2d = over_axes(
+    adaptive_means,
+    2,
+    "adaptive_avg_pool2d",
+    "Return means of (N, C, height, width) over as many windows as `output_size` says.",
+)

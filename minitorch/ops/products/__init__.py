@@ -1,0 +1,1 @@
+"""Sums of products: matrices, Einstein's summation, convolutions, matrices taken apart."""

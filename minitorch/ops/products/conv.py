@@ -1,0 +1,188 @@
+"""Torch's convolutions by name: arguments checked, made one number an axis, and handed on."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...errors import ArgumentError, ShapeError
+from ...op import Kind, Methods, apply
+from ..shaping.movement import insert_axes, remove_axes, reshape
+from .convolution import Convolve, ConvolveBack, Geometry
+
+
+def over_axes(function: Callable[..., Any], count: int, name: str, says: str) -> Callable[..., Any]:
+    """Return `function`, whose first argument is the number of axes, for `count` of them."""
+    own = inspect.signature(function)
+
+    def call(*args: object, **options: object) -> Any:
+        return function(count, *args, **options)
+
+    call.__name__ = call.__qualname__ = name
+    call.__doc__ = says
+    parameters = list(own.parameters.values())[1:]
+    call.__signature__ = own.replace(parameters=parameters)  # type: ignore[attr-defined]
+    return call
+
+
+def each(name: str, value: Any, count: int) -> tuple[int, ...]:
+    """Return a number for each of `count` axes, from one number or a sequence.
+
+    Raises:
+        ArgumentError: another count.
+    """
+    if isinstance(value, int | np.integer):
+        return (int(value),) * count
+    numbers = tuple(int(n) for n in value)
+    numbers = numbers * count if len(numbers) == 1 else numbers
+    if len(numbers) != count:
+        raise ArgumentError(f"{name}: got {numbers}, expected one number or {count}.")
+    return numbers
+
+
+def _geometry(
+    name: str,
+    kernel: tuple[int, ...],
+    stride: int | Sequence[int],
+    padding: int | str | Sequence[int],
+    dilation: int | Sequence[int],
+    groups: int,
+) -> tuple[Geometry, int]:
+    """Return the geometry, and how much wider the border is after than before ("same")."""
+    k = len(kernel)
+    if not k:
+        raise ShapeError(f"{name}: got a weight without sizes, expected (O, C/groups, ...).")
+    steps, gaps = each(name, stride, k), each(name, dilation, k)
+    if padding == "valid":
+        padding = 0
+    uneven = 0
+    if padding == "same":
+        if set(steps) != {1}:
+            raise ArgumentError(f"{name}: padding='same' needs stride 1: got {steps}.")
+        spans = [d * (n - 1) for d, n in zip(gaps, kernel, strict=True)]
+        padding, uneven = [(span + 1) // 2 for span in spans], any(span % 2 for span in spans)
+    borders = each(name, padding, k)
+    if min(steps) < 1 or min(gaps) < 1 or min(borders) < 0 or groups < 1:
+        raise ArgumentError(
+            f"{name}: got stride {steps}, padding {borders}, dilation {gaps}, groups {groups}, "
+            "expected positive numbers, padding 0 or more."
+        )
+    return Geometry(steps, borders, gaps, groups), int(uneven)
+
+
+def _check(
+    name: str,
+    x: Methods,
+    w: Methods,
+    bias: Methods | None,
+    count: int,
+    channels: int | None,
+    out: int | None,
+) -> None:
+    if len(w.shape) != count + 2 or len(x.shape) != count + 2:
+        raise ShapeError(
+            f"{name}: got input {tuple(x.shape)} and weight {tuple(w.shape)}, expected {count + 2} "
+            f"axes each ({count + 1} for an input without batch)."
+        )
+    if x.shape[1] != channels:
+        raise ShapeError(
+            f"{name}: channels differ: got input {tuple(x.shape)} and weight {tuple(w.shape)}: the "
+            f"input has {x.shape[1]} channels, expected {channels}."
+        )
+    if bias is not None and tuple(bias.shape) != (out,):
+        raise ShapeError(f"{name}: got bias {tuple(bias.shape)}, expected ({out},).")
+
+
+def _conv(
+    count: int,
+    input: Kind,
+    weight: Kind,
+    bias: Kind | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | str | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+) -> Kind:
+    name, x, w = f"conv{count}d", input, weight
+    if len(x.shape) == count + 1:
+        batch = insert_axes(x, (0,))
+        return remove_axes(_conv(count, batch, w, bias, stride, padding, dilation, groups), (0,))
+    how, uneven = _geometry(name, tuple(w.shape[2:]), stride, padding, dilation, groups)
+    _check(name, x, w, bias, count, w.shape[1] * groups if len(w.shape) > 1 else None, w.shape[0])
+    if w.shape[0] % groups:
+        raise ShapeError(
+            f"{name}: got {w.shape[0]} kernels for {groups} groups, expected a multiple."
+        )
+    places = how.result_size(x.shape[2:], w.shape[2:])
+    if any(n is not None and n < 1 for n in places):
+        raise ShapeError(
+            f"{name}: the kernel {tuple(w.shape[2:])} is larger than the padded input "
+            f"{tuple(x.shape[2:])}. Pad more, or use a smaller kernel."
+        )
+    y = apply(Convolve(how), x, w)
+    if uneven:
+        spans = [d * (k - 1) % 2 for d, k in zip(how.dilation, w.shape[2:], strict=True)]
+        y = y[(slice(None), slice(None), *(slice(odd, None) for odd in spans))]
+    return y if bias is None else y + reshape(bias, (1, -1, *(1,) * count))
+
+
+conv1d = over_axes(
+    _conv, 1, "conv1d", "Return the convolution of (N, C, length) with kernels (O, C/groups, k)."
+)
+
+conv2d = over_axes(
+    _conv,
+    2,
+    "conv2d",
+    """Return the convolution of (N, C, height, width) with kernels (O, C/groups, kh, kw).
+
+    Args:
+        input: the images; the batch axis may be left out.
+        weight: the kernels.
+        bias: (O,), added to each channel of the result.
+        stride: distance between windows, one number or one an axis.
+        padding: zeros around the image; or "valid", or "same" for a result of the same size.
+        dilation: distance between the elements of a window.
+        groups: channels fall into groups, convolved each on its own.
+
+    Raises:
+        ShapeError: channels or axes do not fit, or the kernel is larger than the image.
+        ArgumentError: a stride or dilation below 1.
+    """,
+)
+
+
+def conv_transpose2d(
+    input: Any,
+    weight: Any,
+    bias: Any = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | str | Sequence[int] = 0,
+    output_padding: int | Sequence[int] = 0,
+    groups: int = 1,
+    dilation: int | Sequence[int] = 1,
+) -> Any:
+    """Return the transposed convolution of (N, C, height, width) by (C, O/groups, kh, kw).
+
+    It is the gradient of `conv2d` with respect to its image.
+    """
+    name = "conv_transpose2d"
+    if len(input.shape) == 3:
+        how = (weight, bias, stride, padding, output_padding, groups, dilation)
+        return remove_axes(conv_transpose2d(insert_axes(input, (0,)), *how), (0,))
+    geometry, _ = _geometry(name, tuple(weight.shape[2:]), stride, padding, dilation, groups)
+    out = weight.shape[1] * groups if len(weight.shape) > 1 else None
+    _check(name, input, weight, bias, 2, weight.shape[0], out)
+    more = each(name, output_padding, 2)
+    steps, gaps = geometry.stride, geometry.dilation
+    if any(m >= max(s, d) for m, s, d in zip(more, steps, gaps, strict=True)):
+        raise ArgumentError(
+            f"{name}: got output_padding {more}, expected less than stride or dilation."
+        )
+    sizes = zip(input.shape[2:], weight.shape[2:], steps, geometry.padding, gaps, more, strict=True)
+    image = tuple((n - 1) * s - 2 * p + d * (k - 1) + m + 1 for n, k, s, p, d, m in sizes)
+    if min(image) < 1:
+        raise ShapeError(f"{name}: nothing is left: the result would have size {image}.")
+    x = apply(ConvolveBack(geometry, image), input, weight)
+    return x if bias is None else x + reshape(bias, (1, -1, 1, 1))

@@ -1,0 +1,258 @@
+"""Convolution over any number of axes, as one matrix product over windows.
+
+Three operators are the three partial derivatives of one form, Σ x[window] · w · y, which is linear
+in image x, kernel w and result y alike. So the gradient of each is the other two:
+
+    Convolve        image, kernel -> result         (conv1d, conv2d)
+    ConvolveBack    result, kernel -> image         (conv_transpose)
+    ConvolveKernel  image, result -> kernel
+
+Letters: N samples, C channels of the image, O of the result, G groups, L places of the result.
+Windows are laid out as (G, C/G·kernel, L·N), so one product serves the whole batch. The samples
+come last where there are enough of them: then each line of an image is one run of memory for all
+of them, which is copied ten times as fast as lines of four pixels are, and results keep that order.
+
+Source of samples last: cuda-convnet, Krizhevsky, 2012.
+"""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ...arrays.allocator import matrix_product, rows_of
+from ...arrays.library import Array, Index, Namespace, native_device_of, windows
+from ...op import Gradients, Methods, Op, Spec, apply
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Stride, padding, dilation (one number an axis) and groups of a convolution."""
+
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+    groups: int
+
+    def result_size(self, image: Sequence[Any], kernel: Sequence[Any]) -> tuple[Any, ...]:
+        """Return the number of places along each axis."""
+        sizes = zip(image, kernel, self.stride, self.padding, self.dilation, strict=True)
+        return tuple(
+            None if n is None else (n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in sizes
+        )
+
+
+MANY = 8  # samples: fewer are no run that is worth having
+
+
+def _samples_last(xp: Namespace, n_samples: int) -> bool:
+    return xp is np and n_samples >= MANY
+
+
+def _by_channel(xp: Namespace, y: Array) -> Array:
+    """Return a view of (N, C, places) as (C, places, N), or (C, N, places) of few samples."""
+    axes = range(2, len(y.shape))
+    last = _samples_last(xp, y.shape[0])
+    return xp.permute_dims(y, (1, *axes, 0) if last else (1, 0, *axes))
+
+
+def _by_sample(
+    xp: Namespace, y: Array, channels: int, n_samples: int, places: Sequence[int]
+) -> Array:
+    """Return the result that has these rows, one a channel, as (N, C, places)."""
+    axes = range(1, len(places) + 1)
+    if _samples_last(xp, n_samples):
+        y = y.reshape((channels, *places, n_samples))
+        return xp.permute_dims(y, (len(places) + 1, 0, *axes))
+    y = y.reshape((channels, n_samples, *places))
+    return xp.permute_dims(y, (1, 0, *(d + 1 for d in axes)))
+
+
+def _padded(xp: Namespace, x: Array, padding: tuple[int, ...]) -> Array:
+    """Return the image with its border, laid out as `_by_channel` has it."""
+    last = _samples_last(xp, x.shape[0])
+    if not any(padding) and (not last or x.strides[0] == x.itemsize):
+        return x
+    sizes = [n + 2 * p for n, p in zip(x.shape[2:], padding, strict=True)]
+    shape = (x.shape[1], *sizes, x.shape[0]) if last else (*x.shape[:2], *sizes)
+    out = xp.zeros(shape, dtype=x.dtype, **native_device_of(x))
+    if last:
+        out = np.moveaxis(out, -1, 0)
+    inside = [slice(p, p + n) for n, p in zip(x.shape[2:], padding, strict=True)]
+    out[(slice(None), slice(None), *inside)] = x
+    return out
+
+
+def _columns(
+    xp: Namespace, x: Array, kernel: tuple[int, ...], how: Geometry, places: tuple[int, ...]
+) -> Array:
+    """Return the first `places` windows of `x` along each axis as (G, C/G·kernel, L·N)."""
+    k = len(kernel)
+    view = windows(
+        _padded(xp, x, how.padding), tuple(range(2, 2 + k)), kernel, how.stride, how.dilation
+    )
+    view = view[(slice(None), slice(None), *(slice(0, n) for n in places))]
+    spots = (*range(2, 2 + k), 0) if _samples_last(xp, x.shape[0]) else (0, *range(2, 2 + k))
+    rows = x.shape[1] // how.groups * math.prod(kernel)
+    turned = xp.permute_dims(view, (1, *range(2 + k, 2 + 2 * k), *spots))
+    shape = (how.groups, rows, math.prod(turned.shape[1 + k :]))
+    return rows_of(turned, shape) if xp is np else turned.reshape(shape)
+
+
+def _rows(xp: Namespace, y: Array, groups: int) -> Array:
+    """Return a result (N, O, places) as (G, O/G, L·N)."""
+    return _by_channel(xp, y).reshape((groups, y.shape[1] // groups, -1))
+
+
+def _product(xp: Namespace, a: Array, b: Array) -> Array:
+    """Return the product of the matrices of each group."""
+    return matrix_product(a[0], b[0])[None] if xp is np and len(a) == 1 else xp.matmul(a, b)
+
+
+class FormDerivative(Op):
+    """Base of the three partial derivatives of the form."""
+
+    on_arrays = True
+    promotes = "same"
+    reads_output = False
+
+
+class Convolve(FormDerivative):
+    """The result for image (N, C, ...) and kernel (O, C/G, ...)."""
+
+    name = "conv"
+
+    def __init__(self, how: Geometry, places: tuple[int, ...] | None = None) -> None:
+        self.how, self.places = how, places
+
+    def compute(self, xp: Namespace, x: Array, w: Array) -> Array:
+        """Return (N, O, places): one product of kernels by windows."""
+        places = self.places or self.how.result_size(x.shape[2:], w.shape[2:])
+        tuned = self.tuned(x, w) if xp is np else None
+        if tuned is not None:
+            y: Array = tuned(x, w)
+            return y
+        kernels = w.reshape((self.how.groups, w.shape[0] // self.how.groups, -1))
+        y = _product(xp, kernels, _columns(xp, x, tuple(w.shape[2:]), self.how, places))
+        return _by_sample(xp, y, w.shape[0], x.shape[0], places)
+
+    def tuned(self, x: Array, w: Array, epilogue: str | None = None) -> Any:
+        """Return the kernel that somebody has tuned for such inputs, if there is any."""
+        from ...compile import tuned
+
+        how = self.how
+        if how.groups != 1 or set(how.dilation) != {1} or self.places is not None:
+            return None
+        return tuned.convolution(x, w, how.stride, how.padding, epilogue)
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return (N, O, places)."""
+        x, w = specs[0].shape, specs[1].shape
+        places = self.places or self.how.result_size(x[2:], w[2:])
+        return Spec((x[0], w[0], *places), specs[0].dtype)
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return the other two derivatives of the form."""
+        x, w = node.inputs
+        image, kernel = tuple(x.shape[2:]), tuple(w.shape[2:])
+        return (
+            apply(ConvolveBack(self.how, image), out_grad, w) if node.wants[0] else None,
+            apply(ConvolveKernel(self.how, kernel), x, out_grad) if node.wants[1] else None,
+        )
+
+
+class ConvolveBack(FormDerivative):
+    """The image of size `image` for result (N, O, ...) and kernel (O, C/G, ...)."""
+
+    name = "conv_transpose"
+
+    def __init__(self, how: Geometry, image: tuple[int, ...]) -> None:
+        self.how, self.image = how, image
+
+    def compute(self, xp: Namespace, y: Array, w: Array) -> Array:
+        """Return (N, C, image): kernels times results, added up where windows overlap."""
+        how, kernel = self.how, tuple(w.shape[2:])
+        if xp is np and self._is_convolution(kernel):
+            return self._convolved(y, w, kernel)
+        kernels = w.reshape((how.groups, w.shape[0] // how.groups, -1))
+        columns = _product(xp, xp.permute_dims(kernels, (0, 2, 1)), _rows(xp, y, how.groups))
+        n, channels, places = y.shape[0], w.shape[1] * how.groups, tuple(y.shape[2:])
+        columns = _by_sample(xp, columns, channels * math.prod(kernel), n, places)
+        columns = columns.reshape((n, channels, *kernel, *places))
+        size = [n + 2 * p for n, p in zip(self.image, how.padding, strict=True)]
+        zeros = xp.zeros((channels, n * math.prod(size)), dtype=y.dtype, **native_device_of(y))
+        out, whole = _by_sample(xp, zeros, channels, n, size), slice(None)
+        for at in itertools.product(*map(range, kernel)):
+            spots = zip(at, how.stride, how.dilation, places, strict=True)
+            into = [slice(i * d, i * d + (n - 1) * s + 1, s) for i, s, d, n in spots]
+            taken: tuple[Index, ...] = (whole, whole, *at)
+            out[(whole, whole, *into)] += columns[taken]
+        inside = [slice(p, p + n) for p, n in zip(how.padding, self.image, strict=True)]
+        return out[(whole, whole, *inside)]
+
+    def _is_convolution(self, kernel: tuple[int, ...]) -> bool:
+        """Tell whether windows overlap so that each element gathers from a whole window."""
+        how = self.how
+        borders = zip(kernel, how.padding, strict=True)
+        return (
+            how.groups == 1
+            and set(how.stride) | set(how.dilation) == {1}
+            and all(padding < size for size, padding in borders)
+        )
+
+    def _convolved(self, y: Array, w: Array, kernel: tuple[int, ...]) -> Array:
+        """Return the image as a convolution of the result with the kernels turned around."""
+        axes = tuple(range(2, w.ndim))
+        padding = tuple(size - 1 - p for size, p in zip(kernel, self.how.padding, strict=True))
+        turned = np.ascontiguousarray(np.flip(w, axes).swapaxes(0, 1))
+        return Convolve(Geometry(self.how.stride, padding, self.how.dilation, 1)).compute(
+            np, y, turned
+        )
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return (N, C, image)."""
+        y, w = specs[0].shape, specs[1].shape
+        channels = None if w[1] is None else w[1] * self.how.groups
+        return Spec((y[0], channels, *self.image), specs[0].dtype)
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return the other two derivatives of the form."""
+        y, w = node.inputs
+        kernel = tuple(w.shape[2:])
+        return (
+            apply(Convolve(self.how, tuple(y.shape[2:])), out_grad, w) if node.wants[0] else None,
+            apply(ConvolveKernel(self.how, kernel), out_grad, y) if node.wants[1] else None,
+        )
+
+
+class ConvolveKernel(FormDerivative):
+    """The kernel of size `kernel` for image (N, C, ...) and result (N, O, ...)."""
+
+    name = "conv_kernel"
+
+    def __init__(self, how: Geometry, kernel: tuple[int, ...]) -> None:
+        self.how, self.kernel = how, kernel
+
+    def compute(self, xp: Namespace, x: Array, y: Array) -> Array:
+        """Return (O, C/G, kernel): results times windows, summed over samples and places."""
+        columns = _columns(xp, x, self.kernel, self.how, tuple(y.shape[2:]))
+        w = _product(xp, _rows(xp, y, self.how.groups), xp.permute_dims(columns, (0, 2, 1)))
+        return w.reshape((y.shape[1], x.shape[1] // self.how.groups, *self.kernel))
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return (O, C/G, kernel)."""
+        x, y = specs[0].shape, specs[1].shape
+        channels = None if x[1] is None else x[1] // self.how.groups
+        return Spec((y[1], channels, *self.kernel), specs[0].dtype)
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return the other two derivatives of the form."""
+        x, y = node.inputs
+        image = tuple(x.shape[2:])
+        return (
+            apply(ConvolveBack(self.how, image), y, out_grad) if node.wants[0] else None,
+            apply(Convolve(self.how, tuple(y.shape[2:])), x, out_grad) if node.wants[1] else None,
+        )

@@ -1,0 +1,1 @@
+"""Axes brought to one value or in order: sums, statistics, sorting."""

@@ -1,0 +1,287 @@
+"""Positions by size: extremes with their index, sorting, running sums and extremes.
+
+Only positions are computed here; values are then taken from those positions, so gradients of any
+order come from `gather`.
+"""
+
+import builtins
+from typing import Any, Generic, NamedTuple
+
+import numpy as np
+
+from ...arrays.library import Array, DTypeLike, Namespace, as_dtype, cast, dtype_of, int64
+from ...arrays.shapes import axis, reduced
+from ...errors import ArgumentError, AxisError, ShapeError
+from ...op import Flat, Gradients, Kind, Methods, Spec, apply
+from ..elementwise.binary import maximum, minimum
+from ..elementwise.casting import cast_to, clone
+from ..shaping.gathering import gather
+from ..shaping.indexing import narrow
+from ..shaping.joining import cat
+from ..shaping.movement import AlongDim, flip, remove_axes, reshape
+from .reduction import amax, amin
+
+
+class ValuesAndIndices(NamedTuple, Generic[Kind]):
+    """What torch returns where it returns both."""
+
+    values: Kind
+    indices: Kind
+
+
+class Position(Flat, AlongDim):
+    """An operator whose result is positions: int64, no gradient."""
+
+    reads_inputs = reads_output = False
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the shape of the input, int64."""
+        return Spec(specs[0].shape, int64)
+
+
+class ArgExtreme(Position):
+    """The position of the largest or smallest element along an axis, which stays as size 1."""
+
+    def __init__(self, dim: int, largest: bool) -> None:
+        super().__init__(dim)
+        self.largest = largest
+
+    @property
+    def name(self) -> str:
+        """Torch's name."""
+        return "argmax" if self.largest else "argmin"
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        """Return the first such position."""
+        find = xp.argmax if self.largest else xp.argmin
+        return find(_numbers(x), axis=self.dim, keepdims=True)
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the shape with size 1 along the axis."""
+        return Spec(reduced(specs[0].shape, (self.dim,), True), int64)
+
+
+def _numbers(x: Array) -> Array:
+    return cast(x, int64) if str(x.dtype).endswith("bool") else x
+
+
+class ArgSort(Position):
+    """The positions in order of size along an axis; equal elements keep their order."""
+
+    name = "argsort"
+
+    def __init__(self, dim: int, descending: bool) -> None:
+        super().__init__(dim)
+        self.descending = descending
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        """Return the order; NaN counts as larger than any number."""
+        x = _numbers(x)
+        if xp is not np:
+            return xp.argsort(x, axis=self.dim, descending=self.descending, stable=True)
+        if not self.descending:
+            return np.argsort(x, axis=self.dim, kind="stable")
+        backwards = np.argsort(np.flip(x, self.dim), axis=self.dim, kind="stable")
+        return x.shape[self.dim] - 1 - np.flip(backwards, self.dim)
+
+
+class CumExtreme(Position):
+    """The position of the largest or smallest element so far; of equal ones, the last."""
+
+    def __init__(self, dim: int, largest: bool) -> None:
+        super().__init__(dim)
+        self.largest = largest
+
+    @property
+    def name(self) -> str:
+        """Torch's name."""
+        return "cummax" if self.largest else "cummin"
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        """Return the positions; NaN counts as more extreme than any number."""
+        if xp is not np:
+            scan = xp.cummax if self.largest else xp.cummin
+            return scan(x, self.dim)[1]  # type: ignore[no-any-return]
+        best = (np.maximum if self.largest else np.minimum).accumulate(x, axis=self.dim)
+        line = np.arange(x.shape[self.dim]).reshape(-1, *(1,) * (x.ndim - self.dim - 1))
+        return np.maximum.accumulate(np.where((x == best) | (x != x), line, 0), axis=self.dim)
+
+
+class CumSum(AlongDim):
+    """Running sums along an axis; integers add up as int64."""
+
+    reads_inputs = reads_output = False
+    name = "cumsum"
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        """Return the sums."""
+        x = x if dtype_of(x).kind == "f" else cast(x, int64)
+        return np.cumsum(x, axis=self.dim) if xp is np else xp.cumulative_sum(x, axis=self.dim)
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec; int64 for integers."""
+        return Spec(specs[0].shape, specs[0].dtype if specs[0].dtype.kind == "f" else int64)
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Each element is in its own sum and all later ones."""
+        return (flip(apply(self, flip(out_grad, self.dim)), self.dim),)
+
+
+# ── torch's names ───────────────────────────────────────────────────────────────────────────────
+
+
+def _along(x: Kind, dim: int, name: str) -> tuple[Kind, int]:
+    d = axis(dim, len(x.shape), name)
+    return (x, d) if x.shape else (reshape(x, 1), 0)
+
+
+def _taken(x: Kind, row: Kind, d: int, where: Kind, keepdim: bool = True) -> ValuesAndIndices[Kind]:
+    """Return the elements of `row`, which is `x` with an axis at least, at these places."""
+    values = gather(row, d, where)
+    if keepdim and x.shape:
+        return ValuesAndIndices(values, where)
+    return ValuesAndIndices(remove_axes(values, (d,)), remove_axes(where, (d,)))
+
+
+def _extreme(x: Kind, dim: int, name: str, largest: bool) -> tuple[Kind, int, Kind]:
+    row, d = _along(x, dim, name)
+    if row.shape[d] == 0:
+        raise AxisError(f"{name}: no element to choose on axis {d} of shape {tuple(x.shape)}.")
+    return row, d, apply(ArgExtreme(d, largest), row)
+
+
+def _best(x: Kind, dim: Any, keepdim: bool, largest: bool) -> Any:
+    if dim is None:
+        return amax(x) if largest else amin(x)
+    if hasattr(dim, "dtype"):
+        return maximum(x, dim) if largest else minimum(x, dim)
+    return _taken(x, *_extreme(x, dim, "max" if largest else "min", largest), keepdim)
+
+
+def max(x: Kind, dim: object = None, keepdim: bool = False) -> Any:
+    """Return the largest element; with `dim` also where it is; of two values, the larger."""
+    return _best(x, dim, keepdim, True)
+
+
+def min(x: Kind, dim: object = None, keepdim: bool = False) -> Any:
+    """Return the smallest element; with `dim` also where it is; of two values, the smaller."""
+    return _best(x, dim, keepdim, False)
+
+
+def _position(x: Kind, dim: int | None, keepdim: bool, largest: bool) -> Kind:
+    row = reshape(x, -1) if dim is None else x
+    name = "argmax" if largest else "argmin"
+    _, d, found = _extreme(row, 0 if dim is None else dim, name, largest)
+    if dim is None:
+        return reshape(found, (1,) * len(x.shape) if keepdim else ())
+    return found if keepdim and x.shape else remove_axes(found, (d,))
+
+
+def argmax(x: Kind, dim: int | None = None, keepdim: bool = False) -> Kind:
+    """Return the position of the largest element along `dim`, or among all in order."""
+    return _position(x, dim, keepdim, True)
+
+
+def argmin(x: Kind, dim: int | None = None, keepdim: bool = False) -> Kind:
+    """Return the position of the smallest element along `dim`, or among all in order."""
+    return _position(x, dim, keepdim, False)
+
+
+def argsort(x: Kind, dim: int = -1, descending: bool = False, stable: bool = False) -> Kind:
+    """Return the positions of the elements along `dim` in order of size; always stable."""
+    row, d = _along(x, dim, "argsort")
+    order = apply(ArgSort(d, descending), row)
+    return order if x.shape else reshape(order, ())
+
+
+def sort(
+    x: Kind, dim: int = -1, descending: bool = False, stable: bool = False
+) -> ValuesAndIndices[Kind]:
+    """Return the elements along `dim` in order of size, and where they were; always stable."""
+    row, d = _along(x, dim, "sort")
+    return _taken(x, row, d, apply(ArgSort(d, descending), row))
+
+
+def topk(
+    x: Kind, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> ValuesAndIndices[Kind]:
+    """Return the `k` largest, or smallest, elements along `dim` in order, and where they were.
+
+    Raises:
+        ArgumentError: there are fewer than `k`.
+    """
+    row, d = _along(x, dim, "topk")
+    size = row.shape[d]
+    if size is None:
+        raise ShapeError(f"topk: the size of axis {d} is not known: got {tuple(row.shape)}.")
+    if not 0 <= k <= size:
+        raise ArgumentError(f"topk: got k = {k}, expected 0 to {size}, the size of axis {d}.")
+    return _taken(x, row, d, narrow(apply(ArgSort(d, largest), row), d, 0, k))
+
+
+def median(x: Kind, dim: int | None = None, keepdim: bool = False) -> Any:
+    """Return the lower median along `dim` and where it is; of all elements the value only."""
+    if dim is None:
+        return median(reshape(x, -1), 0).values
+    row, d = _along(x, dim, "median")
+    order = apply(ArgSort(d, False), row)
+    return _taken(x, row, d, narrow(order, d, (row.shape[d] - 1) // 2, 1), keepdim)
+
+
+def cumsum(x: Kind, dim: int, *, dtype: DTypeLike = None) -> Kind:
+    """Return the running sums along `dim`."""
+    row, d = _along(x if dtype is None else cast_to(x, dtype), dim, "cumsum")
+    sums = apply(CumSum(d), row)
+    return sums if x.shape else reshape(sums, ())
+
+
+def cumprod(x: Kind, dim: int, *, dtype: DTypeLike = None) -> Kind:
+    """Return the running products along `dim`; the gradient is right also where elements are 0.
+
+    In log₂ n steps of whole arrays: Hillis & Steele, Data parallel algorithms, CACM 29(12), 1986.
+    """
+    if dtype is not None or as_dtype(x.dtype).kind != "f":
+        x = cast_to(x, dtype or int64)
+    row, d = _along(x, dim, "cumprod")
+    size, shift = row.shape[d], 1
+    row = clone(row) if size == 1 else row
+    while shift < size:
+        rest = size - shift
+        later = narrow(row, d, shift, rest) * narrow(row, d, 0, rest)
+        row = cat((narrow(row, d, 0, shift), later), d)
+        shift *= 2
+    return row if x.shape else reshape(row, ())
+
+
+def cummax(x: Kind, dim: int) -> ValuesAndIndices[Kind]:
+    """Return the largest element so far along `dim`, and where it is; of equal ones, the last."""
+    row, d = _along(x, dim, "cummax")
+    return _taken(x, row, d, apply(CumExtreme(d, True), row))
+
+
+def cummin(x: Kind, dim: int) -> ValuesAndIndices[Kind]:
+    """Return the smallest element so far along `dim`, and where it is; of equal ones, the last."""
+    row, d = _along(x, dim, "cummin")
+    return _taken(x, row, d, apply(CumExtreme(d, False), row))
+
+
+def diff(
+    x: Kind, n: int = 1, dim: int = -1, prepend: Kind | None = None, append: Kind | None = None
+) -> Kind:
+    """Return each element along `dim` less the one before, `n` times over; of bools, whether not.
+
+    Raises:
+        ArgumentError: `n` is negative.
+        ShapeError: a number has no elements to compare.
+    """
+    if n < 0:
+        raise ArgumentError(f"diff: got n = {n}, expected 0 or more.")
+    if not x.shape:
+        raise ShapeError("diff: got a 0-d value, expected at least 1 axis.")
+    d = axis(dim, len(x.shape), "diff")
+    row = cat([v for v in (prepend, x, append) if v is not None], d) if n else clone(x)
+    for _ in range(n):
+        rest = builtins.max(row.shape[d] - 1, 0)
+        later, earlier = narrow(row, d, row.shape[d] - rest, rest), narrow(row, d, 0, rest)
+        row = later ^ earlier if as_dtype(x.dtype).kind == "b" else later - earlier
+    return row

@@ -1,0 +1,253 @@
+"""Sums, means and extremes along axes. An axis argument is called `dim`, as torch calls it."""
+
+import builtins
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ...arrays.library import (
+    Array,
+    DType,
+    DTypeLike,
+    Namespace,
+    as_dtype,
+    bool_,
+    cast,
+    dtype_of,
+    get_default_dtype,
+    int64,
+    native_dtype,
+    uint8,
+)
+from ...arrays.shapes import axes, axes_or_all, reduced
+from ...errors import AxisError
+from ...op import Flat, Gradients, Kind, Methods, Op, Spec, apply
+from ..elementwise.binary import where
+from ..elementwise.casting import cast_to, floats_only
+from ..elementwise.unary import exp, ones_like
+from ..shaping.broadcasting import expand_to
+from ..shaping.movement import insert_axes
+
+_add: Callable[..., Array] = np.add.reduce
+Dims: TypeAlias = int | Sequence[int] | None
+
+
+class Reduction(Op):
+    """Reduce the axes `dims`, all of them in range, to one element each."""
+
+    on_arrays = True
+
+    def __init__(self, dims: tuple[int, ...], keepdim: bool) -> None:
+        self.dims, self.keepdim = dims, keepdim
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the shape without the reduced axes, or with size 1 there."""
+        return Spec(reduced(specs[0].shape, self.dims, self.keepdim), specs[0].dtype)
+
+    def spread(self, y: Kind, x: Array) -> Any:
+        """Return `y`, of the reduced shape, with the reduced axes put back as size 1."""
+        return y if self.keepdim else insert_axes(y, self.dims)
+
+
+class Sum(Reduction):
+    """The sum along axes; integers and booleans add up as int64."""
+
+    reads_inputs = reads_output = False
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        """Return the sum."""
+        if xp is np:
+            return _add(x, axis=self.dims, keepdims=self.keepdim, dtype=_summed(x.dtype))
+        wide = native_dtype(xp, _summed(dtype_of(x)))
+        return xp.sum(x, axis=self.dims, keepdims=self.keepdim, dtype=wide)
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the reduced shape; int64 for integers."""
+        return Spec(super().infer(*specs).shape, _summed(specs[0].dtype))
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Every element gets the gradient of its sum."""
+        x = node.inputs[0]
+        return (expand_to(self.spread(out_grad, x), x),)
+
+
+def _summed(dtype: DType) -> DType:
+    return dtype if dtype.kind == "f" else int64
+
+
+class Extreme(Reduction):
+    """The largest or smallest element along axes; ties share the gradient evenly."""
+
+    def __init__(self, dims: tuple[int, ...], keepdim: bool, largest: bool) -> None:
+        super().__init__(dims, keepdim)
+        self.largest = largest
+
+    @property
+    def name(self) -> str:
+        """Torch's name."""
+        return "amax" if self.largest else "amin"
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        """Return the extreme; NaN wins."""
+        reduce = xp.max if self.largest else xp.min
+        return reduce(x, axis=self.dims, keepdims=self.keepdim)
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """The elements equal to the extreme share its gradient."""
+        x = node.inputs[0]
+        won = where(x == self.spread(node.output, x), ones_like(x), 0.0)
+        return (won / sum(won, self.dims, True) * self.spread(out_grad, x),)
+
+
+class LogSumExp(Reduction):
+    """ln Σ exp x along axes, without overflow."""
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        """Return the logarithm, computed relative to the largest element."""
+        if 0 in [x.shape[d] for d in self.dims]:  # the sum of nothing
+            return xp.sum(x, axis=self.dims, keepdims=self.keepdim) - math.inf
+        top = xp.max(x, axis=self.dims, keepdims=True)
+        top = xp.where(xp.isfinite(top), top, xp.zeros_like(top))
+        total = xp.log(xp.sum(xp.exp(x - top), axis=self.dims, keepdims=True)) + top
+        return total if self.keepdim else xp.squeeze(total, axis=self.dims)
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return the softmax of the elements, times the gradient."""
+        x = node.inputs[0]
+        return (self.spread(out_grad, x) * exp(x - self.spread(node.output, x)),)
+
+
+def _nonempty(x: Methods, dims: tuple[int, ...], op: str) -> None:
+    if 0 in [x.shape[d] for d in dims]:
+        raise AxisError(
+            f"{op}: no element to choose: got shape {tuple(x.shape)} along axes {dims}, expected "
+            "at least one. Reduce along another axis."
+        )
+
+
+def sum(x: Kind, dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike = None) -> Kind:
+    """Return the sum along `dim` (all axes when None); integers and booleans add up as int64."""
+    over = axes_or_all(dim, len(x.shape), "sum")
+    total = apply(Sum(over, keepdim), x)
+    return total if dtype is None else cast_to(total, dtype)
+
+
+def nansum(x: Kind, dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike = None) -> Kind:
+    """Return the sum along `dim` of what is not NaN."""
+    known: Kind = where(x == x, x, 0)
+    return sum(known, dim, keepdim, dtype=dtype)
+
+
+def amax(x: Kind, dim: Dims = (), keepdim: bool = False) -> Kind:
+    """Return the largest element along `dim`; ties share the gradient."""
+    over = axes_or_all(dim, len(x.shape), "amax")
+    _nonempty(x, over, "amax")
+    return apply(Extreme(over, keepdim, True), x)
+
+
+def amin(x: Kind, dim: Dims = (), keepdim: bool = False) -> Kind:
+    """Return the smallest element along `dim`; ties share the gradient."""
+    over = axes_or_all(dim, len(x.shape), "amin")
+    _nonempty(x, over, "amin")
+    return apply(Extreme(over, keepdim, False), x)
+
+
+def logsumexp(x: Kind, dim: Dims, keepdim: bool = False) -> Kind:
+    """Return ln Σ exp(x) along `dim`, without overflow."""
+    if as_dtype(x.dtype).kind != "f":
+        x = cast_to(x, get_default_dtype())
+    return apply(LogSumExp(axes(dim, len(x.shape), "logsumexp"), keepdim), x)
+
+
+class Mean(Reduction):
+    """The mean along axes."""
+
+    reads_inputs = reads_output = False
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        """Return the mean."""
+        if xp is np:
+            count = math.prod([x.shape[d] for d in self.dims])
+            mean: Array = _add(x, axis=self.dims, keepdims=self.keepdim) / x.dtype.type(count)
+            return mean
+        return xp.mean(x, axis=self.dims, keepdims=self.keepdim)
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Every element gets its part of the gradient of the mean."""
+        x = node.inputs[0]
+        sizes = [x.shape[d] for d in self.dims]
+        if None in sizes:
+            share = self.spread(out_grad, x) / apply(Count(self.dims), x)
+        else:
+            share = self.spread(out_grad, x) * (1.0 / builtins.max(math.prod(sizes), 1))
+        return (expand_to(share, x),)
+
+
+class Count(Flat):
+    """How many elements there are along `dims`, of the dtype of the input; known at run time."""
+
+    on_arrays = True
+    reads_inputs = reads_output = False
+
+    def __init__(self, dims: tuple[int, ...]) -> None:
+        self.dims = dims
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        """Return the count."""
+        if xp is np:
+            return np.array(math.prod([x.shape[d] for d in self.dims]), x.dtype)
+        return xp.full_like(x[(0,) * len(x.shape)], math.prod([x.shape[d] for d in self.dims]))
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return a 0-d spec."""
+        return Spec((), specs[0].dtype)
+
+
+def mean(x: Kind, dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike = None) -> Kind:
+    """Return the mean along `dim` (all axes when None).
+
+    Raises:
+        DTypeError: not a floating dtype.
+    """
+    x = x if dtype is None else cast_to(x, dtype)
+    floats_only("mean", x)
+    over = axes_or_all(dim, len(x.shape), "mean")
+    return apply(Mean(over, keepdim), x)
+
+
+class Truth(Flat, Reduction):
+    """Whether any, or all, of the elements along axes are not 0."""
+
+    reads_inputs = reads_output = False
+
+    def __init__(self, dims: tuple[int, ...], keepdim: bool, every: bool) -> None:
+        super().__init__(dims, keepdim)
+        self.every = every
+
+    @property
+    def name(self) -> str:
+        """Torch's name."""
+        return "all" if self.every else "any"
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        """Return truth values, of uint8 as uint8."""
+        test = xp.all if self.every else xp.any
+        found = test(x, axis=self.dims, keepdims=self.keepdim)
+        return cast(found, uint8) if dtype_of(x) is uint8 else found
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the reduced shape; boolean, of uint8 uint8."""
+        kept = uint8 if specs[0].dtype is uint8 else bool_
+        return Spec(super().infer(*specs).shape, kept)
+
+
+def any(x: Kind, dim: Dims = None, keepdim: bool = False) -> Kind:
+    """Return whether any element along `dim` is not 0."""
+    return apply(Truth(axes(dim, len(x.shape), "any"), keepdim, False), x)
+
+
+def all(x: Kind, dim: Dims = None, keepdim: bool = False) -> Kind:
+    """Return whether all elements along `dim` are not 0."""
+    return apply(Truth(axes(dim, len(x.shape), "all"), keepdim, True), x)

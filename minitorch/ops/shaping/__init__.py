@@ -1,0 +1,1 @@
+"""The same elements elsewhere: views, indices, broadcasts, joins."""

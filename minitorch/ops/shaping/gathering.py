@@ -1,0 +1,318 @@
+"""Elements picked and put along one axis by a value of indices: gather, scatter and their kin.
+
+`Gather` and `ScatterAdd` are each other's gradient; the rest is made of them.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from ...arrays.library import Array, DType, Namespace, add_at, as_dtype, cast, copied, int64
+from ...arrays.shapes import axis, broadcast, known, numel
+from ...errors import ArgumentError, AxisError, DTypeError, ShapeError
+from ...op import Flat, Gradients, KeepsSpec, Kind, Methods, Spec, apply
+from ..elementwise.binary import where
+from ..elementwise.casting import cast_to
+from ..elementwise.logic import ne
+from ..elementwise.unary import ones_like, zeros_like
+from .indexing import ARRAY, PlaceAdd, Take, getitem, narrow, placed
+from .movement import AlongDim, expand, reshape
+
+
+def grid(xp: Namespace, index: Any, dim: int) -> tuple[Any, ...]:
+    """Return the full coordinates that `index` along `dim` stands for."""
+    rank = len(index.shape)
+    place = {} if xp is np else {"device": index.device}
+    index = cast(index, int64)  # torch takes uint8 for a mask
+    lines = []
+    for i, size in enumerate(index.shape):
+        shape = [1] * rank
+        shape[i] = size
+        lines.append(index if i == dim else xp.reshape(xp.arange(size, **place), tuple(shape)))
+    return tuple(lines)
+
+
+class Gather(AlongDim):
+    """x[..., index, ...] along one axis: the result has the shape of the index."""
+
+    reads_indices = True
+    reads_output = False
+    name = "gather"
+
+    def compute(self, xp: Namespace, x: Array, index: Array) -> Array:
+        """Return the picked elements."""
+        picked: Array = x[grid(xp, index, self.dim)]
+        return picked
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the shape of the index."""
+        return Spec(specs[1].shape, specs[0].dtype)
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return zeros with the gradient added where it was picked."""
+        x, index = node.inputs
+        return apply(ScatterAdd(self.dim), zeros_like(x), index, out_grad), None
+
+
+class ScatterAdd(KeepsSpec, AlongDim):
+    """`x` with `source` added at the places of `index` along one axis; equal places add up."""
+
+    reads_indices = True
+    reads_output = False
+    name = "scatter_add"
+
+    def compute(self, xp: Namespace, x: Array, index: Array, source: Array) -> Array:
+        """Return the sums."""
+        out = copied(x)
+        cut = source[tuple(slice(0, size) for size in index.shape)]
+        return add_at(out, grid(xp, index, self.dim), cut)
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """The value gets the gradient as it is, the source what is at its places."""
+        _, index, source = node.inputs
+        return out_grad, None, _share(out_grad, self.dim, index, source) if node.wants[2] else None
+
+
+class Scatter(KeepsSpec, AlongDim):
+    """`x` with `source` put at the places of `index` along one axis."""
+
+    reads_indices = True
+    reads_output = False
+    name = "scatter"
+
+    def compute(self, xp: Namespace, x: Array, index: Array, source: Array) -> Array:
+        """Return the copy."""
+        out = copied(x)
+        out[grid(xp, index, self.dim)] = source[tuple(slice(0, n) for n in index.shape)]
+        return out
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """What was overwritten gets no gradient; the source gets it instead."""
+        _, index, source = node.inputs
+        nothing = zeros_like(apply(Gather(self.dim), out_grad, index))
+        kept = apply(self, out_grad, index, nothing)
+        return kept, None, _share(out_grad, self.dim, index, source)
+
+
+def _share(out_grad: Kind, dim: int, index: Methods, source: Methods) -> Kind:
+    """Return the gradient of `source`, of which the part of the size of `index` was put there."""
+    share = apply(Gather(dim), out_grad, index)
+    if tuple(index.shape) == tuple(source.shape):
+        return share
+    return placed(share, tuple(slice(0, size) for size in index.shape), (), source)
+
+
+def checked(name: str, x: Methods, dim: int, index: Kind, source: Methods | None = None) -> int:
+    """Return the axis, after comparing shapes.
+
+    Raises:
+        DTypeError: the index is not of integers.
+        ShapeError: the index has other axes than `x`, or is larger elsewhere.
+    """
+    if as_dtype(index.dtype).kind not in "iu":
+        raise DTypeError(f"{name}: got {index.dtype} indices, expected integers. Use .long().")
+    if source is not None and as_dtype(source.dtype) != as_dtype(x.dtype):
+        raise DTypeError(f"{name}: got {source.dtype} for {x.dtype}, expected one dtype.")
+    rank = len(x.shape)
+    d = axis(dim, rank, name)
+    shapes = [tuple(x.shape)] + ([tuple(source.shape)] if source is not None else [])
+    have = tuple(index.shape)
+    for k, shape in enumerate(shapes):
+        if not known(shape) or not known(have):
+            continue
+        fits = len(have) == len(shape) and all(
+            n <= m for i, (n, m) in enumerate(zip(have, shape, strict=True)) if i != d or k
+        )
+        if not fits and 0 not in have:
+            raise ShapeError(
+                f"{name}: the index has shape {have}, expected as many axes as {shape} and no "
+                f"larger sizes, axis {d} aside."
+            )
+    return d
+
+
+def lifted(*values: Kind) -> list[Kind]:
+    """Return the values, those without axes with one."""
+    return [v if v is None or v.shape else reshape(v, 1) for v in values]
+
+
+def gather(x: Kind, dim: int, index: Kind, *, sparse_grad: bool = False) -> Kind:
+    """Return the elements of `x` at `index` along `dim`: for dim 0, x[index[i][j]][j] at i, j."""
+    if 0 in index.shape and len(index.shape) != len(x.shape):
+        return reshape(narrow(reshape(x, -1), 0, 0, 0), tuple(index.shape))
+    if not x.shape or not index.shape:
+        row, places = lifted(x, index)
+        return reshape(gather(row, dim, places), tuple(index.shape))
+    return apply(Gather(checked("gather", x, dim, index)), x, index)
+
+
+def take_along_dim(x: Kind, indices: Kind, dim: int | None = None) -> Kind:
+    """Return the elements of `x` at `indices` along `dim`; the other axes broadcast."""
+    if dim is None:
+        return gather(reshape(x, -1), 0, reshape(indices, -1))
+    if as_dtype(indices.dtype).kind not in "iu" or len(x.shape) != len(indices.shape):
+        raise ShapeError(
+            f"take_along_dim: got indices {indices.dtype} {tuple(indices.shape)} for shape "
+            f"{tuple(x.shape)}, expected integers and equally many axes."
+        )
+    d = axis(dim, len(x.shape), "take_along_dim")
+    cut = [tuple(1 if i == d else n for i, n in enumerate(v.shape)) for v in (x, indices)]
+    common = broadcast(*cut, op="take_along_dim")
+    wide = [(*common[:d], v.shape[d], *common[d + 1 :]) for v in (x, indices)]
+    return gather(expand(x, wide[0]), d, expand(indices, wide[1]))
+
+
+def scatter(
+    x: Kind,
+    dim: int,
+    index: Kind,
+    src: Kind | float | None = None,
+    *,
+    value: Kind | float | None = None,
+    reduce: object = None,
+) -> Kind:
+    """Return `x` with `src` at the places of `index` along `dim`; `src` may be one number.
+
+    Raises:
+        ArgumentError: `reduce` is not None, "add" or "multiply".
+    """
+    given = value if src is None else src
+    if given is None or isinstance(given, int | float):
+        there = zeros_like(gather(x, dim, zeros_like(index))) if x.shape else x * 0
+        given = there + given
+    if not x.shape or not index.shape:
+        row, places, source = lifted(x, index, given)
+        return reshape(scatter(row, dim, places, source, reduce=reduce), tuple(x.shape))
+    d = checked("scatter", x, dim, index, given)
+    if reduce == "add":
+        return apply(ScatterAdd(d), x, index, given)
+    if reduce is not None:
+        raise ArgumentError(f"scatter: got reduce {reduce!r}, expected None or 'add'.")
+    return apply(Scatter(d), x, index, given)
+
+
+def scatter_add(x: Kind, dim: int, index: Kind, src: Kind) -> Kind:
+    """Return `x` with `src` added at the places of `index` along `dim`; equal places add up."""
+    if not x.shape or not index.shape:
+        row, places, source = lifted(x, index, src)
+        return reshape(scatter_add(row, dim, places, source), tuple(x.shape))
+    return apply(ScatterAdd(checked("scatter_add", x, dim, index, src)), x, index, src)
+
+
+def _row_pattern(d: int) -> tuple[object, ...]:
+    return (*(slice(None),) * d, ARRAY)
+
+
+def _vector(name: str, index: Kind) -> Kind:
+    if len(index.shape) > 1 or as_dtype(index.dtype).kind not in "iu":
+        raise ShapeError(
+            f"{name}: got {index.dtype} {tuple(index.shape)}, expected a vector of integers."
+        )
+    return index if index.shape else reshape(index, 1)
+
+
+def index_select(x: Kind, dim: int, index: Kind) -> Kind:
+    """Return the slices of `x` along `dim` that `index`, a vector, names."""
+    index = _vector("index_select", index)
+    if not x.shape:
+        return reshape(index_select(reshape(x, 1), 0, index), ())
+    return apply(Take(_row_pattern(axis(dim, len(x.shape), "index_select"))), x, index)
+
+
+def index_add(x: Kind, dim: int, index: Kind, source: Methods, *, alpha: object = 1) -> Kind:
+    """Return `x` with alpha·source added to the slices along `dim` that `index` names."""
+    index = _vector("index_add", index)
+    if not x.shape:
+        return reshape(index_add(reshape(x, 1), 0, index, reshape(source, 1), alpha=alpha), ())
+    d = axis(dim, len(x.shape), "index_add")
+    source = source if source.shape else reshape(source, 1)
+    wanted = (*x.shape[:d], index.shape[0], *x.shape[d + 1 :])
+    if tuple(source.shape) != wanted:
+        raise ShapeError(f"index_add: got source {tuple(source.shape)}, expected {wanted}.")
+    added = apply(PlaceAdd(_row_pattern(d), tuple(x.shape)), source, index)
+    return x + (added if alpha == 1 else added * alpha)
+
+
+def index_fill(x: Kind, dim: int, index: Kind, value: object) -> Kind:
+    """Return `x` with one number in the slices along `dim` that `index` names."""
+    index = _vector("index_fill", index)
+    if not x.shape:
+        return reshape(index_fill(reshape(x, 1), 0, index, value), ())
+    d = axis(dim, len(x.shape), "index_fill")
+    times = apply(PlaceAdd((ARRAY,), (x.shape[d],)), ones_like(index), index)
+    return masked_fill(x, reshape(ne(times, 0), (-1, *(1,) * (len(x.shape) - d - 1))), value)
+
+
+def take(x: Kind, index: Kind) -> Kind:
+    """Return the elements of `x`, read as one vector, that `index` names, under its shape."""
+    if as_dtype(index.dtype).kind not in "iu":
+        raise DTypeError(f"take: got {index.dtype} indices, expected integers. Use .long().")
+    picked = apply(Take((ARRAY,)), reshape(x, -1), reshape(index, -1))
+    return reshape(picked, tuple(index.shape))
+
+
+def masked_fill(x: Kind, mask: Kind, value: object) -> Kind:
+    """Return `x` with `value` where the mask holds.
+
+    Raises:
+        DTypeError: the mask is not boolean.
+    """
+    if as_dtype(mask.dtype).kind != "b":
+        raise DTypeError(f"masked_fill: got a {mask.dtype} mask, expected bool. Compare first.")
+    if hasattr(value, "shape") and value.shape:
+        raise ShapeError(f"masked_fill: got a value of shape {tuple(value.shape)}, expected 0-d.")
+    return where(mask, _element(value, x), x)
+
+
+def _element(value: Any, x: Methods) -> object:
+    """Return one number, or a 0-d value, as an element of `x`."""
+    dtype = as_dtype(x.dtype)
+    if hasattr(value, "dtype"):
+        return cast_to(value, dtype)
+    return value if dtype.kind == "f" else np.asarray(value).astype(dtype)
+
+
+def masked_select(x: Kind, mask: Methods) -> Kind:
+    """Return the elements of `x` where the mask holds, as a vector; the two broadcast."""
+    shape = broadcast(tuple(x.shape), tuple(mask.shape), op="masked_select")
+    return getitem(expand(x, shape), expand(mask, shape))
+
+
+class OneHot(Flat):
+    """1 at the place of each index along a new last axis, else 0; out of range, 0 alone."""
+
+    on_arrays = True
+    reads_inputs = reads_output = False
+    name = "one_hot"
+
+    def __init__(self, num_classes: int, dtype: DType = int64) -> None:
+        self.num_classes, self.dtype = num_classes, dtype
+
+    def compute(self, xp: Namespace, index: Array) -> Array:
+        """Return the zeros and ones, of shape (*index.shape, num_classes)."""
+        if xp is np:
+            out = np.empty((*index.shape, self.num_classes), self.dtype)
+            np.equal(index[..., None], np.arange(self.num_classes), out=out)
+            return out
+        classes = xp.arange(self.num_classes, device=index.device)
+        return cast(index[..., None] == classes, self.dtype)
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the shape with an axis more."""
+        return Spec((*specs[0].shape, self.num_classes), self.dtype)
+
+
+def one_hot(index: Any, num_classes: int = -1) -> Any:
+    """Return 1 at each class along a new last axis, else 0; -1: as many classes as are used.
+
+    Raises:
+        AxisError: a class below 0, or not below `num_classes`.
+    """
+    if num_classes < 0 or (hasattr(index, "array") and numel(tuple(index.shape))):
+        low, high = int(index.min().item()), int(index.max().item())
+        num_classes = high + 1 if num_classes < 0 else num_classes
+        if low < 0 or high >= num_classes:
+            raise AxisError(
+                f"one_hot: got class {low if low < 0 else high}, expected 0 to {num_classes - 1}."
+            )
+    return apply(OneHot(num_classes), index)

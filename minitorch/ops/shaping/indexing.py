@@ -1,0 +1,310 @@
+"""Elements picked by position: slices, which are views, and arrays of indices.
+
+`x[index]` becomes `Slice` when the index holds integers, slices, None and Ellipsis only, and `Take`
+when it holds tensors of indices or masks, which are inputs of the operator. The gradient puts each
+element back where it came from: `PlaceAdd` (an element taken twice gets both gradients).
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...arrays.library import Array, Index, Namespace, add_at, dtype_of, native_device_of
+from ...arrays.shapes import Shape, axis, known
+from ...errors import AxisError, DTypeError
+from ...op import Gradients, Kind, Methods, Op, Spec, Value, apply, infer_by_trial
+
+ARRAY = "array"
+"""Stands in a pattern where an array of indices goes."""
+
+
+class Slice(Op):
+    """Basic indexing: a view."""
+
+    name = "index"
+    on_arrays = views = True
+    reads_inputs = reads_output = False
+    halves = "moved"
+
+    def __init__(self, index: tuple[Index, ...]) -> None:
+        self.index = index
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        """Return x[index]; a number of a NumPy array too is a view."""
+        found: Array = x[self.index]
+        return x[(*self.index, ...)] if isinstance(found, np.generic) else found
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the shape of the slice; a size that is not known stays so under `:`."""
+        return Spec(sliced(specs[0].shape, self.index), specs[0].dtype)
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return zeros with the gradient in the slice."""
+        return (placed(out_grad, self.index, (), node.inputs[0]),)
+
+
+def sliced(shape: Shape, index: tuple[Index, ...]) -> Shape:
+    """Return the shape of x[index] for a basic index."""
+    full = _spelled_out(index, len(shape), "index")
+    out: list[int | None] = []
+    sizes = iter(shape)
+    for item in full:
+        if item is None:
+            out.append(1)
+            continue
+        size = next(sizes)
+        if isinstance(item, int) and size is not None and not -size <= item < size:
+            raise AxisError(
+                f"index: out of range: got {item} on an axis of size {size}, expected {-size} to "
+                f"{size - 1}."
+            )
+        if isinstance(item, slice):
+            out.append(None if size is None else len(range(*item.indices(size))))
+    return tuple(out)
+
+
+def _spelled_out(index: tuple[object, ...], rank: int, op: str) -> tuple[object, ...]:
+    used = len([i for i in index if i is not None and i is not Ellipsis])
+    if used > rank:
+        raise AxisError(
+            f"{op}: too many indices: got {used} for a value of {rank} axes. Leave some out."
+        )
+    fill = (slice(None),) * (rank - used)
+    for at, item in enumerate(index):
+        if item is Ellipsis:
+            return (*index[:at], *fill, *index[at + 1 :])
+    return (*index, *fill)
+
+
+class Take(Op):
+    """Advanced indexing: x[pattern], with arrays of indices, the further inputs, in the pattern."""
+
+    name = "index"
+    on_arrays = reads_indices = True
+    reads_output = False
+
+    def __init__(self, pattern: tuple[object, ...]) -> None:
+        self.pattern = pattern
+
+    def compute(self, xp: Namespace, x: Array, *indices: Array) -> Array:
+        """Return what is picked: a new array, or a view where each index is one number."""
+        view, index = located(x, self.pattern, indices)
+        picked: Array = view[index] if index else view
+        return picked
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the shape of what is picked; how many elements a mask picks is not known."""
+        trial = infer_by_trial(self, specs)
+        if all(spec.dtype.kind != "b" for spec in specs[1:]):
+            return trial
+        if 0 in specs[0].shape:  # no position to try
+            return Spec((None,) * len(trial.shape), trial.dtype)
+        return Spec(tuple(n or None for n in trial.shape), trial.dtype)
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Add the gradient of each pick to the element picked."""
+        x, *indices = node.inputs
+        return (placed(out_grad, self.pattern, indices, x), *(None for _ in indices))
+
+
+class PlaceAdd(Op):
+    """Zeros of `shape` (or that of the last input) with the first input added at the indices."""
+
+    on_arrays = reads_indices = True
+    reads_output = False
+
+    def __init__(self, pattern: tuple[Any, ...], shape: tuple[int, ...] | None) -> None:
+        self.pattern, self.shape = pattern, shape
+
+    def compute(self, xp: Namespace, values: Array, *rest: Array) -> Array:
+        """Return the sums."""
+        shape, indices = (
+            (tuple(rest[-1].shape), rest[:-1]) if self.shape is None else (self.shape, rest)
+        )
+        out = xp.zeros(shape, dtype=values.dtype, **native_device_of(values))
+        if not indices:
+            out[self.pattern] = values
+            return out
+        view, index = located(out, self.pattern, indices)
+        if index:
+            add_at(view, index, values)
+        else:
+            view[...] = values
+        return out
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the shape placed into."""
+        return Spec(specs[-1].shape if self.shape is None else self.shape, specs[0].dtype)
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return the picked elements of the gradient."""
+        rest = node.inputs[1:]
+        indices = rest[:-1] if self.shape is None else rest
+        return (taken(out_grad, self.pattern, indices), *(None for _ in rest))
+
+
+def taken(x: Kind, pattern: tuple[Any, ...], indices: Sequence[Any]) -> Kind:
+    """Return x[pattern]: a view where there are no arrays of indices."""
+    return apply(Take(pattern), x, *indices) if indices else apply(Slice(pattern), x)
+
+
+def placed(x: Kind, pattern: tuple[Any, ...], indices: Sequence[Any], like: Methods) -> Kind:
+    """Return zeros of the shape of `like` with `x` added at the pattern."""
+    if known(tuple(like.shape)):
+        return apply(PlaceAdd(pattern, tuple(like.shape)), x, *indices)
+    return apply(PlaceAdd(pattern, None), x, *indices, like)
+
+
+def located(x: Array, pattern: tuple[Any, ...], arrays: tuple[Any, ...]) -> tuple[Any, Any]:
+    """Return a view of `x` and the index into it that together are x[pattern], as torch reads it.
+
+    Integers select and None inserts before arrays index, so that neither moves the axes that the
+    arrays give, as it would in NumPy's reading: there an integer counts as an array.
+
+    Args:
+        x: the array to be indexed.
+        pattern: as `split_index` gives it.
+        arrays: integers or masks for its ARRAY places, in order.
+
+    Returns: the index is () where integers, slices and None are all there is.
+    """
+    if pattern == (ARRAY,) and arrays[0].shape:
+        return x, arrays
+    supply = iter(arrays)
+    full = [next(supply) if item is ARRAY or item == ARRAY else item for item in pattern]
+    rest = len(x.shape) - sum(_axes_used(item) for item in full)
+    if rest < 0:
+        raise AxisError(
+            f"index: too many indices: got {len(x.shape) - rest} for a value of {len(x.shape)} "
+            "axes. Leave some out."
+        )
+    before: list[Any] = []
+    index: list[Any] = []
+    for item in full:
+        whole = [slice(None)] * (rest if item is Ellipsis else _axes_used(item))
+        if isinstance(item, int) or (not _is_mask(item) and getattr(item, "shape", None) == ()):
+            before.append(int(item))
+        elif hasattr(item, "shape"):
+            before += whole
+            index.append(item)
+        else:
+            before += whole if item is Ellipsis else [item]
+            index += whole or ([slice(None)] if item is None else [])
+    view = x[(*before, ...)]
+    return view, tuple(index) if any(hasattr(item, "shape") for item in index) else ()
+
+
+def put(x: Array, pattern: tuple[Any, ...], arrays: tuple[object, ...], values: Any) -> None:
+    """Overwrite x[pattern], read as in `located`, with `values`, broadcast."""
+    lead = next((d for d, n in enumerate(values.shape) if n != 1), len(values.shape))
+    values = values.reshape(tuple(values.shape)[lead:])  # they broadcast; NumPy may refuse them
+    if not arrays:
+        x[pattern if Ellipsis in pattern else (*pattern, ...)] = values
+        return
+    view, index = located(x, pattern, arrays)
+    view[index or ...] = values
+
+
+def _axes_used(item: Any) -> int:
+    """Return how many axes of a value an item of its index takes."""
+    if item is None or item is Ellipsis:
+        return 0
+    return len(item.shape) if _is_mask(item) else 1
+
+
+def _is_mask(item: Any) -> bool:
+    return hasattr(item, "dtype") and dtype_of(item).kind == "b"
+
+
+def split_index(index: object) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Return an index as (pattern, arrays); no arrays means that it is basic.
+
+    Raises:
+        DTypeError: an item is not an integer, slice, None, Ellipsis, mask or array of integers.
+    """
+    items = index if isinstance(index, tuple) else (index,)
+    pattern: list[Any] = []
+    arrays: list[Any] = []
+    for item in items:
+        if item is None or item is Ellipsis or isinstance(item, slice):
+            pattern.append(_slice(item))
+        elif isinstance(item, int | np.integer) and not isinstance(item, bool):
+            pattern.append(int(item))
+        else:
+            pattern.append(ARRAY)
+            arrays.append(_index_array(item))
+    return tuple(pattern), tuple(arrays)
+
+
+def _slice(item: object) -> Any:
+    if not isinstance(item, slice):
+        return item
+    if item.step is not None and int(item.step) <= 0:
+        raise AxisError(f"index: got step {item.step}, expected 1 or more. Use flip to go back.")
+    return slice(*(None if n is None else int(n) for n in (item.start, item.stop, item.step)))
+
+
+def _index_array(item: object) -> object:
+    if not isinstance(item, Value) and not hasattr(item, "dtype"):
+        item = np.asarray(item)
+        if item.size == 0:
+            item = item.astype(np.int64)
+    if not str(item.dtype).removeprefix("torch.").startswith(("int", "uint8", "bool")):
+        raise DTypeError(
+            f"index: got {item.dtype} indices, expected integers or booleans. Convert with .long()."
+        )
+    return item
+
+
+def getitem(x: Kind, index: object) -> Kind:
+    """Return x[index], basic or advanced, as NumPy and torch index."""
+    return taken(x, *split_index(index))
+
+
+def narrow(x: Kind, dim: int, start: int, length: int) -> Kind:
+    """Return `length` elements along `dim`, from `start`; a view."""
+    d = axis(dim, len(x.shape), "narrow")
+    if not x.shape:
+        raise AxisError("narrow: got a 0-d value, expected at least 1 axis.")
+    size = x.shape[d]
+    start = start + size if start < 0 else start
+    if not 0 <= start <= start + length <= size:
+        raise AxisError(
+            f"narrow: got start {start} and length {length} on axis {d} of size {size}, expected "
+            "them inside. Shorten one."
+        )
+    return apply(Slice((*(slice(None),) * d, slice(start, start + length))), x)
+
+
+def select(x: Kind, dim: int, index: int) -> Kind:
+    """Return the slice `index` along `dim`, without that axis; a view."""
+    d = axis(dim, len(x.shape), "select")
+    return apply(Slice((*(slice(None),) * d, int(index))), x)
+
+
+def nonzero(x: Kind, *, as_tuple: bool = False) -> Kind | tuple[Kind, ...]:
+    """Return the indices of the elements that are not 0: rows of a matrix, or a tuple by axis."""
+    if not as_tuple:
+        return apply(NonZero(), x)
+    row = x if x.shape else x.reshape(1)
+    found = apply(NonZero(), row)
+    return tuple(getitem(found, (slice(None), d)) for d in range(len(row.shape)))
+
+
+class NonZero(Op):
+    """The indices of the elements that are not 0, a row each; no gradient."""
+
+    reads_inputs = reads_output = False
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        """Return int64 (count, axes)."""
+        return (
+            xp.stack(xp.nonzero(x), axis=1)
+            if len(x.shape)
+            else xp.zeros((int(x != 0), 0), dtype=xp.int64)
+        )
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return (unknown, axes)."""
+        return Spec((None, len(specs[0].shape)), np.dtype(np.int64))

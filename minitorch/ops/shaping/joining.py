@@ -1,0 +1,193 @@
+"""Values put side by side, and cut apart again; rolled round, which is both."""
+
+import builtins
+import itertools
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ...arrays.library import Array, Namespace, as_dtype, promote_types
+from ...arrays.shapes import axis
+from ...errors import ArgumentError, DTypeError, ShapeError
+from ...op import Gradients, Kind, Methods, Spec, apply
+from ..elementwise.casting import cast_to
+from .indexing import narrow, select
+from .movement import AlongDim, insert_axes, reshape, sizes
+
+
+class Cat(AlongDim):
+    """The inputs one after another along the axis `dim`."""
+
+    reads_inputs = reads_output = False
+    name = "cat"
+
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
+        """Return the arrays joined."""
+        return xp.concat(arrays, axis=self.dim)
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the shape with the sizes along `dim` added.
+
+        Raises:
+            ShapeError: another axis differs; names it.
+        """
+        first = specs[0].shape
+        for spec in specs[1:]:
+            self._compare(first, spec.shape)
+        sizes = [spec.shape[self.dim] for spec in specs]
+        total = None if None in sizes else builtins.sum(size or 0 for size in sizes)
+        return Spec((*first[: self.dim], total, *first[self.dim + 1 :]), specs[0].dtype)
+
+    def _compare(self, first: Any, other: Any) -> None:
+        if len(first) != len(other):
+            raise ShapeError(f"cat: got shapes {first} and {other}, expected equally many axes.")
+        for i, (a, b) in enumerate(zip(first, other, strict=True)):
+            if i != self.dim and a != b and None not in (a, b):
+                raise ShapeError(
+                    f"cat: got shapes {first} and {other} to join along axis {self.dim}, expected "
+                    f"the others equal: on axis {i} {a} is not {b}."
+                )
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Each input gets its part of the gradient."""
+        shares, start = [], 0
+        for source, wanted in zip(node.inputs, node.wants, strict=True):
+            size = source.shape[self.dim]
+            shares.append(narrow(out_grad, self.dim, start, size) if wanted else None)
+            start += size
+        return shares
+
+
+def cat(tensors: Sequence[Kind], dim: int = 0) -> Kind:
+    """Return the values one after another along `dim`; all other axes are equal.
+
+    Raises:
+        ArgumentError: there are none.
+        ShapeError: shapes differ elsewhere, or a value has no axes.
+    """
+    values = list(tensors)
+    if not values:
+        raise ArgumentError("cat: got no tensors, expected at least one.")
+    for value in values:
+        if not hasattr(value, "shape"):
+            raise DTypeError(f"cat: got a {type(value).__name__}, expected tensors only.")
+    if not all(value.shape for value in values):
+        raise ShapeError("cat: got a 0-d value, expected at least 1 axis. Use stack.")
+    dtype = as_dtype(values[0].dtype)
+    for value in values[1:]:
+        dtype = promote_types(dtype, as_dtype(value.dtype))
+    values = [cast_to(value, dtype) for value in values]
+    rank = builtins.max(len(value.shape) for value in values)
+    kept = [value for value in values if rank == 1 or tuple(value.shape) != (0,)]
+    return apply(Cat(axis(dim, rank, "cat")), *kept)
+
+
+def stack(tensors: Sequence[Kind], dim: int = 0) -> Kind:
+    """Return the values along a new axis `dim`; their shapes are equal.
+
+    Raises:
+        ArgumentError: there are none.
+        ShapeError: shapes differ.
+    """
+    values = list(tensors)
+    if not values:
+        raise ArgumentError("stack: got no tensors, expected at least one.")
+    shapes = [tuple(value.shape) for value in values]
+    for shape in shapes:
+        pairs = zip(shape, shapes[0], strict=False)
+        if len(shape) != len(shapes[0]) or any(a != b and None not in (a, b) for a, b in pairs):
+            raise ShapeError(f"stack: got shapes {shapes[0]} and {shape}, expected them equal.")
+    d = axis(dim, len(shapes[0]) + 1, "stack")
+    return cat([insert_axes(value, (d,)) for value in values], d)
+
+
+def hstack(tensors: Sequence[Kind]) -> Kind:
+    """Return the values side by side: along axis 1, vectors along axis 0."""
+    values = [value if value.shape else reshape(value, 1) for value in tensors]
+    return cat(values, 0 if values and len(values[0].shape) == 1 else 1)
+
+
+def vstack(tensors: Sequence[Kind]) -> Kind:
+    """Return the values as rows, one below another."""
+    return cat([v if len(v.shape) > 1 else reshape(v, 1, -1) for v in tensors], 0)
+
+
+def split(x: Kind, split_size: int | Sequence[int], dim: int = 0) -> tuple[Kind, ...]:
+    """Return `x` cut along `dim` into pieces of one size (the last may be smaller), or of several.
+
+    Raises:
+        ShapeError: given sizes do not add up to the size of the axis.
+    """
+    d = axis(dim, len(x.shape), "split")
+    total = x.shape[d]
+    if isinstance(split_size, int):
+        if split_size < 0 or (split_size == 0 and total):
+            raise ShapeError(f"split: got size {split_size}, expected 1 or more.")
+        count = builtins.max(1, math.ceil(total / split_size) if split_size else 1)
+        starts = [i * split_size for i in range(count)]
+        return tuple(narrow(x, d, s, builtins.min(split_size, total - s)) for s in starts)
+    pieces = [int(size) for size in split_size]
+    if builtins.sum(pieces) != total or builtins.min(pieces, default=0) < 0:
+        raise ShapeError(f"split: sizes do not add up: got {pieces} for axis {d} of size {total}.")
+    starts = [builtins.sum(pieces[:i]) for i in range(len(pieces))]
+    return tuple(narrow(x, d, s, n) for s, n in zip(starts, pieces, strict=True))
+
+
+def chunk(x: Kind, chunks: int, dim: int = 0) -> tuple[Kind, ...]:
+    """Return `x` cut along `dim` into `chunks` pieces of equal size, the last maybe smaller.
+
+    Raises:
+        ArgumentError: not at least one chunk.
+    """
+    if chunks < 1:
+        raise ArgumentError(f"chunk: got {chunks} chunks, expected 1 or more.")
+    d = axis(dim, len(x.shape), "chunk")
+    size = math.ceil(x.shape[d] / chunks)
+    return split(x, size, d) if size else tuple(narrow(x, d, 0, 0) for _ in range(chunks))
+
+
+def tensor_split(x: Kind, indices_or_sections: object, dim: int = 0) -> tuple[Kind, ...]:
+    """Return `x` cut along `dim` into so many pieces of nearly equal size, or before each index.
+
+    Raises:
+        ArgumentError: not at least one piece.
+        ShapeError: a number has no axis to cut.
+    """
+    if not x.shape:
+        raise ShapeError("tensor_split: got a 0-d value, expected at least 1 axis.")
+    d = axis(dim, len(x.shape), "tensor_split")
+    total, cut = x.shape[d], indices_or_sections
+    cut = cut.tolist() if hasattr(cut, "tolist") else cut
+    if isinstance(cut, int):
+        if cut < 1:
+            raise ArgumentError(f"tensor_split: got {cut} pieces, expected 1 or more.")
+        cut = [i * (total // cut) + builtins.min(i, total % cut) for i in range(1, cut)]
+    bounds = [0, *sizes((cut,)), total]
+    places = [slice(a, b).indices(total)[:2] for a, b in itertools.pairwise(bounds)]
+    return tuple(narrow(x, d, a, builtins.max(b - a, 0)) for a, b in places)
+
+
+def unbind(x: Kind, dim: int = 0) -> tuple[Kind, ...]:
+    """Return the slices along `dim`, without that axis."""
+    d = axis(dim, len(x.shape), "unbind")
+    return tuple(select(x, d, i) for i in range(x.shape[d]))
+
+
+def roll(x: Kind, shifts: object, dims: int | Sequence[int] | None = ()) -> Kind:
+    """Return `x` moved by `shifts` along `dims`, or, without those, as one vector.
+
+    What leaves at one end enters at the other.
+    """
+    moves = sizes((shifts,))
+    places = sizes((dims,)) if dims != () else ()
+    if not places:
+        return reshape(roll(reshape(x, -1), moves, 0), tuple(x.shape))
+    if len(moves) != len(places):
+        raise ShapeError(
+            f"roll: got {len(moves)} shifts for {len(places)} axes, expected one each."
+        )
+    for move, place in zip(moves, places, strict=True):
+        d = axis(place, len(x.shape), "roll")
+        cut = x.shape[d] - move % builtins.max(x.shape[d], 1)
+        x = cat((narrow(x, d, cut, x.shape[d] - cut), narrow(x, d, 0, cut)), d)
+    return x

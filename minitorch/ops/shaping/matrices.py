@@ -1,0 +1,274 @@
+"""Parts of matrices, borders and windows: diagonals, triangles, padding, unfolding."""
+
+import builtins
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...arrays.library import Array, Namespace, as_dtype, native_device_of, windows
+from ...arrays.shapes import axis
+from ...errors import ArgumentError, ShapeError
+from ...op import Gradients, Kind, Methods, Spec, apply
+from ..elementwise.binary import where
+from ..elementwise.casting import clone
+from .indexing import ARRAY, PlaceAdd, getitem
+from .movement import Movement, movedim, reshape
+
+
+def _triangle(name: str, x: Kind, diagonal: int, keep: Callable[..., Any]) -> Kind:
+    if len(x.shape) < 2:
+        raise ShapeError(f"{name}: got shape {tuple(x.shape)}, expected at least 2 axes.")
+    kept = keep(np.ones(tuple(x.shape[-2:]), bool), diagonal)
+    found: Kind = where(kept, x, False if as_dtype(x.dtype).kind == "b" else 0)
+    return found
+
+
+def tril(x: Kind, diagonal: int = 0) -> Kind:
+    """Return the lower triangle, up to the `diagonal`-th diagonal above the main one."""
+    return _triangle("tril", x, diagonal, np.tril)
+
+
+def triu(x: Kind, diagonal: int = 0) -> Kind:
+    """Return the upper triangle, from the `diagonal`-th diagonal above the main one."""
+    return _triangle("triu", x, diagonal, np.triu)
+
+
+class Diagonal(Movement):
+    """A diagonal of the last two axes, as the last axis. A view."""
+
+    views = True
+
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        """Return the diagonal; NumPy's is read-only unless told."""
+        found = xp.linalg.diagonal(x, offset=self.offset)
+        if isinstance(found, np.ndarray):
+            found.flags.writeable = x.flags.writeable
+        return found
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return zeros with the gradient on the diagonal."""
+        return (_on_diagonal(out_grad, self.offset, tuple(node.inputs[0].shape)),)
+
+
+def _on_diagonal(x: Kind, offset: int, shape: tuple[int, ...]) -> Kind:
+    """Return zeros of `shape` with the last axis of `x` on a diagonal of the last two."""
+    places = np.arange(x.shape[-1])
+    rows, columns = places + builtins.max(-offset, 0), places + builtins.max(offset, 0)
+    return apply(PlaceAdd((..., ARRAY, ARRAY), shape), x, rows, columns)
+
+
+def diagonal(x: Kind, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Kind:
+    """Return a diagonal of the axes `dim1` and `dim2`, as the last axis."""
+    rank = len(x.shape)
+    a, b = axis(dim1, rank, "diagonal"), axis(dim2, rank, "diagonal")
+    if a == b or rank < 2:
+        raise ShapeError(f"diagonal: got axes {dim1} and {dim2} of {rank}, expected two different.")
+    return apply(Diagonal(offset), movedim(x, (a, b), (-2, -1)))
+
+
+def diag(x: Kind, diagonal: int = 0) -> Kind:
+    """Return a vector as a diagonal matrix, or the diagonal of a matrix."""
+    if len(x.shape) == 1:
+        size = x.shape[0] + builtins.abs(diagonal)
+        return _on_diagonal(x, diagonal, (size, size))
+    if len(x.shape) != 2:
+        raise ShapeError(f"diag: got shape {tuple(x.shape)}, expected 1 or 2 axes.")
+    return clone(apply(Diagonal(diagonal), x))
+
+
+def diagonal_matrices(x: Kind) -> Kind:
+    """Return each vector (..., n) as a diagonal matrix (..., n, n)."""
+    return _on_diagonal(x, 0, (*x.shape, x.shape[-1]))
+
+
+def trace(x: Kind) -> Kind:
+    """Return the sum of the diagonal of a matrix."""
+    if len(x.shape) != 2:
+        raise ShapeError(f"trace: got shape {tuple(x.shape)}, expected 2 axes.")
+    return diag(x).sum()
+
+
+class Pad(Movement):
+    """`x` with a border of one number: (before, after) for each axis, negative crops."""
+
+    def __init__(self, widths: tuple[tuple[int, int], ...], value: float = 0.0) -> None:
+        self.widths, self.value = widths, value
+
+    def _shape(self, shape: Sequence[int]) -> tuple[int, ...]:
+        return tuple(n + a + b for n, (a, b) in zip(shape, self.widths, strict=True))
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        """Return the padded copy."""
+        out = xp.full(self._shape(x.shape), self.value, dtype=x.dtype, **native_device_of(x))
+        into, of = [], []
+        for size, (before, after) in zip(x.shape, self.widths, strict=True):
+            into.append(slice(builtins.max(before, 0), size + before + builtins.min(after, 0)))
+            of.append(slice(builtins.max(-before, 0), size + builtins.min(after, 0)))
+        out[tuple(into)] = x[tuple(of)]
+        return out
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the shape with the borders added."""
+        sizes = zip(specs[0].shape, self.widths, strict=True)
+        shape = tuple(None if n is None else n + a + b for n, (a, b) in sizes)
+        return Spec(shape, specs[0].dtype)
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return the gradient without its border."""
+        return (apply(Pad(tuple((-a, -b) for a, b in self.widths)), out_grad),)
+
+
+def pad(x: Kind, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Kind:
+    """Return `x` with a border: (before, after) of the last axis, then of the one before, ...
+
+    Args:
+        x: any shape.
+        pad: widths in pairs, last axis first; negative ones crop.
+        mode: "constant", "reflect", "replicate" or "circular".
+        value: the number of a constant border, 0 unless given.
+
+    Raises:
+        ArgumentError: an unknown mode, widths not in pairs or for too many axes.
+        ShapeError: a reflecting or circular border wider than the value.
+    """
+    rank, widths = len(x.shape), [int(n) for n in pad]
+    if len(widths) % 2 or len(widths) > 2 * rank:
+        raise ArgumentError(
+            f"pad: got {len(widths)} widths, expected pairs for {rank} axes at most."
+        )
+    pairs = [(0, 0)] * (rank - len(widths) // 2)
+    pairs += [(widths[i], widths[i + 1]) for i in range(len(widths) - 2, -1, -2)]
+    for d, (n, (a, b)) in enumerate(zip(x.shape, pairs, strict=True)):
+        if n is not None and n + a + b < 0:
+            raise ShapeError(
+                f"pad: got {(a, b)} for axis {d} of size {n}: less than nothing is left."
+            )
+    if mode == "constant":
+        return apply(Pad(tuple(pairs), 0.0 if value is None else value), x)
+    if mode not in ("reflect", "replicate", "circular"):
+        raise ArgumentError(
+            f"pad: got mode {mode!r}, expected 'constant', 'reflect', 'replicate' or 'circular'."
+        )
+    if mode == "circular" and min(widths) < 0:  # what is cropped does not come round
+        x = apply(Pad(tuple((min(a, 0), min(b, 0)) for a, b in pairs)), x)
+        pairs = [(max(a, 0), max(b, 0)) for a, b in pairs]
+    for d, (before, after) in enumerate(pairs):
+        if before or after:
+            x = getitem(x, (*(slice(None),) * d, _border(x.shape[d], before, after, mode)))
+    return x
+
+
+def _border(size: int, before: int, after: int, mode: str) -> Any:
+    """Return the positions of the padded axis in the axis before padding."""
+    places = np.arange(-before, size + after)
+    widest = builtins.max(before, after)
+    if mode == "replicate":
+        return np.clip(places, 0, size - 1)
+    if widest > (size if mode == "circular" else size - 1):
+        raise ShapeError(f"pad: got a {mode} border of {widest} for size {size}, expected less.")
+    if mode == "circular":
+        return places % size
+    places = np.abs(places)
+    return np.where(places >= size, 2 * (size - 1) - places, places)
+
+
+class Unfold(Movement):
+    """Windows of `size` along an axis, `step` apart, as a new last axis. A view."""
+
+    def __init__(self, dim: int, size: int, step: int) -> None:
+        self.dim, self.size, self.step = dim, size, step
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        """Return the windows."""
+        return windows(x, (self.dim,), (self.size,), (self.step,), (1,))
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the shape with the count of windows, and their size as last axis."""
+        shape = list(specs[0].shape)
+        length = shape[self.dim]
+        shape[self.dim] = None if length is None else (length - self.size) // self.step + 1
+        return Spec((*shape, self.size), specs[0].dtype)
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Each element gets the gradients of all windows that it is in."""
+        return (apply(Fold(self.dim, self.step, node.inputs[0].shape[self.dim]), out_grad),)
+
+
+class Fold(Movement):
+    """Windows, the last axis, added up at their places along an axis of size `length`."""
+
+    def __init__(self, dim: int, step: int, length: int) -> None:
+        self.dim, self.step, self.length = dim, step, length
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        """Return the sums."""
+        count, size = x.shape[self.dim], x.shape[-1]
+        shape = list(x.shape[:-1])
+        shape[self.dim] = self.length
+        out = xp.zeros(tuple(shape), dtype=x.dtype, **native_device_of(x))
+        lead = (slice(None),) * self.dim
+        for i in range(size):
+            stop = i + (count - 1) * self.step + 1
+            out[(*lead, slice(i, stop, self.step))] += x[..., i]
+        return out
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the shape without the windows' axis."""
+        shape = list(specs[0].shape[:-1])
+        shape[self.dim] = self.length
+        return Spec(tuple(shape), specs[0].dtype)
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return the windows of the gradient."""
+        return (apply(Unfold(self.dim, node.inputs[0].shape[-1], self.step), out_grad),)
+
+
+def unfold(x: Kind, dimension: int, size: int, step: int) -> Kind:
+    """Return the windows of `size` along an axis, `step` apart, as a new last axis.
+
+    Raises:
+        ShapeError: the window is larger than the axis.
+        ArgumentError: the step is not positive.
+    """
+    d = axis(dimension, len(x.shape), "unfold")
+    row = x if x.shape else reshape(x, 1)
+    if size < 0 or size > row.shape[d]:
+        raise ShapeError(f"unfold: got size {size} for axis {d} of size {row.shape[d]}.")
+    if step < 1:
+        raise ArgumentError(f"unfold: got step {step}, expected 1 or more.")
+    made = apply(Unfold(d, size, step), row)
+    return made if x.shape else reshape(made, size)
+
+
+def repeat_interleave(
+    x: Kind, repeats: Any, dim: int | None = None, *, output_size: int | None = None
+) -> Kind:
+    """Return `x` with each slice along `dim` repeated; one count for all, or one each."""
+    row = reshape(x, -1) if dim is None else x
+    d = 0 if dim is None else axis(dim, len(x.shape), "repeat_interleave")
+    counts = repeats if isinstance(repeats, int) else np.asarray(repeats.tolist())
+    places = np.repeat(np.arange(row.shape[d]), counts)
+    return getitem(row, (*(slice(None),) * d, places))
+
+
+def meshgrid(*values: Any, indexing: str = "ij") -> tuple[Any, ...]:
+    """Return each vector stretched over the grid of all; "xy" exchanges the first two axes."""
+    vectors = list(values[0] if isinstance(values[0], list | tuple) else values)
+    if indexing not in ("ij", "xy"):
+        raise ArgumentError(f"meshgrid: got indexing {indexing!r}, expected 'ij' or 'xy'.")
+    swap = indexing == "xy" and len(vectors) > 1
+    if swap:
+        vectors[0], vectors[1] = vectors[1], vectors[0]
+    vectors = [v if v.shape else reshape(v, 1) for v in vectors]
+    shape = [v.shape[0] for v in vectors]
+    grid = []
+    for i, v in enumerate(vectors):
+        lined = reshape(v, [-1 if j == i else 1 for j in range(len(shape))])
+        grid.append(lined.expand(shape))
+    if swap:
+        grid[0], grid[1] = grid[1], grid[0]
+    return tuple(grid)

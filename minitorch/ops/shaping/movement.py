@@ -1,0 +1,349 @@
+"""Shapes rearranged: the same elements elsewhere, or repeated. Most results are views."""
+
+import builtins
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...arrays.library import Array, Namespace, copied
+from ...arrays.shapes import Shape, axes, axis, broadcast, fill_in, known, numel
+from ...errors import ShapeError
+from ...op import Gradients, KeepsSpec, Kind, Methods, Op, Spec, apply
+from ..elementwise.casting import clone
+from .broadcasting import ExpandTo
+
+
+class Movement(Op):
+    """An operator that moves elements; its gradient reads shapes only."""
+
+    on_arrays = True
+    reads_inputs = reads_output = False
+    halves = "moved"
+
+
+class AlongDim(Op):
+    """Base of the operators along one axis, `dim`."""
+
+    on_arrays = True
+
+    def __init__(self, dim: int) -> None:
+        self.dim = dim
+
+
+class Reshape(Movement):
+    """The elements in the same order under another shape: `shape`, or that of a second input."""
+
+    views = True
+
+    def __init__(self, shape: tuple[int, ...] | None) -> None:
+        self.shape = shape
+
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
+        """Return the first array under the new shape."""
+        return arrays[0].reshape(tuple(arrays[1].shape) if self.shape is None else self.shape)
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the new shape, its -1 filled in."""
+        if self.shape is None:
+            return Spec(specs[1].shape, specs[0].dtype)
+        return Spec(fill_in(self.shape, numel(specs[0].shape), "reshape"), specs[0].dtype)
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return the gradient under the old shape."""
+        return (reshape_like(out_grad, node.inputs[0]), None)[: len(node.inputs)]
+
+
+def reshape_like(x: Kind, like: Methods) -> Kind:
+    """Return `x` under the shape of `like`, which may be known only at run time."""
+    if None in like.shape:
+        return apply(Reshape(None), x, like)
+    return apply(Reshape(tuple(like.shape)), x)
+
+
+class Permute(Movement):
+    """The axes in another order."""
+
+    views = True
+
+    def __init__(self, dims: tuple[int, ...]) -> None:
+        self.dims = dims
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        """Return the array with axis i taken from axis dims[i]."""
+        return x.transpose(self.dims) if xp is np else xp.permute_dims(x, self.dims)
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the permuted shape."""
+        return Spec(tuple(specs[0].shape[d] for d in self.dims), specs[0].dtype)
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return the gradient with the axes back in place."""
+        back = sorted(range(len(self.dims)), key=self.dims.__getitem__)
+        return (apply(Permute(tuple(back)), out_grad),)
+
+
+class Axes(Movement):
+    """Base of what puts in, or takes out, the axes `dims` of size 1."""
+
+    views = True
+
+    def __init__(self, dims: tuple[int, ...]) -> None:
+        self.dims = dims
+
+    def resized(self, shape: Shape) -> Shape:
+        """Return the new shape."""
+        raise NotImplementedError(f"{self.name} does not say what it makes of a shape.")
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        """Return a view under the new shape."""
+        return xp.reshape(x, self.resized(x.shape))
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the new shape."""
+        return Spec(self.resized(specs[0].shape), specs[0].dtype)
+
+
+class InsertAxes(Axes):
+    """New axes of size 1 at the places `dims` of the result."""
+
+    def resized(self, shape: Shape) -> Shape:
+        """Return the shape with ones put in."""
+        sizes = iter(shape)
+        rank = len(shape) + len(self.dims)
+        return tuple(1 if i in self.dims else next(sizes) for i in range(rank))
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return the gradient without the axes."""
+        return (remove_axes(out_grad, self.dims),)
+
+
+class RemoveAxes(Axes):
+    """Without the axes `dims`, which have size 1."""
+
+    def resized(self, shape: Shape) -> Shape:
+        """Return the shape without the axes."""
+        return tuple(size for i, size in enumerate(shape) if i not in self.dims)
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return the gradient with the axes put back."""
+        return (insert_axes(out_grad, self.dims),)
+
+
+def insert_axes(x: Kind, dims: tuple[int, ...]) -> Kind:
+    """Return `x` with axes of size 1 at the places `dims` of the result."""
+    return apply(InsertAxes(dims), x) if dims else x
+
+
+def remove_axes(x: Kind, dims: tuple[int, ...]) -> Kind:
+    """Return `x` without the axes `dims`, which have size 1."""
+    return apply(RemoveAxes(dims), x) if dims else x
+
+
+class Flip(KeepsSpec, Movement):
+    """The elements in reverse order along axes."""
+
+    def __init__(self, dims: tuple[int, ...]) -> None:
+        self.dims = dims
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        """Return the reversed array, which NumPy would give as a view."""
+        return copied(xp.flip(x, axis=self.dims))
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return the gradient reversed."""
+        return (apply(self, out_grad),)
+
+
+# ── torch's names ───────────────────────────────────────────────────────────────────────────────
+
+
+def sizes(given: tuple[Any, ...]) -> tuple[int, ...]:
+    """Return numbers that were passed one by one, or as one sequence."""
+    if len(given) == 1 and not isinstance(given[0], int | np.integer):
+        given = tuple(given[0])
+    return tuple(int(size) for size in given)
+
+
+def listed(
+    op: str, keyword: str, given: tuple[object, ...], named: dict[str, Any]
+) -> tuple[int, ...]:
+    """Return numbers passed one by one, as one sequence, or under their keyword.
+
+    Raises:
+        TypeError: another keyword.
+    """
+    if set(named) - {keyword} or (named and given):
+        raise TypeError(f"{op}: got keywords {sorted(named)}, expected {keyword!r} or none.")
+    return sizes((named[keyword],) if named else given)
+
+
+def reshape(x: Kind, *shape: object, **named: object) -> Kind:
+    """Return the elements of `x`, in the same order, under another shape; one size may be -1."""
+    wanted = listed("reshape", "shape", shape, named)
+    if builtins.any(size < 0 for size in wanted) and known(x.shape):
+        wanted = fill_in(wanted, numel(tuple(x.shape)), "reshape")  # type: ignore[assignment]
+    return apply(Reshape(wanted), x)
+
+
+def permute(x: Kind, *dims: int | Sequence[int] | None, **named: object) -> Kind:
+    """Return `x` with its axes in the order `dims`."""
+    rank, wanted = len(x.shape), listed("permute", "dims", dims, named)
+    order = tuple(axis(d, rank, "permute") for d in wanted)
+    if sorted(order) != list(range(rank)):
+        raise ShapeError(
+            f"permute: not an order of the axes: got {wanted} for a value of {rank} axes, expected "
+            f"each of 0 to {rank - 1} once."
+        )
+    return apply(Permute(order), x)
+
+
+def transpose(x: Kind, dim0: int, dim1: int) -> Kind:
+    """Return `x` with two axes exchanged."""
+    rank = len(x.shape)
+    a, b = axis(dim0, rank, "transpose"), axis(dim1, rank, "transpose")
+    order = list(range(rank))
+    if rank:
+        order[a], order[b] = b, a
+    return apply(Permute(tuple(order)), x)
+
+
+def t(x: Kind) -> Kind:
+    """Return a matrix transposed; a value of fewer axes as it is."""
+    if len(x.shape) > 2:
+        raise ShapeError(
+            f"t: got {len(x.shape)} axes, expected 2 at most. Use transpose(dim0, dim1)."
+        )
+    return (
+        transpose(x, 0, 1) if len(x.shape) == 2 else apply(Permute(tuple(range(len(x.shape)))), x)
+    )
+
+
+def expand(x: Kind, *shape: object, **named: object) -> Kind:
+    """Return `x` with axes of size 1 stretched, without copying; -1 keeps a size."""
+    wanted = listed("expand", "size", shape, named)
+    lead = len(wanted) - len(x.shape)
+    if lead < 0 or builtins.any(size < 0 for size in wanted[:lead]):
+        raise ShapeError(
+            f"expand: got {wanted} for shape {tuple(x.shape)}, expected at least as many axes, and "
+            "-1 only for those it has."
+        )
+    full = tuple(x.shape[i - lead] if n == -1 else n for i, n in enumerate(wanted))
+    if broadcast(tuple(x.shape), full, op="expand") != full:
+        raise ShapeError(
+            f"expand: got {wanted} for shape {tuple(x.shape)}: only axes of size 1 stretch."
+        )
+    return apply(ExpandTo(full), x)
+
+
+def squeeze(x: Kind, dim: int | Sequence[int] | None = None) -> Kind:
+    """Return `x` without its axes of size 1; of those in `dim` only, when given."""
+    over = axes(dim, len(x.shape), "squeeze")
+    gone = tuple(d for d in over if x.shape[d] == 1)
+    return remove_axes(x, gone) if gone else reshape(x, tuple(x.shape))
+
+
+def unsqueeze(x: Kind, dim: int) -> Kind:
+    """Return `x` with a new axis of size 1 at `dim`."""
+    return insert_axes(x, (axis(dim, len(x.shape) + 1, "unsqueeze"),))
+
+
+def flatten(x: Kind, start_dim: int = 0, end_dim: int = -1) -> Kind:
+    """Return `x` with the axes from `start_dim` to `end_dim` made one."""
+    rank = len(x.shape)
+    first, last = axis(start_dim, rank, "flatten"), axis(end_dim, rank, "flatten")
+    if first > last:
+        raise ShapeError(f"flatten: got axes {first} to {last}, expected them in order.")
+    if not rank:
+        return reshape(x, 1)
+    middle = numel(tuple(x.shape[first : last + 1]))
+    head, tail = tuple(x.shape[:first]), tuple(x.shape[last + 1 :])
+    return reshape(x, (*head, -1 if middle is None else middle, *tail))
+
+
+def t_reversed(x: Kind) -> Kind:
+    """Return `x` with all its axes in reverse order."""
+    return apply(Permute(tuple(reversed(range(len(x.shape))))), x)
+
+
+def movedim(x: Kind, source: object, destination: object) -> Kind:
+    """Return `x` with the axes `source` moved to the places `destination`."""
+    rank = len(x.shape)
+    start = [axis(d, rank, "movedim") for d in sizes((source,))]
+    end = [axis(d, rank, "movedim") for d in sizes((destination,))]
+    if len(set(start)) != len(start) or len(set(end)) != len(end) or len(start) != len(end):
+        raise ShapeError(
+            f"movedim: got {source} to {destination}, expected equally many different axes."
+        )
+    if not rank:
+        return x
+    order = [-1] * rank
+    for a, b in zip(start, end, strict=True):
+        order[b] = a
+    rest = iter([d for d in range(rank) if d not in start])
+    return permute(x, [next(rest) if d < 0 else d for d in order])
+
+
+def expand_as(x: Kind, other: Any) -> Kind:
+    """Return `x` stretched to the shape of `other`."""
+    return expand(x, tuple(other.shape))
+
+
+def broadcast_tensors(*values: Kind) -> tuple[Kind, ...]:
+    """Return the values stretched to the shape that they broadcast to."""
+    shape = broadcast(*(tuple(v.shape) for v in values), op="broadcast_tensors")
+    return tuple(expand(v, shape) for v in values)
+
+
+def unflatten(x: Kind, dim: int, sizes: Sequence[int]) -> Kind:
+    """Return `x` with the axis `dim` made several, of `sizes`; one may be -1."""
+    d = axis(dim, len(x.shape), "unflatten")
+    full = fill_in(tuple(sizes), x.shape[d], "unflatten")
+    return reshape(x, (*x.shape[:d], *full, *x.shape[d + 1 :]))
+
+
+def ravel(x: Kind) -> Kind:
+    """Return `x` as a vector."""
+    return reshape(x, -1)
+
+
+def contiguous(x: Kind) -> Kind:
+    """Return `x` where its elements lie in memory in order, else a copy where they do."""
+    array: Any = getattr(x, "array", None)  # a value of a graph has none
+    if isinstance(array, np.ndarray):
+        return x if array.flags.c_contiguous else clone(x)
+    if array is not None and hasattr(array, "is_contiguous") and not array.is_contiguous():
+        return clone(x)
+    return x
+
+
+def reshape_as(x: Kind, other: Any) -> Kind:
+    """Return `x` under the shape of `other`."""
+    return reshape_like(x, other)
+
+
+def flip(x: Kind, *dims: int | Sequence[int] | None, **named: object) -> Kind:
+    """Return `x` with the elements along `dims` in reverse order."""
+    return apply(Flip(axes(listed("flip", "dims", dims, named), len(x.shape), "flip")), x)
+
+
+def repeat(x: Kind, *times: object, **named: object) -> Kind:
+    """Return copies of `x` side by side, `times` along each axis; new axes come first."""
+    counts = listed("repeat", "repeats", times, named)
+    lead = len(counts) - len(x.shape)
+    if lead < 0 or builtins.any(n < 0 for n in counts):
+        raise ShapeError(
+            f"repeat: got {counts} for shape {tuple(x.shape)}, expected a count of 0 or more for "
+            "each axis at least."
+        )
+    shape = (1,) * lead + tuple(x.shape)
+    pairs = [n for pair in zip((1,) * len(shape), shape, strict=True) for n in pair]
+    wide = [n for pair in zip(counts, shape, strict=True) for n in pair]
+    full = tuple(a * b for a, b in zip(counts, shape, strict=True))
+    return reshape(clone(expand(reshape(x, pairs), wide)), full)
+
+
+def tile(x: Kind, *times: object, **named: object) -> Kind:
+    """Return copies of `x` side by side; counts that are missing are 1."""
+    counts = listed("tile", "dims", times, named)
+    return repeat(x, (1,) * (len(x.shape) - len(counts)) + counts)

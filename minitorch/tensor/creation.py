@@ -1,0 +1,229 @@
+"""New tensors: from data, filled with one number, or counting."""
+
+import math
+from typing import Any, TypedDict, Unpack
+
+import numpy as np
+
+from ..arrays import library as _arrays
+from ..arrays.generator import Generator, default_generator
+from ..arrays.library import (
+    Array,
+    DeviceLike,
+    DTypeLike,
+    as_dtype,
+    cast,
+    native_device,
+    native_dtype,
+)
+from ..errors import ArgumentError
+from ..ops.random import Normal, Uniform
+from ..ops.shaping.movement import sizes
+from .tensor import Tensor, tensor
+
+
+class Options(TypedDict, total=False):
+    """As what, where, and whether to follow its gradient, a tensor is made."""
+
+    dtype: DTypeLike
+    device: DeviceLike
+    requires_grad: bool
+
+
+def from_numpy(array: Array) -> Tensor:
+    """Return a tensor that shares memory with a NumPy array."""
+    as_dtype(array.dtype)
+    return Tensor._new(array)
+
+
+def _shape(name: str, size: tuple[object, ...]) -> tuple[int, ...]:
+    """Return the sizes of a new tensor.
+
+    Raises:
+        ArgumentError: a negative one.
+    """
+    shape = sizes(size)
+    if any(n < 0 for n in shape):
+        raise ArgumentError(f"{name}: got size {shape}, expected no negative size.")
+    return shape
+
+
+def full(
+    size: object,
+    fill_value: object,
+    *,
+    dtype: DTypeLike = None,
+    device: DeviceLike = "cpu",
+    requires_grad: bool = False,
+) -> Tensor:
+    """Return a tensor of shape `size` filled with one number, whose dtype it has unless given."""
+    place = _arrays.device(device)
+    xp = _arrays.namespace_on(place)
+    wanted = _arrays.scalar_dtype(fill_value) if dtype is None else as_dtype(dtype)
+    place_of = {} if xp is np else {"device": native_device(place)}
+    shape = _shape("full", (size,))
+    held = native_dtype(xp, _arrays.host_dtype(wanted))
+    made = Tensor._new(cast(xp.full(shape, fill_value, dtype=held, **place_of), wanted))
+    return made.requires_grad_() if requires_grad else made
+
+
+def zeros(*size: object, **options: Unpack[Options]) -> Tensor:
+    """Return zeros of shape `size`."""
+    return full(sizes(size), 0.0, **options)
+
+
+def ones(*size: object, **options: Unpack[Options]) -> Tensor:
+    """Return ones of shape `size`."""
+    return full(sizes(size), 1.0, **options)
+
+
+empty = zeros  # memory that is not set would only make errors hard to repeat
+
+
+def _made(
+    numbers: object,
+    usual: DTypeLike,
+    dtype: DTypeLike = None,
+    device: DeviceLike = "cpu",
+    requires_grad: bool = False,
+) -> Tensor:
+    wanted = as_dtype(usual if dtype is None else dtype)
+    return tensor(numbers, dtype=wanted, device=device, requires_grad=requires_grad)
+
+
+def arange(
+    start: float, end: float | None = None, step: float = 1, **options: Unpack[Options]
+) -> Tensor:
+    """Return the numbers from `start` (0) up to but not `end`, `step` apart; integers stay so."""
+    start, end = (0, start) if end is None else (start, end)
+    if not all(map(math.isfinite, (start, end, step))):
+        raise ArgumentError(f"arange: got {start}, {end}, {step}, expected finite numbers.")
+    if step == 0 or (end - start) * step < 0:
+        raise ArgumentError(f"arange: got {start} to {end} in steps of {step}: it never arrives.")
+    whole = all(isinstance(n, int) for n in (start, end, step))
+    count = math.ceil((end - start) / step)
+    return _made(start + step * np.arange(count), "int64" if whole else float, **options)
+
+
+def linspace(start: float, end: float, steps: int, **options: Unpack[Options]) -> Tensor:
+    """Return `steps` numbers from `start` to `end`, both included."""
+    if steps < 0:
+        raise ArgumentError(f"linspace: got {steps} steps, expected 0 or more.")
+    return _made(np.linspace(float(start), float(end), int(steps)), float, **options)
+
+
+def eye(n: int, m: int | None = None, **options: Unpack[Options]) -> Tensor:
+    """Return ones on the diagonal of an (n, m) matrix of zeros."""
+    if min(n, 0 if m is None else m) < 0:
+        raise ArgumentError(f"eye: got {n} rows and {m} columns, expected no negative number.")
+    return _made(np.eye(n, m), float, **options)
+
+
+def _like(input: Tensor, options: Options) -> Any:
+    """Return `options` with the dtype and device of `input` where none is given."""
+    given = {name: value for name, value in options.items() if value is not None}
+    return {"dtype": input.dtype, "device": input.device, **given}
+
+
+def full_like(input: Tensor, fill_value: object, **options: Unpack[Options]) -> Tensor:
+    """Return a tensor like `input`, filled with one number."""
+    return full(input.shape, fill_value, **_like(input, options))
+
+
+def zeros_like(input: Tensor, **options: Unpack[Options]) -> Tensor:
+    """Return zeros like `input`."""
+    return full_like(input, 0, **options)
+
+
+def ones_like(input: Tensor, **options: Unpack[Options]) -> Tensor:
+    """Return ones like `input`."""
+    return full_like(input, 1, **options)
+
+
+empty_like = zeros_like
+
+
+# ── random numbers ──────────────────────────────────────────────────────────────────────────────
+
+
+def _drawn(
+    kind: type[Uniform] | type[Normal],
+    name: str,
+    size: tuple[object, ...],
+    generator: Generator | None,
+    dtype: DTypeLike = None,
+    device: DeviceLike = "cpu",
+    requires_grad: bool = False,
+) -> Tensor:
+    place = _arrays.device(device)
+    wanted = as_dtype(float if dtype is None else dtype)
+    op = kind(_shape(name, size), wanted, generator=generator or default_generator(place))
+    made = Tensor._new(op.compute(_arrays.namespace_on(place)))
+    return made.requires_grad_() if requires_grad else made
+
+
+def rand(*size: object, generator: Generator | None = None, **options: Unpack[Options]) -> Tensor:
+    """Return numbers evenly spread in [0, 1)."""
+    return _drawn(Uniform, "rand", size, generator, **options)
+
+
+def randn(*size: object, generator: Generator | None = None, **options: Unpack[Options]) -> Tensor:
+    """Return numbers of the normal distribution with mean 0 and variance 1."""
+    return _drawn(Normal, "randn", size, generator, **options)
+
+
+def randint(
+    low: int = 0,
+    high: Any = None,
+    size: Any = None,
+    *,
+    generator: Generator | None = None,
+    dtype: DTypeLike = None,
+    device: DeviceLike = "cpu",
+) -> Tensor:
+    """Return integers from `low` (0) up to but not `high`, of shape `size`."""
+    if size is None:
+        high, size = None, high
+    if high is None:
+        low, high = 0, low
+    if high <= low:
+        raise ArgumentError(f"randint: got {low} to {high}, expected a range with a number in it.")
+    source = generator or default_generator(_arrays.device(device))
+    return Tensor._new(
+        source.integers(low, high, _shape("randint", (size,)), as_dtype(dtype or "int64"))
+    )
+
+
+def randperm(n: int, *, generator: Generator | None = None, device: DeviceLike = "cpu") -> Tensor:
+    """Return 0 to n - 1 in random order."""
+    return Tensor._new((generator or default_generator(_arrays.device(device))).permutation(n))
+
+
+def normal(
+    mean: Any, std: Any = 1.0, size: Any = None, *, generator: Generator | None = None
+) -> Tensor:
+    """Return normally distributed numbers; mean and deviation: numbers, or tensors of a shape."""
+    if size is None:
+        size = mean.shape if isinstance(mean, Tensor) else std.shape
+    drawn: Tensor = randn(size, generator=generator) * std + mean
+    return drawn
+
+
+def rand_like(
+    input: Tensor, *, generator: Generator | None = None, **options: Unpack[Options]
+) -> Tensor:
+    """Return numbers evenly spread in [0, 1), of the shape of `input`."""
+    return rand(input.shape, generator=generator, **_like(input, options))
+
+
+def randn_like(
+    input: Tensor, *, generator: Generator | None = None, **options: Unpack[Options]
+) -> Tensor:
+    """Return normally distributed numbers of the shape of `input`."""
+    return randn(input.shape, generator=generator, **_like(input, options))
+
+
+def bernoulli(input: Tensor, *, generator: Generator | None = None) -> Tensor:
+    """Return 1 with the probability that `input` gives, else 0."""
+    drawn: Tensor = (rand_like(input, generator=generator) < input.detach()).to(input.dtype)
+    return drawn

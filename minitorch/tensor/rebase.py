@@ -1,0 +1,202 @@
+"""In-place updates that are recorded: `y += x`, `y.mul_(x)`, `out[i] = y` on a result.
+
+The tensor keeps its memory and moves to a new place in the graph: what it was becomes an input, its
+past. Operators that used it before the update still mean that past; they are pointed to it at the
+next backward (`resolve_history`), by when they were made, so that the way forward pays nothing. A
+value that the past's gradient reads is gone, and the clock says so.
+
+A view has no past of its own: an update through it is one of its base, the tensor that owns the
+memory, and any view means, wherever it is used, what its base was at that time.
+
+May import: this folder, arrays, op, ops.
+Source: PyTorch's rebase_history, CopySlices and the regeneration of views.
+"""
+
+import weakref
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..arrays.library import Array, Namespace, owner
+from ..op import Gradients, KeepsSpec, Methods, Op, apply
+from ..ops.elementwise.casting import cast_to
+from ..ops.elementwise.unary import zeros_like
+from .hooks import Hooks
+from .versions import clock
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+
+FREED = -1
+"""`_stamp` of a tensor whose graph a backward has consumed."""
+
+_moved: weakref.WeakValueDictionary[int, "Tensor"] = weakref.WeakValueDictionary()
+"""The living tensors that have a past, by id."""
+_unrecorded: weakref.WeakValueDictionary[int, "Tensor"] = weakref.WeakValueDictionary()
+"""The living views that are not recorded, by id."""
+
+
+def owns_memory(tensor: "Tensor") -> bool:
+    """Tell whether `tensor` is no view: no other tensor would miss an update of it."""
+    memory = owner(tensor.array)
+    if memory is tensor.array:
+        return True
+    return bool(tensor.op) and all(owner(s.array) is not memory for s in tensor.inputs)
+
+
+def past_of(tensor: "Tensor") -> "Tensor":
+    """Return what `tensor` is before an update: its place in the graph, over the same memory."""
+    past = tensor._new(tensor.array)
+    past.requires_grad, past.op, past.inputs = tensor.requires_grad, tensor.op, tensor.inputs
+    past._stamp = tensor._stamp
+    past.hooks, tensor.hooks = tensor.hooks, None
+    if past.hooks is not None and past.hooks.retain:
+        past.hooks.retain, tensor.hooks = False, Hooks()
+        tensor.hooks.retain = True
+    return past
+
+
+# ── views ───────────────────────────────────────────────────────────────────────────────────────
+
+Path = tuple[tuple[Op, tuple["Tensor", ...]], ...]
+"""The operators from a base to a view of it, each with its further inputs."""
+
+
+def is_view(tensor: "Tensor") -> bool:
+    """Tell whether a recorded operator made `tensor` as a view of its first input."""
+    return tensor.op is not None and _shows(tensor, tensor.op, tensor.inputs)
+
+
+def _shows(tensor: "Tensor", op: Op, inputs: tuple["Tensor", ...]) -> bool:
+    return op.views and owner(inputs[0].array) is owner(tensor.array)
+
+
+def base_of(view: "Tensor") -> tuple["Tensor", Path]:
+    """Return the tensor whose memory `view` shows, and how to get from there to the view."""
+    path: list[tuple[Op, tuple[Tensor, ...]]] = []
+    while True:
+        made = (view.op, view.inputs) if view.op else getattr(view, "viewing", None)
+        if made is None or not _shows(view, *made):
+            return view, tuple(reversed(path))
+        op, (view, *rest) = made
+        path.append((op, tuple(rest)))
+
+
+def can_view(tensor: "Tensor", shape: tuple[int, ...]) -> bool:
+    """Tell whether `tensor`, if its base lies in order, could be seen under `shape`."""
+    base, path = base_of(tensor)
+    elements = np.empty(base.shape, np.int8)  # never touched: it costs an address
+    for op, rest in path:
+        elements = op.compute(np, elements, *(source.array for source in rest))
+    return np.may_share_memory(elements, elements.reshape(shape))
+
+
+def note_view(view: "Tensor", op: Op, inputs: tuple["Tensor", ...]) -> None:
+    """Remember how a view that is not recorded was made, in case its base will be."""
+    view.viewing = op, inputs
+    _unrecorded[id(view)] = view
+
+
+def _record_views(base: "Tensor") -> None:
+    """Record the living views of `base`, which has become a recorded value by an update."""
+    for view in list(_unrecorded.values()):
+        if base_of(view)[0] is base:
+            view.op, view.inputs = view.viewing
+            view.requires_grad = True
+            del _unrecorded[id(view)]
+
+
+def viewed(base: Any, path: Path) -> Any:
+    """Return the view of `base`, a tensor, at the end of `path`."""
+    for op, rest in path:
+        base = apply(op, base, *rest)
+    return base
+
+
+class UpdateView(KeepsSpec):
+    """The first input with the second in the place of a view of it."""
+
+    on_arrays = True
+    reads_inputs = reads_output = False
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def compute(self, xp: Namespace, base: Array, value: Array) -> Array:
+        """Return a copy of the base with the view's elements replaced."""
+        places = np.arange(base.size).reshape(base.shape)
+        for op, rest in self.path:
+            places = op.compute(np, places, *(source.array for source in rest))
+        flat = xp.reshape(base, (-1,)) + 0
+        flat[places.reshape(-1)] = xp.reshape(value, (-1,))
+        return xp.reshape(flat, base.shape)
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """What was overwritten gets none; the value gets that of its places."""
+        value = node.inputs[1]
+        rest = apply(UpdateView(self.path), out_grad, zeros_like(value))
+        return rest, viewed(out_grad, self.path)
+
+
+def rebase(base: "Tensor", past: "Tensor", path: Path, result: "Tensor") -> None:
+    """Give `base`, which was just overwritten by `result` at the end of `path`, that history."""
+    result = cast_to(result, base.dtype)
+    was_recorded = base.requires_grad
+    base.past = (*getattr(base, "past", ()), (clock.now, past))
+    _moved[id(base)] = base
+    base.requires_grad, base._stamp = True, clock.now
+    base.op, inputs = (UpdateView(path), (past, result)) if path else (result.op, result.inputs)
+    base.inputs = tuple([_as_of(source, clock.now - 1, {}) for source in inputs])
+    if not was_recorded:
+        _record_views(base)
+
+
+# ── at the next backward ────────────────────────────────────────────────────────────────────────
+
+
+def resolve_history(roots: Iterable["Tensor"]) -> None:
+    """Point every operator below `roots` at what its inputs were when it was made."""
+    if not len(_moved):
+        return
+    seen = set(roots)
+    waiting = list(seen)
+    regenerated: dict[tuple[int, int], Tensor] = {}
+    while waiting:
+        value = waiting.pop()
+        if value.op is None or value._stamp == FREED:
+            continue
+        if not is_view(value):  # a view's base was resolved where the view is used
+            stamp = value._stamp
+            value.inputs = tuple([_as_of(source, stamp, regenerated) for source in value.inputs])
+        for source in value.inputs:
+            if source not in seen:
+                seen.add(source)
+                waiting.append(source)
+
+
+def _as_of(source: "Tensor", stamp: int, regenerated: dict[tuple[int, int], "Tensor"]) -> "Tensor":
+    """Return what `source` was at the time `stamp`; a view, of what its base was."""
+    past: Tensor
+    for moment, past in getattr(source, "past", ()):
+        if stamp < moment:
+            return past
+    views = []
+    while is_view(source):
+        views.append(source)
+        source = source.inputs[0]
+    if not views:
+        return source
+    base = _as_of(source, stamp, regenerated)
+    if base is source:
+        return views[0]
+    for view in reversed(views):
+        key = id(view), id(base)
+        if key not in regenerated:
+            copy = view._new(view.array)
+            copy.requires_grad, copy.op, copy._stamp = True, view.op, view._stamp
+            copy.inputs = (base, *view.inputs[1:])
+            regenerated[key] = copy
+        base = regenerated[key]
+    return base

@@ -1,0 +1,125 @@
+"""Hosts inside this machine for tests; where it refuses them, tests are skipped with its line."""
+
+import os
+import subprocess
+import sys
+import textwrap
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ddp_lab.errors import HostsRefused
+from ddp_lab.hosts import Hosts
+
+ROOT = Path(__file__).parents[2]
+LONGEST_S = 240.0  # for what a loaded machine makes of seconds
+
+
+class Program:
+    """A program on a host, whose lines are kept as they come."""
+
+    def __init__(self, process: "subprocess.Popen[str]") -> None:
+        self.process = process
+        self.lines: list[str] = []
+        self._said = threading.Condition()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stdout
+        with self.process.stdout as pipe:
+            for line in pipe:
+                with self._said:
+                    self.lines.append(line.rstrip("\n"))
+                    self._said.notify_all()
+        with self._said:
+            self.lines.append("")  # nothing more comes: whoever waits looks at how it ended
+            self._said.notify_all()
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines)
+
+    def wait_for(self, words: str) -> str:
+        """Return the first line with these words, once it is there."""
+
+        def found() -> str | None:
+            over = None if self._reader.is_alive() else ""
+            return next((line for line in self.lines if words in line), over)
+
+        with self._said:
+            line = self._said.wait_for(lambda: found() is not None and (found(),), LONGEST_S)
+        assert line and line[0], self.text
+        return str(line[0])
+
+    def end(self) -> int:
+        """Return the exit status, once it has ended."""
+        status = self.process.wait(LONGEST_S)
+        self._reader.join(LONGEST_S)
+        return status
+
+
+@pytest.fixture
+def hosts() -> Iterator[Callable[..., Hosts]]:
+    """`hosts(count, rate=)` gives that many hosts."""
+    made: list[Hosts] = []
+
+    def make(count: int, **options: Any) -> Hosts:
+        try:
+            made.append(Hosts(count, **options))
+        except HostsRefused as refused:
+            pytest.skip(str(refused))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def on() -> Callable[..., Program]:
+    """`on(hosts, host, command, environment)` starts a program of Python there."""
+
+    def start(
+        hosts: Hosts, host: int, command: Sequence[object], environment: Mapping[str, str] = {}
+    ) -> Program:
+        own = {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1", **environment}
+        words = [sys.executable, *map(str, command)]
+        streams: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        return Program(hosts.start(host, words, own, text=True, **streams))
+
+    return start
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Callable[[str], Path]:
+    """`script(text)` writes a program."""
+
+    def write(text: str) -> Path:
+        path = tmp_path / f"script{len(list(tmp_path.glob('script*')))}.py"
+        path.write_text(textwrap.dedent(text))
+        return path
+
+    return write
+
+
+def tool(*words: object) -> "subprocess.Popen[str]":
+    """Start `python -m ddp_lab hosts`."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "ddp_lab", "hosts", *map(str, words)],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+@pytest.fixture
+def run_tool(hosts: Callable[..., Hosts]) -> Callable[..., "subprocess.Popen[str]"]:
+    hosts(1)  # or the test is skipped
+    return tool

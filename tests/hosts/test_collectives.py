@@ -1,0 +1,46 @@
+"""Ranks on two hosts, and what of their messages goes over the cable."""
+
+from collections.abc import Callable
+from typing import Any
+
+from ddp_lab.hosts import Hosts
+
+COUNT = 100_000
+PROGRAM = f"""
+    from pathlib import Path
+    import numpy as np
+    import ddp_lab
+
+    comm = ddp_lab.init()
+    x = np.arange({COUNT}.0) + comm.rank
+
+    def sent():
+        lines = Path("/proc/self/net/dev").read_text().splitlines()
+        return int(next(line for line in lines if "eth0" in line).split()[9])
+
+    for algorithm in ("ring", "tree", "hierarchical"):
+        before = sent()
+        comm.barrier()
+        got = comm.all_reduce(x, algorithm=algorithm)
+        np.testing.assert_array_equal(got, 4 * np.arange({COUNT}.0) + 6)
+        comm.barrier()
+        if comm.rank == 0:
+            print(algorithm, sent() - before, flush=True)
+    comm.barrier()
+"""
+
+
+def test_ranks_on_two_hosts_compute_together(
+    hosts: Callable[..., Hosts], on: Any, script: Any
+) -> None:
+    pair, program = hosts(2), script(PROGRAM)
+    ranks = [
+        on(pair, rank // 2, [program], {"RANK": str(rank), "WORLD_SIZE": "4"}) for rank in range(4)
+    ]
+    for rank in ranks:
+        assert rank.end() == 0, rank.text
+    sent = {name: int(n_bytes) for name, n_bytes in map(str.split, ranks[0].lines[:3])}
+    whole = 8 * COUNT
+    # a ring sends on 2(W-1)/W of the bytes from one host to the next
+    assert 1.5 * whole < sent["ring"] < 1.65 * whole
+    assert sent["hierarchical"] > 0.9 * whole

@@ -1,0 +1,158 @@
+"""Training over hosts: torchrun, shards and checkpoints; a host that is lost on the way."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ddp_lab.hosts import Hosts
+
+pytestmark = pytest.mark.timeout(560)
+
+STEPS, DIES_AT = 9, 7
+
+SHARDED = """
+    import sys
+    import torch
+    import torch.distributed as dist
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    import ddp_lab.torch_backend
+
+    dist.init_process_group("ddp_lab")
+    rank, size = dist.get_rank(), dist.get_world_size()
+
+    def model():
+        torch.manual_seed(0)
+        return torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 3))
+
+    def train(net, data, steps):
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for _ in range(steps):
+            optimizer.zero_grad()
+            net(data).square().mean().backward()
+            optimizer.step()
+
+    def sharded():
+        net, mesh = model(), init_device_mesh("cpu", (size,))
+        for part in (net[0], net[2], net):
+            fully_shard(part, mesh=mesh)
+        return net
+
+    torch.manual_seed(1)
+    data, alone, net, later = torch.randn(12, 6), model(), sharded(), sharded()
+    train(alone, data, 4)
+    train(net, data[rank::size], 2)
+    dcp.save({"model": net.state_dict()}, checkpoint_id=sys.argv[1])
+    state = {"model": later.state_dict()}
+    dcp.load(state, checkpoint_id=sys.argv[1])
+    train(later, data[rank::size], 2)
+    for mine, theirs in zip(later.parameters(), alone.parameters()):
+        torch.testing.assert_close(mine.full_tensor(), theirs)
+
+    many = [torch.full((50_000,), float(number)) for number in range(9)]
+    works = [dist.all_reduce(x, async_op=True) for x in many]  # in two lanes, at the same time
+    dist.barrier()
+    assert all(work.is_completed() for work in works)
+    for number, x in enumerate(many):
+        assert x.eq(number * size).all()
+    sys.stdout.write(f"trained on {dist.group.WORLD.comm.hosts}\\n")
+    dist.destroy_process_group()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("count", "ranks", "places"), [(2, 2, "((0, 1), (2, 3))"), (3, 1, "((0,), (1,), (2,))")]
+)
+def test_torchrun_trains_shards_over_hosts_and_goes_on_from_their_checkpoint(
+    run_tool: Any, script: Any, tmp_path: Path, count: int, ranks: int, places: str
+) -> None:
+    words = (count, "--rate", "1gbit", "--", "torchrun", "--nproc-per-node", ranks)
+    process = run_tool(*words, script(SHARDED), tmp_path / "saved")
+    said, errors = process.communicate(timeout=280)
+    assert process.returncode == 0, errors
+    assert said.count(f"trained on {places}") == count * ranks
+
+
+TRAIN = """
+    import pathlib, sys, threading
+    import torch
+    from torch import nn
+    import ddp_lab
+    from ddp_lab.data_parallel import Checkpoint, DistributedDataParallel
+
+    folder, steps, dies_at = pathlib.Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    comm = ddp_lab.init()
+    torch.manual_seed(comm.rank)  # dropout differs from rank to rank
+    net = nn.Sequential(nn.Linear(6, 40), nn.Tanh(), nn.Dropout(0.3), nn.Linear(40, 3))
+    model = DistributedDataParallel(net, process_group=comm)
+    optimizer = torch.optim.Adam(net.parameters(), lr=0.01)
+    checkpoint = Checkpoint(folder / "run.npz", comm, model=model, optimizer=optimizer)
+    first = checkpoint.resume()
+    for step in range(first, steps):
+        if step == dies_at and comm.size == 2:
+            print("waits to be lost", flush=True)
+            if comm.rank == 1:
+                threading.Event().wait()
+        x = torch.linspace(-1, 1, 36).reshape(6, 6)[comm.rank :: comm.size] * (step + 1)
+        optimizer.zero_grad()
+        model(x).square().mean().backward()
+        optimizer.step()
+        if step % 3 == 2:
+            checkpoint.save(step + 1)
+    if comm.rank == 0:
+        torch.save(net.state_dict(), folder / f"end_{comm.size}.pt")
+        print("began at", first, flush=True)
+"""
+
+
+@pytest.mark.slow
+def test_a_run_that_loses_a_host_goes_on_without_it_bit_for_bit(
+    hosts: Callable[..., Hosts], on: Any, script: Any, tmp_path: Path
+) -> None:
+    pair, train = hosts(2), script(TRAIN)
+    lost, through = tmp_path / "lost", tmp_path / "through"
+    for folder in (lost, through):
+        folder.mkdir()
+    conf = "last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=2"
+    agents = [
+        on(
+            pair,
+            host,
+            [
+                *("-m", "torch.distributed.run", "--nnodes=1:2", "--nproc-per-node=1"),
+                *("--max-restarts=3", "--rdzv-backend=c10d", "--rdzv-endpoint=10.9.0.1:29400"),
+                *("--rdzv-id=run", "--monitor-interval=0.5", f"--local-addr=10.9.0.{host + 1}"),
+                f"--rdzv-conf={conf},is_host={host == 0}",
+                *(train, lost, STEPS, DIES_AT),
+            ],
+        )
+        for host in range(2)
+    ]
+    for agent in agents:
+        agent.wait_for("waits to be lost")
+    pair.stop(1)  # its cable is pulled first: nobody is told
+    assert agents[0].end() == 0, agents[0].text
+    assert "began at 6" in agents[0].text
+    assert "host host2 (10.9.0.2)" in agents[0].text and "is silent" in agents[0].text
+    pairs = [on(pair, 0, [train, through, 6, -1], ranks_of(2, rank)) for rank in range(2)]
+    assert [program.end() for program in pairs] == [0, 0], pairs[0].text
+    alone = on(pair, 0, [train, through, STEPS, -1], ranks_of(1, 0))
+    assert alone.end() == 0, alone.text
+    same_weights(lost / "end_1.pt", through / "end_1.pt")
+
+
+def ranks_of(size: int, rank: int) -> dict[str, str]:
+    return {"RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_PORT": str(29500 + size)}
+
+
+def same_weights(path: Path, other: Path) -> None:
+    import torch
+
+    mine, theirs = torch.load(path), torch.load(other)
+    assert mine.keys() == theirs.keys()
+    for name, value in mine.items():
+        assert value.equal(theirs[name]), name

@@ -1,0 +1,88 @@
+"""The cross-entropy gradient's kernel against its formula in double, and where it declines."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from minitorch.compile.class_cross_entropy import class_gradient, class_loss
+
+SIZES = ((1, 1), (3, 2), (64, 10), (7, 16), (5, 17), (4, 64), (0, 5))
+
+
+def expected(g: Any, labels: Any, x: Any) -> Any:
+    wide = x.astype(np.float64)
+    powers = np.exp(wide - wide.max(axis=1, keepdims=True, initial=-np.inf))
+    hot = labels[:, None] == np.arange(x.shape[1])
+    return g[:, None] * (powers / powers.sum(axis=1, keepdims=True) - hot)
+
+
+@pytest.mark.parametrize("labels", [np.int32, np.int64])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", SIZES, ids=str)
+def test_rows_of_any_length_have_the_gradient_of_the_formula(
+    shape: tuple[int, int], dtype: Any, labels: Any
+) -> None:
+    rng = np.random.default_rng(0)
+    x = (30 * rng.normal(size=shape)).astype(dtype)
+    y = rng.integers(-1, shape[1] + 1, shape[0]).astype(labels)  # some are no class
+    close: dict[str, Any] = {"rtol": 1e-5, "atol": 1e-7}
+    if dtype == np.float64:
+        close = {"rtol": 1e-12, "atol": 1e-16}
+    for g in (rng.normal(size=shape[0]).astype(dtype), np.broadcast_to(dtype(0.1), shape[:1])):
+        got = class_gradient(g, y, x)
+        assert got is not None
+        assert got.dtype == dtype
+        np.testing.assert_allclose(got, expected(g, y, x), **close)
+
+
+@pytest.mark.parametrize("labels", [np.int32, np.int64])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("shape", SIZES, ids=str)
+def test_rows_of_any_length_have_the_loss_of_the_formula(
+    shape: tuple[int, int], dtype: Any, labels: Any
+) -> None:
+    rng = np.random.default_rng(1)
+    x = (30 * rng.normal(size=shape)).astype(dtype)
+    y = rng.integers(0, shape[1], shape[0]).astype(labels)
+    got = class_loss(y, x)
+    assert got is not None
+    assert got.dtype == dtype
+    wide = x.astype(np.longdouble)
+    largest = wide.max(axis=1, keepdims=True, initial=-np.inf)
+    want = np.log(np.exp(wide - largest).sum(axis=1)) + (largest - wide)[np.arange(len(y)), y]
+    exact = np.finfo(dtype).eps  # of the sum, whose logarithm may be next to 0
+    np.testing.assert_allclose(got, want.astype(dtype), rtol=8 * exact, atol=2 * exact)
+
+
+@pytest.mark.parametrize("wrong", [-1, 10, 2**40])
+def test_the_loss_of_a_label_that_is_no_class_is_left_to_numpy(wrong: int) -> None:
+    x, y = np.zeros((64, 10), np.float32), np.zeros(64, np.int64)
+    assert class_loss(y, x) is not None
+    y[63] = wrong
+    assert class_loss(y, x) is None
+
+
+def test_what_is_not_a_number_stays_in_its_row() -> None:
+    x = np.zeros((3, 10), np.float32)
+    x[1, 4] = np.nan
+    got = class_gradient(np.ones(3, np.float32), np.zeros(3, np.int64), x)
+    assert got is not None
+    np.testing.assert_array_equal(np.isnan(got).all(axis=1), [False, True, False])
+    np.testing.assert_array_equal(np.isnan(got).any(axis=1), [False, True, False])
+
+
+def test_what_does_not_fit_is_left_to_numpy() -> None:
+    g, y, x = np.ones(4, np.float32), np.zeros(4, np.int64), np.zeros((4, 10), np.float32)
+    assert class_gradient(g, y, x) is not None
+    for other in (
+        (g.astype(np.float64), y, x),
+        (g, y.astype(np.float32), x),
+        (g, y, x.T[:4].T),
+        (g, y, np.zeros((4, 2000), np.float32)),
+        (g, y, np.zeros((4, 0), np.float32)),
+        (g, y, x.astype(np.float16)),
+        (g[:3], y, x),
+        (g[:, None], y[:, None], np.zeros((4, 1, 10), np.float32)),
+    ):
+        assert class_gradient(*other) is None
