@@ -26,19 +26,19 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 # %% tags="setup"
-import lessons.language_data as data
-import lessons.language_modules as course
+import lessons.language.data as data
+import lessons.language.modules as course
 import minitorch as mt
 import minitorch.nn.functional as F
 from autograder import compare, earlier, lab
 from ddp_lab import Link, RankFailed, launch, simulate
 from ddp_lab.data_parallel import Checkpoint
 from ddp_lab.simulate import LayerCost, cluster
-from lessons.language_figures import draw_batches, draw_growth, draw_profile, draw_stack, own_times
-from lessons.language_ranks import share_products, stage_step
-from lessons.language_serving import TypingPage, load_of, served, summary_of
-from lessons.language_stack import Watch, lines_of, stack_page
-from lessons.language_torch import torch_loss_and_gradients
+from lessons.language.figures import draw_batches, draw_growth, draw_profile, draw_stack, own_times
+from lessons.language.ranks import share_products, stage_step
+from lessons.language.serving import TypingPage, load_of, served, summary_of
+from lessons.language.stack import Watch, lines_of, stack_page
+from lessons.language.torch_gpt import torch_loss_and_gradients
 from lessons.timing import milliseconds
 from minitorch import Op, serve
 from minitorch.graph import jit
