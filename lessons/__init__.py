@@ -45,11 +45,11 @@ May import minitorch and ddp_lab; labs alone import this.
     stores              17                          results that never change, machines that die
     data_figures        17                          bytes of a step, lineage, slots
     real_spark          17                          Spark itself, where it is installed
-    language_data       18                          text, digits to sort, batches and their score
-    language_modules    18                          the course's modules, an optimizer's state
-    language_torch      18                          the GPT in PyTorch
-    language_ranks      18                          products shared out, blocks in two stages
-    language_figures    18                          a profile, batches in slots, a stack
-    language_serving    18                          readers of a real server
-    language_stack      18                          spans, lines, and a page of the stack
+    language.data       18                          text, digits to sort, batches and their score
+    language.modules    18                          the course's modules, an optimizer's state
+    language.torch_gpt  18                          the GPT in PyTorch
+    language.ranks      18                          products shared out, blocks in two stages
+    language.figures    18                          a profile, batches in slots, a stack
+    language.serving    18                          readers of a real server
+    language.stack      18                          spans, lines, and a page of the stack
 """

@@ -425,7 +425,7 @@ def small_training(steps):
     """Return the exact answers and the loss on them of a GPT that learns to sort three digits."""
     import numpy as np
 
-    import lessons.language_data as data
+    import lessons.language.data as data
     import minitorch as mt
 
     mt.set_num_threads(1)
@@ -447,7 +447,7 @@ def small_training(steps):
 @check("train_step", weight=2, requires="the_optimizer_finds_the_gradients_of_the_loss")
 def a_small_model_learns_to_sort(student, rng):
     """a small GPT of yours sorts three digits, with a loss that no table of the last two reaches"""
-    from lessons.language_data import least_table_loss
+    from lessons.language.data import least_table_loss
 
     right, loss = student.probe(small_training, steps=SMALL_STEPS)
     table = least_table_loss(3, seen=2, n=3000)

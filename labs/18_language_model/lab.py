@@ -26,19 +26,19 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 # %% tags="setup"
-import lessons.language_data as data
-import lessons.language_modules as course
+import lessons.language.data as data
+import lessons.language.modules as course
 import minitorch as mt
 import minitorch.nn.functional as F
 from autograder import compare, earlier, lab
 from ddp_lab import Link, RankFailed, launch, simulate
 from ddp_lab.data_parallel import Checkpoint
 from ddp_lab.simulate import LayerCost, cluster
-from lessons.language_figures import draw_batches, draw_growth, draw_profile, draw_stack, own_times
-from lessons.language_ranks import share_products, stage_step
-from lessons.language_serving import TypingPage, load_of, served, summary_of
-from lessons.language_stack import Watch, lines_of, stack_page
-from lessons.language_torch import torch_loss_and_gradients
+from lessons.language.figures import draw_batches, draw_growth, draw_profile, draw_stack, own_times
+from lessons.language.ranks import share_products, stage_step
+from lessons.language.serving import TypingPage, load_of, served, summary_of
+from lessons.language.stack import Watch, lines_of, stack_page
+from lessons.language.torch_gpt import torch_loss_and_gradients
 from lessons.timing import milliseconds
 from minitorch import Op, serve
 from minitorch.graph import jit
@@ -333,9 +333,15 @@ def tensors(rows):
     return [mt.tensor(part) for part in rows]
 
 
+def gradients_of(loss, model):
+    with mt.no_grad():  # nobody asks for gradients of gradients
+        return gradients(loss, list(model.parameters()))
+
+
+# %%
 model, (X, Y) = GPT(vocabulary=VOCABULARY), batch(0)
 first_loss = loss_of(model(mt.tensor(X)), mt.tensor(Y))
-mine_are = gradients(first_loss, list(model.parameters()))
+mine_are = gradients_of(first_loss, model)
 weights = {name: p.detach().numpy() for name, p in model.named_parameters()}
 torch_loss, theirs_are = torch_loss_and_gradients(weights, X, Y, heads=4)
 apart = max(np.abs(g.numpy() - theirs_are[name]).max() for name, g in zip(weights, mine_are))
@@ -404,7 +410,7 @@ def held_floats(output):
 
 
 def forward_backward():
-    return gradients(loss_of(model(mt.tensor(X)), mt.tensor(Y)), list(model.parameters()))
+    return gradients_of(loss_of(model(mt.tensor(X)), mt.tensor(Y)), model)
 
 
 square = mt.ones(512, 512)
@@ -515,18 +521,14 @@ def plain_loss(x, y):
     return loss_of(model(x), y)
 
 
-def step_of(function):
-    return lambda: gradients(function(*tensors((X, Y))), list(model.parameters()))
-
-
 # %%
 ways = {"eager": plain_loss, "recomputed": recomputed_loss}
 ways["graph"] = jit(plain_loss, optimize=False)
 ways["compiled"] = jit(plain_loss)
 losses = {name: way(*tensors((X, Y))).item() for name, way in ways.items()}
 print("one loss:", {name: round(loss, 4) for name, loss in losses.items()})
-steps = {name: partial(mt.grad, inputs=list(model.parameters())) for name in ways}
-runs = [lambda name=name: steps[name](ways[name](*tensors((X, Y)))) for name in ways]
+inputs = list(model.parameters())
+runs = [lambda way=way: mt.grad(way(*tensors((X, Y))), inputs) for way in ways.values()]
 times_ms = dict(zip(ways, milliseconds(*runs, repeats=5)))
 compare("recomputed / eager", predicted_longer, times_ms["recomputed"] / times_ms["eager"])
 held = {name: held_floats(ways[name](*tensors((X, Y)))) for name in ("recomputed", "eager")}

@@ -16,6 +16,7 @@ PAGES = {
     "adaptive_batching": ".mt-player",
     "autodiff_stepper": ".mt-player",
     "collectives_explorer": ".dl-chart",
+    "continuous_batching": ".mt-player",
     "ddp_timeline": ".dl-chart",
     "distribution_options": ".dl-chart",
     "graph_passes": ".mt-player",

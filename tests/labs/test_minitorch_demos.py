@@ -11,6 +11,7 @@ DEMOS = Path(__file__).parents[2] / "labs" / "demos"
 NAMES = [
     "adaptive_batching",
     "autodiff_stepper",
+    "continuous_batching",
     "graph_passes",
     "loop_nest",
     "memory_plan",

@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-import lessons.language_data as data
-import lessons.language_modules as course
+import lessons.language.data as data
+import lessons.language.modules as course
 import minitorch as mt
 from ddp_lab import launch
-from lessons.language_ranks import share_products, stage_step
-from lessons.language_stack import Watch, lines_of, stack_page
+from lessons.language.ranks import share_products, stage_step
+from lessons.language.stack import Watch, lines_of, stack_page
 
 
 def test_the_text_is_that_of_the_library_and_every_character_has_a_token() -> None:

@@ -8,10 +8,13 @@ from pathlib import Path
 import lessons
 
 ROOT = Path(__file__).parents[2]
-MODULES = {path.stem: path.read_text() for path in (ROOT / "lessons").glob("[a-z]*.py")}
+PATHS = [path.relative_to(ROOT / "lessons") for path in (ROOT / "lessons").rglob("[a-z]*.py")]
+MODULES = {
+    ".".join(path.with_suffix("").parts): (ROOT / "lessons" / path).read_text() for path in PATHS
+}
 LABS = {path: path.read_text() for path in (ROOT / "labs").glob("[0-9]*/*.py")}
-TAKEN = re.compile(r"^\s*(?:from|import) lessons\.(\w+)", re.MULTILINE)
-ROW = re.compile(r"^    (\w+) +((?:\d\d )+) +\w", re.MULTILINE)
+TAKEN = re.compile(r"^\s*(?:from|import) lessons\.([\w.]+)", re.MULTILINE)
+ROW = re.compile(r"^    ([\w.]+) +((?:\d\d )+) +\w", re.MULTILINE)
 
 
 def defined(text: str) -> set[str]:

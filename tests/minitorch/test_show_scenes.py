@@ -17,6 +17,7 @@ from minitorch import Op, nn
 from minitorch.compile import Schedule
 from minitorch.errors import ArgumentError, GraphError
 from minitorch.ops.methods import Methods
+from minitorch.serve import simulate_generation
 from minitorch.show import (
     Scene,
     both_ways,
@@ -27,6 +28,7 @@ from minitorch.show import (
     poster,
     race_searches,
     schedule_scene,
+    see_generation,
     show,
     step_through,
     walk_schedule,
@@ -518,3 +520,25 @@ def test_what_is_no_schedule_and_no_race_is_refused() -> None:
     for given in (3, Schedule(("conv2d", 1, 1, 4, 4, 1, 3, 3))):
         with pytest.raises(ArgumentError, match="walk_schedule"):
             walk_schedule(given)  # type: ignore[arg-type]
+
+
+REQUESTS = [(0.0, 4, 3), (1.0, 4, 1), (2.0, 4, 2)]
+PRICES = {"step_ms": 2.0, "per_slot_ms": 0.0, "prompt_ms_per_token": 0.25}
+
+
+def test_a_run_of_a_generator_is_gone_through_iteration_by_iteration() -> None:
+    run = simulate_generation(REQUESTS, slots=1, **PRICES)
+    scene = see_generation(REQUESTS, run, until_ms=50.0)
+    assert len(scene.steps) == 1 + len(run.iterations)
+    assert scene.steps[1].text == "Iteration 1: the prompt and first token of request 0."
+    by_text = {step.text: step.rows for step in scene.steps}
+    assert by_text["Iteration 3: one token more of request 0."] == ("2 wait for a slot", "0 end")
+    assert scene.summary.startswith(f"3 requests in {len(run.iterations)} iterations")
+    assert any(mark.text == "50 ms" for mark in scene.marks)
+
+
+def test_a_run_of_other_requests_is_refused() -> None:
+    run = simulate_generation(REQUESTS, **PRICES)
+    for requests in ([], REQUESTS[:2], REQUESTS * 9):
+        with pytest.raises(ArgumentError, match="expected as many, 1 to 24"):
+            see_generation(requests, run)
