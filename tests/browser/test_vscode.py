@@ -188,7 +188,7 @@ def in_vscode(server: str, visit: Any) -> Callable[..., Any]:
         browser = visit(color_scheme=other, **options)
         page = browser.open(f"{server}{kind}/{host}?{more}")
         page.wait_for_selector("body[data-ready=true]", state="attached")
-        expect(page.locator(WIDGETS)).to_have_count(9)  # `widgets` but the panel
+        expect(page.locator(WIDGETS)).to_have_count(11)  # `widgets` but the panel
         expect(page.locator(".course-panel")).to_be_visible()
         assert browser.hosts <= {"127.0.0.1", ""}  # blobs have none
         return page
