@@ -5,6 +5,7 @@ is a `Scene` of its own, which plays in a notebook and saves as a page that need
 """
 
 from minitorch.exports import public_names
+from minitorch.show.attention_scene import see_attention as see_attention
 from minitorch.show.autodiff_scene import step_through as step_through
 from minitorch.show.generation_scene import see_generation as see_generation
 from minitorch.show.memory_scene import map_memory as map_memory

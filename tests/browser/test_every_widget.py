@@ -14,6 +14,7 @@ import pytest
 DEMOS = Path(__file__).parents[2] / "labs" / "demos"
 PAGES = {
     "adaptive_batching": ".mt-player",
+    "attention": ".mt-player",
     "autodiff_stepper": ".mt-player",
     "collectives_explorer": ".dl-chart",
     "continuous_batching": ".mt-player",

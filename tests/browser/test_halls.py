@@ -229,3 +229,27 @@ def test_a_dragged_value_takes_the_gradients_along(visit: Callable[..., Any]) ->
     knob = widget.get_by_role("slider", name="Value of a")
     knob.press("ArrowLeft")
     assert "gradient of a is complete, 96" in status.inner_text()
+
+
+def test_a_dragged_temperature_changes_what_the_model_says(visit: Callable[..., Any]) -> None:
+    page = DEMOS / "attention" / "attention.html"
+    tab, widget = opened(visit, page, 1280, 720)
+    tab.keyboard.press("End")
+
+    def said() -> str:
+        words = widget.locator("svg text", has_text="→").all_text_contents()
+        return " ".join(word.removeprefix("→ ") for word in words)
+
+    assert said() == "red cat was seen by old dog"
+    first = widget.locator("svg rect.bar").first.bounding_box()
+    box = widget.locator("rect.box[data-handle=temperature]").bounding_box()
+    x, y = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    tab.mouse.move(x, y)
+    tab.mouse.down()
+    tab.mouse.move(x + 36, y)
+    tab.mouse.up()
+    assert widget.get_by_text("temperature = 4").count() == 1
+    assert said() != "red cat was seen by old dog"
+    assert widget.locator("svg rect.bar").first.bounding_box() == first  # it has itself alone
+    name, knob = (widget.locator(f".mt-knob {part}").bounding_box() for part in ("span", "input"))
+    assert name["x"] + name["width"] <= knob["x"]

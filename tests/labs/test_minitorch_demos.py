@@ -5,11 +5,13 @@ import json
 from pathlib import Path
 from types import ModuleType
 
+import numpy as np
 import pytest
 
 DEMOS = Path(__file__).parents[2] / "labs" / "demos"
 NAMES = [
     "adaptive_batching",
+    "attention",
     "autodiff_stepper",
     "continuous_batching",
     "graph_passes",
@@ -21,8 +23,8 @@ NAMES = [
 ]
 
 
-def script(name: str) -> ModuleType:
-    path = DEMOS / name / "build.py"
+def script(name: str, file: str = "build.py") -> ModuleType:
+    path = DEMOS / name / file
     spec = importlib.util.spec_from_file_location(f"demo_{name}", path)
     assert spec and spec.loader
     module = importlib.util.module_from_spec(spec)
@@ -51,3 +53,23 @@ def test_the_notebooks_code_runs_and_every_choice_in_it_can_be_shown(name: str) 
             chooser.value = option  # type: ignore[attr-defined]
             stage = names["stage"]
             assert len(stage.children[0].scenes[0]["steps"]) > 1  # type: ignore[attr-defined]
+
+
+def test_what_heads_look_at_is_what_a_model_trained_anew_looks_at() -> None:
+    recorded = script("attention", "recorded.py")
+    kept = json.loads((DEMOS / "attention" / "recorded.json").read_text(encoding="utf-8"))
+    assert {float(temperature) for temperature in kept} == {*recorded.TEMPERATURES}
+    weights = recorded.trained()
+    for temperature, old in kept.items():
+        new = recorded.run(weights, float(temperature))
+        assert new["words"] == old["words"]
+        for rows in zip(*old["heads"], *new["heads"], strict=True):
+            np.testing.assert_allclose(rows[:2], rows[2:], atol=2e-3)
+    says = " ".join(kept["1.0"]["words"])
+    assert says == "old dog saw red cat so red cat was seen by old dog"
+    row = recorded.sentences(np.random.default_rng(1), 1)[:, :-1]
+    whole, _ = recorded.logits_of(weights, row, {})
+    cache: dict[str, object] = {}
+    parts = [recorded.logits_of(weights, part, cache)[0] for part in np.split(row, [6, 7], axis=1)]
+    together = np.concatenate([part.detach().numpy() for part in parts], axis=1)
+    np.testing.assert_allclose(together, whole.detach().numpy(), rtol=1e-9, atol=1e-9)

@@ -28,6 +28,7 @@ from minitorch.show import (
     poster,
     race_searches,
     schedule_scene,
+    see_attention,
     see_generation,
     show,
     step_through,
@@ -104,7 +105,13 @@ def race() -> Scene:
     return race_searches({"random": [9.0, 4.0, 1.5], "learned": [2.0, 1.05, 1.0]})
 
 
+def attention() -> Scene:
+    rows = [[1.0 / (i + 1)] * (i + 1) for i in range(8)]
+    return see_attention([*"abcdefghi"], rows, prompt=5)
+
+
 SCENES = {
+    "attention": attention,
     "autodiff": autodiff,
     "tokens": tokens,
     "passes": passes,
@@ -542,3 +549,32 @@ def test_a_run_of_other_requests_is_refused() -> None:
     for requests in ([], REQUESTS[:2], REQUESTS * 9):
         with pytest.raises(ArgumentError, match="expected as many, 1 to 24"):
             see_generation(requests, run)
+
+
+def test_a_head_reads_the_prompt_at_once_and_then_brings_a_query_a_step() -> None:
+    scene = attention()
+    assert len(scene.steps) == 1 + 1 + 3
+    assert scene.steps[1].text.startswith("The prompt at once, 5 queries: the last takes 20% of a")
+    ran = "8 words have run through the model; without a cache, 26."
+    assert scene.steps[-1].rows == (ran,)
+    keys = [mark for mark in scene.marks if mark.tip.startswith("key of")]
+    assert [mark.when[0][0] for mark in keys] == [1] * 5 + [2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("words", "rows", "prompt"),
+    [
+        ("", [], 1),
+        ("a", [], 1),
+        ("ab", [[1.0]], 0),
+        ("ab", [[1.0]], 2),
+        ("abc", [[1.0], [1.0]], 1),  # a word that does not see itself
+        ("abc", [[1.0], [0.5, 0.2]], 1),
+        ("abc", [[1.0], [1.5, -0.5]], 1),
+        ("abc", [[1.0], [float("nan"), 0.5]], 1),
+        ("a" * 18, [[1.0] + [0.0] * i for i in range(17)], 1),
+    ],
+)
+def test_what_is_no_attention_is_refused(words: str, rows: list[list[float]], prompt: int) -> None:
+    with pytest.raises(ArgumentError, match="expected at most 16 words"):
+        see_attention([*words], rows, prompt=prompt)
