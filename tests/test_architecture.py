@@ -331,34 +331,6 @@ def test_importing_a_package_loads_nothing_heavy(package: str) -> None:
     assert not heavy
 
 
-MOST_MODULES = 25  # of one folder, `__init__` not counted
-TOO_FULL = {  # folders that are still to be divided; the list may only shrink
-    "ddp_lab/data_parallel",
-    "ddp_lab/parallel",
-    "ddp_lab/transport",
-    "lessons",
-    "minitorch",
-    "minitorch/ops",
-}
-
-
-def modules_by_folder(files: Iterable[Path]) -> Counter[str]:
-    """Return how many modules lie in each folder itself."""
-    return Counter(str(path.parent) for path in files if path.name != "__init__.py")
-
-
-def test_no_folder_has_more_modules_than_can_be_looked_over() -> None:
-    files = [path.relative_to(ROOT) for package in FORBIDDEN_PACKAGES for path in sources(package)]
-    counts = modules_by_folder(files)
-    assert len(counts) > 40
-    assert {folder for folder, count in counts.items() if count > MOST_MODULES} <= TOO_FULL
-
-
-def test_modules_are_counted_where_they_lie() -> None:
-    files = [Path("p/__init__.py"), Path("p/a.py"), Path("p/q/__init__.py"), Path("p/q/b.py")]
-    assert modules_by_folder(files) == {"p": 1, "p/q": 1}
-
-
 # of the annotations of minitorch (parameters, results, attributes). It may only fall.
 SHARE_OF_ANY = 0.081
 
@@ -409,16 +381,12 @@ def test_any_is_found_inside_a_type_in_quotes_and_under_another_name() -> None:
 
 
 MOST_IN_A_ROOM = 25
-# folders that have more modules than that, and how many; these numbers may only fall
-CROWDED = {
-    "lessons": 41,
-}
 
 
 def crowded(paths: Iterable[Path]) -> dict[str, int]:
     """Return the folders with too many modules, `__init__` not counted, and how many these are."""
     counts = Counter(str(p.parent.relative_to(ROOT)) for p in paths if p.name != "__init__.py")
-    return {f: n for f, n in counts.items() if n > CROWDED.get(f, MOST_IN_A_ROOM)}
+    return {f: n for f, n in counts.items() if n > MOST_IN_A_ROOM}
 
 
 def test_no_room_has_more_than_twenty_five_modules() -> None:

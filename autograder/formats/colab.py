@@ -1,8 +1,8 @@
 """A released lab made ready for Colab: a notebook with one set-up cell, and one file to upload.
 
 The archive holds what the notebook looks for, as it looks for it (the lab's folder, and the style
-sheet above it), and the course as a wheel. The cell unpacks it beside the notebook, installs what
-a learner's kernel needs, and moves into the lab's folder. Colab brings NumPy, torch and IPython.
+sheet above it), and the course as a wheel. The cell unpacks it beside the notebook, installs the
+wheel with its extra `colab`, and moves into the lab's folder. Colab brings NumPy and torch.
 Pictures stand in the notebook itself: its text is shown before anything is unpacked.
 """
 
@@ -28,14 +28,7 @@ from autograder.records import Lab
 NOTEBOOK = "colab.ipynb"
 CHECKOUT = Path(__file__).resolve().parents[2]
 PROJECT = "pyproject.toml"
-# What labs import beyond the wheel's own dependencies, as in the extra `lab`,
-# without the servers and the kernel: Colab has its own.
-MODULES = (
-    "anywidget>=0.9",
-    "cloudpickle>=3.0",
-    "matplotlib>=3.9",
-    "scikit-learn>=1.5",
-)
+EXTRA = "colab"  # not "learn": that replaces the running kernel, ipywidgets and torch of Colab
 SETUPTOOLS = 77  # the oldest that reads pyproject.toml as this project writes it
 OLDEST = (1980, 1, 1, 0, 0, 0)  # the first date that an archive can hold: equal bytes every time
 OLDEST_S = "315532800"  # the same, in seconds
@@ -57,10 +50,10 @@ def set_up_course(lab={lab!r}, archive={archive!r}):
             raise FileNotFoundError(f"{{missing}} Upload it there, then run this cell again.")
         with zipfile.ZipFile(archive) as packed:
             packed.extractall()
-            wheels = [name for name in packed.namelist() if name.endswith(".whl")]
+            wheel = next(name for name in packed.namelist() if name.endswith(".whl"))
         if not installed:
-            wanted = [*wheels, *{modules!r}.split()]
-            subprocess.run([sys.executable, "-m", "pip", "install", "-q", *wanted], check=True)
+            pip_install = [sys.executable, "-m", "pip", "install", "-q"]
+            subprocess.run([*pip_install, f"{{wheel}}[{extra}]"], check=True)
             importlib.invalidate_caches()
     os.chdir(lab)
 
@@ -151,8 +144,7 @@ def _with_pictures(cell: dict[str, Any], directory: Path) -> dict[str, Any]:
 
 def set_up_text(lab: Lab) -> str:
     """Return the set-up cell's code. Its imports stay in its function: no answer reads them."""
-    modules = " ".join(MODULES)
-    text = _SET_UP.format(archive=archive_name(lab), lab=lab.name, modules=modules)
+    text = _SET_UP.format(archive=archive_name(lab), lab=lab.name, extra=EXTRA)
     return text.rstrip("\n")
 
 

@@ -201,8 +201,9 @@ function build(el, story) {
     make(parts.speed, "option", { value }, name);
   }
   parts.speed.value = "1";
-  parts.status = make(root, "p", { role: "status", "aria-live": "polite" });
-  if (story.ended_ms?.length) parts.clock = make(root, "p", { class: "rp-clock" });
+  const said = make(root, "div", { class: "rp-said" });
+  parts.status = make(said, "p", { role: "status", "aria-live": "polite" });
+  if (story.ended_ms?.length) parts.clock = make(said, "p", { class: "rp-clock" });
   parts.list = make(root, "ul", { "aria-label": "Messages of this round" });
   return parts;
 }

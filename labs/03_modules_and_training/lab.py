@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from IPython.display import display
 
+import lessons.graphs.variable_updates as updates
 import lessons.training_figures as figures
-import lessons.variable_updates as updates
 import minitorch as mt
 import minitorch.graph as tf
 import minitorch.nn.functional as F

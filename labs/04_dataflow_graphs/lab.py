@@ -17,14 +17,14 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 
-import lessons.graph_figures as figures
-import lessons.graph_programs as programs
+import lessons.graphs.graph_figures as figures
+import lessons.graphs.graph_programs as programs
 import minitorch as mt
 import minitorch.graph as tf
 from autograder import compare, lab
-from lessons.digits_network import batches, cross_entropy, initial, network
 from lessons.figures import GrowingCurve, draw_curves
-from lessons.nodes import AssignOp, GroupOp, every_node, variables_of
+from lessons.graphs.digits_network import batches, cross_entropy, initial, network
+from lessons.graphs.nodes import AssignOp, GroupOp, every_node, variables_of
 from lessons.timing import in_turns, milliseconds
 from minitorch.data import digits
 from minitorch.op import Op, Spec

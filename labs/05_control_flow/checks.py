@@ -450,7 +450,7 @@ def others_leave_the_tag_alone(student, rng):
 
 
 def over(live, entered, enters):
-    from lessons.tokens import Frame
+    from lessons.graphs.tokens import Frame
 
     frame = Frame("loop", (), enters)
     frame.live, frame.entered = live, entered
@@ -677,7 +677,7 @@ def a_loop_in_a_loop(student, rng):
 def pulled_back(which, inputs, arriving):
     """Run one of the loops below and its way back; return (ends, adjoints of the inputs)."""
     import minitorch as mt
-    from lessons.tokens import as_node
+    from lessons.graphs.tokens import as_node
 
     nodes = [placeholder(f"p{i}", a.shape) for i, a in enumerate(inputs)]
     bodies = {
@@ -788,7 +788,7 @@ def a_weight_collects_from_every_round(student, rng):
 
 def padded_states(table, lengths, h, w, u, steps):
     """Return the states, and the names of the graph's operators."""
-    from lessons.tokens import Node, in_order
+    from lessons.graphs.tokens import Node, in_order
 
     t, n = placeholder("t", (None, None, 1)), placeholder("n", (None, 1))
     start, a, b = placeholder("h", (None, 8)), placeholder("w", (1, 8)), placeholder("u", (8, 8))

@@ -27,18 +27,18 @@ import minitorch as mt
 import minitorch.graph as tf
 from autograder import compare, lab
 from lessons.figures import GrowingCurve
-from lessons.sentences import filled_up, some_sentence
+from lessons.graphs.sentences import filled_up, some_sentence
 from lessons.timing import milliseconds
 from minitorch.show import follow_tokens, show
 
 q = lab("control_flow")
 
 # %% tags="setup"
-import lessons.token_figures as figures
-import lessons.tokens as tokens
-import lessons.trees as trees
-from lessons.token_stacks import EMPTY, Push, filled, pop, push, row
-from lessons.tokens import (
+import lessons.graphs.token_figures as figures
+import lessons.graphs.tokens as tokens
+import lessons.graphs.trees as trees
+from lessons.graphs.token_stacks import EMPTY, Push, filled, pop, push, row
+from lessons.graphs.tokens import (
     DEAD,
     Constant,
     Enter,

@@ -25,18 +25,18 @@ from sklearn.datasets import load_digits
 
 import minitorch.graph as graph
 from autograder import compare, lab
-from lessons.program_device import counted_there, device, given_there, run_there
+from lessons.graphs.program_device import counted_there, device, given_there, run_there
 from lessons.timing import milliseconds
 from minitorch.show import compare_passes, map_memory
 
 q = lab("graph_optimization")
 
 # %% tags="setup"
-import lessons.program_examples as examples
-import lessons.program_figures as figures
-import lessons.program_memory as memory
-from lessons.program_orders import from_the_left, products_of_products, rebuild, reordered
-from lessons.programs import (
+import lessons.graphs.program_examples as examples
+import lessons.graphs.program_figures as figures
+import lessons.graphs.program_memory as memory
+from lessons.graphs.program_orders import from_the_left, products_of_products, rebuild, reordered
+from lessons.graphs.programs import (
     ELEMENTWISE,
     VIEWS,
     Program,

@@ -31,8 +31,8 @@ from ddp_lab import launch, simulate
 from ddp_lab.show import CollectivesExplorer, RingPlayer, explore, watch
 from lessons.flat_network import SIZE, first_parameters, loss_and_gradient, network
 from lessons.machine import measured_rate
-from lessons.message_figures import draw_messages
-from lessons.rank_timing import broadcast_times
+from lessons.ranks.message_figures import draw_messages
+from lessons.ranks.rank_timing import broadcast_times
 from lessons.timing import best_seconds
 
 # %% tags="setup"

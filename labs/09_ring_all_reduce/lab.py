@@ -26,7 +26,7 @@ from ddp_lab import launch, simulate
 from ddp_lab.device_array import DeviceArray
 from ddp_lab.errors import DdpLabError
 from ddp_lab.show import RingPlayer, watch
-from lessons.rank_timing import device_ranks, ranks_in_turns
+from lessons.ranks.rank_timing import device_ranks, ranks_in_turns
 
 # %% tags="setup"
 q = lab("ring_all_reduce")

@@ -31,7 +31,8 @@ from ddp_lab.data_parallel.measurement.sweep import BackwardProfile
 from ddp_lab.device_array import synchronize
 from ddp_lab.show import DdpTimeline
 from ddp_lab.simulate import workloads
-from lessons.distribution import (
+from lessons.figures import draw_curves
+from lessons.ranks.distribution import (
     COPIES,
     EVERY_STEP,
     IN_PARTS,
@@ -39,12 +40,11 @@ from lessons.distribution import (
     shared_tensor,
     try_options,
 )
-from lessons.figures import draw_curves
-from lessons.rank_timing import device_ranks
-from lessons.readiness import ready_times
-from lessons.step_figures import draw_steps
-from lessons.steps import descend, length, recorded_step, slower_of, step_contest
-from lessons.wires import Clocked, Noted
+from lessons.ranks.rank_timing import device_ranks
+from lessons.ranks.readiness import ready_times
+from lessons.ranks.step_figures import draw_steps
+from lessons.ranks.steps import descend, length, recorded_step, slower_of, step_contest
+from lessons.ranks.wires import Clocked, Noted
 
 # %% tags="setup"
 q = lab("data_parallel")

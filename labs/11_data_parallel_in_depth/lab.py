@@ -22,13 +22,13 @@ from sklearn.datasets import load_digits
 
 from autograder import compare, lab
 from ddp_lab import DistributedDataParallel, Link, launch
-from lessons.compressing import Compressor, errors_of_means
 from lessons.figures import draw_curves
-from lessons.misbehaving import CountingNode, diagnosis, train_misbehaving
-from lessons.readiness import LastToFirst, launches, ready_times
-from lessons.step_figures import draw_launches
+from lessons.ranks.compressing import Compressor, errors_of_means
+from lessons.ranks.misbehaving import CountingNode, diagnosis, train_misbehaving
+from lessons.ranks.readiness import LastToFirst, launches, ready_times
+from lessons.ranks.step_figures import draw_launches
+from lessons.ranks.wires import Alone, OwnLink, time_groups
 from lessons.timing import best_seconds
-from lessons.wires import Alone, OwnLink, time_groups
 
 # %% tags="setup"
 q = lab("data_parallel_in_depth")

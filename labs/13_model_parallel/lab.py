@@ -30,8 +30,8 @@ from ddp_lab import Link, launch, simulate
 from ddp_lab.parallel import Pipeline
 from ddp_lab.simulate.pipeline import PipelineStep
 from ddp_lab.transport.sim import SimWorld
-from lessons.pretended_device import OnDevice
-from lessons.wires import Clocked
+from lessons.ranks.pretended_device import OnDevice
+from lessons.ranks.wires import Clocked
 
 # %% tags="setup"
 q = lab("model_parallel")

@@ -25,7 +25,7 @@ from autograder import compare, lab
 from ddp_lab import Link, launch, simulate
 from ddp_lab.parallel import Pipeline, parallelize
 from ddp_lab.simulate import LayerCost, cluster
-from lessons.placed_jobs import run_in_order
+from lessons.ranks.placed_jobs import run_in_order
 from minitorch.graph.core.order import schedule
 from minitorch.graph.costs.prediction import node_s
 

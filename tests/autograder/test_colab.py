@@ -19,7 +19,7 @@ from autograder.cli import main
 from autograder.errors import LabError
 from autograder.formats.colab import (
     CHECKOUT,
-    MODULES,
+    EXTRA,
     add_colab,
     archive_name,
     build_wheel,
@@ -140,7 +140,7 @@ def test_the_cell_unpacks_installs_and_moves_into_the_labs_folder(
     assert (content / released.name / "checks.py").is_file()
     assert (content / released.name / ".." / "style.mplstyle").is_file()
     asked = json.loads((tmp_path / "site" / "asked.json").read_text())
-    assert asked == ["install", "-q", "course-1.0-py3-none-any.whl", *MODULES]
+    assert asked == ["install", "-q", "course-1.0-py3-none-any.whl[colab]"]
 
 
 def test_the_cell_does_nothing_twice(released: Path, tmp_path: Path, colab) -> None:
@@ -193,10 +193,13 @@ def test_nothing_of_the_cell_runs_in_grading_even_for_names_that_it_uses(sample_
     assert {statement.cell for statement in found} == {2}
 
 
-def test_the_cell_is_short_and_asks_for_what_the_project_names(sample_lab: Lab) -> None:
+def test_the_cell_is_short_and_asks_for_an_extra_of_the_project(sample_lab: Lab) -> None:
     assert len(set_up_text(sample_lab).splitlines()) <= 25
-    extras = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
-    assert set(MODULES) <= set(extras["optional-dependencies"]["lab"])
+    project = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    assert f"{project['name']}[{EXTRA}]" in extras["lab"]
+    own = ("ipykernel", "ipywidgets", "jupyter", "notebook", "torch", "tornado")
+    assert not [need for need in extras[EXTRA] if need.startswith(own)]  # Colab's stay
 
 
 def test_a_package_without_its_checkout_cannot_be_made_a_wheel(tmp_path: Path) -> None:

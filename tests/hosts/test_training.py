@@ -117,7 +117,8 @@ def test_a_run_that_loses_a_host_goes_on_without_it_bit_for_bit(
     lost, through = tmp_path / "lost", tmp_path / "through"
     for folder in (lost, through):
         folder.mkdir()
-    conf = "last_call_timeout=1,keep_alive_interval=1,keep_alive_max_attempt=2"
+    # long enough for a host that is only slow: nobody begins alone, nobody is taken for lost
+    conf = "last_call_timeout=15,keep_alive_interval=2,keep_alive_max_attempt=6"
     agents = [
         on(
             pair,

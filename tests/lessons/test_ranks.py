@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from ddp_lab import Link, launch
-from lessons.distribution import (
+from lessons.flat_network import SIZE, loss_and_gradient
+from lessons.ranks.distribution import (
     COPIES,
     EVERY_STEP,
     IN_PARTS,
@@ -16,13 +17,12 @@ from lessons.distribution import (
     shared_tensor,
     train_as,
 )
-from lessons.flat_network import SIZE, loss_and_gradient
-from lessons.pretended_device import OnDevice
-from lessons.rank_timing import ranks_in_turns
-from lessons.readiness import launches, ready_times
-from lessons.steps import PARTS, ends, length, slower_of
+from lessons.ranks.pretended_device import OnDevice
+from lessons.ranks.rank_timing import ranks_in_turns
+from lessons.ranks.readiness import launches, ready_times
+from lessons.ranks.steps import PARTS, ends, length, slower_of
+from lessons.ranks.wires import Alone, Noted, OwnLink, time_groups
 from lessons.timing import best_seconds
-from lessons.wires import Alone, Noted, OwnLink, time_groups
 
 
 def once(comm: Any, x: Any) -> Any:

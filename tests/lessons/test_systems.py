@@ -10,20 +10,12 @@ import torch
 
 import minitorch as mt
 import minitorch.graph as graph
-from lessons import (
-    deployed,
-    program_examples,
-    program_memory,
-    run_deployed,
-    sentences,
-    timing,
-    token_stacks,
-    trees,
-)
+from lessons import deployed, run_deployed, timing
 from lessons.convolution_by_hand import StepByHand, gradients_by_hand
-from lessons.program_device import counted_there, given_there, run_there
-from lessons.program_orders import from_the_left, products_of_products, reordered
-from lessons.programs import (
+from lessons.graphs import program_examples, program_memory, sentences, token_stacks, trees
+from lessons.graphs.program_device import counted_there, given_there, run_there
+from lessons.graphs.program_orders import from_the_left, products_of_products, reordered
+from lessons.graphs.programs import (
     ELEMENTWISE,
     Program,
     flops,
@@ -34,7 +26,7 @@ from lessons.programs import (
     traffic,
     tree_of,
 )
-from lessons.tokens import (
+from lessons.graphs.tokens import (
     DEAD,
     Enter,
     Exit,

@@ -15,7 +15,7 @@ import torch
 import minitorch as mt
 import minitorch.graph as tf
 from ddp_lab import Communicator, launch
-from lessons.graph_programs import run_declared, run_two_phases
+from lessons.graphs.graph_programs import run_declared, run_two_phases
 from minitorch.op import Op
 
 LABS = Path(__file__).parents[2] / "labs"

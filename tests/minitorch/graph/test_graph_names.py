@@ -56,8 +56,8 @@ def programs_of(lab: str) -> str:
     """Return the sources of a lab, and of the lessons that its notebook imports."""
     (folder,) = (ROOT / "labs").glob(f"{lab}_*")
     own = "\n".join(path.read_text() for path in sorted(folder.glob("*.py")))
-    lessons = set(re.findall(r"lessons\.(\w+)|(?<=from lessons import )(\w+)", own))
-    files = [ROOT / "lessons" / f"{first or second}.py" for first, second in lessons]
+    lessons = set(re.findall(r"lessons\.([\w.]+)", own))
+    files = [ROOT / "lessons" / f"{name.replace('.', '/')}.py" for name in lessons]
     return "\n".join([own, *(file.read_text() for file in files if file.exists())])
 
 

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from matplotlib import pyplot as plt
 
-from lessons.program_memory import Plan
-from lessons.programs import Program
+from lessons.graphs.program_memory import Plan
+from lessons.graphs.programs import Program
 
 KIB = 1024
 

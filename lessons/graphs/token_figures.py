@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from matplotlib import pyplot as plt
 
-from lessons.tokens import DEAD, TokenRun
+from lessons.graphs.tokens import DEAD, TokenRun
 from minitorch.arrays.library import Array
 
 

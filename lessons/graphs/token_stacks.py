@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lessons.tokens import Constant, Node, record
+from lessons.graphs.tokens import Constant, Node, record
 from minitorch.arrays.library import Array, Namespace
 from minitorch.op import Op, Spec
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 import minitorch as mt
-from lessons.programs import ELEMENTWISE, Feeds, Parts, Program
+from lessons.graphs.programs import ELEMENTWISE, Feeds, Parts, Program
 from minitorch.tensor.tensor import Tensor
 
 

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from lessons.programs import Program, Tree, emit_tree
+from lessons.graphs.programs import Program, Tree, emit_tree
 
 LAYERS = {"u": (64, 8), "v": (8, 768), "b": (1, 768), "p": (768, 10), "r": (768, 2)}
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from lessons.programs import Array, Feeds, Program, Step, compute, run
+from lessons.graphs.programs import Array, Feeds, Program, Step, compute, run
 
 Lives = Mapping[int, tuple[int, int]]
 LINE_BYTES = 64  # of a cache: what shares no line is not slowed down by its neighbour

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from lessons.programs import Program, Tree, emit_tree, users_of
+from lessons.graphs.programs import Program, Tree, emit_tree, users_of
 
 Rule = Callable[[Program, int, dict[int, int]], int | None]
 WORTH = 0.9  # of the work: rounding changes with the order, so it must be worth it

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 from matplotlib import pyplot as plt
 
-from lessons.readiness import launches
-from lessons.steps import PARTS, Step, ends
+from lessons.ranks.readiness import launches
+from lessons.ranks.steps import PARTS, Step, ends
 
 HATCHES = ("", "//", "xx", "..", "--")
 

@@ -1,0 +1,1 @@
+"""What labs on graphs take: nodes, programs, tokens, and pictures of them."""
