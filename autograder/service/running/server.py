@@ -257,7 +257,10 @@ def locked(data: Path) -> Iterator[None]:
             hold(file.fileno())
         except OSError as error:
             message = f"serve: {data} is in use by another course server. Stop that one first"
-            raise DataInUse(f"{message}, or give another --data directory.") from error
+            raise DataInUse(
+                f"{message}, or give another --data directory. "
+                "Help: when_it_does_not_work.html#ports-in-use"
+            ) from error
         yield
 
 
