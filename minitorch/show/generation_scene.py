@@ -23,14 +23,16 @@ LEGEND = (
 
 def see_generation(
     requests: Sequence[tuple[float, int, int]], found: GenerationSimulation, *,
-    until_ms: float | None = None, title: str = "Requests in slots", tab: str = "Generation",
+    until_ms: float | None = None, load: float | None = None, title: str = "Requests in slots",
+    tab: str = "Generation",
 ) -> Scene:  # fmt: skip
     """Return a run of a generator, to be gone through iteration by iteration.
 
     Args:
         requests: (arrival_ms, prompt_tokens, new_tokens) of each.
-        found: what `serve.simulate_generation` gave for them.
+        found: what `serve.simulate_generation` gave for them, or a record in the same form.
         until_ms: where the axis ends; two runs with one end can be compared.
+        load: requests a second, in a box called `load` that can be made `draggable`.
 
     Raises:
         ArgumentError: there is no request, or more than can be shown, or of another run.
@@ -52,11 +54,10 @@ def see_generation(
         y = bottom + LANE * slot
         canvas.rect(LEFT, y, WIDTH, LANE - 4, "panel")
         canvas.text(LEFT - 8, y + LANE / 2 + 2, f"slot {slot}", "small muted end")
-    begun: set[int] = set()
+    first, last = _first_and_last(found.iterations)
     for k, iteration in enumerate(found.iterations):
         for request, slot in zip(iteration.starts + iteration.steps, iteration.slots, strict=True):
-            if request not in begun:
-                begun.add(request)
+            if first[request] == k:
                 came = LEFT + requests[request][0] * scale
                 width = max(LEFT + iteration.began_ms * scale - came, 0.6)
                 seen = since(k + 1, "bar grad faded", "bar grad")
@@ -67,12 +68,29 @@ def see_generation(
         x = LEFT + WIDTH * share
         canvas.line(x, TOP - 4, x, foot, "rule")
         canvas.text(x, foot + 14, f"{end_ms * share:.0f} ms", "small muted middle")
+    if load is not None:
+        x, y = LEFT + WIDTH - 104.0, TOP + 4
+        canvas.rect(x, y, 100, 40, "box")
+        canvas.text(x + 50, y + 16, "load", "middle")
+        canvas.text(x + 50, y + 33, f"{load:g} a second", "middle bold")
     steps = [Step(f"Before the first request of {len(requests)}, with {slots} slots.")]
-    steps += [_step(k, iteration, requests, found) for k, iteration in enumerate(found.iterations)]
+    steps += [
+        _step(k, iteration, requests, first, last) for k, iteration in enumerate(found.iterations)
+    ]
     return Scene(
-        title, HINT, tab, _summary(requests, found), LEFT + WIDTH + 20, foot + 24,
+        title, HINT, tab, _summary(requests, found), LEFT + WIDTH + 34, foot + 24,
         tuple(canvas.marks), tuple(steps), max(1, len(steps) * 2 // 3), LEGEND,
     )  # fmt: skip
+
+
+def _first_and_last(iterations: Sequence[Iteration]) -> tuple[dict[int, int], dict[int, int]]:
+    """Return the places of each request's first and last iteration."""
+    first, last = dict[int, int](), dict[int, int]()
+    for k, iteration in enumerate(iterations):
+        for request in iteration.starts + iteration.steps:
+            first.setdefault(request, k)
+            last[request] = k
+    return first, last
 
 
 def _iteration(
@@ -92,16 +110,14 @@ def _iteration(
 
 def _step(
     k: int, iteration: Iteration, requests: Sequence[tuple[float, int, int]],
-    found: GenerationSimulation,
+    first: dict[int, int], last: dict[int, int],
 ) -> Step:  # fmt: skip
     inside = iteration.starts or iteration.steps
     waiting = sum(
-        came <= iteration.began_ms < came + found.first_token_ms[at] and at not in inside
-        for at, (came, *_) in enumerate(requests)
+        came <= iteration.began_ms and first[request] > k
+        for request, (came, *_) in enumerate(requests)
     )
-    ends = [
-        at for at in inside if abs(requests[at][0] + found.done_ms[at] - iteration.ended_ms) < 1e-6
-    ]
+    ends = [request for request in inside if last[request] == k]
     rows = [f"{waiting} wait for a slot"]
     if ends:
         rows.append(f"{', '.join(map(str, ends))} end")
@@ -111,8 +127,8 @@ def _step(
 
 
 def _summary(requests: Sequence[tuple[float, int, int]], found: GenerationSimulation) -> str:
-    first = sum(found.first_token_ms) / len(requests)
+    mean = sum(found.first_token_ms) / len(requests)
     return (
         f"{len(requests)} requests in {len(found.iterations)} iterations, {found.tokens_per_s:.0f} "
-        f"tokens a second. A first token comes after {first:.0f} ms on average."
+        f"tokens a second. A first token comes after {mean:.0f} ms on average."
     )

@@ -135,7 +135,7 @@ function render({ model, el }) {
   let scene = scenes[tab];
   let last = scene.steps.length - 1;
   let at = within(model.get("at"), last);
-  let pick = 0; // which value is dragged to
+  let pick = scene.drag ? scene.drag.at : 0; // which value is dragged to
   let pane = 0; // which part of a tall picture a hall sees
   let zoom = { x: 1, y: 1 };
   let timer = 0;
@@ -170,6 +170,10 @@ function render({ model, el }) {
     const { scenes: variants, values, name } = scenes[tab].drag;
     pick = within(k, values.length - 1);
     scene = variants[pick];
+    const share = last ? at / last : 0; // variants may differ in their steps
+    last = scene.steps.length - 1;
+    at = Math.round(share * last);
+    parts.slider.setAttribute("max", last);
     parts.knob.value = String(pick);
     parts.knob.setAttribute("aria-valuetext", `${name} = ${values[pick]}`);
     parts.knobName.textContent = `${name} = ${values[pick]}`;
@@ -184,6 +188,7 @@ function render({ model, el }) {
   }
 
   function choose(index) {
+    const before = scenes[tab].drag;
     tab = index;
     scene = scenes[tab];
     parts.knobBox.hidden = !scene.drag;
@@ -200,7 +205,7 @@ function render({ model, el }) {
     if (scene.drag) {
       parts.knob.setAttribute("max", scene.drag.values.length - 1);
       parts.knob.setAttribute("aria-label", `Value of ${scene.drag.name}`);
-      dragTo(scene.drag.at);
+      dragTo(before && before.name === scene.drag.name ? pick : scene.drag.at);
     }
     size();
     parts.buttons.forEach((button, i) => {

@@ -253,3 +253,20 @@ def test_a_dragged_temperature_changes_what_the_model_says(visit: Callable[..., 
     assert widget.locator("svg rect.bar").first.bounding_box() == first  # it has itself alone
     name, knob = (widget.locator(f".mt-knob {part}").bounding_box() for part in ("span", "input"))
     assert name["x"] + name["width"] <= knob["x"]
+
+
+def test_a_dragged_load_changes_how_long_the_same_requests_take(visit: Callable[..., Any]) -> None:
+    page = DEMOS / "continuous_batching" / "continuous_batching.html"
+    _, widget = opened(visit, page, 1280, 720)
+    widget.focus()
+    widget.press("End")
+    steps = set[str | None]()
+    knob = widget.get_by_role("slider", name="Value of load")
+    knob.press("Home")
+    for _ in range(4):
+        assert "9 end" in widget.inner_text()  # the last of ten, at the end of any load
+        steps.add(widget.locator("input[type=range]").first.get_attribute("aria-valuetext"))
+        knob.press("ArrowRight")
+    assert len(steps) > 1
+    widget.get_by_role("tab", name="Continuous").click()
+    assert widget.get_by_text("load = 32").count() == 1  # the other tab at the same load

@@ -2,8 +2,10 @@
 
 import importlib.util
 import json
+from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
@@ -73,3 +75,42 @@ def test_what_heads_look_at_is_what_a_model_trained_anew_looks_at() -> None:
     parts = [recorded.logits_of(weights, part, cache)[0] for part in np.split(row, [6, 7], axis=1)]
     together = np.concatenate([part.detach().numpy() for part in parts], axis=1)
     np.testing.assert_allclose(together, whole.detach().numpy(), rtol=1e-9, atol=1e-9)
+
+
+def follows_its_rule(record: dict[str, Any], batching: str) -> bool:
+    """Return whether calls are those of a scheduler, and leave no request out."""
+    left: dict[int, int] = {}  # tokens still to come, by request in a slot
+    slots: dict[int, int] = {}
+    for call, _, _, requests, at in record["calls"]:
+        for request, slot in zip(requests, at, strict=True):
+            if call == "start":
+                if request in left or slot in slots.values():
+                    return False
+                left[request], slots[request] = record["requests"][request][2], slot
+            elif slots.get(request) != slot:
+                return False
+            left[request] -= 1
+            if not left[request]:
+                del slots[request]
+        if call == "step" and batching == "continuous" and len(slots) > len(requests):
+            return False  # one in a slot had no token
+    return not any(left.values()) and len(left) == len(record["requests"])
+
+
+def test_recorded_batches_follow_their_rules_and_a_server_of_now_does_as_recorded() -> None:
+    recorded = script("continuous_batching", "recorded.py")
+    kept = json.loads((DEMOS / "continuous_batching" / "recorded.json").read_text("utf-8"))
+    for batching, runs in kept.items():
+        assert [*runs] == [str(load) for load in recorded.LOADS]
+        assert all(follows_its_rule(run, batching) for run in runs.values())
+        for load, run in runs.items():
+            assert [tuple(r) for r in run["requests"]] == recorded.requests_of(int(load))
+            assert all(a[2] <= b[1] for a, b in pairwise(run["calls"]))  # one at a time
+    torn = json.loads(json.dumps(kept["static"]["4"]))
+    del torn["calls"][-1]
+    assert not follows_its_rule(torn, "static")
+    at_once = [(0.0, 1, new) for new in (1, 4, 2, 2, 3, 1)]
+    for batching in recorded.BATCHINGS:
+        new = recorded.run(at_once, batching)
+        assert follows_its_rule(new, batching)
+        assert all(0 < a <= b for a, b in zip(new["first_token_ms"], new["done_ms"], strict=True))

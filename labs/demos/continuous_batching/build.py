@@ -4,43 +4,52 @@ python labs/demos/continuous_batching/build.py         writes continuous_batchin
 python labs/demos/continuous_batching/build.py PATH    writes it there
 """
 
+import json
 import sys
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-
-from minitorch.serve import simulate_generation
+from minitorch.serve.generation import GenerationSimulation, Iteration
 from minitorch.show import Scene, page, see_generation
+from minitorch.show.autodiff_scene import draggable
 
 PAGE = Path(__file__).with_name("continuous_batching.html")
-SLOTS = 4
-COSTS = {"step_ms": 5.0, "per_slot_ms": 0.5, "prompt_ms_per_token": 0.2}
+RECORDED = PAGE.with_name("recorded.json")  # written by recorded.py
+TITLES = {
+    "static": "Static batches: all wait for the longest (recorded)",
+    "continuous": "Continuous batches: a slot that is left is taken at once (recorded)",
+}
 
 
-def load(mean_gap_ms: float = 8.0, n: int = 14) -> list[tuple[float, int, int]]:
-    """Return requests that come at random, one short reply to each long one or so."""
-    rng = np.random.default_rng(0)
-    arrivals = np.cumsum(rng.exponential(mean_gap_ms, n)) - mean_gap_ms / 2
-    news = np.where(rng.random(n) < 0.6, rng.integers(2, 6, n), rng.integers(12, 21, n))
-    return [(max(0.0, float(at)), 12, int(new)) for at, new in zip(arrivals, news, strict=True)]
+def run_of(record: dict[str, Any]) -> GenerationSimulation:
+    """Return a record in the form in which simulations are."""
+    iterations = [
+        Iteration(
+            began_ms, ended_ms, tuple(requests if call == "start" else ()),
+            tuple(requests if call == "step" else ()), tuple(slots),
+        )
+        for call, began_ms, ended_ms, requests, slots in record["calls"]
+    ]  # fmt: skip
+    tokens = sum(new for _, _, new in record["requests"])
+    per_s = 1e3 * tokens / iterations[-1].ended_ms
+    return GenerationSimulation(record["first_token_ms"], record["done_ms"], per_s, [], iterations)
 
 
 def scenes() -> list[Scene]:
-    """Return static and continuous batches of one load, a tab each, on one axis."""
-    requests = load()
-    runs = {
-        name: simulate_generation(requests, slots=SLOTS, batching=name, **COSTS)
-        for name in ("static", "continuous")
-    }
-    until_ms = max(run.iterations[-1].ended_ms for run in runs.values())
-    titles = {
-        "static": "Static batches: all wait for the longest (simulated)",
-        "continuous": "Continuous batches: a slot that is left is taken at once (simulated)",
-    }
-    return [
-        see_generation(requests, run, until_ms=until_ms, title=titles[name], tab=name.title())
-        for name, run in runs.items()
-    ]
+    """Return static and continuous batches, a tab each, in which the load can be dragged."""
+    records = json.loads(RECORDED.read_text(encoding="utf-8"))
+    loads = [float(load) for load in records["static"]]
+
+    def at(batching: str, load: float) -> Scene:
+        both = {name: runs[f"{load:g}"] for name, runs in records.items()}
+        record = both[batching]
+        until_ms = max(other["calls"][-1][2] for other in both.values())
+        return see_generation(
+            record["requests"], run_of(record), until_ms=until_ms, load=load,
+            title=TITLES[batching], tab=batching.title(),
+        )  # fmt: skip
+
+    return [draggable(lambda load, b=name: at(b, load), "load", loads) for name in TITLES]
 
 
 def main(arguments: list[str]) -> None:
