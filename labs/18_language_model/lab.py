@@ -34,10 +34,10 @@ from autograder import compare, earlier, lab
 from ddp_lab import Link, RankFailed, launch, simulate
 from ddp_lab.data_parallel import Checkpoint
 from ddp_lab.simulate import LayerCost, cluster
-from lessons.language.figures import draw_batches, draw_growth, draw_profile, draw_stack, own_times
+from lessons.language.figures import draw_batches, draw_growth, draw_profile, own_times
 from lessons.language.ranks import share_products, stage_step
 from lessons.language.serving import TypingPage, load_of, served, summary_of
-from lessons.language.stack import Watch, lines_of, stack_page
+from lessons.language.stack import Watch, lines_of, see_stack
 from lessons.language.torch_gpt import torch_loss_and_gradients
 from lessons.timing import milliseconds
 from minitorch import Op, serve
@@ -1228,9 +1228,9 @@ rows = [
     for name, (piece, words, other) in LAYERS.items()
 ]
 compare("the sweep's own share", predicted_sweep, seconds["gradients"] / sum(seconds.values()))
-draw_stack(rows)
-Path("my_stack.html").write_text(stack_page(rows, f"sorts {exact:.0%} exactly"), encoding="utf-8")
-print("my_stack.html: a page by itself, to be shown to anybody")
+stack = see_stack(rows, title=f"My language model sorts {exact:.0%} exactly")
+print(f"{stack.save('my_stack.html')}: a page by itself, to be shown to anybody")
+stack
 
 # %% [markdown]
 # **Reflect.** Which layer takes the most time for its lines, and which lines saved most? Which layer would you write again first, and in what?

@@ -70,17 +70,3 @@ def draw_growth(
     ax.set(xlabel="tokens before", ylabel="time, as a multiple", title="One token more")
     ax.legend()
     plt.show()
-
-
-def draw_stack(rows: Sequence[tuple[str, str, bool, int, float]]) -> None:
-    """Draw the layers from an operator to a reply: whose, lines, own share of the time."""
-    whole = sum(seconds for *_, seconds in rows) or 1.0
-    _, ax = plt.subplots(figsize=(6.8, 4.2))
-    for at, (_, _, is_mine, lines, seconds) in enumerate(rows):
-        ax.barh(at, seconds / whole, color="C2" if is_mine else "0.6")
-        if is_mine:
-            ax.text(seconds / whole, at, f" {lines} lines", va="center", fontsize="small")
-    ax.set_yticks(range(len(rows)), [words for _, words, *_ in rows])
-    ax.set(xlabel="own share of the time", title="Your stack: green is yours, grey the course's")
-    ax.margins(x=0.15)
-    plt.show()

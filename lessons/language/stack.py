@@ -1,33 +1,23 @@
-"""The stack from an operator to a reply, from one's own run: spans, lines, and a page by itself."""
+"""The stack from an operator to a reply, from one's own run: spans, lines, and a picture."""
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial, wraps
-from html import escape
 from time import perf_counter
 from types import CodeType, FunctionType
 from typing import Any
 
+from minitorch.show.scene import ALWAYS, Canvas, Scene, Step, forever, lit, phases, since
+
 Row = tuple[str, str, bool, int, float]  # name, what it is, theirs?, lines, own seconds
-PAGE = """<!doctype html>
-<html lang="en"><head><meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark"><title>My language model</title>
-<style>
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 52rem; margin: 2rem auto; padding: 0 1rem }
-svg { width: 100%; height: auto } text { font: 14px system-ui, sans-serif; fill: currentColor }
-.mine { fill: #0a7d5a } .course { fill: #8a8f98 } .track { fill: #8a8f9833 }
-.end { text-anchor: end }
-</style></head><body>
-<h1>My language model</h1>
-<p>From an operator (below) to a reply (above): the layers of a small GPT that I trained on two
-ranks and served. It @SCORE@.</p>
-<p>@MINE@ of @ALL@ layers are mine, @LINES@ lines; green bars are their own share of the time
-of a run, grey ones those of the course.</p>
-@PICTURE@
-</body></html>
-"""
+LEFT, WIDTH, TOP, ROW = 16.0, 340.0, 24.0, 30.0  # of the layers' boxes, in pixels
+BARS, SHARES = 470.0, 300.0  # where bars begin, and the longest
+HINT = (
+    "From an operator, below, to a reply, above. A bar is a layer's own share of the time, without "
+    "what lies inside of it."
+)
+LEGEND = (("bar good", "yours"), ("bar", "the course's"), ("bar faded", "still to come"))
 
 
 class Watch:
@@ -86,41 +76,47 @@ def _numbers(code: CodeType) -> Iterator[int]:
             yield from _numbers(inner)
 
 
-def stack_page(rows: Sequence[Row], score: str) -> str:
-    """Return the stack as a page that needs no kernel, no network and no script.
+def see_stack(
+    rows: Sequence[Row], *, title: str = "My language model", tab: str = "Stack"
+) -> Scene:
+    """Return the layers as a picture, to be gone through from an operator to a reply.
 
     Args:
         rows: layers from below to above.
-        score: what the model can, after "It".
     """
-    mine = [row for row in rows if row[2]]
-    parts = {
-        "@SCORE@": escape(score), "@MINE@": str(len(mine)), "@ALL@": str(len(rows)),
-        "@LINES@": str(sum(row[3] for row in mine)), "@PICTURE@": _picture(rows),
-    }  # fmt: skip
-    page = PAGE
-    for mark, text in parts.items():
-        page = page.replace(mark, text)
-    return page
-
-
-def _picture(rows: Sequence[Row]) -> str:
     whole = sum(seconds for *_, seconds in rows) or 1.0
     longest = max(seconds for *_, seconds in rows) or 1.0
-    height = 34 * len(rows) + 8
-    marks = [
-        f'<svg viewBox="0 0 800 {height}" role="img" aria-label="The layers and their shares">'
-    ]
-    for at, (_, words, is_mine, lines, seconds) in enumerate(reversed(rows)):
-        y = 34 * at + 6
-        kind = "mine" if is_mine else "course"
-        whose = f"mine, {lines} lines" if is_mine else "the course's"
-        marks += [
-            f'<text x="0" y="{y + 18}">{escape(words)}</text>',
-            f'<text x="250" y="{y + 18}">{whose}</text>',
-            f'<rect class="track" x="420" y="{y}" width="310" height="24" rx="4"/>',
-            f'<rect class="{kind}" x="420" y="{y}" width="{310 * seconds / longest:.1f}" '
-            'height="24" rx="4"/>',
-            f'<text class="end" x="795" y="{y + 18}">{seconds / whole:.1%}</text>',
-        ]
-    return "\n".join([*marks, "</svg>"])
+    foot = TOP + ROW * len(rows)
+    canvas, steps, before = Canvas(), [Step(f"{len(rows)} layers, and none of them yet.")], LEFT
+    canvas.text(BARS, TOP - 8, "own share of the time", "small muted")
+    for k, (name, words, is_mine, lines, seconds) in enumerate(rows):
+        y, share = foot - ROW * (k + 1), seconds / whole
+        tip, bar = f"{name}: {words}", "bar good" if is_mine else "bar"
+        seen = ((0, k + 1, "box idle"), (k + 1, k + 2, "box control"), (k + 2, ALWAYS, "box value"))
+        canvas.rect(LEFT, y, WIDTH, ROW - 4, seen, tip=tip)
+        canvas.text(LEFT + 10, y + 18, words, lit("", {k + 1: "bold"}), tip)
+        whose = f"{lines} lines" if is_mine else "the course's"
+        canvas.text(LEFT + WIDTH + 104, y + 18, whose, "end small")
+        width = max(SHARES * seconds / longest, 1.0)
+        canvas.rect(BARS, y + 3, width, ROW - 10, since(k + 1, "bar faded", bar), tip=tip)
+        canvas.text(BARS + width + 8, y + 18, f"{share:.1%}", forever(k + 1, "small"))
+        width = (BARS + SHARES + 60 - LEFT) * share
+        strip = phases([(k + 1, bar), (k + 2, f"{bar} faded" if is_mine else "bar faded")])
+        canvas.rect(before, foot + 10, max(width - 1, 0.5), 16, strip, rx=1, tip=tip)
+        before += width
+        text = f"{words[0].upper()}{words[1:]}: {share:.1%} of the time is its own."
+        steps.append(Step(text, (f"{name}, {whose}",)))
+    summary = summary_of(rows)
+    steps.append(Step(summary))
+    return Scene(title, HINT, tab, summary, BARS + SHARES + 76, foot + 34, tuple(canvas.marks),
+                 tuple(steps), len(steps) - 1, LEGEND)  # fmt: skip
+
+
+def summary_of(rows: Sequence[Row]) -> str:
+    """Return how many of the layers are theirs, and what share of the time those have."""
+    mine = [row for row in rows if row[2]]
+    share = sum(row[4] for row in mine) / (sum(row[4] for row in rows) or 1.0)
+    return (
+        f"{len(mine)} of {len(rows)} layers are one's own: {sum(row[3] for row in mine)} lines, "
+        f"{share:.0%} of the time."
+    )

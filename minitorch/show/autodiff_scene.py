@@ -54,7 +54,7 @@ def draggable(make: Callable[[float], Scene], name: str, values: Sequence[float]
     """Return a scene in which the value called `name` can be dragged.
 
     Args:
-        make: what returns the scene for a value; its steps are the same for all values.
+        make: what returns the scene for a value.
         values: those to stop at, in order; the scene opens at the middle one.
     Raises:
         ArgumentError: there is no value, or no box is called `name`.

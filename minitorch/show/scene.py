@@ -62,7 +62,7 @@ class Step:
 class Drag:
     """A value that can be dragged: its name, and the scene that each of its values makes.
 
-    The scenes have the same steps; `at` is which of them comes first.
+    `at` is which of the scenes comes first; from one to the next the share of their steps is kept.
     """
 
     name: str

@@ -21,6 +21,7 @@ PAGES = {
     "ddp_timeline": ".dl-chart",
     "distribution_options": ".dl-chart",
     "graph_passes": ".mt-player",
+    "language_model": ".mt-player",
     "lineage": ".dl-chart",
     "loop_nest": ".mt-player",
     "matrix_split": ".dl-chart",

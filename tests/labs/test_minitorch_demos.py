@@ -17,6 +17,7 @@ NAMES = [
     "autodiff_stepper",
     "continuous_batching",
     "graph_passes",
+    "language_model",
     "loop_nest",
     "memory_plan",
     "search_race",

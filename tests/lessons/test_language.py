@@ -2,6 +2,7 @@
 
 from html.parser import HTMLParser
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ import lessons.language.modules as course
 import minitorch as mt
 from ddp_lab import launch
 from lessons.language.ranks import share_products, stage_step
-from lessons.language.stack import Watch, lines_of, stack_page
+from lessons.language.stack import Watch, lines_of, see_stack
 
 
 def test_the_text_is_that_of_the_library_and_every_character_has_a_token() -> None:
@@ -187,10 +188,15 @@ def test_spans_are_noted_and_everything_is_put_back() -> None:
     assert (lines_of(Layer), lines_of(alone_too)) == (2, 2)
 
 
-def test_the_page_says_whose_the_layers_are_and_asks_for_nothing() -> None:
+def test_the_stack_says_whose_the_layers_are_and_its_page_asks_for_nothing(tmp_path: Path) -> None:
     rows = [("f", "a <layer>", True, 12, 0.25), ("g", "another", False, 3, 0.75)]
-    page = stack_page(rows, "sorts & more")
+    stack = see_stack(rows, title="sorts & more")
+    assert repr(stack) == "1 of 2 layers are one's own: 12 lines, 25% of the time."
+    assert [step.text for step in stack.steps[1:3]] == [
+        "A <layer>: 25.0% of the time is its own.",
+        "Another: 75.0% of the time is its own.",
+    ]
+    assert [step.rows for step in stack.steps[1:3]] == [("f, 12 lines",), ("g, the course's",)]
+    page = stack.save(tmp_path / "page.html").read_text("utf-8")
     HTMLParser().feed(page)
-    assert "a &lt;layer&gt;" in page and "sorts &amp; more" in page
-    assert "mine, 12 lines" in page and "75.0%" in page and "1 of 2 layers" in page
-    assert "http" not in page and "<script" not in page
+    assert "a &lt;layer&gt;" in page and "<title>sorts &amp; more" in page
