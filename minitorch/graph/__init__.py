@@ -35,8 +35,6 @@ from minitorch.graph.core.session import compile as compile
 from minitorch.graph.core.session import get_default_session as get_default_session
 from minitorch.graph.core.variable_scope import *  # noqa: F403  (its __all__)
 from minitorch.graph.core.variables import *  # noqa: F403  (its __all__)
-from minitorch.graph.costs.explain import explain as explain
-from minitorch.graph.costs.profile import profile as profile
 from minitorch.graph.discovery.search import discover as discover
 from minitorch.graph.memory.plan import memory_plan as memory_plan
 from minitorch.graph.models import trees as trees

@@ -198,7 +198,7 @@ def same_nodes(a: Sequence[Node], b: Sequence[Node]) -> bool:
 def count_nodes(fetches: object) -> int:
     """Return how many nodes a run of `fetches` needs, inputs and constants included.
 
-    A loop is one node here, however much is in it; `explain` counts what is inside as well.
+    A loop is one node here, however much is in it.
     """
     leaves: list[Node] = []
     flatten(fetches, leaves)
