@@ -29,20 +29,15 @@ from minitorch.graph.core.node import Constant as Constant
 from minitorch.graph.core.node import Node as Node
 from minitorch.graph.core.node import placeholder as placeholder
 from minitorch.graph.core.node import placeholder_with_default as placeholder_with_default
-from minitorch.graph.core.session import InteractiveSession as InteractiveSession
 from minitorch.graph.core.session import Session as Session
 from minitorch.graph.core.session import compile as compile
-from minitorch.graph.core.session import get_default_session as get_default_session
-from minitorch.graph.core.variable_scope import *  # noqa: F403  (its __all__)
 from minitorch.graph.core.variables import *  # noqa: F403  (its __all__)
 from minitorch.graph.discovery.search import discover as discover
 from minitorch.graph.memory.plan import memory_plan as memory_plan
 from minitorch.graph.models import trees as trees
 from minitorch.graph.nn import one_hot as one_hot
 from minitorch.graph.operators.creation import *  # noqa: F403  (its __all__)
-from minitorch.graph.operators.effects import *  # noqa: F403  (its __all__)
 from minitorch.graph.operators.elementwise import *  # noqa: F403  (its __all__)
-from minitorch.graph.operators.initializers import *  # noqa: F403  (its __all__)
 from minitorch.graph.operators.math import *  # noqa: F403  (its __all__)
 from minitorch.graph.operators.random import *  # noqa: F403  (its __all__)
 from minitorch.graph.operators.shaping import *  # noqa: F403  (its __all__)

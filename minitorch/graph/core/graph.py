@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ..control.cond import Branch
     from .node import Node
     from .session import Session
-    from .variable_scope import VariableScope
     from .variables import Variable
 
 __all__ = [
@@ -64,8 +63,6 @@ class Graph:
         self.pivots: set[int] = set()  # ids of the nodes that say that a branch is taken
         self.branches: list[Branch] = []  # the sides of `cond` that are being built, outer first
         self.control: list[tuple[Node, ...]] = [()]
-        self.variables_by_name: dict[str, Variable] = {}  # those of `get_variable`
-        self.variable_scopes: list[VariableScope] = []  # that are open, outer first
         self.devices: list[str | None] = []  # the `device` blocks that are open, outer first
 
     def unique_name(self, base: str) -> str:

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...arrays.library import DType, DTypeLike, as_dtype, cast, get_default_dtype, result_type
 from ...arrays.shapes import Shape
-from ...errors import GraphError, GraphTypeError, MinitorchError, ShapeError
+from ...errors import GraphError, GraphTypeError, MinitorchError
 from ...op import Op, Spec, Value, refuse_bools
 from ...ops.elementwise.casting import cast_to
 from ...ops.elementwise.logic import eq, ne
@@ -130,17 +130,6 @@ class Node(Methods):
     def get_shape(self) -> StaticShape:
         """Return the static shape: `x.get_shape().as_list()`, `x.get_shape()[1].value`."""
         return self.shape  # type: ignore[no-any-return]
-
-    def set_shape(self, shape: object) -> None:
-        """Add to what is known of the shape before the run.
-
-        Raises:
-            ShapeError: it contradicts what is known; names the node and its line.
-        """
-        try:
-            self.shape = self.shape.merge_with(shape)
-        except ShapeError as error:
-            raise located(error, self.built_at, self.name) from None
 
     @property
     def location(self) -> str:

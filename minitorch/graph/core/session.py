@@ -19,7 +19,7 @@ from ..passes.optimize import optimize
 from ..passes.rewrite import PLANNING
 from ..shapes.by_shape import ByShape, needs_shapes
 from .fetches import Feeds, as_feed, check_asked, flatten_fetches, read_feeds
-from .graph import Graph, get_default_graph, innermost_session, open_sessions
+from .graph import Graph, get_default_graph, open_sessions
 from .node import Node, Placeholder
 from .order import needed
 from .variables import State, Variable
@@ -217,25 +217,6 @@ class Session:
     def __exit__(self, *_: object) -> None:
         open_sessions().remove(self)
         self.close()
-
-
-class InteractiveSession(Session):
-    """A session that is the default one from the start, for a notebook."""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        open_sessions().append(self)
-
-    def close(self) -> None:
-        """Forget everything and stop being the default."""
-        if self in open_sessions():
-            open_sessions().remove(self)
-        super().close()
-
-
-def get_default_session() -> Session:
-    """Return the session of the innermost `with` block."""
-    return innermost_session("get_default_session")
 
 
 def compile(node: object) -> Callable[..., Any]:

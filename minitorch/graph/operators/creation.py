@@ -98,11 +98,6 @@ def range(
     return Constant(numbers, dtype or (int32 if whole else get_default_dtype()), name=name)
 
 
-def linspace(start: float, stop: float, num: int, name: str = "linspace") -> Node:
-    """A constant of evenly spaced numbers, both ends included."""
-    return Constant(np.linspace(start, stop, num).astype(get_default_dtype()), name=name)
-
-
 def _sizes(shape: object) -> tuple[int, ...]:
     """Return a shape as sizes; one number is one axis.
 

@@ -695,14 +695,6 @@ def test_a_constant_that_cannot_be_computed_is_left_for_the_run_to_name() -> Non
         session.run(node)
 
 
-def test_values_of_no_known_rank_pass_through() -> None:
-    x = tf.placeholder(tf.float32, [None])
-    twice = tf.py_func(lambda a: (a * 2).astype(np.float32), [x], tf.float32)
-    twice.set_shape([None])
-    with tf.Session(optimize=True) as session:
-        assert session.run(tf.identity(twice) + 1.0, {x: [1.0, 2.0]}).tolist() == [3.0, 5.0]
-
-
 @pytest.mark.parametrize("inner", [True, False])
 @pytest.mark.parametrize("outer", [True, False])
 def test_nested_branches_on_constants_take_the_side_that_runs(outer: bool, inner: bool) -> None:
