@@ -67,7 +67,8 @@ def _verify_node(node: Node, op: Op, after: str) -> None:
         raise node.error(
             f"{after}: node {node.name!r} does not fit its inputs: {error}."
         ) from error
-    if spec.dtype != node.dtype or (spec.shape != node.shape and not agree(spec.shape, node.shape)):
+    fits = tuple.__eq__(spec.shape, node.shape) or agree(spec.shape, node.shape)
+    if spec.dtype != node.dtype or not fits:
         raise node.error(
             f"{after}: node {node.name!r} has {node.dtype} {tuple(node.shape)}, but {op.name} "
             f"gives {spec.dtype} {tuple(spec.shape)}."

@@ -74,10 +74,11 @@ def optimize(
     chosen = named(passes)
     leaves: list[Node] = []
     rebuild = flatten(fetches, leaves)
-    asked, there = list(leaves), set(needed(leaves, set(fed)))
-    loops = any(isinstance(node.op, While) for node in there)  # no pass makes the first one
     checked = Checked()
     with orders_kept():
+        asked, there = list(leaves), set(needed(leaves, set(fed)))
+        loops = any(isinstance(node.op, While) for node in there)  # no pass makes the first one
+        checked.become(there)  # what is built has the type that its operator infers
         if passes is None:
             leaves = _settled(leaves, set(fed), checked, loops)
         for name in LAST if passes is None else chosen:
