@@ -62,6 +62,26 @@ def constant(number: Scalar, dtype: DType, kind: type["Tensor"]) -> "Tensor":
     return found
 
 
+def host_arrays(op: Op, inputs: tuple[Any, ...], kind: type["Tensor"]) -> list[Array] | None:
+    """Return the inputs' arrays where NumPy computes with them as they are, else None.
+
+    All are tensors of `kind` in NumPy's memory, of one dtype where the operator promotes.
+    """
+    arrays, dtype, promotes = [], None, op.promotes
+    for value in inputs:
+        if not isinstance(value, kind):
+            return None
+        array = value.array
+        if type(array) not in HOST_TYPES:
+            return None
+        if promotes and array.dtype is not dtype:
+            if dtype is not None or (promotes == "float" and array.dtype.kind != "f"):
+                return None
+            dtype = array.dtype
+        arrays.append(array)
+    return arrays
+
+
 def prepared(op: Op, inputs: tuple[Any, ...], kind: type["Tensor"]) -> tuple["Tensor", ...]:
     """Return `inputs` as tensors of `kind`, on one device and, if the operator promotes, one dtype.
 

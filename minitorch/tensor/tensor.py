@@ -24,7 +24,6 @@ from ..arrays.library import (
     DeviceLike,
     DType,
     DTypeLike,
-    Namespace,
     Scalar,
     as_dtype,
     asarray,
@@ -36,7 +35,7 @@ from ..backward import backward
 from ..errors import DTypeError, GradientError, ModifiedInPlace, ShapeError
 from ..op import Op
 from .conversions import Exchange
-from .eager import explained, prepared, quiet
+from .eager import explained, host_arrays, prepared, quiet
 from .hooks import Handle, Hooks, add_hook
 from .modes import recording
 from .rebase import FREED, note_view
@@ -94,57 +93,23 @@ class Tensor(Exchange):
         """Return `op` of `inputs`; remembered when an input requires a gradient."""
         if op.views and isinstance(inputs[0], Tensor):
             inputs[0]._settled()
-        arrays, needs, dtype, promotes = [], False, None, op.promotes
-        for value in inputs:
-            if not isinstance(value, Tensor):
-                break
-            array = value.array
-            if type(array) not in HOST_TYPES:
-                break
-            if promotes and array.dtype is not dtype:
-                if dtype is not None or (promotes == "float" and array.dtype.kind != "f"):
-                    break
-                dtype = array.dtype
-            needs = needs or value.requires_grad
-            arrays.append(array)
-        else:
-            return self._computed(op, inputs, np, arrays, needs)
-        inputs = prepared(op, inputs, Tensor)
-        arrays = [value.array for value in inputs]
-        needs = any(value.requires_grad for value in inputs)
-        compute = None
-        if any(type(array) is _arrays.Halves for array in arrays):
-            compute = partial(computed, op, op.compute)
-        return self._computed(op, inputs, namespace(arrays[0]), arrays, needs, compute)
-
-    def _computed(
-        self,
-        op: Op,
-        inputs: tuple["Tensor", ...],
-        xp: Namespace,
-        arrays: list[Array],
-        needs: bool,
-        compute: Callable[..., Array] | None = None,
-    ) -> "Tensor":
+        xp, compute, arrays = np, op.compute, host_arrays(op, inputs, Tensor)
+        if arrays is None:
+            inputs = prepared(op, inputs, Tensor)
+            arrays = [value.array for value in inputs]
+            xp = namespace(arrays[0])
+            if any(type(array) is _arrays.Halves for array in arrays):
+                compute = partial(computed, op, op.compute)
         try:
             # The library's own operators cannot come back into this context; a learner's might.
             run = quiet.run if op.on_arrays else _call
-            result = run(compute or op.compute, xp, *arrays)
+            result = run(compute, xp, *arrays)
         except Exception as error:
             better = explained(op, inputs, error)
             if better is error:
                 raise
             raise better from error
-        made: Tensor = _blank(Tensor)
-        made.array = result
-        if needs and recording.on and _is_floating(result):
-            made.requires_grad, made.op, made.inputs = True, op, inputs
-        else:
-            made.requires_grad, made.op, made.inputs = False, None, ()
-            if op.views and recording.on:
-                note_view(made, op, inputs)
-        made._grad, made._stamp, made.hooks = None, clock.now, None
-        return made
+        return _recorded(op, inputs, result)
 
     # ── what it is ──────────────────────────────────────────────────────────────────────────────
 
@@ -329,6 +294,22 @@ class Tensor(Exchange):
     def _version(self) -> int:
         """How often the memory of this tensor was written to in place."""
         return clock.count(self.array)
+
+
+def _recorded(op: Op, inputs: tuple[Tensor, ...], result: Array) -> Tensor:
+    """Return a tensor around a result, which knows its inputs where one requires a gradient."""
+    made: Tensor = _blank(Tensor)
+    made.array = result
+    made._grad, made._stamp, made.hooks = None, clock.now, None
+    if recording.on:
+        for value in inputs:
+            if value.requires_grad and _is_floating(result):
+                made.requires_grad, made.op, made.inputs = True, op, inputs
+                return made
+    made.requires_grad, made.op, made.inputs = False, None, ()
+    if op.views and recording.on:
+        note_view(made, op, inputs)
+    return made
 
 
 def tensor(
