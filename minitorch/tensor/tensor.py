@@ -24,6 +24,7 @@ from ..arrays.library import (
     DeviceLike,
     DType,
     DTypeLike,
+    Namespace,
     Scalar,
     as_dtype,
     asarray,
@@ -93,7 +94,8 @@ class Tensor(Exchange):
         """Return `op` of `inputs`; remembered when an input requires a gradient."""
         if op.views and isinstance(inputs[0], Tensor):
             inputs[0]._settled()
-        xp, compute, arrays = np, op.compute, host_arrays(op, inputs, Tensor)
+        xp: Namespace = np
+        compute, arrays = op.compute, host_arrays(op, inputs, Tensor)
         if arrays is None:
             inputs = prepared(op, inputs, Tensor)
             arrays = [value.array for value in inputs]
