@@ -24,7 +24,6 @@ from ..passes.fused import Fused, FusedReduction
 from ..passes.lowering import names_of, runs_of
 from ..passes.matmul_chain import UNKNOWN_SIZE, size_of
 from ..passes.rewrite import simple
-from ..passes.tuned import TunedProduct
 from ..shapes.deferred import unknown
 from .machine import machine
 
@@ -62,8 +61,6 @@ def node_s(node: Node, sizes: Sizes) -> float:
         uses_kernel = op.least is not None and inside >= op.least
         beginning = _beginning_s(node, op, uses_kernel, sizes) * inside
         return beginning + (here.fused_s if uses_kernel else here.numpy_s)(rows, inside)
-    if isinstance(op, TunedProduct):
-        return op.seconds
     if isinstance(op, MatMul | Linear) and not any(map(unknown, (node, *node.inputs))):
         inner, columns = _shape(node.inputs[0], sizes)[-1], _shape(node, sizes)[-1]
         return here.matmul_s(count // max(columns, 1), inner, columns, node.dtype)
