@@ -64,8 +64,8 @@ def __getattr__(name: str) -> Any:
     """Return one of the names of `minitorch.tracing`, which stands above this package."""
     if name not in _OF_TRACING:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module("minitorch.tracing"), name)
-    return found
+    value = globals()[name] = getattr(import_module("minitorch.tracing"), name)
+    return value
 
 
 def __dir__() -> list[str]:

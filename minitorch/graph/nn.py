@@ -76,8 +76,8 @@ softplus = _activation(activation.softplus, "softplus", "log(1 + e^x).")
 
 def relu(features: object, name: str | None = None) -> Node:
     """max(x, 0)."""
-    found = build(RELU, (features if isinstance(features, Node) else convert(features),))
-    return found if name is None else rename(found, name)
+    result = build(RELU, (features if isinstance(features, Node) else convert(features),))
+    return result if name is None else rename(result, name)
 
 
 def leaky_relu(features: object, alpha: float = 0.2, name: str | None = None) -> Node:
@@ -147,12 +147,12 @@ def one_hot(
     if node.dtype.kind not in "iu":
         raise node.error(f"one_hot: got indices of {node.dtype}, expected integers. Cast them.")
     if unknown(node):
-        found = late(
+        deferred = late(
             lambda known: one_hot(known, size, on_value, off_value, axis, dtype),
             (node,),
             as_dtype(dtype),
         )
-        return rename(found, name)
+        return rename(deferred, name)
     hot: Node = build(OneHot(size, as_dtype(dtype)), (node,))
     if axis not in (-1, len(node.shape)):
         hot = movement.movedim(hot, -1, axis)
@@ -171,12 +171,12 @@ def moments(
     """Mean and variance over axes."""
     node = convert(x)
     mean = reduce_mean(node, axes, keepdims=True)
-    found = (
+    results = (
         mean if keep_dims else reduce_mean(node, axes),
         reduce_mean(rows.square(node - mean), axes, keepdims=keep_dims),
     )
-    rename_all(found, name)
-    return found
+    rename_all(results, name)
+    return results
 
 
 def batch_normalization(

@@ -158,12 +158,12 @@ def _direction(state: dict[str, Any], g: Array, history: int) -> Any:
         steps.append(s)
         ro.append(1.0 / ys)
         state["H_diag"] = ys / float(y @ y)
-    q, kept = -g, []
+    q, pairs = -g, []
     for y, s, r in zip(reversed(dirs), reversed(steps), reversed(ro), strict=True):
-        kept.append(float(s @ q) * r)
-        q = q - kept[-1] * y
+        pairs.append(float(s @ q) * r)
+        q = q - pairs[-1] * y
     q = q * state["H_diag"]
-    for y, s, r, a in zip(dirs, steps, ro, reversed(kept), strict=True):
+    for y, s, r, a in zip(dirs, steps, ro, reversed(pairs), strict=True):
         q = q + s * (a - float(y @ q) * r)
     return q
 
@@ -200,14 +200,14 @@ def strong_wolfe(
 def _narrowed(
     at: Callable[[float], Point],
     start: Point,
-    one: Point,
+    first: Point,
     other: Point,
     d_max: float,
     calls: int,
     most: int,
 ) -> tuple[Point, int]:
     """Return the same, from a bracket that holds a minimum."""
-    low, high = sorted((one, other), key=_loss)
+    low, high = sorted((first, other), key=_loss)
     was_near_an_end = False
     while calls <= most and abs(high[0] - low[0]) * d_max >= 1e-9:
         left, right = sorted((low[0], high[0]))
@@ -244,9 +244,9 @@ def _is_flat(point: Point, start: Point) -> bool:
     return abs(point[3]) <= -C2 * start[3]
 
 
-def cubic_minimum(one: Point, other: Point, least: float, limit: float) -> float:
+def cubic_minimum(first: Point, other: Point, least: float, limit: float) -> float:
     """Return where the cubic with the losses and slopes of two points is least, within bounds."""
-    (x1, f1, _, g1), (x2, f2, _, g2) = sorted((one, other), key=lambda point: point[0])
+    (x1, f1, _, g1), (x2, f2, _, g2) = sorted((first, other), key=lambda point: point[0])
     bend = g1 + g2 - 3 * (f1 - f2) / (x1 - x2)
     square = bend * bend - g1 * g2
     if not square >= 0:

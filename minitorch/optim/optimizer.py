@@ -81,10 +81,14 @@ class Optimizer:
         self.defaults = defaults
         self.param_groups: list[dict[str, Any]] = []
         self.state: defaultdict[Tensor, State] = defaultdict(State)
-        given = list(params)
-        if not given:
+        params_or_groups = list(params)
+        if not params_or_groups:
             raise ArgumentError(f"{type(self).__name__}: got no parameter, expected one or more.")
-        for group in given if isinstance(given[0], dict) else [{"params": given}]:
+        for group in (
+            params_or_groups
+            if isinstance(params_or_groups[0], dict)
+            else [{"params": params_or_groups}]
+        ):
             self.add_param_group(group)  # type: ignore[arg-type]
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:

@@ -27,9 +27,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("app", type=Path, metavar="APP.py")
     parser.add_argument("--host", default="127.0.0.1", help="where to listen (%(default)s)")
     parser.add_argument("--port", type=int, default=8000, help="0 takes a free one (%(default)s)")
-    told = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        asyncio.run(serve(loaded(told.app), told.host, told.port))
+        asyncio.run(serve(loaded(options.app), options.host, options.port))
     except (MinitorchError, ModuleNotFoundError, OSError) as error:
         print(f"serve: {error}", file=sys.stderr)
         return 1
@@ -42,12 +42,12 @@ def loaded(path: Path) -> dict[str, object]:
     if not path.is_file():
         raise ServeError(f"{path}: no such file")
     try:
-        found = runpy.run_path(str(path), run_name="served_app")
+        names = runpy.run_path(str(path), run_name="served_app")
     except Exception as error:
         raise ServeError(f"{path}: {type(error).__name__}: {error}") from error
-    if not asyncio.iscoroutinefunction(found.get("setup")):
+    if not asyncio.iscoroutinefunction(names.get("setup")):
         raise ServeError(f"{path}: defines no `async def setup(server)`")
-    return found
+    return names
 
 
 def listening(host: str, port: int) -> socket.socket:

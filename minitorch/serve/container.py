@@ -70,39 +70,39 @@ def end_with_the_front() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def answers(given: Any) -> Answer:
+def answers(sent: Any) -> Answer:
     """Return what answers batches: the model that was sent."""
-    return partial(answer, as_model(given))
+    return partial(answer, as_model(sent))
 
 
-def as_model(given: Any) -> Model:
+def as_model(sent: Any) -> Model:
     """Return a function of a batch: of a factory, a module of torch or minitorch, an estimator.
 
     A factory takes no arguments and gives the model; what can be called with one is a model.
     """
-    if is_factory(given):
-        given = given()
+    if is_factory(sent):
+        sent = sent()
     for library in ("torch", "minitorch"):
         nn = sys.modules.get(f"{library}.nn")
-        if nn is not None and isinstance(given, nn.Module):
-            return module_model(sys.modules[library], given)
-    model: Model | None = given if callable(given) else getattr(given, "predict", None)
+        if nn is not None and isinstance(sent, nn.Module):
+            return module_model(sys.modules[library], sent)
+    model: Model | None = sent if callable(sent) else getattr(sent, "predict", None)
     if model is None:
-        raise TypeError(f"the model is {type(given).__name__}, expected something to call")
+        raise TypeError(f"the model is {type(sent).__name__}, expected something to call")
     return model
 
 
-def is_factory(given: Any) -> bool:
+def is_factory(function: Any) -> bool:
     """Tell whether something can be called, and only without an argument."""
 
     def takes(*arguments: Any) -> bool:
         try:
-            inspect.signature(given).bind(*arguments)
+            inspect.signature(function).bind(*arguments)
         except (TypeError, ValueError):  # compiled functions have no signature
             return False
         return True
 
-    return takes() and (isinstance(given, type) or not takes(None))
+    return takes() and (isinstance(function, type) or not takes(None))
 
 
 def module_model(library: Any, module: Any) -> Model:

@@ -76,12 +76,12 @@ def application(server: Server) -> FastAPI:
         try:
             fields = await _fields(request, {"x"}, {"context"})
             asked = server.send(name, fields["x"], fields.get("context"))
-            found = await asked.future
+            prediction = await asked.future
         finally:
             leave()
-        if found.is_default and isinstance(asked.error, ModelFailed) and asked.error.by_input:
+        if prediction.is_default and isinstance(asked.error, ModelFailed) and asked.error.by_input:
             raise asked.error
-        return _json(200, {field: getattr(found, field) for field in found.__slots__})
+        return _json(200, {field: getattr(prediction, field) for field in prediction.__slots__})
 
     @app.post("/apps/{name}/feedback")
     async def feedback(name: str, request: Request) -> Response:
@@ -114,9 +114,9 @@ def application(server: Server) -> FastAPI:
 
     @app.get("/metrics.json")
     async def numbers() -> Response:
-        found = server.metrics()
-        apps = {name: kept["weights"].get(None, {}) for name, kept in found["apps"].items()}
-        return _json(200, {"slo_ms": server.slo_ms, "models": found["models"], "apps": apps})
+        metrics = server.metrics()
+        apps = {name: state["weights"].get(None, {}) for name, state in metrics["apps"].items()}
+        return _json(200, {"slo_ms": server.slo_ms, "models": metrics["models"], "apps": apps})
 
     @app.get("/healthz")
     async def healthz() -> Response:
@@ -143,8 +143,8 @@ class Scrape(Collector):
             for name in (*COUNTERS, "tokens")
         }
         words = "as Server.metrics says"
-        found = self.server.metrics()
-        for model, counts in found["models"].items():
+        metrics = self.server.metrics()
+        for model, counts in metrics["models"].items():
             for name, value in counts.items():
                 more = {"0.5": value["p50"], "0.99": value["p99"]} if name in TIMES else {}
                 labels = ["model", "quantile"] if name in TIMES else ["model"]
@@ -155,8 +155,8 @@ class Scrape(Collector):
                 if not more:
                     families[name].add_metric([model], value)
         weights = GaugeMetricFamily("serve_weight", words, labels=["app", "model"])
-        for app, kept in found["apps"].items():
-            for model, weight in kept["weights"].get(None, {}).items():
+        for app, state in metrics["apps"].items():
+            for model, weight in state["weights"].get(None, {}).items():
                 weights.add_metric([app, model], weight)
         return [*families.values(), weights]
 

@@ -22,29 +22,29 @@ LEGEND = (
 
 
 def see_generation(
-    requests: Sequence[tuple[float, int, int]], found: GenerationSimulation, *,
+    requests: Sequence[tuple[float, int, int]], simulation: GenerationSimulation, *,
     until_ms: float | None = None, title: str = "Requests in slots", tab: str = "Generation",
 ) -> Scene:  # fmt: skip
     """Return a run of a generator, to be gone through iteration by iteration.
 
     Args:
         requests: (arrival_ms, prompt_tokens, new_tokens) of each.
-        found: what `serve.simulate_generation` gave for them.
+        simulation: what `serve.simulate_generation` gave for them.
         until_ms: where the axis ends; two runs with one end can be compared.
 
     Raises:
         ArgumentError: there is no request, or more than can be shown, or of another run.
     """
-    if not 1 <= len(requests) <= MOST or len(found.done_ms) != len(requests):
+    if not 1 <= len(requests) <= MOST or len(simulation.done_ms) != len(requests):
         raise ArgumentError(
-            f"see_generation: got {len(requests)} requests and a run of {len(found.done_ms)}, "
+            f"see_generation: got {len(requests)} requests and a run of {len(simulation.done_ms)}, "
             f"expected as many, 1 to {MOST}."
         )
-    end_ms = max(found.iterations[-1].ended_ms, until_ms or 0.0)
+    end_ms = max(simulation.iterations[-1].ended_ms, until_ms or 0.0)
     scale = WIDTH / end_ms
     canvas = Canvas()
     bottom = TOP + ROW * len(requests) + 12
-    slots = 1 + max(slot for iteration in found.iterations for slot in iteration.slots)
+    slots = 1 + max(slot for iteration in simulation.iterations for slot in iteration.slots)
     for request in range(len(requests)):
         y = TOP + ROW * request
         canvas.text(LEFT - 8, y + 11, f"request {request}", "small muted end")
@@ -53,7 +53,7 @@ def see_generation(
         canvas.rect(LEFT, y, WIDTH, LANE - 4, "panel")
         canvas.text(LEFT - 8, y + LANE / 2 + 2, f"slot {slot}", "small muted end")
     begun: set[int] = set()
-    for k, iteration in enumerate(found.iterations):
+    for k, iteration in enumerate(simulation.iterations):
         for request, slot in zip(iteration.starts + iteration.steps, iteration.slots, strict=True):
             if request not in begun:
                 begun.add(request)
@@ -68,9 +68,12 @@ def see_generation(
         canvas.line(x, TOP - 4, x, foot, "rule")
         canvas.text(x, foot + 14, f"{end_ms * share:.0f} ms", "small muted middle")
     steps = [Step(f"Before the first request of {len(requests)}, with {slots} slots.")]
-    steps += [_step(k, iteration, requests, found) for k, iteration in enumerate(found.iterations)]
+    steps += [
+        _step(k, iteration, requests, simulation)
+        for k, iteration in enumerate(simulation.iterations)
+    ]
     return Scene(
-        title, HINT, tab, _summary(requests, found), LEFT + WIDTH + 20, foot + 24,
+        title, HINT, tab, _summary(requests, simulation), LEFT + WIDTH + 20, foot + 24,
         tuple(canvas.marks), tuple(steps), max(1, len(steps) * 2 // 3), LEGEND,
     )  # fmt: skip
 
@@ -92,15 +95,17 @@ def _iteration(
 
 def _step(
     k: int, iteration: Iteration, requests: Sequence[tuple[float, int, int]],
-    found: GenerationSimulation,
+    simulation: GenerationSimulation,
 ) -> Step:  # fmt: skip
     inside = iteration.starts or iteration.steps
     waiting = sum(
-        came <= iteration.began_ms < came + found.first_token_ms[at] and at not in inside
+        came <= iteration.began_ms < came + simulation.first_token_ms[at] and at not in inside
         for at, (came, *_) in enumerate(requests)
     )
     ends = [
-        at for at in inside if abs(requests[at][0] + found.done_ms[at] - iteration.ended_ms) < 1e-6
+        at
+        for at in inside
+        if abs(requests[at][0] + simulation.done_ms[at] - iteration.ended_ms) < 1e-6
     ]
     rows = [f"{waiting} wait for a slot"]
     if ends:
@@ -110,9 +115,10 @@ def _step(
     return Step(f"Iteration {k + 1}: {what} of {who}.", tuple(rows))
 
 
-def _summary(requests: Sequence[tuple[float, int, int]], found: GenerationSimulation) -> str:
-    first = sum(found.first_token_ms) / len(requests)
+def _summary(requests: Sequence[tuple[float, int, int]], simulation: GenerationSimulation) -> str:
+    first = sum(simulation.first_token_ms) / len(requests)
     return (
-        f"{len(requests)} requests in {len(found.iterations)} iterations, {found.tokens_per_s:.0f} "
-        f"tokens a second. A first token comes after {first:.0f} ms on average."
+        f"{len(requests)} requests in {len(simulation.iterations)} iterations, "
+        f"{simulation.tokens_per_s:.0f} tokens a second. A first token comes after {first:.0f} ms "
+        "on average."
     )

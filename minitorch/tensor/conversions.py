@@ -289,8 +289,8 @@ class Exchange(InPlace):
         return self._new(np.asarray(result))
 
     def __array__(self, dtype: DTypeLike = None, copy: bool | None = None) -> Array:
-        found = self.numpy()
-        return found.astype(dtype) if dtype is not None and found.dtype != dtype else found
+        array = self.numpy()
+        return array.astype(dtype) if dtype is not None and array.dtype != dtype else array
 
     def __deepcopy__(self, memo: dict[int, object]) -> Any:
         if self.op is not None:

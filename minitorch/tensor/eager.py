@@ -51,15 +51,15 @@ _CONSTANTS_KEPT = 512  # more than the distinct Python numbers in any sensible p
 def constant(number: Scalar, dtype: DType, kind: type["Tensor"]) -> "Tensor":
     """Return a tensor of `kind` around a Python number; the same one again for the same number."""
     key = (number, type(number), dtype.char)
-    found = _constants.get(key)
-    if found is None:
+    made = _constants.get(key)
+    if made is None:
         fits = dtype.kind == "f" or number == 0
-        found = kind._new(dtype.type(number) if fits else np.asarray(number).astype(dtype)[()])
+        made = kind._new(dtype.type(number) if fits else np.asarray(number).astype(dtype)[()])
         if len(_constants) >= _CONSTANTS_KEPT:
             _constants.clear()
         if number:  # 0.0 and -0.0 are equal, and not the same
-            _constants[key] = found
-    return found
+            _constants[key] = made
+    return made
 
 
 def host_arrays(op: Op, inputs: tuple[Any, ...], kind: type["Tensor"]) -> list[Array] | None:
@@ -117,9 +117,9 @@ _NUMBERS = frozenset([int, float])
 
 def _check_same_dtype(op: Op, dtypes: list[DType]) -> None:
     if len(set(dtypes)) > 1:
-        given = " and ".join(map(str, dtypes))
+        names = " and ".join(map(str, dtypes))
         raise DTypeError(
-            f"{op.name}: dtypes differ: got {given}, expected one. Convert with .to(dtype=...)."
+            f"{op.name}: dtypes differ: got {names}, expected one. Convert with .to(dtype=...)."
         )
 
 
@@ -189,8 +189,8 @@ def explained(op: Op, inputs: tuple["Tensor", ...], error: Exception) -> Excepti
         op.infer(*specs)
     except MinitorchError as better:
         return better
-    given = " and ".join(f"{spec.dtype} {spec.shape}" for spec in specs)
-    message = f"{op.name}: cannot be computed: got {given}: {error}"
+    types = " and ".join(f"{spec.dtype} {spec.shape}" for spec in specs)
+    message = f"{op.name}: cannot be computed: got {types}: {error}"
     for ours, kind in (
         (AxisError, IndexError),
         (DTypeError, TypeError),

@@ -85,13 +85,13 @@ class InPlace(Methods):
                 f"{name}: cannot record an update of a view whose base is not recorded. Assign "
                 "through the whole tensor, as in x[i, j] = value, or update a clone()."
             )
-        past = past_of(base)
-        before = viewed(past, path)
+        predecessor = past_of(base)
+        before = viewed(predecessor, path)
         if name not in _BLIND:  # the update's gradient reads the numbers: keep them
             before = clone(before)
         result = function(before, *(before if o is self else o for o in others), **options)
         self._write(name, result.array)
-        rebase(base, past, path, result)
+        rebase(base, predecessor, path, result)
         return self
 
     def _write(self, name: str, array: Array) -> Self:

@@ -123,8 +123,8 @@ class Tensor(Exchange):
     @property
     def dtype(self) -> DType:
         """The dtype of the numbers."""
-        found = self.array.dtype
-        return found if type(self.array) in HOST_TYPES else dtype_of(self.array)
+        dtype = self.array.dtype
+        return dtype if type(self.array) in HOST_TYPES else dtype_of(self.array)
 
     @property
     def ndim(self) -> int:
@@ -339,18 +339,18 @@ def tensor(
 
 def _inferred(data: object) -> Any:
     try:
-        found = np.asarray(data)
+        array = np.asarray(data)
     except ValueError as error:
         raise DTypeError(f"tensor: the rows differ in length: {error}. Pad them.") from error
-    if found.dtype.kind == "c":
-        as_dtype(found.dtype)  # which says what to do
-    if found.dtype.kind not in "bifu":
+    if array.dtype.kind == "c":
+        as_dtype(array.dtype)  # which says what to do
+    if array.dtype.kind not in "bifu":
         raise DTypeError(
-            f"tensor: got {type(data).__name__} with elements of {found.dtype}, expected numbers."
+            f"tensor: got {type(data).__name__} with elements of {array.dtype}, expected numbers."
         )
-    if found.dtype.kind == "f" and not _holds_arrays(data):
+    if array.dtype.kind == "f" and not _holds_arrays(data):
         return _arrays.get_default_dtype()
-    return _arrays.get_default_dtype() if found.size == 0 else as_dtype(found.dtype)
+    return _arrays.get_default_dtype() if array.size == 0 else as_dtype(array.dtype)
 
 
 def _holds_arrays(data: object) -> bool:

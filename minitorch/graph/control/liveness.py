@@ -24,17 +24,17 @@ def maybe_dead(
     order: Sequence[Node], fed: Collection[Node], kills: Callable[[Node], bool] = may_kill
 ) -> set[Node]:
     """Return the nodes that can be dead in some run: a Switch, and what comes after one."""
-    found: set[Node] = set()
+    mortal: set[Node] = set()
     for node in order:
         if node in fed:
             continue
         if kills(node):
-            found.add(node)
-        elif found:
+            mortal.add(node)
+        elif mortal:
             before = node.inputs if merges(node) else required_inputs(node)
-            if not found.isdisjoint(before):
-                found.add(node)
-    return found
+            if not mortal.isdisjoint(before):
+                mortal.add(node)
+    return mortal
 
 
 def merges(node: Node) -> bool:
@@ -78,11 +78,11 @@ IMMORTAL = Deadness(NEVER, True)
 
 def deadness_of(order: Sequence[Node], fed: Collection[Node]) -> dict[Node, Deadness]:
     """Return the deadness of every node of `order` that can be dead; the others are not in it."""
-    found: dict[Node, Deadness] = {}
+    known: dict[Node, Deadness] = {}
     for node in order:
-        if node in fed or node.op is None or not (found or may_kill(node)):
+        if node in fed or node.op is None or not (known or may_kill(node)):
             continue
-        deadness = _merged(node, found) if merges(node) else _of_all(required_inputs(node), found)
+        deadness = _merged(node, known) if merges(node) else _of_all(required_inputs(node), known)
         if isinstance(node.op, Switch):
             deadness = Deadness(
                 deadness.deaths | {(node.inputs[1], node.op.branch)}, deadness.exact
@@ -90,8 +90,8 @@ def deadness_of(order: Sequence[Node], fed: Collection[Node]) -> dict[Node, Dead
         elif may_kill(node):
             deadness = Deadness(deadness.deaths, False)
         if deadness != IMMORTAL:
-            found[node] = deadness
-    return found
+            known[node] = deadness
+    return known
 
 
 def _of_all(nodes: Iterable[Node], known: dict[Node, Deadness]) -> Deadness:
@@ -112,10 +112,10 @@ def _merged(node: Node, known: dict[Node, Deadness]) -> Deadness:
     common = frozenset.intersection(*(side.deaths for side in sides))
     exact = all(side.exact for side in sides)
     if isinstance(node.op, Merge | MergeIndex) and len(sides) == 2:
-        rest = [side.deaths - common for side in sides]
-        exact = exact and len(rest[0]) == len(rest[1]) == 1
+        own_deaths = [side.deaths - common for side in sides]
+        exact = exact and len(own_deaths[0]) == len(own_deaths[1]) == 1
         if exact:
-            ((pred, yes),), ((other, no),) = rest
+            ((pred, yes),), ((other, no),) = own_deaths
             exact = pred is other and yes is not no
     else:
         exact = exact and all(side.deaths == common for side in sides)

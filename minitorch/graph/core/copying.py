@@ -42,8 +42,8 @@ def _brought(source: Node, new: dict[Node, Node]) -> Node:
     No run looks at these, so they have not been met; the gradient goes back through them.
     """
     if source not in new and source.inputs:
-        data, *rest = source.inputs
-        inputs = (_brought(data, new), *(new.get(n, n) for n in rest))
+        data, *switches = source.inputs
+        inputs = (_brought(data, new), *(new.get(n, n) for n in switches))
         new[source] = source.with_inputs(inputs, ())
     return new.get(source, source)
 

@@ -232,9 +232,9 @@ def _cast(array: Array, dtype: DType) -> Array:
     if array.dtype.kind in "USMm" or (array.dtype.kind == "O" and None in array.ravel().tolist()):
         raise TypeError("that is no array of numbers")
     with np.errstate(invalid="ignore"):
-        found = array.astype(dtype)
-    if dtype.kind in "iub" and array.dtype.kind == "f" and not np.array_equal(found, array):
+        converted = array.astype(dtype)
+    if dtype.kind in "iub" and array.dtype.kind == "f" and not np.array_equal(converted, array):
         raise TypeError(f"{array.dtype} would lose its fraction")
-    if dtype.kind in "iu" and array.dtype.kind in "iu" and not np.array_equal(found, array):
+    if dtype.kind in "iu" and array.dtype.kind in "iu" and not np.array_equal(converted, array):
         raise ValueError(f"a value is outside the range of {dtype}")
-    return found
+    return converted

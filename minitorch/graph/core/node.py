@@ -258,8 +258,8 @@ class Constant(Node):
 
 def as_shape(shape: object) -> Shape:
     """Return a shape as a tuple of sizes and Nones; None is an unknown number of axes."""
-    found = as_static(shape)
-    return found if isinstance(found, UnknownShape) else tuple(found)
+    sizes = as_static(shape)
+    return sizes if isinstance(sizes, UnknownShape) else tuple(sizes)
 
 
 def convert(value: object, dtype: DType | None = None, graph: Graph | None = None) -> Node:
@@ -387,8 +387,8 @@ def _promoted(op: Op, inputs: Sequence[object], graph: Graph) -> tuple[Node, ...
         dtype = result_type(operands)
     if op.promotes == "float" and dtype.kind != "f":
         dtype = get_default_dtype()
-    kept = [convert(value, None, graph) for value in own]
-    return (*kept, *[_cast(value, dtype, graph) for value in loose])
+    first = [convert(value, None, graph) for value in own]
+    return (*first, *[_cast(value, dtype, graph) for value in loose])
 
 
 def _known(value: object) -> tuple[DType, int] | bool | int | float:

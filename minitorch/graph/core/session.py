@@ -103,12 +103,12 @@ class Session:
             GraphError: a placeholder is missing, a feed does not fit, a variable has no value;
                 names the node and the line that built it.
         """
-        given = {} if feed_dict is None else feed_dict
+        feeds_by_node = {} if feed_dict is None else feed_dict
         try:  # what was run before in this very form goes the short way
             ready = self._ready.get(
-                ((list, *fetches) if type(fetches) is list else fetches, *given)
+                ((list, *fetches) if type(fetches) is list else fetches, *feeds_by_node)
             )
-            values = given.values()
+            values = feeds_by_node.values()
         except (TypeError, AttributeError):  # no hash, no dict
             ready = None
         if ready is None:
@@ -265,11 +265,11 @@ def _inputs_called(arrays: Iterable[str], inputs: dict[str, Node], session: Sess
         GraphError: an argument is missing or unknown; lists the names.
     """
     asked = {node.name: name for name, node in inputs.items()}
-    given = [asked.get(name, name) for name in arrays]
+    names = [asked.get(name, name) for name in arrays]
     starts = {name: n.initializer for name, n in inputs.items() if isinstance(n, Variable)}
-    left = inputs.keys() - given
+    left = inputs.keys() - names
     missing = sorted(name for name in left if starts.get(name) is None)
-    unknown = sorted(set(given) - inputs.keys())
+    unknown = sorted(set(names) - inputs.keys())
     if missing or unknown:
         what = f"missing {', '.join(missing)}" if missing else f"unknown {', '.join(unknown)}"
         raise GraphError(
@@ -278,4 +278,4 @@ def _inputs_called(arrays: Iterable[str], inputs: dict[str, Node], session: Sess
     for name in left:
         if inputs[name] not in session.state.values:
             session.run(starts[name])
-    return [inputs[name] for name in given]
+    return [inputs[name] for name in names]

@@ -40,11 +40,11 @@ class State:
 
     def generator(self, key: object, seed: Sequence[int] | None) -> np.random.Generator:
         """Return the generator of a random node, made at its first use from `seed`."""
-        found = self.generators.get(key)
-        if found is None:
+        generator = self.generators.get(key)
+        if generator is None:
             with self.lock:  # of two threads that come first both get the same
-                found = self.generators.setdefault(key, np.random.default_rng(seed))
-        return found
+                generator = self.generators.setdefault(key, np.random.default_rng(seed))
+        return generator
 
 
 __all__ = [
@@ -149,11 +149,11 @@ class Variable(Node):
             name, initial_value = initial_value, None
         with outside():
             start = _initial(initial_value, dtype)
-            found = UNKNOWN if start is None or not validate_shape else start.shape
+            start_shape = UNKNOWN if start is None or not validate_shape else start.shape
             super().__init__(
                 None,
                 (),
-                as_shape(shape) if shape is not None else found,
+                as_shape(shape) if shape is not None else start_shape,
                 _dtype(start, dtype),
                 name or "Variable",
             )
@@ -372,8 +372,8 @@ def group(*inputs: Node | Sequence[Node], name: str | None = None) -> Node:
 
 def global_variables(scope: str | None = None) -> list[Variable]:
     """Return the variables of the default graph; with `scope` those whose names begin so."""
-    found = get_default_graph().variables
-    return [v for v in found if scope is None or re.match(scope, v.name)]
+    variables = get_default_graph().variables
+    return [v for v in variables if scope is None or re.match(scope, v.name)]
 
 
 def trainable_variables(scope: str | None = None) -> list[Variable]:

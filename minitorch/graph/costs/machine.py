@@ -49,8 +49,8 @@ class Machine:
     @cached_property
     def call_s(self) -> float:
         """One operator of NumPy on next to nothing."""
-        one = np.ones(1, np.float32)
-        return _timed(partial(np.add, one, one), inner=200)
+        array = np.ones(1, np.float32)
+        return _timed(partial(np.add, array, array), inner=200)
 
     @cached_property
     def view_s(self) -> float:
@@ -131,8 +131,8 @@ class Machine:
     def _once(self, key: object, measure: Callable[[], T]) -> T:
         if key not in self._known:
             self._known[key] = measure()
-        found: T = self._known[key]
-        return found
+        value: T = self._known[key]
+        return value
 
     def _elements(self, row: str) -> float:
         return self._once(("row", row), lambda: _row_s(row))
@@ -169,11 +169,11 @@ def _kernel_s(row: str) -> tuple[float, float, float]:
     first = Step(row, (0, 0) if row == "add" else (0,))
     steps = (first, Step(row, (-1, -1) if row == "add" else (-1,)))
     task = Kernel(Program("float32", ("float",), steps))
-    one, x = np.ones(1, np.float32), np.full(ELEMENTS, 0.5, np.float32)
+    single, x = np.ones(1, np.float32), np.full(ELEMENTS, 0.5, np.float32)
     begin = perf_counter()
-    task(one)
+    task(single)
     compiled = perf_counter() - begin
-    call = _timed(partial(task, one), inner=20)
+    call = _timed(partial(task, single), inner=20)
     element = max(_timed(partial(task, x)) - call, 0.0) / ELEMENTS / len(steps)
     return compiled, call, element
 

@@ -160,15 +160,15 @@ def _value(node: Node, values: dict[Node, Array]) -> Any:
 def _deciding(loop: While) -> list[int]:
     """Return the variables, by number, on which it depends whether there is another round."""
     place = {v: i for i, v in enumerate(loop.variables)}
-    found: dict[int, None] = {}
+    deciding: dict[int, None] = {}
     waiting = [loop.test]
     while waiting:
         for node in needed([waiting.pop()], loop.placeholders):
             i = place.get(node)
-            if i is not None and i not in found:
-                found[i] = None
+            if i is not None and i not in deciding:
+                deciding[i] = None
                 waiting.append(loop.body[i])
-    return list(found)
+    return list(deciding)
 
 
 def _computable(node: Node) -> bool:

@@ -98,12 +98,12 @@ def _unroll_in_time(
 
     start = [Constant(0, int32), rows, empty(), *first]
     shapes = [(), (), (), *(_loose(node) for node in first)]
-    found = while_loop(going, body, start, shapes, parallel_iterations)
+    last_values = while_loop(going, body, start, shapes, parallel_iterations)
     count = x_TBF.shape[0] if lengths is None else None
-    outputs = stacked(found[2], written[0], count=count)
+    outputs = stacked(last_values[2], written[0], count=count)
     if lengths is not None:
         outputs = build(Grow(), (outputs, x_TBF))
-    return outputs, rebuild(found[3:])
+    return outputs, rebuild(last_values[3:])
 
 
 def _step(
@@ -115,8 +115,10 @@ def _step(
         return output, new
     going = expand_dims(t < lengths, 1)
     old, rebuild = flatten_with_rebuild(state)
-    kept = [where(going, n, o) for n, o in zip(same_structure("rnn", new, state), old, strict=True)]
-    return where(going, output, zeros_like(output)), rebuild(kept)
+    state_after = [
+        where(going, n, o) for n, o in zip(same_structure("rnn", new, state), old, strict=True)
+    ]
+    return where(going, output, zeros_like(output)), rebuild(state_after)
 
 
 def _time_major(x: Node, already: bool) -> Node:
@@ -136,8 +138,8 @@ def _first_state(cell: RNNCell, x_TBF: Node, initial_state: object, dtype: DType
     return cell.zero_state(shape(x_TBF)[1] if batch is None else batch, as_dtype(dtype))
 
 
-def _lengths(given: object, x_TBF: Node) -> Node:
-    node = convert(given)
+def _lengths(lengths: object, x_TBF: Node) -> Node:
+    node = convert(lengths)
     batch = x_TBF.shape[1]
     fits = not isinstance(node.shape, UnknownShape) and agree(node.shape, (batch,))
     if node.dtype.kind not in "iu" or not fits:

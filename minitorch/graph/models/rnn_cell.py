@@ -149,8 +149,8 @@ class BasicLSTMCell(BasicRNNCell):
         """Return h' and (c', h')."""
         c, h = state
         i, j, f, o = split(_affine([inputs, h], self.kernel, self.bias), 4, axis=1)
-        kept = c * sigmoid(f + self.forget_bias)
-        new_c = kept + sigmoid(i) * self.activation(j)
+        remembered = c * sigmoid(f + self.forget_bias)
+        new_c = remembered + sigmoid(i) * self.activation(j)
         new_h = self.activation(new_c) * sigmoid(o)
         return new_h, LSTMStateTuple(new_c, new_h)
 

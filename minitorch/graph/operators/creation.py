@@ -104,10 +104,10 @@ def _sizes(shape: object) -> tuple[int, ...]:
     Raises:
         GraphError: a size is not known.
     """
-    found = as_static([shape] if isinstance(shape, int | np.integer) else shape)
-    if not found.is_fully_defined():
+    sizes = as_static([shape] if isinstance(shape, int | np.integer) else shape)
+    if not sizes.is_fully_defined():
         raise GraphError(f"shape: got {shape}, expected every size. Use tf.shape for the others.")
-    return tuple(int(n) for n in found.as_list() if n is not None)
+    return tuple(int(n) for n in sizes.as_list() if n is not None)
 
 
 def _or_default(dtype: DTypeLike) -> DType:
@@ -115,10 +115,10 @@ def _or_default(dtype: DTypeLike) -> DType:
 
 
 def _dtype_for(value: object) -> DType:
-    found = np.asarray(value).dtype
+    dtype = np.asarray(value).dtype
     if isinstance(value, np.generic | np.ndarray):
-        return found
-    return get_default_dtype() if found.kind == "f" else int32 if found.kind == "i" else found
+        return dtype
+    return get_default_dtype() if dtype.kind == "f" else int32 if dtype.kind == "i" else dtype
 
 
 if not TYPE_CHECKING:

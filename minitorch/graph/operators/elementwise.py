@@ -21,8 +21,8 @@ def _of_one(row: Callable[..., Node], name: str) -> Callable[..., Node]:
     op = row.op  # type: ignore[attr-defined]  # what the row's function applies
 
     def call(x: object, name: str | None = None) -> Node:
-        found = build(op, (x if isinstance(x, Node) else convert(x),))
-        return found if name is None else rename(found, name)
+        result = build(op, (x if isinstance(x, Node) else convert(x),))
+        return result if name is None else rename(result, name)
 
     return _documented(call, row, name)
 
@@ -32,8 +32,8 @@ def _of_two(row: Callable[..., Node], name: str) -> Callable[..., Node]:
 
     def call(x: object, y: object, name: str | None = None) -> Node:
         first = x if isinstance(x, Node) or isinstance(y, Node) else convert(x)
-        found = build(op, (first, y))
-        return found if name is None else rename(found, name)
+        result = build(op, (first, y))
+        return result if name is None else rename(result, name)
 
     return _documented(call, row, name)
 

@@ -69,8 +69,8 @@ def _reduction(
             over = over.value.tolist()
         if isinstance(over, list | np.ndarray):
             over = tuple(int(d) for d in over)
-        found = function(x, over, keep)
-        return found if name is None else rename(found, name)
+        result = function(x, over, keep)
+        return result if name is None else rename(result, name)
 
     call.__name__ = call.__qualname__ = called
     call.__doc__ = says

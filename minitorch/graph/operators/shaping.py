@@ -40,9 +40,9 @@ def reshape(tensor: object, shape: Any, name: str | None = None) -> Node:
         return rename(reshaped(convert(tensor), shape), name)
     node = convert(tensor)
     if unknown(node):
-        found = late(lambda known: reshape(known, shape), (node,), node.dtype)
-        found.shape = StaticShape(as_shape(shape))
-        return rename(found, name)
+        deferred = late(lambda known: reshape(known, shape), (node,), node.dtype)
+        deferred.shape = StaticShape(as_shape(shape))
+        return rename(deferred, name)
     return rename(movement.reshape(node, tuple(shape)), name)
 
 
@@ -75,13 +75,13 @@ def squeeze(
     node = convert(input)
     if over is None or over == ():
         return rename(movement.squeeze(node, None), name)
-    gone = axes(over, len(node.shape), "squeeze")
-    if any(node.shape[d] not in (1, None) for d in gone):
+    removed = axes(over, len(node.shape), "squeeze")
+    if any(node.shape[d] not in (1, None) for d in removed):
         raise node.error(
-            f"squeeze: got axes {gone} of {node.name!r} of shape {tuple(node.shape)}, expected "
+            f"squeeze: got axes {removed} of {node.name!r} of shape {tuple(node.shape)}, expected "
             "axes of size 1."
         )
-    return rename(movement.remove_axes(node, gone), name)
+    return rename(movement.remove_axes(node, removed), name)
 
 
 @once_known
@@ -163,13 +163,13 @@ def _equal_pieces(node: Node, count: int, axis: int) -> list[Node]:
     return [node[(*before, cut)] for cut in cuts]
 
 
-def _one_for_each_axis(op: str, what: str, given: Any, node: Node) -> None:
-    """Raise unless `given`, where its length is known, has an entry for each axis of `node`."""
-    if isinstance(given, Node):
-        known = not isinstance(given.shape, UnknownShape) and len(given.shape) > 0
-        count = given.shape[0] if known else None
+def _one_for_each_axis(op: str, what: str, entries: Any, node: Node) -> None:
+    """Raise unless `entries`, where its length is known, has an entry for each axis of `node`."""
+    if isinstance(entries, Node):
+        known = not isinstance(entries.shape, UnknownShape) and len(entries.shape) > 0
+        count = entries.shape[0] if known else None
     else:
-        count = len(given) if isinstance(given, Sequence | np.ndarray) else None
+        count = len(entries) if isinstance(entries, Sequence | np.ndarray) else None
     if count is not None and count != len(node.shape):
         raise node.error(
             f"{op}: got {count} of {what}, expected {len(node.shape)}, one for each axis of "
@@ -217,10 +217,10 @@ def gather(params: object, indices: object, name: str | None = None, axis: int =
 
 def shape(input: object, name: str | None = None, out_type: DTypeLike = int32) -> Node:
     """The sizes at run time, a vector of int32; `node.shape` is what is known before."""
-    found = build(ShapeOf(), (convert(input),))
-    if unknown(found):
-        found.shape = StaticShape((None,))
-    return rename(cast_to(found, out_type) if as_dtype(out_type) != int32 else found, name)
+    sizes = build(ShapeOf(), (convert(input),))
+    if unknown(sizes):
+        sizes.shape = StaticShape((None,))
+    return rename(cast_to(sizes, out_type) if as_dtype(out_type) != int32 else sizes, name)
 
 
 if not TYPE_CHECKING:

@@ -48,9 +48,9 @@ def with_one_cost(ranks: Ranks, choose: Callable[[], list[Node]]) -> list[Node]:
     if ranks.rank == 0:
         result = choose()
         with PLANNING:  # nothing is measured meanwhile
-            told = np.frombuffer(pickle.dumps(machine()), np.uint8)
+            times = np.frombuffer(pickle.dumps(machine()), np.uint8)
         for rank in range(1, ranks.size):
-            ranks.send(told, rank)
+            ranks.send(times, rank)
         return result
     with use(pickle.loads(_received(ranks, 0, np.uint8).tobytes())):
         return choose()
@@ -133,8 +133,8 @@ class Fingerprints:
         for node in order:
             self._add(node, node in shared)
         asked = tuple(self._of(node) for node in (*leaves, *feeds))
-        found = [MAGIC, *(self._number[node] for node in order), _hashed((asked, len(leaves)))]
-        self.numbers = np.array(found, np.int64)
+        numbers = [MAGIC, *(self._number[node] for node in order), _hashed((asked, len(leaves)))]
+        self.numbers = np.array(numbers, np.int64)
 
     def compared(self, first: Prints) -> str:
         """Return `SAME`, or the number of the first node that rank 0 has otherwise, and words."""

@@ -120,10 +120,10 @@ def variables_of(node: Node) -> list[Node]:
         return [node]
     if isinstance(node.op, Read):
         return [node.op.variable]
-    found: list[Node] = list(writes_of(node))
+    variables: list[Node] = list(writes_of(node))
     for inner in _inside(node):
-        found += variables_of(inner)
-    return found
+        variables += variables_of(inner)
+    return variables
 
 
 def _inside(node: Node) -> Iterator[Node]:

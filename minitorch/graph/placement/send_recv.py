@@ -105,9 +105,9 @@ class Lines:
 def another_run(src: int, wanted: str, got: Array) -> GraphError:
     """Return the error of a rank that received what belongs to another run than its own."""
     opens = got.dtype == np.int64 and got.shape == (2,) and got[0] == OPENS
-    found = "the first value of another one" if opens else f"{got.dtype} {got.shape}"
+    received = "the first value of another one" if opens else f"{got.dtype} {got.shape}"
     return GraphError(
-        f"run: rank {src} is in another run: waited for {wanted} from it, got {found}. "
+        f"run: rank {src} is in another run: waited for {wanted} from it, got {received}. "
         "Make the same calls of run in the same order on every rank."
     )
 

@@ -36,10 +36,10 @@ class StaticShape(tuple[int | None, ...]):
         return None not in self.as_list()
 
     def __getitem__(self, at: Any) -> Any:
-        found = tuple.__getitem__(self, at)
-        if isinstance(found, tuple):
-            return type(self)(found)
-        return found if found is None else Dimension(found)
+        size = tuple.__getitem__(self, at)
+        if isinstance(size, tuple):
+            return type(self)(size)
+        return size if size is None else Dimension(size)
 
     def __eq__(self, other: object) -> bool:
         return tuple(self) == (tuple(other) if isinstance(other, list) else other)

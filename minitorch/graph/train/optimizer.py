@@ -155,13 +155,13 @@ class Optimizer:
 
 
 def _listed(var_list: Iterable[Variable] | Variable) -> list[Variable]:
-    found = [var_list] if isinstance(var_list, Variable) else list(var_list)
-    for variable in found:
+    variables = [var_list] if isinstance(var_list, Variable) else list(var_list)
+    for variable in variables:
         if not isinstance(variable, Variable):
             raise GraphError(
                 f"minimize: got {type(variable).__name__} in var_list, expected variables."
             )
-    return found
+    return variables
 
 
 class GradientDescent(Update):

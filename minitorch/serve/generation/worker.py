@@ -88,8 +88,8 @@ class Worker:
             except Exception as raised:
                 error = described(raised)
         took_ms = (time.perf_counter() - began_s) * 1e3
-        found = {"results": results, "error": error, "took_ms": took_ms}
-        return [json.dumps(found | {"vocabulary": self._vocabulary}).encode()]
+        report = {"results": results, "error": error, "took_ms": took_ms}
+        return [json.dumps(report | {"vocabulary": self._vocabulary}).encode()]
 
     def _start(self, slot: int, tokens: list[int], draw: int, *sampling: Any) -> Result:
         try:
