@@ -61,7 +61,7 @@ def _with_tensors(value: Any) -> Any:
 def _with_arrays(value: Any) -> Any:
     if isinstance(value, list):
         return [_with_arrays(item) for item in value]
-    return value._settled() if isinstance(value, Tensor) else value
+    return value._own_array() if isinstance(value, Tensor) else value
 
 
 class Optimizer:
@@ -144,7 +144,7 @@ class Optimizer:
         for group in self.param_groups:
             for param in group["params"]:
                 if param.grad is not None:
-                    w = param._settled()
+                    w = param._own_array()
                     self.update(w, param.grad.array, self.state[param].arrays, group)
                     clock.tick(w)
         return loss

@@ -130,7 +130,7 @@ def answer(model: Model, header: bytes, data: bytes) -> list[bytes]:
     try:
         return pack_results(results, errors, took_ms)
     except Exception as error:
-        return pack_results([], dict.fromkeys(range(len(batch)), described(error)), took_ms)
+        return pack_results([], dict.fromkeys(range(len(batch)), describe(error)), took_ms)
 
 
 def evaluate(model: Model, batch: np.ndarray) -> tuple[Any, Errors]:
@@ -142,7 +142,7 @@ def evaluate(model: Model, batch: np.ndarray) -> tuple[Any, Errors]:
         return as_results(model(batch.copy()), len(batch)), {}
     except Exception as error:
         if len(batch) == 1:
-            return [], {0: described(error)}
+            return [], {0: describe(error)}
     half = len(batch) // 2
     left, left_errors = evaluate(model, batch[:half])
     right, right_errors = evaluate(model, batch[half:])
@@ -164,7 +164,7 @@ def as_results(results: object, count: int) -> Any:
     return results
 
 
-def described(error: Exception) -> tuple[bool, str]:
+def describe(error: Exception) -> tuple[bool, str]:
     """Return whether an exception complains of the input, and its words."""
     words = f"{type(error).__name__}: {error}"
     by_kind = isinstance(error, ValueError | TypeError | IndexError | KeyError)

@@ -52,7 +52,7 @@ def application(server: Server) -> FastAPI:
     under_way = 0
 
     @app.exception_handler(MinitorchError)
-    async def told(_: Request, error: MinitorchError) -> Response:
+    async def answer_error(_: Request, error: MinitorchError) -> Response:
         return refusal(error)
 
     def refusal(error: MinitorchError) -> Response:

@@ -17,17 +17,17 @@ def brief(array: Array, room: int = ROOM) -> str:
     if numbers.size == 0:
         return f"empty {numbers.shape}"
     if numbers.size <= room // 2:
-        text = _listed(numbers)
+        text = _brackets(numbers)
         if len(text) <= room:
             return text
     flat = numbers.astype(np.float64)
     return f"mean {_short(float(flat.mean()))} ± {_short(float(flat.std()))}"
 
 
-def _listed(array: Array) -> str:
+def _brackets(array: Array) -> str:
     if array.ndim == 0:
         return _short(array[()])
-    return f"[{', '.join(_listed(part) for part in array)}]"
+    return f"[{', '.join(_brackets(part) for part in array)}]"
 
 
 def _short(number: Any) -> str:

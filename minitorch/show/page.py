@@ -68,7 +68,7 @@ def page(scenes: Sequence[Scene] | Scene | object) -> str:
     Raises:
         ArgumentError: there is no scene, or something else is among them.
     """
-    scenes = _checked(scenes)
+    scenes = _check_scenes(scenes)
     # `<` never appears in the data, so no string in it can end the script element.
     data = json.dumps([scene.as_dict() for scene in scenes], ensure_ascii=True)
     parts = {
@@ -83,7 +83,7 @@ def page(scenes: Sequence[Scene] | Scene | object) -> str:
     return "".join(parts.get(text, text) for text in PAGE.split("@"))
 
 
-def _checked(value: Any) -> Sequence[Scene]:
+def _check_scenes(value: Any) -> Sequence[Scene]:
     scenes = [value] if _is_scene(value) else getattr(value, "scenes", value)
     is_several = isinstance(scenes, Sequence) and not isinstance(scenes, str)
     if not is_several or not scenes or not all(map(_is_scene, scenes)):

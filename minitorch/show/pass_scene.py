@@ -72,7 +72,7 @@ def compare_passes(
         ArgumentError: no nodes.
     """
     every = stages(fetches, passes)
-    useful = [b for a, b in pairwise(every) if _changed(a, b)]
+    useful = [b for a, b in pairwise(every) if _differ(a, b)]
     shown = [every[0], *useful] if useful and passes is None else every
     strip = len(shown) * PITCH + 20
     pairs = [_pair(shown, k, strip) for k in range(len(shown))]
@@ -83,7 +83,7 @@ def compare_passes(
     canvas.marks += [mark for marks, _, _ in pairs for mark in marks]
     steps = [Step(f"As built: {plural(len(shown[0].nodes), 'node')}.")]
     steps += [_step(shown[k - 1], shown[k], k, len(shown) - 1) for k in range(1, len(shown))]
-    changed = [k for k in range(1, len(shown)) if _changed(shown[k - 1], shown[k])]
+    changed = [k for k in range(1, len(shown)) if _differ(shown[k - 1], shown[k])]
     still = max(changed, key=lambda k: shown[k - 1].predicted_s - shown[k].predicted_s, default=0)
     summary = _summary(every, [stage.name for stage in useful])
     return Scene(
@@ -170,18 +170,18 @@ def _lines(node: Node) -> list[Line]:
 # ── what changed ────────────────────────────────────────────────────────────────────────────────
 
 
-def _changed(before: Stage, after: Stage) -> bool:
+def _differ(before: Stage, after: Stage) -> bool:
     return {*before.names.values()} != {*after.names.values()}
 
 
 def _step(before: Stage, after: Stage, k: int, count: int) -> Step:
     head = f"Pass {k} of {count}, {after.name}: "
-    if not _changed(before, after):
+    if not _differ(before, after):
         return Step(f"{head}nothing to do here; {plural(len(after.nodes), 'node')}.")
     old, new = before.names, after.names
     left, known = set(new.values()), set(old.values())
-    removed = [_called(n) for n in before.nodes if old[n] not in left]
-    made = [_called(n) for n in after.nodes if new[n] not in known]
+    removed = [_words_for(n) for n in before.nodes if old[n] not in left]
+    made = [_words_for(n) for n in after.nodes if new[n] not in known]
     text = (
         f"{head}{plural(len(before.nodes), 'node')} become {len(after.nodes)}, and a predicted "
         f"{in_seconds(before.predicted_s)} become {in_seconds(after.predicted_s)}."
@@ -191,7 +191,7 @@ def _step(before: Stage, after: Stage, k: int, count: int) -> Step:
     return Step(text, tuple(rows))
 
 
-def _called(node: Node) -> str:
+def _words_for(node: Node) -> str:
     if isinstance(node, Constant):
         return f"the constant {brief(node.value, 18)}"
     is_plain = node.op is None or node.op.name == node.name

@@ -246,7 +246,7 @@ def _step(
     i = shown.place[event.node_name]
     took = taken(shown, i, k, tokens)
     where = f" in {event.frame}, iteration {event.iteration}" if event.frame else ""
-    text = f"Token {k} of {count}{where}: {_called(event)} {_sends(event)}. {_why(event, took)}"
+    text = f"Token {k} of {count}{where}: {_words_for(event)} {_sends(event)}. {_why(event, took)}"
     rows = [
         f"{_sends(token).replace('sends', 'takes', 1)} from {shown.nodes[source].name}"
         for source, token in took
@@ -262,7 +262,7 @@ def _sends(event: TokenEvent) -> str:
     return "is done" if event.value is None else f"sends {brief(event.value, 60)}"
 
 
-def _called(event: TokenEvent) -> str:
+def _words_for(event: TokenEvent) -> str:
     name, op = event.node_name, event.op_name
     return name if op in name else f"{name} ({op})"
 

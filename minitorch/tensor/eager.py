@@ -82,7 +82,7 @@ def host_arrays(op: Op, inputs: tuple[Any, ...], kind: type["Tensor"]) -> list[A
     return arrays
 
 
-def prepared(op: Op, inputs: tuple[Any, ...], kind: type["Tensor"]) -> tuple["Tensor", ...]:
+def prepare(op: Op, inputs: tuple[Any, ...], kind: type["Tensor"]) -> tuple["Tensor", ...]:
     """Return `inputs` as tensors of `kind`, on one device and, if the operator promotes, one dtype.
 
     Raises:
@@ -107,9 +107,9 @@ def prepared(op: Op, inputs: tuple[Any, ...], kind: type["Tensor"]) -> tuple["Te
         dtype = result_type(operands)
         if op.promotes == "float" and dtype.kind != "f":
             dtype = get_default_dtype()
-        own = [_wrapped(op, v, None, place, kind) for v in inputs[: op.fixed]]
-        return (*own, *(_wrapped(op, v, dtype, place, kind) for v in loose))
-    return tuple(_wrapped(op, v, None, place, kind) for v in inputs)
+        own = [_wrap(op, v, None, place, kind) for v in inputs[: op.fixed]]
+        return (*own, *(_wrap(op, v, dtype, place, kind) for v in loose))
+    return tuple(_wrap(op, v, None, place, kind) for v in inputs)
 
 
 _NUMBERS = frozenset([int, float])
@@ -155,7 +155,7 @@ def _foreign(op: Op, value: object) -> Array:
     )
 
 
-def _wrapped(
+def _wrap(
     op: Op, value: object, dtype: DType | None, place: Device, kind: type["Tensor"]
 ) -> "Tensor":
     if isinstance(value, kind):
@@ -179,7 +179,7 @@ def _wrapped(
     return kind._new(asarray(_foreign(op, value), dtype, place))
 
 
-def explained(op: Op, inputs: tuple["Tensor", ...], error: Exception) -> Exception:
+def explain(op: Op, inputs: tuple["Tensor", ...], error: Exception) -> Exception:
     """Return the error to raise when `compute` failed: what `infer` says, else its own."""
     theirs = (IndexError, TypeError, ValueError, RuntimeError)  # what array libraries raise
     if isinstance(error, MinitorchError) or not op.on_arrays or not isinstance(error, theirs):

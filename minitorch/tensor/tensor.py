@@ -36,7 +36,7 @@ from ..backward import backward
 from ..errors import DTypeError, GradientError, ModifiedInPlace, ShapeError
 from ..op import Op
 from .conversions import Exchange
-from .eager import explained, host_arrays, prepared, quiet
+from .eager import explain, host_arrays, prepare, quiet
 from .hooks import Handle, Hooks, add_hook
 from .modes import recording
 from .rebase import FREED, note_view
@@ -93,11 +93,11 @@ class Tensor(Exchange):
     def _apply(self, op: Op, inputs: tuple[Any, ...]) -> "Tensor":
         """Return `op` of `inputs`; remembered when an input requires a gradient."""
         if op.views and isinstance(inputs[0], Tensor):
-            inputs[0]._settled()
+            inputs[0]._own_array()
         xp: Namespace = np
         compute, arrays = op.compute, host_arrays(op, inputs, Tensor)
         if arrays is None:
-            inputs = prepared(op, inputs, Tensor)
+            inputs = prepare(op, inputs, Tensor)
             arrays = [value.array for value in inputs]
             xp = namespace(arrays[0])
             if any(type(array) is _arrays.Halves for array in arrays):
@@ -107,11 +107,11 @@ class Tensor(Exchange):
             run = quiet.run if op.on_arrays else _call
             result = run(compute, xp, *arrays)
         except Exception as error:
-            better = explained(op, inputs, error)
+            better = explain(op, inputs, error)
             if better is error:
                 raise
             raise better from error
-        return _recorded(op, inputs, result)
+        return _record(op, inputs, result)
 
     # ── what it is ──────────────────────────────────────────────────────────────────────────────
 
@@ -176,7 +176,7 @@ class Tensor(Exchange):
     @property
     def data(self) -> "Tensor":
         """The same numbers, in the same memory, with no history."""
-        return Tensor._new(self._settled())
+        return Tensor._new(self._own_array())
 
     @data.setter
     def data(self, value: "Tensor") -> None:
@@ -267,7 +267,7 @@ class Tensor(Exchange):
 
     def detach(self) -> "Tensor":
         """Return the same numbers, in the same memory, with no history."""
-        return Tensor._new(self._settled())
+        return Tensor._new(self._own_array())
 
     def _check_unmodified(self) -> None:
         """Raise if a value that the gradient of `op` needs was overwritten since.
@@ -298,7 +298,7 @@ class Tensor(Exchange):
         return clock.count(self.array)
 
 
-def _recorded(op: Op, inputs: tuple[Tensor, ...], result: Array) -> Tensor:
+def _record(op: Op, inputs: tuple[Tensor, ...], result: Array) -> Tensor:
     """Return a tensor around a result, which knows its inputs where one requires a gradient."""
     made: Tensor = _blank(Tensor)
     made.array = result
@@ -331,13 +331,13 @@ def tensor(
     data = plain(data)
     wanted = None if dtype is None else as_dtype(dtype)
     if wanted is None and not hasattr(data, "dtype"):
-        wanted = _inferred(data)
+        wanted = _infer_dtype(data)
     made = Tensor._new(asarray(data, wanted, _arrays.device(device)))
     as_dtype(made.array.dtype)
     return made.requires_grad_() if requires_grad else made
 
 
-def _inferred(data: object) -> Any:
+def _infer_dtype(data: object) -> Any:
     try:
         array = np.asarray(data)
     except ValueError as error:

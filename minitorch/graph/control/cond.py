@@ -186,7 +186,7 @@ def cond(
         )
     pairs = zip(no.outputs, yes.outputs, strict=True)
     merged = [rename(build(Merge(), (a, b), kind=kind_of(a)), name) for a, b in pairs]
-    return unpacked(yes.rebuild(merged), strict)
+    return unpack_single(yes.rebuild(merged), strict)
 
 
 def two_functions(*sides: Any) -> list[Callable[[], Any]]:
@@ -200,7 +200,7 @@ def two_functions(*sides: Any) -> list[Callable[[], Any]]:
     return list(sides)
 
 
-def unpacked(values: Any, strict: bool) -> Any:
+def unpack_single(values: Any, strict: bool) -> Any:
     """Return the one value of a list or tuple of one, unless `strict`."""
     is_one = isinstance(values, list | tuple) and len(values) == 1
     return values[0] if is_one and not strict else values

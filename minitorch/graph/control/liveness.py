@@ -82,7 +82,11 @@ def deadness_of(order: Sequence[Node], fed: Collection[Node]) -> dict[Node, Dead
     for node in order:
         if node in fed or node.op is None or not (known or may_kill(node)):
             continue
-        deadness = _merged(node, known) if merges(node) else _of_all(required_inputs(node), known)
+        deadness = (
+            _deadness_of_merge(node, known)
+            if merges(node)
+            else _of_all(required_inputs(node), known)
+        )
         if isinstance(node.op, Switch):
             deadness = Deadness(
                 deadness.deaths | {(node.inputs[1], node.op.branch)}, deadness.exact
@@ -106,7 +110,7 @@ def _of_all(nodes: Iterable[Node], known: dict[Node, Deadness]) -> Deadness:
     return Deadness(deaths, exact)
 
 
-def _merged(node: Node, known: dict[Node, Deadness]) -> Deadness:
+def _deadness_of_merge(node: Node, known: dict[Node, Deadness]) -> Deadness:
     """Return the deadness of what dies only with all its inputs: the two sides of a `cond`, say."""
     sides = [known.get(source, IMMORTAL) for source in node.inputs]
     common = frozenset.intersection(*(side.deaths for side in sides))

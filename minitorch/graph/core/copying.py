@@ -29,21 +29,21 @@ def _over(node: Node, new: dict[Node, Node], anew: bool) -> Node:
     if isinstance(node.op, Read):
         variable = node.op.variable
         if new.get(variable, variable) is not variable:
-            return made(Identity(), (_brought(node.inputs[0], new),), node, control)
+            return made(Identity(), (_bring(node.inputs[0], new),), node, control)
     pairs = zip((*inputs, *control), (*node.inputs, *node.control_inputs), strict=True)
     if all(a is b for a, b in pairs) and (node.op is None or not anew):
         return node
     return node.with_inputs(inputs, control)
 
 
-def _brought(source: Node, new: dict[Node, Node]) -> Node:
+def _bring(source: Node, new: dict[Node, Node]) -> Node:
     """Return what stands for a variable as a read has it: through the Switches of its branches.
 
     No run looks at these, so they have not been met; the gradient goes back through them.
     """
     if source not in new and source.inputs:
         data, *switches = source.inputs
-        inputs = (_brought(data, new), *(new.get(n, n) for n in switches))
+        inputs = (_bring(data, new), *(new.get(n, n) for n in switches))
         new[source] = source.with_inputs(inputs, ())
     return new.get(source, source)
 

@@ -198,7 +198,7 @@ def as_feed(node: Node, value: object, place: Device, copy: bool = False) -> Arr
     if type(value) is np.ndarray and value.dtype == dtype and not copy:
         array = value
     else:
-        array = _converted(node, value)
+        array = _convert(node, value)
     got = array.shape
     if got != shape and not agree(got, shape):
         raise node.error(
@@ -207,7 +207,7 @@ def as_feed(node: Node, value: object, place: Device, copy: bool = False) -> Arr
     return array if place == "cpu" else asarray(array, dtype, place)
 
 
-def _converted(node: Node, value: object) -> Array:
+def _convert(node: Node, value: object) -> Array:
     if isinstance(value, Node) or value is None:
         what = "None" if value is None else "a node"
         raise node.error(f"run: feed for {node.name!r} is {what}. Feed numbers or an array.")

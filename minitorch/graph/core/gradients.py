@@ -35,13 +35,13 @@ def gradients(
     Returns:
         a list as long as `xs`; None where no y depends on x.
     """
-    roots, wanted = _listed(ys, "ys"), _listed(xs, "xs")
+    roots, wanted = _check_nodes(ys, "ys"), _check_nodes(xs, "xs")
     arriving: list[object] = [None] * len(roots) if grad_ys is None else _as_list(grad_ys)
     if len(arriving) != len(roots):
         raise GraphError(
             f"gradients: got {len(arriving)} grad_ys, expected {len(roots)}, one for each y."
         )
-    stops = [] if stop_gradients is None else _listed(stop_gradients, "stop_gradients")
+    stops = [] if stop_gradients is None else _check_nodes(stop_gradients, "stop_gradients")
     if any(isinstance(node.shape, UnknownShape) for node in needed(roots, set())):
         return _later(roots, wanted, arriving, stops)
     grads: dict[Node, Node | None] = {}
@@ -112,7 +112,7 @@ def _as_list(value: object) -> list[object]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def _listed(value: object, what: str) -> list[Node]:
+def _check_nodes(value: object, what: str) -> list[Node]:
     nodes: list[Node] = []
     values = _as_list(value)
     if not values and what != "stop_gradients":

@@ -217,14 +217,14 @@ def device(name: str | None) -> Iterator[None]:
             "chooses is not supported: open a block for each device."
         )
     graph = get_default_graph()
-    graph.devices.append(_within(name, graph.devices[-1] if graph.devices else None))
+    graph.devices.append(_device_within(name, graph.devices[-1] if graph.devices else None))
     try:
         yield
     finally:
         graph.devices.pop()
 
 
-def _within(name: str | None, around: str | None) -> str | None:
+def _device_within(name: str | None, around: str | None) -> str | None:
     """Return the name of a device in a block of another; parts that only that one has stay."""
     if not name or not around or name[0] != "/" or around[0] != "/":
         return name
@@ -240,7 +240,7 @@ def control_dependencies(control_inputs: Sequence[Node] | None) -> Iterator[None
     """Make nodes built inside the `with` block run after `control_inputs`; None lifts all."""
     graph = get_default_graph()
     outer = graph.control[-1]
-    inner = () if control_inputs is None else (*outer, *_checked(control_inputs))
+    inner = () if control_inputs is None else (*outer, *_check_nodes(control_inputs))
     graph.control.append(inner)
     try:
         yield
@@ -281,7 +281,7 @@ def in_branches(branches: list[Branch]) -> Iterator[None]:
         graph.control, graph.branches = held
 
 
-def _checked(control_inputs: Any) -> list[Node]:
+def _check_nodes(control_inputs: Any) -> list[Node]:
     if hasattr(control_inputs, "built_at"):
         control_inputs = [control_inputs]
     for value in control_inputs:

@@ -117,12 +117,12 @@ class Session:
         arrays = [
             value
             if type(value) is np.ndarray and value.dtype is want.dtype and value.shape == want.shape
-            else self._fed(want, value)
+            else self._feed_array(want, value)
             for want, value in zip(wanted, values, strict=True)
         ]
         return rebuild(step(self.state, arrays))
 
-    def _fed(self, want: _Wanted, value: object) -> Array:
+    def _feed_array(self, want: _Wanted, value: object) -> Array:
         """Return the array for a feed; the shape of one that fits is known the next time."""
         array = as_feed(want.node, value, self.device)
         if array is value:
@@ -242,7 +242,7 @@ def compile(node: object) -> Callable[..., Any]:
     def function(**arrays: object) -> Any:
         nodes = known.get(tuple(arrays))
         if nodes is None:
-            nodes = known[tuple(arrays)] = _inputs_called(arrays, inputs, session)
+            nodes = known[tuple(arrays)] = _inputs_by_name(arrays, inputs, session)
         return session.run(node, dict(zip(nodes, arrays.values(), strict=True)))
 
     function.__doc__ = f"Compute it from {', '.join(inputs) or 'nothing'}."
@@ -258,7 +258,7 @@ def _by_name(nodes: Sequence[Placeholder | Variable]) -> dict[str, Node]:
     return {name if is_clear else node.name: node for node, name, is_clear in named}
 
 
-def _inputs_called(arrays: Iterable[str], inputs: dict[str, Node], session: Session) -> list[Node]:
+def _inputs_by_name(arrays: Iterable[str], inputs: dict[str, Node], session: Session) -> list[Node]:
     """Return the inputs of these names; what is left out gets its initial value.
 
     Raises:

@@ -126,12 +126,12 @@ def known_rounds(node: Node, most: int = MOST) -> int | None:
     known = {p: sources[p].value for p in loop.entrances if p in used}
     now = {loop.variables[i]: node.inputs[i].value for i in deciding}
     try:
-        return _counted(loop, order, deciding, known, now, most)
+        return _count_rounds(loop, order, deciding, known, now, most)
     except (MinitorchError, ArithmeticError, ValueError, TypeError):
         return None
 
 
-def _counted(
+def _count_rounds(
     loop: While,
     order: Sequence[Node],
     deciding: Sequence[int],

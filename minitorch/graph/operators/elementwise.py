@@ -24,7 +24,7 @@ def _of_one(row: Callable[..., Node], name: str) -> Callable[..., Node]:
         result = build(op, (x if isinstance(x, Node) else convert(x),))
         return result if name is None else rename(result, name)
 
-    return _documented(call, row, name)
+    return _document(call, row, name)
 
 
 def _of_two(row: Callable[..., Node], name: str) -> Callable[..., Node]:
@@ -35,10 +35,10 @@ def _of_two(row: Callable[..., Node], name: str) -> Callable[..., Node]:
         result = build(op, (first, y))
         return result if name is None else rename(result, name)
 
-    return _documented(call, row, name)
+    return _document(call, row, name)
 
 
-def _documented(call: Any, function: Any, name: str) -> Callable[..., Node]:
+def _document(call: Any, function: Any, name: str) -> Callable[..., Node]:
     call.__name__ = call.__qualname__ = name
     call.__doc__ = function.__doc__
     return call  # type: ignore[no-any-return]

@@ -62,7 +62,7 @@ def inner(where: str, sizes: Any) -> tuple[int, int]:
     return four[1], four[2]
 
 
-def bordered(
+def add_border(
     where: str,
     x_NCHW: Node,
     window: Sequence[int],
@@ -100,7 +100,7 @@ def conv2d(
     window = tuple(weight_OCHW.shape[2:])
 
     def compute(x_NCHW: Node) -> Node:
-        x_NCHW = bordered("conv2d", x_NCHW, window, steps, padding, 0.0)
+        x_NCHW = add_border("conv2d", x_NCHW, window, steps, padding, 0.0)
         return conv.conv2d(x_NCHW, weight_OCHW, None, steps)  # type: ignore[no-any-return]
 
     count = weight_OCHW.shape[0]
@@ -152,6 +152,6 @@ def _pool(
     window, steps = inner(where, ksize), inner(where, strides)
 
     def compute(x_NCHW: Node) -> Node:
-        return function(bordered(where, x_NCHW, window, steps, padding, around), window, steps)
+        return function(add_border(where, x_NCHW, window, steps, padding, around), window, steps)
 
     return rename(on_images(where, compute, value, steps, padding), name)

@@ -52,7 +52,7 @@ class Groups:
         nodes = list(dict.fromkeys([*order, *writers]))
         members = [node for node in nodes if not everywhere(node, fed)]
         for node in members:
-            for other in _tied(node, fed):
+            for other in _colocated_with(node, fed):
                 self._parent[self.group(other)] = self.group(node)
         inside = [n for node in members for n in _inside(node)]
         self._obey([*inside, *members])
@@ -75,7 +75,7 @@ class Groups:
         """Put the group of `node` on a rank."""
         self.rank_of[self.group(node)] = rank
 
-    def rank_called(self, node: Node) -> int:
+    def rank_of_device(self, node: Node) -> int:
         """Return the rank of the device that `node` asks for."""
         name = node.device or ""
         number = re.search(r"/task:(\d+)(?=/|$)", name) or re.search(r"(\d+)$", name)
@@ -97,7 +97,7 @@ class Groups:
         named: dict[Node, Node] = {}
         chosen = [node for node in nodes if node.device is not None]
         for node in sorted(chosen, key=_turn):
-            group, rank = self.group(node), self.rank_called(node)
+            group, rank = self.group(node), self.rank_of_device(node)
             if self.rank_of.setdefault(group, rank) == rank:
                 named.setdefault(group, node)
             elif isinstance(node, Variable):
@@ -136,7 +136,7 @@ def _inside(node: Node) -> Iterator[Node]:
                 yield from _inside(inner)
 
 
-def _tied(node: Node, fed: Collection[Node]) -> Iterator[Node]:
+def _colocated_with(node: Node, fed: Collection[Node]) -> Iterator[Node]:
     """Yield the nodes that are where `node` is."""
     yield from (variable for variable in variables_of(node) if variable not in fed)
     yield from _inside(node)

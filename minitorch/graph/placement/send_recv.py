@@ -144,11 +144,15 @@ class Recv(StateOp):
 
     def run(self, state: State, *arrays: Array) -> Any:
         """Receive what `Send` sends."""
-        if self.wire.flagged and not self._checked(self.ranks.recv(self.src), FLAG)[0]:
+        if self.wire.flagged and not self._check_received(self.ranks.recv(self.src), FLAG)[0]:
             return DEAD
-        return self._checked(self.ranks.recv(self.src), self.spec) if self.wire.carries else None
+        return (
+            self._check_received(self.ranks.recv(self.src), self.spec)
+            if self.wire.carries
+            else None
+        )
 
-    def _checked(self, value: Array, want: Spec) -> Array:
+    def _check_received(self, value: Array, want: Spec) -> Array:
         """Return what was received, if it is of the kind that is sent here."""
         if value.dtype != want.dtype or not agree(value.shape, want.shape):
             raise another_run(self.src, f"{want.dtype} {want.shape}", value)

@@ -152,11 +152,11 @@ def cut(x: Any, index: tuple[Any, ...]) -> Any:
     for i, item in enumerate(slices):
         if is_cut(item):
             axis = i - len(slices) if ... in slices[:i] else i
-            part = _taken(part, axis % len(part.shape), item)
+            part = _take(part, axis % len(part.shape), item)
     return part
 
 
-def _taken(x: Any, axis: int, item: slice) -> Any:
+def _take(x: Any, axis: int, item: slice) -> Any:
     bounds = (item.start, item.stop, item.step)
     nodes = [as_scalar(n) for n in bounds if isinstance(n, Value)]
     fixed = tuple(... if isinstance(n, Value) else n for n in bounds)

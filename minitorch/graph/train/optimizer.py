@@ -101,7 +101,7 @@ class Optimizer:
         if not isinstance(loss, Node):
             raise GraphError(f"minimize: got a loss of {type(loss).__name__}, expected a node.")
         with loss.graph.as_default():
-            variables = trainable_variables() if var_list is None else _listed(var_list)
+            variables = trainable_variables() if var_list is None else _as_list(var_list)
             if not variables:
                 raise loss.error(
                     "minimize: there is no variable to train in the graph of the loss "
@@ -154,7 +154,7 @@ class Optimizer:
             return Variable(value, trainable=False, name=f"{variable.name}/{what}")
 
 
-def _listed(var_list: Iterable[Variable] | Variable) -> list[Variable]:
+def _as_list(var_list: Iterable[Variable] | Variable) -> list[Variable]:
     variables = [var_list] if isinstance(var_list, Variable) else list(var_list)
     for variable in variables:
         if not isinstance(variable, Variable):
