@@ -1,4 +1,4 @@
-"""What a picture is asked of, checked before anything is drawn."""
+"""The arguments of pictures, checked before anything is drawn."""
 
 from __future__ import annotations
 

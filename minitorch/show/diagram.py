@@ -25,7 +25,7 @@ class Line:
 
     @property
     def shown(self) -> str:
-        """What of the text stands in the box."""
+        """The part of the text that fits into the box."""
         if len(self.text) <= LONGEST:
             return self.text
         half = (LONGEST - 1) // 2

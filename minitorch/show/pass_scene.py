@@ -41,7 +41,7 @@ class Stage:
 
     @cached_property
     def names(self) -> dict[Node, str]:
-        """What makes a node the same before and after: its name and its operator."""
+        """What says that a node is the same before and after: its name and its operator."""
         return {node: f"{node.name}|{node.op.name if node.op else ''}" for node in self.nodes}
 
 

@@ -187,7 +187,7 @@ def inputs_of(value: Value) -> tuple[Value, ...]:
 
 
 def controls_of(value: Value) -> tuple[Value, ...]:
-    """Return what a node only runs after."""
+    """Return the nodes after which a node runs without using their values."""
     return tuple(getattr(value, "control_inputs", ()))
 
 

@@ -39,7 +39,7 @@ _unrecorded: weakref.WeakValueDictionary[int, "Tensor"] = weakref.WeakValueDicti
 
 
 def owns_memory(tensor: "Tensor") -> bool:
-    """Tell whether `tensor` is no view: no other tensor would miss an update of it."""
+    """Tell whether `tensor` is no view, so that an update of it needs no other tensor."""
     memory = owner(tensor.array)
     if memory is tensor.array:
         return True
@@ -134,7 +134,7 @@ class UpdateView(KeepsSpec):
         return xp.reshape(flat, base.shape)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """What was overwritten gets none; the value gets that of its places."""
+        """Return the gradient without the overwritten places, and for the value that of them."""
         value = node.inputs[1]
         base_grad = apply(UpdateView(self.path), out_grad, zeros_like(value))
         return base_grad, viewed(out_grad, self.path)
@@ -177,7 +177,7 @@ def resolve_history(roots: Iterable["Tensor"]) -> None:
 
 
 def _as_of(source: "Tensor", stamp: int, regenerated: dict[tuple[int, int], "Tensor"]) -> "Tensor":
-    """Return what `source` was at the time `stamp`; a view, of what its base was."""
+    """Return `source` as it was at the time `stamp`; of a view, the view of its base then."""
     before: Tensor
     for moment, before in getattr(source, "past", ()):
         if stamp < moment:

@@ -38,12 +38,12 @@ def maybe_dead(
 
 
 def merges(node: Node) -> bool:
-    """Tell whether `node` lives as soon as one of its inputs does."""
+    """Tell whether `node` is alive as soon as one of its inputs is."""
     return bool(getattr(node.op, "merges", False))
 
 
 def required_inputs(node: Node) -> tuple[Node, ...]:
-    """Return the nodes whose death is the death of `node`: all before it; none where it merges.
+    """Return the nodes of which one dead makes `node` dead: all before it; none for a merge.
 
     A read of a variable is given no value: what it has as an input is for gradients alone. What has
     no operator, a constant say, is there whether or not what it waits for was sent.
@@ -99,7 +99,7 @@ def deadness_of(order: Sequence[Node], fed: Collection[Node]) -> dict[Node, Dead
 
 
 def _of_all(nodes: Iterable[Node], known: dict[Node, Deadness]) -> Deadness:
-    """Return the deadness of what dies with any of `nodes`."""
+    """Return the deadness of a value that is dead whenever one of `nodes` is."""
     deaths, exact = NEVER, True
     for node in nodes:
         deadness = known.get(node)
@@ -111,7 +111,7 @@ def _of_all(nodes: Iterable[Node], known: dict[Node, Deadness]) -> Deadness:
 
 
 def _deadness_of_merge(node: Node, known: dict[Node, Deadness]) -> Deadness:
-    """Return the deadness of what dies only with all its inputs: the two sides of a `cond`, say."""
+    """Return the deadness of a merge, which is dead only when all its inputs are."""
     sides = [known.get(source, IMMORTAL) for source in node.inputs]
     common = frozenset.intersection(*(side.deaths for side in sides))
     exact = all(side.exact for side in sides)
@@ -127,7 +127,7 @@ def _deadness_of_merge(node: Node, known: dict[Node, Deadness]) -> Deadness:
 
 
 def is_spared(node: Node, wait: Node, known: dict[Node, Deadness]) -> bool:
-    """Tell whether `node` need not wait for `wait`: it dies with it anyway, and sees no effect.
+    """Tell whether `node` need not wait for `wait`: it is dead when that is, and has no order.
 
     That is so for a branch's own pivot, a Switch that sends the predicate by the predicate.
     """
@@ -142,6 +142,6 @@ def is_spared(node: Node, wait: Node, known: dict[Node, Deadness]) -> bool:
 
 
 def die_first(nodes: Iterable[Node], other: Node, known: dict[Node, Deadness]) -> bool:
-    """Tell whether one of `nodes` is dead wherever `other` is, for certain."""
+    """Tell whether it is certain that one of `nodes` is dead whenever `other` is."""
     deadness = known.get(other, IMMORTAL)
     return deadness.exact and deadness.deaths <= _of_all(nodes, known).deaths

@@ -61,7 +61,7 @@ def while_loop(
 def _refuse_nonsense(
     cond: object, body: object, loop_vars: object, parallel_iterations: int
 ) -> None:
-    """Raise for what no loop can be made of."""
+    """Raise where the arguments make no loop."""
     if not isinstance(loop_vars, list | tuple) or not loop_vars:
         raise GraphError(
             f"while_loop: got loop_vars {loop_vars!r}, expected a list or tuple of one or more. "

@@ -102,7 +102,7 @@ def _round_back(loop: While, taken: frozenset[Slot]) -> RoundBack:
 
 
 def _needs(loop: While, results: Sequence[Node]) -> dict[Node, None]:
-    """Return the nodes of the forward round that `results` look at first on every way back."""
+    """Return the nodes of the forward round that `results` use directly."""
     outer = set(loop.entrances)
     forward = {*needed([*loop.body, *loop.saved], outer), *loop.variables} - outer
     needs: dict[Node, None] = {}

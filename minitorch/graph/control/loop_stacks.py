@@ -334,12 +334,12 @@ class Output(StackOp):
         return Spec(self.shape, self.dtype)
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
-        """Hand the gradient in at this place."""
+        """Return the gradient, marked with its place in the outcome."""
         return build(Pack(self.slot), (out_grad,), kind=HandleNode)
 
 
 class History(Output):
-    """The list of what a node of the body was in each round."""
+    """The list of a node's values in the rounds, newest first."""
 
     def __init__(self, place: int, like: Node) -> None:
         self.slot: Slot = ("past", place)
@@ -358,7 +358,7 @@ class Pack(StackOp):
         return Outcome({self.slot: arrays[0]})
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
-        """Take it out again."""
+        """Return the part of the gradient at this place."""
         (value,) = node.inputs
         return build(Output(self.slot, value), (out_grad,), kind=kind_of(value))
 

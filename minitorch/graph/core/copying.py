@@ -1,4 +1,4 @@
-"""A part of a graph once more, over other inputs; nodes that no graph knows of."""
+"""Copies of a part of a graph over other inputs, and nodes that belong to no graph."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .variables import Read
 
 
 def copied(nodes: Sequence[Node], new: dict[Node, Node], anew: bool = False) -> list[Node]:
-    """Return what `nodes` become when the keys of `new` are replaced by its values.
+    """Return copies of `nodes` that have the values of `new` where the originals have its keys.
 
     What depends on no key stays the same node, unless all operators are wanted `anew`. `new` is
     extended by every node that was met; it must hold whatever the copy shall not look behind.

@@ -1,4 +1,4 @@
-"""What may be fetched from a session, and what it is fed: nodes of its graph, values for others.
+"""What a session can be asked for and be fed: which nodes of its graph, and which arrays.
 
 A node may be fetched that has one value a run; what is fed becomes an array of its node's dtype.
 """
@@ -53,7 +53,7 @@ def check_graph(graph: Graph, node: Node, verb: str) -> None:
 
 
 def check_feeds_reach(fetches: Sequence[Node], feeds: Sequence[Node]) -> None:
-    """Raise if a fed node stands inside a loop, which would not see the feed.
+    """Raise if a fed node is inside a loop, where every round has a value of its own.
 
     A feed that no fetch needs is none of that: it has no effect, and may have none.
     """

@@ -225,7 +225,7 @@ def device(name: str | None) -> Iterator[None]:
 
 
 def _device_within(name: str | None, around: str | None) -> str | None:
-    """Return the name of a device in a block of another; parts that only that one has stay."""
+    """Return the name of a device inside a block of another, whose other parts it keeps."""
     if not name or not around or name[0] != "/" or around[0] != "/":
         return name
     parts: dict[str, str] = {}
@@ -250,7 +250,7 @@ def control_dependencies(control_inputs: Sequence[Node] | None) -> Iterator[None
 
 @contextmanager
 def like(node: Node) -> Iterator[None]:
-    """Build nodes that belong where `node` does: graph, line and device; no order of their own."""
+    """Build nodes with the graph, the line and the device of `node`, which wait for nothing."""
     graph = node.graph
     held = graph.control, graph.site, graph.devices
     graph.control, graph.site, graph.devices = [()], node.built_at, [node.device]

@@ -351,7 +351,7 @@ def _graph_of(op: Op, values: Sequence[object]) -> Graph:
 
 
 def _as_seen_here(nodes: tuple[Node, ...], graph: Graph) -> tuple[Node, ...]:
-    """Return the inputs as what is being built sees them: after control inputs, in its branch."""
+    """Return the inputs as a node built now must have them: read in order, inside its branch."""
     with graph.as_default():
         nodes = tuple([n.read() if hasattr(n, "read") else n for n in nodes])
         for branch in graph.branches:

@@ -61,7 +61,7 @@ Order = Callable[[Fetches, Collection[Node]], list[Node]]
 
 
 def _kept(make: Order) -> Order:
-    """Return `make`, which gives what it has given before: a list of the caller's own."""
+    """Return `make` with a memory: who asks again gets the same order, in a list of their own."""
 
     @wraps(make)
     def order(fetches: Fetches, fed: Collection[Node]) -> list[Node]:
@@ -81,7 +81,7 @@ def _kept(make: Order) -> Order:
 
 
 def sources(node: Node, fed: Collection[Node]) -> tuple[Node, ...]:
-    """Return the nodes whose values `node` needs: none when fed or when it reads the memory."""
+    """Return the nodes whose values `node` needs: none when it is fed, or reads a variable."""
     if node in fed:
         return ()
     if isinstance(node.op, Read):
@@ -191,7 +191,7 @@ def before_each(order: Sequence[Node], fed: Collection[Node]) -> list[tuple[Node
 
 
 def ordered_among(nodes: Iterable[Node]) -> set[Node]:
-    """Return those of the nodes whose turn matters."""
+    """Return those of the nodes for which it matters when they run."""
     return {node for node in nodes if is_ordered(node)}
 
 

@@ -150,7 +150,7 @@ class Session:
         return rebuild(iter(step(self.state, arrays)))
 
     def _make_ready(self, fetches: Any, feed_dict: Feeds | None, step: Run) -> None:
-        """Let the next run of these fetches go the short way, if they and the feeds are nodes."""
+        """Remember the plan for the next run of these fetches, if they and the feeds are nodes."""
         feeds = tuple(feed_dict or ())
         flat = tuple(fetches) if type(fetches) in (list, tuple) else (fetches,)
         if self.device != "cpu" or not all(isinstance(n, Node) for n in (*flat, *feeds)):
@@ -171,7 +171,7 @@ class Session:
 
     @property
     def writes_files(self) -> bool:
-        """Whether it is this session's business to write what all of its kind have."""
+        """Whether this session writes files: of those on several ranks one does."""
         return True
 
     def close(self) -> None:

@@ -86,7 +86,7 @@ class StateOp(Op):
         raise NotImplementedError(f"{self.name}: `run` is not defined. Define it.")
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
-        """Nothing through what writes, as in TensorFlow: it gives the variable's value."""
+        """Return no gradient for what is written, as in TensorFlow."""
         if self.writes:
             return (None,) * len(node.inputs)
         return super().gradient(out_grad, node)
@@ -115,7 +115,7 @@ class Read(KeepsSpec, StateOp):
         return self.variable.value_in(state)
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
-        """What is read is the variable: its gradient is that of the reading."""
+        """Return the gradient unchanged, for the variable."""
         return out_grad
 
 
@@ -288,7 +288,7 @@ class Assign(StateOp):
 
 
 def fresh(array: Array) -> Array:
-    """Return a copy of `array` that has its memory to itself; of a NumPy scalar, a 0-d array."""
+    """Return a copy of `array` in memory of its own; of a NumPy scalar, a 0-d array."""
     return np.array(array) if isinstance(array, np.ndarray | np.generic) else array.clone()
 
 
@@ -343,7 +343,7 @@ def _write(ref: Variable, value: object, combine: str, name: str | None) -> Node
 
 
 class NoOp(StateOp):
-    """Nothing; what runs before it is the point. Fetching it gives None."""
+    """Compute nothing: a node to run others before it. Fetching it gives None."""
 
     ordered = False
 

@@ -123,7 +123,7 @@ class Machine:
 
     @property
     def spread_s(self) -> float:
-        """The part of a kernel's compilation that one run has to bear."""
+        """The share of a kernel's compilation that counts for one run."""
         return self.kernel_compile_s / RUNS
 
     # Measurements

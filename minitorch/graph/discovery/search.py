@@ -259,7 +259,7 @@ def _fingerprint(value: Value) -> tuple[object, ...]:
 
 
 def _sorted_out(pairs: Sequence[tuple[Term, Term]]) -> tuple[list[Rule], list[tuple[Term, Term]]]:
-    """Return rules of one output, and the pairs in which the longer term has a variable more.
+    """Return rules of one output, and pairs whose longer term has one variable more.
 
     Such a pair says that a part of something larger is enough: it is of use together with another
     that takes the other part.

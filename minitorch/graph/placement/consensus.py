@@ -159,7 +159,7 @@ class Fingerprints:
         )
 
     def about(self, i: int) -> str:
-        """Return words for node `i`."""
+        """Return a description of node `i`."""
         if i >= len(self._order):
             return f"{len(self._leaves)} fetches and {len(self._feeds)} feeds of these nodes"
         node = self._order[i]

@@ -89,7 +89,7 @@ class Groups:
         return rank
 
     def _obey(self, nodes: Sequence[Node]) -> None:
-        """Put groups where the program says.
+        """Put groups on the devices that the program names.
 
         Raises:
             GraphError: two variables that belong together are wanted on two devices.
@@ -146,5 +146,5 @@ def _colocated_with(node: Node, fed: Collection[Node]) -> Iterator[Node]:
 
 
 def _turn(node: Node) -> int:
-    """Return whose word counts first: a variable's, then any node's, then that of a whole loop."""
+    """Return the priority of a wish: a variable's first, then a node's, then a whole loop's."""
     return 0 if isinstance(node, Variable) else 2 if isinstance(node, HandleNode) else 1

@@ -178,7 +178,7 @@ class Joined(Cat):
 
 
 class Piece(Op):
-    """Of the first input the part that belongs to input 1 + i: as large, and where it was."""
+    """The part of the first input that input 1 + i was joined at: as large, at its place."""
 
     reads_inputs = reads_output = False
 

@@ -26,7 +26,7 @@ from ..core.variables import State, StateOp, Variable, assign_add, fresh, group,
 
 
 class Update(StateOp):
-    """One optimizer's step on one variable. A subclass gives the rule, in place and not.
+    """One optimizer's step on one variable; a subclass gives the rule.
 
     Inputs of the node: the gradient, then the hyperparameters as scalars.
     """
@@ -172,7 +172,7 @@ class GradientDescent(Update):
         values[0] -= hyper[0] * grad
 
     def run_in_place(self, state: State, *arrays: Array) -> Array:
-        """As the base does, without its detour through lists: this runs at every step."""
+        """As the base does, without making lists: it runs at every step."""
         grad, lr = arrays
         with state.lock:
             w = state.values[self.variable]
