@@ -49,36 +49,53 @@ def application(server: Server) -> FastAPI:
     registry = CollectorRegistry()
     registry.register(Scrape(server))
     app.add_middleware(RequestCounts, registry=registry)
-    under_way = 0
 
     @app.exception_handler(MinitorchError)
     async def answer_error(_: Request, error: MinitorchError) -> Response:
         return refusal(error)
 
-    def refusal(error: MinitorchError) -> Response:
-        by_input = isinstance(error, ModelFailed) and error.by_input
-        status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
-        return _json(422 if by_input else status, {"detail": str(error)})
+    add_routes_for_clients(app, server)
+    add_routes_for_operators(app, server, registry)
+    return app
 
-    def enter() -> None:
-        nonlocal under_way
-        if under_way >= MOST_QUERIES:
+
+def refusal(error: MinitorchError) -> Response:
+    """Return the answer that says what was wrong."""
+    by_input = isinstance(error, ModelFailed) and error.by_input
+    status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
+    return _json(422 if by_input else status, {"detail": str(error)})
+
+
+class Gate:
+    """Counts the queries under way, and refuses more than `MOST_QUERIES`."""
+
+    def __init__(self) -> None:
+        self.under_way = 0
+
+    def enter(self) -> None:
+        """Let one more in."""
+        if self.under_way >= MOST_QUERIES:
             raise HTTPException(503, f"overload: {MOST_QUERIES} queries are under way", RETRY)
-        under_way += 1
+        self.under_way += 1
 
-    def leave() -> None:
-        nonlocal under_way
-        under_way -= 1
+    def leave(self) -> None:
+        """Note that one has ended."""
+        self.under_way -= 1
+
+
+def add_routes_for_clients(app: FastAPI, server: Server) -> None:
+    """Answer queries, feedback, requests to generate, and who wants to type one."""
+    gate = Gate()
 
     @app.post("/apps/{name}/predict")
     async def predict(name: str, request: Request) -> Response:
-        enter()
+        gate.enter()
         try:
             fields = await _fields(request, {"x"}, {"context"})
             asked = server.send(name, fields["x"], fields.get("context"))
             prediction = await asked.future
         finally:
-            leave()
+            gate.leave()
         if prediction.is_default and isinstance(asked.error, ModelFailed) and asked.error.by_input:
             raise asked.error
         return _json(200, {field: getattr(prediction, field) for field in prediction.__slots__})
@@ -91,12 +108,12 @@ def application(server: Server) -> FastAPI:
 
     @app.post("/apps/{name}/generate")
     async def generate(name: str, request: Request) -> Response:
-        enter()
+        gate.enter()
         try:
             fields = await _fields(request, {"tokens", "max_tokens"}, OPTIONS)
-            return Events(server.generate(name, **fields), refusal, leave)
+            return Events(server.generate(name, **fields), refusal, gate.leave)
         except BaseException:
-            leave()
+            gate.leave()
             raise
 
     @app.get("/apps/{name}/words")
@@ -107,6 +124,10 @@ def application(server: Server) -> FastAPI:
     async def typing(name: str) -> Response:
         server.words(name)
         return _page("typing.html")
+
+
+def add_routes_for_operators(app: FastAPI, server: Server, registry: CollectorRegistry) -> None:
+    """Answer those who watch the server: its page, its numbers, its health."""
 
     @app.get("/metrics")
     async def metrics() -> Response:
@@ -126,8 +147,6 @@ def application(server: Server) -> FastAPI:
     @app.get("/")
     async def page() -> Response:
         return _page("serving.html")
-
-    return app
 
 
 @dataclass(eq=False)
