@@ -14,7 +14,7 @@ import numpy as np
 
 from minitorch import serve
 from minitorch.errors import MinitorchError
-from minitorch.serve.__main__ import listening
+from minitorch.serve.__main__ import listen
 
 Request = tuple[float, int, int]  # when it comes, in ms; tokens of its prompt; new tokens
 
@@ -97,7 +97,7 @@ class TypingPage:
     def __init__(self, make: Callable[[], Any], words: Sequence[str], slots: int = 8) -> None:
         self._loop = asyncio.new_event_loop()
         self._is_ready, self._is_over = threading.Event(), asyncio.Event()
-        self._listener = listening("127.0.0.1", 0)
+        self._listener = listen("127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{self._listener.getsockname()[1]}/apps/gpt"
         serving = self._serve(make, words, slots)
         run = partial(self._loop.run_until_complete, serving)

@@ -79,12 +79,12 @@ class CachingAllocator:
 
     def _taken(self, size: int) -> mmap.mmap:
         self._collect()
-        counts, kept = self._counts, self._free.get(size)
-        counts["hits" if kept else "misses"] += 1
+        counts, free = self._counts, self._free.get(size)
+        counts["hits" if free else "misses"] += 1
         counts["allocated"] += size
         counts["peak_allocated"] = max(counts["peak_allocated"], counts["allocated"])
-        if kept:
-            return kept.pop()
+        if free:
+            return free.pop()
         if counts["reserved"] + size - counts["allocated"] > max(KEPT, counts["peak_allocated"]):
             self._free.clear()  # many sizes that do not come again
             counts["reserved"] = counts["allocated"] - size

@@ -44,10 +44,10 @@ class Halves(np.ndarray[tuple[int, ...]]):
         return bfloat16
 
     def __getitem__(self, index: Any) -> Any:
-        found = super().__getitem__(index)
-        if isinstance(found, np.ndarray):
-            return found
-        return np.asarray(found, np.uint16).view(Halves)
+        part = super().__getitem__(index)
+        if isinstance(part, np.ndarray):
+            return part
+        return np.asarray(part, np.uint16).view(Halves)
 
     def __setitem__(self, index: Any, value: object) -> None:
         bits(self)[index] = bits(narrowed(value))

@@ -96,12 +96,12 @@ _seed: list[int] = []
 def default_generator(place: Device = CPU) -> Generator:
     """Return the generator that a device uses unless one is given."""
     key = (str(place), namespace_on(place) is np)
-    found = _defaults.get(key)
-    if found is None:
-        found = _defaults[key] = Generator(place)
+    generator = _defaults.get(key)
+    if generator is None:
+        generator = _defaults[key] = Generator(place)
         if _seed:
-            found.manual_seed(_seed[0])
-    return found
+            generator.manual_seed(_seed[0])
+    return generator
 
 
 def manual_seed(seed: int) -> Generator:

@@ -173,8 +173,8 @@ def result_type(operands: Sequence[tuple[DType, int | None] | Scalar]) -> DType:
             tiers[1 if operand[1] == 0 else 0].append(operand[0])
         else:
             tiers[2].append(scalar_dtype(operand))
-    found = [reduce(promote_types, tier) for tier in tiers if tier]
-    return reduce(_over, found) if found else _default
+    by_tier = [reduce(promote_types, tier) for tier in tiers if tier]
+    return reduce(_over, by_tier) if by_tier else _default
 
 
 def _over(higher: DType, lower: DType) -> DType:
@@ -295,8 +295,8 @@ def _namespace_of(library: str) -> Namespace:
             "Convert it with numpy.asarray."
         )
     name = f"array_api_compat.{library}"
-    found: Namespace = sys.modules.get(name) or importlib.import_module(name)
-    return found
+    module: Namespace = sys.modules.get(name) or importlib.import_module(name)
+    return module
 
 
 def namespace_on(place: Device) -> Namespace:
@@ -317,8 +317,8 @@ def native_device(place: Device) -> object:
 
 def dtype_of(array: Array) -> DType:
     """Return the library's dtype of `array`."""
-    found = array.dtype
-    return found if isinstance(found, np.dtype) else DTYPES[str(found).removeprefix("torch.")]
+    dtype = array.dtype
+    return dtype if isinstance(dtype, np.dtype) else DTYPES[str(dtype).removeprefix("torch.")]
 
 
 def host_dtype(dtype: DType) -> DType:

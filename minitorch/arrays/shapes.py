@@ -77,10 +77,10 @@ def axes(dim: int | Sequence[int] | None, rank: int, op: str) -> tuple[int, ...]
     if dim is None:
         return tuple(range(rank))
     dims = (dim,) if isinstance(dim, int) else tuple(dim)
-    found = [axis(d, rank, op) for d in dims]
-    if len(set(found)) != len(found):
+    numbers = [axis(d, rank, op) for d in dims]
+    if len(set(numbers)) != len(numbers):
         raise ShapeError(f"{op}: an axis is named twice: got {dims}, expected each once.")
-    return tuple(sorted(found)) if rank else ()
+    return tuple(sorted(numbers)) if rank else ()
 
 
 def axes_or_all(dim: int | Sequence[int] | None, rank: int, op: str) -> tuple[int, ...]:
@@ -96,10 +96,10 @@ def stretches(shape: Shape, to: Shape) -> bool:
 
 def reduced(shape: Shape, over: Iterable[int], keepdim: bool) -> Shape:
     """Return `shape` with the axes `over` (in range, as `axes` gives them) removed or set to 1."""
-    gone = set(over)
+    removed = set(over)
     if keepdim:
-        return tuple(1 if i in gone else size for i, size in enumerate(shape))
-    return tuple(size for i, size in enumerate(shape) if i not in gone)
+        return tuple(1 if i in removed else size for i, size in enumerate(shape))
+    return tuple(size for i, size in enumerate(shape) if i not in removed)
 
 
 def known(shape: Shape) -> bool:
@@ -129,19 +129,19 @@ def fill_in(shape: Sequence[int], count: int | None, op: str) -> Shape:
         raise ShapeError(
             f"{op}: not a shape: got {wanted}, expected sizes >= 0 and one -1 at most."
         )
-    rest = numel(tuple(size for size in wanted if size != -1)) or 0
+    known = numel(tuple(size for size in wanted if size != -1)) or 0
     if len(wanted) == len(holes):
-        rest = 1
+        known = 1
     if count is None:
         return tuple(None if size == -1 else size for size in wanted)
-    if rest == 0 and holes:
+    if known == 0 and holes:
         raise ShapeError(
             f"{op}: -1 is ambiguous: got {wanted}, where the other sizes already make 0 elements. "
             "Name every size."
         )
-    if (count % rest if holes else count != rest) if rest else count:
+    if (count % known if holes else count != known) if known else count:
         raise ShapeError(
             f"{op}: sizes do not fit: got {count} elements for shape {wanted}. "
             "Keep the number of elements, or let one size be -1."
         )
-    return tuple(count // rest if size == -1 else size for size in wanted)
+    return tuple(count // known if size == -1 else size for size in wanted)

@@ -16,8 +16,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from . import engine
 from .products import ProductKernel
 from .schedule import NAIVE, Schedule
@@ -25,11 +23,6 @@ from .tasks import ITEM_BYTES, Task, task_of
 from .tuning import Clock, Tuned
 
 TURNS = 15
-TURNED = ("a", "b", "ab")
-"""Operands of a product that lie as transposes: a kernel packs them in another time."""
-
-Times = tuple[float, float]
-"""Seconds of a kernel, and of NumPy's way."""
 
 
 class Kept(NamedTuple):
@@ -39,13 +32,11 @@ class Kept(NamedTuple):
         point: the schedule.
         seconds: of its kernel.
         library_seconds: of NumPy's way, in turns with it.
-        turned: of a product both times where operands lie as transposes, by `TURNED`.
     """
 
     point: dict[str, Any]
     seconds: float
     library_seconds: float
-    turned: dict[str, Times]
 
 
 class TunedTable:
@@ -58,7 +49,7 @@ class TunedTable:
     def forget(self) -> None:
         """Read the table again when it is next asked for."""
         self.entries: dict[Task, Kept] | None = None
-        self.kernels: dict[tuple[Task, str | None], ProductKernel] = {}
+        self.kernels: dict[Task, ProductKernel] = {}
 
     @property
     def path(self) -> Path:
@@ -85,8 +76,7 @@ def _parsed(line: str) -> tuple[Task, Kept] | None:
     try:
         entry = json.loads(line)
         task, point = task_of(entry["task"]), dict(entry["point"])
-        turned = {k: (float(a), float(b)) for k, (a, b) in entry.get("turned", {}).items()}
-        kept = Kept(point, float(entry["seconds"]), float(entry["library_seconds"]), turned)
+        kept = Kept(point, float(entry["seconds"]), float(entry["library_seconds"]))
         return None if Schedule.fault(task, NAIVE | point) else (task, kept)
     except (ValueError, KeyError, TypeError):
         return None
@@ -125,68 +115,32 @@ def keep(found: Tuned) -> Kept:
 def measured(schedule: Schedule) -> Kept:
     """Return medians of a schedule's kernel and of NumPy's way, which take turns."""
     clock, kernel = Clock(schedule.task), ProductKernel(schedule.task, schedule)
-    a, b = clock.arrays
-    seconds, library_seconds = _in_turns(clock, kernel)
-    turned = {}
-    for lies in TURNED if schedule.task.operator == "matmul" else ():
-        turned_a, turned_b = (np.asfortranarray(x) for x in (a, b))
-        clock.arrays = (turned_a if "a" in lies else a, turned_b if "b" in lies else b)
-        turned[lies] = _in_turns(clock, kernel)
+    runs = (clock.computing_with(kernel), clock.compute_with_numpy)
+    turns = [[clock.once(run) for run in runs] for _ in range(TURNS)]
+    seconds, library_seconds = map(statistics.median, zip(*turns, strict=True))
     point = {k: v for k, v in schedule.items() if v != NAIVE[k]}
-    return Kept(point, seconds, library_seconds, turned)
+    return Kept(point, seconds, library_seconds)
 
 
-def _in_turns(clock: Clock, kernel: ProductKernel) -> Times:
-    times: list[list[float]] = [[], []]
-    for _ in range(TURNS):
-        for kept, run in zip(
-            times, (clock.computing_with(kernel), clock.compute_with_numpy), strict=True
-        ):
-            kept.append(clock.once(run))
-    own, library = map(statistics.median, times)
-    return own, library
-
-
-def any_kept() -> bool:
-    """Tell whether this process has a table with anything in it."""
-    return bool(_shelf.table())
-
-
-def times_of(task: Task | Sequence[object], turned: str = "") -> Times | None:
-    """Return what a task's kernel and NumPy took, where the kernel took less."""
-    kept = _shelf.table().get(task_of(task))
-    if kept is None:
-        return None
-    times = kept.turned.get(turned) if turned else (kept.seconds, kept.library_seconds)
-    return times if times and times[0] < times[1] else None
-
-
-def kernel_for(
-    task: Task | Sequence[object], epilogue: str | None = None, turned: str = ""
-) -> ProductKernel | None:
-    """Return the tuned kernel of a task where it was faster than NumPy; None otherwise.
-
-    Args:
-        epilogue: what the kernel does at the end; the measured times are those without.
-        turned: which operands of a product lie as transposes: "", "a", "b" or "ab".
-    """
+def kernel_for(task: Task | Sequence[object]) -> ProductKernel | None:
+    """Return the tuned kernel of a task where it was faster than NumPy; None otherwise."""
     task = task_of(task)
-    if times_of(task, turned) is None:
+    kept = _shelf.table().get(task)
+    if kept is None or kept.seconds >= kept.library_seconds:
         return None
-    known = (task, epilogue)
-    if known not in _shelf.kernels:
-        _shelf.kernels[known] = ProductKernel(task, _shelf.table()[task].point, epilogue)
-    return _shelf.kernels[known]
+    if task not in _shelf.kernels:
+        _shelf.kernels[task] = ProductKernel(task, kept.point)
+    return _shelf.kernels[task]
 
 
 def convolution(
-    x: Any, w: Any, stride: Sequence[int], padding: Sequence[int], epilogue: str | None = None
+    x: Any, w: Any, stride: Sequence[int], padding: Sequence[int]
 ) -> ProductKernel | None:
     """Return the tuned kernel for the convolution of such arrays, if it is one and pays."""
     sizes, square = (*x.shape, *w.shape), len({*stride}) == len({*padding}) == 1
-    if not any_kept() or len(x.shape) != 4 or x.dtype != w.dtype or not square:
+    if not _shelf.table() or len(x.shape) != 4 or x.dtype != w.dtype or not square:
         return None
     if x.dtype.name not in ITEM_BYTES or None in sizes or 0 in sizes:
         return None
     key = (*x.shape, w.shape[0], *w.shape[2:], stride[0], padding[0])
-    return kernel_for(Task("conv2d", key, x.dtype.name), epilogue)
+    return kernel_for(Task("conv2d", key, x.dtype.name))

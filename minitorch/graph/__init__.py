@@ -29,22 +29,15 @@ from minitorch.graph.core.node import Constant as Constant
 from minitorch.graph.core.node import Node as Node
 from minitorch.graph.core.node import placeholder as placeholder
 from minitorch.graph.core.node import placeholder_with_default as placeholder_with_default
-from minitorch.graph.core.session import InteractiveSession as InteractiveSession
 from minitorch.graph.core.session import Session as Session
 from minitorch.graph.core.session import compile as compile
-from minitorch.graph.core.session import get_default_session as get_default_session
-from minitorch.graph.core.variable_scope import *  # noqa: F403  (its __all__)
 from minitorch.graph.core.variables import *  # noqa: F403  (its __all__)
-from minitorch.graph.costs.explain import explain as explain
-from minitorch.graph.costs.profile import profile as profile
 from minitorch.graph.discovery.search import discover as discover
 from minitorch.graph.memory.plan import memory_plan as memory_plan
 from minitorch.graph.models import trees as trees
 from minitorch.graph.nn import one_hot as one_hot
 from minitorch.graph.operators.creation import *  # noqa: F403  (its __all__)
-from minitorch.graph.operators.effects import *  # noqa: F403  (its __all__)
 from minitorch.graph.operators.elementwise import *  # noqa: F403  (its __all__)
-from minitorch.graph.operators.initializers import *  # noqa: F403  (its __all__)
 from minitorch.graph.operators.math import *  # noqa: F403  (its __all__)
 from minitorch.graph.operators.random import *  # noqa: F403  (its __all__)
 from minitorch.graph.operators.shaping import *  # noqa: F403  (its __all__)
@@ -71,8 +64,8 @@ def __getattr__(name: str) -> Any:
     """Return one of the names of `minitorch.tracing`, which stands above this package."""
     if name not in _OF_TRACING:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(import_module("minitorch.tracing"), name)
-    return found
+    value = globals()[name] = getattr(import_module("minitorch.tracing"), name)
+    return value
 
 
 def __dir__() -> list[str]:

@@ -6,19 +6,16 @@ from collections.abc import Callable
 
 from ..arrays.library import DTypeLike, as_dtype
 from ..errors import GraphError
-from ..ops.elementwise import activation, logic
+from ..ops.elementwise import activation
 from ..ops.elementwise import unary as rows
-from ..ops.elementwise.casting import cast_to
 from ..ops.elementwise.rows import operator_of
-from ..ops.reducing import reduction
-from ..ops.shaping import indexing, joining, movement
+from ..ops.shaping import joining, movement
 from ..ops.shaping.gathering import OneHot
-from .core.naming import locates_errors, once_known, rename, rename_all
+from .core.naming import locates_errors, rename, rename_all
 from .core.node import Node, build, convert, convert_all
 from .models import rnn_cell
 from .models.rnn import dynamic_rnn, static_rnn
 from .operators import elementwise, math, random
-from .operators.creation import range as counted
 from .operators.cross_entropy import (
     log_softmax,
     sigmoid_cross_entropy_with_logits,
@@ -26,10 +23,9 @@ from .operators.cross_entropy import (
     softmax_cross_entropy_with_logits,
     sparse_softmax_cross_entropy_with_logits,
 )
-from .operators.elementwise import log_sigmoid, maximum, rsqrt, sigmoid, tanh
+from .operators.elementwise import log_sigmoid, rsqrt, sigmoid, tanh
 from .operators.images import avg_pool, conv2d, max_pool
-from .operators.math import reduce_mean, reduce_sum
-from .operators.shaping import shape
+from .operators.math import reduce_mean
 from .shapes.deferred import as_scalar, late, unknown
 
 __all__ = [
@@ -41,9 +37,7 @@ __all__ = [
     "dynamic_rnn",
     "elu",
     "embedding_lookup",
-    "in_top_k",
     "l2_loss",
-    "l2_normalize",
     "leaky_relu",
     "log_sigmoid",
     "log_softmax",
@@ -51,15 +45,12 @@ __all__ = [
     "moments",
     "one_hot",
     "relu",
-    "relu6",
     "rnn_cell",
-    "selu",
     "sigmoid",
     "sigmoid_cross_entropy_with_logits",
     "softmax",
     "softmax_cross_entropy_with_logits",
     "softplus",
-    "softsign",
     "sparse_softmax_cross_entropy_with_logits",
     "static_rnn",
     "tanh",
@@ -80,16 +71,13 @@ def _activation(function: Callable[..., Node], name: str, says: str) -> Callable
 
 
 elu = _activation(activation.elu, "elu", "x where positive, e^x - 1 elsewhere.")
-relu6 = _activation(activation.relu6, "relu6", "min(max(x, 0), 6).")
-selu = _activation(activation.selu, "selu", "ELU scaled to keep mean 0 and variance 1.")
 softplus = _activation(activation.softplus, "softplus", "log(1 + e^x).")
-softsign = _activation(activation.softsign, "softsign", "x / (1 + |x|).")
 
 
 def relu(features: object, name: str | None = None) -> Node:
     """max(x, 0)."""
-    found = build(RELU, (features if isinstance(features, Node) else convert(features),))
-    return found if name is None else rename(found, name)
+    result = build(RELU, (features if isinstance(features, Node) else convert(features),))
+    return result if name is None else rename(result, name)
 
 
 def leaky_relu(features: object, alpha: float = 0.2, name: str | None = None) -> Node:
@@ -159,28 +147,18 @@ def one_hot(
     if node.dtype.kind not in "iu":
         raise node.error(f"one_hot: got indices of {node.dtype}, expected integers. Cast them.")
     if unknown(node):
-        found = late(
+        deferred = late(
             lambda known: one_hot(known, size, on_value, off_value, axis, dtype),
             (node,),
             as_dtype(dtype),
         )
-        return rename(found, name)
+        return rename(deferred, name)
     hot: Node = build(OneHot(size, as_dtype(dtype)), (node,))
     if axis not in (-1, len(node.shape)):
         hot = movement.movedim(hot, -1, axis)
     if (on_value, off_value) != (1.0, 0.0):
         hot = hot * (on_value - off_value) + off_value
     return rename(hot, name)
-
-
-@locates_errors
-def in_top_k(predictions: object, targets: object, k: int, name: str | None = None) -> Node:
-    """For each row, whether its target is among the k largest; an equal one does no harm."""
-    x, places = convert(predictions), convert(targets)
-    rows = x.shape[0] if x.shape[0] is not None else shape(x)[0]
-    own = indexing.getitem(x, (cast_to(counted(rows), places.dtype), places))
-    larger = cast_to(logic.gt(x, movement.unsqueeze(own, 1)), "int32")
-    return rename(logic.lt(reduction.sum(larger, 1), k), name)
 
 
 @locates_errors
@@ -193,12 +171,12 @@ def moments(
     """Mean and variance over axes."""
     node = convert(x)
     mean = reduce_mean(node, axes, keepdims=True)
-    found = (
+    results = (
         mean if keep_dims else reduce_mean(node, axes),
         reduce_mean(rows.square(node - mean), axes, keepdims=keep_dims),
     )
-    rename_all(found, name)
-    return found
+    rename_all(results, name)
+    return results
 
 
 def batch_normalization(
@@ -215,16 +193,3 @@ def batch_normalization(
     factor = factor if scale is None else factor * scale
     result = (convert(x) - mean) * factor
     return rename(result if offset is None else result + offset, name)
-
-
-@once_known
-def l2_normalize(
-    x: Node,
-    axis: int | None = None,
-    epsilon: float = 1e-12,
-    name: str | None = None,
-    dim: int | None = None,
-) -> Node:
-    """x over its Euclidean length along an axis."""
-    total = reduce_sum(rows.square(x), axis if dim is None else dim, keepdims=True)
-    return rename(x * rsqrt(maximum(total, epsilon)), name)

@@ -18,7 +18,7 @@ class Parameter(Tensor):
     def __init__(self, data: object = None, requires_grad: bool = True) -> None:
         source = data if isinstance(data, Tensor) else tensor([] if data is None else data)
         super().__init__()
-        self.array = source.detach()._settled()
+        self.array = source.detach()._own_array()
         self.requires_grad_(requires_grad)
 
     def __deepcopy__(self, memo: dict[int, object]) -> Parameter:
@@ -27,7 +27,7 @@ class Parameter(Tensor):
         return copy
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _restored, (on_host(self.array), self.requires_grad)
+        return _restore, (on_host(self.array), self.requires_grad)
 
     def __repr__(self) -> str:
         return f"Parameter containing:\n{super().__repr__()}"
@@ -40,5 +40,5 @@ def empty_parameter(
     return Parameter(zeros(shape, dtype=dtype, device=device))
 
 
-def _restored(array: Array, requires_grad: bool) -> Parameter:
+def _restore(array: Array, requires_grad: bool) -> Parameter:
     return Parameter(Tensor._new(array), requires_grad)

@@ -37,7 +37,7 @@ def clip_grad_norm_(
         )
     scale = min(1.0, max_norm / (norm + 1e-6))  # the small number is PyTorch's
     for grad in grads:
-        array = grad._settled()
+        array = grad._own_array()
         with np.errstate(invalid="ignore"):  # infinite gradients, scaled to 0, are no number
             array *= scale
         clock.tick(array)
@@ -47,7 +47,7 @@ def clip_grad_norm_(
 def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float) -> None:
     """Cut every element of the gradients to [-clip_value, clip_value]."""
     for grad in _gradients(parameters):
-        array = grad._settled()
+        array = grad._own_array()
         array[...] = namespace(array).clip(array, -clip_value, clip_value)
         clock.tick(array)
 

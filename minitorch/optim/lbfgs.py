@@ -76,7 +76,7 @@ class LBFGS(Optimizer):
         state = self.state[group["params"][0]].arrays
         with enable_grad():
             first = closure()
-        loss, g = float(first), self._gathered()
+        loss, g = float(first), self._gather()
         state["func_evals"] = state.get("func_evals", 0) + 1
         evaluations = 1
         if abs(g).max(initial=0.0) <= group["tolerance_grad"]:
@@ -89,7 +89,7 @@ class LBFGS(Optimizer):
             slope = float(g @ d)
             if slope > -group["tolerance_change"]:
                 break
-            before, start = loss, _flat([p._settled() for p in group["params"]])
+            before, start = loss, _flat([p._own_array() for p in group["params"]])
             at, calls = partial(self._point, closure, start, d), 1
             if group["line_search_fn"]:
                 most = group["max_eval"] - evaluations
@@ -117,10 +117,10 @@ class LBFGS(Optimizer):
         self._put(origin + t * d)
         with enable_grad():
             loss = float(closure())
-        g = self._gathered()
+        g = self._gather()
         return t, loss, g, float(g @ d)
 
-    def _gathered(self) -> Array:
+    def _gather(self) -> Array:
         """Return all gradients as one vector; zeros where there is none."""
         return _flat(
             [
@@ -133,7 +133,7 @@ class LBFGS(Optimizer):
         """Write a vector into the parameters."""
         at = 0
         for param in self.param_groups[0]["params"]:
-            array = param._settled()
+            array = param._own_array()
             part = vector[at : at + param.numel()].reshape(param.shape)
             array[...] = asarray(part, None, param.device)
             clock.tick(array)
@@ -158,12 +158,12 @@ def _direction(state: dict[str, Any], g: Array, history: int) -> Any:
         steps.append(s)
         ro.append(1.0 / ys)
         state["H_diag"] = ys / float(y @ y)
-    q, kept = -g, []
+    q, pairs = -g, []
     for y, s, r in zip(reversed(dirs), reversed(steps), reversed(ro), strict=True):
-        kept.append(float(s @ q) * r)
-        q = q - kept[-1] * y
+        pairs.append(float(s @ q) * r)
+        q = q - pairs[-1] * y
     q = q * state["H_diag"]
-    for y, s, r, a in zip(dirs, steps, ro, reversed(kept), strict=True):
+    for y, s, r, a in zip(dirs, steps, ro, reversed(pairs), strict=True):
         q = q + s * (a - float(y @ q) * r)
     return q
 
@@ -186,28 +186,28 @@ def strong_wolfe(
     before, now, calls = start, at(t), 1
     while calls <= most:
         if _too_high(now, start) or (calls > 2 and now[1] >= before[1]):
-            return _narrowed(at, start, before, now, float(abs(d).max()), calls, most)
+            return _narrow(at, start, before, now, float(abs(d).max()), calls, most)
         if _is_flat(now, start):
             return now, calls
         if now[3] >= 0:
-            return _narrowed(at, start, before, now, float(abs(d).max()), calls, most)
+            return _narrow(at, start, before, now, float(abs(d).max()), calls, most)
         t = now[0]
         further = cubic_minimum(before, now, t + 0.01 * (t - before[0]), 10 * t)
         before, now, calls = now, at(further), calls + 1
     return min(start, now, key=_loss), calls
 
 
-def _narrowed(
+def _narrow(
     at: Callable[[float], Point],
     start: Point,
-    one: Point,
+    first: Point,
     other: Point,
     d_max: float,
     calls: int,
     most: int,
 ) -> tuple[Point, int]:
     """Return the same, from a bracket that holds a minimum."""
-    low, high = sorted((one, other), key=_loss)
+    low, high = sorted((first, other), key=_loss)
     was_near_an_end = False
     while calls <= most and abs(high[0] - low[0]) * d_max >= 1e-9:
         left, right = sorted((low[0], high[0]))
@@ -244,9 +244,9 @@ def _is_flat(point: Point, start: Point) -> bool:
     return abs(point[3]) <= -C2 * start[3]
 
 
-def cubic_minimum(one: Point, other: Point, least: float, limit: float) -> float:
+def cubic_minimum(first: Point, other: Point, least: float, limit: float) -> float:
     """Return where the cubic with the losses and slopes of two points is least, within bounds."""
-    (x1, f1, _, g1), (x2, f2, _, g2) = sorted((one, other), key=lambda point: point[0])
+    (x1, f1, _, g1), (x2, f2, _, g2) = sorted((first, other), key=lambda point: point[0])
     bend = g1 + g2 - 3 * (f1 - f2) / (x1 - x2)
     square = bend * bend - g1 * g2
     if not square >= 0:

@@ -61,7 +61,7 @@ def _with_tensors(value: Any) -> Any:
 def _with_arrays(value: Any) -> Any:
     if isinstance(value, list):
         return [_with_arrays(item) for item in value]
-    return value._settled() if isinstance(value, Tensor) else value
+    return value._own_array() if isinstance(value, Tensor) else value
 
 
 class Optimizer:
@@ -81,10 +81,14 @@ class Optimizer:
         self.defaults = defaults
         self.param_groups: list[dict[str, Any]] = []
         self.state: defaultdict[Tensor, State] = defaultdict(State)
-        given = list(params)
-        if not given:
+        params_or_groups = list(params)
+        if not params_or_groups:
             raise ArgumentError(f"{type(self).__name__}: got no parameter, expected one or more.")
-        for group in given if isinstance(given[0], dict) else [{"params": given}]:
+        for group in (
+            params_or_groups
+            if isinstance(params_or_groups[0], dict)
+            else [{"params": params_or_groups}]
+        ):
             self.add_param_group(group)  # type: ignore[arg-type]
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -140,7 +144,7 @@ class Optimizer:
         for group in self.param_groups:
             for param in group["params"]:
                 if param.grad is not None:
-                    w = param._settled()
+                    w = param._own_array()
                     self.update(w, param.grad.array, self.state[param].arrays, group)
                     clock.tick(w)
         return loss

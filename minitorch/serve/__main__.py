@@ -27,30 +27,30 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("app", type=Path, metavar="APP.py")
     parser.add_argument("--host", default="127.0.0.1", help="where to listen (%(default)s)")
     parser.add_argument("--port", type=int, default=8000, help="0 takes a free one (%(default)s)")
-    told = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        asyncio.run(serve(loaded(told.app), told.host, told.port))
+        asyncio.run(serve(load_app(options.app), options.host, options.port))
     except (MinitorchError, ModuleNotFoundError, OSError) as error:
         print(f"serve: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def loaded(path: Path) -> dict[str, object]:
+def load_app(path: Path) -> dict[str, object]:
     """Return the names of a file, under a module that is sent with its code: none can import it."""
     sys.path.insert(0, str(path.resolve().parent))
     if not path.is_file():
         raise ServeError(f"{path}: no such file")
     try:
-        found = runpy.run_path(str(path), run_name="served_app")
+        names = runpy.run_path(str(path), run_name="served_app")
     except Exception as error:
         raise ServeError(f"{path}: {type(error).__name__}: {error}") from error
-    if not asyncio.iscoroutinefunction(found.get("setup")):
+    if not asyncio.iscoroutinefunction(names.get("setup")):
         raise ServeError(f"{path}: defines no `async def setup(server)`")
-    return found
+    return names
 
 
-def listening(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
     """Return a listener whose connections send at once: Nagle's delay is 40 ms, twice the goal."""
     try:
         listener = socket.create_server((host, port))
@@ -87,7 +87,7 @@ async def serve(app: dict[str, Any], host: str, port: int) -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, end)
-    with listening(host, port) as listener, suppress(asyncio.CancelledError):
+    with listen(host, port) as listener, suppress(asyncio.CancelledError):
         async with server:
             await app["setup"](server)
             print(f"Serving at http://{host}:{listener.getsockname()[1]}", flush=True)

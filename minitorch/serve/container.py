@@ -70,39 +70,39 @@ def end_with_the_front() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def answers(given: Any) -> Answer:
+def answers(sent: Any) -> Answer:
     """Return what answers batches: the model that was sent."""
-    return partial(answer, as_model(given))
+    return partial(answer, as_model(sent))
 
 
-def as_model(given: Any) -> Model:
+def as_model(sent: Any) -> Model:
     """Return a function of a batch: of a factory, a module of torch or minitorch, an estimator.
 
     A factory takes no arguments and gives the model; what can be called with one is a model.
     """
-    if is_factory(given):
-        given = given()
+    if is_factory(sent):
+        sent = sent()
     for library in ("torch", "minitorch"):
         nn = sys.modules.get(f"{library}.nn")
-        if nn is not None and isinstance(given, nn.Module):
-            return module_model(sys.modules[library], given)
-    model: Model | None = given if callable(given) else getattr(given, "predict", None)
+        if nn is not None and isinstance(sent, nn.Module):
+            return module_model(sys.modules[library], sent)
+    model: Model | None = sent if callable(sent) else getattr(sent, "predict", None)
     if model is None:
-        raise TypeError(f"the model is {type(given).__name__}, expected something to call")
+        raise TypeError(f"the model is {type(sent).__name__}, expected something to call")
     return model
 
 
-def is_factory(given: Any) -> bool:
+def is_factory(function: Any) -> bool:
     """Tell whether something can be called, and only without an argument."""
 
     def takes(*arguments: Any) -> bool:
         try:
-            inspect.signature(given).bind(*arguments)
+            inspect.signature(function).bind(*arguments)
         except (TypeError, ValueError):  # compiled functions have no signature
             return False
         return True
 
-    return takes() and (isinstance(given, type) or not takes(None))
+    return takes() and (isinstance(function, type) or not takes(None))
 
 
 def module_model(library: Any, module: Any) -> Model:
@@ -130,7 +130,7 @@ def answer(model: Model, header: bytes, data: bytes) -> list[bytes]:
     try:
         return pack_results(results, errors, took_ms)
     except Exception as error:
-        return pack_results([], dict.fromkeys(range(len(batch)), described(error)), took_ms)
+        return pack_results([], dict.fromkeys(range(len(batch)), describe(error)), took_ms)
 
 
 def evaluate(model: Model, batch: np.ndarray) -> tuple[Any, Errors]:
@@ -142,7 +142,7 @@ def evaluate(model: Model, batch: np.ndarray) -> tuple[Any, Errors]:
         return as_results(model(batch.copy()), len(batch)), {}
     except Exception as error:
         if len(batch) == 1:
-            return [], {0: described(error)}
+            return [], {0: describe(error)}
     half = len(batch) // 2
     left, left_errors = evaluate(model, batch[:half])
     right, right_errors = evaluate(model, batch[half:])
@@ -164,7 +164,7 @@ def as_results(results: object, count: int) -> Any:
     return results
 
 
-def described(error: Exception) -> tuple[bool, str]:
+def describe(error: Exception) -> tuple[bool, str]:
     """Return whether an exception complains of the input, and its words."""
     words = f"{type(error).__name__}: {error}"
     by_kind = isinstance(error, ValueError | TypeError | IndexError | KeyError)

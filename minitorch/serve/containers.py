@@ -31,7 +31,7 @@ PROGRAM = "import sys; sys.path[:] = {!r}; from minitorch.serve.container import
 INSTALLED = (sys.prefix, sys.base_prefix, str(Path(__file__).parents[1]))
 
 
-def shipped(model: object) -> bytes:
+def pickle_model(model: object) -> bytes:
     """Return the model for a fresh process that has this one's `sys.path`.
 
     What is of a script, a notebook, or any module that is not installed is sent with its code,

@@ -49,39 +49,56 @@ def application(server: Server) -> FastAPI:
     registry = CollectorRegistry()
     registry.register(Scrape(server))
     app.add_middleware(RequestCounts, registry=registry)
-    under_way = 0
 
     @app.exception_handler(MinitorchError)
-    async def told(_: Request, error: MinitorchError) -> Response:
+    async def answer_error(_: Request, error: MinitorchError) -> Response:
         return refusal(error)
 
-    def refusal(error: MinitorchError) -> Response:
-        by_input = isinstance(error, ModelFailed) and error.by_input
-        status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
-        return _json(422 if by_input else status, {"detail": str(error)})
+    add_routes_for_clients(app, server)
+    add_routes_for_operators(app, server, registry)
+    return app
 
-    def enter() -> None:
-        nonlocal under_way
-        if under_way >= MOST_QUERIES:
+
+def refusal(error: MinitorchError) -> Response:
+    """Return the answer that says what was wrong."""
+    by_input = isinstance(error, ModelFailed) and error.by_input
+    status = next((status for kind, status in STATUS.items() if isinstance(error, kind)), 500)
+    return _json(422 if by_input else status, {"detail": str(error)})
+
+
+class Gate:
+    """Counts the queries under way, and refuses more than `MOST_QUERIES`."""
+
+    def __init__(self) -> None:
+        self.under_way = 0
+
+    def enter(self) -> None:
+        """Let one more in."""
+        if self.under_way >= MOST_QUERIES:
             raise HTTPException(503, f"overload: {MOST_QUERIES} queries are under way", RETRY)
-        under_way += 1
+        self.under_way += 1
 
-    def leave() -> None:
-        nonlocal under_way
-        under_way -= 1
+    def leave(self) -> None:
+        """Note that one has ended."""
+        self.under_way -= 1
+
+
+def add_routes_for_clients(app: FastAPI, server: Server) -> None:
+    """Answer queries, feedback, requests to generate, and who wants to type one."""
+    gate = Gate()
 
     @app.post("/apps/{name}/predict")
     async def predict(name: str, request: Request) -> Response:
-        enter()
+        gate.enter()
         try:
             fields = await _fields(request, {"x"}, {"context"})
             asked = server.send(name, fields["x"], fields.get("context"))
-            found = await asked.future
+            prediction = await asked.future
         finally:
-            leave()
-        if found.is_default and isinstance(asked.error, ModelFailed) and asked.error.by_input:
+            gate.leave()
+        if prediction.is_default and isinstance(asked.error, ModelFailed) and asked.error.by_input:
             raise asked.error
-        return _json(200, {field: getattr(found, field) for field in found.__slots__})
+        return _json(200, {field: getattr(prediction, field) for field in prediction.__slots__})
 
     @app.post("/apps/{name}/feedback")
     async def feedback(name: str, request: Request) -> Response:
@@ -91,12 +108,12 @@ def application(server: Server) -> FastAPI:
 
     @app.post("/apps/{name}/generate")
     async def generate(name: str, request: Request) -> Response:
-        enter()
+        gate.enter()
         try:
             fields = await _fields(request, {"tokens", "max_tokens"}, OPTIONS)
-            return Events(server.generate(name, **fields), refusal, leave)
+            return Events(server.generate(name, **fields), refusal, gate.leave)
         except BaseException:
-            leave()
+            gate.leave()
             raise
 
     @app.get("/apps/{name}/words")
@@ -108,15 +125,19 @@ def application(server: Server) -> FastAPI:
         server.words(name)
         return _page("typing.html")
 
+
+def add_routes_for_operators(app: FastAPI, server: Server, registry: CollectorRegistry) -> None:
+    """Answer those who watch the server: its page, its numbers, its health."""
+
     @app.get("/metrics")
     async def metrics() -> Response:
         return Response(generate_latest(registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
     @app.get("/metrics.json")
     async def numbers() -> Response:
-        found = server.metrics()
-        apps = {name: kept["weights"].get(None, {}) for name, kept in found["apps"].items()}
-        return _json(200, {"slo_ms": server.slo_ms, "models": found["models"], "apps": apps})
+        metrics = server.metrics()
+        apps = {name: state["weights"].get(None, {}) for name, state in metrics["apps"].items()}
+        return _json(200, {"slo_ms": server.slo_ms, "models": metrics["models"], "apps": apps})
 
     @app.get("/healthz")
     async def healthz() -> Response:
@@ -126,8 +147,6 @@ def application(server: Server) -> FastAPI:
     @app.get("/")
     async def page() -> Response:
         return _page("serving.html")
-
-    return app
 
 
 @dataclass(eq=False)
@@ -143,8 +162,8 @@ class Scrape(Collector):
             for name in (*COUNTERS, "tokens")
         }
         words = "as Server.metrics says"
-        found = self.server.metrics()
-        for model, counts in found["models"].items():
+        metrics = self.server.metrics()
+        for model, counts in metrics["models"].items():
             for name, value in counts.items():
                 more = {"0.5": value["p50"], "0.99": value["p99"]} if name in TIMES else {}
                 labels = ["model", "quantile"] if name in TIMES else ["model"]
@@ -155,8 +174,8 @@ class Scrape(Collector):
                 if not more:
                     families[name].add_metric([model], value)
         weights = GaugeMetricFamily("serve_weight", words, labels=["app", "model"])
-        for app, kept in found["apps"].items():
-            for model, weight in kept["weights"].get(None, {}).items():
+        for app, state in metrics["apps"].items():
+            for model, weight in state["weights"].get(None, {}).items():
                 weights.add_metric([app, model], weight)
         return [*families.values(), weights]
 

@@ -45,7 +45,7 @@ class RequestCounts:
             return
         status = "none"
 
-        async def send_noted(message: "Message") -> None:
+        async def note_and_send(message: "Message") -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = str(message["status"])
@@ -53,7 +53,7 @@ class RequestCounts:
 
         began = time.monotonic()
         try:
-            await self._app(scope, receive, send_noted)
+            await self._app(scope, receive, note_and_send)
         finally:
             method = scope["method"] if scope["method"] in METHODS else "other"
             route = getattr(scope.get("route"), "path", "other")

@@ -134,10 +134,10 @@ def vote(values: Answers, shares: Weights) -> Any:
 
 def _are_real(values: Answers) -> bool:
     """Tell whether answers are real numbers, or arrays of them in one shape, not labels."""
-    found = list(values.values())
-    if all(isinstance(value, np.ndarray) and value.dtype.kind == "f" for value in found):
-        return len({value.shape for value in found}) == 1
-    return all(map(_is_real, found)) and not all(float(value).is_integer() for value in found)
+    answers = list(values.values())
+    if all(isinstance(value, np.ndarray) and value.dtype.kind == "f" for value in answers):
+        return len({value.shape for value in answers}) == 1
+    return all(map(_is_real, answers)) and not all(float(value).is_integer() for value in answers)
 
 
 def _is_real(value: object) -> bool:

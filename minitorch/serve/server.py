@@ -20,14 +20,14 @@ from minitorch.serve.asks import App, Ask, Prediction
 from minitorch.serve.batching import Batching, controllers
 from minitorch.serve.cache import MISS, Cache
 from minitorch.serve.clock import Clock, LoopClock, Timer
-from minitorch.serve.containers import Hub, shipped
+from minitorch.serve.containers import Hub, pickle_model
 from minitorch.serve.dispatch import Dispatcher, Group, Query
 from minitorch.serve.generation.engine import Engine, GeneratorCounts
 from minitorch.serve.generation.reply import Stream, request
 from minitorch.serve.generation.scheduler import Scheduler
 from minitorch.serve.replicas import Model, Replica
 from minitorch.serve.selection import POLICIES
-from minitorch.serve.wire import callers_own, digested
+from minitorch.serve.wire import callers_own, digest_input
 
 MARGIN_MS = 2.0  # an answer is sent off so much before the deadline, or a tenth of the goal
 Key = tuple[str, int, bytes, Group]  # of an answer: model, version, digest of the input, group
@@ -106,7 +106,7 @@ class Server:
         self._check_name("deploy", name, self._generators)
         if not isinstance(replicas, int) or replicas < 1:
             raise ArgumentError(f"deploy: replicas: got {replicas!r}, expected at least 1.")
-        data = shipped(model)
+        data = pickle_model(model)
         queue = Dispatcher(self._now, hub.loop.call_soon, self._delay_ms)
         make = partial(self._controllers, self.slo_ms)
         into = self._known.setdefault(name, Model(name, queue, make, self._hang_ms))
@@ -154,7 +154,7 @@ class Server:
         old = self._generators.get(name)
         counts = old.counts if old else GeneratorCounts()
         hang_ms = self._generator_hang_ms
-        engine = Engine(name, shipped(make), hub, self._now, counts, scheduler, hang_ms)
+        engine = Engine(name, pickle_model(make), hub, self._now, counts, scheduler, hang_ms)
         try:
             await engine.ready
             self._open("deploy_generator")
@@ -281,7 +281,7 @@ class Server:
         """Send a query; what comes back knows more than its answer."""
         hub = self._open("predict")
         to = self._app(app, context)
-        data, group, digest = digested(x)
+        data, group, digest = digest_input(x)
         weights = to.weights_of(context)
         asked = to.policy.ask(weights, to.rng)
         now_ms = self._now.now_ms()
@@ -385,7 +385,7 @@ class Server:
         """
         self._open("feedback")
         to = self._app(app, context, "feedback")
-        _, group, digest = digested(x)
+        _, group, digest = digest_input(x)
         if not to.policy.learns:
             return
         key = (digest, group, context)

@@ -65,17 +65,17 @@ def simulate(
     dispatcher = Dispatcher(
         clock, lambda call: clock.call_at(clock.now_ms(), call), delay_ms, drops=deadlines
     )
-    found = Simulation([float("inf")] * len(times))
+    simulation = Simulation([float("inf")] * len(times))
 
     def run(number: int, batch: list[Query]) -> None:
         began_ms, took_ms = clock.now_ms(), costs[number](len(batch))
         ended_ms = began_ms + took_ms
-        found.runs.append(Batch(number, began_ms, ended_ms, tuple(query.x for query in batch)))
+        simulation.runs.append(Batch(number, began_ms, ended_ms, tuple(query.x for query in batch)))
         clock.call_at(ended_ms, lambda: done(lanes[number], took_ms))
 
     def done(lane: Lane, took_ms: float) -> None:
         for query in dispatcher.finished(lane, took_ms):
-            found.latency_ms[query.x] = clock.now_ms() - query.asked_ms
+            simulation.latency_ms[query.x] = clock.now_ms() - query.asked_ms
 
     lanes = [Lane(make(slo_ms), partial(run, number)) for number in range(len(costs))]
     for lane in lanes:
@@ -84,7 +84,7 @@ def simulate(
         query = Query(number, ANY, at_ms, at_ms + slo_ms, lambda *_: None)
         clock.call_at(at_ms, partial(dispatcher.submit, query))
     clock.run()
-    return found
+    return simulation
 
 
 def _cost(container: Cost) -> Callable[[int], float]:

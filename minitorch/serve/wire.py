@@ -43,7 +43,7 @@ def as_input(x: object) -> np.ndarray:
     return array.astype(f"<U{-(-longest // TEXT_STEP) * TEXT_STEP}") if is_text else array
 
 
-def digested(x: object) -> tuple[bytes, tuple[str, tuple[int, ...]], bytes]:
+def digest_input(x: object) -> tuple[bytes, tuple[str, tuple[int, ...]], bytes]:
     """Return an input's bytes, its dtype and shape, and what stands for it in keys."""
     array = as_input(x)
     data = array.tobytes()
@@ -64,7 +64,7 @@ def pack_results(results: Any, errors: Errors, took_ms: float) -> list[bytes]:
     """Return the two frames of what a batch has given; results are those of no error, in order."""
     header: dict[str, Any] = {"errors": errors, "took_ms": took_ms}
     if not isinstance(results, np.ndarray):
-        results = _stacked(results)
+        results = _stack(results)
     if isinstance(results, np.ndarray) and results.dtype.kind in KINDS:
         header |= {"dtype": results.dtype.str, "shape": results.shape}
         data = results.tobytes()
@@ -73,7 +73,7 @@ def pack_results(results: Any, errors: Errors, took_ms: float) -> list[bytes]:
     return [json.dumps(header).encode(), data]
 
 
-def _stacked(results: Sequence[Any]) -> Any:
+def _stack(results: Sequence[Any]) -> Any:
     """Return one array where all results are arrays or numbers of NumPy alike, else as given."""
     known = np.ndarray | np.generic
     alike = {(r.dtype, r.shape) if isinstance(r, known) else None for r in results}

@@ -1,4 +1,4 @@
-"""What a picture is asked of, checked before anything is drawn."""
+"""The arguments of pictures, checked before anything is drawn."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def roots_in(value: Any) -> Sequence[Value]:
 
 
 def _leaves(value: object) -> list[Any]:
-    found: list[Any] = []
-    mapped(found.append, value)
-    return found
+    leaves: list[Any] = []
+    mapped(leaves.append, value)
+    return leaves
 
 
 def _ends(graph: Graph) -> list[Node]:

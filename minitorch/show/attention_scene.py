@@ -54,8 +54,8 @@ def see_attention(
                 width, seen = (COLUMN - 2) * share, _from(at, at, "bar faded", "bar")
                 canvas.rect(LEFT + COLUMN * j + 1, y + 2, width, ROW - 4, seen, 1, tip)
         if i >= prompt - 1:
-            said = _from(at, at, "", "now bold")
-            canvas.text(right + 10, y + 14, f"→ {words[i + 1]}", said)
+            text = _from(at, at, "", "now bold")
+            canvas.text(right + 10, y + 14, f"→ {words[i + 1]}", text)
         for k, kind in enumerate(("value", "grad")):
             top, new = bottom + 14 + (CACHE + 6) * k, ((at, at + 1, "ring"),)
             tip = f"{('key', 'value')[k]} of {word}"

@@ -80,23 +80,23 @@ def _add_handle(scene: Scene, name: str) -> None:
         mark.attrs["data-handle"] = name
 
 
-def scene_of(found: Record, title: str = "Forward, then backward") -> Scene:
+def scene_of(record: Record, title: str = "Forward, then backward") -> Scene:
     """Return the scene of a recorded computation."""
-    work = [i for i, op in enumerate(found.ops) if op]
+    work = [i for i, op in enumerate(record.ops) if op]
     computed = {i: k + 1 for k, i in enumerate(work)}
     first_back = len(work) + 1
-    visited = {visit.place: first_back + k for k, visit in enumerate(found.visits)}
-    sums = _sums(found, first_back)
+    visited = {visit.place: first_back + k for k, visit in enumerate(record.visits)}
+    sums = _sums(record, first_back)
     canvas = Canvas()
-    boxes = [_box(found, i, computed, visited, sums) for i in range(len(found.names))]
-    drawn = draw(canvas, boxes, _wires(found, computed, first_back))
-    steps = [Step(_opening(found))]
-    steps += [_forward(found, i, k, work, drawn.paths) for i, k in computed.items()]
-    steps += [_backward(found, v, k, drawn.paths) for k, v in enumerate(found.visits)]
-    if found.problem:
-        steps.append(Step("Backward stops here.", (found.problem,)))
+    boxes = [_box(record, i, computed, visited, sums) for i in range(len(record.names))]
+    drawn = draw(canvas, boxes, _wires(record, computed, first_back))
+    steps = [Step(_opening(record))]
+    steps += [_forward(record, i, k, work, drawn.paths) for i, k in computed.items()]
+    steps += [_backward(record, v, k, drawn.paths) for k, v in enumerate(record.visits)]
+    if record.problem:
+        steps.append(Step("Backward stops here.", (record.problem,)))
     return Scene(
-        title, HINT, "Forward and backward", _summary(found), drawn.width, drawn.height,
+        title, HINT, "Forward and backward", _summary(record), drawn.width, drawn.height,
         tuple(canvas.marks), tuple(steps), len(steps) - 1, LEGEND,
     )  # fmt: skip
 
@@ -107,11 +107,11 @@ Sums = dict[int, list[tuple[int, Any, int]]]
 """For each value: (position, sum of the shares so far, how many they are)."""
 
 
-def _sums(found: Record, first_back: int) -> Sums:
+def _sums(record: Record, first_back: int) -> Sums:
     sums: Sums = {}
-    for k, visit in enumerate(found.visits):
+    for k, visit in enumerate(record.visits):
         if visit.place not in sums:
-            uses = max(found.uses.get(visit.place, 0), 1)
+            uses = max(record.uses.get(visit.place, 0), 1)
             sums[visit.place] = [(first_back + k, visit.grad, uses)]
         for source, share in visit.shares:
             before = sums.setdefault(source, [])
@@ -121,31 +121,31 @@ def _sums(found: Record, first_back: int) -> Sums:
 
 
 def _box(
-    found: Record, i: int, computed: dict[int, int], visited: dict[int, int], sums: Sums
+    record: Record, i: int, computed: dict[int, int], visited: dict[int, int], sums: Sums
 ) -> Boxed:
     known = computed.get(i, 0)
-    lines = heading(found, i)
-    if found.numbers[i] is not None:
-        lines.append(Line(brief(found.numbers[i]), forever(known, "code value")))
+    lines = heading(record, i)
+    if record.numbers[i] is not None:
+        lines.append(Line(brief(record.numbers[i]), forever(known, "code value")))
     row = len(lines)
     so_far = {at: (total, count) for at, total, count in sums.get(i, [])}  # the last at a position
     lines += [
-        Line(_partial(*so_far[at], found.uses.get(i, 0)), ((at, later, "code grad"),), row)
+        Line(_partial(*so_far[at], record.uses.get(i, 0)), ((at, later, "code grad"),), row)
         for at, later in pairwise([*sorted(so_far), ALWAYS])
     ]
-    base = "box" if found.numbers[i] is None else "box value"
+    base = "box" if record.numbers[i] is None else "box value"
     changes: list[tuple[int, str | None]] = [(0, base if not known else "box idle"), (known, base)]
     if i in visited:
         changes.append((visited[i], "box grad"))
     rings = tuple(at for at in (known, visited.get(i, 0)) if at)
     return Boxed(i, tuple(lines), phases(sorted(changes, key=lambda c: c[0])), rings,
-                 round=not found.ops[i])  # fmt: skip
+                 round=not record.ops[i])  # fmt: skip
 
 
-def heading(found: Record, i: int) -> list[Line]:
+def heading(record: Record, i: int) -> list[Line]:
     """Return the lines of a box that say what it is: its name, its operator and its type."""
-    head = found.names[i]
-    kind = " · ".join(part for part in (found.ops[i], found.types[i]) if part and part != head)
+    head = record.names[i]
+    kind = " · ".join(part for part in (record.ops[i], record.types[i]) if part and part != head)
     return [Line(head, "bold"), *([Line(kind, "small muted")] if kind else [])]
 
 
@@ -155,51 +155,51 @@ def _partial(total: Any, count: int, uses: int) -> str:
     return f"grad {brief(total)}"
 
 
-def _wires(found: Record, computed: dict[int, int], first_back: int) -> list[Wire]:
-    back = {visit.place: (first_back + k, visit) for k, visit in enumerate(found.visits)}
+def _wires(record: Record, computed: dict[int, int], first_back: int) -> list[Wire]:
+    back = {visit.place: (first_back + k, visit) for k, visit in enumerate(record.visits)}
     wires = []
-    for i, sources in enumerate(found.inputs):
+    for i, sources in enumerate(record.inputs):
         for source in sources:
             moments = {computed[i]: "wire value"}
             at, visit = back.get(i, (0, None))
             if visit is not None and any(place == source for place, _ in visit.shares):
                 moments[at] = "wire grad"
             wires.append(Wire(source, i, lit("wire", moments)))
-    return wires + control_wires(found)
+    return wires + control_wires(record)
 
 
-def control_wires(found: Record) -> list[Wire]:
+def control_wires(record: Record) -> list[Wire]:
     """Return the arrows that are an order alone."""
-    ordered = enumerate(found.controls)
+    ordered = enumerate(record.controls)
     return [Wire(before, i, "wire dashed") for i, all_ in ordered for before in all_]
 
 
 # ── the words ───────────────────────────────────────────────────────────────────────────────────
 
 
-def _opening(found: Record) -> str:
-    leaves = [name for name, op in zip(found.names, found.ops, strict=True) if not op]
+def _opening(record: Record) -> str:
+    leaves = [name for name, op in zip(record.names, record.ops, strict=True) if not op]
     some = listing(leaves[:4]) + (f" and {len(leaves) - 4} more" if len(leaves) > 4 else "")
     return f"Before the first step: {some or 'nothing'} given, nothing computed."
 
 
-def _forward(found: Record, i: int, k: int, work: list[int], paths: Paths) -> Step:
-    names = [found.names[s] for s in found.inputs[i]]
-    given = f" from {listing(names)}" if names else ""
-    result = found.numbers[i]
+def _forward(record: Record, i: int, k: int, work: list[int], paths: Paths) -> Step:
+    names = [record.names[s] for s in record.inputs[i]]
+    inputs = f" from {listing(names)}" if names else ""
+    result = record.numbers[i]
     gives = f": {brief(result)}" if result is not None else ""
-    text = f"Forward {k} of {len(work)}: {_called(found, i)}{given}{gives}."
+    text = f"Forward {k} of {len(work)}: {_words_for(record, i)}{inputs}{gives}."
     rows = [
-        f"{found.names[s]} = {brief(found.numbers[s], 90)}"
-        for s in dict.fromkeys(found.inputs[i])
-        if found.numbers[s] is not None
+        f"{record.names[s]} = {brief(record.numbers[s], 90)}"
+        for s in dict.fromkeys(record.inputs[i])
+        if record.numbers[s] is not None
     ]
-    ways = _ways(found.inputs[i], i, paths)
+    ways = _ways(record.inputs[i], i, paths)
     return Step(text, tuple(rows), tuple(Travel(d) for d in ways))
 
 
-def _called(found: Record, i: int) -> str:
-    name, op = found.names[i], found.ops[i]
+def _words_for(record: Record, i: int) -> str:
+    name, op = record.names[i], record.ops[i]
     return op if name == op or name.startswith(f"{op} ") else f"{name} by {op}"
 
 
@@ -209,45 +209,47 @@ def _ways(sources: Iterable[int], target: int, paths: Paths) -> list[str]:
     return [next(left[source, target]) for source in sources]
 
 
-def _backward(found: Record, visit: Visit, k: int, paths: Paths) -> Step:
-    i, count = visit.place, len(found.visits)
-    name = found.names[i]
+def _backward(record: Record, visit: Visit, k: int, paths: Paths) -> Step:
+    i, count = visit.place, len(record.visits)
+    name = record.names[i]
     whole = f"the gradient of {name} is complete, {brief(visit.grad)}"
-    if i in found.roots:
+    if i in record.roots:
         whole = f"the gradient of {name} with respect to itself is {brief(visit.grad)}"
     hands = ""
     if visit.shares:
-        targets = list(dict.fromkeys(found.names[s] for s, _ in visit.shares))
-        hands = f"; {found.ops[i]} hands {'a share' if len(targets) == 1 else 'shares'} to "
+        targets = list(dict.fromkeys(record.names[s] for s, _ in visit.shares))
+        hands = f"; {record.ops[i]} hands {'a share' if len(targets) == 1 else 'shares'} to "
         hands += listing(targets)
-    rows = [_share(found, visit, n, k) for n in range(len(visit.shares))]
+    rows = [_share(record, visit, n, k) for n in range(len(visit.shares))]
     ways = _ways([source for source, _ in visit.shares], i, paths)
     travels = tuple(Travel(d, "grad", back=True) for d in ways)
     return Step(f"Backward {k + 1} of {count}: {whole}{hands}.", tuple(rows), travels)
 
 
-def _share(found: Record, visit: Visit, n: int, k: int) -> str:
+def _share(record: Record, visit: Visit, n: int, k: int) -> str:
     """Say what the n-th share of the k-th visit is, and whether others are still to come."""
     source, share = visit.shares[n]
-    uses = found.uses.get(source, 0)
-    text = f"{found.names[source]} gets {brief(share, 90)}"
+    uses = record.uses.get(source, 0)
+    text = f"{record.names[source]} gets {brief(share, 90)}"
     if uses < 2:
         return text
-    before = [s for earlier in found.visits[:k] for s, _ in earlier.shares]
+    before = [s for earlier in record.visits[:k] for s, _ in earlier.shares]
     so_far = [*before, *(s for s, _ in visit.shares[: n + 1])].count(source)
-    rest = "all are here: their sum is its gradient" if so_far == uses else "the sum waits for more"
-    return f"{text}; it was used {uses} times and has {plural(so_far, 'share')}: {rest}"
+    outlook = (
+        "all are here: their sum is its gradient" if so_far == uses else "the sum waits for more"
+    )
+    return f"{text}; it was used {uses} times and has {plural(so_far, 'share')}: {outlook}"
 
 
-def _summary(found: Record) -> str:
-    ops = sum(map(bool, found.ops))
-    inputs = plural(len(found.ops) - ops, "input")
+def _summary(record: Record) -> str:
+    ops = sum(map(bool, record.ops))
+    inputs = plural(len(record.ops) - ops, "input")
     text = f"A computation of {plural(ops, 'operator')} over {inputs}"
-    if found.visits:
-        text += f", and the {plural(len(found.visits), 'step')} of its reverse sweep"
-    result = found.numbers[found.roots[0]]
+    if record.visits:
+        text += f", and the {plural(len(record.visits), 'step')} of its reverse sweep"
+    result = record.numbers[record.roots[0]]
     if result is not None:
         text += f". It gives {brief(result)}"
-    if found.hidden:
-        text += f". {plural(found.hidden, 'value')} farther away not shown"
+    if record.hidden:
+        text += f". {plural(record.hidden, 'value')} farther away not shown"
     return text + "."

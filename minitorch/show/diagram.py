@@ -25,7 +25,7 @@ class Line:
 
     @property
     def shown(self) -> str:
-        """What of the text stands in the box."""
+        """The part of the text that fits into the box."""
         if len(self.text) <= LONGEST:
             return self.text
         half = (LONGEST - 1) // 2
@@ -123,9 +123,9 @@ def _box(canvas: Canvas, box: Boxed, cx: float, cy: float) -> None:
 
 def curve(path: Sequence[Point]) -> str:
     """Return a polyline as one smooth curve in SVG's words: vertical where it meets a layer."""
-    (x, y), *rest = path
+    (x, y), *points = path
     d = [f"M{x:.1f} {y:.1f}"]
-    for nx, ny in rest:
+    for nx, ny in points:
         middle = (y + ny) / 2
         d.append(f"C{x:.1f} {middle:.1f} {nx:.1f} {middle:.1f} {nx:.1f} {ny:.1f}")
         x, y = nx, ny

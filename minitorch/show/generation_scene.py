@@ -22,7 +22,7 @@ LEGEND = (
 
 
 def see_generation(
-    requests: Sequence[tuple[float, int, int]], found: GenerationSimulation, *,
+    requests: Sequence[tuple[float, int, int]], run: GenerationSimulation, *,
     until_ms: float | None = None, load: float | None = None, title: str = "Requests in slots",
     tab: str = "Generation",
 ) -> Scene:  # fmt: skip
@@ -30,23 +30,23 @@ def see_generation(
 
     Args:
         requests: (arrival_ms, prompt_tokens, new_tokens) of each.
-        found: what `serve.simulate_generation` gave for them, or a record in the same form.
+        run: what `serve.simulate_generation` gave for them, or a record in the same form.
         until_ms: where the axis ends; two runs with one end can be compared.
         load: requests a second, in a box called `load` that can be made `draggable`.
 
     Raises:
         ArgumentError: there is no request, or more than can be shown, or of another run.
     """
-    if not 1 <= len(requests) <= MOST or len(found.done_ms) != len(requests):
+    if not 1 <= len(requests) <= MOST or len(run.done_ms) != len(requests):
         raise ArgumentError(
-            f"see_generation: got {len(requests)} requests and a run of {len(found.done_ms)}, "
+            f"see_generation: got {len(requests)} requests and a run of {len(run.done_ms)}, "
             f"expected as many, 1 to {MOST}."
         )
-    end_ms = max(found.iterations[-1].ended_ms, until_ms or 0.0)
+    end_ms = max(run.iterations[-1].ended_ms, until_ms or 0.0)
     scale = WIDTH / end_ms
     canvas = Canvas()
     bottom = TOP + ROW * len(requests) + 12
-    slots = 1 + max(slot for iteration in found.iterations for slot in iteration.slots)
+    slots = 1 + max(slot for iteration in run.iterations for slot in iteration.slots)
     for request in range(len(requests)):
         y = TOP + ROW * request
         canvas.text(LEFT - 8, y + 11, f"request {request}", "small muted end")
@@ -54,8 +54,8 @@ def see_generation(
         y = bottom + LANE * slot
         canvas.rect(LEFT, y, WIDTH, LANE - 4, "panel")
         canvas.text(LEFT - 8, y + LANE / 2 + 2, f"slot {slot}", "small muted end")
-    first, last = _first_and_last(found.iterations)
-    for k, iteration in enumerate(found.iterations):
+    first, last = _first_and_last(run.iterations)
+    for k, iteration in enumerate(run.iterations):
         for request, slot in zip(iteration.starts + iteration.steps, iteration.slots, strict=True):
             if first[request] == k:
                 came = LEFT + requests[request][0] * scale
@@ -75,10 +75,10 @@ def see_generation(
         canvas.text(x + 50, y + 33, f"{load:g} a second", "middle bold")
     steps = [Step(f"Before the first request of {len(requests)}, with {slots} slots.")]
     steps += [
-        _step(k, iteration, requests, first, last) for k, iteration in enumerate(found.iterations)
+        _step(k, iteration, requests, first, last) for k, iteration in enumerate(run.iterations)
     ]
     return Scene(
-        title, HINT, tab, _summary(requests, found), LEFT + WIDTH + 34, foot + 24,
+        title, HINT, tab, _summary(requests, run), LEFT + WIDTH + 34, foot + 24,
         tuple(canvas.marks), tuple(steps), max(1, len(steps) * 2 // 3), LEGEND,
     )  # fmt: skip
 
@@ -126,9 +126,9 @@ def _step(
     return Step(f"Iteration {k + 1}: {what} of {who}.", tuple(rows))
 
 
-def _summary(requests: Sequence[tuple[float, int, int]], found: GenerationSimulation) -> str:
-    mean = sum(found.first_token_ms) / len(requests)
+def _summary(requests: Sequence[tuple[float, int, int]], run: GenerationSimulation) -> str:
+    mean = sum(run.first_token_ms) / len(requests)
     return (
-        f"{len(requests)} requests in {len(found.iterations)} iterations, {found.tokens_per_s:.0f} "
+        f"{len(requests)} requests in {len(run.iterations)} iterations, {run.tokens_per_s:.0f} "
         f"tokens a second. A first token comes after {mean:.0f} ms on average."
     )

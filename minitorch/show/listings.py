@@ -84,7 +84,7 @@ def run_symbolic(code: str) -> list[Statement]:
 
 def _run(code: str, names: dict[str, Any], kind: type) -> list[Statement]:
     lines = code.strip("\n").splitlines()
-    found: list[Statement] = []
+    statements: list[Statement] = []
     known, with_grad, held, ran = set[int](), set[int](), list[Any](), 0
     for statement in ast.parse("\n".join(lines)).body:
         made = Statement(lines[statement.lineno - 1 : statement.end_lineno])
@@ -102,20 +102,20 @@ def _run(code: str, names: dict[str, Any], kind: type) -> list[Statement]:
         for leaves, feeds, state in runs[ran:]:
             made.computed += _node_by_node(leaves, feeds, state)
         ran = len(runs)
-        found.append(made)
-    return found
+        statements.append(made)
+    return statements
 
 
 def _execute(statement: ast.stmt, names: dict[str, object]) -> str:
     """Run one statement; return what there is to see afterwards, in words."""
-    said = io.StringIO()
+    output = io.StringIO()
     value: Any = None
-    with redirect_stdout(said):
+    with redirect_stdout(output):
         if isinstance(statement, ast.Expr):
             value = eval(compile(ast.Expression(statement.value), "<listing>", "eval"), names)
         else:
             exec(compile(ast.Module([statement], []), "<listing>", "exec"), names)
-    if printed := said.getvalue().strip():
+    if printed := output.getvalue().strip():
         return f"prints {printed.splitlines()[0]}"
     if isinstance(statement, ast.Assign):
         value = _assigned(statement.targets[0], names)

@@ -186,8 +186,8 @@ class _Teller:
         )
         freed = self.freed.get(time)
         born = [f"{node.name}: {in_bytes(own.n_bytes)} at byte {own.offset}"] if own else []
-        gone = [f"after it nobody needs {listing(freed)}"] if freed else []
-        return Step(text, (*born, *gone))
+        freeing = [f"after it nobody needs {listing(freed)}"] if freed else []
+        return Step(text, (*born, *freeing))
 
     def _what(self, node: Node) -> str:
         own, home = self.own.get(node), self.plan.home.get(node, node)

@@ -13,21 +13,21 @@ ROOM = 36  # characters that fit into a box
 
 def brief(array: Array, room: int = ROOM) -> str:
     """Return the numbers where they fit into `room` characters, else their mean and spread."""
-    found = np.asarray(array)
-    if found.size == 0:
-        return f"empty {found.shape}"
-    if found.size <= room // 2:
-        text = _listed(found)
+    numbers = np.asarray(array)
+    if numbers.size == 0:
+        return f"empty {numbers.shape}"
+    if numbers.size <= room // 2:
+        text = _brackets(numbers)
         if len(text) <= room:
             return text
-    flat = found.astype(np.float64)
+    flat = numbers.astype(np.float64)
     return f"mean {_short(float(flat.mean()))} ± {_short(float(flat.std()))}"
 
 
-def _listed(array: Array) -> str:
+def _brackets(array: Array) -> str:
     if array.ndim == 0:
         return _short(array[()])
-    return f"[{', '.join(_listed(part) for part in array)}]"
+    return f"[{', '.join(_brackets(part) for part in array)}]"
 
 
 def _short(number: Any) -> str:

@@ -68,7 +68,7 @@ def page(scenes: Sequence[Scene] | Scene | object) -> str:
     Raises:
         ArgumentError: there is no scene, or something else is among them.
     """
-    scenes = _checked(scenes)
+    scenes = _check_scenes(scenes)
     # `<` never appears in the data, so no string in it can end the script element.
     data = json.dumps([scene.as_dict() for scene in scenes], ensure_ascii=True)
     parts = {
@@ -83,19 +83,19 @@ def page(scenes: Sequence[Scene] | Scene | object) -> str:
     return "".join(parts.get(text, text) for text in PAGE.split("@"))
 
 
-def _checked(given: Any) -> Sequence[Scene]:
-    scenes = [given] if _is_scene(given) else getattr(given, "scenes", given)
+def _check_scenes(value: Any) -> Sequence[Scene]:
+    scenes = [value] if _is_scene(value) else getattr(value, "scenes", value)
     is_several = isinstance(scenes, Sequence) and not isinstance(scenes, str)
     if not is_several or not scenes or not all(map(_is_scene, scenes)):
         raise ArgumentError(
-            f"page: got {type(given).__name__} without scenes, expected scenes, or the picture of "
+            f"page: got {type(value).__name__} without scenes, expected scenes, or the picture of "
             "what can be stepped through."
         )
     return scenes
 
 
-def _is_scene(given: object) -> bool:
-    return hasattr(given, "marks") and hasattr(given, "steps")
+def _is_scene(value: object) -> bool:
+    return hasattr(value, "marks") and hasattr(value, "steps")
 
 
 def module() -> str:

@@ -41,7 +41,7 @@ class Stage:
 
     @cached_property
     def names(self) -> dict[Node, str]:
-        """What makes a node the same before and after: its name and its operator."""
+        """What says that a node is the same before and after: its name and its operator."""
         return {node: f"{node.name}|{node.op.name if node.op else ''}" for node in self.nodes}
 
 
@@ -49,11 +49,11 @@ def stages(fetches: object, passes: Sequence[str] | None = None) -> list[Stage]:
     """Return the graph as built and after each pass, as `optimize` runs them."""
     leaves = nodes_in("compare_passes", fetches)
     with orders_kept():
-        found = [Stage("as built", tuple(schedule(leaves, ())), predicted_s(leaves, set()))]
+        stages = [Stage("as built", tuple(schedule(leaves, ())), predicted_s(leaves, set()))]
         for name in PASSES if passes is None else passes:
             leaves = run_pass(name, leaves, set())
-            found.append(Stage(name, tuple(schedule(leaves, ())), predicted_s(leaves, set())))
-    return found
+            stages.append(Stage(name, tuple(schedule(leaves, ())), predicted_s(leaves, set())))
+    return stages
 
 
 def compare_passes(
@@ -72,19 +72,19 @@ def compare_passes(
         ArgumentError: no nodes.
     """
     every = stages(fetches, passes)
-    useful = [b for a, b in pairwise(every) if _changed(a, b)]
-    found = [every[0], *useful] if useful and passes is None else every
-    strip = len(found) * PITCH + 20
-    pairs = [_pair(found, k, strip) for k in range(len(found))]
+    useful = [b for a, b in pairwise(every) if _differ(a, b)]
+    shown = [every[0], *useful] if useful and passes is None else every
+    strip = len(shown) * PITCH + 20
+    pairs = [_pair(shown, k, strip) for k in range(len(shown))]
     width = max([strip, *(w for _, w, _ in pairs)])
     height = STRIP + max(h for _, _, h in pairs)
     canvas = Canvas()
-    _strip(canvas, found)
+    _strip(canvas, shown)
     canvas.marks += [mark for marks, _, _ in pairs for mark in marks]
-    steps = [Step(f"As built: {plural(len(found[0].nodes), 'node')}.")]
-    steps += [_step(found[k - 1], found[k], k, len(found) - 1) for k in range(1, len(found))]
-    changed = [k for k in range(1, len(found)) if _changed(found[k - 1], found[k])]
-    still = max(changed, key=lambda k: found[k - 1].predicted_s - found[k].predicted_s, default=0)
+    steps = [Step(f"As built: {plural(len(shown[0].nodes), 'node')}.")]
+    steps += [_step(shown[k - 1], shown[k], k, len(shown) - 1) for k in range(1, len(shown))]
+    changed = [k for k in range(1, len(shown)) if _differ(shown[k - 1], shown[k])]
+    still = max(changed, key=lambda k: shown[k - 1].predicted_s - shown[k].predicted_s, default=0)
     summary = _summary(every, [stage.name for stage in useful])
     return Scene(
         title, HINT, "Passes", summary, width, height, tuple(canvas.marks), tuple(steps), still,
@@ -95,10 +95,10 @@ def compare_passes(
 # ── the picture ─────────────────────────────────────────────────────────────────────────────────
 
 
-def _strip(canvas: Canvas, found: Sequence[Stage]) -> None:
+def _strip(canvas: Canvas, stages: Sequence[Stage]) -> None:
     """Add a bar for each stage: how many nodes its graph has."""
-    most = max(len(stage.nodes) for stage in found)
-    for k, stage in enumerate(found):
+    most = max(len(stage.nodes) for stage in stages)
+    for k, stage in enumerate(stages):
         count, x = len(stage.nodes), 10 + k * PITCH
         h = max(BAR * count / most, 2.0)
         top = HEAD + BAR - h
@@ -110,14 +110,14 @@ def _strip(canvas: Canvas, found: Sequence[Stage]) -> None:
         canvas.text(middle, HEAD + BAR + 16, stage.name, seen)
 
 
-def _pair(found: Sequence[Stage], k: int, room: float) -> tuple[list[Mark], float, float]:
+def _pair(stages: Sequence[Stage], k: int, room: float) -> tuple[list[Mark], float, float]:
     """Return the marks of position k, seen only there, and their width and height."""
     canvas = Canvas()
     top = STRIP - 6
     if k == 0:
-        drawn = _graph(canvas, found[0], set(), "", 0.0, top, room)
+        drawn = _graph(canvas, stages[0], set(), "", 0.0, top, room)
         return _only_at(canvas, k), drawn.width, drawn.height
-    before, after = found[k - 1], found[k]
+    before, after = stages[k - 1], stages[k]
     old, new = {*before.names.values()}, {*after.names.values()}
     canvas.text(12, top, f"before {after.name}", "bold")
     left = _graph(canvas, before, old - new, "box bad", 0.0, top)
@@ -170,28 +170,28 @@ def _lines(node: Node) -> list[Line]:
 # ── what changed ────────────────────────────────────────────────────────────────────────────────
 
 
-def _changed(before: Stage, after: Stage) -> bool:
+def _differ(before: Stage, after: Stage) -> bool:
     return {*before.names.values()} != {*after.names.values()}
 
 
 def _step(before: Stage, after: Stage, k: int, count: int) -> Step:
     head = f"Pass {k} of {count}, {after.name}: "
-    if not _changed(before, after):
+    if not _differ(before, after):
         return Step(f"{head}nothing to do here; {plural(len(after.nodes), 'node')}.")
     old, new = before.names, after.names
     left, known = set(new.values()), set(old.values())
-    gone = [_called(n) for n in before.nodes if old[n] not in left]
-    made = [_called(n) for n in after.nodes if new[n] not in known]
+    removed = [_words_for(n) for n in before.nodes if old[n] not in left]
+    made = [_words_for(n) for n in after.nodes if new[n] not in known]
     text = (
         f"{head}{plural(len(before.nodes), 'node')} become {len(after.nodes)}, and a predicted "
         f"{in_seconds(before.predicted_s)} become {in_seconds(after.predicted_s)}."
     )
-    rows = [f"gone: {_some(gone)}"] if gone else []
+    rows = [f"gone: {_some(removed)}"] if removed else []
     rows += [f"new: {_some(made)}"] if made else []
     return Step(text, tuple(rows))
 
 
-def _called(node: Node) -> str:
+def _words_for(node: Node) -> str:
     if isinstance(node, Constant):
         return f"the constant {brief(node.value, 18)}"
     is_plain = node.op is None or node.op.name == node.name
@@ -203,11 +203,11 @@ def _some(names: list[str], most: int = 8) -> str:
     return listing(names[:most] + more)
 
 
-def _summary(found: Sequence[Stage], useful: list[str]) -> str:
-    count, first, last = len(found) - 1, len(found[0].nodes), len(found[-1].nodes)
+def _summary(stages: Sequence[Stage], useful: list[str]) -> str:
+    count, first, last = len(stages) - 1, len(stages[0].nodes), len(stages[-1].nodes)
     passes = "1 pass" if count == 1 else f"{count} passes"
     what = "None changes anything"
     if useful:
-        rest = "" if len(useful) == count else "; the others find nothing to do"
-        what = f"It is changed by {listing(useful)}{rest}"
+        others = "" if len(useful) == count else "; the others find nothing to do"
+        what = f"It is changed by {listing(useful)}{others}"
     return f"{passes} over a graph of {plural(first, 'node')} leave {last}. {what}."

@@ -40,12 +40,12 @@ class Picture:
     """
 
     def __init__(
-        self, found: Record, values: Sequence[Any], scenes: Callable[[], Sequence[Scene]]
+        self, record: Record, values: Sequence[Any], scenes: Callable[[], Sequence[Scene]]
     ) -> None:
-        self.record = found
+        self.record = record
         self._scenes = scenes
-        self._lines = [(*heading(found, i), *_numbers(found, i, values[i])) for i in _all(found)]
-        self._kinds = [_kind(value, i in found.roots) for i, value in enumerate(values)]
+        self._lines = [(*heading(record, i), *_numbers(record, i, values[i])) for i in _all(record)]
+        self._kinds = [_kind(value, i in record.roots) for i, value in enumerate(values)]
 
     @cached_property
     def scenes(self) -> tuple[Scene, ...]:
@@ -55,12 +55,12 @@ class Picture:
     @property
     def svg(self) -> str:
         """The picture as one SVG element."""
-        canvas, found, hidden = Canvas(), self.record, self.record.hidden
+        canvas, record, hidden = Canvas(), self.record, self.record.hidden
         boxes = [
-            Boxed(i, self._lines[i], self._kinds[i], round=not found.ops[i]) for i in _all(found)
+            Boxed(i, self._lines[i], self._kinds[i], round=not record.ops[i]) for i in _all(record)
         ]
-        wires = [Wire(s, i) for i, sources in enumerate(found.inputs) for s in sources]
-        drawn = draw(canvas, boxes, wires + control_wires(found))
+        wires = [Wire(s, i) for i, sources in enumerate(record.inputs) for s in sources]
+        drawn = draw(canvas, boxes, wires + control_wires(record))
         title = "Computation graph" + (f", {hidden} more not drawn" if hidden else "")
         marks, steps = tuple(canvas.marks), (Step(title),)
         return poster(Scene(title, "", "", title, drawn.width, drawn.height, marks, steps, 0))
@@ -68,16 +68,16 @@ class Picture:
     @property
     def text(self) -> str:
         """The picture as lines, one for each box."""
-        found, lines = self.record, []
-        for i in _all(found):
-            title, *rest = (line.text for line in self._lines[i])
+        record, lines = self.record, []
+        for i in _all(record):
+            title, *lines_below = (line.text for line in self._lines[i])
             inputs, after = (
                 ", ".join(f"%{place}" for place in places[i])
-                for places in (found.inputs, found.controls)
+                for places in (record.inputs, record.controls)
             )
             call = f"({inputs})" * bool(inputs) + f" after {after}" * bool(after)
-            lines.append(f"%{i} = {title}{call}  {', '.join(rest)}".rstrip())
-        return "\n".join([*lines, *([f"{found.hidden} more not shown"] if found.hidden else [])])
+            lines.append(f"%{i} = {title}{call}  {', '.join(lines_below)}".rstrip())
+        return "\n".join([*lines, *([f"{record.hidden} more not shown"] if record.hidden else [])])
 
     def save(self, path: str | Path) -> None:
         """Write the SVG to a file."""
@@ -94,12 +94,12 @@ class Picture:
         return self.text
 
 
-def _all(found: Record) -> range:
-    return range(len(found.names))
+def _all(record: Record) -> range:
+    return range(len(record.names))
 
 
-def _numbers(found: Record, i: int, value: Any) -> list[Line]:
-    number, grad = found.numbers[i], getattr(value, "_grad", None)
+def _numbers(record: Record, i: int, value: Any) -> list[Line]:
+    number, grad = record.numbers[i], getattr(value, "_grad", None)
     lines = [] if number is None else [Line(brief(number), "code value")]
     return lines + (
         [] if grad is None else [Line(f"grad {brief(to_numpy(grad.array))}", "code grad")]
@@ -143,18 +143,18 @@ def show(
     if limit < 1:
         raise ArgumentError(f"show: got limit {limit}, expected 1 or more.")
     called = names_by_id(names)
-    found, values = structure(roots, called, limit)
+    graph_record, values = structure(roots, called, limit)
     views: list[Callable[[], Scene]] = []
-    if not found.hidden:
+    if not graph_record.hidden:
         views.append(lambda: scene_of(record(roots[0], called, feed_dict, session)))
     if isinstance(roots[0], Node):
         nodes = [node for node in roots if isinstance(node, Node)]
-        if not found.hidden:
+        if not graph_record.hidden:
             views.append(lambda: follow_tokens(nodes, feed_dict, session))
         views.append(lambda: map_memory(nodes, feed_dict))
         if len(needed(nodes, ())) <= LARGE:
             views.append(lambda: compare_passes(nodes))
-    return Picture(found, values, lambda: [scene for v in views if (scene := _possible(v))])
+    return Picture(graph_record, values, lambda: [scene for v in views if (scene := _possible(v))])
 
 
 def _possible(view: Callable[[], Scene]) -> Scene | None:

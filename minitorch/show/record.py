@@ -104,10 +104,10 @@ def structure(
     called = []
     counts: dict[str, int] = {}
     for value, op in zip(order, ops, strict=True):
-        given = names.get(id(value)) or getattr(value, "name", None)
-        base = str(given or op or "input")
+        name = names.get(id(value)) or getattr(value, "name", None)
+        base = str(name or op or "input")
         counts[base] = counts.get(base, 0) + 1
-        called.append(base if given or counts[base] == 1 else f"{base} {counts[base]}")
+        called.append(base if name or counts[base] == 1 else f"{base} {counts[base]}")
     types = [_type(value) for value in order]
     numbers = [_number(value) for value in order]
     ends = [place[id(root)] for root in roots if id(root) in place]
@@ -124,8 +124,8 @@ def _number(value: Value) -> Array | None:
     """Return a tensor's array, or the number that a constant or a learner's own node holds."""
     if hasattr(value, "array"):
         return to_numpy(value.array)
-    found = np.asarray(getattr(value, "value", None))
-    return found if found.dtype.kind in "biuf" else None
+    array = np.asarray(getattr(value, "value", None))
+    return array if array.dtype.kind in "biuf" else None
 
 
 def _go_back(made: Record, order: Sequence[Tensor], root: Any) -> None:
@@ -165,17 +165,17 @@ def _sweep(
             except Exception as error:  # a learner's rule may raise anything
                 made.problem = f"{type(error).__name__}: {error}"
                 return
-        kept = []
+        own_shares = []
         for source, share in zip(inputs_of(value), shares or repeat(None), strict=False):
             if source not in waits:
                 continue
             if share is not None:
                 pending[source] = pending[source] + share if source in pending else share
-                kept += [(place[id(source)], share)] if id(source) in place else []
+                own_shares += [(place[id(source)], share)] if id(source) in place else []
             waits[source] -= 1
             ready += [] if waits[source] else [source]
         if id(value) in place and grad is not None:
-            made.visits.append(Visit(place[id(value)], grad, tuple(kept)))
+            made.visits.append(Visit(place[id(value)], grad, tuple(own_shares)))
 
 
 # ── what a value was computed from ───────────────────────────────────────────────────────────────
@@ -187,7 +187,7 @@ def inputs_of(value: Value) -> tuple[Value, ...]:
 
 
 def controls_of(value: Value) -> tuple[Value, ...]:
-    """Return what a node only runs after."""
+    """Return the nodes after which a node runs without using their values."""
     return tuple(getattr(value, "control_inputs", ()))
 
 
@@ -197,21 +197,22 @@ def _before(value: Value) -> tuple[Value, ...]:
 
 def nearest(roots: Sequence[Any], limit: int) -> tuple[list[Any], int]:
     """Return the `limit` values nearest to the roots, inputs first, and how many more there are."""
-    found: dict[int, Any] = {id(value): value for value in roots}
-    level = list(found.values())
+    by_distance: dict[int, Any] = {id(value): value for value in roots}
+    level = list(by_distance.values())
     while level:
         following = []
         for value in level:
             for source in _before(value):
-                if id(source) not in found:
-                    found[id(source)] = source
+                if id(source) not in by_distance:
+                    by_distance[id(source)] = source
                     following.append(source)
         level = following
-    kept = dict(list(found.items())[:limit])
+    nearest_values = dict(list(by_distance.items())[:limit])
     order = inputs_first(
-        list(kept.values()), lambda value: [s for s in _before(value) if id(s) in kept]
+        list(nearest_values.values()),
+        lambda value: [s for s in _before(value) if id(s) in nearest_values],
     )
-    return order, len(found) - len(kept)
+    return order, len(by_distance) - len(nearest_values)
 
 
 def inputs_first(

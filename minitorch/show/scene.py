@@ -165,8 +165,8 @@ def _mark(mark: Mark) -> dict[str, object]:
         for key, value in mark.attrs.items()
     }
     made: dict[str, object] = {"shape": mark.shape, "attrs": numbers, "when": [*mark.when]}
-    told = {"text": mark.text, "tip": mark.tip, "arrow": mark.arrow}
-    return made | {key: value for key, value in told.items() if value}
+    fields = {"text": mark.text, "tip": mark.tip, "arrow": mark.arrow}
+    return made | {key: value for key, value in fields.items() if value}
 
 
 @dataclass
@@ -204,12 +204,12 @@ def always(when: When | str) -> When:
 
 def phases(changes: Sequence[tuple[int, str | None]]) -> When:
     """Return intervals from (position, classes from there on); None hides."""
-    found = []
+    intervals = []
     for i, (start, classes) in enumerate(changes):
         end = changes[i + 1][0] if i + 1 < len(changes) else ALWAYS
         if classes is not None and start < end:
-            found.append((start, end, classes))
-    return tuple(found)
+            intervals.append((start, end, classes))
+    return tuple(intervals)
 
 
 def lit(base: str, moments: Mapping[int, str]) -> When:

@@ -45,11 +45,11 @@ def walk_schedule(schedule: Schedule, *, title: str = "A schedule at work") -> S
     view = _View(schedule)
     canvas = Canvas()
     view.matrices(canvas)
-    for at, one in enumerate(rounds, 1):
-        view.parts(canvas, at, one)
+    for at, round_ in enumerate(rounds, 1):
+        view.parts(canvas, at, round_)
     bottom = view.listing(canvas)
     steps = [Step(f"{schedule.task}: {total:,} rounds of the inner loops. Nothing is touched yet.")]
-    steps += [_step(schedule, at, total, one) for at, one in enumerate(rounds, 1)]
+    steps += [_step(schedule, at, total, round_) for at, round_ in enumerate(rounds, 1)]
     return Scene(
         title, HINT, "Loops", _summary(schedule, total), view.width, bottom,
         tuple(canvas.marks), tuple(steps), min(2, len(steps) - 1), LEGEND,
@@ -102,12 +102,12 @@ class _View:
             canvas.text(x, TOP - 12, name, "bold")
             canvas.text(x + 16, TOP - 12, shape, "small muted")
 
-    def parts(self, canvas: Canvas, at: int, one: Round) -> None:
+    def parts(self, canvas: Canvas, at: int, round_: Round) -> None:
         """Add what one round touches, seen at one position."""
         for name, (_, _, shade) in self.at.items():
             now = (at, at + 1)
-            canvas.rect(*self.place(name, one.tile), ((*now, f"{shade} faded"),), rx=0)
-            canvas.rect(*self.place(name, one.block), ((*now, shade),), rx=0)
+            canvas.rect(*self.place(name, round_.tile), ((*now, f"{shade} faded"),), rx=0)
+            canvas.rect(*self.place(name, round_.block), ((*now, shade),), rx=0)
 
     def listing(self, canvas: Canvas) -> float:
         """Write the loop nest and the bytes of a tile below; return where the picture ends."""
@@ -116,15 +116,15 @@ class _View:
             canvas.text(LEFT, y, line, "code")
             y += LINE
         for name, n_bytes in self.s.tile_bytes.items():
-            said = f"tile of {name}: {in_bytes(n_bytes)}, {reach(n_bytes)}"
-            canvas.text(LEFT, y + 8, said, "small muted")
+            sentence = f"tile of {name}: {in_bytes(n_bytes)}, {reach(n_bytes)}"
+            canvas.text(LEFT, y + 8, sentence, "small muted")
             y += LINE
         return y + 10
 
 
-def _step(s: Schedule, at: int, total: int, one: Round) -> Step:
-    rows, columns, terms = (f"{a} to {b - 1}" for a, b in (one.block[x] for x in "mnk"))
-    m, n, k = (b - a for a, b in (one.block[x] for x in "mnk"))
+def _step(s: Schedule, at: int, total: int, round_: Round) -> Step:
+    rows, columns, terms = (f"{a} to {b - 1}" for a, b in (round_.block[x] for x in "mnk"))
+    m, n, k = (b - a for a, b in (round_.block[x] for x in "mnk"))
     loads, work = (m + n) * k, m * n * k
     text = f"Round {at:,} of {total:,}: rows {rows}, columns {columns}, k {terms}."
     details = f"{work:,} multiply-adds, {loads:,} numbers loaded: {work / loads:.1f} for each"

@@ -105,9 +105,9 @@ def _legend(
         canvas.path(f"M {LEFT + WIDTH + 14:.1f} {y - 4:.1f} h 24", f"wire {kinds[name]}")
         canvas.text(LEFT + WIDTH + 44, y, name, "bold")
         reached = _arrival(curve)
-        said = f"1.10 after {reached}" if reached else f"{curve[-1]:.2f} at the end"
+        label = f"1.10 after {reached}" if reached else f"{curve[-1]:.2f} at the end"
         end = reached or len(curve)
-        canvas.text(LEFT + WIDTH + 44, y + 16, said, ((end, ALWAYS, "small muted"),))
+        canvas.text(LEFT + WIDTH + 44, y + 16, label, ((end, ALWAYS, "small muted"),))
 
 
 def _step(curves: Mapping[str, Sequence[float]], at: int) -> Step:

@@ -23,25 +23,25 @@ LEGEND = (
 
 
 def see_serving(
-    arrivals_ms: Sequence[float], found: Simulation, slo_ms: float, *,
+    arrivals_ms: Sequence[float], simulation: Simulation, slo_ms: float, *,
     title: str = "Queue, batches and deadlines", tab: str = "Serving",
 ) -> Scene:  # fmt: skip
     """Return a run of a prediction server, to be gone through batch by batch.
 
     Args:
         arrivals_ms: when each query came, in order.
-        found: what `serve.simulate` gave for them, or the same of a real run.
+        simulation: what `serve.simulate` gave for them, or the same of a real run.
 
     Raises:
         ArgumentError: there is no query, or not as many latencies.
     """
     shown = min(len(arrivals_ms), MOST)
-    if shown < 1 or len(found.latency_ms) != len(arrivals_ms):
+    if shown < 1 or len(simulation.latency_ms) != len(arrivals_ms):
         raise ArgumentError(
-            f"see_serving: got {len(arrivals_ms)} arrivals and {len(found.latency_ms)} latencies, "
-            "expected as many, 1 or more."
+            f"see_serving: got {len(arrivals_ms)} arrivals and "
+            f"{len(simulation.latency_ms)} latencies, expected as many, 1 or more."
         )
-    runs = [run for run in found.runs if min(run.queries) < shown]
+    runs = [run for run in simulation.runs if min(run.queries) < shown]
     start = arrivals_ms[0]
     last = max([run.ended_ms for run in runs] + [arrivals_ms[shown - 1] + slo_ms])
     scale = WIDTH / (last - start)
@@ -62,8 +62,8 @@ def see_serving(
     _axis(canvas, foot, last - start)
     canvas.text(LEFT - 8, TOP + 8, f"{shown} queries", "small muted end")
     steps = [Step(f"Before the first query. Each is to be answered within {slo_ms:g} ms.")]
-    steps += [_step(k, run, arrivals_ms, found, slo_ms) for k, run in enumerate(runs)]
-    summary = _summary(arrivals_ms, found, slo_ms)
+    steps += [_step(k, run, arrivals_ms, simulation, slo_ms) for k, run in enumerate(runs)]
+    summary = _summary(arrivals_ms, simulation, slo_ms)
     return Scene(
         title, HINT, tab, summary, LEFT + WIDTH + 20, foot + 24,
         tuple(canvas.marks), tuple(steps), max(1, len(steps) * 2 // 3), LEGEND,
@@ -107,13 +107,15 @@ def _axis(canvas: Canvas, y: float, span_ms: float) -> None:
 
 
 def _step(
-    k: int, run: Batch, arrivals_ms: Sequence[float], found: Simulation, slo_ms: float
+    k: int, run: Batch, arrivals_ms: Sequence[float], simulation: Simulation, slo_ms: float
 ) -> Step:
     waiting = sum(
         came <= run.began_ms < came + latency and query not in run.queries
-        for query, (came, latency) in enumerate(zip(arrivals_ms, found.latency_ms, strict=True))
+        for query, (came, latency) in enumerate(
+            zip(arrivals_ms, simulation.latency_ms, strict=True)
+        )
     )
-    late = sum(found.latency_ms[query] > slo_ms for query in run.queries)
+    late = sum(simulation.latency_ms[query] > slo_ms for query in run.queries)
     first = run.began_ms - min(arrivals_ms[query] for query in run.queries)
     text = (
         f"Batch {k + 1}, on container {run.container}: {len(run.queries)} computed in "
@@ -123,9 +125,9 @@ def _step(
     return Step(text, (*rows, f"{late} are answered too late") if late else tuple(rows))
 
 
-def _summary(arrivals_ms: Sequence[float], found: Simulation, slo_ms: float) -> str:
-    count, sizes = len(arrivals_ms), found.batches
-    late = sum(latency > slo_ms for latency in found.latency_ms)
+def _summary(arrivals_ms: Sequence[float], simulation: Simulation, slo_ms: float) -> str:
+    count, sizes = len(arrivals_ms), simulation.batches
+    late = sum(latency > slo_ms for latency in simulation.latency_ms)
     return (
         f"{count} queries in batches of {sum(sizes) / max(len(sizes), 1):.1f} on average, the "
         f"largest of {max(sizes, default=0)}. {late} of {count} not within {slo_ms:g} ms."

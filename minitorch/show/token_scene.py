@@ -72,8 +72,8 @@ def follow_tokens(
             f"follow_tokens: got a graph of {len(shown.nodes)} operators, expected at most "
             f"{MOST}. Fetch less of it."
         )
-    kept = [event for event in events if event.node_name in shown.place]
-    return _scene(shown, kept, title, _summary(kept, results))
+    shown_events = [event for event in events if event.node_name in shown.place]
+    return _scene(shown, shown_events, title, _summary(shown_events, results))
 
 
 # ── the picture ─────────────────────────────────────────────────────────────────────────────────
@@ -191,18 +191,22 @@ class Shown:
         lowered = lower(leaves, set(fed))
         hidden = {node for node in lowered.nodes if _constant(node) is not None}
         used = {source for node in lowered.nodes for source in node.inputs}
-        kept = {*lowered.fetches}
+        fetched = {*lowered.fetches}
         hidden |= {
             node
             for node in lowered.nodes
-            if node not in used and node not in kept and getattr(node.op, "name", "") == "Switch"
+            if node not in used and node not in fetched and getattr(node.op, "name", "") == "Switch"
         }
         self.nodes = [node for node in lowered.nodes if node not in hidden]
         self.place = {node.name: i for i, node in enumerate(self.nodes)}
         at = {node: i for i, node in enumerate(self.nodes)}
         self.sources = [[at[s] for s in node.inputs if s in at] for node in self.nodes]
         self.constants = [
-            [brief(one.value, 10) for s in node.inputs if (one := _constant(s)) is not None]
+            [
+                brief(constant.value, 10)
+                for s in node.inputs
+                if (constant := _constant(s)) is not None
+            ]
             for node in self.nodes
         ]
 
@@ -220,17 +224,17 @@ def taken(shown: Shown, i: int, at: int, tokens: Tokens) -> list[tuple[int, Toke
     Of a Merge's tokens it is the one that counted.
     """
     sent = [(source, last(tokens[source], at)) for source in dict.fromkeys(shown.sources[i])]
-    found = [(source, token) for source, token in sent if token is not None]
+    taken_tokens = [(source, token) for source, token in sent if token is not None]
     op = shown.nodes[i].op
     if op is not None and op.name == "Merge":
-        return sorted(found, key=lambda pair: (not pair[1].dead, pair[1].step))[-1:]
-    return found
+        return sorted(taken_tokens, key=lambda pair: (not pair[1].dead, pair[1].step))[-1:]
+    return taken_tokens
 
 
 def last(tokens: list[tuple[int, TokenEvent]], before: int) -> TokenEvent | None:
     """Return the last token sent before a position."""
-    found = [event for at, event in tokens if at < before]
-    return found[-1] if found else None
+    earlier = [event for at, event in tokens if at < before]
+    return earlier[-1] if earlier else None
 
 
 # ── the words ───────────────────────────────────────────────────────────────────────────────────
@@ -242,7 +246,7 @@ def _step(
     i = shown.place[event.node_name]
     took = taken(shown, i, k, tokens)
     where = f" in {event.frame}, iteration {event.iteration}" if event.frame else ""
-    text = f"Token {k} of {count}{where}: {_called(event)} {_sends(event)}. {_why(event, took)}"
+    text = f"Token {k} of {count}{where}: {_words_for(event)} {_sends(event)}. {_why(event, took)}"
     rows = [
         f"{_sends(token).replace('sends', 'takes', 1)} from {shown.nodes[source].name}"
         for source, token in took
@@ -258,7 +262,7 @@ def _sends(event: TokenEvent) -> str:
     return "is done" if event.value is None else f"sends {brief(event.value, 60)}"
 
 
-def _called(event: TokenEvent) -> str:
+def _words_for(event: TokenEvent) -> str:
     name, op = event.node_name, event.op_name
     return name if op in name else f"{name} ({op})"
 

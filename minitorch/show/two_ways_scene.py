@@ -73,24 +73,24 @@ class _Moment:
 
 def _moments(left: list[Statement], right: list[Statement]) -> list[_Moment]:
     """Return the positions after the first: in step while both have lines, then node by node."""
-    found: list[_Moment] = []
+    moments: list[_Moment] = []
     for k in range(max(len(left), len(right))):
         at = _Moment(min(k, len(left) - 1), min(k, len(right) - 1))
         work = right[k].computed if k < len(right) else []
-        found += [_Moment(at.left, at.right, n) for n in range(len(work))]
+        moments += [_Moment(at.left, at.right, n) for n in range(len(work))]
         if not work:
-            found.append(at)
-    return found
+            moments.append(at)
+    return moments
 
 
 def _first(moments: list[_Moment], side: str) -> dict[int, tuple[int, int]]:
     """Return for each statement of a side its first position, and the one after its last."""
-    found: dict[int, tuple[int, int]] = {}
+    first: dict[int, tuple[int, int]] = {}
     for k, moment in enumerate(moments):
         number = getattr(moment, side)
-        start = found.get(number, (k + 1, 0))[0]
-        found[number] = (start, k + 2)
-    return found
+        start = first.get(number, (k + 1, 0))[0]
+        first[number] = (start, k + 2)
+    return first
 
 
 def _listing(
@@ -151,13 +151,13 @@ Numbers = list[tuple[int, Any]]
 
 def _numbers(statements: list[Statement], moments: list[_Moment]) -> dict[int, Numbers]:
     """Return for each node when it gets a number, and which."""
-    found: dict[int, Numbers] = {}
+    numbers: dict[int, Numbers] = {}
     for k, moment in enumerate(moments):
         if moment.node >= 0:
             node, value = statements[moment.right].computed[moment.node]
             if hasattr(value, "dtype"):
-                found.setdefault(id(node), []).append((k + 1, value))
-    return found
+                numbers.setdefault(id(node), []).append((k + 1, value))
+    return numbers
 
 
 def _box(
@@ -191,13 +191,13 @@ def _step(left: list[Statement], right: list[Statement], now: _Moment, before: _
         node, value = right[now.right].computed[now.node]
         work = right[now.right].computed
         name = node.op.name if node.op is not None else node.name
-        told = brief(value, 60) if hasattr(value, "dtype") else "done"
-        text = f"The session runs, node {now.node + 1} of {len(work)}: {name} is {told}."
+        outcome = brief(value, 60) if hasattr(value, "dtype") else "done"
+        text = f"The session runs, node {now.node + 1} of {len(work)}: {name} is {outcome}."
         return Step(text, tuple(rows))
     made = right[now.right].new if goes_right else []
     built = f" Symbolic: {plural(len(made), 'node')} built, nothing computed." if made else ""
-    told = left[now.left].outcome if goes_left else ""
-    done = f"Imperative: {told}." if told else ""
+    outcome = left[now.left].outcome if goes_left else ""
+    done = f"Imperative: {outcome}." if outcome else ""
     return Step(f"{done}{built}".strip() or "The next line.", tuple(rows))
 
 

@@ -66,9 +66,9 @@ class Exchange(InPlace):
                 "numpy: this tensor requires a gradient, which NumPy does not follow. "
                 "Use .detach().numpy()."
             )
-        return to_numpy(self._settled())
+        return to_numpy(self._own_array())
 
-    def _settled(self) -> Array:
+    def _own_array(self) -> Array:
         """Return the array, made a real one first when it is a NumPy scalar."""
         if isinstance(self.array, np.generic):
             self.array = np.asarray(self.array)
@@ -194,7 +194,7 @@ class Exchange(InPlace):
 
     def is_contiguous(self) -> bool:
         """Tell whether the elements lie in memory in order."""
-        array = self._settled()
+        array = self._own_array()
         return bool(
             array.flags.c_contiguous if isinstance(array, np.ndarray) else array.is_contiguous()
         )
@@ -231,7 +231,7 @@ class Exchange(InPlace):
 
     def stride(self, dim: int | None = None) -> Any:
         """Return how many elements apart the next one along each axis lies, or along one."""
-        own: Any = self._settled()
+        own: Any = self._own_array()
         if not self.numel():  # NumPy has zeros there
             sizes = [max(size, 1) for size in self.shape]
             steps = tuple(math.prod(sizes[i + 1 :]) for i in range(len(sizes)))
@@ -289,21 +289,21 @@ class Exchange(InPlace):
         return self._new(np.asarray(result))
 
     def __array__(self, dtype: DTypeLike = None, copy: bool | None = None) -> Array:
-        found = self.numpy()
-        return found.astype(dtype) if dtype is not None and found.dtype != dtype else found
+        array = self.numpy()
+        return array.astype(dtype) if dtype is not None and array.dtype != dtype else array
 
     def __deepcopy__(self, memo: dict[int, object]) -> Any:
         if self.op is not None:
             raise GradientError(
                 "deepcopy: this tensor is the result of a recorded operator. Copy .detach()."
             )
-        memo[id(self)] = _restored(type(self), _arrays.copied(self.array), self.requires_grad)
+        memo[id(self)] = _restore(type(self), _arrays.copied(self.array), self.requires_grad)
         return memo[id(self)]
 
     def __reduce__(self) -> tuple[object, ...]:
         if self.op is not None:
             raise GradientError("pickle: this tensor is the result of a recorded operator.")
-        return _restored, (type(self), _arrays.on_host(self.array), self.requires_grad)
+        return _restore, (type(self), _arrays.on_host(self.array), self.requires_grad)
 
     def __repr__(self) -> str:
         lead = "tensor("
@@ -365,7 +365,7 @@ _SIGNS = {
 """NumPy's functions behind a sign: the method of a tensor on the left, and of one on the right."""
 
 
-def _restored(kind: Any, array: object, requires_grad: bool) -> Any:
+def _restore(kind: Any, array: object, requires_grad: bool) -> Any:
     made: Any = kind._new(array)
     made.requires_grad = requires_grad
     return made

@@ -121,8 +121,8 @@ def eye(n: int, m: int | None = None, **options: Unpack[Options]) -> Tensor:
 
 def _like(input: Tensor, options: Options) -> Any:
     """Return `options` with the dtype and device of `input` where none is given."""
-    given = {name: value for name, value in options.items() if value is not None}
-    return {"dtype": input.dtype, "device": input.device, **given}
+    stated = {name: value for name, value in options.items() if value is not None}
+    return {"dtype": input.dtype, "device": input.device, **stated}
 
 
 def full_like(input: Tensor, fill_value: object, **options: Unpack[Options]) -> Tensor:

@@ -51,18 +51,38 @@ _CONSTANTS_KEPT = 512  # more than the distinct Python numbers in any sensible p
 def constant(number: Scalar, dtype: DType, kind: type["Tensor"]) -> "Tensor":
     """Return a tensor of `kind` around a Python number; the same one again for the same number."""
     key = (number, type(number), dtype.char)
-    found = _constants.get(key)
-    if found is None:
+    made = _constants.get(key)
+    if made is None:
         fits = dtype.kind == "f" or number == 0
-        found = kind._new(dtype.type(number) if fits else np.asarray(number).astype(dtype)[()])
+        made = kind._new(dtype.type(number) if fits else np.asarray(number).astype(dtype)[()])
         if len(_constants) >= _CONSTANTS_KEPT:
             _constants.clear()
         if number:  # 0.0 and -0.0 are equal, and not the same
-            _constants[key] = found
-    return found
+            _constants[key] = made
+    return made
 
 
-def prepared(op: Op, inputs: tuple[Any, ...], kind: type["Tensor"]) -> tuple["Tensor", ...]:
+def host_arrays(op: Op, inputs: tuple[Any, ...], kind: type["Tensor"]) -> list[Array] | None:
+    """Return the inputs' arrays where NumPy computes with them as they are, else None.
+
+    All are tensors of `kind` in NumPy's memory, of one dtype where the operator promotes.
+    """
+    arrays, dtype, promotes = [], None, op.promotes
+    for value in inputs:
+        if not isinstance(value, kind):
+            return None
+        array = value.array
+        if type(array) not in HOST_TYPES:
+            return None
+        if promotes and array.dtype is not dtype:
+            if dtype is not None or (promotes == "float" and array.dtype.kind != "f"):
+                return None
+            dtype = array.dtype
+        arrays.append(array)
+    return arrays
+
+
+def prepare(op: Op, inputs: tuple[Any, ...], kind: type["Tensor"]) -> tuple["Tensor", ...]:
     """Return `inputs` as tensors of `kind`, on one device and, if the operator promotes, one dtype.
 
     Raises:
@@ -87,9 +107,9 @@ def prepared(op: Op, inputs: tuple[Any, ...], kind: type["Tensor"]) -> tuple["Te
         dtype = result_type(operands)
         if op.promotes == "float" and dtype.kind != "f":
             dtype = get_default_dtype()
-        own = [_wrapped(op, v, None, place, kind) for v in inputs[: op.fixed]]
-        return (*own, *(_wrapped(op, v, dtype, place, kind) for v in loose))
-    return tuple(_wrapped(op, v, None, place, kind) for v in inputs)
+        own = [_wrap(op, v, None, place, kind) for v in inputs[: op.fixed]]
+        return (*own, *(_wrap(op, v, dtype, place, kind) for v in loose))
+    return tuple(_wrap(op, v, None, place, kind) for v in inputs)
 
 
 _NUMBERS = frozenset([int, float])
@@ -97,9 +117,9 @@ _NUMBERS = frozenset([int, float])
 
 def _check_same_dtype(op: Op, dtypes: list[DType]) -> None:
     if len(set(dtypes)) > 1:
-        given = " and ".join(map(str, dtypes))
+        names = " and ".join(map(str, dtypes))
         raise DTypeError(
-            f"{op.name}: dtypes differ: got {given}, expected one. Convert with .to(dtype=...)."
+            f"{op.name}: dtypes differ: got {names}, expected one. Convert with .to(dtype=...)."
         )
 
 
@@ -135,7 +155,7 @@ def _foreign(op: Op, value: object) -> Array:
     )
 
 
-def _wrapped(
+def _wrap(
     op: Op, value: object, dtype: DType | None, place: Device, kind: type["Tensor"]
 ) -> "Tensor":
     if isinstance(value, kind):
@@ -159,7 +179,7 @@ def _wrapped(
     return kind._new(asarray(_foreign(op, value), dtype, place))
 
 
-def explained(op: Op, inputs: tuple["Tensor", ...], error: Exception) -> Exception:
+def explain(op: Op, inputs: tuple["Tensor", ...], error: Exception) -> Exception:
     """Return the error to raise when `compute` failed: what `infer` says, else its own."""
     theirs = (IndexError, TypeError, ValueError, RuntimeError)  # what array libraries raise
     if isinstance(error, MinitorchError) or not op.on_arrays or not isinstance(error, theirs):
@@ -169,8 +189,8 @@ def explained(op: Op, inputs: tuple["Tensor", ...], error: Exception) -> Excepti
         op.infer(*specs)
     except MinitorchError as better:
         return better
-    given = " and ".join(f"{spec.dtype} {spec.shape}" for spec in specs)
-    message = f"{op.name}: cannot be computed: got {given}: {error}"
+    types = " and ".join(f"{spec.dtype} {spec.shape}" for spec in specs)
+    message = f"{op.name}: cannot be computed: got {types}: {error}"
     for ours, kind in (
         (AxisError, IndexError),
         (DTypeError, TypeError),

@@ -41,7 +41,7 @@ class Output(Op):
         self.place = place
 
     def gradient(self, out_grad: Any, node: Any) -> Any:
-        """Hand the gradient in at this place."""
+        """Return the gradient, marked with this result's place."""
         return (Arriving({self.place: out_grad}),)
 
 

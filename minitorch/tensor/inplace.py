@@ -49,7 +49,7 @@ class InPlace(Methods):
     to: Any
     item: Any
     _new: Any
-    _settled: Any
+    _own_array: Any
 
     def _refuse_leaf(self, name: str) -> None:
         if recording.on and self.requires_grad and self.op is None:
@@ -69,7 +69,7 @@ class InPlace(Methods):
             return False
         return self.requires_grad or any(getattr(s, "requires_grad", False) for s in sources)
 
-    def _recorded(
+    def _record(
         self, name: str, function: Callable[..., Any], *others: object, **options: object
     ) -> Self:
         """Update by `function(self, *others)` and take its place in the graph.
@@ -85,13 +85,13 @@ class InPlace(Methods):
                 f"{name}: cannot record an update of a view whose base is not recorded. Assign "
                 "through the whole tensor, as in x[i, j] = value, or update a clone()."
             )
-        past = past_of(base)
-        before = viewed(past, path)
+        predecessor = past_of(base)
+        before = viewed(predecessor, path)
         if name not in _BLIND:  # the update's gradient reads the numbers: keep them
             before = clone(before)
         result = function(before, *(before if o is self else o for o in others), **options)
         self._write(name, result.array)
-        rebase(base, past, path, result)
+        rebase(base, predecessor, path, result)
         return self
 
     def _write(self, name: str, array: Array) -> Self:
@@ -112,7 +112,7 @@ class InPlace(Methods):
 
     def _written(self, name: str) -> Array:
         """Return the array that is going to be written to."""
-        own: Array = self._settled()
+        own: Array = self._own_array()
         if type(own) is np.ndarray and not own.flags.writeable:
             raise ShapeError(
                 f"{name}: this memory cannot be written to: it is an expanded tensor's, where "
@@ -124,7 +124,7 @@ class InPlace(Methods):
         self, name: str, function: Callable[..., Any], *others: object, **options: object
     ) -> Self:
         if self._records(name, *others, *options.values()):
-            return self._recorded(name, function, *others, **options)
+            return self._record(name, function, *others, **options)
         with no_grad():
             return self._write(name, function(self, *others, **options).array)
 
@@ -148,7 +148,7 @@ class InPlace(Methods):
         """Do one of the four operations in place: by the ufunc where that says the same."""
         if self._records(name, other):
             scaled = other if alpha == 1 else other * alpha
-            return self._recorded(name, _FUNCTIONS[name], scaled)
+            return self._record(name, _FUNCTIONS[name], scaled)
         own = self._written(name)
         array = other.array if isinstance(other, InPlace) else other
         plain = type(array) in (float, int)
@@ -182,7 +182,7 @@ class InPlace(Methods):
     def copy_(self, source: object) -> Self:
         """Overwrite with the numbers of `source`, broadcast and converted."""
         if self._records("copy_", source):
-            return self._recorded("copy_", replaced, source)
+            return self._record("copy_", replaced, source)
         own = self._written("copy_")
         array = source.to(self.device).array if isinstance(source, InPlace) else np.asarray(source)
         if not stretches(array.shape, own.shape):
@@ -201,7 +201,7 @@ class InPlace(Methods):
     def fill_(self, value: object) -> Self:
         """Overwrite with one number."""
         if self._records("fill_", value):
-            return self._recorded("fill_", replaced, value)
+            return self._record("fill_", replaced, value)
         own = self._written("fill_")
         number = value.item() if isinstance(value, InPlace) else value
         own[...] = cast(np.asarray(number), self.dtype) if type(own) is np.ndarray else number
@@ -230,7 +230,7 @@ class InPlace(Methods):
 
     def __setitem__(self, index: Any, value: object) -> None:
         if self._records(_ASSIGN, value):
-            self._recorded(_ASSIGN, assigned, index, value)
+            self._record(_ASSIGN, assigned, index, value)
             return
         own = self._written(_ASSIGN)
         pattern, arrays = split_index(index)

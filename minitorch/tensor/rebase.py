@@ -39,7 +39,7 @@ _unrecorded: weakref.WeakValueDictionary[int, "Tensor"] = weakref.WeakValueDicti
 
 
 def owns_memory(tensor: "Tensor") -> bool:
-    """Tell whether `tensor` is no view: no other tensor would miss an update of it."""
+    """Tell whether `tensor` is no view, so that an update of it needs no other tensor."""
     memory = owner(tensor.array)
     if memory is tensor.array:
         return True
@@ -48,14 +48,14 @@ def owns_memory(tensor: "Tensor") -> bool:
 
 def past_of(tensor: "Tensor") -> "Tensor":
     """Return what `tensor` is before an update: its place in the graph, over the same memory."""
-    past = tensor._new(tensor.array)
-    past.requires_grad, past.op, past.inputs = tensor.requires_grad, tensor.op, tensor.inputs
-    past._stamp = tensor._stamp
-    past.hooks, tensor.hooks = tensor.hooks, None
-    if past.hooks is not None and past.hooks.retain:
-        past.hooks.retain, tensor.hooks = False, Hooks()
+    before = tensor._new(tensor.array)
+    before.requires_grad, before.op, before.inputs = tensor.requires_grad, tensor.op, tensor.inputs
+    before._stamp = tensor._stamp
+    before.hooks, tensor.hooks = tensor.hooks, None
+    if before.hooks is not None and before.hooks.retain:
+        before.hooks.retain, tensor.hooks = False, Hooks()
         tensor.hooks.retain = True
-    return past
+    return before
 
 
 # ── views ───────────────────────────────────────────────────────────────────────────────────────
@@ -80,16 +80,16 @@ def base_of(view: "Tensor") -> tuple["Tensor", Path]:
         made = (view.op, view.inputs) if view.op else getattr(view, "viewing", None)
         if made is None or not _shows(view, *made):
             return view, tuple(reversed(path))
-        op, (view, *rest) = made
-        path.append((op, tuple(rest)))
+        op, (view, *others) = made
+        path.append((op, tuple(others)))
 
 
 def can_view(tensor: "Tensor", shape: tuple[int, ...]) -> bool:
     """Tell whether `tensor`, if its base lies in order, could be seen under `shape`."""
     base, path = base_of(tensor)
     elements = np.empty(base.shape, np.int8)  # never touched: it costs an address
-    for op, rest in path:
-        elements = op.compute(np, elements, *(source.array for source in rest))
+    for op, others in path:
+        elements = op.compute(np, elements, *(source.array for source in others))
     return np.may_share_memory(elements, elements.reshape(shape))
 
 
@@ -110,8 +110,8 @@ def _record_views(base: "Tensor") -> None:
 
 def viewed(base: Any, path: Path) -> Any:
     """Return the view of `base`, a tensor, at the end of `path`."""
-    for op, rest in path:
-        base = apply(op, base, *rest)
+    for op, others in path:
+        base = apply(op, base, *others)
     return base
 
 
@@ -127,27 +127,27 @@ class UpdateView(KeepsSpec):
     def compute(self, xp: Namespace, base: Array, value: Array) -> Array:
         """Return a copy of the base with the view's elements replaced."""
         places = np.arange(base.size).reshape(base.shape)
-        for op, rest in self.path:
-            places = op.compute(np, places, *(source.array for source in rest))
+        for op, others in self.path:
+            places = op.compute(np, places, *(source.array for source in others))
         flat = xp.reshape(base, (-1,)) + 0
         flat[places.reshape(-1)] = xp.reshape(value, (-1,))
         return xp.reshape(flat, base.shape)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """What was overwritten gets none; the value gets that of its places."""
+        """Return the gradient without the overwritten places, and for the value that of them."""
         value = node.inputs[1]
-        rest = apply(UpdateView(self.path), out_grad, zeros_like(value))
-        return rest, viewed(out_grad, self.path)
+        base_grad = apply(UpdateView(self.path), out_grad, zeros_like(value))
+        return base_grad, viewed(out_grad, self.path)
 
 
-def rebase(base: "Tensor", past: "Tensor", path: Path, result: "Tensor") -> None:
+def rebase(base: "Tensor", before: "Tensor", path: Path, result: "Tensor") -> None:
     """Give `base`, which was just overwritten by `result` at the end of `path`, that history."""
     result = cast_to(result, base.dtype)
     was_recorded = base.requires_grad
-    base.past = (*getattr(base, "past", ()), (clock.now, past))
+    base.past = (*getattr(base, "past", ()), (clock.now, before))
     _moved[id(base)] = base
     base.requires_grad, base._stamp = True, clock.now
-    base.op, inputs = (UpdateView(path), (past, result)) if path else (result.op, result.inputs)
+    base.op, inputs = (UpdateView(path), (before, result)) if path else (result.op, result.inputs)
     base.inputs = tuple([_as_of(source, clock.now - 1, {}) for source in inputs])
     if not was_recorded:
         _record_views(base)
@@ -177,11 +177,11 @@ def resolve_history(roots: Iterable["Tensor"]) -> None:
 
 
 def _as_of(source: "Tensor", stamp: int, regenerated: dict[tuple[int, int], "Tensor"]) -> "Tensor":
-    """Return what `source` was at the time `stamp`; a view, of what its base was."""
-    past: Tensor
-    for moment, past in getattr(source, "past", ()):
+    """Return `source` as it was at the time `stamp`; of a view, the view of its base then."""
+    before: Tensor
+    for moment, before in getattr(source, "past", ()):
         if stamp < moment:
-            return past
+            return before
     views = []
     while is_view(source):
         views.append(source)

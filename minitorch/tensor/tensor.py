@@ -36,7 +36,7 @@ from ..backward import backward
 from ..errors import DTypeError, GradientError, ModifiedInPlace, ShapeError
 from ..op import Op
 from .conversions import Exchange
-from .eager import explained, prepared, quiet
+from .eager import explain, host_arrays, prepare, quiet
 from .hooks import Handle, Hooks, add_hook
 from .modes import recording
 from .rebase import FREED, note_view
@@ -93,58 +93,25 @@ class Tensor(Exchange):
     def _apply(self, op: Op, inputs: tuple[Any, ...]) -> "Tensor":
         """Return `op` of `inputs`; remembered when an input requires a gradient."""
         if op.views and isinstance(inputs[0], Tensor):
-            inputs[0]._settled()
-        arrays, needs, dtype, promotes = [], False, None, op.promotes
-        for value in inputs:
-            if not isinstance(value, Tensor):
-                break
-            array = value.array
-            if type(array) not in HOST_TYPES:
-                break
-            if promotes and array.dtype is not dtype:
-                if dtype is not None or (promotes == "float" and array.dtype.kind != "f"):
-                    break
-                dtype = array.dtype
-            needs = needs or value.requires_grad
-            arrays.append(array)
-        else:
-            return self._computed(op, inputs, np, arrays, needs)
-        inputs = prepared(op, inputs, Tensor)
-        arrays = [value.array for value in inputs]
-        needs = any(value.requires_grad for value in inputs)
-        compute = None
-        if any(type(array) is _arrays.Halves for array in arrays):
-            compute = partial(computed, op, op.compute)
-        return self._computed(op, inputs, namespace(arrays[0]), arrays, needs, compute)
-
-    def _computed(
-        self,
-        op: Op,
-        inputs: tuple["Tensor", ...],
-        xp: Namespace,
-        arrays: list[Array],
-        needs: bool,
-        compute: Callable[..., Array] | None = None,
-    ) -> "Tensor":
+            inputs[0]._own_array()
+        xp: Namespace = np
+        compute, arrays = op.compute, host_arrays(op, inputs, Tensor)
+        if arrays is None:
+            inputs = prepare(op, inputs, Tensor)
+            arrays = [value.array for value in inputs]
+            xp = namespace(arrays[0])
+            if any(type(array) is _arrays.Halves for array in arrays):
+                compute = partial(computed, op, op.compute)
         try:
             # The library's own operators cannot come back into this context; a learner's might.
             run = quiet.run if op.on_arrays else _call
-            result = run(compute or op.compute, xp, *arrays)
+            result = run(compute, xp, *arrays)
         except Exception as error:
-            better = explained(op, inputs, error)
+            better = explain(op, inputs, error)
             if better is error:
                 raise
             raise better from error
-        made: Tensor = _blank(Tensor)
-        made.array = result
-        if needs and recording.on and _is_floating(result):
-            made.requires_grad, made.op, made.inputs = True, op, inputs
-        else:
-            made.requires_grad, made.op, made.inputs = False, None, ()
-            if op.views and recording.on:
-                note_view(made, op, inputs)
-        made._grad, made._stamp, made.hooks = None, clock.now, None
-        return made
+        return _record(op, inputs, result)
 
     # ── what it is ──────────────────────────────────────────────────────────────────────────────
 
@@ -156,8 +123,8 @@ class Tensor(Exchange):
     @property
     def dtype(self) -> DType:
         """The dtype of the numbers."""
-        found = self.array.dtype
-        return found if type(self.array) in HOST_TYPES else dtype_of(self.array)
+        dtype = self.array.dtype
+        return dtype if type(self.array) in HOST_TYPES else dtype_of(self.array)
 
     @property
     def ndim(self) -> int:
@@ -209,7 +176,7 @@ class Tensor(Exchange):
     @property
     def data(self) -> "Tensor":
         """The same numbers, in the same memory, with no history."""
-        return Tensor._new(self._settled())
+        return Tensor._new(self._own_array())
 
     @data.setter
     def data(self, value: "Tensor") -> None:
@@ -300,7 +267,7 @@ class Tensor(Exchange):
 
     def detach(self) -> "Tensor":
         """Return the same numbers, in the same memory, with no history."""
-        return Tensor._new(self._settled())
+        return Tensor._new(self._own_array())
 
     def _check_unmodified(self) -> None:
         """Raise if a value that the gradient of `op` needs was overwritten since.
@@ -331,6 +298,22 @@ class Tensor(Exchange):
         return clock.count(self.array)
 
 
+def _record(op: Op, inputs: tuple[Tensor, ...], result: Array) -> Tensor:
+    """Return a tensor around a result, which knows its inputs where one requires a gradient."""
+    made: Tensor = _blank(Tensor)
+    made.array = result
+    made._grad, made._stamp, made.hooks = None, clock.now, None
+    if recording.on:
+        for value in inputs:
+            if value.requires_grad and _is_floating(result):
+                made.requires_grad, made.op, made.inputs = True, op, inputs
+                return made
+    made.requires_grad, made.op, made.inputs = False, None, ()
+    if op.views and recording.on:
+        note_view(made, op, inputs)
+    return made
+
+
 def tensor(
     data: object,
     *,
@@ -348,26 +331,26 @@ def tensor(
     data = plain(data)
     wanted = None if dtype is None else as_dtype(dtype)
     if wanted is None and not hasattr(data, "dtype"):
-        wanted = _inferred(data)
+        wanted = _infer_dtype(data)
     made = Tensor._new(asarray(data, wanted, _arrays.device(device)))
     as_dtype(made.array.dtype)
     return made.requires_grad_() if requires_grad else made
 
 
-def _inferred(data: object) -> Any:
+def _infer_dtype(data: object) -> Any:
     try:
-        found = np.asarray(data)
+        array = np.asarray(data)
     except ValueError as error:
         raise DTypeError(f"tensor: the rows differ in length: {error}. Pad them.") from error
-    if found.dtype.kind == "c":
-        as_dtype(found.dtype)  # which says what to do
-    if found.dtype.kind not in "bifu":
+    if array.dtype.kind == "c":
+        as_dtype(array.dtype)  # which says what to do
+    if array.dtype.kind not in "bifu":
         raise DTypeError(
-            f"tensor: got {type(data).__name__} with elements of {found.dtype}, expected numbers."
+            f"tensor: got {type(data).__name__} with elements of {array.dtype}, expected numbers."
         )
-    if found.dtype.kind == "f" and not _holds_arrays(data):
+    if array.dtype.kind == "f" and not _holds_arrays(data):
         return _arrays.get_default_dtype()
-    return _arrays.get_default_dtype() if found.size == 0 else as_dtype(found.dtype)
+    return _arrays.get_default_dtype() if array.size == 0 else as_dtype(array.dtype)
 
 
 def _holds_arrays(data: object) -> bool:

@@ -25,10 +25,10 @@ class Clock:
         self.now += 1
         memory = owner(array)
         key = id(memory)
-        _, count, gone = self._updates.get(key, (0, 0, None))
-        if gone is None:
-            gone = weakref.ref(memory, lambda _: self._updates.pop(key, None))
-        self._updates[key] = (self.now, count + 1, gone)
+        _, count, watcher = self._updates.get(key, (0, 0, None))
+        if watcher is None:
+            watcher = weakref.ref(memory, lambda _: self._updates.pop(key, None))
+        self._updates[key] = (self.now, count + 1, watcher)
 
     def last(self, array: Array) -> int:
         """Return when the memory of `array` was last written to; 0 for never."""

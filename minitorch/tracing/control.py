@@ -39,7 +39,7 @@ def cond(
         found = graph_cond.cond(lower(pred), building(yes), building(no), strict, name)
         return lift(found)
     if isinstance(pred, Tensor | bool):
-        return graph_cond.unpacked(yes() if pred else no(), strict)
+        return graph_cond.unpack_single(yes() if pred else no(), strict)
     return graph_cond.cond(pred, yes, no, strict, name)
 
 

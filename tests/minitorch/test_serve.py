@@ -14,7 +14,7 @@ import pytest
 
 from minitorch.errors import ArgumentError, DTypeError, MinitorchError, ServeError, ShapeError
 from minitorch.serve import AIMD, Cache, NoBatching, Quantile, Server, VirtualClock, http, simulate
-from minitorch.serve.__main__ import listening
+from minitorch.serve.__main__ import listen
 from minitorch.serve.asks import App
 from minitorch.serve.batching import LatencyLine, quantile_line
 from minitorch.serve.cache import ENTRY_BYTES, MISS
@@ -533,7 +533,7 @@ def test_over_http_overload_is_refused_and_said(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_connections_of_the_http_front_send_at_once() -> None:
-    with listening("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+    with listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
         connection, _ = listener.accept()
         with connection:
             assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -95,8 +95,8 @@ class MergeIndex(Flat):
 
     def compute(self, xp: Namespace, *arrays: Any) -> Any:
         """Return the place of the first that is alive."""
-        found = next((i for i, a in enumerate(arrays) if a is not DEAD), None)
-        return DEAD if found is None else xp.asarray(found, dtype=xp.int32)
+        place = next((i for i, a in enumerate(arrays) if a is not DEAD), None)
+        return DEAD if place is None else xp.asarray(place, dtype=xp.int32)
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the spec of an integer."""
@@ -186,7 +186,7 @@ def cond(
         )
     pairs = zip(no.outputs, yes.outputs, strict=True)
     merged = [rename(build(Merge(), (a, b), kind=kind_of(a)), name) for a, b in pairs]
-    return unpacked(yes.rebuild(merged), strict)
+    return unpack_single(yes.rebuild(merged), strict)
 
 
 def two_functions(*sides: Any) -> list[Callable[[], Any]]:
@@ -200,9 +200,10 @@ def two_functions(*sides: Any) -> list[Callable[[], Any]]:
     return list(sides)
 
 
-def unpacked(found: object, strict: bool) -> Any:
+def unpack_single(values: Any, strict: bool) -> Any:
     """Return the one value of a list or tuple of one, unless `strict`."""
-    return found[0] if isinstance(found, list | tuple) and len(found) == 1 and not strict else found
+    is_one = isinstance(values, list | tuple) and len(values) == 1
+    return values[0] if is_one and not strict else values
 
 
 class _Side:
@@ -221,9 +222,9 @@ class _Side:
         graph.pivots.add(branch.pivot.id)
         graph.control.append((*graph.control[-1], branch.pivot))
         try:
-            found = fn()
-            self.outline = outline(found, listed=True)
-            leaves, self.rebuild = flatten_with_rebuild(found, listed=True)
+            result = fn()
+            self.outline = outline(result, listed=True)
+            leaves, self.rebuild = flatten_with_rebuild(result, listed=True)
             self.outputs = [_handed_on(node, branch.pivot) for node in leaves]
         finally:
             graph.control.pop()

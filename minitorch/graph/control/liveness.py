@@ -24,26 +24,26 @@ def maybe_dead(
     order: Sequence[Node], fed: Collection[Node], kills: Callable[[Node], bool] = may_kill
 ) -> set[Node]:
     """Return the nodes that can be dead in some run: a Switch, and what comes after one."""
-    found: set[Node] = set()
+    mortal: set[Node] = set()
     for node in order:
         if node in fed:
             continue
         if kills(node):
-            found.add(node)
-        elif found:
+            mortal.add(node)
+        elif mortal:
             before = node.inputs if merges(node) else required_inputs(node)
-            if not found.isdisjoint(before):
-                found.add(node)
-    return found
+            if not mortal.isdisjoint(before):
+                mortal.add(node)
+    return mortal
 
 
 def merges(node: Node) -> bool:
-    """Tell whether `node` lives as soon as one of its inputs does."""
+    """Tell whether `node` is alive as soon as one of its inputs is."""
     return bool(getattr(node.op, "merges", False))
 
 
 def required_inputs(node: Node) -> tuple[Node, ...]:
-    """Return the nodes whose death is the death of `node`: all before it; none where it merges.
+    """Return the nodes of which one dead makes `node` dead: all before it; none for a merge.
 
     A read of a variable is given no value: what it has as an input is for gradients alone. What has
     no operator, a constant say, is there whether or not what it waits for was sent.
@@ -78,11 +78,15 @@ IMMORTAL = Deadness(NEVER, True)
 
 def deadness_of(order: Sequence[Node], fed: Collection[Node]) -> dict[Node, Deadness]:
     """Return the deadness of every node of `order` that can be dead; the others are not in it."""
-    found: dict[Node, Deadness] = {}
+    known: dict[Node, Deadness] = {}
     for node in order:
-        if node in fed or node.op is None or not (found or may_kill(node)):
+        if node in fed or node.op is None or not (known or may_kill(node)):
             continue
-        deadness = _merged(node, found) if merges(node) else _of_all(required_inputs(node), found)
+        deadness = (
+            _deadness_of_merge(node, known)
+            if merges(node)
+            else _of_all(required_inputs(node), known)
+        )
         if isinstance(node.op, Switch):
             deadness = Deadness(
                 deadness.deaths | {(node.inputs[1], node.op.branch)}, deadness.exact
@@ -90,12 +94,12 @@ def deadness_of(order: Sequence[Node], fed: Collection[Node]) -> dict[Node, Dead
         elif may_kill(node):
             deadness = Deadness(deadness.deaths, False)
         if deadness != IMMORTAL:
-            found[node] = deadness
-    return found
+            known[node] = deadness
+    return known
 
 
 def _of_all(nodes: Iterable[Node], known: dict[Node, Deadness]) -> Deadness:
-    """Return the deadness of what dies with any of `nodes`."""
+    """Return the deadness of a value that is dead whenever one of `nodes` is."""
     deaths, exact = NEVER, True
     for node in nodes:
         deadness = known.get(node)
@@ -106,16 +110,16 @@ def _of_all(nodes: Iterable[Node], known: dict[Node, Deadness]) -> Deadness:
     return Deadness(deaths, exact)
 
 
-def _merged(node: Node, known: dict[Node, Deadness]) -> Deadness:
-    """Return the deadness of what dies only with all its inputs: the two sides of a `cond`, say."""
+def _deadness_of_merge(node: Node, known: dict[Node, Deadness]) -> Deadness:
+    """Return the deadness of a merge, which is dead only when all its inputs are."""
     sides = [known.get(source, IMMORTAL) for source in node.inputs]
     common = frozenset.intersection(*(side.deaths for side in sides))
     exact = all(side.exact for side in sides)
     if isinstance(node.op, Merge | MergeIndex) and len(sides) == 2:
-        rest = [side.deaths - common for side in sides]
-        exact = exact and len(rest[0]) == len(rest[1]) == 1
+        own_deaths = [side.deaths - common for side in sides]
+        exact = exact and len(own_deaths[0]) == len(own_deaths[1]) == 1
         if exact:
-            ((pred, yes),), ((other, no),) = rest
+            ((pred, yes),), ((other, no),) = own_deaths
             exact = pred is other and yes is not no
     else:
         exact = exact and all(side.deaths == common for side in sides)
@@ -123,7 +127,7 @@ def _merged(node: Node, known: dict[Node, Deadness]) -> Deadness:
 
 
 def is_spared(node: Node, wait: Node, known: dict[Node, Deadness]) -> bool:
-    """Tell whether `node` need not wait for `wait`: it dies with it anyway, and sees no effect.
+    """Tell whether `node` need not wait for `wait`: it is dead when that is, and has no order.
 
     That is so for a branch's own pivot, a Switch that sends the predicate by the predicate.
     """
@@ -138,6 +142,6 @@ def is_spared(node: Node, wait: Node, known: dict[Node, Deadness]) -> bool:
 
 
 def die_first(nodes: Iterable[Node], other: Node, known: dict[Node, Deadness]) -> bool:
-    """Tell whether one of `nodes` is dead wherever `other` is, for certain."""
+    """Tell whether it is certain that one of `nodes` is dead whenever `other` is."""
     deadness = known.get(other, IMMORTAL)
     return deadness.exact and deadness.deaths <= _of_all(nodes, known).deaths

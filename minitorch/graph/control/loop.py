@@ -51,8 +51,8 @@ def while_loop(
     with outside():
         now = [_variable(v, s) for v, s in zip(first, shapes, strict=True)]
         test = as_predicate("while_loop", cond(*rebuild(now)))
-        found = body(*rebuild(now))
-        after = _next_values(loop_vars, found if isinstance(found, list | tuple) else [found])
+        results = body(*rebuild(now))
+        after = _next_values(loop_vars, results if isinstance(results, list | tuple) else [results])
     _check(now, after)
     values = rebuild(loop_outputs(While(test, after, now, parallel_iterations), first, name))
     return values[0] if len(values) == 1 else values
@@ -61,7 +61,7 @@ def while_loop(
 def _refuse_nonsense(
     cond: object, body: object, loop_vars: object, parallel_iterations: int
 ) -> None:
-    """Raise for what no loop can be made of."""
+    """Raise where the arguments make no loop."""
     if not isinstance(loop_vars, list | tuple) or not loop_vars:
         raise GraphError(
             f"while_loop: got loop_vars {loop_vars!r}, expected a list or tuple of one or more. "
@@ -96,14 +96,14 @@ def _listed_shapes(
     return [leaf for var, shape in pairs for leaf in leaves_like("shape_invariants", var, shape)]
 
 
-def _next_values(loop_vars: Sequence[object], found: Sequence[object]) -> list[Node]:
+def _next_values(loop_vars: Sequence[object], after: Sequence[object]) -> list[Node]:
     """Return the leaves of what a body gave, which must be built as the variables are."""
-    if len(found) != len(loop_vars):
+    if len(after) != len(loop_vars):
         raise GraphError(
-            f"while_loop: the body gives {len(found)} values, expected {len(loop_vars)}, one for "
+            f"while_loop: the body gives {len(after)} values, expected {len(loop_vars)}, one for "
             "each variable."
         )
-    pairs = zip(found, loop_vars, strict=True)
+    pairs = zip(after, loop_vars, strict=True)
     return [leaf for new, old in pairs for leaf in same_structure("while_loop", new, old)]
 
 

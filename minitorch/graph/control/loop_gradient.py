@@ -74,9 +74,9 @@ def backward(loop: While, out_grad: Node, node: Node) -> tuple[Node | None, ...]
     back = _loop_back(loop, once, first, node)
     outputs = loop_outputs(back, first)
     after_lists = outputs[len(once.needs) :]
-    found = dict(zip(once.flowing, after_lists, strict=False))
-    found.update(zip(once.shares, outputs[len(outputs) - len(once.shares) :], strict=True))
-    return tuple(found.get(i) for i in range(len(node.inputs)))
+    grads = dict(zip(once.flowing, after_lists, strict=False))
+    grads.update(zip(once.shares, outputs[len(outputs) - len(once.shares) :], strict=True))
+    return tuple(grads.get(i) for i in range(len(node.inputs)))
 
 
 def _round_back(loop: While, taken: frozenset[Slot]) -> RoundBack:
@@ -89,10 +89,10 @@ def _round_back(loop: While, taken: frozenset[Slot]) -> RoundBack:
         arriving = [placeholder_like(v, "arriving") for v in variables]
         pasts = {k: placeholder_like(loop.saved[k], "arriving") for k in lists}
         ends = [*(loop.body[i] for i in flowing), *(loop.saved[k] for k in lists)]
-        given = [*arriving, *pasts.values()]
-        found = gradients(ends, [*variables, *outer.values()], given) if ends else []
-        flown = [_zeros(v) if g is None else g for v, g in zip(variables, found, strict=False)]
-    rest_of = found[len(flowing) :]
+        seeds = [*arriving, *pasts.values()]
+        grads = gradients(ends, [*variables, *outer.values()], seeds) if ends else []
+        flown = [_zeros(v) if g is None else g for v, g in zip(variables, grads, strict=False)]
+    rest_of = grads[len(flowing) :]
     shares = {i: g for i, g in zip(outer, rest_of, strict=False) if g is not None}
     needs = _needs(loop, [*flown, *shares.values()])
     needs.update((loop.saved[k], None) for k in lists)
@@ -102,7 +102,7 @@ def _round_back(loop: While, taken: frozenset[Slot]) -> RoundBack:
 
 
 def _needs(loop: While, results: Sequence[Node]) -> dict[Node, None]:
-    """Return the nodes of the forward round that `results` look at first on every way back."""
+    """Return the nodes of the forward round that `results` use directly."""
     outer = set(loop.entrances)
     forward = {*needed([*loop.body, *loop.saved], outer), *loop.variables} - outer
     needs: dict[Node, None] = {}
@@ -155,11 +155,11 @@ def _loop_back(loop: While, once: RoundBack, first: Sequence[Node], node: Node) 
         at = iter(variables)
         lists = [next(at) for _ in once.needs]
         new: dict[Node, Node] = dict(zip(loop.entrances, node.inputs[count:], strict=True))
-        new.update((n, top(past, n)) for n, past in zip(once.needs, lists, strict=True))
+        new.update((n, top(stack, n)) for n, stack in zip(once.needs, lists, strict=True))
         new.update((grad, next(at)) for grad in once.arriving)
         of_lists = [next(at) for _ in once.pasts]
-        for (k, grad), past in zip(once.pasts.items(), of_lists, strict=True):
-            new[grad] = top_or_zeros(past, new[loop.saved[k]])
+        for (k, grad), stack in zip(once.pasts.items(), of_lists, strict=True):
+            new[grad] = top_or_zeros(stack, new[loop.saved[k]])
         results = [*once.flown, *once.shares.values()]
         new.update((n, n.with_inputs((), ())) for n in needed(results, set(new)) if _waits(n))
         after = copied(results, new, anew=True)  # all of it inside

@@ -80,9 +80,9 @@ HOLE = None  # in the place of an item
 EMPTY = Stack(HOLE, None)
 
 
-def rest(past: Stack) -> Stack:
+def rest(stack: Stack) -> Stack:
     """Return the list without its top; of the empty one the empty one."""
-    return EMPTY if past.below is None else past.below
+    return EMPTY if stack.below is None else stack.below
 
 
 def zeros_of(value: object) -> Any:
@@ -159,8 +159,8 @@ class Push(StackOp):
 
     def run(self, state: State, *arrays: Any) -> Any:
         """Return the longer list."""
-        past, value = arrays
-        return Stack(HOLE if value is DEAD else value, past)
+        stack, value = arrays
+        return Stack(HOLE if value is DEAD else value, stack)
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the spec of a list through which gradients flow if they do through the value."""
@@ -183,9 +183,9 @@ class Top(StackOp):
 
     def run(self, state: State, *arrays: Any) -> Any:
         """Return the value, DEAD or zeros."""
-        found = arrays[0].top
-        if found is not HOLE:
-            return found
+        value = arrays[0].top
+        if value is not HOLE:
+            return value
         return zeros_of(arrays[1]) if len(arrays) == 2 else DEAD
 
     def infer(self, *specs: Spec) -> Spec:
@@ -264,14 +264,14 @@ def placeholder_like(node: Node, name: str) -> Placeholder:
     return made
 
 
-def top(past: Node, like: Node) -> Node:
-    """Return the newest value of `past`, which was kept from `like`."""
-    return build(Top(like.shape, like.dtype), (past,), kind=kind_of(like))
+def top(stack: Node, like: Node) -> Node:
+    """Return the newest value of `stack`, which was kept from `like`."""
+    return build(Top(like.shape, like.dtype), (stack,), kind=kind_of(like))
 
 
-def top_or_zeros(past: Node, like: Node) -> Node:
-    """Return the newest value of the gradient list `past`; where it is missing, zeros."""
-    return build(Top(like.shape, like.dtype), (past, like), kind=kind_of(like))
+def top_or_zeros(stack: Node, like: Node) -> Node:
+    """Return the newest value of the gradient list `stack`; where it is missing, zeros."""
+    return build(Top(like.shape, like.dtype), (stack, like), kind=kind_of(like))
 
 
 def empty(flows: bool = True) -> Node:
@@ -279,19 +279,19 @@ def empty(flows: bool = True) -> Node:
     return build(Empty(flows), (), kind=HandleNode)
 
 
-def pushed(past: Node, value: Node) -> Node:
+def pushed(stack: Node, value: Node) -> Node:
     """Return the list with a value on top."""
-    return build(Push(), (past, value), kind=HandleNode)
+    return build(Push(), (stack, value), kind=HandleNode)
 
 
-def without_top(past: Node) -> Node:
+def without_top(stack: Node) -> Node:
     """Return the list without its newest value."""
-    return build(Pop(), (past,), kind=HandleNode)
+    return build(Pop(), (stack,), kind=HandleNode)
 
 
-def has_more(past: Node) -> Node:
+def has_more(stack: Node) -> Node:
     """Return whether the list has a value."""
-    return build(Filled(), (past,))
+    return build(Filled(), (stack,))
 
 
 class Outcome:
@@ -310,13 +310,13 @@ class Outcome:
 def outcome(values: Iterable[object], lists: Iterable[tuple[int, Stack]]) -> Outcome:
     """Return what a loop hands on: its variables' last values, and lists by number."""
     last: dict[Slot, object] = {("out", i): value for i, value in enumerate(values)}
-    return Outcome({**last, **{("past", k): past for k, past in lists}})
+    return Outcome({**last, **{("past", k): stack for k, stack in lists}})
 
 
 def push_each(pasts: Iterable[Stack], items: Iterable[object]) -> list[Stack]:
     """Return each list with an item more on top; what is dead leaves a hole."""
     pairs = zip(pasts, items, strict=True)
-    return [Stack(HOLE if item is DEAD else item, past) for past, item in pairs]
+    return [Stack(HOLE if item is DEAD else item, stack) for stack, item in pairs]
 
 
 class Output(StackOp):
@@ -334,12 +334,12 @@ class Output(StackOp):
         return Spec(self.shape, self.dtype)
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
-        """Hand the gradient in at this place."""
+        """Return the gradient, marked with its place in the outcome."""
         return build(Pack(self.slot), (out_grad,), kind=HandleNode)
 
 
 class History(Output):
-    """The list of what a node of the body was in each round."""
+    """The list of a node's values in the rounds, newest first."""
 
     def __init__(self, place: int, like: Node) -> None:
         self.slot: Slot = ("past", place)
@@ -358,7 +358,7 @@ class Pack(StackOp):
         return Outcome({self.slot: arrays[0]})
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
-        """Take it out again."""
+        """Return the part of the gradient at this place."""
         (value,) = node.inputs
         return build(Output(self.slot, value), (out_grad,), kind=kind_of(value))
 

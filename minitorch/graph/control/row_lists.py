@@ -24,10 +24,10 @@ class Spread(StackOp):
     def run(self, state: State, *arrays: Any) -> Any:
         """Return the list."""
         (array,) = arrays
-        past = EMPTY
+        stack = EMPTY
         for i in range(array.shape[0])[:: -1 if self.first_on_top else 1]:
-            past = Stack(array[i], past)
-        return past
+            stack = Stack(array[i], stack)
+        return stack
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the spec of a list."""
@@ -48,12 +48,12 @@ class StackRows(StackOp):
     def run(self, state: State, *arrays: Any) -> Any:
         """Return the array; of no row, one of size 0."""
         xp = namespace_of(state)
-        found = rows(arrays[0])
-        if not found:
+        items = rows(arrays[0])
+        if not items:
             return xp.zeros(
                 (0, *(n or 0 for n in self.shape[1:])), dtype=native_dtype(xp, self.dtype)
             )
-        return xp.stack([xp.asarray(r) for r in (found if self.first_on_top else found[::-1])])
+        return xp.stack([xp.asarray(r) for r in (items if self.first_on_top else items[::-1])])
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the rows' spec with an axis in front."""
@@ -72,11 +72,11 @@ class Collect(StackOp):
 
     def run(self, state: State, *arrays: Any) -> Any:
         """Return the array."""
-        past, like = arrays
+        stack, like = arrays
         total = namespace(like).zeros_like(like)
         order = range(like.shape[0])
         for i, row in zip(
-            order if self.first_on_top else reversed(order), rows(past), strict=False
+            order if self.first_on_top else reversed(order), rows(stack), strict=False
         ):
             if row is not HOLE:
                 total[i] = row
@@ -130,13 +130,13 @@ class Shrink(Op):
         return build(Grow(), (out_grad, node.inputs[0])), None
 
 
-def rows(past: Stack) -> list[Any]:
+def rows(stack: Stack) -> list[Any]:
     """Return the items of a list, top first."""
-    found = []
-    while past is not EMPTY:
-        found.append(past.top)
-        past = rest(past)
-    return found
+    items = []
+    while stack is not EMPTY:
+        items.append(stack.top)
+        stack = rest(stack)
+    return items
 
 
 def spread(array: Node) -> Node:
@@ -149,6 +149,6 @@ def next_row(rows: Node, array: Node) -> Node:
     return build(Top(array.shape[1:], array.dtype), (rows,))
 
 
-def stacked(past: Node, like: Node, count: int | None = None) -> Node:
+def stacked(stack: Node, like: Node, count: int | None = None) -> Node:
     """Return a list of arrays like `like`, the last on top, as one array."""
-    return build(StackRows(False, like, count), (past,))
+    return build(StackRows(False, like, count), (stack,))

@@ -133,9 +133,9 @@ class While(StackOp):
             values, captured = tuple(arrays[:count]), arrays[count:]
             pasts = [EMPTY] * len(places)
             while test(state, (*values, *captured))[0]:
-                found = once(state, (*values, *captured))
-                values = found[:count]
-                pasts = push_each(pasts, found[count:])
+                ends = once(state, (*values, *captured))
+                values = ends[:count]
+                pasts = push_each(pasts, ends[count:])
             return outcome(values, zip(places, pasts, strict=True))
 
         return run
@@ -159,14 +159,14 @@ def loops_used(
     order: Sequence[Node], fed: Collection[Node]
 ) -> dict[Node, tuple[list[Node], list[Node]]]:
     """Return the loops of a run: what takes values or lists out of each, and what uses it whole."""
-    found: dict[Node, tuple[list[Node], list[Node]]] = {
+    uses: dict[Node, tuple[list[Node], list[Node]]] = {
         node: ([], []) for node in order if isinstance(node.op, While) and node not in fed
     }
-    for node in order if found else ():
+    for node in order if uses else ():
         for source in () if node in fed else node.inputs:
-            if source in found:
-                found[source][0 if isinstance(node.op, Output) else 1].append(node)
-    return found
+            if source in uses:
+                uses[source][0 if isinstance(node.op, Output) else 1].append(node)
+    return uses
 
 
 def outer_nodes(fetches: Sequence[Node], variables: Sequence[Node]) -> tuple[Node, ...]:
@@ -177,21 +177,21 @@ def outer_nodes(fetches: Sequence[Node], variables: Sequence[Node]) -> tuple[Nod
     stay where they are, and so do empty lists.
     """
     start = min((v.id for v in variables), default=0)
-    found: dict[Node, None] = {}
+    outsiders: dict[Node, None] = {}
     inside: dict[Node, None] = {}
     waiting = list(fetches)
     while waiting:
         node = waiting.pop()
-        if node in inside or node in found:
+        if node in inside or node in outsiders:
             continue
         outer = node.id < start or isinstance(node, Variable) or _taken_before(node, start)
         if outer and not isinstance(node, Constant) and not isinstance(node.op, Empty):
-            found[node] = None
+            outsiders[node] = None
             continue
         inside[node] = None
         waiting += [*node.inputs, *node.control_inputs]
     written = {v for node in inside for v in writes_of(node)}
-    return tuple(node for node in found if not (isinstance(node, Variable) and node in written))
+    return tuple(node for node in outsiders if not (isinstance(node, Variable) and node in written))
 
 
 def _taken_before(node: Node, start: int) -> bool:

@@ -19,21 +19,21 @@ def constant_array(value: object, dtype: DTypeLike = None) -> Array:
         GraphError: the rows of a list differ in length.
     """
     try:
-        given = np.asarray(value)
+        source = np.asarray(value)
     except ValueError as error:
         raise GraphError(
             f"constant: got {value!r}, expected rows of one length ({error})."
         ) from error
-    if given.dtype.kind not in "biuf":
-        as_dtype(given.dtype)  # words, say, are refused by name
+    if source.dtype.kind not in "biuf":
+        as_dtype(source.dtype)  # words, say, are refused by name
     try:
-        own = given.dtype.newbyteorder("=") if dtype is None else as_dtype(dtype)
+        own = source.dtype.newbyteorder("=") if dtype is None else as_dtype(dtype)
         array = np.array(value, dtype=own)
     except OverflowError as error:
         raise DTypeError(
             f"constant: got {value!r}, expected what {as_dtype(dtype)} can hold ({error})."
         ) from error
-    if array.dtype.kind in "iu" and given.dtype.kind == "f" and not np.array_equal(given, array):
+    if array.dtype.kind in "iu" and source.dtype.kind == "f" and not np.array_equal(source, array):
         raise DTypeError(
             f"constant: got {value!r} for {array.dtype}, which would lose its fraction. Give whole "
             "numbers, or another dtype."

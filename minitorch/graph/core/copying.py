@@ -1,4 +1,4 @@
-"""A part of a graph once more, over other inputs; nodes that no graph knows of."""
+"""Copies of a part of a graph over other inputs, and nodes that belong to no graph."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .variables import Read
 
 
 def copied(nodes: Sequence[Node], new: dict[Node, Node], anew: bool = False) -> list[Node]:
-    """Return what `nodes` become when the keys of `new` are replaced by its values.
+    """Return copies of `nodes` that have the values of `new` where the originals have its keys.
 
     What depends on no key stays the same node, unless all operators are wanted `anew`. `new` is
     extended by every node that was met; it must hold whatever the copy shall not look behind.
@@ -29,21 +29,21 @@ def _over(node: Node, new: dict[Node, Node], anew: bool) -> Node:
     if isinstance(node.op, Read):
         variable = node.op.variable
         if new.get(variable, variable) is not variable:
-            return made(Identity(), (_brought(node.inputs[0], new),), node, control)
+            return made(Identity(), (_bring(node.inputs[0], new),), node, control)
     pairs = zip((*inputs, *control), (*node.inputs, *node.control_inputs), strict=True)
     if all(a is b for a, b in pairs) and (node.op is None or not anew):
         return node
     return node.with_inputs(inputs, control)
 
 
-def _brought(source: Node, new: dict[Node, Node]) -> Node:
+def _bring(source: Node, new: dict[Node, Node]) -> Node:
     """Return what stands for a variable as a read has it: through the Switches of its branches.
 
     No run looks at these, so they have not been met; the gradient goes back through them.
     """
     if source not in new and source.inputs:
-        data, *rest = source.inputs
-        inputs = (_brought(data, new), *(new.get(n, n) for n in rest))
+        data, *switches = source.inputs
+        inputs = (_bring(data, new), *(new.get(n, n) for n in switches))
         new[source] = source.with_inputs(inputs, ())
     return new.get(source, source)
 

@@ -1,4 +1,4 @@
-"""What may be fetched from a session, and what it is fed: nodes of its graph, values for others.
+"""What a session can be asked for and be fed: which nodes of its graph, and which arrays.
 
 A node may be fetched that has one value a run; what is fed becomes an array of its node's dtype.
 """
@@ -53,7 +53,7 @@ def check_graph(graph: Graph, node: Node, verb: str) -> None:
 
 
 def check_feeds_reach(fetches: Sequence[Node], feeds: Sequence[Node]) -> None:
-    """Raise if a fed node stands inside a loop, which would not see the feed.
+    """Raise if a fed node is inside a loop, where every round has a value of its own.
 
     A feed that no fetch needs is none of that: it has no effect, and may have none.
     """
@@ -198,7 +198,7 @@ def as_feed(node: Node, value: object, place: Device, copy: bool = False) -> Arr
     if type(value) is np.ndarray and value.dtype == dtype and not copy:
         array = value
     else:
-        array = _converted(node, value)
+        array = _convert(node, value)
     got = array.shape
     if got != shape and not agree(got, shape):
         raise node.error(
@@ -207,7 +207,7 @@ def as_feed(node: Node, value: object, place: Device, copy: bool = False) -> Arr
     return array if place == "cpu" else asarray(array, dtype, place)
 
 
-def _converted(node: Node, value: object) -> Array:
+def _convert(node: Node, value: object) -> Array:
     if isinstance(value, Node) or value is None:
         what = "None" if value is None else "a node"
         raise node.error(f"run: feed for {node.name!r} is {what}. Feed numbers or an array.")
@@ -232,9 +232,9 @@ def _cast(array: Array, dtype: DType) -> Array:
     if array.dtype.kind in "USMm" or (array.dtype.kind == "O" and None in array.ravel().tolist()):
         raise TypeError("that is no array of numbers")
     with np.errstate(invalid="ignore"):
-        found = array.astype(dtype)
-    if dtype.kind in "iub" and array.dtype.kind == "f" and not np.array_equal(found, array):
+        converted = array.astype(dtype)
+    if dtype.kind in "iub" and array.dtype.kind == "f" and not np.array_equal(converted, array):
         raise TypeError(f"{array.dtype} would lose its fraction")
-    if dtype.kind in "iu" and array.dtype.kind in "iu" and not np.array_equal(found, array):
+    if dtype.kind in "iu" and array.dtype.kind in "iu" and not np.array_equal(converted, array):
         raise ValueError(f"a value is outside the range of {dtype}")
-    return found
+    return converted

@@ -35,24 +35,24 @@ def gradients(
     Returns:
         a list as long as `xs`; None where no y depends on x.
     """
-    roots, wanted = _listed(ys, "ys"), _listed(xs, "xs")
+    roots, wanted = _check_nodes(ys, "ys"), _check_nodes(xs, "xs")
     arriving: list[object] = [None] * len(roots) if grad_ys is None else _as_list(grad_ys)
     if len(arriving) != len(roots):
         raise GraphError(
             f"gradients: got {len(arriving)} grad_ys, expected {len(roots)}, one for each y."
         )
-    stops = [] if stop_gradients is None else _listed(stop_gradients, "stop_gradients")
+    stops = [] if stop_gradients is None else _check_nodes(stop_gradients, "stop_gradients")
     if any(isinstance(node.shape, UnknownShape) for node in needed(roots, set())):
         return _later(roots, wanted, arriving, stops)
-    found: dict[Node, Node | None] = {}
+    grads: dict[Node, Node | None] = {}
     with roots[0].graph.scope(name):
         seeds = _seeds(roots, arriving)
         between = ancestors(wanted, seeds)
         if between:
             uses = count_uses([y for y in seeds if y in between], between.__contains__)
             seeds = {y: seed for y, seed in seeds.items() if y in uses}
-            sweep(seeds, uses, _rule(uses, set(stops)), found.__setitem__, wanted)
-    return [found.get(x) for x in wanted]
+            sweep(seeds, uses, _rule(uses, set(stops)), grads.__setitem__, wanted)
+    return [grads.get(x) for x in wanted]
 
 
 def _later(
@@ -61,8 +61,8 @@ def _later(
     """Return gradients that are built once the shapes are known; None where none will be."""
     between = ancestors(wanted, roots)
     has = [grad is not None for grad in arriving]
-    given = [convert(grad) for grad in arriving if grad is not None]
-    inputs = (*roots, *wanted, *stops, *given)
+    arrived = [convert(grad) for grad in arriving if grad is not None]
+    inputs = (*roots, *wanted, *stops, *arrived)
     first, second = len(roots), len(roots) + len(wanted)
     third = second + len(stops)
 
@@ -82,13 +82,13 @@ def _later(
 def _seeds(roots: Sequence[Node], arriving: Sequence[object]) -> dict[Node, Node]:
     """Return the gradient of each y; one that is listed twice counts twice."""
     seeds: dict[Node, Node] = {}
-    for y, given in zip(roots, arriving, strict=True):
+    for y, grad in zip(roots, arriving, strict=True):
         if y.dtype.kind != "f":
             raise y.error(
                 f"gradients: {y.name!r} is {y.dtype}, expected a floating dtype. Cast it first."
             )
-        one = Constant(np.ones((), y.dtype), graph=y.graph) if given is None else None
-        seed = convert(given, y.dtype) if one is None else expand_to(one, y)
+        ones = Constant(np.ones((), y.dtype), graph=y.graph) if grad is None else None
+        seed = convert(grad, y.dtype) if ones is None else expand_to(ones, y)
         seeds[y] = seeds[y] + seed if y in seeds else seed
     return seeds
 
@@ -112,12 +112,12 @@ def _as_list(value: object) -> list[object]:
     return list(value) if isinstance(value, list | tuple) else [value]
 
 
-def _listed(value: object, what: str) -> list[Node]:
+def _check_nodes(value: object, what: str) -> list[Node]:
     nodes: list[Node] = []
-    given = _as_list(value)
-    if not given and what != "stop_gradients":
+    values = _as_list(value)
+    if not values and what != "stop_gradients":
         raise GraphError(f"gradients: got no {what}, expected a node or a list of nodes.")
-    for node in given:
+    for node in values:
         if not isinstance(node, Node):
             raise GraphError(f"gradients: got {type(node).__name__} in {what}, expected nodes.")
         nodes.append(node)

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from ..control.cond import Branch
     from .node import Node
     from .session import Session
-    from .variable_scope import VariableScope
     from .variables import Variable
 
 __all__ = [
@@ -64,8 +63,6 @@ class Graph:
         self.pivots: set[int] = set()  # ids of the nodes that say that a branch is taken
         self.branches: list[Branch] = []  # the sides of `cond` that are being built, outer first
         self.control: list[tuple[Node, ...]] = [()]
-        self.variables_by_name: dict[str, Variable] = {}  # those of `get_variable`
-        self.variable_scopes: list[VariableScope] = []  # that are open, outer first
         self.devices: list[str | None] = []  # the `device` blocks that are open, outer first
 
     def unique_name(self, base: str) -> str:
@@ -220,15 +217,15 @@ def device(name: str | None) -> Iterator[None]:
             "chooses is not supported: open a block for each device."
         )
     graph = get_default_graph()
-    graph.devices.append(_within(name, graph.devices[-1] if graph.devices else None))
+    graph.devices.append(_device_within(name, graph.devices[-1] if graph.devices else None))
     try:
         yield
     finally:
         graph.devices.pop()
 
 
-def _within(name: str | None, around: str | None) -> str | None:
-    """Return the name of a device in a block of another; parts that only that one has stay."""
+def _device_within(name: str | None, around: str | None) -> str | None:
+    """Return the name of a device inside a block of another, whose other parts it keeps."""
     if not name or not around or name[0] != "/" or around[0] != "/":
         return name
     parts: dict[str, str] = {}
@@ -243,7 +240,7 @@ def control_dependencies(control_inputs: Sequence[Node] | None) -> Iterator[None
     """Make nodes built inside the `with` block run after `control_inputs`; None lifts all."""
     graph = get_default_graph()
     outer = graph.control[-1]
-    inner = () if control_inputs is None else (*outer, *_checked(control_inputs))
+    inner = () if control_inputs is None else (*outer, *_check_nodes(control_inputs))
     graph.control.append(inner)
     try:
         yield
@@ -253,7 +250,7 @@ def control_dependencies(control_inputs: Sequence[Node] | None) -> Iterator[None
 
 @contextmanager
 def like(node: Node) -> Iterator[None]:
-    """Build nodes that belong where `node` does: graph, line and device; no order of their own."""
+    """Build nodes with the graph, the line and the device of `node`, which wait for nothing."""
     graph = node.graph
     held = graph.control, graph.site, graph.devices
     graph.control, graph.site, graph.devices = [()], node.built_at, [node.device]
@@ -284,7 +281,7 @@ def in_branches(branches: list[Branch]) -> Iterator[None]:
         graph.control, graph.branches = held
 
 
-def _checked(control_inputs: Any) -> list[Node]:
+def _check_nodes(control_inputs: Any) -> list[Node]:
     if hasattr(control_inputs, "built_at"):
         control_inputs = [control_inputs]
     for value in control_inputs:

@@ -1,4 +1,4 @@
-"""What functions under TensorFlow's names owe the user: names for nodes, lines in complaints.
+"""What all functions under TensorFlow's names do: they name their nodes, and errors name a line.
 
 A function that must see shapes is `once_known`: it waits for them if they are not known yet.
 """
@@ -61,7 +61,7 @@ def locates_errors(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def once_known(function: Operator, gives: DType | None = None) -> Operator:
-    """Return `function`, put off until the nodes that it is given have a shape; locates errors.
+    """Return `function`, which waits until its nodes have shapes, and whose errors name a line.
 
     Args:
         gives: the dtype of what is put off; that of the first node unless told.
@@ -78,7 +78,7 @@ def once_known(function: Operator, gives: DType | None = None) -> Operator:
 
 
 def _unknown(values: Iterable[Any]) -> bool:
-    """Tell whether of a node among these values not even the number of axes is known."""
+    """Tell whether one of these values is a node of which no number of axes is known."""
     for value in values:
         if isinstance(value, Node):
             if isinstance(value.shape, UnknownShape):

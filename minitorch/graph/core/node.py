@@ -15,7 +15,7 @@ import numpy as np
 
 from ...arrays.library import DType, DTypeLike, as_dtype, cast, get_default_dtype, result_type
 from ...arrays.shapes import Shape
-from ...errors import GraphError, GraphTypeError, MinitorchError, ShapeError
+from ...errors import GraphError, GraphTypeError, MinitorchError
 from ...op import Op, Spec, Value, refuse_bools
 from ...ops.elementwise.casting import cast_to
 from ...ops.elementwise.logic import eq, ne
@@ -131,17 +131,6 @@ class Node(Methods):
         """Return the static shape: `x.get_shape().as_list()`, `x.get_shape()[1].value`."""
         return self.shape  # type: ignore[no-any-return]
 
-    def set_shape(self, shape: object) -> None:
-        """Add to what is known of the shape before the run.
-
-        Raises:
-            ShapeError: it contradicts what is known; names the node and its line.
-        """
-        try:
-            self.shape = self.shape.merge_with(shape)
-        except ShapeError as error:
-            raise located(error, self.built_at, self.name) from None
-
     @property
     def location(self) -> str:
         """`file:line` of the user's code that built this node."""
@@ -167,12 +156,12 @@ class Node(Methods):
         )
 
     def __eq__(self, other: object) -> Any:
-        return self._compared(Methods.__eq__, other)
+        return self._compare(Methods.__eq__, other)
 
     def __ne__(self, other: object) -> Any:
-        return self._compared(Methods.__ne__, other)
+        return self._compare(Methods.__ne__, other)
 
-    def _compared(self, compare: Callable[[Any, Any], Any], other: object) -> Any:
+    def _compare(self, compare: Callable[[Any, Any], Any], other: object) -> Any:
         try:
             return compare(self, other)
         except MinitorchError:  # two nodes that cannot be compared are not the same one
@@ -269,8 +258,8 @@ class Constant(Node):
 
 def as_shape(shape: object) -> Shape:
     """Return a shape as a tuple of sizes and Nones; None is an unknown number of axes."""
-    found = as_static(shape)
-    return found if isinstance(found, UnknownShape) else tuple(found)
+    sizes = as_static(shape)
+    return sizes if isinstance(sizes, UnknownShape) else tuple(sizes)
 
 
 def convert(value: object, dtype: DType | None = None, graph: Graph | None = None) -> Node:
@@ -325,11 +314,11 @@ def build(op: Op, inputs: Sequence[object], kind: type[Node] = Node) -> Node:
     graph = _graph_of(op, inputs)
     try:
         if op.promotes:
-            nodes = _promoted(op, inputs, graph)
+            nodes = _promote(op, inputs, graph)
         else:
             nodes = tuple([convert(value, None, graph) for value in inputs])
         if graph.control[-1] or graph.branches:
-            nodes = _guarded(nodes, graph)
+            nodes = _as_seen_here(nodes, graph)
         if any(isinstance(n.shape, UnknownShape) for n in nodes):
             spec = Spec(UNKNOWN, _guess_dtype(op, nodes))
         else:
@@ -361,8 +350,8 @@ def _graph_of(op: Op, values: Sequence[object]) -> Graph:
     return get_default_graph() if first is None else first.graph
 
 
-def _guarded(nodes: tuple[Node, ...], graph: Graph) -> tuple[Node, ...]:
-    """Return the inputs as what is being built sees them: after control inputs, in its branch."""
+def _as_seen_here(nodes: tuple[Node, ...], graph: Graph) -> tuple[Node, ...]:
+    """Return the inputs as a node built now must have them: read in order, inside its branch."""
     with graph.as_default():
         nodes = tuple([n.read() if hasattr(n, "read") else n for n in nodes])
         for branch in graph.branches:
@@ -387,22 +376,22 @@ def located(error: E, place: tuple[str, int], name: str | None = None) -> E:
     return new
 
 
-def _promoted(op: Op, inputs: Sequence[object], graph: Graph) -> tuple[Node, ...]:
+def _promote(op: Op, inputs: Sequence[object], graph: Graph) -> tuple[Node, ...]:
     """Return the inputs as nodes of one dtype: numbers and arrays follow the nodes beside them."""
     own, loose = inputs[: op.fixed], inputs[op.fixed :]
     dtype = getattr(loose[0], "dtype", None) if loose else None
     if dtype is None or any(getattr(value, "dtype", None) is not dtype for value in loose):
-        operands = [_known(value) for value in loose]
+        operands = [_kind_for_promotion(value) for value in loose]
         if op.promotes == "numbers":
             refuse_bools(op, operands)
         dtype = result_type(operands)
     if op.promotes == "float" and dtype.kind != "f":
         dtype = get_default_dtype()
-    kept = [convert(value, None, graph) for value in own]
-    return (*kept, *[_cast(value, dtype, graph) for value in loose])
+    first = [convert(value, None, graph) for value in own]
+    return (*first, *[_cast(value, dtype, graph) for value in loose])
 
 
-def _known(value: object) -> tuple[DType, int] | bool | int | float:
+def _kind_for_promotion(value: object) -> tuple[DType, int] | bool | int | float:
     """Return what promotion asks of an input: of a node its dtype and how many axes it has.
 
     Of what is no node a number of its kind: beside a node an array decides the kind, not the size.

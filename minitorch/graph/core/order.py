@@ -61,7 +61,7 @@ Order = Callable[[Fetches, Collection[Node]], list[Node]]
 
 
 def _kept(make: Order) -> Order:
-    """Return `make`, which gives what it has given before: a list of the caller's own."""
+    """Return `make` with a memory: who asks again gets the same order, in a list of their own."""
 
     @wraps(make)
     def order(fetches: Fetches, fed: Collection[Node]) -> list[Node]:
@@ -81,13 +81,13 @@ def _kept(make: Order) -> Order:
 
 
 def sources(node: Node, fed: Collection[Node]) -> tuple[Node, ...]:
-    """Return the nodes whose values `node` needs: none when fed or when it reads the memory."""
+    """Return the nodes whose values `node` needs: none when it is fed, or reads a variable."""
     if node in fed:
         return ()
     if isinstance(node.op, Read):
         return (node.op.variable,) if node.op.variable in fed else ()
-    found: tuple[Node, ...] = node.inputs
-    return found
+    inputs: tuple[Node, ...] = node.inputs
+    return inputs
 
 
 def runs_before(node: Node, fed: Collection[Node]) -> tuple[Node, ...]:
@@ -95,21 +95,21 @@ def runs_before(node: Node, fed: Collection[Node]) -> tuple[Node, ...]:
     if node in fed:
         return ()
     control: tuple[Node, ...] = node.control_inputs
-    found = sources(node, fed)
-    return (*found, *control) if control else found
+    inputs = sources(node, fed)
+    return (*inputs, *control) if control else inputs
 
 
 def _needs(fetches: Fetches, fed: Collection[Node]) -> dict[Node, tuple[Node, ...]]:
     """Return every node that must run to give `fetches`, with what must run before it."""
-    found: dict[Node, tuple[Node, ...]] = {}
+    before: dict[Node, tuple[Node, ...]] = {}
     waiting = list(fetches)
     while waiting:
         node = waiting.pop()
-        if node not in found:
+        if node not in before:
             plain = node not in fed and not node.control_inputs and not isinstance(node.op, Read)
-            found[node] = node.inputs if plain else runs_before(node, fed)
-            waiting += found[node]
-    return found
+            before[node] = node.inputs if plain else runs_before(node, fed)
+            waiting += before[node]
+    return before
 
 
 @_kept
@@ -151,12 +151,12 @@ def schedule(fetches: Fetches, fed: Collection[Node]) -> list[Node]:
 
 def _by_turn(nodes: Iterable[Node]) -> list[Node]:
     """Return the nodes in the order in which they would run if none waited for another."""
-    found = sorted(nodes, key=attrgetter("id"))  # a node and its copy stay as they were
-    late = [node for node in found if getattr(node.op, "writes", ())]
+    by_age = sorted(nodes, key=attrgetter("id"))  # a node and its copy stay as they were
+    late = [node for node in by_age if getattr(node.op, "writes", ())]
     if not late:
-        return found
+        return by_age
     writing = set(late)
-    return [*[node for node in found if node not in writing], *late]
+    return [*[node for node in by_age if node not in writing], *late]
 
 
 def last_uses(
@@ -191,7 +191,7 @@ def before_each(order: Sequence[Node], fed: Collection[Node]) -> list[tuple[Node
 
 
 def ordered_among(nodes: Iterable[Node]) -> set[Node]:
-    """Return those of the nodes whose turn matters."""
+    """Return those of the nodes for which it matters when they run."""
     return {node for node in nodes if is_ordered(node)}
 
 

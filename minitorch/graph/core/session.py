@@ -19,7 +19,7 @@ from ..passes.optimize import optimize
 from ..passes.rewrite import PLANNING
 from ..shapes.by_shape import ByShape, needs_shapes
 from .fetches import Feeds, as_feed, check_asked, flatten_fetches, read_feeds
-from .graph import Graph, get_default_graph, innermost_session, open_sessions
+from .graph import Graph, get_default_graph, open_sessions
 from .node import Node, Placeholder
 from .order import needed
 from .variables import State, Variable
@@ -103,12 +103,12 @@ class Session:
             GraphError: a placeholder is missing, a feed does not fit, a variable has no value;
                 names the node and the line that built it.
         """
-        given = {} if feed_dict is None else feed_dict
+        feeds_by_node = {} if feed_dict is None else feed_dict
         try:  # what was run before in this very form goes the short way
             ready = self._ready.get(
-                ((list, *fetches) if type(fetches) is list else fetches, *given)
+                ((list, *fetches) if type(fetches) is list else fetches, *feeds_by_node)
             )
-            values = given.values()
+            values = feeds_by_node.values()
         except (TypeError, AttributeError):  # no hash, no dict
             ready = None
         if ready is None:
@@ -117,12 +117,12 @@ class Session:
         arrays = [
             value
             if type(value) is np.ndarray and value.dtype is want.dtype and value.shape == want.shape
-            else self._fed(want, value)
+            else self._feed_array(want, value)
             for want, value in zip(wanted, values, strict=True)
         ]
         return rebuild(step(self.state, arrays))
 
-    def _fed(self, want: _Wanted, value: object) -> Array:
+    def _feed_array(self, want: _Wanted, value: object) -> Array:
         """Return the array for a feed; the shape of one that fits is known the next time."""
         array = as_feed(want.node, value, self.device)
         if array is value:
@@ -150,7 +150,7 @@ class Session:
         return rebuild(iter(step(self.state, arrays)))
 
     def _make_ready(self, fetches: Any, feed_dict: Feeds | None, step: Run) -> None:
-        """Let the next run of these fetches go the short way, if they and the feeds are nodes."""
+        """Remember the plan for the next run of these fetches, if they and the feeds are nodes."""
         feeds = tuple(feed_dict or ())
         flat = tuple(fetches) if type(fetches) in (list, tuple) else (fetches,)
         if self.device != "cpu" or not all(isinstance(n, Node) for n in (*flat, *feeds)):
@@ -171,7 +171,7 @@ class Session:
 
     @property
     def writes_files(self) -> bool:
-        """Whether it is this session's business to write what all of its kind have."""
+        """Whether this session writes files: of those on several ranks one does."""
         return True
 
     def close(self) -> None:
@@ -219,25 +219,6 @@ class Session:
         self.close()
 
 
-class InteractiveSession(Session):
-    """A session that is the default one from the start, for a notebook."""
-
-    def __init__(self, *args: Any, **options: Any) -> None:
-        super().__init__(*args, **options)
-        open_sessions().append(self)
-
-    def close(self) -> None:
-        """Forget everything and stop being the default."""
-        if self in open_sessions():
-            open_sessions().remove(self)
-        super().close()
-
-
-def get_default_session() -> Session:
-    """Return the session of the innermost `with` block."""
-    return innermost_session("get_default_session")
-
-
 def compile(node: object) -> Callable[..., Any]:
     """Return a function that computes `node` (or a structure of nodes) from named arrays.
 
@@ -261,7 +242,7 @@ def compile(node: object) -> Callable[..., Any]:
     def function(**arrays: object) -> Any:
         nodes = known.get(tuple(arrays))
         if nodes is None:
-            nodes = known[tuple(arrays)] = _inputs_called(arrays, inputs, session)
+            nodes = known[tuple(arrays)] = _inputs_by_name(arrays, inputs, session)
         return session.run(node, dict(zip(nodes, arrays.values(), strict=True)))
 
     function.__doc__ = f"Compute it from {', '.join(inputs) or 'nothing'}."
@@ -277,18 +258,18 @@ def _by_name(nodes: Sequence[Placeholder | Variable]) -> dict[str, Node]:
     return {name if is_clear else node.name: node for node, name, is_clear in named}
 
 
-def _inputs_called(arrays: Iterable[str], inputs: dict[str, Node], session: Session) -> list[Node]:
+def _inputs_by_name(arrays: Iterable[str], inputs: dict[str, Node], session: Session) -> list[Node]:
     """Return the inputs of these names; what is left out gets its initial value.
 
     Raises:
         GraphError: an argument is missing or unknown; lists the names.
     """
     asked = {node.name: name for name, node in inputs.items()}
-    given = [asked.get(name, name) for name in arrays]
+    names = [asked.get(name, name) for name in arrays]
     starts = {name: n.initializer for name, n in inputs.items() if isinstance(n, Variable)}
-    left = inputs.keys() - given
+    left = inputs.keys() - names
     missing = sorted(name for name in left if starts.get(name) is None)
-    unknown = sorted(set(given) - inputs.keys())
+    unknown = sorted(set(names) - inputs.keys())
     if missing or unknown:
         what = f"missing {', '.join(missing)}" if missing else f"unknown {', '.join(unknown)}"
         raise GraphError(
@@ -297,4 +278,4 @@ def _inputs_called(arrays: Iterable[str], inputs: dict[str, Node], session: Sess
     for name in left:
         if inputs[name] not in session.state.values:
             session.run(starts[name])
-    return [inputs[name] for name in given]
+    return [inputs[name] for name in names]

@@ -40,11 +40,11 @@ class State:
 
     def generator(self, key: object, seed: Sequence[int] | None) -> np.random.Generator:
         """Return the generator of a random node, made at its first use from `seed`."""
-        found = self.generators.get(key)
-        if found is None:
+        generator = self.generators.get(key)
+        if generator is None:
             with self.lock:  # of two threads that come first both get the same
-                found = self.generators.setdefault(key, np.random.default_rng(seed))
-        return found
+                generator = self.generators.setdefault(key, np.random.default_rng(seed))
+        return generator
 
 
 __all__ = [
@@ -86,7 +86,7 @@ class StateOp(Op):
         raise NotImplementedError(f"{self.name}: `run` is not defined. Define it.")
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
-        """Nothing through what writes, as in TensorFlow: it gives the variable's value."""
+        """Return no gradient for what is written, as in TensorFlow."""
         if self.writes:
             return (None,) * len(node.inputs)
         return super().gradient(out_grad, node)
@@ -115,7 +115,7 @@ class Read(KeepsSpec, StateOp):
         return self.variable.value_in(state)
 
     def gradient(self, out_grad: Node, node: Node) -> Gradients:
-        """What is read is the variable: its gradient is that of the reading."""
+        """Return the gradient unchanged, for the variable."""
         return out_grad
 
 
@@ -149,11 +149,11 @@ class Variable(Node):
             name, initial_value = initial_value, None
         with outside():
             start = _initial(initial_value, dtype)
-            found = UNKNOWN if start is None or not validate_shape else start.shape
+            start_shape = UNKNOWN if start is None or not validate_shape else start.shape
             super().__init__(
                 None,
                 (),
-                as_shape(shape) if shape is not None else found,
+                as_shape(shape) if shape is not None else start_shape,
                 _dtype(start, dtype),
                 name or "Variable",
             )
@@ -288,7 +288,7 @@ class Assign(StateOp):
 
 
 def fresh(array: Array) -> Array:
-    """Return a copy of `array` that has its memory to itself; of a NumPy scalar, a 0-d array."""
+    """Return a copy of `array` in memory of its own; of a NumPy scalar, a 0-d array."""
     return np.array(array) if isinstance(array, np.ndarray | np.generic) else array.clone()
 
 
@@ -343,7 +343,7 @@ def _write(ref: Variable, value: object, combine: str, name: str | None) -> Node
 
 
 class NoOp(StateOp):
-    """Nothing; what runs before it is the point. Fetching it gives None."""
+    """Compute nothing: a node to run others before it. Fetching it gives None."""
 
     ordered = False
 
@@ -372,8 +372,8 @@ def group(*inputs: Node | Sequence[Node], name: str | None = None) -> Node:
 
 def global_variables(scope: str | None = None) -> list[Variable]:
     """Return the variables of the default graph; with `scope` those whose names begin so."""
-    found = get_default_graph().variables
-    return [v for v in found if scope is None or re.match(scope, v.name)]
+    variables = get_default_graph().variables
+    return [v for v in variables if scope is None or re.match(scope, v.name)]
 
 
 def trainable_variables(scope: str | None = None) -> list[Variable]:

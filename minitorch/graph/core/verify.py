@@ -67,7 +67,8 @@ def _verify_node(node: Node, op: Op, after: str) -> None:
         raise node.error(
             f"{after}: node {node.name!r} does not fit its inputs: {error}."
         ) from error
-    if spec.dtype != node.dtype or (spec.shape != node.shape and not agree(spec.shape, node.shape)):
+    fits = tuple.__eq__(spec.shape, node.shape) or agree(spec.shape, node.shape)
+    if spec.dtype != node.dtype or not fits:
         raise node.error(
             f"{after}: node {node.name!r} has {node.dtype} {tuple(node.shape)}, but {op.name} "
             f"gives {spec.dtype} {tuple(spec.shape)}."
@@ -80,13 +81,13 @@ _verified: weakref.WeakSet[While] = weakref.WeakSet()
 def _verify_loop(node: Node, after: str) -> None:
     """Raise unless a loop's graphs are right, and it is given what its placeholders stand for."""
     loop: While = node.op
-    given = loop.given
-    if len(given) != len(node.inputs):
+    placeholders = loop.given
+    if len(placeholders) != len(node.inputs):
         raise node.error(
-            f"{after}: loop {node.name!r} has {len(node.inputs)} inputs, but {len(given)} "
+            f"{after}: loop {node.name!r} has {len(node.inputs)} inputs, but {len(placeholders)} "
             "placeholders."
         )
-    same_types(node.inputs, given, after)
+    same_types(node.inputs, placeholders, after)
     if loop in _verified:
         return
     inside = set(loop.nodes()) - loop.placeholders

@@ -1,1 +1,1 @@
-"""What operators cost here: predicted, measured, explained."""
+"""What operators cost here: measured, predicted."""

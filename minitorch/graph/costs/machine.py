@@ -49,32 +49,32 @@ class Machine:
     @cached_property
     def call_s(self) -> float:
         """One operator of NumPy on next to nothing."""
-        one = np.ones(1, np.float32)
-        return _timed(partial(np.add, one, one), inner=200)
+        array = np.ones(1, np.float32)
+        return _least_seconds(partial(np.add, array, array), inner=200)
 
     @cached_property
     def view_s(self) -> float:
         """A view: a slice, a transpose."""
         x = np.ones((4, 4), np.float32)
-        return _timed(partial(x.__getitem__, np.s_[:, 1:3]), inner=200)
+        return _least_seconds(partial(x.__getitem__, np.s_[:, 1:3]), inner=200)
 
     @cached_property
     def join_s(self) -> float:
         """Putting two arrays of next to nothing side by side."""
         x = np.ones((4, 4), np.float32)
-        return _timed(partial(np.concatenate, (x, x), axis=1), inner=200)
+        return _least_seconds(partial(np.concatenate, (x, x), axis=1), inner=200)
 
     @cached_property
     def byte_s(self) -> float:
         """Copying one byte."""
         x = np.ones(ELEMENTS, np.float32)
-        return _timed(x.copy, inner=10) / x.nbytes
+        return _least_seconds(x.copy, inner=10) / x.nbytes
 
     @cached_property
     def fresh_byte_s(self) -> float:
         """Writing one byte of a large new array, whose pages the system has to find first."""
         x = np.ones(2**20, np.float32)
-        return _timed(partial(np.add, x, x)) / x.nbytes
+        return _least_seconds(partial(np.add, x, x)) / x.nbytes
 
     def element_s(self, row: str) -> float:
         """One element of one row of `ops.rows`, in NumPy, float32, in blocks."""
@@ -123,7 +123,7 @@ class Machine:
 
     @property
     def spread_s(self) -> float:
-        """The part of a kernel's compilation that one run has to bear."""
+        """The share of a kernel's compilation that counts for one run."""
         return self.kernel_compile_s / RUNS
 
     # Measurements
@@ -131,8 +131,8 @@ class Machine:
     def _once(self, key: object, measure: Callable[[], T]) -> T:
         if key not in self._known:
             self._known[key] = measure()
-        found: T = self._known[key]
-        return found
+        value: T = self._known[key]
+        return value
 
     def _elements(self, row: str) -> float:
         return self._once(("row", row), lambda: _row_s(row))
@@ -144,7 +144,7 @@ class Machine:
     def _product(self, m: int, k: int, n: int, dtype: str) -> float:
         def measure() -> float:
             a, b = np.ones((m, k), dtype), np.ones((k, n), dtype)
-            return _timed(partial(np.matmul, a, b), inner=1 + int(1e5 / max(m * k * n, 1)))
+            return _least_seconds(partial(np.matmul, a, b), inner=1 + int(1e5 / max(m * k * n, 1)))
 
         return self._once((m, k, n, dtype), measure)
 
@@ -155,7 +155,7 @@ def _row_s(row: str) -> float:
     x = np.linspace(0.5, 1.5, ELEMENTS, dtype=np.float32)
     inputs = [x > 1, x, x] if count == 3 else [x] * count
     with np.errstate(all="ignore"):
-        return _timed(partial(op.compute, np, *inputs), inner=2) / ELEMENTS
+        return _least_seconds(partial(op.compute, np, *inputs), inner=2) / ELEMENTS
 
 
 def _kernel_s(row: str) -> tuple[float, float, float]:
@@ -169,12 +169,12 @@ def _kernel_s(row: str) -> tuple[float, float, float]:
     first = Step(row, (0, 0) if row == "add" else (0,))
     steps = (first, Step(row, (-1, -1) if row == "add" else (-1,)))
     task = Kernel(Program("float32", ("float",), steps))
-    one, x = np.ones(1, np.float32), np.full(ELEMENTS, 0.5, np.float32)
+    single, x = np.ones(1, np.float32), np.full(ELEMENTS, 0.5, np.float32)
     begin = perf_counter()
-    task(one)
+    task(single)
     compiled = perf_counter() - begin
-    call = _timed(partial(task, one), inner=20)
-    element = max(_timed(partial(task, x)) - call, 0.0) / ELEMENTS / len(steps)
+    call = _least_seconds(partial(task, single), inner=20)
+    element = max(_least_seconds(partial(task, x)) - call, 0.0) / ELEMENTS / len(steps)
     return compiled, call, element
 
 
@@ -196,7 +196,9 @@ Floats = npt.NDArray[np.float32]
 
 def _run_s(task: Callable[[Floats, Floats], object], x: Floats, row: Floats) -> float:
     """Return what a row costs beyond its elements."""
-    return max(_timed(partial(task, x, row)) - _timed(partial(task, x, x)), 0.0) / len(x)
+    return max(
+        _least_seconds(partial(task, x, row)) - _least_seconds(partial(task, x, x)), 0.0
+    ) / len(x)
 
 
 class Fixed(Machine):
@@ -234,7 +236,7 @@ class Fixed(Machine):
         return 1e-6 + 2.0 * m * k * n / speed
 
 
-def _timed(work: Callable[[], object], inner: int = 1) -> float:
+def _least_seconds(work: Callable[[], object], inner: int = 1) -> float:
     """Return the least seconds of one run of `work`, run `inner` times at a stretch."""
     work()
     times = []

@@ -24,7 +24,6 @@ from ..passes.fused import Fused, FusedReduction
 from ..passes.lowering import names_of, runs_of
 from ..passes.matmul_chain import UNKNOWN_SIZE, size_of
 from ..passes.rewrite import simple
-from ..passes.tuned import TunedProduct
 from ..shapes.deferred import unknown
 from .machine import machine
 
@@ -62,8 +61,6 @@ def node_s(node: Node, sizes: Sizes) -> float:
         uses_kernel = op.least is not None and inside >= op.least
         beginning = _beginning_s(node, op, uses_kernel, sizes) * inside
         return beginning + (here.fused_s if uses_kernel else here.numpy_s)(rows, inside)
-    if isinstance(op, TunedProduct):
-        return op.seconds
     if isinstance(op, MatMul | Linear) and not any(map(unknown, (node, *node.inputs))):
         inner, columns = _shape(node.inputs[0], sizes)[-1], _shape(node, sizes)[-1]
         return here.matmul_s(count // max(columns, 1), inner, columns, node.dtype)
@@ -129,12 +126,12 @@ def known_rounds(node: Node, most: int = MOST) -> int | None:
     known = {p: sources[p].value for p in loop.entrances if p in used}
     now = {loop.variables[i]: node.inputs[i].value for i in deciding}
     try:
-        return _counted(loop, order, deciding, known, now, most)
+        return _count_rounds(loop, order, deciding, known, now, most)
     except (MinitorchError, ArithmeticError, ValueError, TypeError):
         return None
 
 
-def _counted(
+def _count_rounds(
     loop: While,
     order: Sequence[Node],
     deciding: Sequence[int],
@@ -163,15 +160,15 @@ def _value(node: Node, values: dict[Node, Array]) -> Any:
 def _deciding(loop: While) -> list[int]:
     """Return the variables, by number, on which it depends whether there is another round."""
     place = {v: i for i, v in enumerate(loop.variables)}
-    found: dict[int, None] = {}
+    deciding: dict[int, None] = {}
     waiting = [loop.test]
     while waiting:
         for node in needed([waiting.pop()], loop.placeholders):
             i = place.get(node)
-            if i is not None and i not in found:
-                found[i] = None
+            if i is not None and i not in deciding:
+                deciding[i] = None
                 waiting.append(loop.body[i])
-    return list(found)
+    return list(deciding)
 
 
 def _computable(node: Node) -> bool:

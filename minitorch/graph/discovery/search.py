@@ -118,20 +118,20 @@ def substitute(term: Term, by: Mapping[str, Term]) -> Term:
     return (term[0], *(substitute(part, by) for part in term[1:]))
 
 
-def match(pattern: Term, term: Term, found: dict[str, Term]) -> bool:
-    """Tell whether a term is an instance of a pattern; `found` gets what variables stand for."""
+def match(pattern: Term, term: Term, bound: dict[str, Term]) -> bool:
+    """Tell whether a term is an instance of a pattern; `bound` gets what variables stand for."""
     if isinstance(pattern, str):
-        return bool(found.setdefault(pattern, term) == term)
+        return bool(bound.setdefault(pattern, term) == term)
     if isinstance(term, str) or pattern[0] != term[0]:
         return False
-    return all(match(p, t, found) for p, t in zip(pattern[1:], term[1:], strict=True))
+    return all(match(p, t, bound) for p, t in zip(pattern[1:], term[1:], strict=True))
 
 
 def rewrites(term: Term, pattern: Term, by: Term) -> Iterator[Term]:
     """Yield the terms that one use of `pattern` -> `by`, anywhere in `term`, makes of it."""
-    found: dict[str, Term] = {}
-    if match(pattern, term, found) and set(variables(by)) <= found.keys():
-        yield substitute(by, found)
+    bound: dict[str, Term] = {}
+    if match(pattern, term, bound) and set(variables(by)) <= bound.keys():
+        yield substitute(by, bound)
     if not isinstance(term, str):
         for i, part in enumerate(term[1:], 1):
             for other in rewrites(part, pattern, by):
@@ -226,7 +226,7 @@ class _Enumeration:
 
     def pairs(self, largest: int) -> list[tuple[Term, Term]]:
         """Return pairs of a term and an earlier one with its fingerprint."""
-        found = []
+        pairs = []
         for count in range(1, largest + 1):
             self.levels.append([])
             for term, value in self._terms(count):
@@ -235,8 +235,8 @@ class _Enumeration:
                     self.levels[count].append((term, value))
                     first = self.numbers.setdefault(_fingerprint(Value(value.array)), term)
                 if first is not term:
-                    found.append((term, first))
-        return found
+                    pairs.append((term, first))
+        return pairs
 
     def _terms(self, count: int) -> Iterator[tuple[Term, Value]]:
         """Yield the terms with so many operators whose parts are all first of their kind."""
@@ -259,7 +259,7 @@ def _fingerprint(value: Value) -> tuple[object, ...]:
 
 
 def _sorted_out(pairs: Sequence[tuple[Term, Term]]) -> tuple[list[Rule], list[tuple[Term, Term]]]:
-    """Return rules of one output, and the pairs in which the longer term has a variable more.
+    """Return rules of one output, and pairs whose longer term has one variable more.
 
     Such a pair says that a part of something larger is enough: it is of use together with another
     that takes the other part.
@@ -278,26 +278,26 @@ def _joint(shared: Sequence[tuple[Term, Term]]) -> list[Rule]:
     parts: dict[Term, dict[str, Term]] = {}
     for long, short in shared:
         parts.setdefault(long[1], {})[head(long)] = short
-    found = []
+    rules = []
     for whole, sides in parts.items():
         if len(sides) < 2:
             continue
         together = ("concat", sides["left"], sides["right"])
         if set(variables(together)) == set(variables(whole)):
             before = (sides["left"], sides["right"])
-            found.append(Rule(before, (("left", whole), ("right", whole))))
-    return found
+            rules.append(Rule(before, (("left", whole), ("right", whole))))
+    return rules
 
 
 def _distinct(rules: Sequence[Rule]) -> list[Rule]:
     """Return the rules, simplest and most general first, one of those that differ in names."""
-    found: dict[Rule, Rule] = {}
+    kinds: dict[Rule, Rule] = {}
     for rule in sorted(rules, key=_weight):
         terms = (*rule.before, *rule.after)
         names = {name: chr(ord("A") + i) for i, name in enumerate(variables(("", *terms)))}
         sides = ([substitute(t, names) for t in side] for side in (rule.before, rule.after))
-        found.setdefault(Rule(*map(tuple, sides)), rule)
-    return list(found)
+        kinds.setdefault(Rule(*map(tuple, sides)), rule)
+    return list(kinds)
 
 
 def _weight(rule: Rule) -> tuple[int, int, str]:

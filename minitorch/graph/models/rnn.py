@@ -11,9 +11,9 @@ from ..control.loop import while_loop
 from ..control.loop_stacks import empty, has_more, pushed, without_top
 from ..control.row_lists import Grow, next_row, spread, stacked
 from ..control.while_op import KEPT_APART
+from ..core.graph import name_scope
 from ..core.node import Constant, Node, UnknownShape, build, convert
 from ..core.structures import flatten_with_rebuild, same_structure
-from ..core.variable_scope import VariableScope, variable_scope
 from ..operators.creation import zeros_like
 from ..operators.elementwise import logical_and, maximum, where
 from ..operators.math import reduce_max
@@ -30,7 +30,6 @@ def dynamic_rnn(
     dtype: DTypeLike = None,
     parallel_iterations: int | None = None,
     time_major: bool = False,
-    scope: str | VariableScope | None = None,
 ) -> tuple[Node, Any]:
     """Return (outputs, final state) of a cell over sequences, by a loop.
 
@@ -43,13 +42,12 @@ def dynamic_rnn(
         sequence_length: the length of each sequence, integers (batch,); all of time unless given.
         initial_state: as the cell's state; zeros of `dtype` unless given.
         parallel_iterations: as for `while_loop`.
-        scope: the variable scope of the cell, "rnn" unless given.
     Returns: outputs as `inputs` is laid out, with the cell's `output_size`; a state of the cell.
     Raises:
         GraphError: neither an initial state nor a dtype; or shapes that do not fit.
     """
     x_TBF = _time_major(convert(inputs), time_major)
-    with variable_scope(scope or "rnn"):
+    with name_scope("rnn"):
         state = _first_state(cell, x_TBF, initial_state, dtype)
         lengths = None if sequence_length is None else _lengths(sequence_length, x_TBF)
         how = parallel_iterations or KEPT_APART
@@ -65,13 +63,12 @@ def static_rnn(
     initial_state: object = None,
     dtype: DTypeLike = None,
     sequence_length: object = None,
-    scope: str | VariableScope | None = None,
 ) -> tuple[list[Node], Any]:
     """Return (outputs, final state) of a cell over a list of inputs, one copy of it for each."""
     if not inputs:
         raise GraphError("static_rnn: got no inputs, expected a list of one node or more.")
     nodes = [convert(value) for value in inputs]
-    with variable_scope(scope or "rnn"):
+    with name_scope("rnn"):
         state = _first_state(cell, expand_dims(nodes[0], 0), initial_state, dtype)
         lengths = None if sequence_length is None else convert(sequence_length)
         outputs = []
@@ -101,12 +98,12 @@ def _unroll_in_time(
 
     start = [Constant(0, int32), rows, empty(), *first]
     shapes = [(), (), (), *(_loose(node) for node in first)]
-    found = while_loop(going, body, start, shapes, parallel_iterations)
+    last_values = while_loop(going, body, start, shapes, parallel_iterations)
     count = x_TBF.shape[0] if lengths is None else None
-    outputs = stacked(found[2], written[0], count=count)
+    outputs = stacked(last_values[2], written[0], count=count)
     if lengths is not None:
         outputs = build(Grow(), (outputs, x_TBF))
-    return outputs, rebuild(found[3:])
+    return outputs, rebuild(last_values[3:])
 
 
 def _step(
@@ -118,8 +115,10 @@ def _step(
         return output, new
     going = expand_dims(t < lengths, 1)
     old, rebuild = flatten_with_rebuild(state)
-    kept = [where(going, n, o) for n, o in zip(same_structure("rnn", new, state), old, strict=True)]
-    return where(going, output, zeros_like(output)), rebuild(kept)
+    state_after = [
+        where(going, n, o) for n, o in zip(same_structure("rnn", new, state), old, strict=True)
+    ]
+    return where(going, output, zeros_like(output)), rebuild(state_after)
 
 
 def _time_major(x: Node, already: bool) -> Node:
@@ -139,8 +138,8 @@ def _first_state(cell: RNNCell, x_TBF: Node, initial_state: object, dtype: DType
     return cell.zero_state(shape(x_TBF)[1] if batch is None else batch, as_dtype(dtype))
 
 
-def _lengths(given: object, x_TBF: Node) -> Node:
-    node = convert(given)
+def _lengths(lengths: object, x_TBF: Node) -> Node:
+    node = convert(lengths)
     batch = x_TBF.shape[1]
     fits = not isinstance(node.shape, UnknownShape) and agree(node.shape, (batch,))
     if node.dtype.kind not in "iu" or not fits:

@@ -1,7 +1,7 @@
 """Recurrent cells under TensorFlow's names: one step of a recurrence, called by `nn.dynamic_rnn`.
 
 A cell is called as (inputs, state) -> (output, new state). Its variables are made at its first
-call, in the `variable_scope` that is open then, under TensorFlow's names.
+call, in the `name_scope` that is open then, under TensorFlow's names.
 
 Sources: Elman, Cognitive Science 14(2), 1990; Hochreiter & Schmidhuber, Neural Computation 9(8),
 1997, with the forget gate of Gers et al.; Cho et al., EMNLP 2014.
@@ -9,20 +9,22 @@ Sources: Elman, Cognitive Science 14(2), 1990; Hochreiter & Schmidhuber, Neural 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from ...arrays.library import DType, DTypeLike, as_dtype
 from ...errors import GraphError
 from ...pytree import mapped
-from ..core.graph import outside
+from ..core.graph import name_scope, outside
 from ..core.node import Node, UnknownShape, convert
-from ..core.variable_scope import AUTO_REUSE, VariableScope, get_variable, variable_scope
 from ..core.variables import Variable
 from ..operators.creation import zeros
 from ..operators.elementwise import sigmoid, tanh
-from ..operators.initializers import Fixed, Initializer, Zeros
 from ..operators.math import matmul
+from ..operators.random import random_uniform
 from ..operators.shaping import concat, split
 
 __all__ = [
@@ -57,7 +59,7 @@ class RNNCell:
     scope_name = "rnn_cell"
     state_size: object
     output_size: int
-    _scope: VariableScope | None = None
+    _has_variables = False
 
     def build(self, n_inputs: int, dtype: DType) -> None:
         """Make the variables."""
@@ -66,21 +68,18 @@ class RNNCell:
         """Return output and new state of one step."""
         raise NotImplementedError(f"{type(self).__name__}: `call` is not defined. Define it.")
 
-    def __call__(
-        self, inputs: object, state: Any, scope: str | VariableScope | None = None
-    ) -> tuple[Node, State]:
+    def __call__(self, inputs: object, state: Any) -> tuple[Node, State]:
         """Return output and new state of one step, (batch, units) each.
 
         Raises:
             GraphError: the inputs are no matrix with a known number of columns.
         """
         x = convert(inputs)
-        if self._scope is None:
-            with outside(), variable_scope(scope or self.scope_name) as made:
+        if not self._has_variables:
+            with outside(), name_scope(self.scope_name):
                 self.build(_columns(x, self), x.dtype)
-            self._scope = made
-        with variable_scope(self._scope, reuse=AUTO_REUSE):
-            return self.call(x, state)
+            self._has_variables = True
+        return self.call(x, state)
 
     def zero_state(self, batch_size: object, dtype: DTypeLike) -> State:
         """Return a state of zeros; `batch_size` is a number or a scalar node."""
@@ -114,7 +113,7 @@ class BasicRNNCell(RNNCell):
     def build(self, n_inputs: int, dtype: DType) -> None:
         """Make W of (inputs + units, units times the gates) and b."""
         shape = (n_inputs + self.units, self.units * self.gates)
-        self.kernel, self.bias = _weights(shape, dtype, Zeros())
+        self.kernel, self.bias = _weights(shape, dtype)
 
     def call(self, inputs: Node, state: Any) -> tuple[Node, State]:
         """Return h' twice."""
@@ -150,8 +149,8 @@ class BasicLSTMCell(BasicRNNCell):
         """Return h' and (c', h')."""
         c, h = state
         i, j, f, o = split(_affine([inputs, h], self.kernel, self.bias), 4, axis=1)
-        kept = c * sigmoid(f + self.forget_bias)
-        new_c = kept + sigmoid(i) * self.activation(j)
+        remembered = c * sigmoid(f + self.forget_bias)
+        new_c = remembered + sigmoid(i) * self.activation(j)
         new_h = self.activation(new_c) * sigmoid(o)
         return new_h, LSTMStateTuple(new_c, new_h)
 
@@ -164,10 +163,10 @@ class GRUCell(BasicRNNCell):
     def build(self, n_inputs: int, dtype: DType) -> None:
         """Make the weights of the gates, whose bias starts at 1, and those of the candidate."""
         n = n_inputs + self.units
-        with variable_scope("gates"):
-            self.gate_kernel, self.gate_bias = _weights((n, 2 * self.units), dtype, Fixed(1.0))
-        with variable_scope("candidate"):
-            self.kernel, self.bias = _weights((n, self.units), dtype, Zeros())
+        with name_scope("gates"):
+            self.gate_kernel, self.gate_bias = _weights((n, 2 * self.units), dtype, 1.0)
+        with name_scope("candidate"):
+            self.kernel, self.bias = _weights((n, self.units), dtype)
 
     def call(self, inputs: Node, state: Any) -> tuple[Node, State]:
         """Return h' twice."""
@@ -194,24 +193,24 @@ class MultiRNNCell(RNNCell):
         self.state_size = tuple(cell.state_size for cell in self.cells)
         self.output_size = self.cells[-1].output_size
 
-    def __call__(
-        self, inputs: object, state: Any, scope: str | VariableScope | None = None
-    ) -> tuple[Node, State]:
+    def __call__(self, inputs: object, state: Any) -> tuple[Node, State]:
         """Return the output of the uppermost cell, and all new states."""
         x, new = convert(inputs), []
-        with variable_scope(scope or self.scope_name):
+        with name_scope(self.scope_name):
             for i, (cell, part) in enumerate(zip(self.cells, state, strict=True)):
-                with variable_scope(f"cell_{i}"):
+                with name_scope(f"cell_{i}"):
                     x, after = cell(x, part)
                 new.append(after)
         return x, tuple(new)
 
 
 def _weights(
-    shape: tuple[int, int], dtype: DType, bias_starts: Initializer
+    shape: tuple[int, int], dtype: DType, bias_start: float = 0.0
 ) -> tuple[Variable, Variable]:
-    kernel = get_variable("kernel", shape, dtype)
-    return kernel, get_variable("bias", shape[1:], dtype, initializer=bias_starts)
+    """Return a kernel, uniform as Glorot & Bengio (AISTATS 2010) have it, and a bias."""
+    limit = math.sqrt(6.0 / sum(shape))
+    kernel = Variable(random_uniform(shape, -limit, limit, dtype), name="kernel")
+    return kernel, Variable(np.full(shape[1:], bias_start, dtype), name="bias")
 
 
 def _affine(parts: Sequence[object], kernel: Node, bias: Node) -> Node:

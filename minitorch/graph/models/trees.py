@@ -69,14 +69,14 @@ def post_order(tree: Tree) -> npt.NDArray[np.bool_]:
 
     The leaves must be numbered from left to right, as a stack meets them.
     """
-    nodes = list(_walked(tree))
+    nodes = list(_walk(tree))
     leaves = [leaf for leaf in nodes if leaf is not None]
     if leaves != sorted(leaves):
         raise GraphError(f"post_order: got leaves in the order {leaves}, expected ascending.")
     return np.array([leaf is not None for leaf in nodes])
 
 
-def _walked(tree: Tree) -> Iterator[int | None]:
+def _walk(tree: Tree) -> Iterator[int | None]:
     """Yield the number of each leaf, and None for each inner node, in post-order."""
     waiting: list[tuple[Tree, bool]] = [(tree, False)]
     while waiting:

@@ -98,21 +98,16 @@ def range(
     return Constant(numbers, dtype or (int32 if whole else get_default_dtype()), name=name)
 
 
-def linspace(start: float, stop: float, num: int, name: str = "linspace") -> Node:
-    """A constant of evenly spaced numbers, both ends included."""
-    return Constant(np.linspace(start, stop, num).astype(get_default_dtype()), name=name)
-
-
 def _sizes(shape: object) -> tuple[int, ...]:
     """Return a shape as sizes; one number is one axis.
 
     Raises:
         GraphError: a size is not known.
     """
-    found = as_static([shape] if isinstance(shape, int | np.integer) else shape)
-    if not found.is_fully_defined():
+    sizes = as_static([shape] if isinstance(shape, int | np.integer) else shape)
+    if not sizes.is_fully_defined():
         raise GraphError(f"shape: got {shape}, expected every size. Use tf.shape for the others.")
-    return tuple(int(n) for n in found.as_list() if n is not None)
+    return tuple(int(n) for n in sizes.as_list() if n is not None)
 
 
 def _or_default(dtype: DTypeLike) -> DType:
@@ -120,10 +115,10 @@ def _or_default(dtype: DTypeLike) -> DType:
 
 
 def _dtype_for(value: object) -> DType:
-    found = np.asarray(value).dtype
+    dtype = np.asarray(value).dtype
     if isinstance(value, np.generic | np.ndarray):
-        return found
-    return get_default_dtype() if found.kind == "f" else int32 if found.kind == "i" else found
+        return dtype
+    return get_default_dtype() if dtype.kind == "f" else int32 if dtype.kind == "i" else dtype
 
 
 if not TYPE_CHECKING:

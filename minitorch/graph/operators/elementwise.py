@@ -21,10 +21,10 @@ def _of_one(row: Callable[..., Node], name: str) -> Callable[..., Node]:
     op = row.op  # type: ignore[attr-defined]  # what the row's function applies
 
     def call(x: object, name: str | None = None) -> Node:
-        found = build(op, (x if isinstance(x, Node) else convert(x),))
-        return found if name is None else rename(found, name)
+        result = build(op, (x if isinstance(x, Node) else convert(x),))
+        return result if name is None else rename(result, name)
 
-    return _documented(call, row, name)
+    return _document(call, row, name)
 
 
 def _of_two(row: Callable[..., Node], name: str) -> Callable[..., Node]:
@@ -32,13 +32,13 @@ def _of_two(row: Callable[..., Node], name: str) -> Callable[..., Node]:
 
     def call(x: object, y: object, name: str | None = None) -> Node:
         first = x if isinstance(x, Node) or isinstance(y, Node) else convert(x)
-        found = build(op, (first, y))
-        return found if name is None else rename(found, name)
+        result = build(op, (first, y))
+        return result if name is None else rename(result, name)
 
-    return _documented(call, row, name)
+    return _document(call, row, name)
 
 
-def _documented(call: Any, function: Any, name: str) -> Callable[..., Node]:
+def _document(call: Any, function: Any, name: str) -> Callable[..., Node]:
     call.__name__ = call.__qualname__ = name
     call.__doc__ = function.__doc__
     return call  # type: ignore[no-any-return]

@@ -41,28 +41,28 @@ def on_images(
         )
 
     def whole(known: Node) -> Node:
-        found: Node = movement.permute(compute(movement.permute(known, *TO_FRONT)), *TO_BACK)
-        return found
+        result: Node = movement.permute(compute(movement.permute(known, *TO_FRONT)), *TO_BACK)
+        return result
 
     open_sizes = unknown(x) or None in tuple(x.shape)[1:3]
     if not unknown(x) and (not open_sizes or padding.upper() != "SAME" or steps in (None, (1, 1))):
         return whole(x)
-    found = late(whole, (x,), x.dtype)
-    found.shape = StaticShape((None, None, None, channels))
-    return found  # type: ignore[no-any-return]
+    deferred = late(whole, (x,), x.dtype)
+    deferred.shape = StaticShape((None, None, None, channels))
+    return deferred  # type: ignore[no-any-return]
 
 
 def inner(where: str, sizes: Any) -> tuple[int, int]:
     """Return the two sizes of the image's axes out of TensorFlow's four, or one or two."""
-    given = [sizes] * 2 if isinstance(sizes, int) else [int(n) for n in sizes]
-    if len(given) == 2:
-        return given[0], given[1]
-    if len(given) != 4 or given[0] != 1 or given[3] != 1:
-        raise GraphError(f"{where}: got {given}, expected [1, height, width, 1].")
-    return given[1], given[2]
+    four = [sizes] * 2 if isinstance(sizes, int) else [int(n) for n in sizes]
+    if len(four) == 2:
+        return four[0], four[1]
+    if len(four) != 4 or four[0] != 1 or four[3] != 1:
+        raise GraphError(f"{where}: got {four}, expected [1, height, width, 1].")
+    return four[1], four[2]
 
 
-def bordered(
+def add_border(
     where: str,
     x_NCHW: Node,
     window: Sequence[int],
@@ -100,7 +100,7 @@ def conv2d(
     window = tuple(weight_OCHW.shape[2:])
 
     def compute(x_NCHW: Node) -> Node:
-        x_NCHW = bordered("conv2d", x_NCHW, window, steps, padding, 0.0)
+        x_NCHW = add_border("conv2d", x_NCHW, window, steps, padding, 0.0)
         return conv.conv2d(x_NCHW, weight_OCHW, None, steps)  # type: ignore[no-any-return]
 
     count = weight_OCHW.shape[0]
@@ -152,6 +152,6 @@ def _pool(
     window, steps = inner(where, ksize), inner(where, strides)
 
     def compute(x_NCHW: Node) -> Node:
-        return function(bordered(where, x_NCHW, window, steps, padding, around), window, steps)
+        return function(add_border(where, x_NCHW, window, steps, padding, around), window, steps)
 
     return rename(on_images(where, compute, value, steps, padding), name)

@@ -69,8 +69,8 @@ def _reduction(
             over = over.value.tolist()
         if isinstance(over, list | np.ndarray):
             over = tuple(int(d) for d in over)
-        found = function(x, over, keep)
-        return found if name is None else rename(found, name)
+        result = function(x, over, keep)
+        return result if name is None else rename(result, name)
 
     call.__name__ = call.__qualname__ = called
     call.__doc__ = says
@@ -111,9 +111,6 @@ reduce_mean = _reduction(_mean, "reduce_mean", "The mean over axes, all unless t
 reduce_max = _reduction(reduction.amax, "reduce_max", "The largest over axes, all unless told.")
 reduce_min = _reduction(reduction.amin, "reduce_min", "The smallest over axes, all unless told.")
 reduce_prod = _reduction(_prod, "reduce_prod", "The product over axes, all unless told.")
-reduce_logsumexp = _reduction(
-    reduction.logsumexp, "reduce_logsumexp", "log sum exp over axes, without overflow.", "f"
-)
 reduce_all = _reduction(_all, "reduce_all", "Whether all are true over axes.", "b")
 reduce_any = _reduction(_any, "reduce_any", "Whether any is true over axes.", "b")
 
@@ -138,12 +135,6 @@ def _argument(function: Callable[..., Node], x: object, axis: int, name: str | N
     return rename(cast_to(function(node, axis), int64), name)
 
 
-@once_known
-def cumsum(x: Any, axis: int = 0, name: str | None = None) -> Node:
-    """Running sums along an axis."""
-    return rename(cast_to(ordering.cumsum(x, axis), x.dtype), name)
-
-
 def cast(x: object, dtype: DTypeLike, name: str | None = None) -> Node:
     """`x` as another dtype; from float to integer the fraction is dropped."""
     node = convert(x)
@@ -166,13 +157,6 @@ def clip_by_global_norm(
     scaled = [t if t is None else t * scale for t in t_list]
     rename_all([t for t in scaled if t is not None], name)
     return scaled, length
-
-
-def clip_by_norm(t: object, clip_norm: Any, axes: Axis = None, name: str | None = None) -> Node:
-    """`t` scaled so that its Euclidean length is at most `clip_norm`."""
-    node = convert(t)
-    squares = reduce_sum(rows.square(node), axes, keepdims=axes is not None)
-    return rename(node * (clip_norm / sqrt(maximum(squares, clip_norm * clip_norm))), name)
 
 
 if not TYPE_CHECKING:

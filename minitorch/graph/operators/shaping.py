@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,11 +16,11 @@ from ...ops.elementwise.casting import cast_to
 from ...ops.shaping import indexing, joining, matrices, movement
 from ..core.gradients import Identity, StopGradient
 from ..core.naming import locates_errors, once_known, rename, rename_all
-from ..core.node import Constant, Node, UnknownShape, as_shape, build, convert, convert_all
+from ..core.node import Node, UnknownShape, as_shape, build, convert, convert_all
 from ..shapes.computed import Joined, ShapeOf, computed, reshaped, tiled
 from ..shapes.deferred import late, unknown
 from ..shapes.static import StaticShape
-from .math import Axis, reduce_prod
+from .math import Axis
 
 
 def identity(input: object, name: str | None = None) -> Node:
@@ -41,9 +40,9 @@ def reshape(tensor: object, shape: Any, name: str | None = None) -> Node:
         return rename(reshaped(convert(tensor), shape), name)
     node = convert(tensor)
     if unknown(node):
-        found = late(lambda known: reshape(known, shape), (node,), node.dtype)
-        found.shape = StaticShape(as_shape(shape))
-        return rename(found, name)
+        deferred = late(lambda known: reshape(known, shape), (node,), node.dtype)
+        deferred.shape = StaticShape(as_shape(shape))
+        return rename(deferred, name)
     return rename(movement.reshape(node, tuple(shape)), name)
 
 
@@ -76,13 +75,13 @@ def squeeze(
     node = convert(input)
     if over is None or over == ():
         return rename(movement.squeeze(node, None), name)
-    gone = axes(over, len(node.shape), "squeeze")
-    if any(node.shape[d] not in (1, None) for d in gone):
+    removed = axes(over, len(node.shape), "squeeze")
+    if any(node.shape[d] not in (1, None) for d in removed):
         raise node.error(
-            f"squeeze: got axes {gone} of {node.name!r} of shape {tuple(node.shape)}, expected "
+            f"squeeze: got axes {removed} of {node.name!r} of shape {tuple(node.shape)}, expected "
             "axes of size 1."
         )
-    return rename(movement.remove_axes(node, gone), name)
+    return rename(movement.remove_axes(node, removed), name)
 
 
 @once_known
@@ -105,9 +104,6 @@ def stack(values: Sequence[Any], axis: int = 0, name: str | None = None) -> Node
     return rename(joining.stack(convert_all(*values), axis), name)
 
 
-pack = stack
-
-
 @locates_errors
 def unstack(
     value: object, num: int | None = None, axis: int = 0, name: str | None = None
@@ -123,9 +119,6 @@ def unstack(
     pieces = [indexing.select(node, axis, i) for i in builtins.range(count)]
     rename_all(pieces, name)
     return pieces
-
-
-unpack = unstack
 
 
 @locates_errors
@@ -170,44 +163,13 @@ def _equal_pieces(node: Node, count: int, axis: int) -> list[Node]:
     return [node[(*before, cut)] for cut in cuts]
 
 
-@once_known
-def slice(input_: object, begin: Any, size: Any, name: str | None = None) -> Node:
-    """The block that starts at `begin`; a size of -1 reaches to the end. Both may be nodes.
-
-    Raises:
-        GraphError: the block is not inside, as far as sizes are known; or has other axes.
-    """
-    node = convert(input_)
-    _check_block(node, begin, size)
-    pairs = zip(begin, size, strict=True)
-    cuts = [np.s_[b : None if isinstance(n, int) and n == -1 else b + n] for b, n in pairs]
-    return rename(node[tuple(cuts)], name)
-
-
-def _check_block(node: Node, begin: Any, size: Any) -> None:
-    """Raise where a block of these places and sizes is known not to be inside `node`."""
-    _one_for_each_axis("slice", "begin", begin, node)
-    _one_for_each_axis("slice", "size", size, node)
-    if isinstance(begin, Node) or isinstance(size, Node):
-        return
-    for axis, (b, n, there) in enumerate(zip(begin, size, node.shape, strict=True)):
-        if isinstance(b, Node) or isinstance(n, Node):
-            continue
-        last = b if n == -1 else b + n
-        if b < 0 or n < -1 or (there is not None and last > there):
-            raise node.error(
-                f"slice: got begin {b} and size {n} for axis {axis} of {node.name!r}, which has "
-                f"{there} there."
-            )
-
-
-def _one_for_each_axis(op: str, what: str, given: Any, node: Node) -> None:
-    """Raise unless `given`, where its length is known, has an entry for each axis of `node`."""
-    if isinstance(given, Node):
-        known = not isinstance(given.shape, UnknownShape) and len(given.shape) > 0
-        count = given.shape[0] if known else None
+def _one_for_each_axis(op: str, what: str, entries: Any, node: Node) -> None:
+    """Raise unless `entries`, where its length is known, has an entry for each axis of `node`."""
+    if isinstance(entries, Node):
+        known = not isinstance(entries.shape, UnknownShape) and len(entries.shape) > 0
+        count = entries.shape[0] if known else None
     else:
-        count = len(given) if isinstance(given, Sequence | np.ndarray) else None
+        count = len(entries) if isinstance(entries, Sequence | np.ndarray) else None
     if count is not None and count != len(node.shape):
         raise node.error(
             f"{op}: got {count} of {what}, expected {len(node.shape)}, one for each axis of "
@@ -250,33 +212,15 @@ def gather(params: object, indices: object, name: str | None = None, axis: int =
     return rename(node[(*[builtins.slice(None)] * before, places)], name)
 
 
-@once_known
-def reverse(tensor: object, axis: Axis, name: str | None = None) -> Node:
-    """The elements in the opposite order along the axes."""
-    along = [axis] if isinstance(axis, int) else list(axis or ())
-    return rename(movement.flip(convert(tensor), along), name)
-
-
 # ── shapes as values ────────────────────────────────────────────────────────────────────────────
 
 
 def shape(input: object, name: str | None = None, out_type: DTypeLike = int32) -> Node:
     """The sizes at run time, a vector of int32; `node.shape` is what is known before."""
-    found = build(ShapeOf(), (convert(input),))
-    if unknown(found):
-        found.shape = StaticShape((None,))
-    return rename(cast_to(found, out_type) if as_dtype(out_type) != int32 else found, name)
-
-
-def size(input: object, name: str | None = None) -> Node:
-    """The number of elements at run time."""
-    return reduce_prod(shape(input), name=name)
-
-
-@partial(once_known, gives=int32)
-def rank(input: object, name: str | None = None) -> Node:
-    """The number of axes."""
-    return Constant(len(convert(input).shape), int32, name=name or "rank")
+    sizes = build(ShapeOf(), (convert(input),))
+    if unknown(sizes):
+        sizes.shape = StaticShape((None,))
+    return rename(cast_to(sizes, out_type) if as_dtype(out_type) != int32 else sizes, name)
 
 
 if not TYPE_CHECKING:

@@ -38,16 +38,16 @@ def algebra(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
             die_first(node.inputs[:1], source, known) for source in node.inputs[1:]
         ):
             return None
-        kind = node.op.name if node.op.name in RULES else type(node.op).__name__
-        for simplify in RULES.get(kind, ()):
+        for simplify in _rules_of(node):
             found = simplify(node, *inputs)
             if found is not None and _same_type(found, node):
                 return found
         return None
 
     for _ in range(ROUNDS):
-        known = deadness_of(schedule(fetches, fed), fed)
-        after = rewrite(fetches, rule, fed)
+        order = schedule(fetches, fed)
+        known = deadness_of(order, fed)
+        after = rewrite(fetches, rule, fed, at=set(filter(_has_rules, order)))
         if all(a is b for a, b in zip(after, fetches, strict=True)):
             break
         fetches = after
@@ -55,6 +55,15 @@ def algebra(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
 
 
 ROUNDS = 20  # a rule shortens the graph, so this many only bounds a mistake
+
+
+def _rules_of(node: Node) -> Sequence[Simplify]:
+    kind = node.op.name if node.op.name in RULES else type(node.op).__name__
+    return RULES.get(kind, ())
+
+
+def _has_rules(node: Node) -> bool:
+    return node.op is not None and bool(_rules_of(node))
 
 
 def _same_type(found: Node, node: Node) -> bool:

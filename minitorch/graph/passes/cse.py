@@ -6,14 +6,16 @@ from collections.abc import Collection, Sequence
 
 from ...op import Op
 from ..core.node import Constant, Node
-from .rewrite import rewrite
+from ..core.order import schedule
+from .rewrite import rewrite, simple_among
 
 SMALL = 4096  # bytes of a constant that is compared by value
 
 
 def cse(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
     """Return the fetches with every value computed in one place."""
-    known: dict[object, Node] = {}  # by the inputs' addresses: it keeps them alive
+    first: dict[object, Node] = {}  # of each value, by the inputs' addresses
+    twins: dict[Node, Node] = {}  # the first node of the same value, where it is another
     constants: dict[Node, Node] = {}
     signatures: dict[int, object] = {}  # by the operators' addresses: many nodes share one
 
@@ -24,22 +26,32 @@ def cse(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
         constants[node] = node
         if node.value.nbytes <= SMALL:
             key = (node.device, node.value.dtype.str, node.value.shape, node.value.tobytes())
-            constants[node] = known.setdefault(key, node)
+            constants[node] = first.setdefault(key, node)
         return constants[node]
 
-    def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
-        sources = tuple(canonical(source) for source in inputs)
-        op = node.op
-        if id(op) not in signatures:
-            signatures[id(op)] = signature(op)
-        key = (signatures[id(op)], node.device, tuple(map(id, sources)))
-        found = known.get(key)
-        if found is None:
-            same = all(a is b for a, b in zip(sources, node.inputs, strict=True))
-            found = known[key] = node if same else node.with_inputs(sources, ())
-        return found
+    order = schedule(fetches, fed)
+    for node in simple_among(order):
+        if node in fed:
+            continue
+        sources = [canonical(twins.get(source, source)) for source in node.inputs]
+        if id(node.op) not in signatures:
+            signatures[id(node.op)] = signature(node.op)
+        key = (signatures[id(node.op)], node.device, tuple(map(id, sources)))
+        if first.setdefault(key, node) is not node:
+            twins[node] = first[key]
 
-    return rewrite(fetches, rule, fed)
+    made: dict[Node, Node] = {}  # what stands for the first nodes
+
+    def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
+        if node in twins:
+            return made.get(twins[node], twins[node])
+        sources = tuple(canonical(source) for source in inputs)
+        same = all(a is b for a, b in zip(sources, node.inputs, strict=True))
+        made[node] = node if same else node.with_inputs(sources, ())
+        return made[node]
+
+    of_constants = {n for n in order if any(constants.get(s, s) is not s for s in n.inputs)}
+    return rewrite(fetches, rule, fed, at=twins.keys() | of_constants)
 
 
 def signature(op: Op) -> object:

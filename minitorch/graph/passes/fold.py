@@ -17,7 +17,7 @@ from ...ops.shaping.broadcasting import ExpandTo
 from ..control.loop_stacks import Slot
 from ..control.while_op import While
 from ..core.node import Constant, Node, UnknownShape
-from ..core.order import needed
+from ..core.order import needed, schedule
 from .loops import Remade, capturing, each_loop, kept_places, with_loops
 from .rewrite import rewrite
 
@@ -40,7 +40,12 @@ def fold(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
             return None
         return Constant(array, name=node.name)
 
-    return rewrite(fetches, rule, fed)
+    of_constants = [
+        node
+        for node in schedule(fetches, fed)
+        if node.inputs and all(isinstance(source, Constant) for source in node.inputs)
+    ]
+    return rewrite(fetches, rule, fed, at=set(of_constants))
 
 
 def _computed(op: Op, values: Sequence[Array]) -> Array | None:

@@ -57,7 +57,7 @@ def fuse(
             return None if node.op.name in COMMON else group.as_node(node, [], alone=True)
         return group.as_node(node, says) if group.parts else None
 
-    return rewrite(fetches, rule, fed)
+    return rewrite(fetches, rule, fed, at=set(root.values()))
 
 
 def _groups(fetches: Sequence[Node], fed: Collection[Node], reasons: list[str]) -> dict[Node, Node]:

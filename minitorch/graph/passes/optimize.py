@@ -24,7 +24,6 @@ from .merge_matmuls import merge_matmuls
 from .recompute import recompute as computed_again
 from .shape_only import shape_only
 from .transposes import transposes
-from .tuned import tuned
 
 PASSES: dict[str, Pass] = {
     "dead_code": dead_code,
@@ -38,14 +37,13 @@ PASSES: dict[str, Pass] = {
     "matmul_chain": matmul_chain,
     "merge_matmuls": merge_matmuls,
     "fold again": fold,
-    "tuned": tuned,
     "fuse": fuse,
     "cse again": cse,
 }
 """In this order: dead branches hide constants, folding and algebra make subexpressions equal, what
 leaves a loop is then done for good, merging makes constants to fold, and fusion comes last because
-what is fused no other pass looks into, unless it was fused twice; products with tuned kernels take
-their bias and relu before that. Each also rewrites what is inside loops."""
+what is fused no other pass looks into, unless it was fused twice. Each also rewrites what is inside
+loops."""
 
 OF_LOOPS = ("loop_values", "loop_invariants")  # nothing to do where there is no loop
 
@@ -74,10 +72,11 @@ def optimize(
     chosen = named(passes)
     leaves: list[Node] = []
     rebuild = flatten(fetches, leaves)
-    asked, there = list(leaves), set(needed(leaves, set(fed)))
-    loops = any(isinstance(node.op, While) for node in there)  # no pass makes the first one
     checked = Checked()
     with orders_kept():
+        asked, there = list(leaves), set(needed(leaves, set(fed)))
+        loops = any(isinstance(node.op, While) for node in there)  # no pass makes the first one
+        checked.become(there)  # what is built has the type that its operator infers
         if passes is None:
             leaves = _settled(leaves, set(fed), checked, loops)
         for name in LAST if passes is None else chosen:
@@ -109,7 +108,7 @@ def _called(name: str) -> Pass:
     return found
 
 
-LAST = ("tuned", "fuse", "cse again")  # once, when nothing else finds anything to do
+LAST = ("fuse", "cse again")  # once, when nothing else finds anything to do
 ROUNDS = 4
 
 
@@ -198,7 +197,7 @@ def same_nodes(a: Sequence[Node], b: Sequence[Node]) -> bool:
 def count_nodes(fetches: object) -> int:
     """Return how many nodes a run of `fetches` needs, inputs and constants included.
 
-    A loop is one node here, however much is in it; `explain` counts what is inside as well.
+    A loop is one node here, however much is in it.
     """
     leaves: list[Node] = []
     flatten(fetches, leaves)

@@ -7,7 +7,7 @@ and control inputs go over to the new nodes, so errors still name what the user 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 
 from ...op import Op
@@ -25,14 +25,21 @@ Rule = Callable[[Node, tuple[Node, ...]], Node | None]
 
 
 def rewrite(
-    fetches: Sequence[Node], rule: Rule, fed: Collection[Node] = (), every: bool = False
+    fetches: Sequence[Node],
+    rule: Rule,
+    fed: Collection[Node] = (),
+    every: bool = False,
+    at: Collection[Node] | None = None,
 ) -> list[Node]:
     """Return what stands for `fetches` after `rule` has been asked at the simple nodes below them.
 
     Args:
         every: ask at every node with an operator. What stands for a node that waits for others
             waits for them too.
+        at: ask only at these nodes, and at those of whose inputs one was replaced.
     """
+    if at is not None and not at:
+        return list(fetches)
     new: dict[Node, Node] = {}  # only what differs
     with likenesses() as build_like:
         for node in schedule(fetches, fed):
@@ -42,12 +49,15 @@ def rewrite(
             if new:
                 inputs, control = renewed(inputs, new), renewed(control, new)
             found = None
+            same = inputs is node.inputs and control is node.control_inputs
+            if same and at is not None and node not in at:
+                continue
             if simple(node) or (every and node.op is not None):
                 build_like(node)
                 found = rule(node, inputs)
                 if found is not None and control:
                     found = rebuilt(Identity(), found).with_inputs((found,), control)
-            elif inputs is node.inputs and control is node.control_inputs:
+            elif same:
                 continue
             after = over(node, inputs, control) if found is None else found
             if after is not node:
@@ -94,6 +104,11 @@ def simple(node: Node) -> bool:
         and not isinstance(node.op, StateOp)
         and not node.control_inputs
     )
+
+
+def simple_among(nodes: Iterable[Node]) -> list[Node]:
+    """Return those of the nodes that are `simple`."""
+    return [node for node in nodes if simple(node)]
 
 
 def users_of(order: Sequence[Node], fetches: Collection[Node]) -> dict[Node, int]:

@@ -43,7 +43,9 @@ def _count(fetches: Sequence[Node], fed: Collection[Node]) -> int:
 
 
 def _sunk(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
-    uses = users_of(schedule(fetches, fed), fetches)
+    order = schedule(fetches, fed)
+    uses = users_of(order, fetches)
+    beside = {n for n in order if any(isinstance(s.op, Permute) for s in (n, *n.inputs))}
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
         if any(isinstance(s.shape, UnknownShape) for s in inputs):
@@ -61,7 +63,7 @@ def _sunk(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
             return _of_reduction(node.op, inputs[0])
         return None
 
-    return rewrite(fetches, rule, fed)
+    return rewrite(fetches, rule, fed, at=beside)
 
 
 def _permuted(node: Node) -> tuple[int, ...] | None:

@@ -48,11 +48,11 @@ def with_one_cost(ranks: Ranks, choose: Callable[[], list[Node]]) -> list[Node]:
     if ranks.rank == 0:
         result = choose()
         with PLANNING:  # nothing is measured meanwhile
-            told = np.frombuffer(pickle.dumps(machine()), np.uint8)
+            times = np.frombuffer(pickle.dumps(machine()), np.uint8)
         for rank in range(1, ranks.size):
-            ranks.send(told, rank)
+            ranks.send(times, rank)
         return result
-    with use(pickle.loads(_received(ranks, 0, np.uint8).tobytes())):
+    with use(pickle.loads(_receive(ranks, 0, np.uint8).tobytes())):
         return choose()
 
 
@@ -76,19 +76,19 @@ def check_same_graph(
     if ranks.size == 1:
         return 0
     prints = Fingerprints(order, leaves, feeds, placed)
-    number = _hashed(prints.numbers.tobytes())
+    number = _hash(prints.numbers.tobytes())
     if ranks.rank != 0:
-        first = _received(ranks, 0, np.int64)
+        first = _receive(ranks, 0, np.int64)
         if first[:1] != MAGIC:
             raise another_run(0, WANTED, first)
-        ranks.send(_letters(prints.compared(first)), 0)
-        message = _text(_received(ranks, 0, np.uint8))
+        ranks.send(_letters(prints.compare(first)), 0)
+        message = _text(_receive(ranks, 0, np.uint8))
     else:
         others = range(1, ranks.size)
         for rank in others:
             ranks.send(prints.numbers, rank)
-        answers = {rank: _text(_received(ranks, rank, np.uint8)) for rank in others}
-        message = prints.judged(answers)
+        answers = {rank: _text(_receive(ranks, rank, np.uint8)) for rank in others}
+        message = prints.judge(answers)
         for rank in others:
             ranks.send(_letters(message), rank)
     if message != SAME:
@@ -96,7 +96,7 @@ def check_same_graph(
     return number
 
 
-def _received(ranks: Ranks, src: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+def _receive(ranks: Ranks, src: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """Return the next array of `src`, which must be one of those that are sent here."""
     array = np.asarray(ranks.recv(src))
     if array.dtype != dtype or array.ndim != 1:
@@ -133,10 +133,10 @@ class Fingerprints:
         for node in order:
             self._add(node, node in shared)
         asked = tuple(self._of(node) for node in (*leaves, *feeds))
-        found = [MAGIC, *(self._number[node] for node in order), _hashed((asked, len(leaves)))]
-        self.numbers = np.array(found, np.int64)
+        numbers = [MAGIC, *(self._number[node] for node in order), _hash((asked, len(leaves)))]
+        self.numbers = np.array(numbers, np.int64)
 
-    def compared(self, first: Prints) -> str:
+    def compare(self, first: Prints) -> str:
         """Return `SAME`, or the number of the first node that rank 0 has otherwise, and words."""
         if np.array_equal(first, self.numbers):
             return SAME
@@ -145,7 +145,7 @@ class Fingerprints:
         at = int(unequal[0] if len(unequal) else n) - 1
         return f"{at} {self.about(at)}"
 
-    def judged(self, answers: Mapping[int, str]) -> str:
+    def judge(self, answers: Mapping[int, str]) -> str:
         """Return `SAME`, or what rank 0 has to say of the first rank that has another graph."""
         rank = next((rank for rank, answer in answers.items() if answer != SAME), None)
         if rank is None:
@@ -159,7 +159,7 @@ class Fingerprints:
         )
 
     def about(self, i: int) -> str:
-        """Return words for node `i`."""
+        """Return a description of node `i`."""
         if i >= len(self._order):
             return f"{len(self._leaves)} fetches and {len(self._feeds)} feeds of these nodes"
         node = self._order[i]
@@ -188,7 +188,7 @@ class Fingerprints:
                 facts += self._inside(node.op)
             else:
                 facts.append(self._of(node.op))
-        self._number[node] = _hashed(tuple(facts))
+        self._number[node] = _hash(tuple(facts))
 
     def _inside(self, loop: While) -> list[int]:
         """Number what is inside a loop; return what the loop is."""
@@ -214,7 +214,7 @@ class Fingerprints:
             return tuple(sorted((str(key), self._of(item)) for key, item in value.items()))
         if isinstance(value, np.ndarray | np.generic):
             data = None if value.dtype.hasobject else value.tobytes()
-            return (value.dtype.str, value.shape, _hashed(data))
+            return (value.dtype.str, value.shape, _hash(data))
         if isinstance(value, np.dtype):
             return value.str
         if isinstance(value, Op):
@@ -240,7 +240,7 @@ def _read_on_several(
     return several.union(node for node in leaves if isinstance(node, Constant))
 
 
-def _hashed(value: object) -> int:
+def _hash(value: object) -> int:
     """Return 63 bits of a value whose `repr` says all about it."""
     digest = hashlib.blake2b(repr(value).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") >> 1

@@ -52,7 +52,7 @@ class Groups:
         nodes = list(dict.fromkeys([*order, *writers]))
         members = [node for node in nodes if not everywhere(node, fed)]
         for node in members:
-            for other in _tied(node, fed):
+            for other in _colocated_with(node, fed):
                 self._parent[self.group(other)] = self.group(node)
         inside = [n for node in members for n in _inside(node)]
         self._obey([*inside, *members])
@@ -75,7 +75,7 @@ class Groups:
         """Put the group of `node` on a rank."""
         self.rank_of[self.group(node)] = rank
 
-    def rank_called(self, node: Node) -> int:
+    def rank_of_device(self, node: Node) -> int:
         """Return the rank of the device that `node` asks for."""
         name = node.device or ""
         number = re.search(r"/task:(\d+)(?=/|$)", name) or re.search(r"(\d+)$", name)
@@ -89,7 +89,7 @@ class Groups:
         return rank
 
     def _obey(self, nodes: Sequence[Node]) -> None:
-        """Put groups where the program says.
+        """Put groups on the devices that the program names.
 
         Raises:
             GraphError: two variables that belong together are wanted on two devices.
@@ -97,7 +97,7 @@ class Groups:
         named: dict[Node, Node] = {}
         chosen = [node for node in nodes if node.device is not None]
         for node in sorted(chosen, key=_turn):
-            group, rank = self.group(node), self.rank_called(node)
+            group, rank = self.group(node), self.rank_of_device(node)
             if self.rank_of.setdefault(group, rank) == rank:
                 named.setdefault(group, node)
             elif isinstance(node, Variable):
@@ -120,10 +120,10 @@ def variables_of(node: Node) -> list[Node]:
         return [node]
     if isinstance(node.op, Read):
         return [node.op.variable]
-    found: list[Node] = list(writes_of(node))
+    variables: list[Node] = list(writes_of(node))
     for inner in _inside(node):
-        found += variables_of(inner)
-    return found
+        variables += variables_of(inner)
+    return variables
 
 
 def _inside(node: Node) -> Iterator[Node]:
@@ -136,7 +136,7 @@ def _inside(node: Node) -> Iterator[Node]:
                 yield from _inside(inner)
 
 
-def _tied(node: Node, fed: Collection[Node]) -> Iterator[Node]:
+def _colocated_with(node: Node, fed: Collection[Node]) -> Iterator[Node]:
     """Yield the nodes that are where `node` is."""
     yield from (variable for variable in variables_of(node) if variable not in fed)
     yield from _inside(node)
@@ -146,5 +146,5 @@ def _tied(node: Node, fed: Collection[Node]) -> Iterator[Node]:
 
 
 def _turn(node: Node) -> int:
-    """Return whose word counts first: a variable's, then any node's, then that of a whole loop."""
+    """Return the priority of a wish: a variable's first, then a node's, then a whole loop's."""
     return 0 if isinstance(node, Variable) else 2 if isinstance(node, HandleNode) else 1

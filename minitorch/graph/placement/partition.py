@@ -98,7 +98,7 @@ class Cutting:
         return [n for n in node.control_inputs if n not in self.fed]
 
     def _stand(self, node: Node, own: Node) -> None:
-        """Let `own`, which runs now, stand for `node`."""
+        """Note that `own`, which runs now, is this rank's copy of `node`."""
         self.part.here[node] = own
         self.part.order.append(own)
 

@@ -34,23 +34,23 @@ def place(
         GraphError: a device that is not there, or two devices for what belongs together.
     """
     groups = Groups(order, writers, fed, n_devices, ranks or {}, homes or {})
-    found: dict[Node, int] = {}
+    rank_of: dict[Node, int] = {}
     for node in order:
         if everywhere(node, fed):
             continue
         rank = groups.rank(node)
         if rank is None:
-            rank = _nearest([n for n in sources(node, fed) if n in found], found)
+            rank = _nearest([n for n in sources(node, fed) if n in rank_of], rank_of)
             groups.put(node, rank)
-        found[node] = rank
-    return found
+        rank_of[node] = rank
+    return rank_of
 
 
-def _nearest(inputs: Sequence[Node], found: Mapping[Node, int]) -> int:
+def _nearest(inputs: Sequence[Node], rank_of: Mapping[Node, int]) -> int:
     """Return the rank that has most bytes of the inputs; the first one if there are none."""
     have: dict[int, float] = {0: 0.0}
     for node in inputs:
-        rank = found[node]
+        rank = rank_of[node]
         have[rank] = have.get(rank, 0.0) + n_bytes(node) + 1.0
     return max(have, key=lambda rank: (have[rank], -rank))
 

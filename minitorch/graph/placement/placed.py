@@ -106,11 +106,11 @@ class PlacedRun:
     def __call__(self, state: State, arrays: Sequence[Array]) -> tuple[Array, ...]:
         """Return the fetched arrays, the same on every rank."""
         if self._step is None or self._lines is None:
-            self._step, self._lines = self._planned()
+            self._step, self._lines = self._plan()
         self._lines.begin()
         return self._step(state, arrays)
 
-    def _planned(self) -> tuple[Step, Lines]:
+    def _plan(self) -> tuple[Step, Lines]:
         """Return this rank's part as a step. Others wait for nothing while messages are waited for.
 
         Raises:

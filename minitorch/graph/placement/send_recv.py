@@ -105,9 +105,9 @@ class Lines:
 def another_run(src: int, wanted: str, got: Array) -> GraphError:
     """Return the error of a rank that received what belongs to another run than its own."""
     opens = got.dtype == np.int64 and got.shape == (2,) and got[0] == OPENS
-    found = "the first value of another one" if opens else f"{got.dtype} {got.shape}"
+    received = "the first value of another one" if opens else f"{got.dtype} {got.shape}"
     return GraphError(
-        f"run: rank {src} is in another run: waited for {wanted} from it, got {found}. "
+        f"run: rank {src} is in another run: waited for {wanted} from it, got {received}. "
         "Make the same calls of run in the same order on every rank."
     )
 
@@ -144,11 +144,15 @@ class Recv(StateOp):
 
     def run(self, state: State, *arrays: Array) -> Any:
         """Receive what `Send` sends."""
-        if self.wire.flagged and not self._checked(self.ranks.recv(self.src), FLAG)[0]:
+        if self.wire.flagged and not self._check_received(self.ranks.recv(self.src), FLAG)[0]:
             return DEAD
-        return self._checked(self.ranks.recv(self.src), self.spec) if self.wire.carries else None
+        return (
+            self._check_received(self.ranks.recv(self.src), self.spec)
+            if self.wire.carries
+            else None
+        )
 
-    def _checked(self, value: Array, want: Spec) -> Array:
+    def _check_received(self, value: Array, want: Spec) -> Array:
         """Return what was received, if it is of the kind that is sent here."""
         if value.dtype != want.dtype or not agree(value.shape, want.shape):
             raise another_run(self.src, f"{want.dtype} {want.shape}", value)

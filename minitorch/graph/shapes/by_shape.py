@@ -47,7 +47,7 @@ class ByShape:
                 new[node] = Placeholder(node.dtype, shape, node.name)
         for node in schedule(self.fetches, set(self.feeds)):
             if node not in new:
-                new[node] = _again(node, new)
+                new[node] = _rebuild(node, new)
         return self.plan([new[n] for n in self.fetches], tuple(new[n] for n in self.feeds))
 
 
@@ -63,7 +63,7 @@ def _is_late(node: Node) -> bool:
     return isinstance(node.op, Late)
 
 
-def _again(node: Node, new: dict[Node, Node]) -> Node:
+def _rebuild(node: Node, new: dict[Node, Node]) -> Node:
     """Return `node` built over the new inputs."""
     inputs = tuple(new.get(source, source) for source in node.inputs)
     control = tuple(new.get(source, source) for source in node.control_inputs)
@@ -71,7 +71,7 @@ def _again(node: Node, new: dict[Node, Node]) -> Node:
         with like(node):
             return node.op.build(*inputs)  # type: ignore[no-any-return]
     if isinstance(node.op, While) and (_is_late(node) or unknown(*node.inputs)):
-        return _loop_again(node, inputs, control)
+        return _rebuild_loop(node, inputs, control)
     if isinstance(node.op, Output) and isinstance(inputs[0].op, While) and unknown(node):
         variable = inputs[0].op.variables[node.op.slot[1]]
         with like(node):
@@ -87,7 +87,7 @@ def _again(node: Node, new: dict[Node, Node]) -> Node:
     return made  # type: ignore[no-any-return]
 
 
-def _loop_again(node: Node, inputs: tuple[Node, ...], control: tuple[Node, ...]) -> Node:
+def _rebuild_loop(node: Node, inputs: tuple[Node, ...], control: tuple[Node, ...]) -> Node:
     """Return a loop built over inputs whose shapes are known."""
     loop: While = node.op
     count = len(loop.variables)
@@ -101,7 +101,7 @@ def _loop_again(node: Node, inputs: tuple[Node, ...], control: tuple[Node, ...])
         ends = [loop.test, *loop.body]
         for inner in schedule(ends, set(new)):
             if inner not in new:
-                new[inner] = _again(inner, new)
+                new[inner] = _rebuild(inner, new)
         test, *body = (new[end] for end in ends)
         fresh = While(test, body, variables, loop.parallel_iterations)
         made = build(fresh, (*inputs[:count], *fresh.captured), kind=HandleNode)

@@ -60,9 +60,9 @@ class OfShape(Flat):
         """
         sizes = tuple(int(n) for n in arrays[0])
         if len(arrays) > 1 and sizes.count(-1) == 1:
-            rest = -math.prod(sizes)
+            left = -math.prod(sizes)
             count = math.prod(arrays[1].shape)
-            sizes = tuple(count // rest if n == -1 and rest else n for n in sizes)
+            sizes = tuple(count // left if n == -1 and left else n for n in sizes)
         if any(n < 0 for n in sizes):
             raise ShapeError(f"shape: got {sizes}, expected sizes of 0 or more.")
         return xp.broadcast_to(xp.zeros((), dtype=native_dtype(xp, int32)), sizes)
@@ -178,7 +178,7 @@ class Joined(Cat):
 
 
 class Piece(Op):
-    """Of the first input the part that belongs to input 1 + i: as large, and where it was."""
+    """The part of the first input that input 1 + i was joined at: as large, at its place."""
 
     reads_inputs = reads_output = False
 

@@ -96,9 +96,9 @@ def as_scalar(node: Any) -> Any:
     """Return `node`; where nothing is known of its shape, as one number, checked at run time."""
     if not isinstance(node.shape, UnknownShape):
         return node
-    found = AsScalar(node.name)(node)
-    found.shape = StaticShape(())
-    return found
+    scalar = AsScalar(node.name)(node)
+    scalar.shape = StaticShape(())
+    return scalar
 
 
 class Places(Flat):
@@ -116,8 +116,8 @@ class Places(Flat):
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the places."""
-        given = iter(arrays[1:])
-        cut = slice(*(int(next(given)) if n is ... else n for n in self.bounds))
+        bounds = iter(arrays[1:])
+        cut = slice(*(int(next(bounds)) if n is ... else n for n in self.bounds))
         return xp.arange(*cut.indices(arrays[0].shape[self.axis]), dtype=native_dtype(xp, int32))
 
     def infer(self, *specs: Spec) -> Spec:
@@ -147,16 +147,16 @@ def cut(x: Any, index: tuple[Any, ...]) -> Any:
         raise x.error(
             f"index: got {x.name!r} indexed by places and by a computed slice at once. Index twice."
         )
-    found = x[tuple(slice(None) if is_cut(n) else n for n in index)]
-    kept = [n for n in index if not isinstance(n, int)]
-    for i, item in enumerate(kept):
+    part = x[tuple(slice(None) if is_cut(n) else n for n in index)]
+    slices = [n for n in index if not isinstance(n, int)]
+    for i, item in enumerate(slices):
         if is_cut(item):
-            axis = i - len(kept) if ... in kept[:i] else i
-            found = _taken(found, axis % len(found.shape), item)
-    return found
+            axis = i - len(slices) if ... in slices[:i] else i
+            part = _take(part, axis % len(part.shape), item)
+    return part
 
 
-def _taken(x: Any, axis: int, item: slice) -> Any:
+def _take(x: Any, axis: int, item: slice) -> Any:
     bounds = (item.start, item.stop, item.step)
     nodes = [as_scalar(n) for n in bounds if isinstance(n, Value)]
     fixed = tuple(... if isinstance(n, Value) else n for n in bounds)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from ...errors import GraphError, ShapeError
+from ...errors import GraphError
 
 
 class Dimension(int):
@@ -35,25 +35,11 @@ class StaticShape(tuple[int | None, ...]):
         """Tell whether every size is known."""
         return None not in self.as_list()
 
-    def merge_with(self, other: object) -> StaticShape:
-        """Return what is known when both shapes are right.
-
-        Raises:
-            ShapeError: they contradict each other.
-        """
-        wanted = as_static(other)
-        if isinstance(self, UnknownShape) or isinstance(wanted, UnknownShape):
-            return wanted if isinstance(self, UnknownShape) else self
-        if not agree(self, wanted):
-            raise ShapeError(f"shape: {self} and {other} do not fit together.")
-        pairs = zip(self.as_list(), wanted.as_list(), strict=True)
-        return StaticShape(b if a is None else a for a, b in pairs)
-
     def __getitem__(self, at: Any) -> Any:
-        found = tuple.__getitem__(self, at)
-        if isinstance(found, tuple):
-            return type(self)(found)
-        return found if found is None else Dimension(found)
+        size = tuple.__getitem__(self, at)
+        if isinstance(size, tuple):
+            return type(self)(size)
+        return size if size is None else Dimension(size)
 
     def __eq__(self, other: object) -> bool:
         return tuple(self) == (tuple(other) if isinstance(other, list) else other)

@@ -26,7 +26,7 @@ from ..core.variables import State, StateOp, Variable, assign_add, fresh, group,
 
 
 class Update(StateOp):
-    """One optimizer's step on one variable. A subclass gives the rule, in place and not.
+    """One optimizer's step on one variable; a subclass gives the rule.
 
     Inputs of the node: the gradient, then the hyperparameters as scalars.
     """
@@ -101,7 +101,7 @@ class Optimizer:
         if not isinstance(loss, Node):
             raise GraphError(f"minimize: got a loss of {type(loss).__name__}, expected a node.")
         with loss.graph.as_default():
-            variables = trainable_variables() if var_list is None else _listed(var_list)
+            variables = trainable_variables() if var_list is None else _as_list(var_list)
             if not variables:
                 raise loss.error(
                     "minimize: there is no variable to train in the graph of the loss "
@@ -154,14 +154,14 @@ class Optimizer:
             return Variable(value, trainable=False, name=f"{variable.name}/{what}")
 
 
-def _listed(var_list: Iterable[Variable] | Variable) -> list[Variable]:
-    found = [var_list] if isinstance(var_list, Variable) else list(var_list)
-    for variable in found:
+def _as_list(var_list: Iterable[Variable] | Variable) -> list[Variable]:
+    variables = [var_list] if isinstance(var_list, Variable) else list(var_list)
+    for variable in variables:
         if not isinstance(variable, Variable):
             raise GraphError(
                 f"minimize: got {type(variable).__name__} in var_list, expected variables."
             )
-    return found
+    return variables
 
 
 class GradientDescent(Update):
@@ -172,7 +172,7 @@ class GradientDescent(Update):
         values[0] -= hyper[0] * grad
 
     def run_in_place(self, state: State, *arrays: Array) -> Array:
-        """As the base does, without its detour through lists: this runs at every step."""
+        """As the base does, without making lists: it runs at every step."""
         grad, lr = arrays
         with state.lock:
             w = state.values[self.variable]

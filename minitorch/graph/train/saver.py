@@ -35,8 +35,8 @@ class Saver:
     """
 
     def __init__(self, var_list: Iterable[Variable] | Mapping[str, Variable] | None = None) -> None:
-        given = global_variables() if var_list is None else var_list
-        named = given if isinstance(given, Mapping) else {v.name: v for v in given}
+        variables = global_variables() if var_list is None else var_list
+        named = variables if isinstance(variables, Mapping) else {v.name: v for v in variables}
         self.variables: dict[str, Variable] = dict(named)
         if not self.variables:
             raise GraphError("Saver: there is no variable to save. Build one first.")
@@ -68,10 +68,10 @@ class Saver:
             GraphError: variables are missing in it, or have another shape or dtype; names all.
         """
         path = _file(save_path)
-        found = load(path)
+        saved = load(path)
         arrays = {
             name: np.asarray(value)
-            for name, value in (found.items() if isinstance(found, dict) else ())
+            for name, value in (saved.items() if isinstance(saved, dict) else ())
             if hasattr(value, "dtype")
         }
         wrong = [_misfit(name, v, arrays.get(name)) for name, v in self.variables.items()]

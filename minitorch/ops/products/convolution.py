@@ -139,14 +139,14 @@ class Convolve(FormDerivative):
         y = _product(xp, kernels, _columns(xp, x, tuple(w.shape[2:]), self.how, places))
         return _by_sample(xp, y, w.shape[0], x.shape[0], places)
 
-    def tuned(self, x: Array, w: Array, epilogue: str | None = None) -> Any:
+    def tuned(self, x: Array, w: Array) -> Any:
         """Return the kernel that somebody has tuned for such inputs, if there is any."""
         from ...compile import tuned
 
         how = self.how
         if how.groups != 1 or set(how.dilation) != {1} or self.places is not None:
             return None
-        return tuned.convolution(x, w, how.stride, how.padding, epilogue)
+        return tuned.convolution(x, w, how.stride, how.padding)
 
     def infer(self, *specs: Spec) -> Spec:
         """Return (N, O, places)."""

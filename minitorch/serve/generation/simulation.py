@@ -78,7 +78,7 @@ def simulate_generation(
     jobs = [_request(at, requests[at], number) for number, at in enumerate(by_arrival)]
     clock = VirtualClock()
     scheduler = Scheduler[Request](slots, cache_tokens, batching)
-    found = GenerationSimulation([0.0] * len(jobs), [0.0] * len(jobs))
+    simulation = GenerationSimulation([0.0] * len(jobs), [0.0] * len(jobs))
     under_way: Plan[Request] | None = None
 
     def arrive(job: Request) -> None:
@@ -94,14 +94,14 @@ def simulate_generation(
             if plan.steps:
                 took_ms += step_ms + per_slot_ms * len(plan.steps)
             began_ms = clock.now_ms()
-            found.iterations.append(_iteration(plan, began_ms, began_ms + took_ms))
+            simulation.iterations.append(_iteration(plan, began_ms, began_ms + took_ms))
             clock.call_at(began_ms + took_ms, partial(end, plan))
 
     def end(plan: Plan[Request]) -> None:
         nonlocal under_way
         under_way = None
         for job in plan.starts or plan.steps:
-            found.add_token(job, clock.now_ms())
+            simulation.add_token(job, clock.now_ms())
             scheduler.advance(job, plan)
         clock.call_at(clock.now_ms(), run)
 
@@ -110,8 +110,8 @@ def simulate_generation(
     clock.run()
     took_ms = clock.now_ms() - jobs[0].arrival_ms if jobs else 0.0
     if took_ms:
-        found.tokens_per_s = 1e3 * sum(job.made for job in jobs) / took_ms
-    return found
+        simulation.tokens_per_s = 1e3 * sum(job.made for job in jobs) / took_ms
+    return simulation
 
 
 def _request(at: int, request: tuple[float, int, int], number: int) -> Request:

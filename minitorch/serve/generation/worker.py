@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from minitorch.serve.container import Answer, described
+from minitorch.serve.container import Answer, describe
 from minitorch.serve.generation.sampling import Sampling, sample
 
 # a token; or whether the input is to blame, and what was raised
@@ -86,10 +86,10 @@ class Worker:
             try:
                 results = self._step(order["steps"])
             except Exception as raised:
-                error = described(raised)
+                error = describe(raised)
         took_ms = (time.perf_counter() - began_s) * 1e3
-        found = {"results": results, "error": error, "took_ms": took_ms}
-        return [json.dumps(found | {"vocabulary": self._vocabulary}).encode()]
+        report = {"results": results, "error": error, "took_ms": took_ms}
+        return [json.dumps(report | {"vocabulary": self._vocabulary}).encode()]
 
     def _start(self, slot: int, tokens: list[int], draw: int, *sampling: Any) -> Result:
         try:
@@ -97,7 +97,7 @@ class Worker:
         except Exception as error:
             with suppress(Exception):  # it may hold a part of the prompt, or nothing
                 self._model.free(slot)
-            return described(error)
+            return describe(error)
         row = self._rows[slot] = Row(Sampling(*sampling), draw)
         self._vocabulary = len(logits_V)
         return row.next(logits_V)

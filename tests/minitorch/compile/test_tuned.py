@@ -51,24 +51,12 @@ def test_what_is_kept_is_there_for_the_next_process(directory: Path) -> None:
 def test_a_kernel_is_used_only_where_it_pays_and_the_last_line_counts(directory: Path) -> None:
     task = ("matmul", 8, 8, 8)
     write(directory, entry(task, 1.0, 2.0))
-    kernel = code.kernel_for(task, "relu")
+    kernel = code.kernel_for(task)
     assert kernel is not None and dict(kernel.schedule)["rows"] == 2
-    assert code.kernel_for(task, "relu") is kernel
+    assert code.kernel_for(task) is kernel
     assert code.kernel_for((*task, "float64")) is None and code.kernel_for(CONV) is None
     write(directory, entry(task, 1.0, 2.0), entry(task, 2.0, 1.0))
     assert code.kernel_for(task) is None
-
-
-def test_of_products_operands_that_lie_as_transposes_are_measured_too(directory: Path) -> None:
-    task = ("matmul", 6, 5, 4)
-    kept = code.keep(code.tune(task, 1, "random"))
-    assert {*kept.turned} == {"a", "b", "ab"} and all(
-        s > 0 for t in kept.turned.values() for s in t
-    )
-    write(directory, entry(task, 1.0, 2.0))  # a line without them
-    assert code.kernel_for(task) is not None and code.kernel_for(task, None, "b") is None
-    write(directory, entry(task, 2.0, 1.0) | {"turned": {"b": [1.0, 2.0]}})
-    assert code.kernel_for(task) is None and code.kernel_for(task, None, "b") is not None
 
 
 def test_lines_that_cannot_be_used_are_passed_over(directory: Path) -> None:

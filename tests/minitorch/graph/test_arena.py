@@ -232,18 +232,6 @@ def test_what_comes_of_a_branch_that_is_not_taken_is_dead() -> None:
         session.run(no * 2.0, {x: np.ones(4)})
 
 
-def test_what_is_handed_on_outlives_the_memory_that_it_came_in() -> None:
-    x = tf.placeholder(tf.float32, [4])
-    y = tf.Print(tf.log(x), [x], first_n=0)
-    (slope,) = tf.gradients(y, [x])
-    fed = np.arange(1, 5, dtype=np.float32)
-    for poison in (False, True):
-        with tf.Session(executor="arena", poison=poison) as session:
-            got = session.run([y, slope, tf.exp(slope) * 2.0], {x: fed})
-        np.testing.assert_allclose(got[0], np.log(fed), rtol=1e-6)
-        np.testing.assert_allclose(got[1], 1 / fed, rtol=1e-6)
-
-
 def test_the_blocks_of_shapes_that_are_fed_no_more_are_let_go() -> None:
     x = tf.placeholder(tf.float32, (None,))
     step = ArenaStep([tf.exp(x) * 2.0], [x])

@@ -70,10 +70,8 @@ def test_every_pass_takes_a_very_long_chain() -> None:
     with use(Fixed(kernels=False)):
         for name in (*PASSES, *ON_REQUEST):
             run_pass(name, [y], {x})
-        text = tf.explain(tf.gradients(chain(x, 20_000), [x])[0])
     verify([y])
     assert memory_plan(y).peak_bytes == AT.nbytes
-    assert "fuse" in text
 
 
 @pytest.mark.parametrize("n", [1_000, HUGE])

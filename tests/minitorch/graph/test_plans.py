@@ -96,13 +96,3 @@ def test_the_planned_peak_of_loops_is_never_more_than_all_buffers() -> None:
     for fetches in (y, tf.gradients(tf.reduce_sum(y), [x])[0]):
         plan = tf.memory_plan(fetches)
         assert plan.peak_bytes <= plan.total_bytes
-
-
-def test_explain_shows_what_it_can_of_a_loop_whose_values_grow() -> None:
-    x = tf.placeholder(tf.float32, (None, 2))
-    first, shapes = (tf.constant(0), x), ((), (None, 2))
-    grown = tf.while_loop(
-        lambda i, a: i < 3, lambda i, a: (i + 1, tf.concat([a, a], 0)), first, shapes
-    )[1]
-    row = tf.explain(grown, {x: np.ones((1, 2), np.float32)}).splitlines()[1].split()
-    assert row[3] == "-"  # after "as", "built" and the nodes

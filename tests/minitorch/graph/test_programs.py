@@ -4,6 +4,7 @@ What they compute is NumPy's, PyTorch's or a closed form; models are built from 
 variables and `nn`.
 """
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -23,13 +24,22 @@ def _rng_from_its_beginning() -> None:
     RNG.set_state(BEGIN)
 
 
-def _dense(x: Any, units: int, activation: Any = None, name: str = "dense") -> Any:
-    """A layer as every tutorial writes it for itself."""
-    with tf.variable_scope(name):
-        w = tf.get_variable("kernel", [x.get_shape()[-1].value, units])
-        b = tf.get_variable("bias", [units], initializer=tf.zeros_initializer())
-    y = tf.nn.xw_plus_b(x, w, b)
-    return y if activation is None else activation(y)
+def _weights(sizes: list[int], name: str) -> list[Any]:
+    """A kernel and a bias from each size to the next."""
+    made = []
+    with tf.name_scope(name):
+        for n, m in pairwise(sizes):
+            limit = (6 / (n + m)) ** 0.5
+            kernel = tf.Variable(tf.random_uniform([n, m], -limit, limit), name="kernel")
+            made.append((kernel, tf.Variable(tf.zeros([m]), name="bias")))
+    return made
+
+
+def _dense(x: Any, layers: list[Any], activation: Any = None) -> Any:
+    """The layers one after another, the activation between them."""
+    for i, (w, b) in enumerate(layers):
+        x = tf.nn.xw_plus_b(activation(x) if i else x, w, b)
+    return x
 
 
 # ── the paper ───────────────────────────────────────────────────────────────────────────────────
@@ -116,17 +126,13 @@ def test_linear_regression_finds_the_least_squares() -> None:
 
 
 def test_a_gan_trains_each_side_alone() -> None:
-    def generator(z: Any) -> Any:
-        with tf.variable_scope("generator"):
-            return _dense(_dense(z, 8, tf.nn.relu, "h"), 2)
-
-    def discriminator(x: Any, reuse: bool = False) -> Any:
-        with tf.variable_scope("discriminator", reuse=reuse):
-            return _dense(_dense(x, 8, tf.nn.leaky_relu, "h"), 1)
-
+    generator, discriminator = (
+        _weights([3, 8, 2], "generator"),
+        _weights([2, 8, 1], "discriminator"),
+    )
     real, z = tf.placeholder(tf.float32, [None, 2]), tf.placeholder(tf.float32, [None, 3])
-    fake = generator(z)
-    on_real, on_fake = discriminator(real), discriminator(fake, reuse=True)
+    fake = _dense(z, generator, tf.nn.relu)
+    on_real, on_fake = (_dense(x, discriminator, tf.nn.leaky_relu) for x in (real, fake))
     of_d, of_g = (
         [v for v in tf.trainable_variables() if v.name.startswith(name)]
         for name in ("discriminator", "generator")
@@ -156,8 +162,7 @@ def test_a_gan_trains_each_side_alone() -> None:
 
 def test_an_autoencoder_with_shared_weights_and_a_penalty() -> None:
     x = tf.placeholder(tf.float32, [None, 8], name="input")
-    with tf.variable_scope("ae", initializer=tf.glorot_uniform_initializer(seed=1)):
-        w, b = tf.get_variable("w", [8, 3]), tf.get_variable("b", [3])
+    w, b = tf.Variable(tf.random_uniform([8, 3], -0.7, 0.7, seed=1)), tf.Variable(tf.zeros([3]))
     code = tf.nn.tanh(tf.nn.xw_plus_b(x, w, b), name="code")
     loss = tf.reduce_mean(tf.squared_difference(x, tf.matmul(code, w, transpose_b=True)))
     penalty = 1e-3 * tf.nn.l2_loss(w)
@@ -269,15 +274,13 @@ def test_life_goes_on_as_its_rules_say() -> None:
 def test_towers_with_averaged_gradients_take_the_step_of_the_whole_batch() -> None:
     x, y = RNG.randn(8, 3).astype(np.float32), RNG.randn(8, 1).astype(np.float32)
     optimizer = tf.train.GradientDescentOptimizer(0.1)
-    towers = []
-    with tf.variable_scope(tf.get_variable_scope()):
-        for i in range(2):
-            with tf.device(f"/gpu:{i}"), tf.name_scope(f"tower_{i}"):
-                part = slice(4 * i, 4 * i + 4)
-                out = _dense(tf.constant(x[part]), 1, name="out")
-                loss = tf.reduce_mean(tf.square(out - y[part]))
-                tf.get_variable_scope().reuse_variables()
-                towers.append(optimizer.compute_gradients(loss))
+    towers, layers = [], _weights([3, 1], "out")
+    for i in range(2):
+        with tf.device(f"/gpu:{i}"), tf.name_scope(f"tower_{i}"):
+            part = slice(4 * i, 4 * i + 4)
+            out = _dense(tf.constant(x[part]), layers)
+            loss = tf.reduce_mean(tf.square(out - y[part]))
+            towers.append(optimizer.compute_gradients(loss))
     average = []
     for pairs in zip(*towers, strict=True):
         grads = [tf.expand_dims(grad, 0) for grad, _ in pairs]
@@ -364,14 +367,14 @@ def test_a_language_model_carries_its_state_from_piece_to_piece() -> None:
     batch, time, units = 4, 5, 12
     rows = text[: batch * 55].reshape(batch, 55)
     x, y = (tf.placeholder(tf.int32, [batch, time]) for _ in range(2))
-    with tf.variable_scope("model", initializer=tf.random_uniform_initializer(-0.3, 0.3, seed=2)):
-        cell = tf.nn.rnn_cell.MultiRNNCell(
-            [tf.nn.rnn_cell.BasicLSTMCell(units) for _ in range(2)], state_is_tuple=True
-        )
-        start = cell.zero_state(batch, tf.float32)
-        embedded = tf.nn.embedding_lookup(tf.get_variable("embedding", [4, 6]), x)
-        outputs, end = tf.nn.dynamic_rnn(cell, embedded, initial_state=start)
-        logits = _dense(tf.reshape(outputs, [-1, units]), 4)
+    tf.set_random_seed(2)
+    cell = tf.nn.rnn_cell.MultiRNNCell(
+        [tf.nn.rnn_cell.BasicLSTMCell(units) for _ in range(2)], state_is_tuple=True
+    )
+    start = cell.zero_state(batch, tf.float32)
+    embedded = tf.nn.embedding_lookup(tf.Variable(tf.random_uniform([4, 6], -0.3, 0.3)), x)
+    outputs, end = tf.nn.dynamic_rnn(cell, embedded, initial_state=start)
+    logits = _dense(tf.reshape(outputs, [-1, units]), _weights([units, 4], "out"))
     loss = tf.reduce_mean(
         tf.nn.sparse_softmax_cross_entropy_with_logits(labels=tf.reshape(y, [-1]), logits=logits)
     )

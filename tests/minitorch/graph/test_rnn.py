@@ -82,9 +82,7 @@ def test_a_gru_is_its_formula() -> None:
     at = rng.normal(size=(1, 3)), rng.normal(size=(1, 2))
     with tf.Session() as session:
         session.run(tf.global_variables_initializer())
-        names = ["gates/kernel", "gates/bias", "candidate/kernel", "candidate/bias"]
-        with tf.variable_scope("gru_cell", reuse=True):
-            wg, bg, w, b = session.run([tf.get_variable(name, dtype=tf.float64) for name in names])
+        wg, bg, w, b = session.run([cell.gate_kernel, cell.gate_bias, cell.kernel, cell.bias])
         got = session.run(new, {x: at[0], h: at[1]})
     assert bg.tolist() == [1.0] * 4
     gates = 1 / (1 + np.exp(-(np.hstack(at) @ wg + bg)))
@@ -154,7 +152,7 @@ def test_a_network_over_sequences_trains() -> None:
     x, n = tf.placeholder(tf.float32, (None, None, 1)), tf.placeholder(tf.int32, (None,))
     y = tf.placeholder(tf.float32, (None,))
     _, state = tf.nn.dynamic_rnn(rnn_cell.GRUCell(8), x, n, dtype=tf.float32)
-    w = tf.get_variable("w", (8, 1))
+    w = tf.Variable(tf.random_uniform((8, 1), -0.8, 0.8))
     logits = tf.squeeze(tf.matmul(state, w), 1)
     losses = tf.nn.sigmoid_cross_entropy_with_logits(labels=y, logits=logits)
     loss = tf.reduce_mean(losses)

@@ -25,8 +25,8 @@ def _fresh_graph() -> Iterator[None]:
 def model() -> Any:
     x = tf.placeholder(tf.float32, (None, 3))
     w = tf.Variable(np.ones((3, 2), np.float32), name="w")
-    with tf.variable_scope("layer"):
-        b = tf.get_variable("b", (2,), initializer=tf.zeros_initializer())
+    with tf.name_scope("layer"):
+        b = tf.Variable(tf.zeros((2,)), name="b")
     loss = tf.reduce_sum(tf.square(tf.matmul(x, w) + b - 1.0))
     return tf.train.AdamOptimizer(0.1).minimize(loss), {x: np.arange(6.0).reshape(2, 3)}
 

@@ -23,7 +23,7 @@ import uvicorn
 
 from minitorch.errors import ArgumentError, ContainerDied, ModelFailed, ServeError, UnknownApp
 from minitorch.serve import Server, Stream, VirtualClock
-from minitorch.serve.__main__ import listening
+from minitorch.serve.__main__ import listen
 from minitorch.serve.generation import engine
 from minitorch.serve.generation.sampling import Sampling, sample
 from minitorch.serve.http import application
@@ -422,7 +422,7 @@ def test_a_new_version_takes_what_comes_and_the_old_one_ends_what_it_has() -> No
 async def over_http(make: object = Hashed, **options: Any) -> AsyncIterator[tuple[Server, int]]:
     async with serving(make, **options) as server:
         front = uvicorn.Server(uvicorn.Config(application(server), log_level="warning"))
-        with listening("127.0.0.1", 0) as listener:
+        with listen("127.0.0.1", 0) as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
             task = asyncio.create_task(front._serve([listener]))
             try:
