@@ -2,7 +2,7 @@
 
 Each host has one interface, full duplex, which its ranks share. A message of n bytes begins to
 leave when those before it have left, and leaves for n beta seconds; alpha later it begins to come
-in at the other host, where there is a gap between what comes in there. Its bytes are moved at once by
+in at the other host, in the first gap between what that takes in. Its bytes are moved at once by
 whatever carries the ranks' messages; their receiver gets them when such a link would have
 delivered them, and sleeps until then, so that waiting takes no processor time from other ranks.
 """
