@@ -22,7 +22,7 @@ from ddp_lab.launch.results import Results
 from ddp_lab.transport.base import Transport
 from ddp_lab.transport.board import FAILED, RETURNED, Entry, entries
 from ddp_lab.transport.hosts import HostsTransport
-from ddp_lab.transport.links.emulated_link import EmulatedLink, ThreadInterfaces
+from ddp_lab.transport.links.emulated_link import EmulatedLink, of_threads
 from ddp_lab.transport.links.link import Hosts, Link
 from ddp_lab.transport.record import Recorder
 from ddp_lab.transport.sim import SimTransport, SimWorld
@@ -51,7 +51,7 @@ class LinkedThreadWorld(ThreadWorld):
     def __init__(self, size: int, hosts: Hosts, link: Link) -> None:
         super().__init__(size)
         self._hosts, self._link = hosts, link
-        self._interfaces = ThreadInterfaces(hosts)
+        self._interfaces = of_threads(hosts)
 
     def transport(self, rank: int) -> Transport:  # type: ignore[override]
         """Return the end of `rank`."""

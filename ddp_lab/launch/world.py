@@ -1,5 +1,6 @@
 """The communicator of a process that somebody else started as a rank."""
 
+import hashlib
 import os
 
 from ddp_lab.arguments import time_limit
@@ -24,7 +25,8 @@ def init(timeout_s: float = 60.0) -> Communicator:
     Under `python -m ddp_lab run` and `%%ranks` it is the one of that run. Under torchrun ranks
     find each other through its store, after a restart too, and share memory where all are on one
     machine. With RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT set by hand they are joined by
-    TCP. Otherwise it is a world of one rank.
+    TCP, and only those come in whose DDP_LAB_SECRET is the same. Otherwise it is a world of one
+    rank.
 
     Raises:
         InvalidArgument: some of these variables are missing or no numbers, or no time to wait.
@@ -58,4 +60,7 @@ def _from_environment(timeout_s: float) -> Transport:
         from ddp_lab.torch_backend.rendezvous import join_torchrun
 
         return join_torchrun(timeout_s)
-    return connect(rank, size, (values["MASTER_ADDR"] or "127.0.0.1", port), timeout_s=timeout_s)
+    word = os.environ.get("DDP_LAB_SECRET", "")
+    secret = hashlib.sha256(word.encode()).digest()[:16] if word else b""
+    master = values["MASTER_ADDR"] or "127.0.0.1", port
+    return connect(rank, size, master, timeout_s=timeout_s, secret=secret)

@@ -108,10 +108,10 @@ def _connect_hosts(
 
 def _connect_pretended(rank: int, segment: Segment, hosts: Hosts, link: Link) -> Transport:
     from ddp_lab.transport.links.emulated_link import EmulatedLink
-    from ddp_lab.transport.shm.interfaces import SharedInterfaces
+    from ddp_lab.transport.shm.interfaces import of_processes
 
     near = ShmTransport(segment, rank)
-    far = EmulatedLink(near, hosts, link, SharedInterfaces(segment, hosts))
+    far = EmulatedLink(near, hosts, link, of_processes(segment, hosts))
     return HostsTransport(near, far, hosts, link)
 
 

@@ -1,8 +1,10 @@
 """The ways in: command line, torchrun's environment, a notebook cell, torch.distributed."""
 
+import socket
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from traitlets.config import Config
 import ddp_lab
 from ddp_lab import cli, magics
 from ddp_lab.launch import world
+from ddp_lab.transport.tcp.meeting import HELLO
 
 SCRIPT = """
 import sys
@@ -75,6 +78,26 @@ def test_ranks_of_torchrun_are_joined_by_tcp(script: str, port: str) -> None:
         for rank in range(3)
     ]
     assert [p.communicate(timeout=280)[0] for p in processes] == ["[] 3 [3.0]\n"] * 3
+
+
+def test_ranks_started_by_hand_show_the_secret_of_their_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    secrets = []
+    for word in ("", "of this job", "of another"):
+        with socket.create_server(("127.0.0.1", 0)) as rank_0, ThreadPoolExecutor(1) as pool:
+            environment = {"RANK": "1", "WORLD_SIZE": "2", "DDP_LAB_SECRET": word}
+            environment["MASTER_PORT"] = str(rank_0.getsockname()[1])
+            for name, value in environment.items():
+                monkeypatch.setenv(name, value)
+            monkeypatch.setattr(world, "_given", None)
+            joining = pool.submit(ddp_lab.init)
+            link, _ = rank_0.accept()
+            with link:
+                secrets.append(HELLO.unpack(link.recv(HELLO.size, socket.MSG_WAITALL))[1])
+            assert isinstance(joining.exception(), ddp_lab.RankTimeout | OSError)
+    assert secrets[0] == bytes(16)
+    assert len(set(secrets)) == 3
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from ddp_lab import InvalidArgument, Link, launch
 from ddp_lab.collectives.choose import choose
 from ddp_lab.collectives.registry import COLLECTIVES, algorithms
 from ddp_lab.parallel import Pipeline, ShardedOptimizer, fully_shard, parallelize
-from ddp_lab.transport.links.emulated_link import ThreadInterfaces
+from ddp_lab.transport.links.emulated_link import MOST_STRETCHES, joined, of_threads
 from ddp_lab.transport.links.link import equal_hosts, within
-from ddp_lab.transport.shm.interfaces import SharedInterfaces
+from ddp_lab.transport.shm.interfaces import of_processes
 from ddp_lab.transport.shm.segment import Segment
 
 FAST = Link(1e-5, 1e-9)
@@ -204,20 +204,31 @@ def test_a_message_leaves_after_those_before_it_and_is_there_alpha_after_its_las
     kind: str,
 ) -> None:
     hosts = equal_hosts(6, 3)
-    now = iter([1000, 1000, 1000, 1000, 1010, 5000])
+    now = iter([1000, 1000, 1000, 1000, 1010, 1010, 1010, 5000])
     segment = Segment.create(6)
     ways = (
-        ThreadInterfaces(hosts, lambda: next(now))
+        of_threads(hosts, lambda: next(now))
         if kind == "threads"
-        else SharedInterfaces(segment, hosts, lambda: next(now))
+        else of_processes(segment, hosts, lambda: next(now))
     )
     assert ways.reserve(0, 1, 100, 7) == 1000 + 100 + 7
     assert ways.reserve(0, 1, 100, 7) == 1000 + 200 + 7  # the same way out
     assert ways.reserve(1, 0, 100, 7) == 1000 + 100 + 7  # full duplex
     assert ways.reserve(0, 2, 50, 7) == 1000 + 250 + 7  # to another host, the same way out
-    assert ways.reserve(1, 2, 50, 7) == 1000 + 250 + 7 + 50  # the same way in
+    assert ways.reserve(1, 2, 50, 7) == 1100 + 50 + 7  # it is in before that one has left
+    assert ways.reserve(1, 2, 100, 7) == 1250 + 7 + 100  # behind that one, on the same way in
+    assert ways.reserve(1, 2, 0, 7) == 1250 + 7  # a message without bytes waits for none
     assert ways.reserve(2, 0, 1, 7) == 5000 + 1 + 7
     segment.close()
+
+
+def test_a_busy_way_in_is_remembered_in_a_bounded_number_of_stretches() -> None:
+    busy: list[tuple[int, int]] = []
+    for number in range(3 * MOST_STRETCHES):
+        busy = joined([*busy, (10 * number, 10 * number + 5)])
+    assert len(busy) == MOST_STRETCHES
+    assert busy[0][0] == 0 and busy[-1] == (10 * number, 10 * number + 5)
+    assert joined([(5, 9), (0, 5)]) == [(0, 9)]
 
 
 def ping(comm, n_bytes: int) -> tuple[float, float]:

@@ -2,7 +2,7 @@
 
 Each host has one interface, full duplex, which its ranks share. A message of n bytes begins to
 leave when those before it have left, and leaves for n beta seconds; alpha later it begins to come
-in at the other host, as soon as that has taken in what came before. Its bytes are moved at once by
+in at the other host, in the first gap between what that takes in. Its bytes are moved at once by
 whatever carries the ranks' messages; their receiver gets them when such a link would have
 delivered them, and sleeps until then, so that waiting takes no processor time from other ranks.
 """
@@ -10,8 +10,9 @@ delivered them, and sleeps until then, so that waiting takes no processor time f
 import struct
 import threading
 import time
-from collections.abc import Callable
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
 
 import numpy.typing as npt
 
@@ -22,32 +23,78 @@ from ddp_lab.transport.threads import silent
 
 ARRIVAL = struct.Struct("<q")  # nanoseconds of the monotonic clock, in front of the header
 SECOND = 1_000_000_000
+MOST_STRETCHES = 100
+PART_WORDS = 2 + 2 * MOST_STRETCHES  # until when the way out is busy; the stretches of the way in
 LOOK_S = 0.05  # how long a wait sleeps before it looks whether its time is over
 
 
-class Interfaces(Protocol):
-    """Until when each host's interface is busy, both ways; seen by all ranks."""
+class Interfaces:
+    """When each host's interface is busy: its way out until when, its way in in which stretches.
+
+    Of messages that come from several hosts, each takes the first gap that it fits into: one that
+    is still in its sender's queue keeps no other waiting.
+
+    Args:
+        words: memory that all ranks see; a host's part of it is `PART_WORDS` long.
+        parts: where each host's part begins.
+        lock: held by who reads and writes them.
+    """
+
+    def __init__(
+        self,
+        words: Any,
+        parts: Sequence[int],
+        lock: AbstractContextManager[Any],
+        now_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
+        self._words, self._parts, self._lock, self._now_ns = words, parts, lock, now_ns
 
     def reserve(self, src: int, dst: int, leaves_ns: int, alpha_ns: int) -> int:
         """Return when a message from host `src` that leaves for so long is in at host `dst`."""
-
-
-class ThreadInterfaces:
-    """Interfaces whose ranks are threads of one process."""
-
-    def __init__(self, hosts: Hosts, now_ns: Callable[[], int] = time.monotonic_ns) -> None:
-        self._now_ns = now_ns
-        self._out = [0] * len(hosts)
-        self._in = [0] * len(hosts)
-        self._lock = threading.Lock()
-
-    def reserve(self, src: int, dst: int, leaves_ns: int, alpha_ns: int) -> int:
-        """Return when a message from host `src` that leaves for so long is in at host `dst`."""
+        words, out, into = self._words, self._parts[src], self._parts[dst] + 1
         with self._lock:
-            begins = max(self._now_ns(), self._out[src])
-            self._out[src] = begins + leaves_ns
-            self._in[dst] = max(begins + alpha_ns, self._in[dst]) + leaves_ns
-            return self._in[dst]
+            now = self._now_ns()
+            leaves: int = max(now, words[out])
+            words[out] = leaves + leaves_ns
+            if not leaves_ns:
+                return leaves + alpha_ns
+            stretches = range(into + 1, into + 1 + 2 * words[into], 2)
+            busy = [(words[at], words[at + 1]) for at in stretches if words[at + 1] > now]
+            begins = first_gap(busy, leaves + alpha_ns, leaves_ns)
+            busy = joined([*busy, (begins, begins + leaves_ns)])
+            words[into] = len(busy)
+            for at, stretch in enumerate(busy):
+                words[into + 1 + 2 * at], words[into + 2 + 2 * at] = stretch
+            return begins + leaves_ns
+
+
+def of_threads(hosts: Hosts, now_ns: Callable[[], int] = time.monotonic_ns) -> Interfaces:
+    """Return interfaces whose ranks are threads of one process."""
+    n_words = len(hosts) * PART_WORDS
+    return Interfaces([0] * n_words, range(0, n_words, PART_WORDS), threading.Lock(), now_ns)
+
+
+def first_gap(busy: list[tuple[int, int]], earliest: int, length: int) -> int:
+    """Return the first time from `earliest` on that is `length` long and not busy."""
+    begins = earliest
+    for first, last in busy:
+        if begins + length <= first:
+            break
+        begins = max(begins, last)
+    return begins
+
+
+def joined(stretches: list[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return them in order, without the gaps of no length, and at most `MOST_STRETCHES`."""
+    merged: list[tuple[int, int]] = []
+    for first, last in sorted(stretches):
+        if merged and first <= merged[-1][1]:
+            merged[-1] = merged[-1][0], last
+        else:
+            merged.append((first, last))
+    if len(merged) > MOST_STRETCHES:  # the first gap is the least use
+        merged[:2] = [(merged[0][0], merged[1][1])]
+    return merged
 
 
 class EmulatedLink:
