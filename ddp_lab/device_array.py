@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.lib.mixins import NDArrayOperatorsMixin
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from ddp_lab.reduction import BFLOAT16
 
@@ -135,6 +136,31 @@ def synchronize(device: torch.device) -> None:
     """Wait for what this thread's stream holds; the CPU has nothing to wait for."""
     if device.type != "cpu":
         torch.get_device_module(device).current_stream(device).synchronize()
+
+
+def keep_for(stream: Any, value: Any) -> None:
+    """Let memory of the tensors in `value` be taken again only after what `stream` does by then."""
+    for x in tree_leaves(value):
+        if isinstance(x, Tensor) and not x.is_cpu:
+            x.record_stream(stream)
+
+
+def beside(device: torch.device, job: Callable[[], Any]) -> Callable[[], Any]:
+    """Return `job` for another thread, to begin after what this thread has queued on the device.
+
+    When it returns, its work there is done; its results are for this thread's stream.
+    """
+    synchronize(device)
+    on_cpu = device.type == "cpu"
+    stream = None if on_cpu else torch.get_device_module(device).current_stream(device)
+
+    def run() -> Any:
+        result = job()
+        keep_for(stream, result)
+        synchronize(device)
+        return result
+
+    return run
 
 
 def adopted(x: Any, device: torch.device) -> DeviceArray | None:

@@ -5,18 +5,24 @@ import queue
 import threading
 import traceback
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 from ddp_lab.arguments import wait_limit
 from ddp_lab.errors import InvalidArgument, RankTimeout
 
+Beside: TypeAlias = Callable[[Callable[[], Any]], Callable[[], Any]]
 KEPT = 4  # threads of a crew that wait for its next jobs; more end with their job
 
 
 class Handle:
-    """The result of a collective that was started with `async_op=True`."""
+    """The result of a collective that was started with `async_op=True`.
 
-    def __init__(self) -> None:
+    `beside` makes of a job one that takes its turn on a device; None where there is none.
+    """
+
+    def __init__(self, beside: Beside | None = None) -> None:
+        self._beside = beside
         self._done = threading.Event()
         self._result: Any = None
         self._error: BaseException | None = None
@@ -80,14 +86,15 @@ class Handle:
             raise InvalidArgument(
                 f"then: not a function: got {fn!r}, expected fn(result). Pass the function itself."
             )
-        after = Handle()
+        after = Handle(self._beside)
         after._asked = self._see
 
         def run(done: Handle) -> None:
             if done._error is not None:
                 after.finish(error=done._error)
             else:
-                after.run(lambda: fn(done._result))
+                job = partial(fn, done._result)
+                after.run(job if self._beside is None else self._beside(job))
 
         self.when_done(run)
         return after
@@ -142,9 +149,10 @@ class Worker:
         """Whether the calling thread is this one, which must not wait for a job of its own."""
         return threading.current_thread() is self._thread
 
-    def submit(self, job: Callable[[], Any]) -> Handle:
-        """Queue a job."""
-        handle = Handle()
+    def submit(self, job: Callable[[], Any], beside: Beside | None = None) -> Handle:
+        """Queue a job; `beside` puts it, and what is to follow it, in order on a device."""
+        handle = Handle(beside)
+        job = job if beside is None else beside(job)
         with self._lock:
             self._unfinished += 1
             if self._thread is None:

@@ -96,15 +96,14 @@ class CollectiveCaller(Messenger):
             if self._worker is None:
                 self._worker = Worker(f"ddp_lab rank {self.rank}")
             job = partial(self._execute_there, call)
+            beside = None if self._tensors is None else self._tensors.beside
             if self._worker.is_current:  # in a function given to `then`
-                handle = Handle()
+                handle = Handle(beside)
                 self._open[handle] = None
                 handle.when_done(self._close)
                 handle.run(job)
                 return handle
-            if self._tensors is not None:
-                job = self._tensors.beside(job)  # type: ignore[assignment]
-            handle = self._worker.submit(job)
+            handle = self._worker.submit(job, beside)
             self._open[handle] = None
             handle.when_done(self._close)
             return handle if async_op else handle.wait()

@@ -20,7 +20,7 @@ from typing import Any
 import numpy.typing as npt
 import torch
 
-from ddp_lab.device_array import DeviceArray, adopted, synchronize, torch_dtype
+from ddp_lab.device_array import DeviceArray, adopted, keep_for, synchronize, torch_dtype
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.transport.base import SENT, NDArray, Sent, Shape
 from ddp_lab.transport.threads import Receive, ThreadTransport, ThreadWorld
@@ -69,7 +69,8 @@ class DeviceWorld(ThreadWorld):
         """Return `job` for a thread beside the rank's: after what the rank has queued until now.
 
         When it returns, its work on the device is done, so that whoever waits for it in whatever
-        stream sees the result.
+        stream sees the result; and its memory is not taken again before the rank's stream has
+        done what it is doing with it.
         """
         before = self.module.Event()
         before.record(self.module.current_stream())
@@ -79,6 +80,7 @@ class DeviceWorld(ThreadWorld):
             with self._on_device(), self.module.stream(side):
                 side.wait_event(before)
                 result = job()
+                keep_for(self.streams[rank], result)
                 done = self.module.Event()
                 done.record(side)
                 done.synchronize()
@@ -136,8 +138,7 @@ class DeviceReceive(Receive):
         if isinstance(self._array, DeviceArray) and self.note is not None:
             stream = self._world.module.current_stream()
             stream.wait_event(self.note)
-            if self._world.device.type != "cpu":  # its memory is not to be reused before
-                self._array.tensor.record_stream(stream)
+            keep_for(stream, self._array.tensor)
             self.note = None
         return super().wait(timeout_s)
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import torch
 from torch.multiprocessing import reductions, set_sharing_strategy
 
-from ddp_lab.device_array import DeviceArray, adopted, synchronize, torch_dtype
+from ddp_lab.device_array import DeviceArray, adopted, beside, synchronize, torch_dtype
 from ddp_lab.transport.base import NDArray, Shape, Work, check_buffer
 
 HANDLE = b"\x01"  # begins the header of a message that is a handle; headers are printable text
@@ -45,16 +45,7 @@ class IpcTransport:
 
     def beside(self, job: Callable[[], Any]) -> Callable[[], Any]:
         """Return a job that begins after what this thread has queued on the device until now."""
-        synchronize(self.device)
-        return self._then_done(job)
-
-    def _then_done(self, job: Callable[[], Any]) -> Callable[[], Any]:
-        def run() -> Any:
-            result = job()
-            synchronize(self.device)
-            return result
-
-        return run
+        return beside(self.device, job)
 
     def isend(self, array: Any, dst: int, *, channel: int = 0, header: bytes = b"") -> Work:
         """Send a copy."""

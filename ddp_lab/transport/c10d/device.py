@@ -21,7 +21,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from ddp_lab.device_array import DeviceArray, adopted, synchronize, torch_dtype
+from ddp_lab.device_array import DeviceArray, adopted, beside, synchronize, torch_dtype
 from ddp_lab.transport.base import SENT, NDArray, Sent, Shape, check_buffer
 from ddp_lab.transport.c10d.c10d import HEAD, lost
 from ddp_lab.transport.description import describe, parse
@@ -50,14 +50,7 @@ class DeviceC10dTransport:
 
     def beside(self, job: Callable[[], Any]) -> Callable[[], Any]:
         """Return a job that begins after what this thread has queued on the device until now."""
-        synchronize(self.device)
-
-        def run() -> Any:
-            result = job()
-            synchronize(self.device)
-            return result
-
-        return run
+        return beside(self.device, job)
 
     def isend(self, array: Any, dst: int, *, channel: int = 0, header: bytes = b"") -> Sent:
         """Send a copy."""
