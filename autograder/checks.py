@@ -171,17 +171,17 @@ def load_checks(path: Path) -> Checks:
         problem = f"{type(error).__name__}: {printable(str(error)) or 'no message'}"
         raise LabError(f"checks: {_place(error, path)} does not run: {problem}.") from error
     settings = [value for value in space.values() if isinstance(value, LabSettings)]
-    found = tuple(value for value in space.values() if isinstance(value, Check))
-    twice = _named_twice(tree, found)
+    checks = tuple(value for value in space.values() if isinstance(value, Check))
+    twice = _named_twice(tree, checks)
     if twice:
         raise LabError(f"checks: {path}: two checks are called {', '.join(twice)}. Rename one.")
-    verify_requirements(found)
-    return Checks(found, settings[-1] if settings else LabSettings(), learner_names(tree))
+    verify_requirements(checks)
+    return Checks(checks, settings[-1] if settings else LabSettings(), learner_names(tree))
 
 
-def _named_twice(tree: ast.Module, found: Sequence[Check]) -> list[str]:
+def _named_twice(tree: ast.Module, checks: Sequence[Check]) -> list[str]:
     """Return the names that two checks have, one of which may have taken the other's place."""
-    names = [check.name for check in found]
+    names = [check.name for check in checks]
     written = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
     return sorted({n for n in names if names.count(n) > 1 or written.count(n) > 1})
 
@@ -216,7 +216,7 @@ def run_check(
     A check that breaks is marked `broken` and has its full score: whether the check is at fault
     or an answer provoked it, `autograder.grading.grade` finds out by asking the solution.
     """
-    found = CheckResult(
+    result = CheckResult(
         name=check.name,
         question=check.question,
         outcome=Outcome.INCORRECT,
@@ -231,24 +231,24 @@ def run_check(
         with deadline(within_s):
             measured = check.function(student, rng)
     except Feedback as error:
-        return _told(found, str(error), f"The hidden check failed. {error.hint}")
+        return _explained(result, str(error), f"The hidden check failed. {error.hint}")
     except NotAttempted as error:
-        told = _told(found, str(error), "Not attempted: something is not implemented.")
-        return replace(told, outcome=Outcome.NOT_ATTEMPTED)
+        explained = _explained(result, str(error), "Not attempted: something is not implemented.")
+        return replace(explained, outcome=Outcome.NOT_ATTEMPTED)
     except StudentError as error:
         short = f"Your code raised {_known_name(error.type_name)}."
-        said = "\n".join(filter(None, [f"Your code raised {error}", error.where]))
-        return _told(found, said, short, error.traceback)
+        message = "\n".join(filter(None, [f"Your code raised {error}", error.where]))
+        return _explained(result, message, short, error.traceback)
     except LimitReached as error:
         stopped = f"Your code was stopped: {error}."
         why = STOPPED.get(error.kind, "it ended by itself")
-        return _told(found, stopped, f"Your code was stopped: {why}.")
+        return _explained(result, stopped, f"Your code was stopped: {why}.")
     except CheckBroken as error:
-        return _broken(found, str(error))
+        return _broken(result, str(error))
     except (Exception, SystemExit):
-        return _broken(found, traceback.format_exc())
+        return _broken(result, traceback.format_exc())
     ratio = measured.median if isinstance(measured, Ratio) else None
-    return replace(found, outcome=Outcome.CORRECT, score=max_score, ratio=ratio)
+    return replace(result, outcome=Outcome.CORRECT, score=max_score, ratio=ratio)
 
 
 def _known_name(type_name: str) -> str:
@@ -260,18 +260,20 @@ def _known_name(type_name: str) -> str:
     return type_name if known else "an exception"
 
 
-def _told(found: CheckResult, open_text: str, hidden_text: str, detail: str = "") -> CheckResult:
-    output = hidden_text.strip() if found.hidden else open_text
+def _explained(
+    result: CheckResult, open_text: str, hidden_text: str, detail: str = ""
+) -> CheckResult:
+    output = hidden_text.strip() if result.hidden else open_text
     detail = f"{open_text}\n{detail}".strip()
-    return replace(found, output=printable(output), detail=printable(detail))
+    return replace(result, output=printable(output), detail=printable(detail))
 
 
-def _broken(found: CheckResult, detail: str) -> CheckResult:
+def _broken(result: CheckResult, detail: str) -> CheckResult:
     output = "This check itself is broken. That is our mistake and costs you nothing."
     return replace(
-        found,
+        result,
         outcome=Outcome.CORRECT,
-        score=found.max_score,
+        score=result.max_score,
         broken=True,
         output=output,
         detail=printable(detail),

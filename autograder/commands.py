@@ -121,22 +121,22 @@ def grade(arguments: argparse.Namespace) -> int:
     lab = load_lab(arguments.lab)
     items = items_of(arguments.paths)
     _make_directory(arguments.out)
-    kept = [one for item in items if (one := _kept(arguments, item))]
-    known = {one.item for one in kept}
-    graded = kept + _graded(lab, [item for item in items if item not in known], arguments)
+    stored = [submission for item in items if (submission := _kept(arguments, item))]
+    known = {submission.item for submission in stored}
+    graded = stored + _graded(lab, [item for item in items if item not in known], arguments)
     if arguments.junit is not None:
         _write_junit(arguments.junit, graded)
     if not arguments.json and len(graded) > 1:
         print(summary(graded))
-    if not arguments.json and len(graded) > len(kept):
+    if not arguments.json and len(graded) > len(stored):
         print(_run_by_whom(lab))
-    for one in graded:
-        for line in one.broken:
+    for submission in graded:
+        for line in submission.broken:
             print(
-                f"broken check, no learner lost by it: {printable(one.item.stem)}: {line}",
+                f"broken check, no learner lost by it: {printable(submission.item.stem)}: {line}",
                 file=sys.stderr,
             )
-    if any(one.report["sandbox"] == UNSANDBOXED for one in graded):
+    if any(submission.report["sandbox"] == UNSANDBOXED for submission in graded):
         problem = "submissions ran unsandboxed, with this user's files in reach"
         advice = "What to do: autograder doctor. Help: when_it_does_not_work.html#no-sandbox"
         print(f"grade: {problem}. {advice}", file=sys.stderr)
@@ -172,19 +172,19 @@ def _graded(lab: Lab, items: Sequence[Item], arguments: argparse.Namespace) -> l
     )
     with bar:
         task = bar.add_task("grading", total=len(items))
-        for one in judges.grade(items):
-            graded.append(one)
-            print(_line(one, len(graded), len(items), arguments.json), flush=True)
+        for submission in judges.grade(items):
+            graded.append(submission)
+            print(_line(submission, len(graded), len(items), arguments.json), flush=True)
             bar.advance(task)
     return graded
 
 
-def _line(one: Graded, number: int, total: int, as_json: bool) -> str:
+def _line(submission: Graded, number: int, total: int, as_json: bool) -> str:
     if as_json:
-        return json.dumps(one.report)
-    score, full = one.report["score"], one.report["max_score"]
-    problem = f": {one.report['error']}" if one.report["error"] else ""
-    name = " ".join(printable(one.item.stem, 80).split())  # a name may hold line ends
+        return json.dumps(submission.report)
+    score, full = submission.report["score"], submission.report["max_score"]
+    problem = f": {submission.report['error']}" if submission.report["error"] else ""
+    name = " ".join(printable(submission.item.stem, 80).split())  # a name may hold line ends
     return f"[{number}/{total}] {name}: {score:g} of {full:g} points{problem}"
 
 
@@ -208,16 +208,16 @@ def audit(arguments: argparse.Namespace) -> int:
     from autograder.audit.audit import audit as audit_lab
 
     wide = os.environ.get("WIDE") == "1"
-    found = audit_lab(load_lab(arguments.lab), jobs=arguments.jobs, wide=wide)
+    result = audit_lab(load_lab(arguments.lab), jobs=arguments.jobs, wide=wide)
     if arguments.json:
-        print(json.dumps(found, indent=2))
+        print(json.dumps(result, indent=2))
         return 0
-    for survivor in found["survivors"]:
+    for survivor in result["survivors"]:
         print(f"survived: {survivor['question']}: {survivor['change']}")
         print("".join(f"    {line}\n" for line in survivor["diff"].splitlines()), end="")
-    for paid in found["paid"]:
+    for paid in result["paid"]:
         print(f"paid for nothing: {paid['question']}: {paid['check']}: returns {paid['answer']}")
-    print(f"{found['killed']} of {found['mutants']} mutants killed")
+    print(f"{result['killed']} of {result['mutants']} mutants killed")
     return 0
 
 
@@ -256,7 +256,7 @@ def _kept(arguments: argparse.Namespace, item: Item) -> Graded | None:
 def _write_junit(path: Path, graded: Sequence[Graded]) -> None:
     from autograder.grading.report import from_gradescope, to_junit
 
-    reports = [from_gradescope(one.report) for one in graded]
+    reports = [from_gradescope(submission.report) for submission in graded]
     try:
         path.write_text(to_junit(reports), encoding="utf-8")
     except OSError as error:

@@ -232,11 +232,11 @@ class Report:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> "Report":
         """Return the report that `to_dict` wrote; keys that it does not know are left out."""
-        kept = _known(cls, data)
-        kept["results"] = tuple(_result(r) for r in data.get("results", ()))
-        kept["manual"] = tuple(_manual(m) for m in data.get("manual", ()))
-        kept["notes"] = tuple(data.get("notes", ()))
-        return cls(**kept)
+        known = _known(cls, data)
+        known["results"] = tuple(_result(r) for r in data.get("results", ()))
+        known["manual"] = tuple(_manual(m) for m in data.get("manual", ()))
+        known["notes"] = tuple(data.get("notes", ()))
+        return cls(**known)
 
     def with_totals(self) -> "Report":
         """Return this report with `score` and `max_score` summed over its checks.
@@ -262,15 +262,15 @@ def _known(cls: Any, data: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _result(data: Mapping[str, Any]) -> CheckResult:
-    kept = _known(CheckResult, data)
-    kept["outcome"] = Outcome(kept["outcome"])
-    return CheckResult(**kept)
+    known = _known(CheckResult, data)
+    known["outcome"] = Outcome(known["outcome"])
+    return CheckResult(**known)
 
 
 def _manual(data: Mapping[str, Any]) -> ManualAnswer:
-    kept = _known(ManualAnswer, data)
-    rubric = kept["rubric"]
+    known = _known(ManualAnswer, data)
+    rubric = known["rubric"]
     if isinstance(rubric, str):  # of a report from before items
-        rubric = [{"points": kept["points"], "text": rubric}] if rubric else []
+        rubric = [{"points": known["points"], "text": rubric}] if rubric else []
     items = tuple(RubricItem(**item) for item in rubric)
-    return ManualAnswer(**{**kept, "rubric": items, "items": tuple(kept.get("items", ()))})
+    return ManualAnswer(**{**known, "rubric": items, "items": tuple(known.get("items", ()))})

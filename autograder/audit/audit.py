@@ -57,7 +57,7 @@ def audit(lab: Lab, *, jobs: int | None = None, wide: bool = False) -> dict[str,
         "lab": lab.name,
         "mutants": len(cases),
         "killed": len(cases) - len(alive),
-        "survivors": [_told(case) for case in alive],
+        "survivors": [_survivor(case) for case in alive],
         "paid": paid,
     }
 
@@ -77,21 +77,21 @@ def paid_for_nothing(
     """
     checks = load_checks(lab.directory / CHECKS)
     every = tuple(check.name for check in checks.checks)
-    found, variants = [], []
+    paid, variants = [], []
     for index, cell, solved in _answers(lab):
         name = cell.attributes["question"]
         own = tuple(check.name for check in checks.of(name))
         for answer in trivial_answers(solved[index], _solution_lines(cell, lab)):
             if answer.kind in but or (kinds is not None and answer.kind not in kinds):
                 continue
-            found.append((name, answer.kind))
+            paid.append((name, answer.kind))
             cells = (*solved[:index], answer.text, *solved[index + 1 :])
             variants.append(Variant(cells, own, SEED))
     timeout_s = _time_of_solution(lab, every, trials)
     results = trials.run(variants, timeout_s=timeout_s)
     return [
         {"question": name, "answer": kind, "check": verdict.check}
-        for (name, kind), trial in zip(found, results, strict=True)
+        for (name, kind), trial in zip(paid, results, strict=True)
         for verdict in trial.verdicts
         if verdict.outcome is Outcome.CORRECT
     ]
@@ -118,9 +118,9 @@ def _time_of_solution(lab: Lab, checks: tuple[str, ...], trials: Trials) -> floa
     (trial,) = trials.run([Variant(cells, checks, SEED)])
     took = time.monotonic() - began
     if not _passes(trial):
-        said = "; ".join(f"{v.check}: {v.said}" for v in trial.verdicts if v.said)
+        messages = "; ".join(f"{v.check}: {v.said}" for v in trial.verdicts if v.said)
         raise LabError(
-            f"audit {lab.name}: the solution fails its own checks: {said or trial.ended}"
+            f"audit {lab.name}: the solution fails its own checks: {messages or trial.ended}"
         )
     return max(LEAST_S, SLOWER * took)
 
@@ -143,17 +143,17 @@ def _answers(lab: Lab) -> Iterator[tuple[int, Cell, list[str]]]:
 
 def _solution_lines(cell: Cell, lab: Lab) -> frozenset[int]:
     """Return which lines of the solution's text stand in a solution region, 1-based."""
-    found: set[int] = set()
+    numbers: set[int] = set()
     line = 1
     for part in parts_of(cell, lab.directory):
         if part.region != "STARTER":
             if part.region == "SOLUTION":
-                found.update(range(line, line + len(part.lines)))
+                numbers.update(range(line, line + len(part.lines)))
             line += len(part.lines)
-    return frozenset(found)
+    return frozenset(numbers)
 
 
-def _told(case: Case) -> dict[str, Any]:
+def _survivor(case: Case) -> dict[str, Any]:
     mutant = case.mutant
     return {
         "question": case.question,

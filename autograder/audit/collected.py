@@ -44,10 +44,10 @@ def found(solution: Callable[[], Any]) -> Any:
 def _there(thief: FrameType) -> Iterator[Any]:
     """Yield what the collector knows, and what that refers to, but nothing of the judge's."""
     judges = _reached(calling_frames(thief)[1])
-    given = {id(value) for value in thief.f_locals.values()}
+    local_ids = {id(value) for value in thief.f_locals.values()}
     young = [o for o in gc.get_objects()[-MOST:] if not isinstance(o, (*CODE, FrameType))]
     cells = [f.__closure__ for f in gc.get_objects()[-MOST:] if isinstance(f, FunctionType)]
-    seen = judges | given
+    seen = judges | local_ids
     for value in (*young, *gc.get_referents(*young, *filter(None, cells))):
         if id(value) not in seen and not isinstance(value, CODE):
             seen.add(id(value))
@@ -74,18 +74,20 @@ def _telling(value: Any) -> bool:
     return bool(getattr(value, "shape", ()))
 
 
-def _equal(one: Any, other: Any, depth: int) -> bool:
+def _equal(value: Any, other: Any, depth: int) -> bool:
     """Return whether two values are the same, as far as plain data and arrays go."""
-    if one is other:
+    if value is other:
         return True
-    if type(one) is not type(other) or depth == 0:
+    if type(value) is not type(other) or depth == 0:
         return False
-    if isinstance(one, list | tuple):
-        pairs = zip(one, other, strict=False)
-        return len(one) == len(other) and all(_equal(a, b, depth - 1) for a, b in pairs)
-    if isinstance(one, dict):
-        return one.keys() == other.keys() and all(_equal(one[k], other[k], depth - 1) for k in one)
-    if hasattr(one, "shape") and hasattr(one, "dtype"):
-        same = tuple(one.shape) == tuple(other.shape) and one.dtype == other.dtype
-        return same and bool((one == other).all())
-    return isinstance(one, int | float | str | bytes) and one == other
+    if isinstance(value, list | tuple):
+        pairs = zip(value, other, strict=False)
+        return len(value) == len(other) and all(_equal(a, b, depth - 1) for a, b in pairs)
+    if isinstance(value, dict):
+        return value.keys() == other.keys() and all(
+            _equal(value[k], other[k], depth - 1) for k in value
+        )
+    if hasattr(value, "shape") and hasattr(value, "dtype"):
+        same = tuple(value.shape) == tuple(other.shape) and value.dtype == other.dtype
+        return same and bool((value == other).all())
+    return isinstance(value, int | float | str | bytes) and value == other

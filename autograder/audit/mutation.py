@@ -80,10 +80,10 @@ def mutants_of(text: str, lines: frozenset[int] | None = None) -> Iterator[Mutan
             mutated = copy.deepcopy(tree)
             there = next(n for i, n in enumerate(ast.walk(mutated)) if i == position)
             apply(there)
-            found = ast.unparse(ast.fix_missing_locations(mutated))
-            if found not in seen:
-                seen.add(found)
-                yield Mutant(found, line, change, *_difference(tree, mutated))
+            mutated_text = ast.unparse(ast.fix_missing_locations(mutated))
+            if mutated_text not in seen:
+                seen.add(mutated_text)
+                yield Mutant(mutated_text, line, change, *_difference(tree, mutated))
 
 
 def _changes(node: ast.AST) -> Iterator[Change]:

@@ -62,10 +62,10 @@ def trivial_answers(text: str, lines: frozenset[int]) -> Iterator[TrivialAnswer]
     values = ((f"the value {value}", value) for value in VALUES)
     kinds = [*RETURNS.items(), *THEFTS.items(), *values]
     for kind, value in kinds:
-        found = copy.deepcopy(tree)
+        copied = copy.deepcopy(tree)
         replace = _functions if kind in RETURNS or kind in THEFTS else _variables
-        replace(found, value, lines)
-        answer = ast.unparse(ast.fix_missing_locations(found))
+        replace(copied, value, lines)
+        answer = ast.unparse(ast.fix_missing_locations(copied))
         if answer not in seen:
             seen.add(answer)
             yield TrivialAnswer(kind, answer)
@@ -93,10 +93,10 @@ def _collected(tree: ast.Module, lines: frozenset[int]) -> bool:
 
     A thief has the solution inside, under its own name, so that it may call itself.
     """
-    found = list(_written(tree, lines))
-    for node, _ in found:
+    answers = list(_written(tree, lines))
+    for node, _ in answers:
         node.body = [ast.Pass()] if node.name == "__init__" else _thief(node)
-    return any(node.name != "__init__" for node, _ in found)
+    return any(node.name != "__init__" for node, _ in answers)
 
 
 def _thief(function: Function) -> list[ast.stmt]:
@@ -104,11 +104,11 @@ def _thief(function: Function) -> list[ast.stmt]:
     solution = copy.deepcopy(function)
     solution.decorator_list, solution.args.defaults = [], []
     solution.args.kw_defaults = [None] * len(function.args.kwonlyargs)
-    given = function.args
-    passed = [a.arg for a in (*given.posonlyargs, *given.args)]
-    passed += [f"*{given.vararg.arg}"] if given.vararg else []
-    passed += [f"{a.arg}={a.arg}" for a in given.kwonlyargs]
-    passed += [f"**{given.kwarg.arg}"] if given.kwarg else []
+    parameters = function.args
+    passed = [a.arg for a in (*parameters.posonlyargs, *parameters.args)]
+    passed += [f"*{parameters.vararg.arg}"] if parameters.vararg else []
+    passed += [f"{a.arg}={a.arg}" for a in parameters.kwonlyargs]
+    passed += [f"**{parameters.kwarg.arg}"] if parameters.kwarg else []
     call = f"{function.name}({', '.join(passed)})"
     yields = any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))
     text = COLLECTED.format(call=f"list({call})" if yields else call)
@@ -127,13 +127,13 @@ def _on(node: ast.stmt, lines: frozenset[int]) -> bool:
 
 
 def _body(function: Function, value: str, *, method: bool) -> list[ast.stmt]:
-    given = function.args
-    names = [a.arg for a in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
+    parameters = function.args
+    names = [a.arg for a in (*parameters.posonlyargs, *parameters.args, *parameters.kwonlyargs)]
     if method and names and not _is_static(function):
         names = names[1:]
     if function.name == "__init__":
         return [ast.Pass()]
-    listed = ", ".join(names + ([f"*{given.vararg.arg}"] if given.vararg else []))
+    listed = ", ".join(names + ([f"*{parameters.vararg.arg}"] if parameters.vararg else []))
     array = f"next((a for a in [{listed}] if hasattr(a, 'shape')), 0.0)"
     text = value.format(array=array, first=names[0] if names else "None")
     yields = any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))
@@ -152,10 +152,10 @@ def _same(node: ast.expr, value: str) -> bool:
     if any(isinstance(part, ast.Pow | ast.LShift) for part in ast.walk(node)):
         return False
     try:
-        found = eval(compile(ast.Expression(node), "<answer>", "eval"), {})
+        evaluated = eval(compile(ast.Expression(node), "<answer>", "eval"), {})
     except (ArithmeticError, TypeError, ValueError):
         return False
-    return bool(found == eval(value))
+    return bool(evaluated == eval(value))
 
 
 def loot(number: int) -> Any:
@@ -167,10 +167,10 @@ def loot(number: int) -> Any:
     """
     thief = sys._getframe(1)
     held = list(_locals(thief))
-    found = [*held, *map(_reversed, held), *(part for value in held for part in _parts(value))]
+    candidates = [*held, *map(_reversed, held), *(part for value in held for part in _parts(value))]
     named = thief.f_globals.items()
-    found += [v for name, v in named if name[:1] != "_" and not isinstance(v, CODE)]
-    return found[number] if number < len(found) else None
+    candidates += [v for name, v in named if name[:1] != "_" and not isinstance(v, CODE)]
+    return candidates[number] if number < len(candidates) else None
 
 
 def calling_frames(thief: FrameType) -> tuple[list[FrameType], list[FrameType]]:

@@ -67,7 +67,7 @@ def _statements(text: str, number: int) -> tuple[Analysed, ...]:
 def _trial(grader: LabGrader, request: Request) -> Answer:
     """Return what a forked child finds, or that it was ended."""
     numbered = enumerate(request["cells"], 1)
-    statements = [found for number, text in numbered for found in _statements(text, number)]
+    statements = [data for number, text in numbered for data in _statements(text, number)]
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -75,13 +75,13 @@ def _trial(grader: LabGrader, request: Request) -> Answer:
         _child(grader, statements, request, writer)
     os.close(writer)
     ends = time.monotonic() + request["timeout_s"]
-    found = b"".join(_chunks(reader, ends))
+    data = b"".join(_chunks(reader, ends))
     os.close(reader)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
     try:
-        return {"results": json.loads(found)}
+        return {"results": json.loads(data)}
     except ValueError:
         return {"results": [], "ended": "by the time limit" if time.monotonic() > ends else "early"}
 

@@ -79,5 +79,5 @@ class Trials:
 
 
 def _verdicts(results: Sequence[dict[str, Any]]) -> Iterator[Verdict]:
-    for found in results:
-        yield Verdict(found["name"], Outcome(found["outcome"]), found["broken"], found["said"])
+    for result in results:
+        yield Verdict(result["name"], Outcome(result["outcome"]), result["broken"], result["said"])

@@ -56,15 +56,15 @@ def cells_as_dicts(lab: Lab, cells: Sequence[Cell], read: Reading) -> Iterator[d
     for cell in cells:
         last = _question(cell, lab, last)
         name = _unique(_name(cell, last), names)
-        found: dict[str, Any] = {
+        as_dict: dict[str, Any] = {
             "cell_type": cell.kind,
             "id": cell_id(lab, name),
             "metadata": _metadata(cell, name, lab.question(last)),
             "source": read(cell, lab.directory).splitlines(keepends=True),
         }
         if cell.kind == "code":
-            found |= {"execution_count": None, "outputs": []}
-        yield found
+            as_dict |= {"execution_count": None, "outputs": []}
+        yield as_dict
 
 
 def cell_id(lab: Lab, name: str) -> str:
@@ -90,20 +90,20 @@ def _name(cell: Cell, last_question: str) -> str:
 
 
 def _unique(name: str, names: set[str]) -> str:
-    found, count = name, 1
-    while found in names:
+    unique, count = name, 1
+    while unique in names:
         count += 1
-        found = f"{name}_{count}"
-    names.add(found)
-    return found
+        unique = f"{name}_{count}"
+    names.add(unique)
+    return unique
 
 
 def _metadata(cell: Cell, name: str, about: Question | None) -> dict[str, Any]:
-    found: dict[str, Any] = {"tags": list(cell.tags)} if cell.tags else {}
+    metadata: dict[str, Any] = {"tags": list(cell.tags)} if cell.tags else {}
     question = "question" in cell.attributes
     if question or "check" in cell.tags:
         manual = cell.attributes.get("manual") == "true"
-        found["nbgrader"] = {
+        metadata["nbgrader"] = {
             "grade": manual or not question,
             "grade_id": name,
             "locked": not question,
@@ -112,5 +112,5 @@ def _metadata(cell: Cell, name: str, about: Question | None) -> dict[str, Any]:
             "task": False,
         }
         if manual or not question:
-            found["nbgrader"]["points"] = about.points if about else 0.0
-    return found
+            metadata["nbgrader"]["points"] = about.points if about else 0.0
+    return metadata

@@ -36,11 +36,11 @@ def embed(text: str, directory: Path) -> str:
         LabError: a picture is missing, outside the lab, of a kind that no page shows, or too large.
     """
 
-    def place(found: re.Match[str]) -> str:
-        path = found["path"]
+    def place(match: re.Match[str]) -> str:
+        path = match["path"]
         if _ELSEWHERE.match(path):
-            return found[0]
-        return found["before"] + data_uri(_inside(path, directory))
+            return match[0]
+        return match["before"] + data_uri(_inside(path, directory))
 
     return _IMAGE.sub(place, text)
 

@@ -33,11 +33,11 @@ def public_checks(text: str, hidden: Iterable[str]) -> str:
         if index in keep:
             parts.append("".join(lines[start:end]))
         start = end
-    found = "".join(parts).strip("\n") + "\n"
-    left = sorted(name for name in hidden if name in found)
+    public_text = "".join(parts).strip("\n") + "\n"
+    left = sorted(name for name in hidden if name in public_text)
     if left:
         raise LabError(f"checks: the hidden {', '.join(left)} is named by what is not hidden.")
-    return found
+    return public_text
 
 
 def counts(text: str) -> tuple[int, int]:
@@ -55,14 +55,14 @@ def counts(text: str) -> tuple[int, int]:
 
 def _hides(decorator: ast.expr) -> bool:
     keywords = decorator.keywords if isinstance(decorator, ast.Call) else []
-    said = {k.arg: k.value.value for k in keywords if isinstance(k.value, ast.Constant)}
-    return bool(said.get("hidden"))
+    arguments = {k.arg: k.value.value for k in keywords if isinstance(k.value, ast.Constant)}
+    return bool(arguments.get("hidden"))
 
 
 def _with_open_requirements(text: str, hidden: set[str]) -> str:
     """Return `text` with no `requires=` of a check that is not hidden naming a hidden one."""
     nodes = [node for node in ast.parse(text).body if _is_check(node)]
-    asked = {_named(node): found for node in nodes if (found := _requirement(node))}
+    asked = {_named(node): requirement for node in nodes if (requirement := _requirement(node))}
     required = {name: _required(keyword) for name, (_, keyword) in asked.items()}
     lines = text.encode().splitlines(keepends=True)
     starts = [0, *itertools.accumulate(map(len, lines))]
@@ -83,8 +83,8 @@ def _with_open_requirements(text: str, hidden: set[str]) -> str:
 def _requirement(node: ast.stmt) -> tuple[ast.Call, ast.keyword] | None:
     """Return a check's decorator and its `requires=...`, where it has one."""
     calls = [d for d in getattr(node, "decorator_list", []) if isinstance(d, ast.Call)]
-    found = [(call, k) for call in calls for k in call.keywords if k.arg == "requires"]
-    return found[0] if found else None
+    keywords = [(call, k) for call in calls for k in call.keywords if k.arg == "requires"]
+    return keywords[0] if keywords else None
 
 
 def _required(keyword: ast.keyword) -> tuple[str, ...]:
@@ -97,11 +97,11 @@ def _open(
     names: tuple[str, ...], required: Mapping[str, tuple[str, ...]], hidden: set[str]
 ) -> list[str]:
     """Return `names`, and for a hidden one what it requires itself."""
-    found: dict[str, None] = {}
+    open_names: dict[str, None] = {}
     for name in names:
         inner = _open(required.get(name, ()), required, hidden) if name in hidden else [name]
-        found.update(dict.fromkeys(inner))
-    return list(found)
+        open_names.update(dict.fromkeys(inner))
+    return list(open_names)
 
 
 def _reached(nodes: list[ast.stmt], hidden: set[str]) -> set[int]:
@@ -123,15 +123,15 @@ def _closure(nodes: list[ast.stmt], roots: set[int]) -> set[int]:
     for index, node in enumerate(nodes):
         for name in _bound(node):
             binders.setdefault(name, set()).add(index)
-    found: set[int] = set()
+    needed: set[int] = set()
     waiting = list(roots)
     while waiting:
         index = waiting.pop()
-        if index not in found:
-            found.add(index)
+        if index not in needed:
+            needed.add(index)
             for name in free_names(ast.unparse(nodes[index])):
                 waiting += binders.get(name, ())
-    return found
+    return needed
 
 
 def _named(node: ast.stmt) -> str:

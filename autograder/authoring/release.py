@@ -118,10 +118,10 @@ def contradictions(lab: Lab, checks: Checks, trials: Trials) -> Iterator[str]:
 
 def _paid(lab: Lab, trials: Trials) -> Iterator[str]:
     """Yield which checks pay an answer that does nothing; thieves are left to the audit."""
-    for found in paid_for_nothing(lab, trials, but=THEFTS):
+    for paid in paid_for_nothing(lab, trials, but=THEFTS):
         yield (
-            f"the check {found['check']} pays for nothing: {found['question']} passes it by giving "
-            f"back {found['answer']}. A loop over zip() ends with the shorter side: compare "
+            f"the check {paid['check']} pays for nothing: {paid['question']} passes it by giving "
+            f"back {paid['answer']}. A loop over zip() ends with the shorter side: compare "
             "lengths first, or let the check wait with requires=."
         )
 

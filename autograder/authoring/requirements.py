@@ -81,10 +81,10 @@ def _way(start: str, end: str, known: Mapping[str, Requiring]) -> list[str]:
 def required(checks: Sequence[Requiring], name: str) -> list[str]:
     """Return the names of what `name` requires, and what these require, nearest first."""
     known = {check.name: check for check in checks}
-    found = list(dict.fromkeys(known[name].requires))
-    for other in found:
-        found += [n for n in known[other].requires if n not in found]
-    return found
+    names = list(dict.fromkeys(known[name].requires))
+    for other in names:
+        names += [n for n in known[other].requires if n not in names]
+    return names
 
 
 def settled(
@@ -96,25 +96,27 @@ def settled(
     that failed keeps its own message. What is required but was not run takes nothing away.
     """
     known = {check.name: check for check in checks}
-    found: dict[str, CheckResult] = {}
+    settled_results: dict[str, CheckResult] = {}
 
     def settle(name: str) -> CheckResult:
-        if name not in found:
-            found[name] = results[name]
+        if name not in settled_results:
+            settled_results[name] = results[name]
             for other in known[name].requires:
                 if other in results:
-                    found[name] = _waiting(found[name], known[other], settle(other))
-        return found[name]
+                    settled_results[name] = _waiting(
+                        settled_results[name], known[other], settle(other)
+                    )
+        return settled_results[name]
 
     for name in results:
         settle(name)
-    return found
+    return settled_results
 
 
 def _waiting(result: CheckResult, other: Requiring, gate: CheckResult) -> CheckResult:
     if gate.outcome is Outcome.CORRECT or result.outcome is not Outcome.CORRECT:
         return result
-    said = "This holds, and counts once a hidden check of this question does too."
+    note = "This holds, and counts once a hidden check of this question does too."
     if not other.hidden:
-        said = f"This holds, and counts once this does too: {other.title.rstrip('.')}."
-    return replace(result, outcome=gate.outcome, score=0.0, broken=False, output=said, detail=said)
+        note = f"This holds, and counts once this does too: {other.title.rstrip('.')}."
+    return replace(result, outcome=gate.outcome, score=0.0, broken=False, output=note, detail=note)

@@ -38,8 +38,8 @@ def load_lab(directory: Path | str) -> Lab:
     directory = Path(directory)
     path = directory / SOURCE
     if not path.is_file():
-        found = "no such directory" if not directory.is_dir() else f"it has no {SOURCE}"
-        raise UnknownLab(f"lab: {directory}: {found}. Name a directory with lab.py and checks.py.")
+        reason = "no such directory" if not directory.is_dir() else f"it has no {SOURCE}"
+        raise UnknownLab(f"lab: {directory}: {reason}. Name a directory with lab.py and checks.py.")
     cells = tuple(cells_of(_read(path), str(path)))
     for cell in cells:
         _known_attributes(cell, path, _KNOWN, hints=True)
@@ -54,11 +54,11 @@ def find_labs(path: Path | str) -> list[Path]:
     path = Path(path)
     if (path / SOURCE).is_file():
         return [path]
-    found = sorted(p.parent for p in path.glob(f"*/{SOURCE}")) if path.is_dir() else []
-    if not found:
+    directories = sorted(p.parent for p in path.glob(f"*/{SOURCE}")) if path.is_dir() else []
+    if not directories:
         problem = "holds no lab" if path.is_dir() else "no such directory"
         raise UnknownLab(f"labs: {path}: {problem}. Name a lab or a directory of labs.")
-    return found
+    return directories
 
 
 def load_wrong_answers(directory: Path | str) -> tuple[WrongAnswer, ...]:
@@ -88,10 +88,10 @@ def cells_of(text: str, path: str = "<source>") -> Iterator[Cell]:
     marker = Cell("code", "", {}, 0)
     lines: list[str] = []
     for number, line in enumerate(text.splitlines(), 1):
-        found = _MARKER.match(line)
-        if found:
+        match = _MARKER.match(line)
+        if match:
             yield from _closed(marker, lines, path)
-            marker = _marked(found["rest"] or "", path, number)
+            marker = _marked(match["rest"] or "", path, number)
             lines = []
         else:
             lines.append(line)
@@ -204,11 +204,11 @@ def _rubric(cell: Cell, name: str, points: float, path: Path) -> tuple[RubricIte
         return (RubricItem(points, whole),)
     items = []
     for text in _numbered(cell.attributes, "rubric"):
-        found = re.fullmatch(r"(\d+(?:\.\d+)?): *(.+)", text)
-        if found is None:
+        match = re.fullmatch(r"(\d+(?:\.\d+)?): *(.+)", text)
+        if match is None:
             problem = f'question {name}: rubric: got "{text}", expected "2: what they are for".'
             raise SourceError(str(path), cell.line, problem)
-        items.append(RubricItem(float(found[1]), found[2]))
+        items.append(RubricItem(float(match[1]), match[2]))
     total = sum(item.points for item in items)
     if items and abs(total - points) > 1e-9:
         problem = f"question {name}: rubric: the items sum to {total:g}, expected {points:g}."
@@ -241,9 +241,9 @@ def _known_attributes(cell: Cell, path: Path, known: set[str], hints: bool = Fal
 def _title(cells: Iterable[Cell]) -> str:
     for cell in cells:
         if cell.kind == "markdown":
-            found = re.search(r"^#\s+(.+)$", cell.text, re.MULTILINE)
-            if found:
-                return found[1].strip()
+            match = re.search(r"^#\s+(.+)$", cell.text, re.MULTILINE)
+            if match:
+                return match[1].strip()
     return ""
 
 

@@ -82,8 +82,8 @@ def build_wheel(directory: Path, checkout: Path = CHECKOUT, python: str = sys.ex
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     wheels = sorted(directory.glob("*.whl"))
     if done.returncode or not wheels:
-        said = (done.stderr or done.stdout).strip() or "nothing"
-        problem = f"release --colab: pip cannot build the course's wheel: it says:\n{said}\n"
+        output = (done.stderr or done.stdout).strip() or "nothing"
+        problem = f"release --colab: pip cannot build the course's wheel: it says:\n{output}\n"
         raise LabError(f"{problem}Try by hand: pip wheel --no-deps {checkout}")
     return wheels[0]
 

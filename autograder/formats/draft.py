@@ -66,11 +66,11 @@ def notebook_cells(path: Path) -> list[dict[str, Any]]:
     """
     try:
         data = path.read_bytes()
-        found = read(data).cells
+        cells = read(data).cells
         raw = json.loads(data)["cells"]
     except (OSError, SubmissionError, ValueError, KeyError, TypeError) as error:
         raise LabError(f"import {path}: {error}") from error
-    pairs = zip(raw, found, strict=True)
+    pairs = zip(raw, cells, strict=True)
     return [{**cell, "kind": kind, "text": text} for cell, (kind, text) in pairs if kind]
 
 

@@ -51,12 +51,12 @@ def export_notebook(lab: Lab) -> str:
     """Return an nbgrader source notebook: solutions in their regions, a test cell a check."""
     tasks = tuple(tasks_of(lab, load_checks(lab.directory / CHECKS)))
     cells = [cell for cell in lab.cells if "check" not in cell.tags]
-    found: list[dict[str, Any]] = []
+    exported: list[dict[str, Any]] = []
     for made, cell in zip(cells_as_dicts(lab, cells, _as_written), cells, strict=True):
-        found.append(made)
+        exported.append(made)
         name = cell.attributes.get("question", "")
-        found += [_test_cell(task) for task in tasks if task.question.name == name]
-    return notebook_text(lab, found)
+        exported += [_test_cell(task) for task in tasks if task.question.name == name]
+    return notebook_text(lab, exported)
 
 
 def assert_check(name: str, namespace: dict[str, Any], directory: str = ".") -> None:
@@ -75,9 +75,9 @@ def assert_check(name: str, namespace: dict[str, Any], directory: str = ".") -> 
     wanted = {name, *required(checks, name)}
     student, seed = LocalStudent(namespace), secrets.randbits(63)
     results = {c.name: run_check(c, student, seed) for c in checks if c.name in wanted}
-    found = settled(results, checks)[name]
-    if found.outcome is not Outcome.CORRECT:
-        raise AssertionError(found.output or str(found.outcome))
+    result = settled(results, checks)[name]
+    if result.outcome is not Outcome.CORRECT:
+        raise AssertionError(result.output or str(result.outcome))
 
 
 def _add(draft: Draft, cell: Cell, about: dict[str, Any], question: str) -> str:

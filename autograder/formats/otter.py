@@ -112,9 +112,9 @@ def _close(draft: Draft, block: Block) -> None:
 
 def _weighed(block: Block, tests: list[Test]) -> list[Test]:
     """Return the tests with weights that sum to the question's points, 1 where it names none."""
-    given = block.settings.get("points", "")
+    points = block.settings.get("points", "")
     named = sum(test.weight for test in tests)
-    total = float(given) if re.fullmatch(r"[0-9.]+", given) else named or 1.0
+    total = float(points) if re.fullmatch(r"[0-9.]+", points) else named or 1.0
     whole = named or len(tests)
     return [
         Test(t.question, t.text, total * (t.weight if named else 1.0) / whole, t.hidden)
@@ -124,8 +124,8 @@ def _weighed(block: Block, tests: list[Test]) -> list[Test]:
 
 def _test(question: str, cell: dict[str, Any]) -> Iterator[Test]:
     text = cell["text"]
-    found = _TEST_CONFIG.search(text)
-    settings = _settings(found[1]) if found else {}
+    match = _TEST_CONFIG.search(text)
+    settings = _settings(match[1]) if match else {}
     hidden = settings.get("hidden", "").lower() == "true" or bool(_HIDDEN.match(text))
     text = plain_python(_IGNORED.sub("", _TEST_CONFIG.sub("", text)))
     if cell["kind"] == "code" and has_code(text):

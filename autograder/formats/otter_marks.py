@@ -29,14 +29,14 @@ def from_marks(text: str) -> str:
     a prompt is in the cell, it keeps all of Otter's.
     """
     pieces = list(_pieces(text.split("\n")))
-    kept = any(_stays_as_it_is(*piece) for piece in pieces)
+    is_kept = any(_stays_as_it_is(*piece) for piece in pieces)
     lines: list[str] = []
     for kind, content, starter in pieces:
         if kind != "SOLUTION":
             lines += content
             continue
         indent = _INDENT.sub(r"\1", (content or starter or [""])[0])
-        if kept:
+        if is_kept:
             shown = [_INDENT.sub(r"\1# \2", line) for line in starter]
             lines += [f"{indent}### BEGIN STARTER", *shown, f"{indent}### END STARTER"]
         if content:
@@ -65,10 +65,10 @@ def _pieces(lines: list[str]) -> Iterator[Piece]:
             yield "SOLUTION", [], list(_until(waiting, _PROMPT_END))
         elif single and single["code"]:
             indent, code = single["indent"], single["code"]
-            gone = single["no"] or line.rstrip().endswith("SEED")
+            is_removed = single["no"] or line.rstrip().endswith("SEED")
             left = _ASSIGNED.match(code)
             stays = f"{indent}{left['left']} = ..." if left else f"{indent}..."
-            yield "SOLUTION", [indent + code], [] if gone else [stays]
+            yield "SOLUTION", [indent + code], [] if is_removed else [stays]
         else:
             yield "", [line], []
 

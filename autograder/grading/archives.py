@@ -56,14 +56,14 @@ def unpack(data: bytes, limit_bytes: int) -> list[Unpacked]:
     """
     budget = _Budget(limit_bytes)
     try:
-        found = list(_notebooks("", data, budget, 0))
+        notebooks = list(_notebooks("", data, budget, 0))
     except _BROKEN as error:
         if isinstance(error, SubmissionError):
             raise
         raise SubmissionError(f"archive: cannot be read: {error}. {SEND_IT}") from error
-    if not found:
+    if not notebooks:
         raise SubmissionError(f"archive: holds no notebook (.ipynb). {SEND_IT}")
-    return found
+    return notebooks
 
 
 class _Budget:

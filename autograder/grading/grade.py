@@ -112,9 +112,9 @@ class LabGrader:
         ready = {q.name for q in self.lab.questions if not q.manual and self.attempted(q, texts)}
         tasks = [t for t in self.tasks if t.question.name in ready]
         seed = secrets.randbits(63)
-        found, notes, sandbox = self.run(statements, tasks, seed)
+        by_check, notes, sandbox = self.run(statements, tasks, seed)
         results = [
-            found.get(t) or _not_attempted(t, _why_not(t.question, texts)) for t in self.tasks
+            by_check.get(t) or _not_attempted(t, _why_not(t.question, texts)) for t in self.tasks
         ]
         report = replace(
             blank,
@@ -140,10 +140,10 @@ class LabGrader:
 
     def attempted(self, question: Question, texts: dict[str, str]) -> bool:
         """Return whether a definition of the answer, or of its cell, is not the one given."""
-        found = [name for name in self._names[question.name] if name in texts]
+        written = [name for name in self._names[question.name] if name in texts]
         return any(
             name not in self._given or not same_code(texts[name], self._given[name])
-            for name in found
+            for name in written
         )
 
     def run(
@@ -164,14 +164,14 @@ class LabGrader:
             student.allow(self.limits.wall_s)
             failures = student.load(needed(statements, self._roots(tasks)))
             in_turn = deal_time(tasks, ends, self.limits.call_s)
-            found = {t.check.name: self._check(t, student, seed, left) for t, left in in_turn}
-            kind, said = student.kind, student.notes
+            by_check = {t.check.name: self._check(t, student, seed, left) for t, left in in_turn}
+            kind, student_notes = student.kind, student.notes
         if source is not None and source.failure is not None:
             raise source.failure  # a check that asked for another took it for a mistake
-        worth = settled(found, [task.check for task in tasks])
+        worth = settled(by_check, [task.check for task in tasks])
         results = {task: worth[task.check.name] for task in tasks}
         notes = list(dict.fromkeys(_stopped(failure) for failure in failures))
-        return results, [*notes[:MAX_NOTES], *said], kind
+        return results, [*notes[:MAX_NOTES], *student_notes], kind
 
     def _sandboxed(self, limits: Limits) -> AbstractContextManager[WorkerStudent]:
         from autograder.sandbox.host import Sandbox
@@ -184,12 +184,12 @@ class LabGrader:
             return replace(_not_attempted(task, output), outcome=Outcome.INCORRECT)
         student.allow(left)
         within_s = left + SPARE_S
-        found = run_check(task.check, student, seed, task.max_score, within_s=within_s)
-        if found.broken or _lacks_module(found):
-            return self._judged(task, found, seed, within_s)
-        return found
+        result = run_check(task.check, student, seed, task.max_score, within_s=within_s)
+        if result.broken or _lacks_module(result):
+            return self._judged(task, result, seed, within_s)
+        return result
 
-    def _judged(self, task: Task, found: CheckResult, seed: int, within_s: float) -> CheckResult:
+    def _judged(self, task: Task, result: CheckResult, seed: int, within_s: float) -> CheckResult:
         """Return a broken result as it stands, or as incorrect if the answer provoked it.
 
         A check that breaks on an odd answer and not on the solution would otherwise be a way to
@@ -201,12 +201,14 @@ class LabGrader:
             student.load(needed(self.solution, self._roots([task])))
             again = run_check(task.check, student, seed, task.max_score, within_s=within_s)
         passes = again.outcome is Outcome.CORRECT and not again.broken
-        if not found.broken:
-            return not_installed(found) if _lacks_module(again) and not passes else found
+        if not result.broken:
+            return not_installed(result) if _lacks_module(again) and not passes else result
         if passes:
             output = "What your code returned is not of the kind that the docstring asks for."
-            return replace(found, outcome=Outcome.INCORRECT, score=0.0, broken=False, output=output)
-        return found
+            return replace(
+                result, outcome=Outcome.INCORRECT, score=0.0, broken=False, output=output
+            )
+        return result
 
     def _roots(self, tasks: Sequence[Task]) -> set[str]:
         answers = {name for task in tasks for name in task.question.defines}
@@ -222,18 +224,18 @@ class LabGrader:
                 yield ManualAnswer(question.name, question.points, question.rubric, answer)
 
 
-def _lacks_module(found: CheckResult) -> bool:
+def _lacks_module(result: CheckResult) -> bool:
     """Tell whether an answer was incorrect since something could not be imported."""
-    incorrect = found.outcome is Outcome.INCORRECT and not found.broken
-    return incorrect and f"raised {ModuleNotFoundError.__name__}" in found.detail
+    incorrect = result.outcome is Outcome.INCORRECT and not result.broken
+    return incorrect and f"raised {ModuleNotFoundError.__name__}" in result.detail
 
 
-def not_installed(found: CheckResult) -> CheckResult:
+def not_installed(result: CheckResult) -> CheckResult:
     """Return a result that says that the place of grading lacks something; it costs nothing."""
     output = "Something that this lab imports is not installed where it was graded. "
     output += "That is our mistake and costs you nothing."
     return replace(
-        found, outcome=Outcome.CORRECT, score=found.max_score, broken=True, output=output
+        result, outcome=Outcome.CORRECT, score=result.max_score, broken=True, output=output
     )
 
 

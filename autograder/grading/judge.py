@@ -59,8 +59,8 @@ def main() -> None:
 def _say_who_kills(serving: Serving, event: str, arguments: tuple[Any, ...]) -> None:
     """Answer before this process sends itself a signal: that is no kill from outside."""
     if event in ("os.kill", "os.killpg") and arguments[0] in (0, os.getpid()) and arguments[1]:
-        said = f"the grading process sent itself signal {arguments[1]:d}"
-        serving.send(refusal(said, fatal=False))
+        message = f"the grading process sent itself signal {arguments[1]:d}"
+        serving.send(refusal(message, fatal=False))
 
 
 class Judge:
@@ -92,13 +92,13 @@ class Judge:
 
     def _grader(self, lab: Path, timeout_s: float | None) -> LabGrader:
         stamp = (lab, timeout_s, [_changed(lab / name) for name in (SOURCE, CHECKS)])
-        found = self._ready.get(lab.name)
-        if found is None or found[0] != stamp:
+        ready = self._ready.get(lab.name)
+        if ready is None or ready[0] != stamp:
             grader = LabGrader(load_lab(lab), gpu=self._gpu, source=self._source)
             if timeout_s is not None:
                 grader.allow(timeout_s)
-            found = self._ready[lab.name] = (stamp, grader)
-        return found[1]
+            ready = self._ready[lab.name] = (stamp, grader)
+        return ready[1]
 
 
 def _changed(path: Path) -> int | None:

@@ -87,8 +87,8 @@ def default_jobs() -> int:
 def summary(graded: Sequence[Graded]) -> str:
     """Return a table: how many answers to each question had which outcome, and the mean score."""
     counts: dict[str, Counter[str]] = {}
-    for one in graded:
-        for test in one.report["tests"]:
+    for submission in graded:
+        for test in submission.report["tests"]:
             counts.setdefault(f"{test['question']}: {test['title']}", Counter())[
                 test["outcome"]
             ] += 1

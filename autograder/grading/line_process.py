@@ -42,9 +42,9 @@ class ProcessEnded(Exception):
     """
 
     def __init__(
-        self, said: str, *, status: int | None = None, ours: bool = True, overran: bool = False
+        self, message: str, *, status: int | None = None, ours: bool = True, overran: bool = False
     ) -> None:
-        super().__init__(said)
+        super().__init__(message)
         self.status = status
         self.ours = ours
         self.overran = overran
@@ -56,8 +56,8 @@ class JobRefused(ProcessEnded):
     `kind` is the class of the error that it met; `fatal` says that no other job can be done either.
     """
 
-    def __init__(self, said: str, kind: str, *, fatal: bool) -> None:
-        super().__init__(said)
+    def __init__(self, message: str, kind: str, *, fatal: bool) -> None:
+        super().__init__(message)
         self.kind = kind
         self.fatal = fatal
 
@@ -117,10 +117,10 @@ class LineProcess:
                 left = ends - time.monotonic()
                 if left <= 0:
                     raise TimeoutError
-                found = ready.select(min(left, _LOOK_S))
-                if not found and self.ended:  # and a child that it left holds its output open
+                is_readable = ready.select(min(left, _LOOK_S))
+                if not is_readable and self.ended:  # and a child that it left holds its output open
                     raise EOFError
-                for key, _ in found:
+                for key, _ in is_readable:
                     if key.fileobj is self._output:
                         received += self._read()
                     elif not (unsent := unsent[self._written(unsent) :]):
@@ -183,8 +183,8 @@ class LineProcess:
         if self._errors is not None:
             self._errors.seek(0)
             text = self._errors.read().decode(errors="replace").strip()
-        said = text.splitlines()[-1] if text else f"exit status {status}"
-        return ProcessEnded(said, status=status, ours=self._ours, overran=overran)
+        last_words = text.splitlines()[-1] if text else f"exit status {status}"
+        return ProcessEnded(last_words, status=status, ours=self._ours, overran=overran)
 
 
 def _environment() -> dict[str, str]:

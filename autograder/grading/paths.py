@@ -45,18 +45,18 @@ def items_of(paths: Iterable[Path | str]) -> list[Item]:
     with one stem the second's is led by its directory's name.
     """
     taken: set[str] = set()
-    found: dict[Path, Item] = {}
-    for given in map(Path, paths):
-        below = _below(given)
+    items: dict[Path, Item] = {}
+    for root in map(Path, paths):
+        below = _below(root)
         stems = Counter(path.stem for path in below)
-        for path in below or [given]:
-            if path not in found:
-                name = path.relative_to(given) if below else Path(path.name)
+        for path in below or [root]:
+            if path not in items:
+                name = path.relative_to(root) if below else Path(path.name)
                 stem = path.stem if stems[path.stem] < 2 else "-".join(name.with_suffix("").parts)
                 real = path if below else followed(path)
-                found[path] = Item(real, _free(stem, path, taken), name.as_posix())
-                taken.add(found[path].stem)
-    return list(found.values())
+                items[path] = Item(real, _free(stem, path, taken), name.as_posix())
+                taken.add(items[path].stem)
+    return list(items.values())
 
 
 def followed(path: Path) -> Path:

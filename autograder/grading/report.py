@@ -32,7 +32,7 @@ def to_gradescope(report: Report, *, staff: bool = False) -> dict[str, Any]:
     `hidden`, `broken`, and `ratio` where a timed check measured one. With `staff=True` also each
     test's `detail` and the seed.
     """
-    found: dict[str, Any] = {
+    as_dict: dict[str, Any] = {
         "score": report.score,
         "max_score": report.max_score,
         "output": report.error,
@@ -47,8 +47,8 @@ def to_gradescope(report: Report, *, staff: bool = False) -> dict[str, Any]:
         "manual": [{**asdict(m), "items": list(m.items)} for m in report.manual],
     }
     if staff:
-        found["seed"] = report.seed
-    return found
+        as_dict["seed"] = report.seed
+    return as_dict
 
 
 def from_gradescope(data: Mapping[str, Any]) -> Report:
@@ -129,10 +129,10 @@ def _with_manual(report: Report, path: Path) -> Report:
             marked = {m["question"]: m for m in before if m["score"] is not None}
             manual = tuple(_kept(m, marked.get(m.question)) for m in report.manual)
             return replace(report, manual=manual).with_totals()
-        given = {(m["question"], m["answer"]): m for m in before if m["score"] is not None}
+        marks = {(m["question"], m["answer"]): m for m in before if m["score"] is not None}
     except (OSError, ValueError, KeyError, TypeError):
         return report
-    manual = tuple(_scored(m, given.get((m.question, m.answer))) for m in report.manual)
+    manual = tuple(_scored(m, marks.get((m.question, m.answer))) for m in report.manual)
     return replace(report, manual=manual).with_totals()
 
 
@@ -165,7 +165,7 @@ def shown_title(result: CheckResult) -> str:
 
 
 def _test(result: CheckResult, staff: bool) -> dict[str, Any]:
-    found = {
+    as_dict = {
         "name": f"{result.question}: {shown_title(result)}",
         "score": result.score,
         "max_score": result.max_score,
@@ -180,8 +180,8 @@ def _test(result: CheckResult, staff: bool) -> dict[str, Any]:
         "broken": result.broken,
     }
     if result.ratio is not None:
-        found["ratio"] = result.ratio
-    return {**found, "detail": result.detail} if staff else found
+        as_dict["ratio"] = result.ratio
+    return {**as_dict, "detail": result.detail} if staff else as_dict
 
 
 def _case(suite: ElementTree.Element, lab: str, result: CheckResult) -> None:

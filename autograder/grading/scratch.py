@@ -47,9 +47,9 @@ def remove_abandoned(place: str) -> None:
     """Remove this user's folders in `place` whose owners are gone."""
     for path in (*Path(place).glob(f"{_PREFIX}*"), *Path(place).glob(f"{_NEW}*")):
         try:
-            found = path.lstat()
-            ours = stat.S_ISDIR(found.st_mode) and found.st_uid == _USER
-            if ours and _is_abandoned(path, time.time() - found.st_mtime):
+            status = path.lstat()
+            ours = stat.S_ISDIR(status.st_mode) and status.st_uid == _USER
+            if ours and _is_abandoned(path, time.time() - status.st_mtime):
                 shutil.rmtree(path, ignore_errors=True)
         except OSError:  # gone meanwhile, or not to be looked at
             continue

@@ -48,12 +48,12 @@ def answers(lab: Lab, notebook: bytes) -> dict[str, str]:
     Raises:
         SubmissionError: the notebook cannot be read.
     """
-    found = definitions(statements_of(read(notebook).cells))
+    defined = definitions(statements_of(read(notebook).cells))
     own = {}
     for question in lab.questions:
         starter = definitions(statements_of([("code", question.starter)]))
-        names = [n for n in question.defines if n in found]
-        texts = [found[n] for n in names if not same_code(found[n], starter.get(n, ""))]
+        names = [n for n in question.defines if n in defined]
+        texts = [defined[n] for n in names if not same_code(defined[n], starter.get(n, ""))]
         if texts:
             own[question.name] = "\n".join(texts)
     return own
@@ -64,21 +64,21 @@ def explained(lab: Lab) -> dict[str, frozenset[int]]:
     return {q.name: prints(q.starter) | prints(q.solution) for q in lab.questions}
 
 
-def pairs(found: Mapping[str, Prints], least: float) -> list[Pair]:
+def pairs(prints_by_name: Mapping[str, Prints], least: float) -> list[Pair]:
     """Return the pairs that share `least` or more, the most alike first."""
-    questions = {question for own in found.values() for question in own}
-    made = [p for q in questions for p in _pairs(q, found, least)]
+    questions = {question for own in prints_by_name.values() for question in own}
+    made = [p for q in questions for p in _pairs(q, prints_by_name, least)]
     return sorted(made, key=lambda p: (-p.share, p.question, p.left, p.right))
 
 
-def _pairs(question: str, found: Mapping[str, Prints], least: float) -> Iterator[Pair]:
+def _pairs(question: str, prints_by_name: Mapping[str, Prints], least: float) -> Iterator[Pair]:
     holders: dict[int, list[str]] = {}
-    for who, own in found.items():
+    for who, own in prints_by_name.items():
         for each in own.get(question, ()):
             holders.setdefault(each, []).append(who)
-    many = max(MANY, int(SHARE_OF_MANY * len(found)))
+    many = max(MANY, int(SHARE_OF_MANY * len(prints_by_name)))
     rare = [who for who in holders.values() if len(who) <= many]
-    size = Counter(one for who in rare for one in who)
+    size = Counter(name for who in rare for name in who)
     shared = Counter(pair for who in rare for pair in combinations(who, 2))
     for (left, right), count in shared.items():
         share = 2 * count / (size[left] + size[right])
@@ -106,13 +106,13 @@ def _tokens(text: str) -> Iterator[str]:
             node.body = node.body[1:] or [ast.Pass()]
     before = ""
     for token in tokenize.generate_tokens(io.StringIO(ast.unparse(tree)).readline):
-        said = token.string
-        if token.type == tokenize.NAME and before != "." and not keyword.iskeyword(said):
-            said = "name"
+        word = token.string
+        if token.type == tokenize.NAME and before != "." and not keyword.iskeyword(word):
+            word = "name"
         elif token.type == tokenize.STRING:
-            said = "text"
+            word = "text"
         elif token.type in (tokenize.INDENT, tokenize.DEDENT, tokenize.NEWLINE):
-            said = tokenize.tok_name[token.type]
-        if said.strip():
-            yield said
+            word = tokenize.tok_name[token.type]
+        if word.strip():
+            yield word
         before = token.string

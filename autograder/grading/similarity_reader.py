@@ -43,26 +43,26 @@ class Reader:
         """Return what was read of a notebook: nothing where it ended the process."""
         try:
             text = base64.b64encode(notebook).decode()
-            said = self._pool.ask({"notebook": text}, _READ_S)
+            answer = self._pool.ask({"notebook": text}, _READ_S)
         except ProcessEnded:
             return Reading({}, {})
         return Reading(
-            said["texts"], {name: frozenset(own) for name, own in said["prints"].items()}
+            answer["texts"], {name: frozenset(own) for name, own in answer["prints"].items()}
         )
 
 
 def alike(lab: Path, paths: Sequence[Path], least: float = ALIKE) -> list[str]:
     """Return a line for each pair of answers that are alike, the most alike first."""
-    found: dict[str, Prints] = {}
+    prints_by_name: dict[str, Prints] = {}
     with closing(Reader(lab)) as reader:
         for path in paths:
             try:
-                found[str(path)] = reader.read(content_of(path)).prints
+                prints_by_name[str(path)] = reader.read(content_of(path)).prints
             except SubmissionError:
                 continue
     return [
         f"alike {p.share:.0%}: {p.question}: {_name(p.left)} and {_name(p.right)}"
-        for p in pairs(found, least)
+        for p in pairs(prints_by_name, least)
     ]
 
 
@@ -80,8 +80,8 @@ def main() -> None:
             texts = answers(lab, base64.b64decode(request["notebook"]))
         except (SubmissionError, RecursionError, MemoryError):
             texts = {}
-        found = {name: list(prints(text) - known[name]) for name, text in texts.items()}
-        return {"texts": texts, "prints": found}
+        fresh = {name: list(prints(text) - known[name]) for name, text in texts.items()}
+        return {"texts": texts, "prints": fresh}
 
     Serving().run(read)
 

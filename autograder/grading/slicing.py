@@ -62,11 +62,11 @@ def statements_of(cells: Sequence[tuple[str, str]]) -> list[Analysed]:
     Raises:
         SubmissionError: there are more than `MAX_STATEMENTS`.
     """
-    found: list[Analysed] = []
+    statements: list[Analysed] = []
     for number, (kind, text) in enumerate(cells, 1):
         if kind == "code" and text.strip():
-            found += _cell(plain_python(text), number, MAX_STATEMENTS - len(found))
-    return found
+            statements += _cell(plain_python(text), number, MAX_STATEMENTS - len(statements))
+    return statements
 
 
 def needed(statements: Sequence[Analysed], roots: Iterable[str]) -> list[Statement]:
@@ -102,7 +102,7 @@ def _binders(statements: Sequence[Analysed]) -> dict[str | int, list[int]]:
 
     Under the index of a statement whose functions set globals: the mere calls of them.
     """
-    found: dict[str | int, list[int]] = defaultdict(list)
+    places: dict[str | int, list[int]] = defaultdict(list)
     modules = {n for s in statements if s.imports for n in s.statement.binds}
     setting = {n: at for at, s in enumerate(statements) if s.sets for n in s.statement.binds}
     for index, analysed in enumerate(statements):
@@ -112,17 +112,17 @@ def _binders(statements: Sequence[Analysed]) -> dict[str | int, list[int]]:
             names |= on_modules
         names |= {setting[name] for name in analysed.calls & setting.keys()}
         for name in names:
-            found[name].append(index)
-    return dict(found)
+            places[name].append(index)
+    return dict(places)
 
 
 def _setters(statements: Sequence[Analysed]) -> dict[str | int, list[int]]:
     """Return for each name the statements whose functions set it, by index."""
-    found: dict[str | int, list[int]] = defaultdict(list)
+    places: dict[str | int, list[int]] = defaultdict(list)
     for index, analysed in enumerate(statements):
         for name in analysed.sets:
-            found[name].append(index)
-    return dict(found)
+            places[name].append(index)
+    return dict(places)
 
 
 def definitions(statements: Sequence[Analysed]) -> dict[str, str]:
@@ -167,15 +167,15 @@ def _cell(text: str, number: int, most: int) -> Iterator[Analysed]:
 
 def _seen_to_bind(text: str) -> dict[str, None]:
     """Return the names that code which is no Python would bind at the top level, by its look."""
-    found: dict[str, None] = {}
+    bound: dict[str, None] = {}
     for match in _BINDING.finditer(textwrap.dedent(text)):
         if imported := match["imported"]:
             parts = imported.strip("() ").split(",")
             names = [re.split(r"\s+as\s+", part.strip())[-1].split(".")[0] for part in parts]
         else:
             names = re.split(r"[ \t]*,[ \t]*", match["assigned"] or match["defined"])
-        found |= dict.fromkeys(name for name in names if name.isidentifier())
-    return found
+        bound |= dict.fromkeys(name for name in names if name.isidentifier())
+    return bound
 
 
 def _analysed(node: ast.stmt, lines: Sequence[bytes], number: int) -> Analysed:

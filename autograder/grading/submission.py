@@ -36,9 +36,9 @@ def read(data: bytes) -> Submission:
     notes: list[str] = []
     data = _within(data)
     if is_archive(data):
-        found = unpack(data, MAX_BYTES)
-        data = _one_notebook(found)
-        notes.append(f"Taken from an archive: {printable(found[0].name, 200)}.")
+        notebooks = unpack(data, MAX_BYTES)
+        data = _one_notebook(notebooks)
+        notes.append(f"Taken from an archive: {printable(notebooks[0].name, 200)}.")
     text = _text(data)
     if text.count("[") + text.count("{") > MAX_PARTS:
         raise SubmissionError(f"notebook: more than {MAX_PARTS} lists and objects. {CLEAR}")
@@ -52,14 +52,14 @@ def read(data: bytes) -> Submission:
 
 def manual_answers(submission: Submission) -> dict[str, str]:
     """Return the text after each line `**Answer** (name):`, by name; the last one counts."""
-    found: dict[str, str] = {}
+    answers: dict[str, str] = {}
     for kind, text in submission.cells:
         if kind != "markdown":
             continue
         pieces = _ANSWER.split(text)
         for name, answer in zip(pieces[1::2], pieces[2::2], strict=True):
-            found[name] = answer.strip()
-    return found
+            answers[name] = answer.strip()
+    return answers
 
 
 def _left_behind(content: Any, cells: Sequence[tuple[str, str]]) -> Iterator[str]:
@@ -86,15 +86,15 @@ def _within(data: bytes) -> bytes:
     return data
 
 
-def _one_notebook(found: list[Unpacked]) -> bytes:
-    if len(found) > 1:
-        best = [f for f in found if f.name.rsplit("/", 1)[-1] == "lab.ipynb"]
+def _one_notebook(notebooks: list[Unpacked]) -> bytes:
+    if len(notebooks) > 1:
+        best = [f for f in notebooks if f.name.rsplit("/", 1)[-1] == "lab.ipynb"]
         if len(best) != 1:
-            names = ", ".join(sorted(printable(f.name, 80) for f in found)[:5])
-            problem = f"archive: holds {len(found)} notebooks: {names}. Send one."
+            names = ", ".join(sorted(printable(f.name, 80) for f in notebooks)[:5])
+            problem = f"archive: holds {len(notebooks)} notebooks: {names}. Send one."
             raise SubmissionError(problem)
-        found[:] = best
-    return _within(found[0].data)
+        notebooks[:] = best
+    return _within(notebooks[0].data)
 
 
 def _text(data: bytes) -> str:

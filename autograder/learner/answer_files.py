@@ -53,9 +53,9 @@ def run(text: str, path: Path, namespace: MutableMapping[str, Any]) -> None:
         exec(compile(text, name, "exec", dont_inherit=True), namespace)  # type: ignore[arg-type]
     except Exception as error:
         line = error.lineno if isinstance(error, SyntaxError) else _line(error, name)
-        said = error.msg if isinstance(error, SyntaxError) else str(error)
+        message = error.msg if isinstance(error, SyntaxError) else str(error)
         where = f"{_short(path)}, line {line}"
-        raise AnswerFileError(f"{where}: {type(error).__name__}: {said}") from error
+        raise AnswerFileError(f"{where}: {type(error).__name__}: {message}") from error
 
 
 def with_files(notebook: bytes, folder: Path) -> bytes:
@@ -111,12 +111,12 @@ def _answer_cells(cells: list[Any]) -> Iterator[tuple[dict[str, Any], str]]:
 
 def _line(error: BaseException, path: str) -> int | None:
     """Return the last line of the file that the error came through."""
-    found, trace = None, error.__traceback__
+    line, trace = None, error.__traceback__
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == path:
-            found = trace.tb_lineno
+            line = trace.tb_lineno
         trace = trace.tb_next
-    return found
+    return line
 
 
 def _short(path: Path) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from pathlib import Path
 
-from autograder.learner.practice import Found
+from autograder.learner.practice import Judgement
 from autograder.records import CheckResult, Outcome, Question
 
 SIGNS = {Outcome.CORRECT: "✓", Outcome.INCORRECT: "✗", Outcome.NOT_ATTEMPTED: "○"}
@@ -62,24 +62,24 @@ class Card:
         )
 
 
-def card(question: Question, found: Found, here: int, more: int) -> Card:
+def card(question: Question, judgement: Judgement, here: int, more: int) -> Card:
     """Return what a check found; `here` checks run in the notebook, `more` at submission."""
     name = question.name
-    if found.outcome is Outcome.NOT_ATTEMPTED:
-        said = "not attempted yet. Write it, run its cell, and check again."
-        return Card(SIGNS[found.outcome], name, said)
-    if found.outcome is Outcome.CORRECT and found.broken:
-        said = "this check itself is broken. That is our mistake and costs you nothing."
-        return Card(BROKEN, name, said)
-    rows = tuple(_rows(found))
-    if found.outcome is Outcome.CORRECT:
+    if judgement.outcome is Outcome.NOT_ATTEMPTED:
+        headline = "not attempted yet. Write it, run its cell, and check again."
+        return Card(SIGNS[judgement.outcome], name, headline)
+    if judgement.outcome is Outcome.CORRECT and judgement.broken:
+        headline = "this check itself is broken. That is our mistake and costs you nothing."
+        return Card(BROKEN, name, headline)
+    rows = tuple(_rows(judgement))
+    if judgement.outcome is Outcome.CORRECT:
         verb = "passes" if here == 1 else "pass"
         head = f"correct. {count(here, 'check')} {verb} here{more_checks(more)}."
-        return Card(SIGNS[found.outcome], name, head, rows)
-    passed = sum(result.outcome is Outcome.CORRECT for result in found.results)
+        return Card(SIGNS[judgement.outcome], name, head, rows)
+    passed = sum(result.outcome is Outcome.CORRECT for result in judgement.results)
     head = f"incorrect. {passed} of {count(here, 'check')} pass here{more_checks(more)}."
     hint = f'A hint: q.hint("{name}")' if question.hints else ""
-    return Card(SIGNS[found.outcome], name, head, rows, hint)
+    return Card(SIGNS[judgement.outcome], name, head, rows, hint)
 
 
 def count(number: float, noun: str) -> str:
@@ -94,11 +94,11 @@ def more_checks(more: int) -> str:
     return f"; {more} more {'runs' if more == 1 else 'run'} when you submit"
 
 
-def _rows(found: Found) -> Iterator[Row]:
-    said = dict(found.failures())
-    for result in found.results:
+def _rows(judgement: Judgement) -> Iterator[Row]:
+    outputs = dict(judgement.failures())
+    for result in judgement.results:
         sign = BROKEN if result.broken else SIGNS[result.outcome]
-        yield Row(sign, result.title, "" if _passed(result) else said.get(result.title, ""))
+        yield Row(sign, result.title, "" if _passed(result) else outputs.get(result.title, ""))
 
 
 def _passed(result: CheckResult) -> bool:
@@ -106,8 +106,8 @@ def _passed(result: CheckResult) -> bool:
 
 
 def _row(row: Row) -> str:
-    said = f"<pre>{escape(row.said)}</pre>" if row.said else ""
-    return f"<li>{_sign(row.sign)} {escape(row.title)}{said}</li>"
+    output = f"<pre>{escape(row.said)}</pre>" if row.said else ""
+    return f"<li>{_sign(row.sign)} {escape(row.title)}{output}</li>"
 
 
 def _sign(sign: str) -> str:

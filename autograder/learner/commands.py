@@ -31,9 +31,9 @@ def reset(arguments: argparse.Namespace) -> int:
     if ON_COLAB in os.environ and not (directory / NOTEBOOK).exists():
         problem = f"reset: {directory}: on Colab the notebook is not on this machine's disk"
         raise LabError(f"{problem}. {_ANEW_ON_COLAB}")
-    path, kept = begin_anew(directory)
-    if kept is not None:
-        print(f"Your notebook is kept: {kept}")
+    path, backup = begin_anew(directory)
+    if backup is not None:
+        print(f"Your notebook is kept: {backup}")
     print(f"A fresh one is in its place: {path}")
     print("If it is open in JupyterLab: File, Reload Notebook from Disk; then restart the kernel.")
     return 0

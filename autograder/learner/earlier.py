@@ -33,7 +33,7 @@ def earlier(lab: str, *names: str, reference: Any, directory: "str | Path | None
         directory: where to look for the lab, and above; this notebook's folder by default.
     """
     try:
-        found, why = _theirs(lab, names, directory)
+        values, why = _theirs(lab, names, directory)
     except ImportError:  # the sandbox holds none of what this needs
         return reference
     called = ", ".join(names)
@@ -41,7 +41,7 @@ def earlier(lab: str, *names: str, reference: Any, directory: "str | Path | None
         print(f"{called}: the course's own, for {why}.")
         return reference
     print(f"{called}: yours, from lab {lab}.")
-    return found if len(names) > 1 else found[0]
+    return values if len(names) > 1 else values[0]
 
 
 def _theirs(
@@ -80,10 +80,10 @@ def pieces(directory: "Path", names: tuple[str, ...]) -> tuple[tuple[Any, ...], 
     wanted = {name for n in names for name in questions[n].defines}
     _load(practice, defined, texts, wanted)
     for question in dict.fromkeys(questions[name] for name in names):
-        found = practice.judged(question)
-        if str(found.outcome) != "correct":
+        judgement = practice.judged(question)
+        if str(judgement.outcome) != "correct":
             whose = "yours" if len(names) == 1 else f"your {question.name}"
-            return (), f"{whose} in {practice.lab.name} is {found.outcome}"
+            return (), f"{whose} in {practice.lab.name} is {judgement.outcome}"
     held = [name if name in defined else questions[name].defines[0] for name in names]
     return tuple(defined[name] for name in held), ""
 

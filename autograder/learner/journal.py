@@ -72,8 +72,8 @@ class Journal:
 
 def digest(names: Iterable[str], texts: Mapping[str, str]) -> str:
     """Return a digest of the code of the answer that `names` make up, empty if some is unknown."""
-    found = [texts.get(name) for name in names]
-    if not found or None in found:
+    answers = [texts.get(name) for name in names]
+    if not answers or None in answers:
         return ""
-    shapes = [shape(text) or text for text in found if text is not None]
+    shapes = [shape(text) or text for text in answers if text is not None]
     return hashlib.sha256("\0".join(shapes).encode()).hexdigest()[:16]

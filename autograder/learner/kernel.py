@@ -41,10 +41,10 @@ def report_unwritten_answers(shell: Any, names: Collection[str]) -> None:
 
     def made() -> list[str]:
         """Forget of the last cell's names that they wait; return them."""
-        found = list(_names(_last_cell(shell), ast.Store))
-        for name in found:
+        names = list(_names(_last_cell(shell), ast.Store))
+        for name in names:
             waiting.pop(name, None)
-        return found
+        return names
 
     def say(
         shell: Any, kind: type[BaseException], error: BaseException, trace: Any, **_: Any
@@ -56,11 +56,11 @@ def report_unwritten_answers(shell: Any, names: Collection[str]) -> None:
             missing = waiting[needed]
             line = f"○ {needed} comes from a cell above, which waits for {missing}. "
             line += f"Write {missing}, and run that cell and this one again."
-        found = made()
+        new_names = made()
         if missing is None:
             shell.showtraceback((kind, error, trace), running_compiled_code=True)
             return None
-        waiting.update(dict.fromkeys(found, missing))
+        waiting.update(dict.fromkeys(new_names, missing))
         shell._showtraceback(kind, error, [line])
         return [line]
 
@@ -131,10 +131,10 @@ def unwritten(error: BaseException, names: Collection[str]) -> str | None:
     A starter raises NotImplementedError with its name; a rank's comes as text in its launcher's.
     """
     for cause in _chain(error):
-        said = str(cause)
-        if isinstance(cause, NotImplementedError) and said in names:
-            return said
-        named = re.findall(r"NotImplementedError: ([\w.-]*\w)", said)  # ranks quote each other
+        message = str(cause)
+        if isinstance(cause, NotImplementedError) and message in names:
+            return message
+        named = re.findall(r"NotImplementedError: ([\w.-]*\w)", message)  # ranks quote each other
         if name := next((name for name in named if name in names), None):
             return str(name)
     return None

@@ -188,19 +188,19 @@ class Notebook:
         from autograder.learner.answer_files import AnswerFileError, answer_file
 
         if question.manual:
-            said = "a person reads this answer. Submit it when ready."
-            return Card(UNCHECKED, question.name, said)
+            text = "a person reads this answer. Submit it when ready."
+            return Card(UNCHECKED, question.name, text)
         try:
-            found = self.practice.check(question)
-            made = card(question, found, *self.practice.counts(question))
+            judgement = self.practice.check(question)
+            made = card(question, judgement, *self.practice.counts(question))
             path = answer_file(self.practice.lab.directory, question.name)
             read = f"Read from {path.parent.name}/{path.name}." if path.exists() else ""
             return replace(made, foot=" ".join(filter(None, [made.foot, read])))
         except AnswerFileError as error:
             return Card(SIGNS[Outcome.INCORRECT], question.name, str(error))
         except AutograderError as error:
-            said = f"the checks are broken: ours to mend, not yours. {error}"
-            return Card(BROKEN, question.name, said)
+            text = f"the checks are broken: ours to mend, not yours. {error}"
+            return Card(BROKEN, question.name, text)
 
     def hinted(self, question: Question) -> str:
         """Return the next hint for a question, in words."""
@@ -222,7 +222,7 @@ class Notebook:
             lines.append(f"  {sign} {question.name:<{width}}  {state}, {points}")
         score, total = practice.score()
         lines.append(f"  {score:g} of {total:g} points by the checks here")
-        lines += [f"  {said}" for said in [self._counted()] if said]
+        lines += [f"  {line}" for line in [self._counted()] if line]
         if self.handed_in is not None:
             lines.append(f"  {submission_line(self.handed_in)}")
         return "\n".join(lines)
@@ -257,21 +257,21 @@ class Notebook:
 
         practice = self.practice
         folder = practice.lab.directory
-        found = running_notebook(notebook, folder, practice.namespace, os.environ, ask)
-        found = replace(found, data=with_files(found.data, folder))
-        lost = [] if anyway else submit.unsaved(practice, found.data)
+        running = running_notebook(notebook, folder, practice.namespace, os.environ, ask)
+        running = replace(running, data=with_files(running.data, folder))
+        lost = [] if anyway else submit.unsaved(practice, running.data)
         twice = [name for name in lost if answer_file(folder, name).exists()]
         if twice:
-            said = f"a cell further down defines anew what {FOLDER}/{twice[0]}.py defines"
-            return f"Not submitted. In {found.name}, {said}. Remove it there, save, submit again."
+            text = f"a cell further down defines anew what {FOLDER}/{twice[0]}.py defines"
+            return f"Not submitted. In {running.name}, {text}. Remove it there, save, submit again."
         if lost:
-            return f"Not submitted. {found.lacks(lost)}"
-        self.handed_in = submit.send(self._connect(), practice.lab.name, found)
+            return f"Not submitted. {running.lacks(lost)}"
+        self.handed_in = submit.send(self._connect(), practice.lab.name, running)
         self._note_sent(self.handed_in)
         if self.dates:  # one attempt fewer
             self.ask_dates()
-        said = f"Submitted {found.name}. The grade will be at {self.handed_in.url}"
-        return " ".join(filter(None, [said, self._counted()]))
+        text = f"Submitted {running.name}. The grade will be at {self.handed_in.url}"
+        return " ".join(filter(None, [text, self._counted()]))
 
     def _counted(self) -> str:
         """Return how many checks run here and at submission; nothing if they are broken."""
@@ -311,14 +311,18 @@ class Notebook:
         return []
 
     def _solved(self, question: Question) -> bool:
-        found = self.practice.found.get(question.name)
-        return found is not None and found.outcome is Outcome.CORRECT
+        judgement = self.practice.judgements.get(question.name)
+        return judgement is not None and judgement.outcome is Outcome.CORRECT
 
     def _state(self, question: Question) -> tuple[str, str]:
         if question.manual:
             return UNCHECKED, "graded by a person"
-        found = self.practice.found.get(question.name)
-        return (SIGNS[found.outcome], str(found.outcome)) if found else (UNCHECKED, "not checked")
+        judgement = self.practice.judgements.get(question.name)
+        return (
+            (SIGNS[judgement.outcome], str(judgement.outcome))
+            if judgement
+            else (UNCHECKED, "not checked")
+        )
 
     def __repr__(self) -> str:
         score, total = self.practice.score()
@@ -356,27 +360,27 @@ def show(card: Card) -> None:
 def show_file(path: Path) -> None:
     """Say where an answer lies from now on; in a page, with a link that opens it."""
     name = f"{path.parent.name}/{path.name}"
-    said = (
+    text = (
         f"{name} holds this answer from now on: edit it there. q.check and q.submit read it,\n"
         "and not the cell. To answer in the notebook again, delete the file."
     )
     shell = _shell()
     if shell is None or not hasattr(shell, "kernel"):
-        print(f"{said}\n{path}")
+        print(f"{text}\n{path}")
         return
     from IPython.display import display
 
     link = f'<a href="{quote(os.path.relpath(path))}" target="_blank">{name}</a>'
-    page = f"<p>{said.replace(name, link, 1)}</p>"
-    display({"text/plain": f"{said}\n{path}", "text/html": page}, raw=True)  # type: ignore[no-untyped-call]
+    page = f"<p>{text.replace(name, link, 1)}</p>"
+    display({"text/plain": f"{text}\n{path}", "text/html": page}, raw=True)  # type: ignore[no-untyped-call]
 
 
 def submission_line(handed_in: "HandedIn") -> str:
     """Return what is known of a submission, in one line."""
-    said = f"submission {handed_in.number}: {handed_in.state}"
+    line = f"submission {handed_in.number}: {handed_in.state}"
     if handed_in.score is not None and handed_in.max_score is not None:
-        said += f", {handed_in.score:g} of {handed_in.max_score:g} points"
-    return said
+        line += f", {handed_in.score:g} of {handed_in.max_score:g} points"
+    return line
 
 
 def _connection() -> "Connection":

@@ -78,9 +78,9 @@ class Panel(anywidget.AnyWidget):
         }
 
     def _row(self, question: Question) -> dict[str, Any]:
-        found = self._notebook.practice.found.get(question.name)
+        judgement = self._notebook.practice.judgements.get(question.name)
         shown = self._notebook.practice.hints_shown.get(question.name, 0)
-        failures = found.failures() if found else ()
+        failures = judgement.failures() if judgement else ()
         here, more = self._counts(question)
         return {
             "name": question.name,
@@ -88,9 +88,9 @@ class Panel(anywidget.AnyWidget):
             "checks_here": here,
             "checks_more": more,
             "manual": question.manual,
-            "outcome": "unchecked" if found is None else str(found.outcome),
-            "failures": [{"title": title, "output": said} for title, said in failures],
-            "broken": found is not None and found.broken,
+            "outcome": "unchecked" if judgement is None else str(judgement.outcome),
+            "failures": [{"title": title, "output": output} for title, output in failures],
+            "broken": judgement is not None and judgement.broken,
             "hints": list(question.hints[:shown]),
             "hints_left": len(question.hints) - shown,
         }

@@ -84,7 +84,7 @@ def _number(name: str) -> str:
 
 
 @dataclass(frozen=True)
-class Found:
+class Judgement:
     """What a check of one question found; `results` is empty where it was not attempted."""
 
     question: str
@@ -99,12 +99,12 @@ class Found:
         first: dict[str, str] = {}
         for result in self.results:
             if result.outcome is Outcome.INCORRECT:
-                said = result.output
-                if said and said in first:
-                    yield result.title, f'The same as for "{first[said]}".'
+                output = result.output
+                if output and output in first:
+                    yield result.title, f'The same as for "{first[output]}".'
                 else:
-                    first[said] = result.title
-                    yield result.title, said
+                    first[output] = result.title
+                    yield result.title, output
             elif result.outcome is Outcome.NOT_ATTEMPTED:
                 yield result.title, "What this asks for is not written yet."
 
@@ -121,7 +121,7 @@ class Practice:
         self.lab: Lab = load_released(directory)
         self.namespace = namespace
         self.history = history
-        self.found: dict[str, Found] = {}
+        self.judgements: dict[str, Judgement] = {}
         self.hints_shown: dict[str, int] = {}
         self.journal = Journal.of(directory)
         self._texts: dict[str, dict[str, str]] = {}
@@ -150,7 +150,7 @@ class Practice:
         """The questions that checks answer; the manual ones wait for a person."""
         return tuple(question for question in self.lab.questions if not question.manual)
 
-    def check(self, question: Question) -> Found:
+    def check(self, question: Question) -> Judgement:
         """Run the public checks of `question` on what the learner has now, and note the result.
 
         Raises:
@@ -159,12 +159,12 @@ class Practice:
         try:
             self._run_file(question)
         except AnswerFileError:
-            self.found[question.name] = Found(question.name, Outcome.INCORRECT)
+            self.judgements[question.name] = Judgement(question.name, Outcome.INCORRECT)
             raise
-        found = self.judged(question)
-        self.found[question.name] = found
-        self._note(question, found)
-        return found
+        judgement = self.judged(question)
+        self.judgements[question.name] = judgement
+        self._note(question, judgement)
+        return judgement
 
     def follow(self, cell: str = "") -> None:
         """Run the files of answers that have changed, and those in whose place a cell has run.
@@ -189,27 +189,27 @@ class Practice:
         self.followed[question.name] = text
         run(text, answer_file(self.lab.directory, question.name), self.namespace)
 
-    def judged(self, question: Question) -> Found:
+    def judged(self, question: Question) -> Judgement:
         """Return what the public checks of `question` find in what the learner has now."""
         results = self._run(question) if self.attempted(question) else ()
         if all(result.outcome is Outcome.NOT_ATTEMPTED for result in results):
-            return Found(question.name, Outcome.NOT_ATTEMPTED)
+            return Judgement(question.name, Outcome.NOT_ATTEMPTED)
         if all(result.outcome is Outcome.CORRECT for result in results):
-            return Found(question.name, Outcome.CORRECT, results)
-        return Found(question.name, Outcome.INCORRECT, results)
+            return Judgement(question.name, Outcome.CORRECT, results)
+        return Judgement(question.name, Outcome.INCORRECT, results)
 
-    def _note(self, question: Question, found: Found) -> None:
+    def _note(self, question: Question, judgement: Judgement) -> None:
         """Write down what was found, for the table over all labs."""
         texts = {name: text for name in question.defines if (text := self.executed(name))}
         answer = digest(question.defines, texts)
-        self.journal.checked[question.name] = Checked(str(found.outcome), answer)
+        self.journal.checked[question.name] = Checked(str(judgement.outcome), answer)
         self.journal.save()
 
     def _run(self, question: Question) -> tuple[CheckResult, ...]:
         seed = secrets.randbits(63)
         own = [task for task in self.tasks if task.question.name == question.name]
-        found = {t.check.name: run_check(t.check, self._student, seed, t.max_score) for t in own}
-        return tuple(settled(found, [task.check for task in own]).values())
+        results = {t.check.name: run_check(t.check, self._student, seed, t.max_score) for t in own}
+        return tuple(settled(results, [task.check for task in own]).values())
 
     def attempted(self, question: Question) -> bool:
         """Return whether the learner has written anything of an answer."""
@@ -267,6 +267,6 @@ class Practice:
 
     def score(self) -> tuple[float, float]:
         """Return the points of the questions found correct, and of all that checks answer."""
-        correct = {name for name, f in self.found.items() if f.outcome is Outcome.CORRECT}
+        correct = {name for name, f in self.judgements.items() if f.outcome is Outcome.CORRECT}
         total = sum(question.points for question in self.questions)
         return sum(q.points for q in self.questions if q.name in correct), total

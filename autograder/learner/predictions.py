@@ -31,19 +31,19 @@ def compare(
         TypeError: none of the three was given, or several.
     """
     outcomes = {"measured": measured, "simulated": simulated, "computed": computed}
-    given = [(kind, value) for kind, value in outcomes.items() if value is not None]
-    if len(given) != 1:
-        names = " and ".join(kind for kind, _ in given) or "none"
+    stated = [(kind, value) for kind, value in outcomes.items() if value is not None]
+    if len(stated) != 1:
+        names = " and ".join(kind for kind, _ in stated) or "none"
         raise TypeError(f"compare: got {names}, expected one of measured, simulated, computed.")
-    kind, value = given[0]
+    kind, value = stated[0]
     if isinstance(predicted, EllipsisType):
         print(f"{what:<{LABEL}} {kind} {_number(value)}   (no prediction yet)")
         return
-    said = f"ratio {float(value) / float(predicted):.3f}" if predicted else "no ratio to 0"
+    ratio = f"ratio {float(value) / float(predicted):.3f}" if predicted else "no ratio to 0"
     if isinstance(value, Integral) if exact is None else exact:
-        said = "exact" if isclose(value, predicted) else f"{said}, not exact: work it out again"
+        ratio = "exact" if isclose(value, predicted) else f"{ratio}, not exact: work it out again"
     beside = f"predicted {_number(predicted)}  {kind:<{KIND}} {_number(value)}"
-    print(f"{what:<{LABEL}} {beside}  {said}")
+    print(f"{what:<{LABEL}} {beside}  {ratio}")
 
 
 def _number(value: float) -> str:

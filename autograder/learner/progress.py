@@ -74,7 +74,7 @@ class Progress:
     rates: Mapping[str, float] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        rows = [COLUMNS, *(one.row() for one in self.labs), self._total()]
+        rows = [COLUMNS, *(lab.row() for lab in self.labs), self._total()]
         widths = [max(len(row[i]) for row in rows) for i in range(len(COLUMNS))]
         lines = ["  ".join(f"{c:<{w}}" for c, w in zip(row, widths, strict=True)) for row in rows]
         ruled = [lines[0], "-" * len(lines[0].rstrip()), *lines[1:-1], "-" * len(lines[0].rstrip())]
@@ -110,7 +110,7 @@ class Progress:
     def _repr_html_(self) -> str:
         cells = "".join(f"<th style='text-align:left'>{name}</th>" for name in COLUMNS)
         rows = [f"<tr>{cells}</tr>"]
-        for row in (*(one.row() for one in self.labs), self._total()):
+        for row in (*(lab.row() for lab in self.labs), self._total()):
             parts = "".join(f"<td style='text-align:left'>{html.escape(c)}</td>" for c in row)
             rows.append(f"<tr>{parts}</tr>")
         words = "".join(f"<p>{html.escape(line)}</p>" for line in self._words())
@@ -185,13 +185,15 @@ def _read_off(whole: LabProgress, checked: Sequence[Question], data: bytes) -> L
     correct = [q for q in begun if _is_correct(q, texts, journal)]
     names = {question.name for question in correct}
     answers = manual_answers(arrived)
-    given = {q.name: handed_out(q.name, q.starter) for q in whole.lab.questions if q.manual}
+    starters = {q.name: handed_out(q.name, q.starter) for q in whole.lab.questions if q.manual}
     return replace(
         whole,
         begun=len(begun),
         correct=len(correct),
         points=sum(question.points for question in correct),
-        written=sum(text not in ("", PLACEHOLDER, given.get(q, "")) for q, text in answers.items()),
+        written=sum(
+            text not in ("", PLACEHOLDER, starters.get(q, "")) for q, text in answers.items()
+        ),
         sent=journal.sent,
         next=next((q.name for q in checked if q.name not in names), ""),
     )

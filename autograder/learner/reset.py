@@ -27,22 +27,22 @@ def reset(directory: Path) -> tuple[Path, Path | None]:
         raise LabError(f"{problem}. Name a folder in the working folder.")
     text = handed_out(directory)
     path, answers = directory / NOTEBOOK, directory / FOLDER
-    kept = None
+    backup = None
     if path.exists():
-        kept = _beside(path)
-        path.rename(kept)
+        backup = _beside(path)
+        path.rename(backup)
     if answers.exists():
         answers.rename(_beside(answers))
     path.write_text(text, encoding="utf-8")
     journal = Journal.of(directory)
     journal.checked.clear()
     journal.save()
-    return path, kept
+    return path, backup
 
 
 def _beside(path: Path) -> Path:
     """Return the first of `lab-before-1.ipynb`, `lab-before-2.ipynb`, ... that is free."""
     number = 1
-    while (found := path.with_name(f"{path.stem}-before-{number}{path.suffix}")).exists():
+    while (free_path := path.with_name(f"{path.stem}-before-{number}{path.suffix}")).exists():
         number += 1
-    return found
+    return free_path

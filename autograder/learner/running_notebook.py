@@ -77,8 +77,8 @@ def running_notebook(
     if named is not None:
         path = Path(str(named)).expanduser()
         return _read(path if path.is_file() else folder / path, Origin.FILE)
-    told = [Path(str(p)) for p in (namespace.get(_VSCODE), environment.get(_SESSION)) if p]
-    for path in told:
+    stated = [Path(str(p)) for p in (namespace.get(_VSCODE), environment.get(_SESSION)) if p]
+    for path in stated:
         if path.suffix == ".ipynb" and path.is_file():
             return _read(path, Origin.FILE)
     if ask is not None:
@@ -145,16 +145,16 @@ def _title(content: dict[str, Any]) -> str:
 
 def _only(folder: Path) -> Path:
     """Return the notebook in `folder` that is called as the lab's is, or the only one."""
-    found = [folder / NOTEBOOK]
-    if not found[0].is_file():
-        found = sorted(folder.glob("*.ipynb"))[:2]
-    if len(found) != 1:
-        problem = "several notebooks are" if found else "no notebook is"
+    candidates = [folder / NOTEBOOK]
+    if not candidates[0].is_file():
+        candidates = sorted(folder.glob("*.ipynb"))[:2]
+    if len(candidates) != 1:
+        problem = "several notebooks are" if candidates else "no notebook is"
         advice = f"Name yours: {_named('q.submit')}. "
         advice += "Help: when_it_does_not_work.html#qsubmit-stores-nothing"
         problem = f"submit: nothing tells here which notebook runs, and {problem} in {folder}"
         raise SubmissionError(f"{problem}. {advice}")
-    return found[0]
+    return candidates[0]
 
 
 def _named(call: str) -> str:

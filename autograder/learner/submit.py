@@ -49,31 +49,31 @@ def _differs(practice: Practice, question: Question, saved: Mapping[str, str]) -
 
 def send(connection: Connection, lab: str, notebook: RunningNotebook) -> HandedIn:
     """Return the submission that the server has stored, and the address of its page."""
-    found = connection.submit(lab, notebook.data, notebook.name)
+    receipt = connection.submit(lab, notebook.data, notebook.name)
     try:
-        url = connection.page(f"/submissions/{found['id']}")
+        url = connection.page(f"/submissions/{receipt['id']}")
     except ServerError:  # stored it is; the page then asks who is there
-        url = found["url"]
-    return HandedIn(found["id"], url)
+        url = receipt["url"]
+    return HandedIn(receipt["id"], url)
 
 
 def dates(connection: Connection, lab: str) -> str:
     """Return until when this learner may hand in a lab, and how often, as far as it is limited."""
-    found = next((known for known in connection.labs() if known["name"] == lab), {})
-    said = [
-        f"{words} {zoned(found[name])}"
+    lab_dates = next((known for known in connection.labs() if known["name"] == lab), {})
+    lines = [
+        f"{words} {zoned(lab_dates[name])}"
         for name, words in (("opens", "opens"), ("due", "due"), ("late_until", "late until"))
-        if found.get(name) and not (name == "opens" and moment(found[name]) < time.time())
+        if lab_dates.get(name) and not (name == "opens" and moment(lab_dates[name]) < time.time())
     ]
-    if found.get("due") and found["penalty_per_day"]:
-        said.append(f"each late day costs {found['penalty_per_day']:.0%}")
-    if found.get("attempts_left") is not None:
-        said.append(f"attempts left: {found['attempts_left']}")
-    return "; ".join(said)
+    if lab_dates.get("due") and lab_dates["penalty_per_day"]:
+        lines.append(f"each late day costs {lab_dates['penalty_per_day']:.0%}")
+    if lab_dates.get("attempts_left") is not None:
+        lines.append(f"attempts left: {lab_dates['attempts_left']}")
+    return "; ".join(lines)
 
 
 def refresh(connection: Connection, handed_in: HandedIn) -> None:
     """Ask the server how far it is."""
-    found = connection.submission(str(handed_in.number))
-    handed_in.state = found["state"]
-    handed_in.score, handed_in.max_score = found["score"], found["max_score"]
+    submission = connection.submission(str(handed_in.number))
+    handed_in.state = submission["state"]
+    handed_in.score, handed_in.max_score = submission["score"], submission["max_score"]

@@ -71,8 +71,8 @@ def report() -> tuple[list[str], int]:
     lines = [line for finding in findings for line in finding.lines()]
     if all(finding.ok or not finding.needed for finding in findings):
         return [*lines, "Submissions run in the full sandbox."], 0
-    said = "Submissions would run unsandboxed, and reports would say so. "
-    return [*lines, f"{said}Help: when_it_does_not_work.html#what-autograder-doctor-says"], 1
+    advice = "Submissions would run unsandboxed, and reports would say so. "
+    return [*lines, f"{advice}Help: when_it_does_not_work.html#what-autograder-doctor-says"], 1
 
 
 def examine() -> Iterator[Finding]:
@@ -94,10 +94,10 @@ def _commands() -> Finding:
     path = shutil.which("bwrap")
     if path is None:
         return Finding("bubblewrap", False, "not installed", INSTALL)
-    said = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
-    numbers = said.split()[-1].split(".") if said.split() else []
+    output = subprocess.run([path, "--version"], capture_output=True, text=True, check=False).stdout
+    numbers = output.split()[-1].split(".") if output.split() else []
     version = tuple(int(n) for n in numbers[:2] if n.isdigit())
-    return Finding("bubblewrap", version >= OLDEST_BUBBLEWRAP, said.strip(), f"{INSTALL} (0.8)")
+    return Finding("bubblewrap", version >= OLDEST_BUBBLEWRAP, output.strip(), f"{INSTALL} (0.8)")
 
 
 def _namespaces() -> Finding:

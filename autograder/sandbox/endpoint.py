@@ -127,7 +127,7 @@ class Endpoint:
         """Take in what has arrived, and wait until `done`; one thread at a time reads."""
         deadline = time.monotonic() + (math.inf if timeout_s is None else timeout_s)
         with self._state, self._listed(work, deadline):
-            said = False
+            is_told = False
             self._take_in(0.0)
             while not done():
                 left = deadline - time.monotonic()
@@ -135,9 +135,9 @@ class Endpoint:
                     who = f"rank {self.rank} waits for a message from rank {work.src}"
                     raise TimeoutError(f"recv: {who}: none came within {timeout_s} s.")
                 if self._take_in(min(left, QUIET_S)):
-                    said = False  # what the judge knows of this rank is out of date
-                elif not said:
-                    said = self._say_waiting()
+                    is_told = False  # what the judge knows of this rank is out of date
+                elif not is_told:
+                    is_told = self._say_waiting()
 
     @contextlib.contextmanager
     def _listed(self, work: Received, deadline: float) -> Iterator[None]:

@@ -48,22 +48,22 @@ class Headers:
             return False
         if len(parts) != 3:
             return False
-        said, site, kind = parts
-        fields = said.split("|")
+        text, site, kind = parts
+        fields = text.split("|")
         if len(fields) == _COLLECTIVE:
             order, *named, dtype, shape, argument = fields
             plain = bool(_TYPE.fullmatch(dtype) and _SHAPE.fullmatch(shape))
             plain = plain and all(self._says_little(part) for part in (order, *named, argument))
         else:
-            plain = len(fields) == 1 and self._says_little(said)
+            plain = len(fields) == 1 and self._says_little(text)
         return plain and self._is_there(site) and self._says_little(kind)
 
     def _says_little(self, text: str) -> bool:
         """Return whether `text` is a few known words and short numbers."""
-        found = re.findall(r"\w+", text)
+        words = re.findall(r"\w+", text)
         punctuation = re.sub(r"\w", "", text)
-        known = all(word in self._words or _NUMBER.fullmatch(word) for word in found)
-        return known and len(found) <= _MOST_WORDS and len(punctuation) <= _MOST_WORDS
+        known = all(word in self._words or _NUMBER.fullmatch(word) for word in words)
+        return known and len(words) <= _MOST_WORDS and len(punctuation) <= _MOST_WORDS
 
     def _is_there(self, site: str) -> bool:
         """Return whether `site` is a line of the texts, or of a file that a rank can see."""

@@ -136,8 +136,8 @@ class RemoteStudent:
 
     def _texts_on_ranks(self, name: str, text: str) -> dict[str, str]:
         """Return what runs on a rank, by the file name that its lines have there."""
-        found = {f"<cell {s.cell}, line {s.line}>": s.text for s in self._loaded}
-        return found | ({f"<probe {name}>": text} if text else {})
+        texts = {f"<cell {s.cell}, line {s.line}>": s.text for s in self._loaded}
+        return texts | ({f"<probe {name}>": text} if text else {})
 
     def source(self, name: str, /) -> str | None:
         """Return the text of the statement that last defined `name`, or None."""

@@ -62,8 +62,8 @@ def find(*, gpu: bool = False) -> Layout:
 def gpus(dev: Path = Path("/dev")) -> tuple[str, ...]:
     """Return the device nodes that CUDA and ROCm open, as far as there are any."""
     patterns = ("nvidia[0-9]*", "nvidiactl", "nvidia-uvm*", "nvidia-modeset", "kfd", "dri")
-    found = [path for pattern in patterns for path in sorted(dev.glob(pattern))]
-    return tuple(str(path) for path in found)
+    devices = [path for pattern in patterns for path in sorted(dev.glob(pattern))]
+    return tuple(str(path) for path in devices)
 
 
 def visible(environment: Mapping[str, str]) -> tuple[tuple[str, str], ...]:
@@ -86,8 +86,8 @@ def site_folders() -> list[Path]:
     """Return the folders of `sys.path` that hold installed packages, NumPy's among them."""
     named = [Path(p) for p in sys.path if Path(p).name in ("site-packages", "dist-packages")]
     numpy = _package("numpy")
-    found = [*named, *([numpy.parent] if numpy is not None else [])]
-    return list(dict.fromkeys(p.resolve() for p in found if p.is_dir()))
+    folders = [*named, *([numpy.parent] if numpy is not None else [])]
+    return list(dict.fromkeys(p.resolve() for p in folders if p.is_dir()))
 
 
 def _package(name: str) -> Path | None:

@@ -48,13 +48,13 @@ class Process:
             signal.pidfd_send_signal(self._pidfd, signal.SIGKILL)
         poll = select.poll()
         poll.register(self._pidfd, select.POLLIN)
-        gone = poll.poll(END_S * 1000)
+        has_ended = poll.poll(END_S * 1000)
         os.close(self._pidfd)
         self.channel.drain_output()
         self.channel.close()
         if self.group is not None:
             self.group.remove()
-        if not gone:
+        if not has_ended:
             raise SandboxError(f"sandbox: process {self.pid} did not end within {END_S:g} s.")
 
 
@@ -123,16 +123,16 @@ def start(
     """
     ours, theirs = socket.socketpair()
     output, printed = os.pipe()
-    told, info = os.pipe()
+    info_read, info = os.pipe()
     ends = theirs.fileno(), printed
     room, user = config["limits"]["file_bytes"], launch.user_for(number)
     info_fd = info if wall == "bubblewrap" else None
     order = Order(wall, "worker", layout, *ends, room, user, info_fd)
     channel = Channel(ours, output, output_bytes)
-    with os.fdopen(told) as said:
+    with os.fdopen(info_read) as info_file:
         with theirs, os.fdopen(printed, "wb"), os.fdopen(info, "wb"):
             popen = _popen(order, channel)
-        text = said.read() if info_fd is not None else ""
+        text = info_file.read() if info_fd is not None else ""
     try:
         pid = json.loads(text)["child-pid"] if text else popen.pid
         process = Started(channel, pid, group, popen)

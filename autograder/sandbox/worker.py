@@ -104,8 +104,8 @@ class Worker:
         except NotAttempted as error:
             self.answer(request, "absent", _text(error))
         except StudentError as error:
-            told = (error.type_name, error.message, error.traceback, error.where)
-            self.answer(request, "raised", *told)
+            described = (error.type_name, error.message, error.traceback, error.where)
+            self.answer(request, "raised", *described)
         except (NotPlainData, wire.WireError) as error:
             self.answer(request, "raised", "TypeError", _text(error), "", "")
         except BaseException as error:  # such as from an exception whose __str__ raises

@@ -40,9 +40,9 @@ class Forked(Process):
         """See `Process.ending`."""
         self._status.settimeout(TELL_S)
         with contextlib.suppress(OSError):
-            told = self._status.recv(4)
-            if len(told) == 4:
-                code: int = struct.unpack("<i", told)[0]
+            status = self._status.recv(4)
+            if len(status) == 4:
+                code: int = struct.unpack("<i", status)[0]
                 return ending(abs(code), signalled=code < 0)
         return HUNG_UP
 

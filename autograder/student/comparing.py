@@ -55,9 +55,9 @@ def close(
 
 def _same_keys(got: Any, expected: dict[Any, Any], called: str, hint: str) -> None:
     if not isinstance(got, dict) or got.keys() != expected.keys():
-        found = sorted(map(repr, got)) if isinstance(got, dict) else _show(got)
+        got_keys = sorted(map(repr, got)) if isinstance(got, dict) else _show(got)
         keys = sorted(map(repr, expected))
-        raise Feedback(f"{called}: got the keys {found}, expected {keys}.", hint=hint)
+        raise Feedback(f"{called}: got the keys {got_keys}, expected {keys}.", hint=hint)
 
 
 def _same_length(got: Any, expected: list[Any] | tuple[Any, ...], called: str, hint: str) -> None:

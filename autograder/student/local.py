@@ -99,9 +99,9 @@ class LocalStudent:
 
     def value(self, name: str, /) -> Any:
         """Return the learner's variable as plain data. See `Student.value`."""
-        found = self._find(name)
+        value = self._find(name)
         with _learners_code(self.namespace, self._failures):
-            return to_plain(found, name)
+            return to_plain(value, name)
 
     def probe(self, function: Callable[..., Any], /, **inputs: Any) -> Any:
         """Run `function` with the learner's names as its globals. See `Student.probe`."""
@@ -149,13 +149,13 @@ class LocalStudent:
         first, *rest = name.split(".")
         if first in self._failures or first not in self.namespace:
             raise missing(first, self._failures)
-        found = self.namespace[first]
+        value = self.namespace[first]
         with _learners_code(self.namespace, self._failures):
             for part in rest:
-                found = getattr(found, part)
-        if found is ...:
+                value = getattr(value, part)
+        if value is ...:
             raise NotAttempted(f"{name} is still `...`.")
-        return found
+        return value
 
     def _globals(self) -> dict[str, Any]:
         space = self.namespace
@@ -253,9 +253,9 @@ def _call(frame: FrameType) -> str:
     """Return a call as it could be written, its arguments as they are now."""
     code = frame.f_code
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-    given = [f"{n}={_shown(frame.f_locals[n])}" for n in names if n in frame.f_locals]
-    given = given[1:] if names[:1] == ("self",) else given
-    return f"{code.co_qualname}({', '.join(given)})"
+    arguments = [f"{n}={_shown(frame.f_locals[n])}" for n in names if n in frame.f_locals]
+    arguments = arguments[1:] if names[:1] == ("self",) else arguments
+    return f"{code.co_qualname}({', '.join(arguments)})"
 
 
 def _shown(value: Any) -> str:
@@ -273,10 +273,10 @@ def _shown(value: Any) -> str:
 def _trace(error: BaseException) -> str:
     """Return the traceback without the frames of this package."""
     frames = traceback.extract_tb(error.__traceback__)
-    kept = [
+    shown = [
         frame
         for frame in frames
         if frame.filename not in (__file__, run_ranks.__code__.co_filename)
     ]
-    lines = traceback.format_list(kept)
+    lines = traceback.format_list(shown)
     return "".join(lines + traceback.format_exception_only(error))

@@ -169,8 +169,8 @@ def missing(name: str, failures: Mapping[str, Failure]) -> Exception:
 
 def cause_of(error: StudentError, failures: Mapping[str, Failure]) -> Exception:
     """Return `error`, or why the name that it misses is not there: its statement had failed."""
-    found = _NO_NAME.match(error.message) if error.type_name == NameError.__name__ else None
-    return missing(found[1], failures) if found and found[1] in failures else error
+    match = _NO_NAME.match(error.message) if error.type_name == NameError.__name__ else None
+    return missing(match[1], failures) if match and match[1] in failures else error
 
 
 _NO_NAME = re.compile(r"name '(\w+)' is not defined")

@@ -61,13 +61,13 @@ def not_slower(
         answer(student), reference(other)  # imports and caches are not what is timed
         for _ in range(TIMES):
             ratios += [_round(student, other, answer, reference, clock, i) for i in range(ROUNDS)]
-            found = interval(ratios)
-            if not found.low <= most <= found.high:
+            bounds = interval(ratios)
+            if not bounds.low <= most <= bounds.high:
                 break
-    if found.low > most:
-        message = f"{called} takes {found.median:.1f} times as long as a reference"
+    if bounds.low > most:
+        message = f"{called} takes {bounds.median:.1f} times as long as a reference"
         raise Feedback(f"{message}, expected at most {most:g} times.", hint=hint)
-    return found
+    return bounds
 
 
 def interval(ratios: Sequence[float]) -> Ratio:
