@@ -97,6 +97,18 @@ class Connection:
         path = "/api/roster?dry_run=1" if dry_run else "/api/roster"
         return self._json("roster", path, data, "text/csv", method="PUT")
 
+    def requests(self, *, lab: str = "", answered: bool = False) -> Iterator[dict[str, Any]]:
+        """Yield the re-grade requests that wait for staff, or were answered, the oldest first."""
+        after = 0
+        asked: dict[str, Any] = {"answered": int(answered), **({"lab": lab} if lab else {})}
+        while True:
+            query = urlencode({**asked, "after": after})
+            some = self._json("requests", f"/api/requests?{query}")["requests"]
+            yield from some
+            if not some:
+                return
+            after = some[-1]["id"]
+
     def add_staff(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Return the `login`, `role` and `token` of somebody newly on the staff."""
         body = json.dumps(asked).encode()

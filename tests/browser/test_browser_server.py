@@ -127,6 +127,7 @@ def fill(course: Course) -> None:
     lines = "".join(f"learner{n:02d},Learner Number {n},{'AB'[n % 2]}\n" for n in range(60))
     course.take_roster(f"login,name,section\n{lines}".encode(), staff, dry_run=False)
     rules = Rules(due="2031-02-28T23:59:00+01:00", penalty_per_day=0.1, attempts=5)
+    rules = replace(rules, requests_until="2131-03-31T23:59:00+02:00")
     course.store.dates.set_rules(FIRST, replace(rules, leaderboard=True), staff)
     first, *others = course.store.roster.learners()
     course.store.dates.extend(FIRST, first, "2031-03-07T23:59:00+01:00", staff)
@@ -143,6 +144,11 @@ def fill(course: Course) -> None:
         claim = course.store.claims.claim("test", 600)
         assert claim
         course.store.claims.finish(claim.id, "test", report(FIRST, right=True, ratio=ratio))
+    for person, question, text in ((first, "why", LONG), (others[0], "scale", "It is doubled.")):
+        entry = course.store.submissions.all(person_id=person.id)[0]
+        course.store.requests.say(entry, person, {"question": question, "text": text})
+    answer = {"question": "scale", "text": "Half of it is.", "points": 2}
+    course.store.requests.say(entry, staff, answer)
     hand_in(course, others[7], FIRST)
     claim = course.store.claims.claim("test", 600)
     assert claim
@@ -171,6 +177,7 @@ STAFF_PAGES = (
     *("/labs/01_first/numbers", "/regrades/1", "/grading", "/grading/01_first/why", "/audit"),
     *("/labs/01_first/similarity", "/labs/01_first/similarity/scale?left=1&right=2"),
     *("/submissions", "/submissions/1", "/submissions/1?as=learner", "/sessions"),
+    *("/requests", "/requests?answered=1&lab=01_first", "/submissions/2"),
 )
 LEARNERS_PAGES = (
     *("/submissions", "/submissions/1", "/labs", "/sessions", f"/labs/{FIRST}/leaderboard"),
@@ -279,6 +286,26 @@ def test_answers_are_marked_by_keyboard_alone_and_without_names(server: Server, 
     page.locator("h1").click()
     page.keyboard.press("p")
     page.wait_for_url("**at=1")
+
+
+def test_a_grade_is_asked_about_and_the_points_change(server: Server, visit: Any) -> None:
+    hers = logged_in(visit, server, "learner02")
+    hers.goto(f"{server.url}/submissions/3")
+    hers.get_by_text("Ask for a re-grade of why").click()
+    hers.get_by_label("What should be looked at again").last.fill("It names the unit.")
+    hers.get_by_role("button", name="Send about why").click()
+    hers.get_by_text("waits for staff").wait_for()
+    theirs = logged_in(visit, server, "instructor")
+    theirs.goto(f"{server.url}/requests")
+    theirs.get_by_role("row", name="It names the unit.").get_by_role("link").click()
+    theirs.get_by_label("Answer").fill("It does.")
+    theirs.get_by_label("New points, 0 to 2").fill("1.5")
+    theirs.get_by_role("button", name="Answer about why").click()
+    theirs.get_by_text("answered").wait_for()
+    hers.goto(f"{server.url}/submissions")
+    hers.get_by_role("link", name="01_first: why").click()
+    assert "It does." in hers.locator(".thread").last.inner_text()
+    assert "1.5 of 2" in hers.locator("main").inner_text()
 
 
 def test_what_a_batch_changes_is_seen_before_it_is_published(server: Server, visit: Any) -> None:

@@ -265,6 +265,11 @@ def _to_9(connection: sa.Connection, _now: float) -> None:
         gradings.total(connection, number)
 
 
+def _to_10(connection: sa.Connection, _now: float) -> None:
+    """Let learners ask for a re-grade until a date of the lab; the threads are new tables."""
+    _add_column(connection, "lab_rules", "requests_until", "VARCHAR(40)")
+
+
 _STEPS: dict[int, Callable[[sa.Connection, float], None]] = {
     1: _to_2,
     2: _to_3,
@@ -274,4 +279,5 @@ _STEPS: dict[int, Callable[[sa.Connection, float], None]] = {
     6: _to_7,
     7: _to_8,
     8: _to_9,
+    9: _to_10,
 }

@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 # Raised when a table changes shape; `migrations` brings an older database here.
-VERSION = 9
+VERSION = 10
 
 # Of `facts`, beside "schema": what signs the cookies of a sign-in under way.
 COOKIE_KEY = "cookie_key"
@@ -215,6 +215,7 @@ lab_rules = Table(
     Column("grace_minutes", Float, nullable=False),
     Column("solutions", Boolean, nullable=False),
     Column("leaderboard", Boolean, nullable=False),
+    Column("requests_until", String(40)),
 )
 
 extensions = Table(
@@ -248,6 +249,34 @@ regradings = Table(
     Column("max_score", Float),
     Column("pending", Integer),
     Index("drafts_by_submission", "submission_id", "open"),
+)
+
+# What learners ask about the grade of a question: a thread for each, and what was said in it.
+regrade_requests = Table(
+    "regrade_requests",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("submission_id", ForeignKey("submissions.id"), nullable=False),
+    Column("question", String(200), nullable=False),
+    Column("person_id", ForeignKey("people.id"), nullable=False),
+    Column("lab", String(100), nullable=False),
+    Column("asked_at", Float, nullable=False),
+    Column("open", Boolean, nullable=False),  # it waits for staff
+    Index("regrade_requests_by_question", "submission_id", "question", unique=True),
+    Index("regrade_requests_by_person", "person_id", "id"),
+    Index("regrade_requests_waiting", "open", "id"),
+    Index("regrade_requests_by_lab", "lab", "open", "id"),
+)
+
+regrade_messages = Table(
+    "regrade_messages",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("request_id", ForeignKey("regrade_requests.id"), nullable=False),
+    Column("person_id", ForeignKey("people.id"), nullable=False),
+    Column("at", Float, nullable=False),
+    Column("text", Text, nullable=False),
+    Index("regrade_messages_by_request", "request_id", "id"),
 )
 
 # Of learning platforms (LTI 1.3): who somebody is there, in which of its courses; where the grades

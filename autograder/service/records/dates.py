@@ -60,6 +60,8 @@ class Rules:
     solutions: Annotated[bool, Strict()] = False
     # Whether learners see who answers its timed questions fastest.
     leaderboard: Annotated[bool, Strict()] = False
+    # Until when learners may ask about their grades; None: they may not.
+    requests_until: Date = None
 
     @classmethod
     def read(cls, body: Mapping[str, Any]) -> "Rules":
@@ -87,10 +89,13 @@ class Rules:
         """Return the rules of a learner who may hand in until `due`; it shortens nothing."""
         if due is None or self.due is None or moment(due) <= moment(self.due):
             return self
-        if self.late_until is None:
-            return replace(self, due=due)
-        until = later(self.late_until, moment(due) - moment(self.due), due)
-        return replace(self, due=due, late_until=until)
+        more_s = moment(due) - moment(self.due)
+        moved: dict[str, Any] = {
+            name: later(text, more_s, due)
+            for name in ("late_until", "requests_until")
+            if (text := getattr(self, name)) is not None
+        }
+        return replace(self, due=due, **moved)
 
     def extension_refusal(self, due: str) -> str | None:
         """Return why extending to `due` would change nothing, or None."""
@@ -122,6 +127,14 @@ class Rules:
             return f"the lab closed at {self.late_until}"
         if self.attempts is not None and used >= self.attempts:
             return f"all {self.attempts} attempts are used"
+        return None
+
+    def requests_refusal(self, now: float) -> str | None:
+        """Return why a learner cannot ask about a grade at `now`, or None."""
+        if self.requests_until is None:
+            return "re-grade requests are not taken"
+        if math.floor(now) > moment(self.requests_until):
+            return f"re-grade requests were taken until {self.requests_until}"
         return None
 
     def solutions_refusal(self, now: float) -> str | None:

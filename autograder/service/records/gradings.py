@@ -5,6 +5,7 @@ totals that lists show are written beside the submission whenever a grading or a
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -20,8 +21,17 @@ from autograder.service.database.schema import (
     reports,
     submissions,
 )
+from autograder.service.errors import Refused
 from autograder.service.records import audit_log, leaderboard
-from autograder.service.records.marks import Mark, Marks, answer_digest, marked, pending, unmarked
+from autograder.service.records.marks import (
+    Mark,
+    Marks,
+    answer_digest,
+    marked,
+    pending,
+    question_of,
+    unmarked,
+)
 from autograder.service.records.outbox import touch
 from autograder.service.records.people import Person
 
@@ -165,7 +175,41 @@ def _with_marks(
     return marked(Report.from_dict(json.loads(text)), last_marks)
 
 
-def add_mark(
+def locked(connection: sa.Connection, submission_id: int) -> Report:
+    """Return the published report of a submission, which nobody else changes until the end.
+
+    Raises:
+        Refused: 409, it is not graded.
+    """
+    this = sa.select(submissions.c.id).where(submissions.c.id == submission_id)
+    connection.execute(this.with_for_update())
+    report = published(connection, submission_id)
+    if report is None:
+        raise Refused(409, f"submission {submission_id}: it is not graded yet.")
+    return report
+
+
+def mark(
+    connection: sa.Connection,
+    submission_id: int,
+    marks: Mapping[str, Any],
+    marker: Person,
+    now: float,
+) -> None:
+    """Add marks for questions of a graded submission, as `Submissions.mark` says."""
+    report = locked(connection, submission_id)
+    for question, body in marks.items():
+        answer = question_of(report, question)
+        new = Mark.read(body, answer)
+        _add_mark(connection, submission_id, answer, new, marker, now)
+        before = {"points": answer.score, "comment": answer.comment}
+        after = {"points": new.points, "comment": new.comment, "items": new.items}
+        subject = f"submission {submission_id}: {question}"
+        audit_log.write(connection, now, marker.login, "mark", subject, before, after)
+    total(connection, submission_id)
+
+
+def _add_mark(
     connection: sa.Connection,
     submission_id: int,
     answer: ManualAnswer,
@@ -173,7 +217,6 @@ def add_mark(
     marker: Person,
     now: float,
 ) -> None:
-    """Add what a person gave for an answer; `total` is to be called afterwards."""
     row = {
         "submission_id": submission_id,
         "question": answer.question,

@@ -2,15 +2,16 @@
 
 A mark belongs to a question and to the answer that was read: where grading again finds the same
 answer, the mark holds; where it finds another, the question waits for a person, and the mark stays
-on record.
+on record. A mark of a question that checks grade sets its points; in a report it is one more
+result, which is worth the difference.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from autograder.records import ManualAnswer, Report
+from autograder.records import CheckResult, ManualAnswer, Outcome, Report
 from autograder.service.errors import Refused
 
 _COMMENT_CHARS = 4_000
@@ -54,6 +55,8 @@ def _are_items(items: object) -> bool:
 
 NOTHING = hashlib.sha256(b"").hexdigest()
 """The digest of an answer that nobody wrote."""
+SET_BY_STAFF = "set by staff"
+"""The name of the result that brings a question's checks to the points that staff set."""
 Marks = Mapping[tuple[str, str], Mark]  # (question, digest of the answer) -> the last mark
 
 
@@ -63,22 +66,54 @@ def answer_digest(answer: ManualAnswer) -> str:
 
 
 def question_of(report: Report, question: str) -> ManualAnswer:
-    """Return the answer to `question` that a person grades.
+    """Return the answer to `question`; of one that checks grade, its points and no answer.
 
     Raises:
-        Refused: 404, there is none.
+        Refused: 404, there is no such question.
     """
     answer = next((m for m in report.manual if m.question == question), None)
+    results = [r for r in report.results if r.question == question]
+    if answer is None and not results:
+        raise Refused(404, f"grade: there is no question called {question[:100]!r} here.")
     if answer is None:
-        raise Refused(404, f"grade: no answer called {question[:100]!r} waits for a person here.")
+        most = round(sum(r.max_score for r in results), 6)
+        by_staff = next((r for r in results if r.name == SET_BY_STAFF), None)
+        score = None if by_staff is None else round(sum(r.score for r in results), 6)
+        comment = "" if by_staff is None else by_staff.output
+        return ManualAnswer(question, most, (), "", score, comment)
     return answer
 
 
 def unmarked(report: Report) -> Report:
     """Return `report` as the checks made it: no marks in it, and none in its totals."""
-    bare = replace(report, manual=()).with_totals()
+    results = tuple(r for r in report.results if r.name != SET_BY_STAFF)
+    bare = replace(report, results=results, manual=()).with_totals()
     manual = tuple(replace(m, score=None, comment="", items=()) for m in report.manual)
     return replace(bare, manual=manual)
+
+
+def _overridden(report: Report, marks: Marks) -> Iterator[CheckResult]:
+    """Yield the results, after those of a question whose points staff set one that says so."""
+    last = {result.question: result for result in report.results}
+    by_hand = {answer.question for answer in report.manual}
+    for result in report.results:
+        yield result
+        mark = marks.get((result.question, NOTHING))
+        if last[result.question] is not result or mark is None or mark.points is None:
+            continue
+        if result.question not in by_hand:
+            yield _by_staff([r for r in report.results if r.question == result.question], mark)
+
+
+def _by_staff(results: list[CheckResult], mark: Mark) -> CheckResult:
+    """Return the result that brings those of a question to the points of a mark."""
+    most = sum(r.max_score for r in results)
+    points = min(mark.points or 0.0, most)
+    more = round(points - sum(r.score for r in results), 6)
+    outcome = Outcome.CORRECT if more >= 0 else Outcome.INCORRECT
+    title = f"points set by staff: {points:g} of {most:g}"
+    question = results[0].question
+    return CheckResult(SET_BY_STAFF, question, outcome, more, 0.0, mark.comment, title=title)
 
 
 def with_mark(answer: ManualAnswer, marks: Marks) -> ManualAnswer:
@@ -91,10 +126,11 @@ def with_mark(answer: ManualAnswer, marks: Marks) -> ManualAnswer:
 def marked(report: Report, marks: Marks) -> Report:
     """Return `report` with the marks, and its totals: questions for a person count throughout."""
     manual = tuple(with_mark(answer, marks) for answer in report.manual)
-    checks = unmarked(report)
+    bare = unmarked(report)
+    checks = replace(bare, results=tuple(_overridden(bare, marks)), manual=()).with_totals()
     score = checks.score + sum(m.score or 0.0 for m in manual)
     full = checks.max_score + sum(m.points for m in manual)
-    return replace(report, manual=manual, score=round(score, 6), max_score=round(full, 6))
+    return replace(checks, manual=manual, score=round(score, 6), max_score=round(full, 6))
 
 
 def pending(report: Report) -> int:

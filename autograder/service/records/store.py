@@ -19,6 +19,7 @@ from autograder.service.errors import StartError
 from autograder.service.records.claims import Claims
 from autograder.service.records.dates import Dates
 from autograder.service.records.people import Roster
+from autograder.service.records.regrade_requests import RegradeRequests
 from autograder.service.records.regrades import Regrades
 from autograder.service.records.submissions import Submissions
 
@@ -59,6 +60,7 @@ class Store:
         self.claims = Claims(self.database, clock)
         self.dates = Dates(self.database, clock)
         self.regrades = Regrades(self.database, clock)
+        self.requests = RegradeRequests(self.database, clock)
 
     def close(self) -> None:
         """Close every connection."""

@@ -30,9 +30,8 @@ from autograder.service.database.schema import (
     submissions,
 )
 from autograder.service.errors import Refused
-from autograder.service.records import audit_log, drafts, gradings
+from autograder.service.records import drafts, gradings
 from autograder.service.records.dates import Calendar, calendar
-from autograder.service.records.marks import Mark, question_of
 from autograder.service.records.people import LEARNER, Person
 from autograder.service.settings import MIB
 
@@ -323,33 +322,20 @@ class Submissions:
                 yield json.loads(text)["results"]
 
     def mark(self, submission_id: int, marks: Mapping[str, Any], marker: Person) -> None:
-        """Add marks for answers of a graded submission.
+        """Add marks for questions of a graded submission; one that checks grade gets these points.
 
         Args:
             submission_id: of the submission.
-            given: for each question what `Mark.read` takes; all of them are added, or none.
+            marks: for each question what `Mark.read` takes; all of them are added, or none.
             marker: who gave them.
 
         Raises:
-            Refused: 404, there is no such answer; 409, it is not graded; 422, a mark is malformed.
+            Refused: 404, there is no such question; 409, it is not graded; 422, a mark is
+                malformed.
         """
         number = submission_id if is_id(submission_id) else 0
-        locked = sa.select(submissions.c.id).where(submissions.c.id == number)
         with self.database.write() as connection:
-            connection.execute(locked.with_for_update())
-            report = gradings.published(connection, number)
-            if report is None:
-                raise Refused(409, f"submission {submission_id}: it is not graded yet.")
-            now = self.clock()
-            for question, body in marks.items():
-                answer = question_of(report, question)
-                mark = Mark.read(body, answer)
-                gradings.add_mark(connection, number, answer, mark, marker, now)
-                before = {"points": answer.score, "comment": answer.comment}
-                after = {"points": mark.points, "comment": mark.comment, "items": mark.items}
-                subject = f"submission {number}: {question}"
-                audit_log.write(connection, now, marker.login, "mark", subject, before, after)
-            gradings.total(connection, number)
+            gradings.mark(connection, number, marks, marker, self.clock())
 
 
 def _entry(dates: Calendar, row: Any) -> Entry:

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 
 Command = Callable[[argparse.Namespace], int]
 
-FINAL = ("canvas", "moodle")  # the formats whose scores are final
 FORMATS = ("csv", "canvas", "moodle", "gradescope")
 FINAL = ("canvas", "moodle")  # those that get a score once nobody has to mark any more
 LOG_FORMATS = ("text", "json")
@@ -47,7 +46,11 @@ def add_commands(subparsers: "Subparsers") -> None:
     add("--data", type=Path, metavar="DIR", help="read this directory, no server")
     add("--lab", metavar="LAB", default="", help="this lab alone")
     add("--template", type=Path, metavar="FILE", help="what the platform exported, to be filled in")
-    for parser in (enroll, submit, status, export, _add_roster(subparsers), _add_staff(subparsers)):
+    requests = _command(subparsers, "requests", _requests, "list the re-grade requests that wait")
+    requests.add_argument("--lab", metavar="LAB", default="", help="this lab alone")
+    requests.add_argument("--answered", action="store_true", help="those that were answered")
+    people = (_add_roster(subparsers), _add_staff(subparsers))
+    for parser in (enroll, submit, status, export, requests, *people):
         parser.add_argument("--server", metavar="URL", help="default: $AUTOGRADER_SERVER")
         parser.add_argument("--token", metavar="T", help="default: $AUTOGRADER_TOKEN")
 
@@ -296,6 +299,16 @@ def _write_export(arguments: argparse.Namespace, file: BinaryIO) -> dict[str, An
         for piece in chunks(pieces):
             file.write(piece.encode())
         return {"problems": problems, "not_final": not_final(book)}
+
+
+def _requests(arguments: argparse.Namespace) -> int:
+    from autograder.printable import printable
+
+    connection = _connection(arguments)
+    for r in connection.requests(lab=arguments.lab, answered=arguments.answered):
+        where = f"submission {r['submission_id']}: {r['question']}: {r['learner']}"
+        print(printable(f"{r['asked_at']} {r['lab']}: {where}: {' '.join(r['text'].split())}"))
+    return 0
 
 
 def _roster_import(arguments: argparse.Namespace) -> int:

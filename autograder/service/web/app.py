@@ -35,6 +35,7 @@ from autograder.service.web.routes import (
     people,
     queue,
     regrades,
+    requests,
     sessions,
     submissions,
 )
@@ -105,8 +106,8 @@ def routers(course: Course) -> tuple[APIRouter, APIRouter, APIRouter]:
 
 # Each with its JSON and its pages.
 _SUBJECTS = (
-    submissions, drafts, people, labs, regrades, marking, gradebook, leaderboard, audit, sessions,
-    queue, operations, lti,
+    submissions, drafts, people, labs, regrades, requests, marking, gradebook, leaderboard, audit,
+    sessions, queue, operations, lti,
 )  # fmt: skip
 
 

@@ -30,6 +30,7 @@ EXTENSION = _body(_JSON, _object(due=_TIME))
 RULES = _body(_JSON, dates.RULES.json_schema())
 _MARKS = {"type": "object", "additionalProperties": {**_MARK, "additionalProperties": False}}
 MARKS = _body(_JSON, _MARKS)
+REQUEST = _body(_JSON, _object(question=_TEXT, text=_TEXT, points={"type": ["number", "null"]}))
 CSV = _body("text/csv", {**_TEXT, "description": "login,name,email,..."})
 SUBMISSION = _body("multipart/form-data", {**_NOTEBOOK, "required": ["lab", "notebook"]})
 

@@ -48,7 +48,7 @@ def test_points_outside_the_question_are_refused(score: str) -> None:
 
 
 def test_an_unknown_answer_is_refused() -> None:
-    with pytest.raises(Refused, match="no answer called"):
+    with pytest.raises(Refused, match="no question called"):
         with_mark(REPORT, "which", "1")
 
 

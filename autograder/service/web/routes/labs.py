@@ -121,6 +121,7 @@ FIELDS = (
     ("penalty_per_day", "Share lost a day"),
     ("attempts", "Attempts"),
     ("grace_minutes", "Grace, minutes"),
+    ("requests_until", "Re-grade requests until"),
 )
 
 
@@ -129,7 +130,7 @@ def _rules(form: dict[str, str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for field in fields(Rules):
         text = form.get(field.name, "").strip()
-        if field.name in ("opens", "due", "late_until"):
+        if field.name in ("opens", "due", "late_until", "requests_until"):
             values[field.name] = text or None
         elif field.default is False:  # a box to tick
             values[field.name] = bool(text)

@@ -78,8 +78,11 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         whose = None if person.is_staff else person.id
         entries, count = course.store.submissions.page(number, PAGE_ROWS, person_id=whose)
         paging = Paging("/submissions", number, count)
-        drafts = course.drafts_for(person)
-        return page("submissions", person=person, entries=entries, paging=paging, drafts=drafts)
+        beside: dict[str, Any] = {
+            "drafts": course.drafts_for(person),
+            "requests": [] if person.is_staff else course.store.requests.of_person(person.id),
+        }
+        return page("submissions", person=person, entries=entries, paging=paging, **beside)
 
     @pages.post("/submissions")
     async def hand_in(request: Request, person: Sender) -> Response:
@@ -98,8 +101,11 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         if as_learner:
             person = replace(person, role=LEARNER)
         report = views.report_for(person, course.store.submissions.report(entry.id))
+        requests = course.store.requests
         return page(
             "submission",
+            threads=requests.threads(entry.id) if report else {},
+            refusal=requests.refusal(entry),
             person=person,
             entry=entry,
             report=report,

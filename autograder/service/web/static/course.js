@@ -28,16 +28,7 @@ async function show() {
   if (focused) document.getElementById(focused)?.focus();
   const grade = main.querySelector(".grade");
   document.getElementById("said").textContent = grade ? grade.textContent : "";
-  // Ticking the items of a rubric fills in their points; what is typed afterwards counts.
-document.addEventListener("change", (event) => {
-  if (!event.target.matches("[data-points]")) return;
-  const form = event.target.form;
-  const ticked = [...form.querySelectorAll("[data-points]:checked")];
-  const sum = ticked.reduce((total, box) => total + Number(box.dataset.points), 0);
-  form.elements.points.value = Math.round(sum * 1e6) / 1e6;
-});
-
-watch();
+  watch();
 }
 
 function watch() {

@@ -1,0 +1,78 @@
+"""Re-grade requests: a learner asks about a question's grade, staff answer; both see the thread."""
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from fastapi.responses import RedirectResponse, Response
+
+from autograder.service.records.regrade_requests import PAGE_ROWS, RegradeRequest
+from autograder.service.times import iso
+from autograder.service.web import openapi
+from autograder.service.web.access import (
+    Caller,
+    CallersEntry,
+    Sender,
+    Staff,
+    StaffVisitor,
+    VisitorsEntry,
+)
+from autograder.service.web.course import Course
+from autograder.service.web.forms import AnyLabName, Fields, Json
+from autograder.service.web.page import page
+
+# A thread's number, of which a list goes on behind.
+After = Annotated[int, Query(ge=0, le=2**62)]
+
+
+def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
+    """Add how grades are asked about, and the list of what waits."""
+    _add_api(api, course)
+    _add_pages(pages, course)
+
+
+def _add_api(api: APIRouter, course: Course) -> None:
+    @api.post("/submissions/{number}/requests", status_code=201, openapi_extra=openapi.REQUEST)
+    def say(by: Caller, entry: CallersEntry, body: Json) -> dict[str, Any]:
+        return _plain(course.store.requests.say(entry, by, body))
+
+    @api.get("/submissions/{number}/requests")
+    def threads(entry: CallersEntry) -> dict[str, Any]:
+        found = course.store.requests.threads(entry.id)
+        return {
+            "refusal": course.store.requests.refusal(entry),
+            "requests": [
+                {**_plain(request), "messages": [{**vars(m), "at": iso(m.at)} for m in said]}
+                for request, said in found.values()
+            ],
+        }
+
+    @api.get("/requests")
+    def requests(
+        _by: Staff, lab: AnyLabName, after: After = 0, answered: bool = False
+    ) -> dict[str, Any]:
+        found = course.store.requests.waiting(lab=lab, after=after, answered=answered)
+        counts = [asdict(count) for count in course.store.requests.counts()]
+        return {"labs": counts, "requests": [_plain(request) for request in found]}
+
+
+def _add_pages(pages: APIRouter, course: Course) -> None:
+    @pages.get("/requests")
+    def requests(
+        person: StaffVisitor, lab: AnyLabName, after: After = 0, answered: bool = False
+    ) -> Response:
+        found = course.store.requests.waiting(lab=lab, after=after, answered=answered)
+        asked: dict[str, Any] = {"lab": lab, "answered": answered}
+        more = found[-1].id if len(found) == PAGE_ROWS else None
+        counts = course.store.requests.counts()
+        shown: dict[str, Any] = {"requests": found, "counts": counts, "more": more, "asked": asked}
+        return page("requests", person=person, **shown)
+
+    @pages.post("/submissions/{number}/requests")
+    def say(person: Sender, entry: VisitorsEntry, form: Fields) -> Response:
+        course.store.requests.say(entry, person, dict(form))
+        return RedirectResponse(f"/submissions/{entry.id}", 303)
+
+
+def _plain(request: RegradeRequest) -> dict[str, Any]:
+    return {**vars(request), "asked_at": iso(request.asked_at)}
