@@ -6,6 +6,7 @@ Torch's `compile` is `jit` where the function can be traced, else the function a
 from __future__ import annotations
 
 import functools
+import warnings
 from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
@@ -19,19 +20,21 @@ from minitorch.tracing.switch import is_tracing
 from minitorch.tracing.traced import Traced, record
 
 MOST_TRACES = 8
-"""As in torch: a function that keeps being called with other shapes is not worth tracing."""
+"""As in torch: what a function that keeps being called with other shapes is traced for at once."""
 
 
 class Jitted:
     """A function that runs as a graph, one for each combination of its arguments' types.
 
     Attributes:
-        traces: the graphs, by shapes, dtypes and whatever else they were traced for.
+        traces: the graphs, by shapes, dtypes and whatever else they were traced for; the latest
+            used last, `MOST_TRACES` at most.
     """
 
     def __init__(self, function: Callable[..., object], optimize: bool = True) -> None:
         self.function, self.optimize = function, optimize
         self.traces: dict[Hashable, Traced] = {}
+        self.forgotten = 0
         self._reach: Reach | None = None
         if not isinstance(function, Module):
             functools.update_wrapper(self, function, updated=())
@@ -49,15 +52,30 @@ class Jitted:
             static, rebuild, tensors = len(args), _plain, list(args)
         if is_tracing():
             return self.function(*args, **kwargs)
-        key = (static, tuple([_type(t) for t in tensors]), self._modes())
-        traced = self.traces.get(key)
+        kind, n = (static, tuple([_type(t) for t in tensors]), self._modes()), 0
+        while (traced := self.traces.get(key := (kind, n))) is not None and not traced.fits():
+            n += 1  # one for each way that gradients were there and asked for
         if traced is None or not traced.up_to_date():
-            traced = self.traces[key] = record(
-                self.function, tensors, rebuild, "jit", optimize=self.optimize
-            )
+            traced = record(self.function, tensors, rebuild, "jit", optimize=self.optimize)
             if self._reach is not None:
                 self._reach.settle()
+        self.traces.pop(key, None)
+        self.traces[key] = traced
+        if len(self.traces) > MOST_TRACES:
+            self._forget()
         return traced.run(tensors)
+
+    def _forget(self) -> None:
+        """Drop the trace that was used longest ago; say so the first time."""
+        del self.traces[next(iter(self.traces))]
+        self.forgotten += 1
+        if self.forgotten == 1:
+            warnings.warn(
+                f"jit: {self!r} has been called with more than {MOST_TRACES} combinations of "
+                "shapes, dtypes and other arguments; each further one forgets another and is "
+                "traced anew. Pad to fewer shapes, or pass numbers that change as tensors.",
+                stacklevel=3,
+            )
 
     def _modes(self) -> Hashable:
         """Return each module that the function reaches, and which of their parts are training."""
@@ -98,8 +116,14 @@ def jit(function: Callable[..., object] | None = None, *, optimize: bool = True)
 
     It is traced once for each combination of shapes, dtypes and other arguments, and for training
     and evaluation. Gradients of any order pass through. Parameters and other tensors that it uses
-    from outside are read anew at each call, and buffers that it updates are written; other Python
-    effects (printing, lists that grow) happen while tracing only.
+    from outside are read anew at each call, and written where they lie if it updates them; other
+    Python effects (printing, lists that grow) happen while tracing only.
+
+    It may be a whole training step: `backward()` inside is a part of the graph, `.grad` is what it
+    would be, and optimizers and schedulers step at each call, with the state and the rates that
+    they then have. What such a step returns has no gradient. It is traced once more for each way
+    that `.grad` is there or not where it is read, and for `MOST_TRACES` kinds of arguments at most
+    at a time.
 
     Numbers and NumPy arrays that it finds outside (in a closure, a global, a list or dict, an
     attribute) are compared at each call, and it is traced again after a change: pass an array that
@@ -128,9 +152,13 @@ class Compiled(Jitted):
 
     eager = False
 
+    def _forget(self) -> None:
+        """Run as it is from now on."""
+        self.eager = True
+
     def __call__(self, *args: object, **kwargs: object) -> Any:
         """Return what the function gives."""
-        if not self.eager and len(self.traces) <= MOST_TRACES:
+        if not self.eager:
             try:
                 return super().__call__(*args, **kwargs)
             except MinitorchError:

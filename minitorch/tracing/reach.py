@@ -17,8 +17,11 @@ from typing import Any
 import numpy as np
 
 from minitorch.nn import Module
+from minitorch.optim.lr_scheduler import LRScheduler
+from minitorch.optim.optimizer import Optimizer
 from minitorch.tensor.tensor import Tensor
 
+STEPPING = (Optimizer, LRScheduler)
 NUMBERS = (bool, int, float, str)
 TRACKED = (Tensor, np.ndarray, *NUMBERS)
 MOST_ITEMS = 100  # of a list or dict; a longer one is data, and searched for modules only
@@ -75,7 +78,9 @@ class Reach:
             self._look_into(value)
         elif hasattr(value, "__self__") and hasattr(value, "__func__"):
             own = getattr(value.__self__, "__dict__", {})
-            modules = [(n, part) for n, part in own.items() if isinstance(part, Module)]
+            modules = [
+                (n, part) for n, part in own.items() if isinstance(part, (*STEPPING, Module))
+            ]
             self._places += [(own.get, name, part) for name, part in modules]
             for part in (value.__self__, value.__func__, *own.values()):
                 self._search(part)
@@ -118,7 +123,7 @@ class Reach:
         space = function.__globals__
         for name in _names(code):
             value = space.get(name)
-            known = isinstance(value, (Module, list, dict, *TRACKED)) or _is_plain(value)
+            known = isinstance(value, (*STEPPING, Module, list, dict, *TRACKED)) or _is_plain(value)
             if known or _is_of_the_user(value):
                 self._places.append((space.get, name, value))
                 yield value

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from minitorch.op import Op
 from minitorch.tensor.modes import set_grad_enabled
@@ -28,8 +28,7 @@ class _Local(threading.local):
 _local = _Local()
 _lock = threading.Lock()
 _running = 0
-_eager = Tensor._apply
-_eager_records = Tensor._records
+_eager: list[tuple[type, str, Any]] = []  # what was replaced, by class and name
 
 
 def is_tracing() -> bool:
@@ -42,36 +41,52 @@ def current() -> Tracer:
     return _local.stack[-1]
 
 
-def _apply(self: Tensor, op: Op, inputs: tuple[object, ...]) -> Tensor:
-    stack = _local.stack
-    if stack and stack[-1].concerns(inputs):
-        return stack[-1].apply(op, inputs)
-    return _eager(self, op, inputs)
+def innermost() -> Tracer | None:
+    """Return the innermost trace of this thread, if there is one."""
+    return _local.stack[-1] if _local.stack else None
 
 
-def _records(self: Tensor, name: str, *sources: object) -> bool:
-    if _local.stack:
-        _local.stack[-1].check_no_update(name, sources)
-    return _eager_records(self, name, *sources)
+def _replacements() -> list[tuple[type, str, Any]]:
+    eager, eager_records = Tensor._apply, Tensor._records
+
+    def apply(self: Tensor, op: Op, inputs: tuple[object, ...]) -> Tensor:
+        stack = _local.stack
+        if stack and stack[-1].concerns(inputs):
+            return stack[-1].apply(op, inputs)
+        return eager(self, op, inputs)
+
+    def records(self: Tensor, name: str, *sources: object) -> bool:
+        if _local.stack:
+            _local.stack[-1].check_no_update(name, sources)
+        return eager_records(self, name, *sources)
+
+    return [(Tensor, "_apply", apply), (Tensor, "_records", records)]
 
 
 @contextmanager
 def tracing(tracer: Tracer) -> Iterator[None]:
     """Have `tracer` take note of this thread's operators until the end of the context."""
-    _count(1)
+    _count(1, tracer)
     _local.stack.append(tracer)
     try:
         with tracer.graph.as_default(), set_grad_enabled(True):
             yield
     finally:
         _local.stack.pop()
-        _count(-1)
+        _count(-1, tracer)
+        tracer.effects.close()
 
 
-def _count(change: int) -> None:
+def _count(change: int, tracer: Tracer) -> None:
     global _running
     with _lock:
         _running += change
-        ours = _running > 0
-        Tensor._apply = _apply if ours else _eager  # type: ignore[method-assign]
-        Tensor._records = _records if ours else _eager_records  # type: ignore[method-assign, assignment]
+        if change > 0 and not _eager:
+            ours = [*_replacements(), *tracer.effects.replacements(innermost)]
+            _eager[:] = [(kind, name, kind.__dict__.get(name)) for kind, name, _ in ours]
+            for kind, name, method in ours:
+                setattr(kind, name, method)
+        elif not _running:
+            for kind, name, method in _eager:
+                delattr(kind, name) if method is None else setattr(kind, name, method)
+            _eager.clear()

@@ -20,6 +20,7 @@ from minitorch.op import Op
 from minitorch.ops.elementwise.casting import cast_to
 from minitorch.ops.shaping.assigning import assigned, replaced
 from minitorch.tensor.inplace import _FUNCTIONS as SIGNS
+from minitorch.tensor.modes import no_grad
 from minitorch.tensor.tensor import Tensor
 from minitorch.tensor.versions import clock
 
@@ -34,12 +35,6 @@ COUNT = (
     "Use minitorch.graph.while_loop for a trip count that depends on data, or pass a Python number."
 )
 OUTSIDE = "Return it and read it outside, or compute with operators of the library."
-
-
-GRAD = (
-    "Call backward on what the compiled function returns, or use minitorch.grad(..., "
-    "create_graph=True) inside."
-)
 
 
 def _refused(what: str, expected: str, instead: str) -> Any:
@@ -62,19 +57,21 @@ class Symbol(Tensor):
         node: the graph's node that stands for its value; an in-place update replaces it.
         tracer: the trace that it belongs to.
         stale: a view of something that was updated since, which the graph's node does not show.
+        source: the tensor from outside whose `data` it is.
     """
 
-    __slots__ = ("node", "stale", "tracer")
+    __slots__ = ("node", "source", "stale", "tracer")
 
     node: Node
     tracer: Tracer
     stale: bool
+    source: Tensor | None
 
     @classmethod
     def of(cls, node: Node, tracer: Tracer, requires_grad: bool = False) -> Symbol:
         """Return a symbol for a node."""
         made: Symbol = object.__new__(cls)
-        made.node, made.tracer, made.stale = node, tracer, False
+        made.node, made.tracer, made.stale, made.source = node, tracer, False, None
         made.requires_grad, made.op, made.inputs = requires_grad, None, ()
         made._grad, made._stamp, made.hooks = None, clock.now, None
         return made
@@ -162,6 +159,13 @@ class Symbol(Tensor):
         self, name: str, function: Callable[..., Tensor], *others: object, **options: object
     ) -> Symbol:
         self._refuse_leaf(name)
+        if self.source is not None:
+            with no_grad():
+                self.tracer.effects.move(
+                    self.source, "_updated", name, function, *others, **options
+                )
+            self.node, self.stale = self.tracer.node_of(self.source), False
+            return self
         self.tracer.check_no_view(self, name)
         self.tracer.outdate_views(self.node)
         past = self._past()
@@ -207,7 +211,15 @@ class Symbol(Tensor):
     item = _refused("item() asks for its number", "no use of numbers", f"{OUTSIDE} {BRANCH}")
     tolist = _refused("tolist() asks for its numbers", "no use of numbers", f"{OUTSIDE} {BRANCH}")
     numpy = _refused("numpy() asks for its numbers", "no use of numbers", OUTSIDE)
-    backward = _refused("backward() is called on it", "a function that returns the loss", GRAD)
+
+    def backward(
+        self,
+        gradient: Tensor | None = None,
+        retain_graph: bool | None = None,
+        create_graph: bool = False,
+    ) -> None:
+        """Add the gradient of this symbol to `.grad` of the leaves: a part of the graph."""
+        self.tracer.effects.backward(self, gradient, create_graph)
 
     def __format__(self, spec: str) -> str:
         return repr(self)
@@ -224,3 +236,9 @@ class Symbol(Tensor):
             f"and {what}: got {self.node.name!r}, {self.dtype} {self.shape}, expected {expected}. "
             f"{instead}"
         )
+
+
+def place() -> str:
+    """Return `file:line` of the user's code."""
+    file, line = call_site()
+    return f"{file}:{line}"

@@ -21,6 +21,7 @@ from minitorch.tensor.modes import no_grad
 from minitorch.tensor.tensor import Tensor
 from minitorch.tracing.arguments import flatten
 from minitorch.tracing.control import lift
+from minitorch.tracing.effects import Effects, Steps
 from minitorch.tracing.program import Program
 from minitorch.tracing.reach import Reach
 from minitorch.tracing.switch import tracing
@@ -42,6 +43,7 @@ class Traced:
             each: a variable for what requires a gradient, else a placeholder with a default.
         updates: what the function updated in place.
         graph: where the nodes are.
+        effects: what else it does, where gradients are set or optimizers step inside it.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Traced:
     optimize: bool
     _results: tuple[Any, ...]
     _rebuild: Rebuild
+    effects: Effects | None = None
 
     def feed(self, *args: object) -> dict[Node, Any]:
         """Return the `feed_dict` for these arguments, with captured tensors as they are now."""
@@ -78,14 +81,14 @@ class Traced:
     def run(self, tensors: Sequence[Tensor]) -> Any:
         """As a call, with the tensors among the arguments in a list; writes updated buffers."""
         given = [*tensors, *self.captured.values()]
-        values = iter(self.program(given))
+        values = iter(self.program(given) if self.steps is None else self.steps.run(tensors))
         results = []
         for result in self._results:
             if isinstance(result, int):  # the place of a tensor that is handed through
                 results.append(given[result])
             else:
                 results.append(next(values) if isinstance(result, Node) else result)
-        if self.updates:
+        if self.updates and self.steps is None:
             with no_grad():
                 for (target, _), value in zip(self.updates, values, strict=True):
                     (tensors[target] if isinstance(target, int) else target).copy_(value)
@@ -98,6 +101,22 @@ class Traced:
         ends += [node for _, node in self.updates]
         feeds = (*self.inputs, *self.captured)
         return Program(self.name, feeds, ends, self.graph, self.device, self.optimize)
+
+    @cached_property
+    def steps(self) -> Steps | None:
+        """The run with effects, where the function has any that are not updates alone."""
+        if self.effects is None:
+            return None
+        ends = [result for result in self._results if isinstance(result, Node)]
+
+        def program(feeds: Sequence[Node], outputs: Sequence[Node]) -> Program:
+            return Program(self.name, feeds, outputs, self.graph, self.device, self.optimize)
+
+        return Steps(self.effects, self.inputs, self.captured, ends, program)
+
+    def fits(self) -> bool:
+        """Tell whether tensors want gradients, and have them, where they did."""
+        return self.effects is None or self.effects.fits()
 
     def up_to_date(self) -> bool:
         """Tell whether every tensor that was read while tracing still has the same numbers."""
@@ -158,6 +177,7 @@ def record(
         arguments = enumerate(zip(symbols, starts, strict=True))
         updates: list[Update] = [(i, s.node) for i, (s, start) in arguments if s.node is not start]
         updates += _updated_buffers(buffers, tracer)
+        effects = tracer.effects.finished(updates, symbols)
     del args, kwargs, symbols  # so that what the function alone held is gone
     captured = _captured(tracer)
     places = {node: i for i, node in enumerate([*starts, *captured])}
@@ -169,7 +189,7 @@ def record(
     outside = tuple(tracer.outside())
     return Traced(
         name, tuple(starts), back(iter(ends)), captured, tuple(updates), tracer.graph, outside,
-        tracer.device, optimize, results, back,
+        tracer.device, optimize, results, back, effects,
     )  # fmt: skip
 
 
@@ -196,7 +216,7 @@ def _node(value: Tensor, tracer: Tracer) -> Node:
 def _captured(tracer: Tracer) -> dict[Node, Tensor]:
     """Return the captured tensors by node; where a session runs them, they have a default."""
     kept: dict[Node, Tensor] = {}
-    for tensor, node in tracer.captured.values():
+    for tensor, node in (*tracer.effects.past, *tracer.captured.values()):
         kept[node] = tensor
         if tracer.variables and isinstance(node, Placeholder):
             with tracer.graph.as_default(), at_the_start():

@@ -26,7 +26,7 @@ from minitorch.arrays.library import (
 )
 from minitorch.errors import DeviceError, GraphError
 from minitorch.graph.core.gradients import StopGradient
-from minitorch.graph.core.graph import Graph, call_site, get_default_graph
+from minitorch.graph.core.graph import Graph, get_default_graph
 from minitorch.graph.core.node import Node, Placeholder, build, convert
 from minitorch.graph.core.variables import Variable
 from minitorch.op import Op, refuse_bools
@@ -37,8 +37,9 @@ from minitorch.ops.shaping.movement import InsertAxes, Permute, RemoveAxes, Resh
 from minitorch.tensor.modes import recording
 from minitorch.tensor.tensor import Tensor
 from minitorch.tensor.versions import clock
+from minitorch.tracing.effects import Effects, OldGradient
 from minitorch.tracing.switch import current, is_tracing
-from minitorch.tracing.symbol import Symbol
+from minitorch.tracing.symbol import Symbol, place
 
 VIEWS = (ExpandTo, InsertAxes, Permute, RemoveAxes, Reshape, Slice)
 _before = count(-1, -1)
@@ -67,6 +68,8 @@ class Tracer:
         variables: make parameters graph variables, rather than placeholders fed at each run.
         names: what to call captured tensors, by id.
         captured: the tensors used from outside, and the nodes that stand for them.
+        effects: what the function does besides computing.
+        start: when it began: tensors that were made before are from outside.
     """
 
     operation: str = "trace"
@@ -77,6 +80,10 @@ class Tracer:
     captured: dict[int, tuple[Tensor, Node]] = field(default_factory=dict)
     read: dict[int, Tensor] = field(default_factory=dict)
     views: dict[Node, list[weakref.ref[Symbol]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        clock.now += 1
+        self.start, self.effects = clock.now, Effects(self)
 
     def argument(self, tensor: Tensor, name: str) -> Symbol:
         """Return the symbol for an argument of the traced function."""
@@ -111,12 +118,15 @@ class Tracer:
                     f"(at {place()}). Take the view after the update, or a clone() before it."
                 )
             return value.node
+        if id(value) in self.effects.moved:
+            return self.effects.moved[id(value)][1].node
         found = self.captured.get(id(value))
         if found is None:
             with at_the_start():
                 node = self._capture(value)
                 node.id = next(_before)  # a loop's body takes what is older than it from outside
             found = self.captured[id(value)] = (value, node)
+            self.effects.captured(value, node)
         return found[1]
 
     def _has(self, dtype: DType) -> DType:
@@ -129,7 +139,7 @@ class Tracer:
             raise GraphError(f"{self.operation}: a graph has no bfloat16. Use .float() before.")
         return dtype
 
-    def _capture(self, tensor: Tensor) -> Node:
+    def _capture(self, tensor: Tensor | OldGradient) -> Node:
         name = self.names.get(id(tensor), "captured")
         if self.variables and tensor.requires_grad:
             return Variable(to_numpy(tensor.array), name=name, dtype=self._has(tensor.dtype))
@@ -140,10 +150,16 @@ class Tracer:
         for value in inputs:
             if isinstance(value, Symbol) or getattr(value, "requires_grad", False):
                 return True
+            if id(value) in self.effects.moved:
+                return True
         for value in inputs:
             if isinstance(value, Tensor):
                 self.read[id(value)] = value
         return False
+
+    def is_outside(self, value: object) -> bool:
+        """Tell whether a tensor was there before the trace began."""
+        return not isinstance(value, Symbol) and getattr(value, "_stamp", self.start) < self.start
 
     # Updates in place
 
@@ -205,6 +221,8 @@ class Tracer:
 
     def _wrapped(self, value: object, dtype: DType | None = None) -> Tensor:
         if isinstance(value, Tensor):
+            if id(value) in self.effects.moved:
+                value = self.effects.moved[id(value)][1]
             return value if dtype in (None, value.dtype) else self.apply(Cast(dtype), (value,))
         if isinstance(value, Node):
             return self._wrapped(Symbol.of(value, self), dtype)
@@ -228,12 +246,6 @@ class Tracer:
 
 
 ALONE = 2  # references to an object that only one local variable holds: it, and the argument
-
-
-def place() -> str:
-    """Return `file:line` of the user's code."""
-    file, line = call_site()
-    return f"{file}:{line}"
 
 
 @contextmanager

@@ -212,4 +212,5 @@ RULES: dict[str, Sequence[Simplify]] = {
     "SumTo": [_already, _over_leading_axes],
     "Cast": [_already],
     "Identity": [lambda node, x: x],
+    "StopGradient": [lambda node, x: x],
 }

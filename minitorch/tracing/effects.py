@@ -1,0 +1,594 @@
+"""What a traced step does besides computing: it sets gradients, writes memory, calls optimizers.
+
+While it is traced none of this happens: `Effects` takes note of it, and later reads see what would
+then be there. A run makes up for it, in order. An optimizer is called itself, after the graph has
+computed what it needs: its hyperparameters, which a scheduler may change, and its state are those
+of the moment, and its parameters are overwritten where they lie. What the function computes after
+that from the parameters is a graph of its own, a further stage. So a stage is a graph without
+effects, and what goes wrong in it leaves everything as it was.
+"""
+
+from __future__ import annotations
+
+import weakref
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from minitorch.arrays.library import Array
+from minitorch.errors import GradientError, GraphError
+from minitorch.graph.core.gradients import StopGradient, gradients
+from minitorch.graph.core.node import Constant, Node, Placeholder, build
+from minitorch.ops.elementwise.casting import cast_to
+from minitorch.optim.lr_scheduler import LRScheduler
+from minitorch.optim.optimizer import Optimizer
+from minitorch.tensor.modes import no_grad, recording
+from minitorch.tensor.tensor import Tensor
+from minitorch.tracing.program import Plan, Program
+from minitorch.tracing.symbol import Symbol, place
+
+if TYPE_CHECKING:
+    from minitorch.tracing.tracer import Tracer
+
+
+class OldGradient:
+    """The gradient that a tensor has when a run begins: captured, and written, as a tensor is."""
+
+    requires_grad = False
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape."""
+        return self.tensor.shape
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype."""
+        return self.tensor.dtype
+
+    @property
+    def array(self) -> Array:
+        """The numbers."""
+        return self._now.array
+
+    def copy_(self, source: Tensor) -> None:
+        """Overwrite it."""
+        self._now.copy_(source)
+
+    @property
+    def _now(self) -> Tensor:
+        grad = self.tensor._grad
+        assert grad is not None  # a trace that reads it is taken only where there is one
+        return grad
+
+
+Target = Tensor | OldGradient | int
+"""What is written to; an argument by its number."""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """Something to do once its stage is computed.
+
+    Attributes:
+        kind: "write" into the memory of `on`; "grad", which `on` gets, None without `value`;
+            "add" to the gradient of `on`; "call" of `on`.
+        value: the node of the numbers, or a tensor that is handed over itself.
+    """
+
+    kind: str
+    on: Any
+    value: Node | Tensor | None = None
+
+
+@dataclass
+class Stage:
+    """The effects at the end of a stage, and the id of the last node before it ends."""
+
+    effects: list[Effect] = field(default_factory=list)
+    end: int = -1
+
+
+class Effects:
+    """What one trace has noted so far, and what the outside would look like by now.
+
+    Attributes:
+        stages: those that have ended, and the present one.
+        moved: tensors from outside that were updated in place, with the symbol that stands for
+            each since.
+        grads: the gradient of each tensor that was asked for its own, or given one.
+        had: the tensors whose gradient was read, and whether there was one.
+        past: what was captured of tensors that an optimizer has overwritten since.
+    """
+
+    def __init__(self, tracer: Tracer) -> None:
+        self.tracer = tracer
+        self.stages = [Stage()]
+        self.moved: dict[int, tuple[Tensor, Symbol]] = {}
+        self.grads: dict[int, tuple[Tensor, Tensor | None]] = {}
+        self.had: dict[int, tuple[Tensor, bool]] = {}
+        self.past: list[tuple[Tensor, Node]] = []
+        self.stage_of: dict[Node, int] = {}
+        self.wanted: list[tuple[Tensor, bool]] = []
+        self._leaves: dict[int, list[Node]] = {}  # by tensor, the nodes that stood for it
+        self._old: dict[int, tuple[OldGradient, Symbol]] = {}
+        self._done: dict[int, tuple[object, object]] = {}  # what is there when the stage begins
+
+    @property
+    def any(self) -> bool:
+        """Whether gradients are set or something is called, which a graph alone does not do."""
+        return bool(self.grads) or len(self.stages) > 1 or bool(self.stages[0].effects)
+
+    def captured(self, tensor: Tensor, node: Node) -> None:
+        """Note that `node` stands for a tensor from outside, from the present stage on."""
+        self.stage_of[node] = len(self.stages) - 1
+        self._leaves.setdefault(id(tensor), []).append(node)
+
+    # ── updates in place of what is outside ─────────────────────────────────────────────────────
+
+    def stands_for(self, tensor: Tensor) -> Symbol:
+        """Return the symbol that is a tensor from outside as it is by now."""
+        if id(tensor) in self.moved:
+            return self.moved[id(tensor)][1]
+        return Symbol.of(self.tracer.node_of(tensor), self.tracer, tensor.requires_grad)
+
+    def detach(self, tensor: Tensor, eager: Callable[[Tensor], Tensor]) -> Tensor:
+        """Return a tensor from outside without its history; an update of it is one of `tensor`."""
+        if not tensor.requires_grad and id(tensor) not in self.moved:
+            made = eager(tensor)
+            made._stamp = tensor._stamp  # in the same memory: from outside as well
+            return made
+        symbol = self.stands_for(tensor)
+        found = symbol.detach()
+        found.source = tensor
+        self.tracer.views.setdefault(symbol.node, []).append(weakref.ref(found))
+        return found
+
+    def move(self, tensor: Tensor, method: str, *args: object, **kwargs: object) -> Any:
+        """Update a tensor from outside: note that it is to be written."""
+        if self.tracer.graph.branches or tensor.op is not None:
+            raise GraphError(
+                f"{self.tracer.operation}: cannot trace an update of a tensor from outside in a "
+                f"branch, a loop or a history (at {place()}). Update what the function returns."
+            )
+        symbol = self.stands_for(tensor)
+        result = getattr(Symbol, method)(symbol, *args, **kwargs)
+        self.moved[id(tensor)] = (tensor, symbol)
+        if not recording.on:
+            symbol.requires_grad, symbol.op, symbol.inputs = tensor.requires_grad, None, ()
+        self._leaves[id(tensor)].append(symbol.node)
+        return tensor if result is symbol else result
+
+    # ── gradients ───────────────────────────────────────────────────────────────────────────────
+
+    def grad(self, tensor: Tensor) -> Tensor | None:
+        """Return the gradient that a tensor from outside has by now."""
+        if id(tensor) not in self.grads:
+            has = tensor._grad is not None
+            self.had[id(tensor)] = (tensor, has)
+            symbol = None
+            if has:
+                old = OldGradient(tensor)
+                symbol = Symbol.of(self.tracer.node_of(old), self.tracer)
+                self._old[id(tensor)] = (old, symbol)
+            self.grads[id(tensor)] = (tensor, symbol)
+            self._done[id(tensor)] = (symbol, None if symbol is None else symbol.node)
+        return self.grads[id(tensor)][1]
+
+    def set_grad(self, tensor: Tensor, value: Tensor | None) -> None:
+        """Note the gradient that a tensor from outside is to have."""
+        self.grads[id(tensor)] = (tensor, value)
+
+    def backward(self, root: Symbol, seed: Tensor | None, create_graph: bool) -> None:
+        """Add the gradients of `root` to those of the leaves that it was computed from."""
+        if self.tracer.variables:
+            raise GraphError(
+                f"{self.tracer.operation}: backward is called while tracing (at {place()}), "
+                "expected a function that returns the loss. Ask for `gradients` of what the trace "
+                "returns, or use jit."
+            )
+        if not root.requires_grad:
+            raise GradientError(
+                f"backward: this tensor does not require a gradient (at {place()}) and was not "
+                "computed from one that does. Make an input with requires_grad=True."
+            )
+        if seed is None and root.numel() != 1:
+            raise GradientError(
+                f"backward: got an output of shape {root.shape} (at {place()}), expected one "
+                "element. Reduce it with .sum() or .mean(), or pass the gradient."
+            )
+        leaves = self._below(root)
+        nodes = [node for leaf in leaves for node in self._nodes_of(leaf)]
+        arriving = None if seed is None else [self.tracer.node_of(seed)]
+        shares = dict(zip(nodes, gradients([root.node], nodes, arriving), strict=True))
+        for leaf in leaves:
+            found = [share for node in self._nodes_of(leaf) if (share := shares[node]) is not None]
+            for share in found:
+                grad = self._of(cast_to(share, leaf.dtype), leaves if create_graph else ())
+                self._add(leaf, grad, create_graph)
+
+    def _of(self, share: Any, leaves: Sequence[Tensor]) -> Symbol:
+        """Return the symbol for a gradient, which has one itself with respect to `leaves`."""
+        if not leaves:
+            return Symbol.of(build(StopGradient(), (share,)), self.tracer)
+        found = Symbol.of(share, self.tracer, True)
+        found.op, found.inputs = share.op, tuple(leaves)
+        return found
+
+    def _add(self, leaf: Tensor, grad: Any, create_graph: bool) -> None:
+        for hook in tuple(leaf.hooks.before.values()) if leaf.hooks else ():
+            replaced = hook(grad)
+            grad = grad if replaced is None else replaced
+        have: Any = leaf.grad
+        if have is None or create_graph:
+            leaf.grad = grad if have is None else have + grad
+        else:
+            with no_grad():
+                have.add_(grad)
+        for hook in tuple(leaf.hooks.after.values()) if leaf.hooks else ():
+            hook(leaf)
+
+    def _below(self, root: Symbol) -> list[Tensor]:
+        """Return the leaves that `root` was computed from, each once."""
+        stands = {id(symbol): tensor for tensor, symbol in self.moved.values()}
+        found: dict[int, Tensor] = {}
+        seen: set[int] = set()
+        waiting: list[Tensor] = [root]
+        while waiting:
+            value = waiting.pop()
+            if id(value) in seen or not value.requires_grad:
+                continue
+            seen.add(id(value))
+            if value.op is None:
+                leaf = stands.get(id(value), value)
+                found[id(leaf)] = leaf
+            elif isinstance(value, Symbol):
+                waiting += value.inputs
+            else:
+                raise GraphError(
+                    f"{self.tracer.operation}: backward would reach a tensor that "
+                    f"{value.op.name} computed outside (at {place()}). Compute it inside, or "
+                    "detach() it."
+                )
+        return list(reversed(found.values()))
+
+    def _nodes_of(self, leaf: Tensor) -> list[Node]:
+        return [leaf.node] if isinstance(leaf, Symbol) else self._leaves[id(leaf)]
+
+    # ── calls, and the end of a stage ───────────────────────────────────────────────────────────
+
+    def step(self, optimizer: Optimizer) -> None:
+        """Note that an optimizer is to update its parameters; what is read of them later is new."""
+        params = [p for group in optimizer.param_groups for p in group["params"]]
+        changed = [p for p in params if self.grad(p) is not None]
+        self.call(optimizer.step)
+        for param in changed:
+            self.moved.pop(id(param), None)
+            captured = self.tracer.captured.pop(id(param), None)
+            if captured is not None:
+                self.past.append(captured)
+
+    def call(self, function: Callable[[], object]) -> None:
+        """Note a call that must find the outside as it is by now, and end the stage."""
+        if self.tracer.graph.branches or self.tracer.variables:
+            raise GraphError(
+                f"{self.tracer.operation}: an optimizer or a scheduler steps inside a branch, a "
+                f"loop or a function for `trace` (at {place()}), expected it at the top of one for "
+                "`jit`."
+            )
+        self.flush()
+        self.stages[-1].effects.append(Effect("call", function))
+        self.stages[-1].end = Constant(0, graph=self.tracer.graph).id
+        self.stages.append(Stage())
+
+    def finished(
+        self, updates: list[tuple[Any, Node]], arguments: Sequence[Symbol]
+    ) -> Effects | None:
+        """Note what is left to do when the function has returned; None where `updates` is all."""
+        self._check_memory()
+        if not self.any:
+            updates += [(tensor, symbol.node) for tensor, symbol in self.moved.values()]
+            return None
+        self.flush()
+        self.stages[-1].effects += [Effect("write", target, node) for target, node in updates]
+        for i, symbol in enumerate(arguments):
+            if symbol._grad is not None:
+                node = self.tracer.node_of(symbol._grad)
+                self.stages[-1].effects.append(Effect("add", i, node))
+        leaves = [tensor for tensor, _ in (*self.past, *self.tracer.captured.values())]
+        self.wanted = [(leaf, leaf.requires_grad) for leaf in leaves if isinstance(leaf, Tensor)]
+        return self
+
+    def close(self) -> None:
+        """Let go of the trace and its symbols: what a run needs stays."""
+        del self.tracer
+        for table in (self.moved, self.grads, self._old, self._done, self._leaves):
+            table.clear()
+
+    def fits(self) -> bool:
+        """Tell whether each tensor wants a gradient, and has one, as when it was traced."""
+        for tensor, wants in self.wanted:
+            if tensor.requires_grad is not wants:
+                return False
+        return all((tensor._grad is not None) is had for tensor, had in self.had.values())
+
+    def _check_memory(self) -> None:
+        """Raise if something was updated that another tensor, which is used too, has a view of."""
+        for tensor, _ in self.moved.values():
+            for other, node in (*self.past, *self.tracer.captured.values()):
+                if other is tensor or not isinstance(other, Tensor):
+                    continue
+                pair = tensor.array, other.array
+                if all(isinstance(a, np.ndarray) for a in pair) and np.may_share_memory(*pair):
+                    raise GraphError(
+                        f"{self.tracer.operation}: a tensor from outside is updated that "
+                        f"{node.name!r}, which is used too, is a view of: got {tensor.shape} and "
+                        f"{other.shape}. Use one of them for both."
+                    )
+
+    def replacements(self, current: Callable[[], Tracer | None]) -> list[tuple[type, str, Any]]:
+        """Return the methods that ask the innermost trace first: class, name and method."""
+        return replacements(current)
+
+    def flush(self) -> None:
+        """Note what must be written so that the outside is as it should be by now."""
+        effects = self.stages[-1].effects
+        for tensor, symbol in self.moved.values():
+            if self._done.get(id(symbol)) != (symbol, symbol.node):
+                self._done[id(symbol)] = (symbol, symbol.node)
+                effects.append(Effect("write", tensor, symbol.node))
+        for key, (tensor, value) in self.grads.items():
+            node = value.node if isinstance(value, Symbol) else None
+            before, then = self._done.get(key, (self, None))
+            if before is value and then is node:
+                continue
+            self._done[key] = (value, node)
+            old, first = self._old.get(key, (None, None))
+            if before is value and old is not None and value is first:
+                effects.append(Effect("write", old, node))
+            else:
+                effects.append(Effect("grad", tensor, value if node is None else node))
+
+
+class Steps:
+    """The run of a trace with effects: stage by stage, the graph of each and then its effects.
+
+    Args:
+        starts: the nodes of the arguments.
+        results: the nodes of what is returned.
+    """
+
+    def __init__(
+        self,
+        effects: Effects,
+        starts: Sequence[Node],
+        captured: dict[Node, Tensor],
+        results: Sequence[Node],
+        program: Callable[[Sequence[Node], Sequence[Node]], Program],
+    ) -> None:
+        self._ends = [stage.end for stage in effects.stages[:-1]]
+        self._stage_of, self._program = effects.stage_of, program
+        self._captured = captured
+        self._place = {node: i for i, node in enumerate(starts)}
+        written = {id(e.on) for stage in effects.stages for e in stage.effects}
+        stages = range(len(effects.stages))
+        wanted: list[dict[Node, None]] = [{} for _ in stages]
+        for node in results:
+            wanted[self._of(node)][node] = None
+        for stage in effects.stages:
+            for effect in stage.effects:
+                if isinstance(effect.value, Node):
+                    wanted[self._of(effect.value)][effect.value] = None
+        self._stages: list[tuple[Any, ...]] = []
+        for k in reversed(stages):
+            feeds = self._feeds(wanted[k], k)
+            for node in feeds:
+                if self._of(node) < k and not self._stays(node, written):
+                    wanted[self._of(node)][node] = None
+            self._stages.insert(0, self._stage(k, wanted[k], feeds, effects.stages[k].effects))
+        self.results = [self._number(node) for node in results]
+        self.count = len(self._place)
+
+    def _of(self, node: Node) -> int:
+        """Return the stage in which a node is computed, or is read from outside."""
+        if isinstance(node, Placeholder):
+            return self._stage_of.get(node, 0)
+        return bisect_right(self._ends, node.id)
+
+    def _stays(self, node: Node, written: set[int]) -> bool:
+        """Tell whether what a placeholder stands for is what it was in an earlier stage."""
+        if not isinstance(node, Placeholder):
+            return False
+        if node not in self._captured:
+            return self._place[node] not in written
+        tensor = self._captured[node]
+        return id(tensor) not in written and not tensor.requires_grad
+
+    def _feeds(self, outputs: dict[Node, None], k: int) -> list[Node]:
+        """Return what stage `k` needs that it does not compute."""
+        found: dict[Node, None] = {}
+        seen: set[Node] = set()
+        waiting = list(outputs)
+        while waiting:
+            node = waiting.pop()
+            if node in seen or isinstance(node, Constant):
+                continue
+            seen.add(node)
+            if isinstance(node, Placeholder) or self._of(node) < k:
+                found[node] = None
+            else:
+                waiting += [*node.inputs, *node.control_inputs]
+        return list(found)
+
+    def _number(self, node: Node) -> int:
+        return self._place.setdefault(node, len(self._place))
+
+    def _stage(
+        self, k: int, outputs: dict[Node, None], feeds: list[Node], effects: list[Effect]
+    ) -> tuple[Any, ...]:
+        """Return what to read, the places of the feeds, the plan, the places it fills, effects."""
+        program = self._program(feeds, list(outputs))
+        read = [
+            (self._number(node), self._captured[node])
+            for node in feeds
+            if node in self._captured and self._of(node) == k
+        ]
+        do = [partial(DO[e.kind], e.on, self._value(e)) for e in effects]
+        places = [self._number(node) for node in feeds], [self._number(node) for node in outputs]
+        plan: Plan | None = program.forward if outputs else None
+        return read, places[0], plan, places[1], do
+
+    def _value(self, effect: Effect) -> object:
+        return self._number(effect.value) if isinstance(effect.value, Node) else effect.value
+
+    def run(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Return the results for these arguments, and have the effects."""
+        values: list[Any] = [None] * self.count
+        values[: len(tensors)] = [tensor.array for tensor in tensors]
+        for read, feeds, plan, outputs, effects in self._stages:
+            for i, tensor in read:
+                values[i] = tensor.array
+            if plan is not None:
+                for i, array in zip(outputs, plan([values[i] for i in feeds]), strict=True):
+                    values[i] = array
+            with no_grad():
+                for effect in effects:
+                    effect(values, tensors)
+        return [Tensor._new(values[i]) for i in self.results]
+
+
+def _write(target: Any, value: Any, values: list[Any], tensors: Sequence[Tensor]) -> None:
+    on = tensors[target] if isinstance(target, int) else target
+    on.copy_(Tensor._new(values[value]))
+
+
+def _give(tensor: Tensor, value: Any, values: list[Any], tensors: Sequence[Tensor]) -> None:
+    tensor._grad = Tensor._new(values[value]) if type(value) is int else value
+
+
+def _add(target: int, value: Any, values: list[Any], tensors: Sequence[Tensor]) -> None:
+    tensors[target].accumulate(Tensor._new(values[value]), False)
+
+
+def _call(function: Any, value: Any, values: list[Any], tensors: Sequence[Tensor]) -> None:
+    function()
+
+
+DO: dict[str, Callable[..., None]] = {"write": _write, "grad": _give, "add": _add, "call": _call}
+
+
+# ── what a trace puts in the place of methods ───────────────────────────────────────────────────
+
+
+def replacements(current: Callable[[], Tracer | None]) -> list[tuple[type, str, Any]]:
+    """Return the methods that ask the trace, `current`, first: class, name and method."""
+    made: list[tuple[type, str, Any]] = []
+    for name in ("_arithmetic", "_signed", "_updated", "copy_", "fill_", "_drawn", "__setitem__"):
+        made.append((Tensor, name, _moving(name, getattr(Tensor, name), current)))
+    made.append((Tensor, "detach", _detaching(Tensor.detach, current)))
+    made.append((Tensor, "data", _data(Tensor.data, current)))
+    made.append((Tensor, "grad", _gradient(Tensor.grad, current)))
+    made.append((Optimizer, "step", _stepping(Optimizer.step, current)))
+    kinds: list[type] = [LRScheduler]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+        if "step" in vars(kind):
+            made.append((kind, "step", _scheduling(vars(kind)["step"], current)))
+    return made
+
+
+def _moving(name: str, eager: Any, current: Callable[[], Tracer | None]) -> Any:
+    def method(self: Tensor, *args: object, **kwargs: object) -> Any:
+        tracer = current()
+        if tracer is None or not tracer.is_outside(self):
+            return eager(self, *args, **kwargs)
+        return tracer.effects.move(self, name, *args, **kwargs)
+
+    return method
+
+
+def _detaching(eager: Any, current: Callable[[], Tracer | None]) -> Any:
+    def detach(self: Tensor) -> Any:
+        tracer = current()
+        if tracer is None or not tracer.is_outside(self):
+            return eager(self)
+        return tracer.effects.detach(self, eager)
+
+    return detach
+
+
+def _data(eager: Any, current: Callable[[], Tracer | None]) -> property:
+    def write(self: Tensor, value: Tensor) -> None:
+        tracer = current()
+        if tracer is None or not isinstance(value, Symbol):
+            _set(eager)(self, value)
+        elif value.source is not self:
+            with no_grad():
+                tracer.effects.move(self, "copy_", value)
+
+    return property(_detaching(_get(eager), current), write)
+
+
+def _gradient(eager: Any, current: Callable[[], Tracer | None]) -> property:
+    def read(self: Tensor) -> Tensor | None:
+        tracer = current()
+        if tracer is None or not tracer.is_outside(self) or self.op is not None:
+            return _get(eager)(self)  # type: ignore[no-any-return]
+        return tracer.effects.grad(self)
+
+    def write(self: Tensor, value: Tensor | None) -> None:
+        tracer = current()
+        if tracer is None or not tracer.is_outside(self) or self.op is not None:
+            _set(eager)(self, value)
+        else:
+            before = self._grad
+            try:
+                _set(eager)(self, value)  # which checks it
+            finally:
+                self._grad = before
+            tracer.effects.set_grad(self, value)
+
+    return property(read, write)
+
+
+def _stepping(eager: Any, current: Callable[[], Tracer | None]) -> Any:
+    def step(self: Optimizer, closure: Callable[[], object] | None = None) -> object:
+        tracer = current()
+        if tracer is None:
+            return eager(self, closure)
+        loss = None if closure is None else closure()
+        tracer.effects.step(self)
+        return loss
+
+    return step
+
+
+def _scheduling(eager: Any, current: Callable[[], Tracer | None]) -> Any:
+    def step(self: LRScheduler, *args: object, **kwargs: object) -> None:
+        tracer = current()
+        if tracer is None:
+            eager(self, *args, **kwargs)
+        elif any(isinstance(value, Symbol) for value in (*args, *kwargs.values())):
+            raise GraphError(
+                f"{tracer.operation}: a scheduler asks for a number that only a run can tell (at "
+                f"{place()}). Return it, and step the scheduler outside."
+            )
+        else:
+            tracer.effects.call(partial(eager, self, *args, **kwargs))
+
+    return step
+
+
+def _get(attribute: Any) -> Callable[[Any], Any]:
+    return attribute.fget  # type: ignore[no-any-return]
+
+
+def _set(attribute: Any) -> Callable[[Any, Any], None]:
+    return attribute.fset  # type: ignore[no-any-return]
