@@ -9,12 +9,12 @@ OURS = {"FUNCTIONS", "TYPE_CHECKING", "TYPE_NAMES", "Any", "import_module", "pub
 
 def public_names(namespace: Mapping[str, object], more: Iterable[str] = ()) -> list[str]:
     """Return the public names of a package's namespace: all but modules, and `more`."""
-    found = {
+    names = {
         name
         for name, value in namespace.items()
         if not name.startswith("_") and name not in OURS and not isinstance(value, ModuleType)
     }
-    return sorted({*found, *more})
+    return sorted({*names, *more})
 
 
 def own_names(namespace: Mapping[str, object]) -> list[str]:

@@ -96,8 +96,8 @@ def gradgradcheck(
 
 def _outputs(function: Callable[..., Any], points: Sequence[Any]) -> list[Tensor]:
     result = function(*points)
-    found = [result] if isinstance(result, Tensor) else list(result)
-    return [y for y in found if isinstance(y, Tensor) and y.dtype.kind == "f"]
+    outputs = [result] if isinstance(result, Tensor) else list(result)
+    return [y for y in outputs if isinstance(y, Tensor) and y.dtype.kind == "f"]
 
 
 def _compare(

@@ -229,7 +229,9 @@ def refuse_bools(op: Op, operands: Sequence[tuple[DType, int | None] | Scalar]) 
     Raises:
         DTypeError: names the dtypes.
     """
-    dtypes = [given[0] if isinstance(given, tuple) else scalar_dtype(given) for given in operands]
+    dtypes = [
+        operand[0] if isinstance(operand, tuple) else scalar_dtype(operand) for operand in operands
+    ]
     if any(dtype.kind == "b" for dtype in dtypes):
         raise DTypeError(
             f"{op.name}: got {' and '.join(map(str, dtypes))}, expected no bools. Use ~ or ^, or "
@@ -258,11 +260,11 @@ def _trial(op: Op, specs: Sequence[Spec], guess: int) -> Spec:
         with np.errstate(all="ignore"):
             result = np.asarray(op.compute(np, *zeros))
     except Exception as error:
-        given = ", ".join(str(spec.shape) for spec in specs)
+        got = ", ".join(str(spec.shape) for spec in specs)
         if not all(known(spec.shape) for spec in specs):
             raise GraphError(
-                f"{op.name}: cannot tell its shape: got inputs {given} with unknown sizes, and a "
+                f"{op.name}: cannot tell its shape: got inputs {got} with unknown sizes, and a "
                 f"trial with {guess} fails ({error}). Define infer(self, *specs)."
             ) from error
-        raise ShapeError(f"{op.name}: does not fit: got inputs {given}: {error}") from error
+        raise ShapeError(f"{op.name}: does not fit: got inputs {got}: {error}") from error
     return Spec(result.shape, result.dtype)

@@ -17,8 +17,8 @@ def on_values(value: Any, grad: object) -> Sequence[Any]:
     try:
         shares = op.gradient(grad, value)
     except NoGradientRule as error:
-        given = ", ".join(f"{source.dtype} {tuple(source.shape)}" for source in value.inputs)
-        raise NoGradientRule(f"{error} (Its inputs: {given}.)") from None
+        types = ", ".join(f"{source.dtype} {tuple(source.shape)}" for source in value.inputs)
+        raise NoGradientRule(f"{error} (Its inputs: {types}.)") from None
     if not isinstance(shares, tuple | list):
         shares = (shares,)
     if not op.on_arrays:

@@ -110,8 +110,8 @@ def as_dtype(dtype: DTypeLike) -> DType:
     except (TypeError, KeyError):
         if "complex" in name:
             raise DTypeError(f"dtype: got {dtype!r}: {NO_COMPLEX}") from None
-        have = ", ".join(DTYPES)
-        raise DTypeError(f"dtype: got {dtype!r}, expected one of {have}. Convert first.") from None
+        names = ", ".join(DTYPES)
+        raise DTypeError(f"dtype: got {dtype!r}, expected one of {names}. Convert first.") from None
 
 
 def finfo(dtype: DTypeLike = None) -> SimpleNamespace:

@@ -23,10 +23,10 @@ def broadcast(*shapes: Shape, op: str = "broadcast") -> Shape:
     out: list[Size] = [1] * rank
     for shape in shapes:
         for axis in range(-1, -len(shape) - 1, -1):
-            size, have = shape[axis], out[axis]
-            if size == have or size == 1:
+            size, so_far = shape[axis], out[axis]
+            if size == so_far or size == 1:
                 continue
-            if have == 1 or have is None:
+            if so_far == 1 or so_far is None:
                 out[axis] = size
             elif size is not None:
                 raise ShapeError(_mismatch(op, shapes, axis))

@@ -28,8 +28,8 @@ class Categorical(Distribution):
             tiny = finfo(self.probs.dtype).eps  # so that the logarithm of 0 is finite
             self.logits = self.probs.clamp(tiny, 1 - tiny).log()
         else:
-            given = checked("Categorical", "logits", logits, lambda x: x == x, "numbers")
-            self.logits = given - given.logsumexp(-1, keepdim=True)
+            checked_logits = checked("Categorical", "logits", logits, lambda x: x == x, "numbers")
+            self.logits = checked_logits - checked_logits.logsumexp(-1, keepdim=True)
             self.probs = self.logits.softmax(-1)
         super().__init__(tuple(self.logits.shape[:-1]))
         self._num_events = int(self.logits.shape[-1])

@@ -65,5 +65,5 @@ def kl_divergence(p: Any, q: Any) -> Tensor:
             f"kl_divergence: no formula for {type(p).__name__} and {type(q).__name__}. Estimate "
             "it: the mean of p.log_prob(x) - q.log_prob(x) over x = p.sample((n,))."
         )
-    found: Tensor = p._divergence(q)
-    return found
+    divergence: Tensor = p._divergence(q)
+    return divergence

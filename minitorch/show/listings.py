@@ -57,8 +57,8 @@ class _Watched(Session):
         """Run, and remember."""
         leaves: list[Node] = []
         flatten(fetches, leaves)
-        held = {v: np.copy(array) for v, array in self.state.values.items()}
-        self.runs = (*self.runs, (leaves, dict(feed_dict or {}), held))
+        variables = {v: np.copy(array) for v, array in self.state.values.items()}
+        self.runs = (*self.runs, (leaves, dict(feed_dict or {}), variables))
         return super().run(fetches, feed_dict)
 
 
@@ -85,15 +85,15 @@ def run_symbolic(code: str) -> list[Statement]:
 def _run(code: str, names: dict[str, Any], kind: type) -> list[Statement]:
     lines = code.strip("\n").splitlines()
     statements: list[Statement] = []
-    known, with_grad, held, ran = set[int](), set[int](), list[Any](), 0
+    known, with_grad, alive, ran = set[int](), set[int](), list[Any](), 0
     for statement in ast.parse("\n".join(lines)).body:
         made = Statement(lines[statement.lineno - 1 : statement.end_lineno])
         made.outcome = _execute(statement, names)
         values = [value for value in names.values() if isinstance(value, kind)]
         made.new = inputs_first(values[::-1], inputs_of, known)
-        held += made.new
+        alive += made.new
         made.names = {id(value): name for name, value in names.items()}
-        for leaf in held:
+        for leaf in alive:
             grad = getattr(leaf, "_grad", None)
             if leaf.op is None and grad is not None and id(leaf) not in with_grad:
                 with_grad.add(id(leaf))

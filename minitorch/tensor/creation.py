@@ -62,8 +62,8 @@ def full(
     wanted = _arrays.scalar_dtype(fill_value) if dtype is None else as_dtype(dtype)
     place_of = {} if xp is np else {"device": native_device(place)}
     shape = _shape("full", (size,))
-    held = native_dtype(xp, _arrays.host_dtype(wanted))
-    made = Tensor._new(cast(xp.full(shape, fill_value, dtype=held, **place_of), wanted))
+    dtype_there = native_dtype(xp, _arrays.host_dtype(wanted))
+    made = Tensor._new(cast(xp.full(shape, fill_value, dtype=dtype_there, **place_of), wanted))
     return made.requires_grad_() if requires_grad else made
 
 

@@ -151,8 +151,8 @@ class Branch:
         return self.switched[node]
 
     def _send(self, node: Node) -> Node:
-        held = get_default_graph().branches
-        with in_branches(held[: held.index(self)] if self in held else held):
+        outer = get_default_graph().branches
+        with in_branches(outer[: outer.index(self)] if self in outer else outer):
             return build(Switch(self.side), (node, self.pred), kind=kind_of(node))
 
 

@@ -69,7 +69,7 @@ def _later(
     def by(place: int) -> Callable[..., Node]:
         def build(*nodes: Node) -> Node:
             ys, xs, seeds = nodes[:first], nodes[first:second], iter(nodes[third:])
-            ends = [next(seeds) if given else None for given in has]
+            ends = [next(seeds) if present else None for present in has]
             constant = list(nodes[second:third])
             grad = gradients(list(ys), list(xs), ends, stop_gradients=constant)[place]
             return xs[place] * 0.0 if grad is None else grad

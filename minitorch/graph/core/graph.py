@@ -142,7 +142,7 @@ class Graph:
     @contextmanager
     def scope(self, name: str) -> Iterator[str]:
         """Build nodes in this graph under a scope's name, which it gives; see `name_scope`."""
-        held = self.scopes
+        outer = self.scopes
         if not name:
             self.scopes = []
         elif name.endswith("/"):
@@ -154,7 +154,7 @@ class Graph:
             yield f"{self.scopes[0]}/" if self.scopes else ""
         finally:
             self._leave()
-            self.scopes = held
+            self.scopes = outer
 
 
 class _Local(threading.local):
@@ -252,14 +252,14 @@ def control_dependencies(control_inputs: Sequence[Node] | None) -> Iterator[None
 def like(node: Node) -> Iterator[None]:
     """Build nodes with the graph, the line and the device of `node`, which wait for nothing."""
     graph = node.graph
-    held = graph.control, graph.site, graph.devices
+    outer = graph.control, graph.site, graph.devices
     graph.control, graph.site, graph.devices = [()], node.built_at, [node.device]
     _local.stack.append(graph)
     try:
         yield
     finally:
         graph._leave()
-        graph.control, graph.site, graph.devices = held
+        graph.control, graph.site, graph.devices = outer
 
 
 @contextmanager
@@ -273,12 +273,12 @@ def outside() -> Iterator[None]:
 def in_branches(branches: list[Branch]) -> Iterator[None]:
     """Build nodes in these of the branches that are open, and outside control dependencies."""
     graph = get_default_graph()
-    held = graph.control, graph.branches
+    outer = graph.control, graph.branches
     graph.control, graph.branches = [()], branches
     try:
         yield
     finally:
-        graph.control, graph.branches = held
+        graph.control, graph.branches = outer
 
 
 def _check_nodes(control_inputs: Any) -> list[Node]:

@@ -160,7 +160,7 @@ def _by_turn(nodes: Iterable[Node]) -> list[Node]:
 
 
 def last_uses(
-    order: Sequence[Node], fed: Collection[Node], kept: Collection[Node]
+    order: Sequence[Node], fed: Collection[Node], needed_later: Collection[Node]
 ) -> list[list[Node]]:
     """Return, for each place in `order`, the nodes whose value nobody needs afterwards."""
     last: dict[Node, int] = {}
@@ -170,7 +170,7 @@ def last_uses(
             last[source] = i
     free: list[list[Node]] = [[] for _ in order]
     for node, i in last.items():
-        if node not in kept:
+        if node not in needed_later:
             free[i].append(node)
     return free
 

@@ -7,7 +7,6 @@ runs it after every node that reads the old value. A read that must see a write 
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -20,7 +19,7 @@ from ...op import Gradients, KeepsSpec, Op, Spec
 from ..shapes.static import agree
 from .graph import call_site, control_dependencies, get_default_graph, outside
 from .naming import label, rename
-from .node import UNKNOWN, Node, UnknownShape, as_shape, build, convert
+from .node import UNKNOWN, Node, UnknownShape, build, convert
 
 
 class State:
@@ -127,7 +126,6 @@ class Variable(Node):
             name instead, and the variable gets its value by `feed_dict`, by `assign`, or as an
             argument of a compiled function.
         trainable: whether optimizers update it unless told which.
-        validate_shape: False leaves the shape open, so that `assign` may change it.
 
     Attributes:
         asked: the name that it was given, which another may have had before.
@@ -141,22 +139,13 @@ class Variable(Node):
         trainable: bool = True,
         name: str | None = None,
         dtype: DTypeLike = None,
-        *,
-        shape: object = None,
-        validate_shape: bool = True,
     ) -> None:
         if isinstance(initial_value, str):
             name, initial_value = initial_value, None
         with outside():
             start = _initial(initial_value, dtype)
-            start_shape = UNKNOWN if start is None or not validate_shape else start.shape
-            super().__init__(
-                None,
-                (),
-                as_shape(shape) if shape is not None else start_shape,
-                _dtype(start, dtype),
-                name or "Variable",
-            )
+            shape = UNKNOWN if start is None else start.shape
+            super().__init__(None, (), shape, _dtype(start, dtype), name or "Variable")
             self.asked = self.graph.scoped(name or "Variable")
             self.trainable = trainable
             self.initial_value = start
@@ -370,22 +359,21 @@ def group(*inputs: Node | Sequence[Node], name: str | None = None) -> Node:
         return no_op(name)
 
 
-def global_variables(scope: str | None = None) -> list[Variable]:
-    """Return the variables of the default graph; with `scope` those whose names begin so."""
-    variables = get_default_graph().variables
-    return [v for v in variables if scope is None or re.match(scope, v.name)]
+def global_variables() -> list[Variable]:
+    """Return the variables of the default graph."""
+    return get_default_graph().variables
 
 
-def trainable_variables(scope: str | None = None) -> list[Variable]:
+def trainable_variables() -> list[Variable]:
     """Return the variables that optimizers update."""
-    return [v for v in global_variables(scope) if v.trainable]
+    return [v for v in global_variables() if v.trainable]
 
 
-def initialize_variables(var_list: Iterable[Variable], name: str | None = None) -> Node:
+def initialize_variables(var_list: Iterable[Variable]) -> Node:
     """Return a node that sets each of these variables to its initial value."""
     starts = [v.initializer for v in var_list if v.initializer is not None]
     with control_dependencies(None):
-        return group(*starts, name=name)
+        return group(*starts)
 
 
 def initialize_all_variables() -> Node:

@@ -26,17 +26,9 @@ from .rewrite import rebuilt, rewrite, simple
 GAIN = 0.95  # the one product must take this much less: a measurement is not more exact
 
 
-def merge_matmuls(
-    fetches: Sequence[Node], fed: Collection[Node] = (), reasons: list[str] | None = None
-) -> list[Node]:
-    """Return the fetches with products of one input merged where that pays.
-
-    Args:
-        reasons: a list that gets a line for each group that was left.
-    """
-    member = {
-        node: group for group in _groups(fetches, fed, reasons) for node in group if len(group) > 1
-    }
+def merge_matmuls(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
+    """Return the fetches with products of one input merged where that pays."""
+    member = {node: group for group in _groups(fetches, fed) for node in group}
     merged: dict[Node, Node] = {}
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
@@ -54,9 +46,7 @@ def merge_matmuls(
     return rewrite(fetches, rule, fed) if member else list(fetches)
 
 
-def _groups(
-    fetches: Sequence[Node], fed: Collection[Node], reasons: list[str] | None
-) -> list[list[Node]]:
+def _groups(fetches: Sequence[Node], fed: Collection[Node]) -> list[list[Node]]:
     """Return the products of one input each that are faster as one."""
     groups: dict[tuple[Node, str | None], list[Node]] = {}
     for node in schedule(fetches, fed):
@@ -69,9 +59,6 @@ def _groups(
         apart, together = costs(group, fed)
         if together < GAIN * apart:
             found.append(group)
-        elif reasons is not None:
-            names = ", ".join(node.name for node in group)
-            reasons.append(f"{names}: not merged: {together / apart:.2f} of the time")
     return found
 
 

@@ -48,11 +48,11 @@ def place(
 
 def _nearest(inputs: Sequence[Node], rank_of: Mapping[Node, int]) -> int:
     """Return the rank that has most bytes of the inputs; the first one if there are none."""
-    have: dict[int, float] = {0: 0.0}
+    bytes_on: dict[int, float] = {0: 0.0}
     for node in inputs:
         rank = rank_of[node]
-        have[rank] = have.get(rank, 0.0) + n_bytes(node) + 1.0
-    return max(have, key=lambda rank: (have[rank], -rank))
+        bytes_on[rank] = bytes_on.get(rank, 0.0) + n_bytes(node) + 1.0
+    return max(bytes_on, key=lambda rank: (bytes_on[rank], -rank))
 
 
 def n_bytes(node: Node) -> float:
