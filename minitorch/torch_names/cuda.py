@@ -90,8 +90,20 @@ def memory_stats(device: DeviceLike = "cuda") -> dict[str, int]:
     }
 
 
+GRAPHS = {"CUDAGraph", "graph", "graph_pool_handle", "make_graphed_callables"}
+
+
 def __getattr__(name: str) -> Any:
-    """Return `amp`, which torch has here too."""
+    """Return `amp`, which torch has here too.
+
+    Raises:
+        AttributeError: for anything else.
+    """
+    if name in GRAPHS:
+        raise AttributeError(
+            f"minitorch.cuda.{name}: CUDA graphs are not taken: a step is launched kernel by "
+            "kernel. Use minitorch.compile(step), which fuses its operators."
+        )
     if name != "amp":
         raise AttributeError(f"module 'minitorch.cuda' has no attribute {name!r}")
     return importlib.import_module("minitorch.amp")

@@ -14,6 +14,7 @@ import minitorch.graph as tf
 from minitorch.arrays.library import use_library
 from minitorch.compile import Program, Step
 from minitorch.compile.gpu import cuda_driver
+from minitorch.errors import DeviceError
 from tests.minitorch import test_nn_training
 from tests.minitorch.compile.test_cuda_driver import OnProcessor
 from tests.standins.late_device import MACHINE, PLACES, installed
@@ -68,6 +69,23 @@ def test_what_reads_a_tensor_waits_for_it(machine: Machine) -> None:
 
 def test_a_number_without_axes_gets_to_the_device(machine: Machine) -> None:
     assert minitorch.tensor(np.array(1.5), device="cuda").item() == 1.5
+    halves = minitorch.ones(2, dtype=minitorch.bfloat16, device="cuda")
+    assert halves.float().numpy().tolist() == halves.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("place", ["cpu", "cuda"])
+def test_gradients_of_equal_indices_add_up(place: str, machine: Machine) -> None:
+    x = minitorch.ones(4, 3, device=place).requires_grad_()
+    (x.T[:, [0, 0, 2]] * 2).sum().backward()
+    assert x.grad is not None
+    assert x.grad.tolist() == [[4.0] * 3, [0.0] * 3, [2.0] * 3, [0.0] * 3]
+    assert not machine.faults
+
+
+@pytest.mark.parametrize("name", ["cuda:7", "nonsense"])
+def test_a_device_that_is_not_there_is_refused(name: str, machine: Machine) -> None:
+    with pytest.raises(DeviceError, match=name):
+        minitorch.ones(2, device=name)
 
 
 def test_what_cuda_is_asked_is_answered(machine: Machine) -> None:
@@ -81,7 +99,17 @@ def test_what_cuda_is_asked_is_answered(machine: Machine) -> None:
     assert minitorch.cuda.memory_stats()["peak_allocated"] >= 4000
     assert minitorch.cuda.max_memory_allocated() >= minitorch.cuda.memory_reserved()
     minitorch.cuda.empty_cache()
+    assert minitorch.cuda.amp is minitorch.amp
     del x
+
+
+@pytest.mark.parametrize("name", ["CUDAGraph", "graph", "make_graphed_callables"])
+def test_cuda_graphs_of_a_step_are_refused_in_one_line(name: str, machine: Machine) -> None:
+    with pytest.raises(AttributeError, match=r"CUDA graphs are not taken: .* minitorch\.compile"):
+        getattr(minitorch.cuda, name)
+    step = minitorch.compile(lambda x: x * 2 + 1)
+    assert step(minitorch.ones(3, device="cuda")).tolist() == [3.0] * 3
+    assert not machine.faults
 
 
 class LateDriver(OnProcessor):
