@@ -6,6 +6,7 @@ May import minitorch and ddp_lab; labs alone import this.
 
     timing                  00 01 02 03 04 05 06 07 08 11 18  functions in turns, the least
     figures                 01 04 05 10 11    curves, and one that grows with training
+    device_note             01 02 03 04 05 06 08 09 10  what a lab shows of CUDA, or would
     machine                 00 07 08 16       work of each kind that a machine does
     machine_figures         00                a roofline with tasks on it, the years
     gradient_figures        01                formulas, steps, batches; ResNet-50's shapes

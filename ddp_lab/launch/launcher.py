@@ -90,7 +90,9 @@ def launch(
         if transport in users and importlib.util.find_spec(module) is None:
             raise InvalidArgument(missing("launch", extra, f"No module named {module!r}"))
     if transport in ("cuda", "nccl", "cuda_ipc"):
-        transport = _on_gpus(transport, world_size)
+        import torch
+
+        transport = on_gpus(transport, world_size, torch.cuda.device_count())
     if isinstance(transport, ThreadWorld):
         return _launch_world(fn, world_size, args, transport, timeout_s, record)
     if transport == "threads":
@@ -127,20 +129,18 @@ def is_cost(*seconds: float) -> bool:
     return all(isinstance(s, float | int) and 0 <= s < math.inf for s in seconds)
 
 
-def _on_gpus(transport: str, world_size: int) -> str | ThreadWorld:
-    """Return what carries so many ranks on this machine's GPUs.
+def on_gpus(transport: str, world_size: int, count: int) -> str | ThreadWorld:
+    """Return what carries so many ranks on `count` GPUs.
 
     Raises:
-        InvalidArgument: there are none, or not enough for NCCL.
+        InvalidArgument: there are none, or not one for each rank, which NCCL wants.
     """
-    import torch
-
-    count = torch.cuda.device_count()
     if not count or (transport == "nccl" and count < world_size):
+        instead = "'cuda', whose ranks may share one" if count else "'shm'"
         raise InvalidArgument(
             f"launch: not enough GPUs for {transport!r}: got {count}, expected "
-            f"{world_size if transport == 'nccl' else 1} or more. "
-            "Use transport='shm', or DeviceWorld(world_size, 'cpu') for the same code on the CPU."
+            f"{world_size if transport == 'nccl' else 1} or more. Use transport={instead}, "
+            "or DeviceWorld(world_size, 'cpu') for the same code on the CPU."
         )
     if transport != "cuda":
         return transport

@@ -21,6 +21,7 @@ from sklearn.datasets import load_diabetes
 
 import lessons.gradient_figures as figures
 from autograder import compare, lab
+from lessons.device_note import device_note
 from lessons.figures import GrowingCurve
 from lessons.timing import best_seconds, in_turns
 from minitorch.data import digits
@@ -39,7 +40,7 @@ CUDA = torch is not None and torch.cuda.is_available()
 for name in ("numpy", "scikit-learn", "mlsys-labs"):
     print(name, version(name))
 print("Python", platform.python_version(), "on", platform.machine())
-print("CUDA", torch.cuda.get_device_name() if CUDA else "none: everything runs on the CPU")
+print(device_note(torch.cuda.get_device_name() if CUDA else "", "section 4 times forward there"))
 
 # %% [markdown]
 # The whole lab uses three points. The first column of `x` is one: the first weight is where the line starts, the second its slope.

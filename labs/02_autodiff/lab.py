@@ -20,6 +20,7 @@ from IPython.display import display
 
 import minitorch as mt
 from autograder import compare, lab
+from lessons.device_note import device_note
 from lessons.timing import milliseconds
 from minitorch import Op
 from minitorch.data import digits
@@ -34,7 +35,7 @@ for name in ("numpy", "mlsys-labs"):
     print(name, version(name))
 print("Python", platform.python_version(), "on", platform.machine())
 DEVICE = "cuda" if mt.cuda.is_available() else "cpu"  # of section 4's measurement
-print("CUDA: timed in section 4" if DEVICE == "cuda" else "CUDA: none; all is timed on the CPU")
+print(device_note("found" if DEVICE == "cuda" else "", "section 4 times both passes there"))
 
 # %% [markdown]
 # The whole lab uses three rows, two features, two outputs.

@@ -25,6 +25,7 @@ import minitorch.nn.functional as F
 from autograder import compare, lab
 from ddp_lab.show import TrainingCurves
 from lessons.convolution_by_hand import StepByHand, gradients_by_hand
+from lessons.device_note import device_note
 from lessons.timing import in_turns, milliseconds
 from lessons.torch_reference import TorchTraining
 from minitorch.data import digits
@@ -39,7 +40,7 @@ CUDA = torch.cuda.is_available()
 for name in ("numpy", "torch", "mlsys-labs"):
     print(name, version(name))
 print("Python", platform.python_version(), "on", platform.machine())
-print("CUDA", torch.cuda.get_device_name() if CUDA else "none: everything runs on the CPU")
+print(device_note(torch.cuda.get_device_name() if CUDA else "", "section 5 times a step there"))
 
 # %% [markdown]
 # The whole lab uses three rows, two features, and the wanted results.

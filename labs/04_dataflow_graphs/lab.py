@@ -39,7 +39,9 @@ for name in ("numpy", "mlsys-labs"):
     print(name, version(name))
 print("Python", platform.python_version(), "on", platform.machine())
 DEVICE = "cuda" if mt.cuda.is_available() else "cpu"
-print("CUDA: used in section 7" if DEVICE == "cuda" else "CUDA: none; all runs on the CPU")
+from lessons.device_note import device_note
+
+print(device_note("found" if DEVICE == "cuda" else "", "section 7 times its programs there"))
 
 
 # %% [markdown]

@@ -61,7 +61,9 @@ for name in ("numpy", "mlsys-labs"):
     print(name, version(name))
 print("Python", platform.python_version(), "on", platform.machine())
 DEVICE = "cuda" if mt.cuda.is_available() else "cpu"  # of section 7; tokens move on the CPU
-print("CUDA: used in section 7" if DEVICE == "cuda" else "CUDA: none; all runs on the CPU")
+from lessons.device_note import device_note
+
+print(device_note("found" if DEVICE == "cuda" else "", "section 7 times its trees there"))
 
 
 # %% [markdown]
@@ -1016,7 +1018,6 @@ sizes = [1, 4, 16, 64]
 taken = np.array([seconds(forest[:n]) for n in sizes])
 flat = [trees.flatten(forest[:n]) for n in sizes]
 cells = np.array([[sum(i >= 0 for i in f[0]), len(by_height(*f[:2])) - 1] for f in flat])
-print("timed on", DEVICE)
 for n, (a, b), (alone, together) in zip(sizes, taken, cells):
     compare(f"{n:2} trees: recursion over batching, by cells", alone / together, a / b)
 figures.plot_trees(sizes, taken, cells, DEVICE)

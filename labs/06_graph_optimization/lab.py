@@ -25,6 +25,7 @@ from sklearn.datasets import load_digits
 
 import minitorch.graph as graph
 from autograder import compare, lab
+from lessons.device_note import device_note
 from lessons.graphs.program_device import counted_there, device, given_there, run_there
 from lessons.timing import milliseconds
 from minitorch.show import compare_passes, map_memory
@@ -61,7 +62,7 @@ print("Python", platform.python_version(), "on", platform.machine())
 blas = np.show_config(mode="dicts")["Build Dependencies"]["blas"]
 print("matrix products by", blas["name"], blas.get("version", ""))
 DEVICE = device()
-print("CUDA: used in 5 and 6" if DEVICE == "cuda" else "CUDA: none; all runs on the CPU")
+print(device_note("found" if DEVICE == "cuda" else "", "5 and 6 time and count there"))
 
 # %% [markdown]
 # ## 1. Work that need not be done

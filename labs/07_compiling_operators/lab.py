@@ -4,7 +4,7 @@
 # - **You build** what makes a product of matrices fast: a register block, tiles, packing. Then you build what finds it by itself: features of a schedule, a cost model fitted to trials, and a search that asks the model what to try next.
 # - **You need** NumPy, and lab 06 for why operators are fused.
 # - **It takes** about 85 minutes: 2 for the introduction, 10, 7, 15, 17, 11, 6 and 7 for the seven sections, 10 for the discussion.
-# - The reading note, with its paper, is for another day. Cells that are said to need no reading are to be run, and their output is to be looked at.
+# - **Optional** is the last section, a schedule on a GPU that is not here. The reading note, with its paper, is for another day. Cells that are said to need no reading are to be run, and their output is to be looked at.
 #
 # Three nested loops multiply two matrices. A library does the same multiplications in a fiftieth of the time, and people spent years on each processor for it.
 # A compiler for tensors keeps apart **what** is computed and **how**: the loops' order, their tiles, vectors, what is copied where. The how is called a **schedule**. In this lab you write schedules by hand, and see each of them as loops, as bytes, and as time. Then you build what finds good ones by itself.
@@ -650,3 +650,35 @@ if code.available():
 
 # %%
 q.status()
+
+# %% [markdown]
+# ## A device that is not here (optional)
+#
+# **Idea.** On a GPU the same knobs make **thread blocks**. A tile of C is one block; a thread keeps its part of the tile in registers; the block's threads share a small memory, into which they copy their tiles of A and B. A **multiprocessor** runs several blocks at once: as many as its registers, its shared memory and its places for threads allow. The share of these places that have a thread is the **occupancy**. While some threads wait for memory, others compute.
+#
+# None of this needs the device. NVIDIA's own assembler says how many registers a thread takes; the rest is arithmetic on published limits. The times are predictions, with nothing measured.
+#
+# **Predict.** A multiprocessor of an H100 has 65,536 registers. A block has 128 threads, and the assembler gives each thread 96 registers. How many blocks run at once?
+
+# %%
+### BEGIN STARTER
+# predicted_blocks = ...
+### END STARTER
+### BEGIN SOLUTION
+predicted_blocks = 65_536 // (128 * 96)
+### END SOLUTION
+
+# %%
+knobs = {"tile_m": 64, "tile_n": 64, "tile_k": 8, "unroll": 8}
+large = code.DeviceSchedule(TASK, knobs | {"rows": 8, "vectors": 1, "lanes": 4})
+small = code.DeviceSchedule(TASK, knobs | {"rows": 1, "vectors": 1, "lanes": 4})
+print(large)
+for name, schedule in {"large block of registers": large, "small": small}.items():
+    print(f"\n{name}\n{code.explain(schedule, 'H100')}")
+blocks = code.explain(large, "H100").occupancy.blocks
+compare("blocks at once", predicted_blocks, computed=blocks, exact=True)
+
+# %% [markdown]
+# **Reflect.** The large block of registers leaves most places empty, and the small one fills them. Which of them asks for fewer bytes from shared memory for each multiplication, and why can it still be the faster one?
+#
+# Registers that are said to be estimated come from the schedule alone: `pip install "mlsys-labs[ptxas]"` brings the assembler to Linux on x86-64.

@@ -29,6 +29,7 @@ import ddp_lab
 from autograder import compare, kept_rate, lab
 from ddp_lab import launch, simulate
 from ddp_lab.show import CollectivesExplorer, RingPlayer, explore, watch
+from lessons.device_note import device_note
 from lessons.flat_network import SIZE, first_parameters, loss_and_gradient, network
 from lessons.machine import measured_rate
 from lessons.ranks.message_figures import draw_messages
@@ -48,7 +49,7 @@ CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os
 for name in ("numpy", "mlsys-labs"):
     print(name, version(name))
 print("Python", platform.python_version(), "on", platform.machine(), "with", CORES, "cores")
-print("CUDA", torch.cuda.get_device_name() if GPUS else "none: everything runs on the CPU")
+print(device_note(torch.cuda.get_device_name() if GPUS else "", "section 6 times broadcasts there"))
 
 # %% [markdown]
 # `tiny` is the running example: element $i$ of rank $r$ is $(i+1)\cdot 10^r$. So every sum shows which ranks are in it: in `3303` the digit of rank 1 is missing.

@@ -26,6 +26,7 @@ from ddp_lab import launch, simulate
 from ddp_lab.device_array import DeviceArray
 from ddp_lab.errors import DdpLabError
 from ddp_lab.show import RingPlayer, watch
+from lessons.device_note import device_note
 from lessons.ranks.rank_timing import device_ranks, ranks_in_turns
 
 # %% tags="setup"
@@ -37,7 +38,7 @@ for name in ("numpy", "torch", "mlsys-labs"):
     print(name, version(name))
 print("Python", platform.python_version(), "on", platform.machine(), "with", CORES, "cores")
 GPUS = torch.cuda.device_count()
-print("CUDA", f"{GPUS} x {torch.cuda.get_device_name()}" if GPUS else "none: all runs on the CPU")
+print(device_note(torch.cuda.get_device_name() if GPUS else "", "section 5 times rings there"))
 
 # %% [markdown]
 # `tiny` is the running example: element $i$ of rank $r$ is $(i+1)\cdot 10^r$.

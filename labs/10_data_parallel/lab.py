@@ -55,7 +55,9 @@ for name in ("numpy", "torch", "mlsys-labs"):
     print(name, version(name))
 print("Python", platform.python_version(), "on", platform.machine(), "with", CORES, "cores")
 CUDA = torch.cuda.is_available()
-print("CUDA", torch.cuda.get_device_name() if CUDA else "none: everything runs on the CPU")
+from lessons.device_note import device_note
+
+print(device_note(torch.cuda.get_device_name() if CUDA else "", "section 4 times overlap there"))
 
 # %% [markdown]
 # The running example: a small network on scikit-learn's images of digits. Its four linear layers have eight parameters: a weight and a bias each.

@@ -29,7 +29,7 @@ class Generator:
         self._native: Any = None
         if namespace_on(self.device) is not np:
             torch = importlib.import_module("torch")
-            self._native = torch.Generator(device=str(self.device))
+            self._native = torch.Generator(device=native_device(self.device))
             self._native.manual_seed(self._seed % 2**63)
         return self
 

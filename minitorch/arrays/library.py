@@ -219,16 +219,20 @@ class Device:
 
 CPU = Device("cpu")
 _LIBRARIES = {"cpu": "numpy", "cuda": "torch"}
+_NATIVE = {"cpu": "cpu", "cuda": "cuda"}  # what torch calls a type of device
 
 
-def use_library(device_type: str, library: str) -> None:
-    """Put the arrays of `library` ("numpy", "torch" or "cupy") behind a type of device."""
+def use_library(device_type: str, library: str, native: str | None = None) -> None:
+    """Put the arrays of `library` ("numpy", "torch" or "cupy") behind a type of device.
+
+    `native` is what torch calls that device, if not as we do.
+    """
     if library not in ("numpy", "torch", "cupy") or (device_type, library) == ("cuda", "numpy"):
         raise ArgumentError(
             f"use_library: no arrays of {library!r} on {device_type!r}: expected numpy or torch "
             "for cpu, torch or cupy for cuda."
         )
-    _LIBRARIES[device_type] = library
+    _LIBRARIES[device_type], _NATIVE[device_type] = library, native or device_type
 
 
 def device(name: object = "cpu") -> Device:
@@ -259,13 +263,17 @@ def device(name: object = "cpu") -> Device:
 
 def cuda_device_count() -> int:
     """Return how many CUDA devices the array library for CUDA sees; 0 when it is not installed."""
-    library = _LIBRARIES["cuda"]
     try:
-        module = importlib.import_module(library)
+        if _LIBRARIES["cuda"] == "torch":
+            return int(native_module().device_count())
+        return int(importlib.import_module("cupy").cuda.runtime.getDeviceCount())
     except ImportError:
         return 0
-    count = module.cuda.device_count if library == "torch" else module.cuda.runtime.getDeviceCount
-    return int(count())
+
+
+def native_module() -> Any:
+    """Return torch's module for CUDA devices: `torch.cuda`, or a stand-in's."""
+    return importlib.import_module("torch").get_device_module(_NATIVE["cuda"])
 
 
 def device_of(array: Array) -> Device:
@@ -309,7 +317,7 @@ def native_device(place: Device) -> object:
     library = _LIBRARIES[place.type]
     if library == "cupy":
         return importlib.import_module("cupy").cuda.Device(place.index)
-    return str(place)
+    return str(Device(_NATIVE[place.type], place.index))
 
 
 # ── dtypes and arrays, whatever the library ─────────────────────────────────────────────────────
@@ -361,6 +369,7 @@ def asarray(
     if isinstance(data, np.ndarray | np.generic):
         # torch reads neither negative strides nor scalars, and converts no array without axes
         data = np.array(data, None if dtype is None else host_dtype(dtype), order="C")
+        copy = False  # it is one, and torch copies no array without axes to a device
     return xp.asarray(data, dtype=wanted, device=native_device(place), copy=copy or None)
 
 

@@ -7,7 +7,13 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from minitorch.arrays.generator import default_generator
-from minitorch.arrays.library import Device, DeviceLike, cuda_device_count
+from minitorch.arrays.library import (
+    Device,
+    DeviceLike,
+    cuda_device_count,
+    native_device,
+    native_module,
+)
 from minitorch.arrays.library import device as _device
 
 if TYPE_CHECKING:
@@ -23,7 +29,7 @@ def is_available() -> bool:
 
 def synchronize(device: DeviceLike = "cuda") -> None:
     """Wait until everything that was started on a device has ended."""
-    importlib.import_module("torch").cuda.synchronize(str(_device(device)))
+    native_module().synchronize(native_device(_device(device)))
 
 
 def manual_seed_all(seed: int) -> None:
@@ -37,7 +43,7 @@ manual_seed = manual_seed_all
 
 def is_bf16_supported() -> bool:
     """Tell whether a device computes with bfloat16."""
-    return is_available() and bool(importlib.import_module("torch").cuda.is_bf16_supported())
+    return is_available() and bool(native_module().is_bf16_supported())
 
 
 def memory_allocated(device: DeviceLike = "cuda") -> int:
@@ -63,19 +69,19 @@ def reset_peak_memory_stats(device: DeviceLike = "cuda") -> None:
 def empty_cache() -> None:
     """Give memory that nothing uses back to the devices."""
     if is_available():
-        importlib.import_module("torch").cuda.empty_cache()
+        native_module().empty_cache()
 
 
 def _memory(name: str, device: DeviceLike) -> int:
     """Return what torch's function of that name gives; 0 where there is no device at all."""
     if not is_available():
         return 0
-    return int(getattr(importlib.import_module("torch").cuda, name)(str(_device(device))) or 0)
+    return int(getattr(native_module(), name)(native_device(_device(device))) or 0)
 
 
 def memory_stats(device: DeviceLike = "cuda") -> dict[str, int]:
     """Return the counters of torch's allocator on a device, named as those of `cpu`."""
-    theirs = importlib.import_module("torch").cuda.memory_stats(str(_device(device)))
+    theirs = native_module().memory_stats(native_device(_device(device)))
     return {
         "reserved": theirs["reserved_bytes.all.current"],
         "allocated": theirs["allocated_bytes.all.current"],
@@ -84,8 +90,20 @@ def memory_stats(device: DeviceLike = "cuda") -> dict[str, int]:
     }
 
 
+GRAPHS = {"CUDAGraph", "graph", "graph_pool_handle", "make_graphed_callables"}
+
+
 def __getattr__(name: str) -> Any:
-    """Return `amp`, which torch has here too."""
+    """Return `amp`, which torch has here too.
+
+    Raises:
+        AttributeError: for anything else.
+    """
+    if name in GRAPHS:
+        raise AttributeError(
+            f"minitorch.cuda.{name}: CUDA graphs are not taken: a step is launched kernel by "
+            "kernel. Use minitorch.compile(step), which fuses its operators."
+        )
     if name != "amp":
         raise AttributeError(f"module 'minitorch.cuda' has no attribute {name!r}")
     return importlib.import_module("minitorch.amp")

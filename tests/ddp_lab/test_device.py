@@ -10,7 +10,9 @@ from torch import nn
 
 import ddp_lab
 from ddp_lab.collectives.registry import COLLECTIVES, lookup
-from ddp_lab.device_array import DeviceArray
+from ddp_lab.device_array import DeviceArray, torch_dtype
+from ddp_lab.launch.launcher import on_gpus
+from ddp_lab.reduction import BFLOAT16
 from ddp_lab.transport.device import DeviceWorld
 from ddp_lab.transport.device_ipc import IpcTransport
 from ddp_lab.transport.shm.shm import ShmTransport
@@ -194,6 +196,12 @@ def test_an_array_of_a_device_does_not_leave_it_unasked() -> None:
         np.asarray(DeviceArray(torch.ones(2)))
     with pytest.raises(TypeError):
         np.cumsum(DeviceArray(torch.ones(2)))
+    with pytest.raises(TypeError):
+        np.hypot(DeviceArray(torch.ones(2)), 1.0)
+    x = DeviceArray(torch.ones(2))
+    assert np.add(x, x, out=x) is x
+    assert x.tensor.tolist() == [2.0, 2.0]
+    assert torch_dtype(BFLOAT16) == torch.bfloat16
 
 
 @pytest.mark.parametrize("device", ["nonsense", "cuda:99"])
@@ -207,3 +215,11 @@ def test_a_device_that_is_not_here_is_refused(device: str) -> None:
 def test_without_gpus_launch_says_what_to_use(transport: str) -> None:
     with pytest.raises(ddp_lab.InvalidArgument, match=r"not enough GPUs .*DeviceWorld"):
         ddp_lab.launch(print, 2, transport=transport)
+
+
+def test_nccl_with_one_device_and_several_processes_is_refused_in_one_line() -> None:
+    with pytest.raises(ddp_lab.InvalidArgument, match=r"got 1, expected 2 .*'cuda'") as refused:
+        on_gpus("nccl", 2, count=1)
+    assert "\n" not in str(refused.value)
+    assert on_gpus("nccl", 2, count=2) == on_gpus("cuda", 2, count=2) == "nccl"
+    assert on_gpus("cuda_ipc", 2, count=1) == "cuda_ipc"

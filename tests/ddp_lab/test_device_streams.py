@@ -70,7 +70,7 @@ def check(results: Any) -> None:
 
 
 def on_virtual_ranks() -> None:
-    world = DeviceWorld(RANKS, LATE)
+    world = DeviceWorld(RANKS, "late:0")
     check(ddp_lab.launch(use, RANKS, threading.Event(), transport=world, timeout_s=60))
 
 

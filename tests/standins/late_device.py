@@ -14,6 +14,7 @@ gives `Stream`, `Event` and their kin to whoever asks, and nothing of torch is r
 
 import functools
 import threading
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -27,7 +28,12 @@ from tests.standins.stream_machine import Block, Event, Machine, Stream
 
 aten = torch.ops.aten
 UNWRITTEN = (aten.empty_like.default, aten.new_empty.default, aten.new_empty_strided.default)
+RESIZING = (  # what torch makes of an empty tensor
+    aten.arange.default, aten.arange.start, aten.arange.start_step,
+    aten.eye.default, aten.eye.m, aten.linspace.default,
+)  # fmt: skip
 MACHINE = Machine()
+PLACES: weakref.WeakValueDictionary[int, Block] = weakref.WeakValueDictionary()
 HANDLES: dict[int, "Late"] = {}  # of memory that another rank opens
 LOCK = threading.Lock()
 
@@ -194,7 +200,9 @@ def empty(shape: Sequence[int], stride: Sequence[int] | None, dtype: torch.dtype
     torch.empty(0, dtype=torch.uint8).set_(held.untyped_storage(), 0, (number,)).fill_(
         1 if dtype == torch.bool else 0xFF
     )
-    return Late(held, MACHINE.new_block())
+    block = MACHINE.new_block(number)
+    PLACES[held.untyped_storage().data_ptr()] = block
+    return Late(held, block)
 
 
 def queue(
@@ -265,6 +273,31 @@ class Module:
     def device_count(self) -> int:
         return 1
 
+    def memory_allocated(self, device: object = None) -> int:
+        return self.machine.held_bytes
+
+    memory_reserved = memory_allocated
+
+    def max_memory_allocated(self, device: object = None) -> int:
+        return self.machine.peak_bytes
+
+    def reset_peak_memory_stats(self, device: object = None) -> None:
+        self.machine.peak_bytes = self.machine.held_bytes
+
+    def memory_stats(self, device: object = None) -> dict[str, int]:
+        return {
+            "reserved_bytes.all.current": self.machine.held_bytes,
+            "allocated_bytes.all.current": self.machine.held_bytes,
+            "allocated_bytes.all.peak": self.machine.peak_bytes,
+            "segment.all.allocated": 0,
+        }
+
+    def empty_cache(self) -> None:
+        pass
+
+    def is_bf16_supported(self) -> bool:
+        return True
+
     def manual_seed_all(self, seed: int) -> None:
         pass
 
@@ -298,7 +331,8 @@ def installed() -> Machine:
     library = torch.library.Library("aten", "IMPL")
     for op in (aten.empty.memory_format, aten.empty_strided.default):
         library.impl(op, _factory(op), "PrivateUse1")
-    for op in (aten.copy_.default, aten._to_copy.default):  # where torch leaves out subclasses
+    left_out = aten.copy_.default, aten._to_copy.default  # of subclasses, in some places
+    for op in (*left_out, *RESIZING):
         library.impl(op, functools.partial(_from_torch, op), "PrivateUse1")
     LIBRARY.append(library)
     return MACHINE

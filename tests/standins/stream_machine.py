@@ -66,10 +66,12 @@ class Block:
 
     machine: "Machine"
     stream: "Stream"
+    n_bytes: int = 0
     accesses: list[Access] = field(default_factory=list)
     recorded: set[int] = field(default_factory=set)
 
     def __del__(self) -> None:
+        self.machine.held_bytes -= self.n_bytes
         self.stream.freed.append(self)
 
 
@@ -83,6 +85,7 @@ class Stream:
             self.queue: deque[Task] = deque()
             self.last: Task | None = None
             self.freed: list[Any] = []
+            self.cuda_stream = self.number
             machine.streams.append(self)
 
     def wait_event(self, event: "Event") -> None:
@@ -133,12 +136,16 @@ class Machine:
         self.faults: list[str] = []
         self.sites: dict[Site, None] = {}  # of the packages' waits, in the order of first use
         self.ignored: Site | None = None
+        self.shares_default = False
+        self.held_bytes = self.peak_bytes = 0
         self._local = threading.local()
         self.start(0)
 
     def start(self, seed: int, ignored: Site | None = None) -> None:
         """Forget faults, and draw anew; waits of the `ignored` site do nothing."""
         with self.lock:
+            if not self.streams:
+                Stream(self)
             for stream in self.streams:
                 while stream.queue:
                     stream.queue.popleft().done = True
@@ -154,7 +161,12 @@ class Machine:
     # Streams of threads
 
     def current_stream(self, device: object = None) -> Stream:
-        """Return the thread's stream; each has its own until it takes another."""
+        """Return the thread's stream; each has its own until it takes another.
+
+        With `shares_default` all threads begin with one, as on CUDA.
+        """
+        if self.shares_default and not hasattr(self._local, "stream"):
+            return self.streams[0]
         if not hasattr(self._local, "stream"):
             self._local.stream = Stream(self)
         found: Stream = self._local.stream
@@ -212,7 +224,7 @@ class Machine:
             f"{other.task.name} on stream {other.task.stream.number} {did}, and nothing orders them"
         )
 
-    def new_block(self) -> Block:
+    def new_block(self, n_bytes: int) -> Block:
         """Return memory for the current stream, which may be any that was let go of there."""
         with self.lock:
             stream = self.current_stream()
@@ -226,7 +238,9 @@ class Machine:
                             f"{access.task.name} on stream {by} may still use memory that was let "
                             f"go of, and that stream {stream.number} takes again: no record_stream"
                         )
-            return Block(self, stream)
+            self.held_bytes += n_bytes
+            self.peak_bytes = max(self.peak_bytes, self.held_bytes)
+            return Block(self, stream, n_bytes)
 
     # Waits of the host
 
@@ -288,7 +302,8 @@ class Machine:
         if frame is None:
             return False
         if frame.f_code.co_name in ("synchronize", "keep_for") and frame.f_back is not None:
-            frame = frame.f_back  # `device_array`'s: who called them
+            above = frame.f_back  # `device_array`'s: who called them
+            frame = above if above.f_code.co_filename.startswith(PACKAGES) else frame
         file = str(Path(frame.f_code.co_filename).relative_to(ROOT))
         site = (file, frame.f_code.co_qualname, frame.f_lineno)
         with self.lock:

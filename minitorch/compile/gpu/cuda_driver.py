@@ -103,8 +103,8 @@ def _start(
     """Start a kernel on torch's current stream."""
     values, arguments = packed(numbers)
     torch, stream = importlib.import_module("torch"), 0
-    if driver.kind == "cuda":
-        stream = int(torch.cuda.current_stream(device).cuda_stream)
+    if driver.kind != "cpu":
+        stream = int(torch.get_device_module(driver.kind).current_stream(device).cuda_stream)
     driver.launch(function, device, shape, arguments, stream)
     del values  # the launch has copied them
 
