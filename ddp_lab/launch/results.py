@@ -1,10 +1,35 @@
 """What `launch` returns: the ranks' results, and with `record=True` what they sent."""
 
+from dataclasses import dataclass, field
 from typing import Any
 
 from ddp_lab.errors import InvalidArgument
-from ddp_lab.launch.trace import Trace, trace_of
-from ddp_lab.transport.record import Log, Traffic
+from ddp_lab.transport.record import Log, Message, Span, Traffic, Wait, merge
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Everything that a run with `record=True` saw, on one clock that starts with the run.
+
+    `clock` is `"wall"`, or `"virtual"` for a simulated run.
+    """
+
+    world_size: int
+    messages: list[Message] = field(default_factory=list)
+    waits: list[Wait] = field(default_factory=list)
+    spans: list[Span] = field(default_factory=list)
+    clock: str = "wall"
+
+
+def trace_of(logs: list[Log], clock: str = "wall") -> Trace:
+    """Return the ranks' logs as one timeline, each list in order of time."""
+    return Trace(
+        len(logs),
+        merge(logs),
+        sorted((wait for log in logs for wait in log.waits), key=lambda w: w.began_at),
+        sorted((span for log in logs for span in log.spans), key=lambda s: s.began_at),
+        clock,
+    )
 
 
 class Results(list[Any]):
