@@ -43,7 +43,7 @@ def launch(
             `"cuda_ipc"`, processes that may share GPUs; `"cuda"`, NCCL where there are GPUs
             enough, else virtual ranks on one.
         timeout_s: how long the run may take, from when all ranks have begun.
-        record: keep every message and wait; see `Results.traffic` and `Results.trace`.
+        record: keep every message; see `Results.traffic` and `Results.trace`.
         hosts: the ranks lie on so many hosts, in equal runs of neighbours, and share memory only
             inside of one (`transport` "shm" or "threads").
         link: what joins the hosts, in real seconds: each has one interface, full duplex, which

@@ -1,46 +1,27 @@
 """What `launch` returns: the ranks' results, and with `record=True` what they sent."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from ddp_lab.errors import InvalidArgument
-from ddp_lab.transport.record import Log, Message, Span, Traffic, Wait, merge
+from ddp_lab.transport.record import Log, Message, Span, Traffic, merge
 
 
 @dataclass(frozen=True)
 class Trace:
-    """Everything that a run with `record=True` saw, on one clock that starts with the run.
-
-    `clock` is `"wall"`, or `"virtual"` for a simulated run.
-    """
+    """What a run with `record=True` saw, on one clock that starts with the run."""
 
     world_size: int
-    messages: list[Message] = field(default_factory=list)
-    waits: list[Wait] = field(default_factory=list)
-    spans: list[Span] = field(default_factory=list)
-    clock: str = "wall"
-
-
-def trace_of(logs: list[Log], clock: str = "wall") -> Trace:
-    """Return the ranks' logs as one timeline, each list in order of time."""
-    return Trace(
-        len(logs),
-        merge(logs),
-        sorted((wait for log in logs for wait in log.waits), key=lambda w: w.began_at),
-        sorted((span for log in logs for span in log.spans), key=lambda s: s.began_at),
-        clock,
-    )
+    messages: list[Message]
+    spans: list[Span]
 
 
 class Results(list[Any]):
     """The list of results, rank by rank, with the record of the run if one was made."""
 
-    def __init__(
-        self, results: list[Any], logs: list[Log] | None = None, clock: str = "wall"
-    ) -> None:
+    def __init__(self, results: list[Any], logs: list[Log] | None = None) -> None:
         super().__init__(results)
         self._logs = logs
-        self._clock = clock
         self._trace: Trace | None = None
 
     def _recorded(self) -> list[Log]:
@@ -58,7 +39,9 @@ class Results(list[Any]):
 
     @property
     def trace(self) -> Trace:
-        """All messages, waits and collectives on one clock."""
+        """All messages and collectives in order of time."""
         if self._trace is None:
-            self._trace = trace_of(self._recorded(), self._clock)
+            logs = self._recorded()
+            spans = sorted((span for log in logs for span in log.spans), key=lambda s: s.began_at)
+            self._trace = Trace(len(logs), merge(logs), spans)
         return self._trace

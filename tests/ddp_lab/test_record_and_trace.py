@@ -29,7 +29,6 @@ def test_every_message_has_its_peer_bytes_operation_and_step(transport: str) -> 
     assert [m.step for m in mine] == [0, 1, 2, 3]
     assert [m.sent_at for m in mine] == sorted(m.sent_at for m in mine)
     assert {span.op for span in trace.spans} == {"all_reduce:ring#0"}
-    assert len(trace.waits) == 12
 
 
 def test_the_ranks_of_a_run_count_from_one_zero(monkeypatch: pytest.MonkeyPatch) -> None:
