@@ -1,7 +1,6 @@
-"""Step time of DistributedDataParallel against torch's over gloo, interleaved; two ranks.
+"""Step time of DistributedDataParallel against torch's over gloo, interleaved; two ranks, or more.
 
-    python bench/ddp_lab_ddp.py [steps]
-    python bench/ddp_lab_ddp.py sweep [steps]   # bucket sizes: predicted, and measured
+    python bench/ddp_lab_ddp.py [steps [ranks]]
 
 Ratios of medians; every contender takes a step in turn, in shuffled order, so that a busy machine
 hurts all alike. Beside the steps stand that of the model alone, and what each wrapper adds to it.
@@ -21,7 +20,6 @@ from typing import Any
 import ddp_lab
 
 WARMUP = 5
-SIZES_MB = [0.25, 1, 2, 4, 8, 32]
 MODELS = {
     "MLP, 4 M parameters": ([1024] * 5, 16),
     "200 layers of 32 x 32": ([32] * 201, 8),
@@ -94,54 +92,12 @@ def run(world_size: int, widths: list[int], batch: int, steps: int) -> dict[str,
     }
 
 
-def sweep_on(comm: Any, steps: int) -> Any:
-    """Return what this rank predicts from its profile, and what it measured."""
-    import torch
-
-    from ddp_lab.data_parallel import Overlapped
-    from ddp_lab.data_parallel.bucketing import MIB
-    from ddp_lab.data_parallel.measurement.link_profile import profile_link
-    from ddp_lab.data_parallel.measurement.sweep import measure_sizes, predict, profile_backward
-
-    torch.set_num_threads(1)
-    x = torch.randn(64, 512)
-
-    def loss(model: Any) -> Any:
-        return model(x).square().mean()
-
-    module = mlp([512] * 17)
-    link = profile_link(comm, [MIB // 4, MIB, 4 * MIB, 17 * MIB])
-    comm.barrier()
-    profile = profile_backward(module, loss, steps)
-    predicted = predict(profile, SIZES_MB, link.all_reduce, link.contention, link.launch)
-    samples = measure_sizes(
-        lambda size: Overlapped(copy.deepcopy(module), comm, size),
-        loss,
-        lambda model: torch.optim.SGD(model.parameters(), lr=1e-3),
-        SIZES_MB,
-        steps,
-    )
-    return predicted, samples, link.contention
-
-
-def sweep(steps: int) -> None:
-    """Print predicted and measured steps of the slower rank, and which sizes are as good."""
-    from ddp_lab.data_parallel.measurement.sweep import Sweep, slowest
-
-    ranks = ddp_lab.launch(sweep_on, 2, steps, timeout_s=600)
-    predicted = {size: max(p[size] for p, _, _ in ranks) for size in SIZES_MB}
-    print(Sweep.of(predicted, slowest([samples for _, samples, _ in ranks])).table())
-    print(f"beside an all-reduce compute loses {ranks[0][2]:.0%} of its speed")
-
-
 def main() -> None:
-    if sys.argv[1:2] == ["sweep"]:
-        sweep(int(sys.argv[2]) if len(sys.argv) > 2 else 20)
-        return
     steps = int(sys.argv[1]) if len(sys.argv) > 1 else 60
+    ranks = int(sys.argv[2]) if len(sys.argv) > 2 else 2
     print(f"{'torch over gloo = 1':<40}", *(f"{name:>14}" for name in (ALONE, *OURS)))
     for name, (widths, batch) in MODELS.items():
-        took = run(2, widths, batch, steps)
+        took = run(ranks, widths, batch, steps)
         print_row(f"{name}: step", {key: t / took[TORCH] for key, t in took.items()})
         print_row(f"{name}: added", added(took))
     widths, batch = MODELS["200 layers of 32 x 32"]

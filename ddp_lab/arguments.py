@@ -34,11 +34,11 @@ def whole_number(operation: str, name: str, value: Any) -> int:
 
 
 def check_count(operation: str, name: str, value: int, least: int = 1) -> None:
-    """Raise `InvalidArgument` unless `value` is a operationle number of `least` or more."""
+    """Raise `InvalidArgument` unless `value` is a whole number of `least` or more."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
         raise InvalidArgument(
             f"{operation}: no such number of {name}: got {value!r}, expected {least} or more. "
-            "Pass a operationle number."
+            "Pass a whole number."
         )
 
 

@@ -86,8 +86,8 @@ def _carrier(dtype: Any) -> np.dtype[Any]:
     import torch
 
     carrier = torch.uint16 if dtype == torch.bfloat16 else dtype
-    found: np.dtype[Any] = torch.empty(0, dtype=carrier).numpy().dtype
-    return found
+    numpy_dtype: np.dtype[Any] = torch.empty(0, dtype=carrier).numpy().dtype
+    return numpy_dtype
 
 
 def outside(array: NDArray, kind: str, device: Any = None) -> Any:

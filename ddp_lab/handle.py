@@ -5,30 +5,23 @@ import queue
 import threading
 import traceback
 from collections.abc import Callable
-from functools import partial
-from typing import Any, TypeAlias
+from typing import Any
 
 from ddp_lab.arguments import wait_limit
-from ddp_lab.errors import InvalidArgument, RankTimeout
+from ddp_lab.errors import RankTimeout
 
-Beside: TypeAlias = Callable[[Callable[[], Any]], Callable[[], Any]]
 KEPT = 4  # threads of a crew that wait for its next jobs; more end with their job
 
 
 class Handle:
-    """The result of a collective that was started with `async_op=True`.
+    """The result of a collective that was started with `async_op=True`."""
 
-    `beside` makes of a job one that takes its turn on a device; None where there is none.
-    """
-
-    def __init__(self, beside: Beside | None = None) -> None:
-        self._beside = beside
+    def __init__(self) -> None:
         self._done = threading.Event()
         self._result: Any = None
         self._error: BaseException | None = None
         self._callbacks: list[Callable[[Handle], None]] = []
         self._lock = threading.Lock()
-        self._asked: Callable[[], None] | None = None  # what else to tell that it was waited for
         self.seen = False  # whether somebody has asked how it ended
 
     def wait(self, timeout_s: float | None = None) -> Any:
@@ -42,7 +35,7 @@ class Handle:
             raise RankTimeout(
                 f"wait: not complete after {timeout_s} s. Wait again, or see which rank is late."
             )
-        self._see()
+        self.seen = True
         if self._error is not None:
             raise self._error
         return self._result
@@ -59,7 +52,7 @@ class Handle:
     def exception(self) -> BaseException | None:
         """Return what the collective raised, or None; waits for its end."""
         self._done.wait()
-        self._see()
+        self.seen = True
         return self._error
 
     def raise_unseen(self) -> None:
@@ -67,37 +60,6 @@ class Handle:
         self._done.wait()
         if self._error is not None and not self.seen:
             raise self._error
-
-    def _see(self) -> None:
-        self.seen = True
-        if self._asked is not None:
-            self._asked()
-
-    def then(self, fn: Callable[[Any], Any]) -> "Handle":
-        """Return a handle for `fn(result)`.
-
-        `fn` runs in the thread in which the collective ends; if that has ended already, it runs at
-        once. If the collective raised, `fn` is not called, and the new handle raises the same.
-
-        All ranks must start their collectives in one order. So `fn` may call some only if this
-        rank starts no others until `fn` has returned.
-        """
-        if not callable(fn):
-            raise InvalidArgument(
-                f"then: not a function: got {fn!r}, expected fn(result). Pass the function itself."
-            )
-        after = Handle(self._beside)
-        after._asked = self._see
-
-        def run(done: Handle) -> None:
-            if done._error is not None:
-                after.finish(error=done._error)
-            else:
-                job = partial(fn, done._result)
-                after.run(job if self._beside is None else self._beside(job))
-
-        self.when_done(run)
-        return after
 
     def when_done(self, callback: Callable[["Handle"], None]) -> None:
         """Call `callback(self)` at the end, at once if that is past."""
@@ -144,15 +106,9 @@ class Worker:
         """Whether a job is waiting or running, as seen by the thread that submits."""
         return self._unfinished > 0 and threading.current_thread() is not self._thread
 
-    @property
-    def is_current(self) -> bool:
-        """Whether the calling thread is this one, which must not wait for a job of its own."""
-        return threading.current_thread() is self._thread
-
-    def submit(self, job: Callable[[], Any], beside: Beside | None = None) -> Handle:
-        """Queue a job; `beside` puts it, and what is to follow it, in order on a device."""
-        handle = Handle(beside)
-        job = job if beside is None else beside(job)
+    def submit(self, job: Callable[[], Any]) -> Handle:
+        """Queue a job."""
+        handle = Handle()
         with self._lock:
             self._unfinished += 1
             if self._thread is None:

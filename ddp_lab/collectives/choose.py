@@ -5,8 +5,7 @@ where one algorithm was measured to overtake another, on 4 ranks that share two 
 
     python bench/ddp_lab_collectives.py --thresholds --ranks 4
 
-There the ring's 2(W-1) messages cost more than the bytes that it saves up to about 1 MiB. Where
-the two came within noise of each other at all sizes, as for scan, the fewer rounds stay.
+There the ring's 2(W-1) messages cost more than the bytes that it saves up to about 1 MiB.
 """
 
 from ddp_lab.collectives.closed_forms import POWERS_OF_TWO, collective_time
@@ -25,7 +24,6 @@ ON_WIRES = {
     "gather": ("reference", "reference", 0),
     "reduce": ("tree", "tree", 0),
     "reduce_scatter": ("direct", "ring", 1024 * KIB),
-    "scan": ("recursive_doubling", "reference", 4096 * KIB),
     "scatter": ("reference", "reference", 0),
 }
 IN_MEMORY = {

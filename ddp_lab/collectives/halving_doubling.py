@@ -126,23 +126,3 @@ def all_gather(comm: "Communicator", x: NDArray) -> NDArray:
         sent.wait()
         rows = np.concatenate([rows, received])
     return np.roll(rows, comm.rank, axis=0)
-
-
-@built_in("scan", "recursive_doubling")
-def scan(comm: "Communicator", x: NDArray, *, op: str) -> NDArray:
-    """Return the reduction over ranks 0 to `rank` in ceil(lg W) rounds.
-
-    Source: Hillis & Steele, Commun. ACM 29(12), 1986.
-    """
-    distance = 1
-    while distance < comm.size:
-        if comm.rank + distance < comm.size:
-            sent = comm.isend(x, comm.rank + distance)
-        if comm.rank >= distance:
-            received = comm.take(comm.rank - distance)
-        if comm.rank + distance < comm.size:
-            sent.wait()
-        if comm.rank >= distance:
-            comm.combine(x, received, op)
-        distance *= 2
-    return x

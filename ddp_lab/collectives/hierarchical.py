@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ddp_lab.collectives import direct, halving_doubling, reference, tree
+from ddp_lab.collectives import direct, reference, tree
 from ddp_lab.collectives.choose import on_wires
 from ddp_lab.collectives.registry import built_in, lookup
 from ddp_lab.collectives.rows import rows_of, same_place
@@ -247,6 +247,5 @@ def barrier(comm: "Communicator") -> None:
     direct.barrier(inside)
 
 
-# Of these every message is for one rank alone, or depends on the one before: nothing is saved.
+# every message is for one rank alone: nothing is saved
 built_in("scatter", "hierarchical")(reference.scatter)
-built_in("scan", "hierarchical")(halving_doubling.scan)

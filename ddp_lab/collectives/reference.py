@@ -100,16 +100,6 @@ def all_to_all(comm: "Communicator", x: NDArray) -> NDArray:
     return out
 
 
-@built_in("scan", "reference")
-def scan(comm: "Communicator", x: NDArray, *, op: str) -> NDArray:
-    """Return the reduction over ranks 0 to `rank`: each rank adds to what the one before sent."""
-    if comm.rank > 0:
-        comm.combine(x, comm.take(comm.rank - 1), op)
-    if comm.rank + 1 < comm.size:
-        comm.isend(x, comm.rank + 1).wait()
-    return x
-
-
 @built_in("barrier", "reference")
 def barrier(comm: "Communicator") -> None:
     """Return once all ranks are here: each tells rank 0, which then tells each."""

@@ -3,7 +3,7 @@
 An algorithm is a function `fn(comm, x, ...)` that sends and receives through `comm` and returns
 its result:
 
-    all_reduce, scan        fn(comm, x, op=)         -> array like x
+    all_reduce              fn(comm, x, op=)         -> array like x
     reduce                  fn(comm, x, root=, op=)  -> array like x at the root, else None
     broadcast               fn(comm, x, root=)       -> array; x is None where it is unknown
     gather                  fn(comm, x, root=)       -> (size, *x.shape) at the root, else None
@@ -34,7 +34,6 @@ COLLECTIVES = (
     "gather",
     "reduce",
     "reduce_scatter",
-    "scan",
     "scatter",
 )
 

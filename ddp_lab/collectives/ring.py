@@ -12,7 +12,6 @@ most of all algorithms: the ring is for large arrays on wires.
 Source: Patarasuk & Yuan, J. Parallel Distrib. Comput. 69(2), 2009.
 """
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -23,8 +22,6 @@ from ddp_lab.transport.base import NDArray
 
 if TYPE_CHECKING:
     from ddp_lab.communicator.communicator import Communicator
-
-SEGMENT_BYTES = 256 * 1024  # half of a second-level cache: one half arrives, one is added
 
 
 def reduce_chunks(comm: "Communicator", chunks: list[NDArray], op: str) -> None:
@@ -74,37 +71,3 @@ def all_gather(comm: "Communicator", x: NDArray, *, out: NDArray | None = None) 
         out[comm.rank] = x
     gather_chunks(comm, rows_of(out))
     return out
-
-
-@built_in("all_reduce", "pipelined_ring")
-def pipelined_all_reduce(comm: "Communicator", x: NDArray, *, op: str) -> NDArray:
-    """Return the reduction as `ring` does, with each step cut into segments.
-
-    A segment is passed on as soon as it is reduced, so that a link carries one segment while the
-    rank adds the one before; for the same bytes it costs more messages.
-    """
-    chunks = split_evenly(x.reshape(-1), comm.size)
-    right, left = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
-    steps = 2 * comm.size - 2
-    pieces = [segments(comm, chunks[(comm.rank - 2 - step) % comm.size]) for step in range(steps)]
-    # Asked for ahead, so that a segment comes in while the one before is added.
-    coming = [
-        [comm.irecv(None if step < comm.size - 1 else piece, left) for piece in pieces[step]]
-        for step in range(steps)
-    ]
-    for piece in segments(comm, chunks[(comm.rank - 1) % comm.size]) if steps else ():
-        comm.isend(piece, right)
-    for step in range(steps):
-        for piece, work in zip(pieces[step], coming[step], strict=True):
-            received = work.wait()
-            if step < comm.size - 1:
-                comm.combine(piece, received, op)
-            if step < steps - 1:
-                comm.isend(piece, right)
-    return x
-
-
-def segments(comm: "Communicator", chunk: NDArray) -> list[NDArray]:
-    """Return the views of at most `SEGMENT_BYTES` that cover `chunk`, at least one."""
-    count = max(1, math.ceil(chunk.nbytes * comm.bytes_a_byte / SEGMENT_BYTES))
-    return split_evenly(chunk, min(count, max(1, chunk.size)))

@@ -91,19 +91,14 @@ class CollectiveCaller(Messenger):
         call.args, call.kwargs = args, kwargs
         if kwargs.get("op") == "avg":
             kwargs["op"] = "sum"
-            call.divisor = self.rank + 1 if call.operation == "scan" else self.size
+            call.divisor = self.size
         if async_op or (self._worker is not None and self._worker.busy):
             if self._worker is None:
                 self._worker = Worker(f"ddp_lab rank {self.rank}")
             job = partial(self._execute_there, call)
-            beside = None if self._tensors is None else self._tensors.beside
-            if self._worker.is_current:  # in a function given to `then`
-                handle = Handle(beside)
-                self._open[handle] = None
-                handle.when_done(self._close)
-                handle.run(job)
-                return handle
-            handle = self._worker.submit(job, beside)
+            if self._tensors is not None:
+                job = self._tensors.beside(job)  # type: ignore[assignment]
+            handle = self._worker.submit(job)
             self._open[handle] = None
             handle.when_done(self._close)
             return handle if async_op else handle.wait()

@@ -122,12 +122,6 @@ class Communicator(CollectiveCaller):
             array = self._write_to(call, out, x, array)
         return self._run(call, (array,), {"op": op}, async_op)
 
-    def scan(self, x: Any, op: str = "sum", algorithm: str = "auto", async_op: bool = False) -> Any:
-        """Return the reduction over ranks 0 to `rank`, this one included."""
-        array, kind = self._operand("scan", x, op)
-        call = self._call("scan", algorithm, array, f"op={op}", kind, x)
-        return self._run(call, (call.working(array),), {"op": op}, async_op)
-
     def barrier(self, algorithm: str = "auto", async_op: bool = False) -> Any:
         """Return once every rank has called it."""
         call = self._call("barrier", algorithm, None, "", "numpy", None)

@@ -81,8 +81,8 @@ class Calibration:
     def factors(self) -> tuple[list[float], list[float]]:
         """Return by which factors held-out samples are missed: by one set, and by sets of own."""
         ways = (self.constants.predict, self.predict)
-        one, own = ([_factor(predict(s), s.seconds) for s in self.held_out] for predict in ways)
-        return one, own
+        shared, own = ([_factor(predict(s), s.seconds) for s in self.held_out] for predict in ways)
+        return shared, own
 
     def table(self) -> str:
         """Return predicted over measured for each held-out sample, the constants, a verdict."""

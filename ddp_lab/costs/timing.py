@@ -76,14 +76,14 @@ def measure(
         )
     plan, sizes = list(plan), list(sizes)
     jobs = {p: [(*key, n) for key in plan if _has_form(key, p) for n in sizes] for p in world_sizes}
-    taken: dict[int, list[NDArray]] = {p: [] for p in world_sizes}
+    blocks_of: dict[int, list[NDArray]] = {p: [] for p in world_sizes}
     for number in range(max(passes, MOST_PASSES)):
         for p in world_sizes:
-            if number < passes or _too_few(taken[p]):
+            if number < passes or _too_few(blocks_of[p]):
                 arguments = jobs[p], -(-rounds // passes)
-                taken[p].append(_blocks(launch(_time_jobs, p, *arguments, transport=transport)))
+                blocks_of[p].append(_blocks(launch(_time_jobs, p, *arguments, transport=transport)))
     return [
-        _sample(job, p, [blocks[:, index] for blocks in taken[p]])
+        _sample(job, p, [blocks[:, index] for blocks in blocks_of[p]])
         for p in world_sizes
         for index, job in enumerate(jobs[p])
     ]

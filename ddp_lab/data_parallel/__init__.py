@@ -17,12 +17,11 @@ from ddp_lab.data_parallel.ladder import (
     OneFlat,
     Overlapped,
 )
-from ddp_lab.data_parallel.measurement.breakdown import Breakdown, measure
+from ddp_lab.data_parallel.measurement.breakdown import measure, typical
 from ddp_lab.data_parallel.wrapping import DistributedDataParallel
 
 __all__ = [
     "LADDER",
-    "Breakdown",
     "BucketPlan",
     "Bucketed",
     "Caps",
@@ -41,4 +40,5 @@ __all__ = [
     "assign",
     "measure",
     "reverse_plan",
+    "typical",
 ]

@@ -117,16 +117,16 @@ class Caps:
         cls, bucket_cap_mb: float | None, bucket_cap_mb_list: Sequence[float] | None = None
     ) -> "Caps":
         """Return the limits that `bucket_cap_mb` (MiB) or a list of one a bucket ask for."""
-        asked = list(bucket_cap_mb_list or ([] if bucket_cap_mb is None else [bucket_cap_mb]))
-        if any(mb < 0 for mb in asked):
+        sizes_mb = list(bucket_cap_mb_list or ([] if bucket_cap_mb is None else [bucket_cap_mb]))
+        if any(mb < 0 for mb in sizes_mb):
             raise ValueError(
-                f"DistributedDataParallel: a bucket cannot have a negative size: got {asked} MiB, "
-                "expected 0 (a bucket a parameter) or more. Leave it out for 25."
+                f"DistributedDataParallel: a bucket cannot have a negative size: got {sizes_mb} "
+                "MiB, expected 0 (a bucket a parameter) or more. Leave it out for 25."
             )
-        if not asked:
+        if not sizes_mb:
             return cls(DEFAULT_CAP_BYTES, FIRST_BUCKET_BYTES)
-        cap = int(max(asked) * MIB)
-        per_bucket = tuple(int(mb * MIB) for mb in asked) if bucket_cap_mb_list else ()
+        cap = int(max(sizes_mb) * MIB)
+        per_bucket = tuple(int(mb * MIB) for mb in sizes_mb) if bucket_cap_mb_list else ()
         return cls(cap, cap, per_bucket)
 
     @property

@@ -176,9 +176,9 @@ class Launch:
     def _start(self, ranks: tuple[int, ...], port: int) -> None:
         """Start the ranks of a host, and hold as many threads there as it has ranks."""
         starter, *others = dict.fromkeys(self._workers[rank] for rank in ranks)
-        held = [worker for worker in others for _ in range(self._workers.count(worker))]
-        held += [starter] * (self._workers.count(starter) - 1)
-        self._holds += [self._submit(hold, worker) for worker in held]
+        idle = [worker for worker in others for _ in range(self._workers.count(worker))]
+        idle += [starter] * (self._workers.count(starter) - 1)
+        self._holds += [self._submit(hold, worker) for worker in idle]
         preload = [name for name in SHARED if name in sys.modules]
         arguments = self._job, ranks, self._timeout_s, self._topic, preload, port
         self._tasks.append(self._submit(run_host, starter, *arguments))

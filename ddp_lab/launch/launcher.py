@@ -43,7 +43,7 @@ def launch(
             `"cuda_ipc"`, processes that may share GPUs; `"cuda"`, NCCL where there are GPUs
             enough, else virtual ranks on one.
         timeout_s: how long the run may take, from when all ranks have begun.
-        record: keep every message and wait; see `Results.traffic` and `Results.trace`.
+        record: keep every message; see `Results.traffic` and `Results.trace`.
         hosts: the ranks lie on so many hosts, in equal runs of neighbours, and share memory only
             inside of one (`transport` "shm" or "threads").
         link: what joins the hosts, in real seconds: each has one interface, full duplex, which
@@ -56,17 +56,7 @@ def launch(
         RankFailed: a rank raised or was killed; names the first guilty one, with its traceback.
         RankTimeout: the time is over; says who waits for whom, and where.
     """
-    if not callable(fn):
-        raise InvalidArgument(
-            f"launch: not a function: got {fn!r}, expected fn(comm, *args). Pass the function."
-        )
-    if isinstance(world_size, np.integer):
-        world_size = int(world_size)
-    if isinstance(world_size, bool) or not isinstance(world_size, int) or world_size < 1:
-        raise InvalidArgument(
-            f"launch: no such number of ranks: got {world_size!r}, expected 1 or more. "
-            "Pass the number of ranks as the second argument."
-        )
+    world_size = _checked(fn, world_size)
     timeout_s = time_limit("launch", timeout_s)
     places = equal_hosts(world_size, hosts)
     _check_hosts(places, link, transport)
@@ -79,20 +69,8 @@ def launch(
         from ddp_lab.launch.cluster import launch_on_cluster
 
         return launch_on_cluster(fn, world_size, args, timeout_s, record, cluster)
-    if isinstance(transport, ThreadWorld):
-        return _launch_world(fn, world_size, args, transport, timeout_s, record)
-    if transport not in TRANSPORTS:
-        raise InvalidArgument(
-            f"launch: unknown transport: got {transport!r}, expected one of "
-            f"{', '.join(TRANSPORTS)}. Choose one of these names."
-        )
-    for module, (extra, users) in NEEDS.items():
-        if transport in users and importlib.util.find_spec(module) is None:
-            raise InvalidArgument(missing("launch", extra, f"No module named {module!r}"))
-    if transport in ("cuda", "nccl", "cuda_ipc"):
-        import torch
-
-        transport = on_gpus(transport, world_size, torch.cuda.device_count())
+    if not isinstance(transport, ThreadWorld):
+        transport = _available(transport, world_size)
     if isinstance(transport, ThreadWorld):
         return _launch_world(fn, world_size, args, transport, timeout_s, record)
     if transport == "threads":
@@ -102,6 +80,46 @@ def launch(
     from ddp_lab.launch.processes import launch_processes
 
     return launch_processes(fn, world_size, args, transport, timeout_s, record, places, link)
+
+
+def _checked(fn: Any, world_size: Any) -> int:
+    """Return the number of ranks.
+
+    Raises:
+        InvalidArgument: it is none, or there is nothing that they could call.
+    """
+    if not callable(fn):
+        raise InvalidArgument(
+            f"launch: not a function: got {fn!r}, expected fn(comm, *args). Pass the function."
+        )
+    is_number = isinstance(world_size, int | np.integer) and not isinstance(world_size, bool)
+    if not is_number or world_size < 1:
+        raise InvalidArgument(
+            f"launch: no such number of ranks: got {world_size!r}, expected 1 or more. "
+            "Pass the number of ranks as the second argument."
+        )
+    return int(world_size)
+
+
+def _available(transport: Any, world_size: int) -> str | ThreadWorld:
+    """Return what a transport's name comes to on this machine.
+
+    Raises:
+        InvalidArgument: there is none of this name, or it needs what is not here.
+    """
+    if transport not in TRANSPORTS:
+        raise InvalidArgument(
+            f"launch: unknown transport: got {transport!r}, expected one of "
+            f"{', '.join(TRANSPORTS)}. Choose one of these names."
+        )
+    for module, (extra, users) in NEEDS.items():
+        if transport in users and importlib.util.find_spec(module) is None:
+            raise InvalidArgument(missing("launch", extra, f"No module named {module!r}"))
+    if transport not in ("cuda", "nccl", "cuda_ipc"):
+        return str(transport)
+    import torch
+
+    return on_gpus(transport, world_size, torch.cuda.device_count())
 
 
 def _check_hosts(hosts: Hosts, link: Link | None, transport: str | ThreadWorld) -> None:

@@ -1,21 +1,27 @@
 """What `launch` returns: the ranks' results, and with `record=True` what they sent."""
 
+from dataclasses import dataclass
 from typing import Any
 
 from ddp_lab.errors import InvalidArgument
-from ddp_lab.launch.trace import Trace, trace_of
-from ddp_lab.transport.record import Log, Traffic
+from ddp_lab.transport.record import Log, Message, Span, Traffic, merge
+
+
+@dataclass(frozen=True)
+class Trace:
+    """What a run with `record=True` saw, on one clock that starts with the run."""
+
+    world_size: int
+    messages: list[Message]
+    spans: list[Span]
 
 
 class Results(list[Any]):
     """The list of results, rank by rank, with the record of the run if one was made."""
 
-    def __init__(
-        self, results: list[Any], logs: list[Log] | None = None, clock: str = "wall"
-    ) -> None:
+    def __init__(self, results: list[Any], logs: list[Log] | None = None) -> None:
         super().__init__(results)
         self._logs = logs
-        self._clock = clock
         self._trace: Trace | None = None
 
     def _recorded(self) -> list[Log]:
@@ -33,7 +39,9 @@ class Results(list[Any]):
 
     @property
     def trace(self) -> Trace:
-        """All messages, waits and collectives on one clock."""
+        """All messages and collectives in order of time."""
         if self._trace is None:
-            self._trace = trace_of(self._recorded(), self._clock)
+            logs = self._recorded()
+            spans = sorted((span for log in logs for span in log.spans), key=lambda s: s.began_at)
+            self._trace = Trace(len(logs), merge(logs), spans)
         return self._trace

@@ -25,7 +25,7 @@ from ddp_lab.transport.hosts import HostsTransport
 from ddp_lab.transport.links.emulated_link import EmulatedLink, of_threads
 from ddp_lab.transport.links.link import Hosts, Link
 from ddp_lab.transport.record import Recorder
-from ddp_lab.transport.sim import SimTransport, SimWorld
+from ddp_lab.transport.sim import SimTransport
 from ddp_lab.transport.threads import ThreadWorld
 
 LOOK_S = 0.05  # between two looks at how the ranks do
@@ -88,8 +88,7 @@ def run_threads(
         raise timed_out(late, stacks_of(threads), timeout_s)
     if run.failures:
         raise rank_failed(list(run.failures), world.size)
-    clock = "virtual" if isinstance(world, SimWorld) else "wall"
-    return Results(run.results, [r.log for r in recorders] if record else None, clock)
+    return Results(run.results, [r.log for r in recorders] if record else None)
 
 
 def recorder_of(transport: Transport, zero: float) -> Recorder:

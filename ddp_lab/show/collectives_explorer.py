@@ -120,10 +120,10 @@ def record(
     """
     names = tuple(name for name in COMPARED["all_reduce"] if name != "one_shot")
     where: Any = {"transport": "threads", "hosts": ranks, "link": link}
-    found = launch(_timed, ranks, names, tuple(sizes), rounds, **where)
+    seconds_of = launch(_timed, ranks, names, tuple(sizes), rounds, **where)
     points = [
-        {"algorithm": name, "n": n, "seconds": float(max(rank[name, n] for rank in found))}
-        for name, n in found[0]
+        {"algorithm": name, "n": n, "seconds": float(max(rank[name, n] for rank in seconds_of))}
+        for name, n in seconds_of[0]
     ]
     at = {"ranks": ranks, "latency_us": link.alpha * 1e6, "bandwidth_gb_s": 1e-9 / link.beta}
     return {**at, "collective": "all_reduce", "points": points}

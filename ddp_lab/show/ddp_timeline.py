@@ -14,8 +14,8 @@ import traitlets
 
 from ddp_lab.collectives.closed_forms import all_reduce_time
 from ddp_lab.data_parallel.bucketing import MIB
+from ddp_lab.data_parallel.measurement.backward_profile import BackwardProfile
 from ddp_lab.data_parallel.measurement.step_times import Span, StepTimes, union
-from ddp_lab.data_parallel.measurement.sweep import BackwardProfile
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.show.chart import Chart, module
 from ddp_lab.show.svg_text import box, line, picture, text, ticks
@@ -194,7 +194,7 @@ def spans(step: StepTimes | None) -> list[dict[str, Any]]:
     if step is None:
         return []
     waiting = union(step.blocked)
-    found: list[dict[str, Any]] = [
+    spans: list[dict[str, Any]] = [
         {
             "lane": span.lane,
             "name": span.name,
@@ -206,7 +206,7 @@ def spans(step: StepTimes | None) -> list[dict[str, Any]]:
         if span not in step.blocked
         for start, end, hue in _coloured(span, waiting)
     ]
-    return sorted(found, key=lambda stretch: float(stretch["start"]))  # a name fits until the next
+    return sorted(spans, key=lambda stretch: float(stretch["start"]))  # a name fits until the next
 
 
 def _coloured(span: Span, waiting: list[tuple[int, int]]) -> Iterator[tuple[int, int, str]]:

@@ -30,19 +30,19 @@ def made_again(partitions: int, steps: int, shuffle: int, cached: int, stored: i
     Results after each `cached` steps are in memory, and lost with machine 1; results after each
     `stored` steps, and what the first step reads, are on disks that last.
     """
-    found: set[Cell] = set()
+    recomputed: set[Cell] = set()
     waiting = [(LOST, steps)]
     while waiting:
         partition, step = waiting.pop()
-        found.add((partition, step))
+        recomputed.add((partition, step))
         before = step - 1
         if before == 0 or every(before, stored):
             continue
         parents = range(partitions) if every(step, shuffle) else [partition]
         there = every(before, cached)
         needed = {(p, before) for p in parents if p == LOST or not there}
-        waiting += needed - found
-    return found
+        waiting += needed - recomputed
+    return recomputed
 
 
 def begun_again(ranks: int, steps: int, stored: int) -> set[Cell]:

@@ -100,12 +100,12 @@ class DistributionOptions(Chart):
 
     def summary(self) -> str:
         """Return the ways' times and qualities, in a sentence."""
-        said = [
+        results = [
             f"{WAYS[way]}: {row.compute_s + row.send_s:.3g} s simulated, "
             f"{row.memory_bytes / 2**30:.3g} GiB, {self.quality[way][str(self.workers)]:.1%} right"
             for way, row in self.costs().items()
         ]
-        return f"{self.heading()}, {self.workers} of them. {'; '.join(said)}."
+        return f"{self.heading()}, {self.workers} of them. {'; '.join(results)}."
 
     def poster(self) -> str:
         """Return the bars as SVG."""

@@ -130,8 +130,8 @@ class PlanOnMesh(Chart):
 
 def _devices(plan: Plan) -> list[tuple[int | None, str]]:
     """Return the stage of each device and its layers in words; None where it is left over."""
-    found: list[tuple[int | None, str]] = []
+    stages: list[tuple[int | None, str]] = []
     for number, (first, last, hosts, devices, _, _) in enumerate(plan):
         words = f"layers {first} to {last - 1}" if last - first > 1 else f"layer {first}"
-        found += [(number, words)] * (hosts * devices)
-    return found + [(None, "idle")] * (HOSTS * DEVICES - len(found))
+        stages += [(number, words)] * (hosts * devices)
+    return stages + [(None, "idle")] * (HOSTS * DEVICES - len(stages))

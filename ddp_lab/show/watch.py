@@ -80,7 +80,7 @@ def watch(
 
     where: Any = {"hosts": hosts, "link": link}
     ends = launch(body, len(arrays), transport="threads", timeout_s=timeout_s, **where)
-    values = [iter(kept) for _, _, kept in ends]
+    values = [iter(contents) for _, _, contents in ends]
     # Within one sender, `merge` keeps the order of sending.
     messages = [Seen(**asdict(m), values=next(values[m.src])) for m in merge([e[1] for e in ends])]
     return Recording(arrays, [result for result, _, _ in ends], messages, link is not None)

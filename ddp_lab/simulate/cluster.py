@@ -32,7 +32,6 @@ class Cluster:
     intra: Link
     inter: Link
     memory_bytes: float = math.inf
-    contention: float = 0.0
 
     @property
     def devices(self) -> int:
@@ -47,7 +46,6 @@ def cluster(
     intra: Link,
     inter: Link,
     memory_bytes: float = math.inf,
-    contention: float = 0.0,
 ) -> Cluster:
     """Return a cluster of hosts that are alike.
 
@@ -60,8 +58,6 @@ def cluster(
             byte.
         inter: the same of a host's link to other hosts, which its devices share.
         memory_bytes: memory of a device.
-        contention: the share of its speed, 0 to 1, that a device's compute loses while it
-            averages gradients.
 
     Raises:
         InvalidArgument: a number that no cluster has. A link that exists is faster than none: its
@@ -74,16 +70,11 @@ def cluster(
             raise InvalidArgument(
                 f"cluster: {name} must be above 0: got {value!r}. Pass what a device has."
             )
-    if not 0 <= contention <= 1:
-        raise InvalidArgument(
-            f"cluster: contention is a share of compute's speed: got {contention!r}, expected 0 "
-            "to 1. Pass 0 where other hardware moves the bytes."
-        )
     links = (
         _link("intra", intra, used=devices_per_host > 1),
         _link("inter", inter, used=hosts > 1),
     )
-    return Cluster(hosts, devices_per_host, float(flops), *links, memory_bytes, contention)
+    return Cluster(hosts, devices_per_host, float(flops), *links, memory_bytes)
 
 
 def _link(name: str, link: Link, used: bool) -> Link:

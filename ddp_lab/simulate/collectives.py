@@ -8,7 +8,6 @@ import numpy as np
 from ddp_lab.collectives.choose import on_wires
 from ddp_lab.collectives.closed_forms import POWERS_OF_TWO
 from ddp_lab.collectives.registry import lookup
-from ddp_lab.collectives.ring import SEGMENT_BYTES
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.launch.threads import run_threads
@@ -19,12 +18,10 @@ TIMEOUT_S = 600.0
 IN_CIRCLES = {  # each rank sends to the one so many places further on
     ("all_gather", "recursive_doubling"),
     ("all_gather", "ring"),
-    ("all_reduce", "pipelined_ring"),
     ("all_reduce", "ring"),
     ("barrier", "dissemination"),
     ("reduce_scatter", "ring"),
 }
-MOST_SEGMENTS = 256  # of a chunk: more take longer to simulate and change little
 
 
 def collective(
@@ -56,8 +53,6 @@ def collective(
         algorithm = on_wires(name, int(n_bytes), world_size, link=None)
     # Chunks of equal size for rings (p of them) and for halving (a power of two of them).
     count = math.lcm(world_size, 1 << (world_size.bit_length() - 1))
-    if algorithm == "pipelined_ring":
-        count *= min(MOST_SEGMENTS, max(1, math.ceil(n_bytes / world_size / SEGMENT_BYTES)))
     link, bytes_a_byte = Link(alpha, beta, gamma), n_bytes / count
     in_pairs = (name, algorithm) in POWERS_OF_TWO and not world_size & (world_size - 1)
     if in_pairs or (name, algorithm) in IN_CIRCLES:

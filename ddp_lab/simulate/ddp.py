@@ -80,7 +80,6 @@ def ddp(
     all_reduce: Callable[[float], float],
     overlap: bool = True,
     contention: float = 0.0,
-    launch: Callable[[float], float] | None = None,
     reply: Callable[[float], float] | None = None,
 ) -> DdpStep:
     """Return the predicted step of one rank; all ranks are alike.
@@ -98,7 +97,6 @@ def ddp(
         all_reduce: seconds for that many bytes, such as `cost.all_reduce_time` with the rest bound.
         contention: the share of its speed, 0 to 1, that compute loses while a bucket travels: 0
             where other hardware moves the bytes, 1 where the rank's only core does.
-        launch: seconds of compute to fill and start a bucket of that many bytes; default none.
         reply: seconds of a bucket's way back, which has a link of its own: with parameter servers
             the next bucket is on its way out meanwhile. Default none.
 
@@ -114,8 +112,6 @@ def ddp(
     for layers in _fill(n_bytes, bucket_bytes):
         total = sum(n_bytes[layer] for layer in layers)
         ready_at += [core.work(backward[layer]) for layer in layers]
-        if launch is not None:
-            ready_at[-1] = core.work(launch(total))
         full.append((layers, total, core.now))
         if overlap:
             core.slowed.append(link.send(*full[-1], core.now))

@@ -178,8 +178,8 @@ class _Clock:
         if fate == APPLY:
             self._apply([worker])
         self._waiting.append((worker, self.now))
-        while (taken := self._progress.take_step()) is not None:
-            self._apply(taken[1])
+        while (complete := self._progress.take_step()) is not None:
+            self._apply(complete[1])
         moved = was_slowest or self._progress.version != version
         asking, self._waiting = (
             (self._waiting, []) if moved else ([self._waiting.pop()], self._waiting)

@@ -111,7 +111,7 @@ def finish_times(
     if schedule not in ("1f1b", "pipedream"):  # which differ in their weights alone
         step = pipeline(schedule, stages, microbatches, forward, backward)
         return [spans[-1].ended_at for spans in step.spans], step.peak_activations
-    given = [0.0] * (stages + 1)  # when each stage last finished a backward
+    backward_ended = [0.0] * (stages + 1)  # when each stage last finished a backward
     for turn in range(microbatches + stages - 1):
         arrived = 0.0
         for stage in range(stages):
@@ -119,7 +119,8 @@ def finish_times(
                 arrived = ends[stage] = max(arrived, ends[stage]) + forward[stage]
             # what comes back now began so many turns ago
             if 0 <= turn - (stages - 1 - stage) < microbatches:
-                given[stage] = ends[stage] = max(ends[stage], given[stage + 1]) + backward[stage]
+                ends[stage] = max(ends[stage], backward_ended[stage + 1]) + backward[stage]
+                backward_ended[stage] = ends[stage]
     return ends, [min(stages - stage, microbatches) for stage in range(stages)]
 
 

@@ -305,16 +305,16 @@ class _Search:
         times, eased = self._times(by_stages), self._times(by_stages=False)
         limits = np.unique(np.concatenate([t[np.isfinite(t)] for t in times.values()]))
         most = self._most if by_stages else None
-        found: Plan | None = None
+        best: Plan | None = None
         repeat = self._problem.microbatches - 1
         ranges = [(0.0, 0, len(limits) - 1)] if len(limits) else []
         while ranges:
             bound, low, high = heapq.heappop(ranges)
-            if found is not None:
-                if bound >= found.cost:
+            if best is not None:
+                if bound >= best.cost:
                     break
                 least = self._least(eased, limits[high], None)[0, 0, 0]
-                if least + repeat * limits[low] >= found.cost:
+                if least + repeat * limits[low] >= best.cost:
                     continue
             table = self._least(times, limits[high], most)
             allowed = [s for s in range(len(table)) if not by_stages or s not in (0, without)]
@@ -325,14 +325,14 @@ class _Search:
             if not math.isfinite(least):
                 continue  # nor is there one with a lower limit
             plan = Plan(list(self._walk(times, table, stages, limits[high])), self._problem)
-            if found is None or plan.cost < found.cost:
-                found = plan
-                most = self._stages_below(found.cost) if by_stages else None
+            if best is None or plan.cost < best.cost:
+                best = plan
+                most = self._stages_below(best.cost) if by_stages else None
             middle = (low + high - 1) // 2
             for part in ((low, middle), (middle + 1, high - 1)):
                 if part[0] <= part[1]:
                     heapq.heappush(ranges, (least + repeat * limits[part[0]], *part))
-        return found
+        return best
 
     def _stages_below(self, cost: float) -> int:
         """Return the most stages that a plan of less than `cost` can have.

@@ -139,13 +139,26 @@ def training(
         _stage(times[first:last], place, _sends(times, bounds, place, number), how)
         for number, (first, last) in enumerate(bounds)
     ]
+    whole = (1 + BACKWARD) * sum(layer.flops for layer in workload) * batch / cluster.flops
+    ideal = whole / (dp * tp * pp)
+    return _step(stages, bounds, schedule, microbatches, batch, ideal, cluster.memory_bytes)
+
+
+def _step(
+    stages: Sequence[_Stage],
+    bounds: Sequence[tuple[int, int]],
+    schedule: str,
+    microbatches: int,
+    batch: int,
+    ideal: float,
+    memory_bytes: float,
+) -> TrainingStep:
+    """Return the step of these stages; `ideal` is what it would take without communication."""
     ends, held = finish_times(
         schedule, microbatches, [s.forward for s in stages], [s.backward for s in stages]
     )
-    memory = _memory(stages, held, cluster.memory_bytes)
+    memory = _memory(stages, held, memory_bytes)
     step_time = max(end + stage.exposed for end, stage in zip(ends, stages, strict=True))
-    whole = (1 + BACKWARD) * sum(layer.flops for layer in workload) * batch / cluster.flops
-    ideal = whole / (dp * tp * pp)
     return TrainingStep(
         step_time,
         batch / step_time,
@@ -295,17 +308,15 @@ def _stage(
 
 def _exposed(backward: Sequence[float], n_bytes: Sequence[float], place: Mesh, how: _How) -> float:
     """Return what averaging gradients adds to the last backward."""
-    contention = place.cluster.contention
     if how.strategy == "parameter_server":
         send = partial(place.to_servers, servers=how.servers)
         backward, n_bytes = _in_parts(backward, n_bytes, how.bucket_bytes)
         return ddp(
-            0.0, backward, n_bytes, how.bucket_bytes, send, how.overlap, contention, reply=send
+            0.0, backward, n_bytes, how.bucket_bytes, send, how.overlap, reply=send
         ).exposed_communication
     ring = partial(place.data, "all_reduce")
-    return ddp(
-        0.0, backward, n_bytes, how.bucket_bytes, ring, how.overlap, contention
-    ).exposed_communication
+    step = ddp(0.0, backward, n_bytes, how.bucket_bytes, ring, how.overlap)
+    return step.exposed_communication
 
 
 def _in_parts(

@@ -1,9 +1,10 @@
-"""What happened on a transport: counts, and every message and wait with its times.
+"""What happened on a transport: counts, and every message with its times.
 
 All times are seconds on one clock that starts with the run: the machine's monotonic clock, which
 its processes share, or the virtual clock of the `sim` transport.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from time import perf_counter
@@ -33,17 +34,6 @@ class Message:
 
 
 @dataclass(frozen=True)
-class Wait:
-    """A time in which `rank` could do nothing but wait for a message of `src`."""
-
-    rank: int
-    src: int
-    began_at: float
-    ended_at: float
-    op: str
-
-
-@dataclass(frozen=True)
 class Span:
     """A whole collective on one rank."""
 
@@ -70,7 +60,6 @@ class Log:
     sends: list[tuple[int, int, int, float, str, int]] = field(default_factory=list)
     receives: dict[tuple[int, int], list[float]] = field(default_factory=dict)
     shared: list[Message] = field(default_factory=list)
-    waits: list[Wait] = field(default_factory=list)
     spans: list[Span] = field(default_factory=list)
 
     def traffic(self) -> Traffic:
@@ -127,7 +116,7 @@ class Recorder:
         times = self.log.receives.setdefault((src, channel), [])
         times.append(float("nan"))
         work = self.transport.irecv(src, channel=channel, buffer=buffer)
-        return _Received(self, work, src, times, len(times) - 1)
+        return _Received(self, work, times, len(times) - 1)
 
     def empty(self, shape: Shape, dtype: npt.DTypeLike) -> NDArray:
         """Return a buffer of the transport beneath."""
@@ -139,14 +128,11 @@ class Recorder:
 
 
 class _Received:
-    """A receive that notes when it completed and how long that was waited for."""
+    """A receive that notes when it completed."""
 
-    def __init__(
-        self, recorder: Recorder, work: Work, src: int, times: list[float], index: int
-    ) -> None:
+    def __init__(self, recorder: Recorder, work: Work, times: list[float], index: int) -> None:
         self._recorder = recorder
         self._work = work
-        self._src = src
         self._times = times
         self._index = index
 
@@ -159,15 +145,9 @@ class _Received:
         self._work.header = value
 
     def wait(self, timeout_s: float | None = None) -> NDArray | None:
-        recorder = self._recorder
-        began_at = recorder.now()
         array = self._work.wait(timeout_s)
-        ended_at = recorder.now()
-        if self._times[self._index] != self._times[self._index]:  # NaN: not yet noted
-            self._times[self._index] = ended_at
-            recorder.log.waits.append(
-                Wait(recorder.rank, self._src, began_at, ended_at, recorder.op)
-            )
+        if math.isnan(self._times[self._index]):
+            self._times[self._index] = self._recorder.now()
         return array
 
     def test(self) -> bool:

@@ -13,7 +13,7 @@ Source of the model: Thakur, Rabenseifner & Gropp, Int. J. High Perform. Comput.
 from typing import Any
 
 from ddp_lab.transport.base import NDArray
-from ddp_lab.transport.links.link import Hosts, Link, home_of
+from ddp_lab.transport.links.link import Link
 from ddp_lab.transport.threads import Receive, ThreadTransport
 from ddp_lab.transport.turns import TurnWorld
 
@@ -24,24 +24,13 @@ class SimWorld(TurnWorld):
     `bytes_a_byte` is how many simulated bytes each real one stands for, so that large arrays can
     be simulated with small ones. Where the world is `buffered`, a message sets off when it is sent,
     asked for or not, and a plain send does not wait for it: so do network cards with memory.
-
-    Ranks of one of `hosts` are joined by `near`; each has an interface of its own all the same.
     """
 
     def __init__(
-        self,
-        size: int,
-        link: Link,
-        bytes_a_byte: float = 1.0,
-        *,
-        buffered: bool = False,
-        hosts: Hosts | None = None,
-        near: Link | None = None,
+        self, size: int, link: Link, bytes_a_byte: float = 1.0, *, buffered: bool = False
     ) -> None:
         super().__init__(size)
         self.link = link
-        self.hosts = hosts or (tuple(range(size)),)
-        self.near = near or link
         self.bytes_a_byte = bytes_a_byte
         self.buffered = buffered
         self.clocks = [0.0] * size
@@ -81,8 +70,6 @@ class SimTransport(ThreadTransport):
     def __init__(self, world: SimWorld, rank: int) -> None:
         super().__init__(world, rank)
         self.bytes_a_byte = world.bytes_a_byte
-        self.hosts = world.hosts
-        self._neighbours = home_of(rank, world.hosts)
         self.free_out = 0.0
         self.free_in = 0.0
 
@@ -103,10 +90,9 @@ class SimTransport(ThreadTransport):
         """Let time pass for other work."""
         self.clock += seconds
 
-    def duration(self, array: NDArray, peer: int) -> float:
-        """Return how long a message with this array occupies the link to a peer."""
-        apart = len(self.hosts) == 1 or peer not in self._neighbours
-        link = self._world.link if apart else self._world.near
+    def duration(self, array: NDArray) -> float:
+        """Return how long a message with this array occupies a link."""
+        link = self._world.link
         return link.alpha + array.nbytes * self._world.bytes_a_byte * link.beta
 
     def isend(  # type: ignore[override]
@@ -114,7 +100,7 @@ class SimTransport(ThreadTransport):
     ) -> "SimSent":
         """Send a copy, as soon as the way out is free."""
         start = max(self.clock, self.free_out)
-        self.free_out = start + self.duration(array, dst)
+        self.free_out = start + self.duration(array)
         self._world.post(self.rank, dst, channel, array.copy(), header, start)
         return SimSent(self, self.clock if self._world.buffered else self.free_out)
 
@@ -159,6 +145,6 @@ class SimReceive(Receive):
         if self._arrived_at is None:
             sent_at: Any = self.note
             start = max(sent_at, self._asked_at, transport.free_in)
-            self._arrived_at = transport.free_in = start + transport.duration(array, self.src)
+            self._arrived_at = transport.free_in = start + transport.duration(array)
         transport.clock = max(transport.clock, self._arrived_at)
         return array

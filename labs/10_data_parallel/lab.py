@@ -27,7 +27,7 @@ from sklearn.datasets import load_digits
 # %% tags="setup"
 from autograder import compare, earlier, lab
 from ddp_lab import DdpLabError, Link, launch
-from ddp_lab.data_parallel.measurement.sweep import BackwardProfile
+from ddp_lab.data_parallel.measurement.backward_profile import BackwardProfile
 from ddp_lab.device_array import synchronize
 from ddp_lab.show import DdpTimeline
 from ddp_lab.simulate import workloads

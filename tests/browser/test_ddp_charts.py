@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from ddp_lab.collectives.closed_forms import all_reduce_time
+from ddp_lab.data_parallel.measurement.backward_profile import BackwardProfile
 from ddp_lab.data_parallel.measurement.step_times import StepTimes
-from ddp_lab.data_parallel.measurement.sweep import BackwardProfile
 from ddp_lab.show import (
     DdpTimeline,
     PipelineSchedules,

@@ -141,8 +141,8 @@ CELLS = [
 import minitorch as mt
 import minitorch.graph as tf
 from ddp_lab import DistributedDataParallel, launch
-from ddp_lab.data_parallel import measure
-from ddp_lab.data_parallel.measurement.sweep import profile_backward
+from ddp_lab.data_parallel import measure, typical
+from ddp_lab.data_parallel.measurement.backward_profile import profile_backward
 from ddp_lab.show import CollectivesExplorer, DdpTimeline, RingPlayer, ScalingCurves, ServerTimeline
 from ddp_lab.show import DistributionOptions, Lineage, Roofline, TrainingCurves, explore, watch
 from minitorch.show import both_ways, compare_passes, follow_tokens, map_memory
@@ -156,7 +156,7 @@ def run(comm):
     profile = profile_backward(net, loss)
     ddp = DistributedDataParallel(net, process_group=comm, bucket_cap_mb=0.001)
     steps = measure(ddp, loss, mt.optim.SGD(net.parameters(), lr=1e-3))
-    return profile, steps.typical()
+    return profile, typical(steps)
 
 profile, step = launch(run, 2, transport="threads")[0]
 timeline = DdpTimeline.of(profile, ranks=2, recorded=step, bucket_mib=0.25)

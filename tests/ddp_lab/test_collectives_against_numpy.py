@@ -52,7 +52,7 @@ def run_all(comm: ddp_lab.Communicator, some: list[Case]) -> list[Any]:
         options: dict[str, Any] = {"algorithm": algorithm}
         if collective in ("broadcast", "gather", "reduce", "scatter"):
             options["root"] = root
-        if collective in ("reduce", "reduce_scatter", "all_reduce", "scan"):
+        if collective in ("reduce", "reduce_scatter", "all_reduce"):
             options["op"] = op
         if collective == "scatter":
             x = [x + i for i in range(comm.size)] if comm.rank == root else None
@@ -77,7 +77,6 @@ def expected(case: Case, rank: int, world_size: int) -> np.ndarray | None:
         "gather": lambda: inputs if rank == root else None,
         "reduce": lambda: reduced if rank == root else None,
         "reduce_scatter": lambda: reduced[rank],
-        "scan": lambda: REDUCTIONS[op](inputs[: rank + 1], axis=0).astype(dtype),
         "scatter": lambda: inputs[root] + rank,
     }[collective]()
 

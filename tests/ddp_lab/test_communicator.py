@@ -3,13 +3,11 @@
 import subprocess
 import sys
 import textwrap
-import threading
 
 import numpy as np
 import pytest
 
 import ddp_lab
-from ddp_lab.handle import Worker
 from ddp_lab.transport.turns import TurnWorld
 
 
@@ -125,48 +123,25 @@ def test_asynchronous_collectives_keep_the_order_of_their_calls() -> None:
     def rank(comm):
         handles = [comm.all_reduce(np.array([i]), async_op=True) for i in range(20)]
         now = int(comm.all_reduce(np.array([100]))[0])
-        later = handles[3].then(lambda x: x + 1).wait()
-        return [int(h.wait()[0]) for h in handles], now, int(later[0]), handles[0].test()
+        return [int(h.wait()[0]) for h in handles], now, handles[0].test()
 
     for transport in ("threads", "shm"):
         got = ddp_lab.launch(rank, 3, transport=transport)[2]
-        assert got == ([3 * i for i in range(20)], 300, 10, True)
+        assert got == ([3 * i for i in range(20)], 300, True)
 
 
-def test_a_function_after_a_collective_may_wait_for_collectives_of_its_own() -> None:
-    def rank(comm):
-        gate = threading.Event()  # holds the worker until the function has been given
-        comm._worker = Worker("gated")
-        comm._worker.submit(gate.wait)
-        first = comm.all_reduce(np.array([1.0]), async_op=True)
-
-        def more(x):
-            return comm.all_reduce(10 * x, async_op=True).wait() + comm.all_reduce(x)
-
-        after = first.then(more)
-        gate.set()
-        return float(after.wait()[0]), float(comm.all_reduce(np.array([5.0]))[0])
-
-    assert threads(rank, 2) == [(44.0, 10.0)] * 2
-
-
-def test_a_handle_raises_what_the_collective_raised_and_skips_what_follows() -> None:
+def test_a_handle_has_what_the_collective_raised() -> None:
     def rank(comm):
         handle = comm.all_reduce(np.zeros(2 + comm.rank), async_op=True)
-        error = handle.exception()
-        after = handle.then(lambda x: x).exception()
-        return type(error).__name__, error is after
+        return type(handle.exception()).__name__
 
-    assert ("Mismatch", True) in threads(rank, 2)
+    assert "Mismatch" in threads(rank, 2)
 
 
 @pytest.mark.parametrize("transport", ["threads", "shm", "tcp"])
 def test_what_nobody_waited_for_is_reported_all_the_same(transport: str) -> None:
     def differing(comm):
         comm.all_reduce(np.zeros(2 + comm.rank), async_op=True)
-
-    def chained(comm):
-        comm.all_reduce(np.zeros(2 + comm.rank), async_op=True).then(lambda x: x + 1)
 
     def alone(comm):
         if comm.rank == 0:
@@ -176,7 +151,7 @@ def test_what_nobody_waited_for_is_reported_all_the_same(transport: str) -> None
         differing(comm)
         raise SystemExit(0)
 
-    for rank in (differing, chained, leaving):
+    for rank in (differing, leaving):
         with pytest.raises(ddp_lab.RankFailed, match="all_reduce"):
             ddp_lab.launch(rank, 2, transport=transport)
     with pytest.raises(ddp_lab.RankFailed, match="rank 1"):
@@ -249,7 +224,7 @@ def test_all_orders_of_delivery_lead_to_the_same_bits() -> None:
     def rank(comm):
         first = comm.all_reduce(inputs[comm.rank], algorithm="ring")
         second = comm.all_to_all(first[:32].reshape(4, 8))
-        return comm.scan(second, algorithm="recursive_doubling")
+        return comm.reduce_scatter(second, algorithm="ring")
 
     results = [ddp_lab.launch(rank, 4, transport=TurnWorld(4, seed)) for seed in range(25)]
     for result in results[1:]:

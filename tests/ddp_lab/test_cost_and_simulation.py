@@ -38,7 +38,6 @@ def every_rank(comm: ddp_lab.Communicator, name: str, algorithm: str, count: int
         ("all_gather", "recursive_doubling"),
         ("all_gather", "ring"),
         ("all_reduce", "halving_doubling"),
-        ("all_reduce", "pipelined_ring"),
         ("all_reduce", "recursive_doubling"),
         ("all_reduce", "ring"),
         ("barrier", "dissemination"),
@@ -86,14 +85,6 @@ def test_small_arrays_want_few_messages_and_large_ones_few_bytes() -> None:
     assert fastest(1 << 28) == "halving_doubling"
 
 
-def test_pipelining_hides_the_arithmetic_of_a_ring() -> None:
-    plain, piped = (
-        simulate.collective("all_reduce", name, 64 << 20, 4, 1e-6, 1e-9, 1e-9)
-        for name in ("ring", "pipelined_ring")
-    )
-    assert piped < plain
-
-
 @pytest.mark.parametrize(
     ("call", "says"),
     [
@@ -117,7 +108,7 @@ def test_a_simulated_run_gives_results_and_a_virtual_timeline() -> None:
     world = SimWorld(4, Link(1.0, 0.5))
     run = ddp_lab.launch(rank, 4, transport=world, record=True)
     np.testing.assert_array_equal(run[2], 4 * np.arange(8.0) + 6)
-    assert run.trace.clock == "virtual"
+    assert max(message.received_at for message in run.trace.messages) == world.clocks[0]
     step = 1.0 + 0.5 * 16
     assert world.clocks == [6 * step] * 4
     first = [m for m in run.trace.messages if m.src == 0]

@@ -41,7 +41,6 @@ def expected(
         "gather": lambda: inputs if rank == root else None,
         "reduce": lambda: reduced if rank == root else None,
         "reduce_scatter": lambda: reduced[rank],
-        "scan": lambda: REDUCTIONS[op](inputs[: rank + 1], axis=0),
         "scatter": lambda: inputs[root] + rank,
     }[collective]()
 
@@ -67,7 +66,7 @@ def check_all(comm: Any, device: str) -> list[str]:
                 options: dict[str, Any] = {"algorithm": algorithm}
                 if collective in ("broadcast", "gather", "reduce", "scatter"):
                     options["root"] = root
-                if collective in ("reduce", "reduce_scatter", "all_reduce", "scan"):
+                if collective in ("reduce", "reduce_scatter", "all_reduce"):
                     options["op"] = op
                 got = getattr(comm, collective)(x, **options)
                 want = expected(collective, shape, op, root, comm.rank, comm.size)

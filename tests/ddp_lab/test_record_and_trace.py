@@ -1,6 +1,5 @@
 """What a recorded run says about itself."""
 
-import json
 import math
 import time
 
@@ -30,7 +29,6 @@ def test_every_message_has_its_peer_bytes_operation_and_step(transport: str) -> 
     assert [m.step for m in mine] == [0, 1, 2, 3]
     assert [m.sent_at for m in mine] == sorted(m.sent_at for m in mine)
     assert {span.op for span in trace.spans} == {"all_reduce:ring#0"}
-    assert len(trace.waits) == 12
 
 
 def test_the_ranks_of_a_run_count_from_one_zero(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,24 +60,6 @@ def test_a_message_that_nobody_received_has_no_arrival() -> None:
     (message,) = ddp_lab.launch(rank, 2, transport="threads", record=True).trace.messages
     assert math.isnan(message.received_at)
     assert message.op == "send"
-
-
-def test_the_saved_trace_has_slices_on_each_rank_and_paired_arrows(tmp_path) -> None:
-    path = tmp_path / "run.json"
-    ddp_lab.launch(ring, 3, transport="threads", record=True).trace.save(path)
-    events = json.loads(path.read_text())["traceEvents"]
-    starts = {e["id"]: e for e in events if e["ph"] == "s"}
-    ends = {e["id"]: e for e in events if e["ph"] == "f"}
-    assert len(starts) == 12
-    assert starts.keys() == ends.keys()
-    assert all(starts[i]["ts"] <= ends[i]["ts"] for i in starts)
-    slices = [e for e in events if e["ph"] == "X"]
-    assert {e["tid"] for e in slices} == {0, 1, 2}
-    for start in starts.values():  # an arrow binds to a slice that holds its time
-        assert any(
-            e["tid"] == start["tid"] and e["ts"] <= start["ts"] <= e["ts"] + e["dur"]
-            for e in slices
-        )
 
 
 def test_a_run_without_a_record_says_how_to_get_one() -> None:

@@ -14,8 +14,8 @@ import pytest
 
 import ddp_lab.show
 from ddp_lab import cost, register_algorithm
+from ddp_lab.data_parallel.measurement.backward_profile import BackwardProfile
 from ddp_lab.data_parallel.measurement.step_times import Span, StepTimes
-from ddp_lab.data_parallel.measurement.sweep import BackwardProfile
 from ddp_lab.errors import InvalidArgument, UnknownAlgorithm
 from ddp_lab.show import (
     CollectivesExplorer,

@@ -120,12 +120,6 @@ def test_the_breakdown_is_the_step_and_overlap_never_hurts(sizes, strategy: str)
     assert got.step_time <= step(strategy=strategy, overlap=False, **how).step_time * (1 + 1e-9)
 
 
-def test_compute_that_is_slowed_by_sending_hides_less() -> None:
-    slow = simulate.cluster(8, 8, FLOPS, INTRA, INTER, contention=1.0)
-    how = {"dp": 64, "batch": 64, "bucket_bytes": 0}
-    assert step(hosts=slow, **how).step_time > step(**how).step_time
-
-
 @pytest.mark.parametrize("schedule", ["gpipe", "1f1b", "pipedream", "zero_bubble"])
 @pytest.mark.parametrize(
     ("stages", "microbatches"), [(1, 1), (1, 4), (3, 1), (3, 9), (5, 15), (6, 4)]
@@ -197,7 +191,6 @@ def test_what_cannot_be_is_refused(how: dict, says: str) -> None:
         ({"intra": (0, 0)}, r"no such link: got intra=\(0, 0\)"),
         ({"inter": (-1e-6, 1e-9)}, "no such link: got inter"),
         ({"inter": 25e9}, "no such link: got inter=25000000000.0"),
-        ({"contention": 1.5}, "contention is a share"),
     ],
 )
 def test_a_cluster_that_cannot_be_is_refused(change: dict, says: str) -> None:

@@ -83,7 +83,8 @@ def allreduce_hook(state: Group, bucket: Any) -> Later:
     return average(state, bucket.buffer())
 
 
-def _in(dtype: str, state: Group, bucket: Any) -> Later:
+def fp16_compress_hook(state: Group, bucket: Any) -> Later:
+    """Send half-precision numbers: half the bytes, 11 bits of mantissa, overflow above 65,504."""
     flat = bucket.buffer()
     kit = kit_for(flat)
 
@@ -91,17 +92,7 @@ def _in(dtype: str, state: Group, bucket: Any) -> Later:
         kit.put(flat, done.value())
         return flat
 
-    return average(state, kit.shortened(flat, dtype)).then(lengthen)
-
-
-def fp16_compress_hook(state: Group, bucket: Any) -> Later:
-    """Send half-precision numbers: half the bytes, 11 bits of mantissa, overflow above 65,504."""
-    return _in("float16", state, bucket)
-
-
-def bf16_compress_hook(state: Group, bucket: Any) -> Later:
-    """Send bfloat16: half the bytes, float32's range, 8 bits of mantissa."""
-    return _in("bfloat16", state, bucket)
+    return average(state, kit.halved(flat)).then(lengthen)
 
 
 @dataclass

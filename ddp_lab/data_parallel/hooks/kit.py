@@ -11,14 +11,14 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from ddp_lab.reduction import BFLOAT16, divide, from_float32, to_float32
+from ddp_lab.reduction import divide
 
 
 class Kit(Protocol):
     """The operations that libraries name differently."""
 
-    def shortened(self, x: Any, dtype: str) -> Any:
-        """Return `x` as "float16" or "bfloat16"; what is too large for it is infinite."""
+    def halved(self, x: Any) -> Any:
+        """Return `x` as float16; what is too large for it is infinite."""
         ...
 
     def put(self, target: Any, values: Any) -> None:
@@ -61,17 +61,13 @@ class Kit(Protocol):
 class NumpyKit:
     """`Kit` for NumPy arrays."""
 
-    def shortened(self, x: Any, dtype: str) -> Any:
-        """Return `x` as "float16" or "bfloat16"; what is too large for it is infinite."""
-        if dtype == "bfloat16":
-            return from_float32(x).view(BFLOAT16)
+    def halved(self, x: Any) -> Any:
+        """Return `x` as float16; what is too large for it is infinite."""
         with np.errstate(over="ignore"):
-            return x.astype(dtype)
+            return x.astype(np.float16)
 
     def put(self, target: Any, values: Any) -> None:
         """Overwrite `target` with values of any floating dtype and of its size."""
-        if values.dtype == BFLOAT16:
-            values = to_float32(values["bfloat16"])
         target[...] = values.reshape(target.shape)
 
     def divide(self, x: Any, by: int) -> None:

@@ -12,9 +12,9 @@ from torch import Tensor
 class TorchKit:
     """`kit.Kit` for tensors."""
 
-    def shortened(self, x: Tensor, dtype: str) -> Tensor:
-        """Return `x` as "float16" or "bfloat16"; what is too large for it is infinite."""
-        return x.to(getattr(torch, dtype))
+    def halved(self, x: Tensor) -> Tensor:
+        """Return `x` as float16; what is too large for it is infinite."""
+        return x.to(torch.float16)
 
     def put(self, target: Tensor, values: Tensor) -> None:
         """Overwrite `target` with values of any floating dtype and of its size."""

@@ -1,1 +1,1 @@
-"""Where a step's time goes, what a link costs, and which size of buckets is best."""
+"""Where a step's time goes, and how long backward works on each gradient."""

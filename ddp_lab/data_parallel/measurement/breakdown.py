@@ -1,90 +1,26 @@
 """Where a training step's time goes: compute, communication exposed and hidden, optimizer.
 
-    run = measure(model, step)          # on every rank
-    print(run.table())
-    run                                 # in a notebook: a picture of a typical step
-    run.save("steps.json")              # opens in Perfetto or chrome://tracing
+    steps = measure(model, loss, optimizer)     # on every rank
+    typical(steps).parts_ms()
 
 Works on DistributedDataParallel and on every step of the ladder.
 
-May import: step_times, show.breakdown_picture.
+May import: step_times.
 Source of the four parts: Li et al., PyTorch Distributed, VLDB 2020, section 5.1.
 """
 
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from statistics import median
+from dataclasses import replace
 from time import perf_counter_ns
 from typing import Any
 
 from ddp_lab.data_parallel.measurement.step_times import Span, StepTimes
 
 
-@dataclass
-class Breakdown:
-    """The measured iterations of one rank."""
-
-    rank: int
-    steps: list[StepTimes] = field(default_factory=list)
-
-    def medians_ms(self) -> dict[str, float]:
-        """Return the median over the iterations of each part, in milliseconds."""
-        parts = [step.parts_ms() for step in self.steps]
-        return {name: median(p[name] for p in parts) for name in parts[0]}
-
-    def table(self) -> str:
-        """Return the medians as text: a line a part, with its share of the step."""
-        ms = self.medians_ms()
-        lines = [f"{'part':<22} {'ms':>9} {'share':>7}"]
-        for name, value in ms.items():
-            lines.append(f"{name:<22} {value:9.3f} {value / ms['step']:7.1%}")
-        return "\n".join(lines)
-
-    def typical(self) -> StepTimes:
-        """Return the iteration whose length is the (lower) median."""
-        return sorted(self.steps, key=lambda step: step.parts_ms()["step"])[
-            (len(self.steps) - 1) // 2
-        ]
-
-    def svg(self) -> str:
-        """Return a picture of the typical iteration, the medians of all beside it."""
-        from ddp_lab.show.breakdown_picture import breakdown_picture
-
-        return breakdown_picture(self.typical(), self.medians_ms(), self.rank, len(self.steps))
-
-    def _repr_mimebundle_(self, **_options: Any) -> dict[str, str]:
-        return {"text/plain": self.table(), "image/svg+xml": self.svg()}
-
-    def chrome_trace(self) -> dict[str, Any]:
-        """Return the iterations as Chrome trace events; process = rank, thread = lane."""
-        events = []
-        for number, step in enumerate(self.steps):
-            for span in step.spans():
-                events.append(
-                    {
-                        "name": span.name,
-                        "ph": "X",
-                        "pid": self.rank,
-                        "tid": span.lane,
-                        "ts": span.start_ns / 1e3,
-                        "dur": (span.end_ns - span.start_ns) / 1e3,
-                        "args": {"iteration": number},
-                    }
-                )
-        return {"traceEvents": events, "displayTimeUnit": "ms"}
-
-    def save(self, path: str | Path) -> None:
-        """Write the Chrome trace as JSON."""
-        Path(path).write_text(json.dumps(self.chrome_trace()))
-
-
-def merge(runs: Sequence[Breakdown]) -> dict[str, Any]:
-    """Return one Chrome trace of several ranks; they share a clock when on one machine."""
-    events = [event for run in runs for event in run.chrome_trace()["traceEvents"]]
-    return {"traceEvents": events, "displayTimeUnit": "ms"}
+def typical(steps: Sequence[StepTimes]) -> StepTimes:
+    """Return the step whose length is the (lower) median."""
+    return sorted(steps, key=lambda step: step.end_ns - step.start_ns)[(len(steps) - 1) // 2]
 
 
 def measure(
@@ -93,7 +29,7 @@ def measure(
     optimizer: Any,
     iterations: int = 10,
     warmup: int = 3,
-) -> Breakdown:
+) -> list[StepTimes]:
     """Train `iterations` steps and return where their time went on this rank.
 
     Args:
@@ -102,8 +38,7 @@ def measure(
         optimizer: has `zero_grad()` and `step()`.
         warmup: steps before, not counted; buckets are rebuilt in the second one.
     """
-    owner, name = _place(model)
-    run = Breakdown(getattr(owner, name).rank)
+    steps = []
     finish = getattr(model, "finish", lambda: None)
     for number in range(warmup + iterations):
         optimizer.zero_grad()
@@ -118,8 +53,8 @@ def measure(
             end = perf_counter_ns()
         if number >= warmup:
             spans = clock.within(forward_end, backward_end)
-            run.steps.append(StepTimes(start, forward_end, backward_end, end, *spans))
-    return run
+            steps.append(StepTimes(start, forward_end, backward_end, end, *spans))
+    return steps
 
 
 class _Clock:

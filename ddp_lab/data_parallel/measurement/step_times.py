@@ -6,8 +6,6 @@ May import: the standard library.
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-NS_PER_MS = 1e6
-
 
 @dataclass(frozen=True)
 class Span:
@@ -17,11 +15,6 @@ class Span:
     lane: str  # "compute" or "communication"
     start_ns: int
     end_ns: int
-
-    @property
-    def ms(self) -> float:
-        """Its length in milliseconds."""
-        return (self.end_ns - self.start_ns) / NS_PER_MS
 
 
 @dataclass(frozen=True)
@@ -34,21 +27,6 @@ class StepTimes:
     end_ns: int
     communication: tuple[Span, ...]
     blocked: tuple[Span, ...]  # when the training thread did nothing but wait
-
-    def parts_ms(self) -> dict[str, float]:
-        """Return the milliseconds of each part; hidden communication runs beside compute."""
-        waiting, talking = union(self.blocked), union(self.communication)
-        exposed = length(waiting)
-        backward = self.backward_end_ns - self.forward_end_ns
-        return {
-            "forward": (self.forward_end_ns - self.start_ns) / NS_PER_MS,
-            "backward compute": (backward - exposed) / NS_PER_MS,
-            "exposed communication": exposed / NS_PER_MS,
-            "hidden communication": (length(talking) - length(intersection(talking, waiting)))
-            / NS_PER_MS,
-            "optimizer": (self.end_ns - self.backward_end_ns) / NS_PER_MS,
-            "step": (self.end_ns - self.start_ns) / NS_PER_MS,
-        }
 
     def spans(self) -> list[Span]:
         """Return everything there is to draw."""
@@ -70,16 +48,3 @@ def union(spans: Sequence[Span]) -> list[tuple[int, int]]:
         else:
             joined.append((start, end))
     return joined
-
-
-def length(stretches: Sequence[tuple[int, int]]) -> int:
-    """Return the nanoseconds of all stretches together."""
-    return sum(end - start for start, end in stretches)
-
-
-def intersection(
-    a: Sequence[tuple[int, int]], b: Sequence[tuple[int, int]]
-) -> list[tuple[int, int]]:
-    """Return the stretches that lie in both `a` and `b`, each of which is disjoint."""
-    pairs = [(max(s1, s2), min(e1, e2)) for s1, e1 in a for s2, e2 in b]
-    return [(start, end) for start, end in pairs if start < end]

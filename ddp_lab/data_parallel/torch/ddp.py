@@ -87,6 +87,7 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
         nn.Module.__init__(self)
         Joinable.__init__(self)
         refuse_unsupported(
+            check_reduction,
             delay_all_reduce_named_params=delay_all_reduce_named_params,
             param_to_hook_all_reduce=param_to_hook_all_reduce,
         )
@@ -94,32 +95,16 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
             device_ids, process_group = None, device_ids
         self.device_mesh = device_mesh
         self.process_group = process_group_of(process_group, device_mesh)
-        self.parameters_to_ignore = module_inspection.ignored_names(module)
-        module_inspection.check_module(module, self.parameters_to_ignore)
-        ids = module_inspection.device_ids_of(module, device_ids, output_device)
-        self.device_ids, self.output_device = ids
-        self.module = module
-        self.device = next(iter(module.parameters())).device
-        self.group = group_for(self.process_group, self.device)
+        self._take_module(module, device_ids, output_device)
         self.find_unused_parameters = find_unused_parameters
         self.gradient_as_bucket_view = gradient_as_bucket_view
-        self.static_graph = False
-        self.require_backward_grad_sync = True
-        self.uneven: UnevenInputs | None = None
         self.mixed_precision = mixed_precision
         self.caps = Caps.from_mb(bucket_cap_mb, bucket_cap_mb_list)
         self.bucket_bytes_cap = self.caps.cap
         self.bucket_bytes_cap_list = list(self.caps.per_bucket)
-        if check_reduction:
-            warnings.warn(
-                "DistributedDataParallel: check_reduction does nothing any more. Leave it out.",
-                FutureWarning,
-                stacklevel=2,
-            )
         self._buffer_sync = BufferSync(
             module, self.parameters_to_ignore, broadcast_buffers, forward_sync_buffers
         )
-        self.require_forward_param_sync = True
         use_on_cpu(module, None if isinstance(self.group, C10dGroup) else self.group)
         managed = module_inspection.managed_params(module, self.parameters_to_ignore)
         if init_sync:
@@ -130,8 +115,25 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
         if mixed_precision is not None:
             cast_buffers(module, mixed_precision, self.parameters_to_ignore)
             note_dtypes(module, mixed_precision, self.parameters_to_ignore)
-            hook = average_as(reduce_dtype_of(mixed_precision))
-            self.reducer.averaging.hook = hook, self.reducer.averaging
+            self._average_as(reduce_dtype_of(mixed_precision))
+
+    def _take_module(self, module: nn.Module, device_ids: Any, output_device: Any) -> None:
+        """Note what is wrapped, where it lies and which ranks have it."""
+        self.parameters_to_ignore = module_inspection.ignored_names(module)
+        module_inspection.check_module(module, self.parameters_to_ignore)
+        ids = module_inspection.device_ids_of(module, device_ids, output_device)
+        self.device_ids, self.output_device = ids
+        self.module = module
+        self.device = next(iter(module.parameters())).device
+        self.group = group_for(self.process_group, self.device)
+        self.static_graph = False
+        self.require_backward_grad_sync = self.require_forward_param_sync = True
+        self.uneven: UnevenInputs | None = None
+
+    def _average_as(self, dtype: torch.dtype | None) -> None:
+        """Have gradients averaged in a dtype of their own, by a hook of ours."""
+        averaging = self.reducer.averaging
+        averaging.hook = average_as(dtype), averaging
 
     def _build_reducer(self, managed: module_inspection.ManagedParams, static_graph: bool) -> None:
         """Lay out the buckets and put the hooks on the parameters."""
@@ -272,8 +274,7 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
         """Register torch's built-in hook of that name."""
         is_half = kind == BuiltinCommHookType.FP16_COMPRESS
         self._hook_name = str(kind)
-        averaging = self.reducer.averaging
-        averaging.hook = average_as(torch.float16 if is_half else None), averaging
+        self._average_as(torch.float16 if is_half else None)
 
     # Uneven inputs
 

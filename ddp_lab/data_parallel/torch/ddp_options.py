@@ -3,6 +3,7 @@
 May import: torch, bucketing.
 """
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -50,8 +51,14 @@ def first_plan(
     return torch_first_plan(specs, [NO_LIMIT])
 
 
-def refuse_unsupported(**arguments: Any) -> None:
-    """Raise NotImplementedError when one of these arguments was given."""
+def refuse_unsupported(check_reduction: bool, **arguments: Any) -> None:
+    """Raise NotImplementedError when one of these arguments was given; warn of the first."""
+    if check_reduction:
+        warnings.warn(
+            "DistributedDataParallel: check_reduction does nothing any more. Leave it out.",
+            FutureWarning,
+            stacklevel=3,
+        )
     for name, value in arguments.items():
         if value:
             raise NotImplementedError(

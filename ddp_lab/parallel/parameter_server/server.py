@@ -188,8 +188,8 @@ class Server:
 
     def _take_steps(self) -> None:
         """Take the synchronous steps that are complete."""
-        while (taken := self._progress.take_step()) is not None:
-            step, chosen, late = taken
+        while (complete := self._progress.take_step()) is not None:
+            step, chosen, late = complete
             if self._progress.decides and self._progress.backups:
                 commit = Message(messages.COMMIT, step, text=" ".join(map(str, chosen)))
                 for server in self._servers:

@@ -65,7 +65,7 @@ def _meetings(y: Tensor, x: Tensor) -> list[Meeting] | None:
     on_way = _on_way(y.grad_fn, x)
     if y.grad_fn not in on_way:
         return None
-    found: list[Meeting] = []
+    meetings: list[Meeting] = []
     seen: set[int] = set()
     for node in on_way:
         beside = [child for child, _ in node.next_functions if child not in on_way]
@@ -74,8 +74,8 @@ def _meetings(y: Tensor, x: Tensor) -> list[Meeting] | None:
             return None
         seen.update(map(id, weights))
         if weights:
-            found.append((node, weights))
-    return found
+            meetings.append((node, weights))
+    return meetings
 
 
 def _on_way(root: Node | None, x: Tensor) -> dict[Node, None]:

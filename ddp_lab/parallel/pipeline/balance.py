@@ -1,21 +1,18 @@
 """Cut a model into stages of about equal cost.
 
-May import: NumPy, torch, arguments, communicator, errors.
+May import: NumPy, torch, arguments, errors.
 Source: Huang et al., torchgpipe's `balance`, and Narayanan et al., PipeDream, SOSP 2019, section
-3.1: profile the layers, then choose the cut whose slowest stage is fastest.
+3.1: of all cuts the one whose slowest stage is fastest.
 """
 
 from collections import OrderedDict
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
-from time import perf_counter
 
 import numpy as np
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from ddp_lab.arguments import check_count
-from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import InvalidArgument
 
 
@@ -30,8 +27,8 @@ def split(
     Args:
         sequential: the model; a layer is one of its children.
         stages: how many runs, at most one for each layer.
-        costs: what each layer costs, in any unit; `measure_costs` measures seconds. Without it,
-            the number of its parameters and one more.
+        costs: what each layer costs, in any unit. Without it, the number of its parameters and
+            one more.
 
     Raises:
         InvalidArgument: more stages than layers, or costs that do not fit.
@@ -53,7 +50,7 @@ def split(
     if len(costs) != len(layers) or not all(0 <= cost < float("inf") for cost in costs):
         raise InvalidArgument(
             f"split: one cost a layer, 0 or more: got {list(costs)} for {len(layers)} layers. "
-            "Pass what measure_costs returned."
+            "Pass its seconds, or its operations."
         )
     cuts = balanced_cuts(costs, stages)
     runs = pairwise([0, *cuts, len(layers)])
@@ -85,40 +82,3 @@ def balanced_cuts(costs: Sequence[float], stages: int) -> list[int]:
         end = begin[end - 1]
         cuts.insert(0, end)
     return cuts
-
-
-def measure_costs(
-    sequential: nn.Sequential, x: Tensor, *, comm: Communicator | None = None, repeats: int = 5
-) -> list[float]:
-    """Return the seconds of each layer's forward and backward on micro-batch `x`: the shortest.
-
-    Gradients, buffers and random numbers are as before afterwards.
-
-    Args:
-        sequential: the model.
-        x: a micro-batch, as the pipeline will see it.
-        comm: with it, every rank gets what rank 0 measured, so that all split alike.
-        repeats: how often each layer runs.
-    """
-    costs = []
-    buffers = {name: buffer.clone() for name, buffer in sequential.named_buffers()}
-    with torch.random.fork_rng(devices=[]):
-        for layer in sequential:
-            params = [p for p in layer.parameters() if p.requires_grad]
-            x = x.detach().requires_grad_(x.is_floating_point())
-            shortest = float("inf")
-            for _ in range(max(1, repeats)):
-                began_at = perf_counter()
-                y = layer(x)
-                inputs = [*params, x] if x.requires_grad else params
-                if y.requires_grad:
-                    torch.autograd.grad(y, inputs, torch.ones_like(y), allow_unused=True)
-                shortest = min(shortest, perf_counter() - began_at)
-            costs.append(shortest)
-            x = y
-    for name, buffer in sequential.named_buffers():
-        buffer.copy_(buffers[name])
-    if comm is None:
-        return costs
-    shared: list[float] = comm.broadcast(np.array(costs) if comm.rank == 0 else None).tolist()
-    return shared

@@ -48,7 +48,6 @@ class Pipeline:
         optimizer: this rank's, for the schedule "pipedream", which steps it right after each
             micro-batch's backward. That backward uses the weights of its forward, of which copies
             are kept; the others leave stepping to the caller.
-        recompute: keep only the inputs of the stages, and do forwards again before backwards.
         seconds: on a transport with a clock of its own (`sim`), what an action takes, by its kind;
             I and W take half a B each unless told otherwise.
 
@@ -73,7 +72,6 @@ class Pipeline:
         microbatches: int,
         loss_fn: Callable[[Tensor, Tensor], Tensor] | None,
         optimizer: Any = None,
-        recompute: bool = False,
         seconds: Mapping[str, float] | None = None,
     ) -> None:
         many = isinstance(chunks, list | tuple | nn.ModuleList)
@@ -98,9 +96,7 @@ class Pipeline:
         self._dtype = next((p.dtype for m in modules for p in m.parameters()), torch.float32)
         numbered = zip(range(comm.rank, self._last_stage + 1, comm.size), modules, strict=True)
         self._stages = {
-            number: VersionedStage(module, optimizer, recompute)
-            if self._stepping
-            else Stage(module, recompute)
+            number: VersionedStage(module, optimizer) if self._stepping else Stage(module)
             for number, module in numbered
         }
         self._parts: dict[str, tuple[Tensor, ...]] = {}

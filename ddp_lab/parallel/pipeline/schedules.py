@@ -218,8 +218,8 @@ def _check_table(orders: list[list[Action]], stages: int, microbatches: int, chu
             for m in range(microbatches)
             for kind in ("FIW" if (stage, m) in halves else "FB")
         )
-        given = Counter(order)
-        for wrong, problem in ((given - due, "too much"), (due - given, "missing")):
+        done = Counter(order)
+        for wrong, problem in ((done - due, "too much"), (due - done, "missing")):
             for action in wrong:
                 raise InvalidArgument(
                     f"schedule: rank {rank} does not do its work once: {action} is {problem}, "
@@ -238,19 +238,19 @@ def walk(orders: Sequence[Sequence[Action]]) -> Iterator[tuple[int, Action]]:
         InvalidArgument: ranks wait for each other.
     """
     last_stage = max(action.stage for order in orders for action in order)
-    given: set[Action] = set()
+    done: set[Action] = set()
     left = [deque(order) for order in orders]
     while any(left):
-        before = len(given)
+        before = len(done)
         for rank, order in enumerate(left):
-            while order and given.issuperset(order[0].needs(last_stage)):
+            while order and done.issuperset(order[0].needs(last_stage)):
                 action = order.popleft()
-                given.add(action.gives)
+                done.add(action.gives)
                 yield rank, action
-        if len(given) == before:
+        if len(done) == before:
             waits = [
                 f"rank {rank} waits at {order[0]} for "
-                + " and ".join(str(a) for a in order[0].needs(last_stage) if a not in given)
+                + " and ".join(str(a) for a in order[0].needs(last_stage) if a not in done)
                 for rank, order in enumerate(left)
                 if order
             ]

@@ -1,8 +1,7 @@
 """One stage of a pipeline on its rank: micro-batches that have gone forward and not yet back.
 
 May import: torch, backward_halves.
-Source: Huang et al., GPipe, NeurIPS 2019, for recomputation; Narayanan et al., PipeDream,
-SOSP 2019, for weight versions.
+Source: Narayanan et al., PipeDream, SOSP 2019, for weight versions.
 """
 
 from collections.abc import Callable
@@ -18,24 +17,17 @@ from ddp_lab.parallel.pipeline.backward_halves import input_half
 
 @dataclass
 class MicroBatch:
-    """A micro-batch that has gone forward: its input, and its output where that was kept."""
+    """A micro-batch that has gone forward: its input and its output."""
 
     x: Tensor
-    y: Tensor | None
-    finish: Callable[[Tensor], Tensor]
-    random: Tensor | None = None  # the generator's state before a forward that is done again
+    y: Tensor
 
 
 class Stage:
-    """A module, and what its backward will need.
+    """A module, and what its backward will need."""
 
-    With `recompute`, a forward keeps its input alone and is done again, with the same random
-    numbers, right before its backward.
-    """
-
-    def __init__(self, module: nn.Module, recompute: bool = False) -> None:
+    def __init__(self, module: nn.Module) -> None:
         self.module = module
-        self._recompute = recompute
         self._micro_batches: dict[int, MicroBatch] = {}
         self._weight_halves: dict[int, Callable[[], None]] = {}
 
@@ -51,47 +43,32 @@ class Stage:
 
     def forward(self, m: int, x: Tensor, finish: Callable[[Tensor], Tensor]) -> Tensor:
         """Return `finish` of the module's output; at the last stage that is the loss."""
-        micro_batch = MicroBatch(x, None, finish)
-        if not self._recompute:
-            y = micro_batch.y = self._run(m, micro_batch)
-        else:
-            micro_batch.random = torch.get_rng_state()
-            with torch.no_grad():
-                y = self._run(m, micro_batch)
-        self._micro_batches[m] = micro_batch
+        y = finish(self._run(m, x))
+        self._micro_batches[m] = MicroBatch(x, y)
         return y.detach()
 
     def backward(self, m: int, grad: Tensor | None) -> Tensor | None:
         """Add to the weights' gradients; return that of the input, None where it needs none."""
-        micro_batch, y = self._take(m)
-        _backward(y, grad)
+        micro_batch = self._micro_batches.pop(m)
+        _backward(micro_batch.y, grad)
         x = micro_batch.x
         return torch.zeros_like(x) if x.requires_grad and x.grad is None else x.grad
 
     def input_half(self, m: int, grad: Tensor | None) -> Tensor | None:
         """Return the gradient of the input; nothing waits for it where the input needs none."""
-        micro_batch, y = self._take(m)
+        micro_batch = self._micro_batches.pop(m)
         if not micro_batch.x.requires_grad:
-            self._weight_halves[m] = partial(_backward, y, grad)
+            self._weight_halves[m] = partial(_backward, micro_batch.y, grad)
             return None
-        x_grad, self._weight_halves[m] = input_half(y, micro_batch.x, grad)
+        x_grad, self._weight_halves[m] = input_half(micro_batch.y, micro_batch.x, grad)
         return x_grad
 
     def weight_half(self, m: int) -> None:
         """Add to the weights' gradients what `input_half` left out."""
         self._weight_halves.pop(m)()
 
-    def _run(self, m: int, micro_batch: MicroBatch) -> Tensor:
-        return micro_batch.finish(self.module(micro_batch.x))
-
-    def _take(self, m: int) -> tuple[MicroBatch, Tensor]:
-        micro_batch = self._micro_batches.pop(m)
-        if micro_batch.y is not None:
-            return micro_batch, micro_batch.y
-        assert micro_batch.random is not None
-        with torch.random.fork_rng(devices=[]):
-            torch.set_rng_state(micro_batch.random)
-            return micro_batch, self._run(m, micro_batch)
+    def _run(self, m: int, x: Tensor) -> Any:
+        return self.module(x)
 
 
 def _backward(y: Tensor, grad: Tensor | None) -> None:
@@ -105,8 +82,8 @@ class VersionedStage(Stage):
     `weight_versions` is the most versions that were kept at a time, the newest included.
     """
 
-    def __init__(self, module: nn.Module, optimizer: Any, recompute: bool = False) -> None:
-        super().__init__(module, recompute)
+    def __init__(self, module: nn.Module, optimizer: Any) -> None:
+        super().__init__(module)
         self.weight_versions = 1
         self._optimizer = optimizer
         self._used: dict[int, dict[str, Tensor]] = {}  # by micro-batch: the weights of its forward
@@ -130,17 +107,15 @@ class VersionedStage(Stage):
         self._count()
         return x_grad
 
-    def _run(self, m: int, micro_batch: MicroBatch) -> Tensor:
-        if m not in self._used:
-            if self._newest is None:
-                self._newest = {
-                    name: param.detach().clone().requires_grad_(param.requires_grad)
-                    for name, param in self.module.named_parameters()
-                }
-            self._used[m] = self._newest
-            self._count()
-        out = torch.func.functional_call(self.module, self._used[m], (micro_batch.x,))
-        return micro_batch.finish(out)
+    def _run(self, m: int, x: Tensor) -> Any:
+        if self._newest is None:
+            self._newest = {
+                name: param.detach().clone().requires_grad_(param.requires_grad)
+                for name, param in self.module.named_parameters()
+            }
+        self._used[m] = self._newest
+        self._count()
+        return torch.func.functional_call(self.module, self._used[m], (x,))
 
     def _count(self) -> None:
         versions = {id(weights) for weights in self._used.values()} | {id(self._newest)}

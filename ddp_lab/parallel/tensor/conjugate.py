@@ -5,12 +5,8 @@ Each function stands beside its conjugate: the forward of one is the backward of
     in every rank   ->  copy    ...  reduce  ->    in every rank
     in every rank   <- reduce   ...   copy   <-    in every rank          backward
 
-A sum over the ranks is a reduce-scatter followed by an all-gather. With the sequence shared out
-between layers, they stand apart, at the same bytes, and what lies between works on a share.
-
 May import: torch, communicator, errors.
-Source: Shoeybi et al., Megatron-LM, 2019 (f and g); Korthikanti et al., Reducing Activation
-Recomputation in Large Transformer Models, MLSys 2023 (g and g bar).
+Source: Shoeybi et al., Megatron-LM, 2019 (f and g).
 """
 
 from typing import Any
@@ -73,32 +69,6 @@ class SplitForwardGatherBackward(torch.autograd.Function):
         return _gather(grad, ctx.comm, ctx.dim), None, None
 
 
-class GatherForwardScatterBackward(torch.autograd.Function):
-    """A share along `dim` goes in, all of x comes out and is used by every rank."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, comm: Communicator, dim: int) -> Tensor:  # noqa: D102
-        ctx.comm, ctx.dim = comm, dim
-        return _gather(x, comm, dim)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:  # noqa: D102
-        return _reduce_scatter(grad, ctx.comm, ctx.dim), None, None
-
-
-class ScatterForwardGatherBackward(torch.autograd.Function):
-    """Addends go in; of their sum each rank keeps a share along `dim`."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, comm: Communicator, dim: int) -> Tensor:  # noqa: D102
-        ctx.comm, ctx.dim = comm, dim
-        return _reduce_scatter(x, comm, dim)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:  # noqa: D102
-        return _gather(grad, ctx.comm, ctx.dim), None, None
-
-
 def through(function: type[torch.autograd.Function], x: Tensor, *args: Any) -> Tensor:
     """Return `x` sent through one of the functions above."""
     result: Tensor = function.apply(x, *args)  # type: ignore[no-untyped-call]
@@ -111,17 +81,7 @@ def _gather(x: Tensor, comm: Communicator, dim: int) -> Tensor:
 
 
 def _share(x: Tensor, comm: Communicator, dim: int) -> Tensor:
-    return rows_of(x, comm, dim)[comm.rank].clone()
-
-
-def _reduce_scatter(x: Tensor, comm: Communicator, dim: int) -> Tensor:
-    rows = rows_of(x, comm, dim)
-    stacked = x.reshape(comm.size, *rows[0].shape) if dim % x.dim() == 0 else torch.stack(rows)
-    return comm.reduce_scatter(stacked)  # type: ignore[no-any-return]
-
-
-def rows_of(x: Tensor, comm: Communicator, dim: int) -> tuple[Tensor, ...]:
-    """Return `x` in equal parts along `dim`, one for each rank.
+    """Return this rank's part of `x`, of equal ones along `dim`.
 
     Raises:
         InvalidArgument: that size is no multiple of the number of ranks.
@@ -131,4 +91,4 @@ def rows_of(x: Tensor, comm: Communicator, dim: int) -> tuple[Tensor, ...]:
             f"tensor parallel: axis {dim} cannot be shared out: got {x.shape[dim]} on rank "
             f"{comm.rank}, expected a multiple of {comm.size} ranks. Pad it, or use fewer ranks."
         )
-    return x.chunk(comm.size, dim)
+    return x.chunk(comm.size, dim)[comm.rank].clone()

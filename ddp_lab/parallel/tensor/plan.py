@@ -18,7 +18,6 @@ from ddp_lab.errors import InvalidArgument
 from ddp_lab.parallel.agreement import agree
 from ddp_lab.parallel.tensor.layers import (
     ColumnParallelLinear,
-    ParallelAttention,
     RowParallelLinear,
     ShardedLayer,
     VocabParallelEmbedding,
@@ -30,7 +29,6 @@ STYLES: dict[str, tuple[type[nn.Module], type[ShardedLayer], Callable[[Any], dic
     "column": (nn.Linear, ColumnParallelLinear, lambda m: {"out_features": m.out_features}),
     "row": (nn.Linear, RowParallelLinear, lambda m: {"in_features": m.in_features}),
     "vocab": (nn.Embedding, VocabParallelEmbedding, lambda m: {"num_embeddings": m.num_embeddings}),
-    "heads": (nn.MultiheadAttention, ParallelAttention, lambda m: {"num_heads": m.num_heads}),
 }
 
 
@@ -38,7 +36,7 @@ def parallelize(module: nn.Module, comm: Communicator, plan: Mapping[str, str]) 
     """Return the module with the layers of a plan shared out over the ranks, in their places.
 
         parallelize(mlp, comm, {"fc1": "column", "fc2": "row"})
-        parallelize(gpt, comm, {"wte": "vocab", "h.*.attn": "heads", "h.*.fc": "column", ...})
+        parallelize(gpt, comm, {"wte": "vocab", "h.*.fc": "column", ...})
 
     Every rank passes the same whole module and keeps its share of the weights; results and
     gradients are the module's own, and parameters keep their names. The module is changed in
@@ -48,8 +46,8 @@ def parallelize(module: nn.Module, comm: Communicator, plan: Mapping[str, str]) 
         module: what to share out, equal on all ranks.
         comm: the ranks.
         plan: a word for each layer's name, in which * stands for anything: "column" and "row" for
-            `nn.Linear`, "vocab" for `nn.Embedding`, "heads" for `nn.MultiheadAttention`. A row
-            layer is given the inputs of its rank, as a column layer leaves them.
+            `nn.Linear`, "vocab" for `nn.Embedding`. A row layer is given the inputs of its rank,
+            as a column layer leaves them.
 
     Raises:
         InvalidArgument: on every rank; no such layer or word, a layer of another kind, or one
@@ -70,13 +68,13 @@ def parallelize(module: nn.Module, comm: Communicator, plan: Mapping[str, str]) 
     shares: dict[int, nn.Parameter] = {}
     for name, style in chosen.items():
         whole = module.get_submodule(name)
-        made = STYLES[style][1].of(comm, whole)
+        share = STYLES[style][1].of(comm, whole)
         for own, param in whole.named_parameters(recurse=False):  # what was tied stays so
-            setattr(made, own, shares.setdefault(id(param), getattr(made, own)))
+            setattr(share, own, shares.setdefault(id(param), getattr(share, own)))
         if not name:
-            return made
+            return share
         parent, _, own = name.rpartition(".")
-        setattr(module.get_submodule(parent), own, made)
+        setattr(module.get_submodule(parent), own, share)
     return module
 
 
@@ -128,11 +126,9 @@ def _check_layer(comm: Communicator, name: str, layer: nn.Module, style: str) ->
             f"{type(layer).__name__}, expected {kind.__name__}. Name another layer."
         )
     problem = uneven(comm, **sizes(layer))
-    for option in ("padding_idx", "max_norm", "bias_k"):
+    for option in ("padding_idx", "max_norm"):
         if getattr(layer, option, None) is not None:
             problem = f"{option} is not supported: got {getattr(layer, option)}. Leave it out."
-    if kind is nn.MultiheadAttention and layer.in_proj_weight is None:
-        problem = f"kdim and vdim are not supported: got {layer.kdim} and {layer.vdim}."
     if problem is not None:
         raise InvalidArgument(f"the layer {name!r}: {problem}")
 

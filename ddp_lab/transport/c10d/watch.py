@@ -74,10 +74,10 @@ class Watch:
                 that are tolerated only `peer`.
         """
         try:
-            told = self._told()
+            failures = self._told()
         except RuntimeError:  # the store is gone with the rank that kept it
             return
-        concern = [words for words in told if int(words[0]) not in self.tolerated - {peer}]
+        concern = [words for words in failures if int(words[0]) not in self.tolerated - {peer}]
         if not concern:
             return
         first, why = concern[0]

@@ -138,14 +138,14 @@ class Connection:
         with self.writing:
             while parts:
                 try:
-                    taken = self.link.sendmsg(parts, (), socket.MSG_DONTWAIT)
+                    sent = self.link.sendmsg(parts, (), socket.MSG_DONTWAIT)
                 except BlockingIOError:
                     self._read_meanwhile()
                     continue
-                while parts and taken >= len(parts[0]):
-                    taken -= len(parts.pop(0))
+                while parts and sent >= len(parts[0]):
+                    sent -= len(parts.pop(0))
                 if parts:
-                    parts[0] = parts[0][taken:]
+                    parts[0] = parts[0][sent:]
 
     def _read_meanwhile(self) -> None:
         """Read what comes until this connection takes more, or it is time to try again."""

@@ -15,9 +15,9 @@ from typing import Any
 
 import minitorch
 from ddp_lab import Communicator, DistributedDataParallel, Link, launch
-from ddp_lab.data_parallel import measure
+from ddp_lab.data_parallel import measure, typical
+from ddp_lab.data_parallel.measurement.backward_profile import BackwardProfile, profile_backward
 from ddp_lab.data_parallel.measurement.step_times import Span, StepTimes
-from ddp_lab.data_parallel.measurement.sweep import BackwardProfile, profile_backward
 from ddp_lab.show import DdpTimeline
 
 KEPT = Path(__file__).with_name("recorded.json")
@@ -65,7 +65,7 @@ def run(comm: Communicator) -> dict[str, Any]:
         "bandwidth_gb_s": 1e-9 / LINK.beta,
         "contention": 0.0,
     }
-    return {"profile": asdict(layers), "step": asdict(steps.typical()), "at": at}
+    return {"profile": asdict(layers), "step": asdict(typical(steps)), "at": at}
 
 
 def record() -> dict[str, Any]:

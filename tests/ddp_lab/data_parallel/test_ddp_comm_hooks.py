@@ -16,7 +16,6 @@ from ddp_lab.data_parallel.hooks.comm_hooks import (
     PowerSGDState,
     TopKState,
     allreduce_hook,
-    bf16_compress_hook,
     fp16_compress_hook,
     power_sgd_hook,
     top_k_hook,
@@ -83,12 +82,9 @@ def test_the_plain_hook_averages(gradients: Any, world_size: int) -> None:
     assert worst(got, gradients(None, world_size=world_size)[0]) < 1e-6
 
 
-@pytest.mark.parametrize(
-    ("hook", "bits"), [(fp16_compress_hook, 11), (bf16_compress_hook, 8)], ids=["fp16", "bf16"]
-)
-def test_short_floats_err_by_their_rounding(gradients: Any, hook: Any, bits: int) -> None:
-    error = worst(gradients(lambda m: (m.group, hook))[0], gradients(None)[0])
-    assert 0 < error < 4 * 2.0**-bits
+def test_short_floats_err_by_their_rounding(gradients: Any) -> None:
+    error = worst(gradients(lambda m: (m.group, fp16_compress_hook))[0], gradients(None)[0])
+    assert 0 < error < 4 * 2.0**-11
 
 
 def test_what_half_precision_cannot_hold_is_infinite(lib: SimpleNamespace) -> None:
@@ -99,8 +95,6 @@ def test_what_half_precision_cannot_hold_is_infinite(lib: SimpleNamespace) -> No
         return float(numbers(model.module.weight.grad)[0, 0])
 
     assert list(ddp_lab.launch(run, 2, fp16_compress_hook, transport="threads")) == [np.inf] * 2
-    (got, _) = ddp_lab.launch(run, 2, bf16_compress_hook, transport="threads")
-    assert got == pytest.approx(1e6, rel=2**-8)
 
 
 def test_top_k_of_everything_is_exact(gradients: Any) -> None:

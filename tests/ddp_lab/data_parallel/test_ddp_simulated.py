@@ -107,12 +107,6 @@ def test_where_the_only_core_moves_the_bytes_overlap_saves_nothing() -> None:
         assert beside == pytest.approx(after)
 
 
-def test_filling_and_starting_a_bucket_is_work_of_compute() -> None:
-    step = ddp(0.0, [1, 1], [2, 2], 2, all_reduce, overlap=False, launch=lambda n: 0.1 * n)
-    assert step.ready_at == pytest.approx((1.2, 2.4))
-    assert step.step_time == pytest.approx(2.4 + 3 + 3)
-
-
 times = st.floats(0, 10)
 
 

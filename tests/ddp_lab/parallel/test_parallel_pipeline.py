@@ -11,7 +11,7 @@ from torch.nn.functional import mse_loss
 
 from ddp_lab import launch, simulate
 from ddp_lab.errors import DdpLabError, RankFailed
-from ddp_lab.parallel import Pipeline, measure_costs, schedule, split
+from ddp_lab.parallel import Pipeline, schedule, split
 from ddp_lab.parallel.pipeline.balance import balanced_cuts
 from ddp_lab.simulate.pipeline import PipelineStep
 from ddp_lab.transport.links.link import Link
@@ -58,7 +58,7 @@ def one_process(whole: nn.Module, x: Tensor, target: Tensor) -> tuple[float, dic
     return loss.item(), {name: p.grad for name, p in whole.named_parameters()}
 
 
-def run_steps(comm, whole, x, target, name, chunks, microbatches, recompute=False):
+def run_steps(comm, whole, x, target, name, chunks, microbatches):
     stages = split(copy.deepcopy(whole), comm.size * chunks)[comm.rank :: comm.size]
     pipeline = Pipeline(
         comm,
@@ -66,7 +66,6 @@ def run_steps(comm, whole, x, target, name, chunks, microbatches, recompute=Fals
         schedule=name,
         microbatches=microbatches,
         loss_fn=mse_loss,
-        recompute=recompute,
     )
     for _ in range(2):
         for stage in stages:
@@ -82,28 +81,27 @@ def run_steps(comm, whole, x, target, name, chunks, microbatches, recompute=Fals
 def test_loss_gradients_order_and_activations_are_those_due(name, chunks, ranks) -> None:
     whole, (x, target) = model(), batch()
     microbatches = 2 * ranks
-    for recompute in (False, True):
-        results = launch(
-            run_steps,
-            ranks,
-            *(whole, x, target, name, chunks, microbatches, recompute),
-            transport="threads",
-        )
-        loss, grads = one_process(whole, x, target)
-        found = {}
-        for rank_loss, rank_grads, _, _, idle_s in results:
-            assert rank_loss.item() == pytest.approx(loss, rel=1e-12)
-            assert idle_s > 0
-            found.update(rank_grads)
-        assert found.keys() == grads.keys()
-        for key, grad in grads.items():
-            assert (found[key] is None) == (grad is None), key
-            if grad is not None:
-                torch.testing.assert_close(found[key], grad, rtol=1e-10, atol=1e-12)
-        done = [[span.action for span in timeline] for _, _, timeline, _, _ in results]
-        assert done == schedule(name, ranks, microbatches, chunks)
-        expected = simulate.pipeline(name, ranks, microbatches, chunks=chunks).peak_activations
-        assert [peak for _, _, _, peak, _ in results] == expected
+    results = launch(
+        run_steps,
+        ranks,
+        *(whole, x, target, name, chunks, microbatches),
+        transport="threads",
+    )
+    loss, grads = one_process(whole, x, target)
+    found = {}
+    for rank_loss, rank_grads, _, _, idle_s in results:
+        assert rank_loss.item() == pytest.approx(loss, rel=1e-12)
+        assert idle_s > 0
+        found.update(rank_grads)
+    assert found.keys() == grads.keys()
+    for key, grad in grads.items():
+        assert (found[key] is None) == (grad is None), key
+        if grad is not None:
+            torch.testing.assert_close(found[key], grad, rtol=1e-10, atol=1e-12)
+    done = [[span.action for span in timeline] for _, _, timeline, _, _ in results]
+    assert done == schedule(name, ranks, microbatches, chunks)
+    expected = simulate.pipeline(name, ranks, microbatches, chunks=chunks).peak_activations
+    assert [peak for _, _, _, peak, _ in results] == expected
 
 
 @pytest.mark.parametrize("transport", ["shm", "tcp"])
@@ -164,20 +162,6 @@ def test_on_a_virtual_clock_a_step_takes_what_the_simulator_predicts(name, chunk
         measured = PipelineStep(tuple(run))
         assert measured.makespan == predicted.makespan
         assert measured.bubble_fraction == predicted.bubble_fraction
-
-
-def dropping_out(comm, whole, recompute):
-    torch.manual_seed(7)
-    (x, target), stage = batch(8), copy.deepcopy(whole)
-    pipeline = Pipeline(comm, stage, microbatches=4, loss_fn=mse_loss, recompute=recompute)
-    pipeline.step(x, target)
-    return [p.grad for p in stage.parameters() if p.grad is not None]
-
-
-def test_recomputation_draws_the_same_random_numbers() -> None:
-    whole = nn.Sequential(nn.Linear(6, 6), nn.Dropout(0.5), nn.Linear(6, 6)).double()
-    plain, again = (launch(dropping_out, 1, whole, r, transport="threads")[0] for r in (0, 1))
-    torch.testing.assert_close(again, plain, rtol=0, atol=0)
 
 
 def pipedream(comm, whole, x, target, microbatches):
@@ -352,17 +336,6 @@ def test_stages_are_the_models_own_layers_under_their_own_names() -> None:
     assert [k for stage in stages for k in stage.state_dict()] == list(whole.state_dict())
     assert all(a is b for a, b in zip(itertools.chain(*stages), whole, strict=True))
     assert [len(stage) for stage in split(whole, 2, [9.0, *[1.0] * 11])] == [2, 10]
-
-
-def test_measuring_costs_leaves_the_model_as_it_was() -> None:
-    whole = nn.Sequential(nn.Embedding(9, 4), nn.BatchNorm1d(4), nn.Dropout(), nn.Linear(4, 4))
-    before, random = copy.deepcopy(whole.state_dict()), torch.get_rng_state()
-    costs = measure_costs(whole, torch.arange(9))
-    assert len(costs) == 4
-    assert min(costs) > 0
-    assert torch.equal(torch.get_rng_state(), random)
-    assert all(torch.equal(before[k], v) for k, v in whole.state_dict().items())
-    assert all(p.grad is None for p in whole.parameters())
 
 
 @pytest.mark.parametrize(

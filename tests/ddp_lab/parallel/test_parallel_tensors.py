@@ -10,12 +10,10 @@ from ddp_lab import launch
 from ddp_lab.errors import DdpLabError
 from ddp_lab.parallel import (
     ColumnParallelLinear,
-    ParallelAttention,
     RowParallelLinear,
     VocabParallelEmbedding,
     parallelize,
 )
-from ddp_lab.parallel.tensor.layers import sum_gradient
 
 CLOSE = {"rtol": 1e-10, "atol": 1e-12}
 
@@ -46,14 +44,12 @@ class Block(nn.Module):
         return x + self.mlp(x)
 
 
-BLOCK_PLAN = {"wte": "vocab", "attn": "heads", "*.fc1": "column", "*.fc2": "row"}
+BLOCK_PLAN = {"wte": "vocab", "*.fc1": "column", "*.fc2": "row"}
 
 
 def share_of(name: str, whole: Tensor, comm) -> Tensor:
     """Return what a rank must have of a parameter, or of its gradient."""
-    if "in_proj" in name:
-        return torch.cat([part.chunk(comm.size)[comm.rank] for part in whole.chunk(3)])
-    if name.endswith(("fc2.weight", "out_proj.weight")):
+    if name.endswith("fc2.weight"):
         return whole.chunk(comm.size, 1)[comm.rank]
     if name.endswith(("wte.weight", "fc1.weight", "fc1.bias")):
         return whole.chunk(comm.size, 0)[comm.rank]
@@ -82,35 +78,6 @@ def test_a_parallelized_module_is_the_module_itself(ranks: int) -> None:
     plan = {"fc1": "column", "fc2": "row"}
     x = torch.randn(2, 3, 8).double()
     launch(against_the_whole, ranks, Mlp(bias=False).double(), plan, x, transport="threads")
-
-
-def encoder(comm, whole, x, mask, padding, weights) -> None:
-    own = parallelize(copy.deepcopy(whole), comm, {"": "heads"})
-    whole = copy.deepcopy(whole)
-    mine, theirs = x.clone().requires_grad_(), x.clone().requires_grad_()
-    arguments = {"attn_mask": mask, "key_padding_mask": padding, "need_weights": weights}
-    y, w = own(mine, mine, mine, **arguments)
-    expected, expected_w = whole(theirs, theirs, theirs, **arguments)
-    torch.testing.assert_close(y, expected, **CLOSE)
-    (y.square().sum() + (w.square().sum() if weights else 0)).backward()
-    (expected.square().sum() + (expected_w.square().sum() if weights else 0)).backward()
-    torch.testing.assert_close(mine.grad, theirs.grad, **CLOSE)
-    if weights:
-        torch.testing.assert_close(w, expected_w, **CLOSE)
-
-
-@pytest.mark.parametrize("batch_first", [True, False])
-@pytest.mark.parametrize("weights", [True, False])
-def test_attention_by_heads_takes_the_masks_of_torch(batch_first: bool, weights: bool) -> None:
-    torch.manual_seed(0)
-    whole = nn.MultiheadAttention(8, 4, batch_first=batch_first).double()
-    x = torch.randn(5, 5, 8).double()
-    causal = torch.ones(5, 5).triu(1).bool()
-    padding = torch.zeros(5, 5, dtype=torch.bool)
-    padding[1, 3:] = True
-    for mask, left_out in ((None, None), (causal, None), (causal, padding), (None, padding)):
-        launch(encoder, 2, whole, x, mask, left_out, weights, transport="threads")
-    launch(encoder, 2, whole, x[0], causal, None, weights, transport="threads")
 
 
 class Tied(nn.Module):
@@ -143,32 +110,16 @@ def test_tied_weights_stay_tied() -> None:
     launch(tied, 2, Tied().double(), torch.tensor([[1, 5], [7, 1]]), transport="threads")
 
 
-def encoder_layer(comm, whole, x) -> None:
-    plan = {"self_attn": "heads", "linear1": "column", "linear2": "row"}
-    own = parallelize(copy.deepcopy(whole), comm, plan)
-    for training in (True, False):
-        torch.testing.assert_close(own.train(training)(x), whole(x), **CLOSE)
-    with torch.no_grad():
-        torch.testing.assert_close(own(x), whole(x), **CLOSE)
-
-
-def test_torchs_own_encoder_layer_can_be_parallelized() -> None:
-    torch.manual_seed(0)
-    whole = nn.TransformerEncoderLayer(8, 4, 16, dropout=0.0, batch_first=True).double()
-    launch(encoder_layer, 2, whole, torch.randn(2, 5, 8).double(), transport="threads")
-
-
 def shards(comm) -> list[Tensor]:
     torch.manual_seed(3)
     layers = [
         ColumnParallelLinear(comm, 4, 6, gather_output=True),
         RowParallelLinear(comm, 4, 6, input_is_parallel=False),
         VocabParallelEmbedding(comm, 4, 6),
-        ParallelAttention(comm, 4, 2),
     ]
     x, ids = torch.ones(3, 4, requires_grad=True), torch.tensor([[0, 3], [1, 1]])
-    column, row, embedding, attention = layers
-    outs = [column(x), row(x), embedding(ids), attention(x, x, x)[0]]
+    column, row, embedding = layers
+    outs = [column(x), row(x), embedding(ids)]
     sum(out.sum() for out in outs).backward()
     return [*outs, x.grad, *(p for layer in layers for p in layer.parameters())]
 
@@ -176,14 +127,14 @@ def shards(comm) -> list[Tensor]:
 def test_layers_made_on_ranks_of_one_seed_are_the_shards_of_torchs() -> None:
     ours = launch(shards, 2)
     torch.manual_seed(3)
-    whole = [nn.Linear(4, 6), nn.Linear(4, 6), nn.Embedding(4, 6), nn.MultiheadAttention(4, 2)]
+    whole = [nn.Linear(4, 6), nn.Linear(4, 6), nn.Embedding(4, 6)]
     x, ids = torch.ones(3, 4, requires_grad=True), torch.tensor([[0, 3], [1, 1]])
-    outs = [whole[0](x), whole[1](x), whole[2](ids), whole[3](x, x, x)[0]]
+    outs = [whole[0](x), whole[1](x), whole[2](ids)]
     sum(out.sum() for out in outs).backward()
     for rank in (0, 1):
         for got, expected in zip(ours[rank], [*outs, x.grad], strict=False):
             torch.testing.assert_close(got, expected)
-        weights = ours[rank][5:]
+        weights = ours[rank][4:]
         assert torch.equal(weights[0], whole[0].weight.chunk(2, 0)[rank])
         assert torch.equal(weights[1], whole[0].bias.chunk(2, 0)[rank])
         assert torch.equal(weights[2], whole[1].weight.chunk(2, 1)[rank])
@@ -191,36 +142,26 @@ def test_layers_made_on_ranks_of_one_seed_are_the_shards_of_torchs() -> None:
         assert torch.equal(weights[4], whole[2].weight.chunk(2, 0)[rank])
 
 
-def mlp_step(comm, whole, x, sequence: bool) -> None:
+def mlp_step(comm, whole, x) -> tuple[Tensor, ...]:
     own = parallelize(copy.deepcopy(whole), comm, {"fc1": "column", "fc2": "row"})
     x = x.clone().requires_grad_()
-    if sequence:
-        own.fc1.sequence_dim = own.fc2.sequence_dim = 1
-        sum_gradient(own.fc2.bias, comm)
-        x = x.detach().chunk(comm.size, 1)[comm.rank].clone().requires_grad_()
     y = own(x)
     y.square().sum().backward()
     return y.detach(), x.grad, own.fc2.bias.grad
 
 
-@pytest.mark.parametrize("sequence", [False, True])
-def test_an_mlp_costs_one_sum_forward_and_one_backward(sequence: bool) -> None:
+def test_an_mlp_costs_one_sum_forward_and_one_backward() -> None:
     torch.manual_seed(0)
     whole, x = Mlp().double(), torch.randn(2, 4, 8).double()
-    run = launch(mlp_step, 2, whole, x, sequence, transport="threads", record=True)
+    run = launch(mlp_step, 2, whole, x, transport="threads", record=True)
     calls = [span.op.split(":")[0] for span in run.trace.spans if span.rank == 0]
     reductions = [call for call in calls if "reduce" in call]
     theirs = x.clone().requires_grad_()
     expected = whole(theirs)
     expected.square().sum().backward()
-    parts = [run[rank][:2] for rank in (0, 1)]
-    if sequence:
-        assert sorted(reductions) == ["all_reduce", "reduce_scatter", "reduce_scatter"]  # of a bias
-        y, grad = (torch.cat(rows, 1) for rows in zip(*parts, strict=True))
-    else:
-        assert reductions == ["all_reduce", "all_reduce"]
-        y, grad = parts[0]
-        assert torch.equal(parts[1][0], y)
+    assert reductions == ["all_reduce", "all_reduce"]
+    y, grad, _ = run[0]
+    assert torch.equal(run[1][0], y)
     torch.testing.assert_close(y, expected, **CLOSE)
     torch.testing.assert_close(grad, theirs.grad, **CLOSE)
     torch.testing.assert_close(run[0][2], whole.fc2.bias.grad, **CLOSE)
@@ -249,7 +190,6 @@ def told(comm, make) -> tuple[str, str] | None:
         ),
         (lambda c: RowParallelLinear(c, 7, 4), "InvalidArgument", "in_features cannot"),
         (lambda c: VocabParallelEmbedding(c, 7, 4), "InvalidArgument", "num_embeddings cannot"),
-        (lambda c: ParallelAttention(c, 6, 3), "InvalidArgument", "num_heads cannot"),
         (
             lambda c: parallelize(Mlp(), c, {"fc3": "column"}),
             "InvalidArgument",
@@ -298,9 +238,9 @@ def test_what_cannot_be_shared_out_is_refused_on_all_ranks(make, kind: str, says
     assert all(says in text for _, text in results)
 
 
-def test_a_sequence_that_cannot_be_shared_out_is_refused() -> None:
+def test_an_axis_that_cannot_be_shared_out_is_refused() -> None:
     def make(comm):
-        RowParallelLinear(comm, 4, 4, sequence_dim=0)(torch.ones(3, 2))
+        RowParallelLinear(comm, 4, 4, input_is_parallel=False)(torch.ones(2, 3))
 
     results = launch(told, 2, make, transport="threads", timeout_s=60)
-    assert all("axis 0 cannot be shared out: got 3 on rank" in text for _, text in results)
+    assert all("axis -1 cannot be shared out: got 3 on rank" in text for _, text in results)
