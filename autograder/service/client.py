@@ -97,6 +97,23 @@ class Connection:
         path = "/api/roster?dry_run=1" if dry_run else "/api/roster"
         return self._json("roster", path, data, "text/csv", method="PUT")
 
+    def tokens(self, kind: str, section: str, *, renew: bool) -> list[dict[str, str]]:
+        """Return the learners with a new token, or link, each; without `renew` who has none yet."""
+        body = json.dumps({"kind": kind, "section": section, "renew": renew}).encode()
+        people: list[dict[str, str]] = self._json(
+            "tokens", "/api/tokens", body, "application/json"
+        )["people"]
+        return people
+
+    def change_person(self, login: str, factor: float | None = None) -> None:
+        """Give somebody a factor on time; without one let them leave the course."""
+        path = f"/api/people/{quote(login, safe='')}"
+        if factor is None:
+            with self._asked("roster", path, method="DELETE"):
+                return
+        body = json.dumps({"factor": factor}).encode()
+        self._json("roster", f"{path}/time", body, "application/json", method="PUT")
+
     def requests(self, *, lab: str = "", answered: bool = False) -> Iterator[dict[str, Any]]:
         """Yield the re-grade requests that wait for staff, or were answered, the oldest first."""
         after = 0

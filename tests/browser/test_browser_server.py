@@ -177,6 +177,7 @@ STAFF_PAGES = (
     *("/labs/01_first/numbers", "/regrades/1", "/grading", "/grading/01_first/why", "/audit"),
     *("/labs/01_first/similarity", "/labs/01_first/similarity/scale?left=1&right=2"),
     *("/submissions", "/submissions/1", "/submissions/1?as=learner", "/sessions"),
+    *("/people", "/people?role=former"),
     *("/requests", "/requests?answered=1&lab=01_first", "/submissions/2"),
 )
 LEARNERS_PAGES = (
@@ -306,6 +307,32 @@ def test_a_grade_is_asked_about_and_the_points_change(server: Server, visit: Any
     hers.get_by_role("link", name="01_first: why").click()
     assert "It does." in hers.locator(".thread").last.inner_text()
     assert "1.5 of 2" in hers.locator("main").inner_text()
+
+
+def test_a_roster_is_looked_at_and_taken_over(
+    server: Server, visit: Any, audit: Any, tmp_path: Path
+) -> None:
+    roster = tmp_path / "roster.csv"
+    roster.write_text(f"login,name,section\nzoe,Zoe,A\nlearner40,{'Long name ' * 9},C\nb!,x,y\n")
+    problems = []
+    for width, scheme in ((390, "dark"), (1440, "light")):
+        page = logged_in(visit, server, "instructor", color_scheme=scheme)
+        page.set_viewport_size({"width": width, "height": 900})
+        page.goto(f"{server.url}/people")
+        page.get_by_label("Roster, a CSV").set_input_files(roster)
+        page.get_by_role("button", name="Show what would change").click()
+        page.get_by_role("row", name="learner40").wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        problems += [*audit(page, "main"), *axe(page)]
+    page.get_by_role("button", name="Take it over").click()
+    page.get_by_role("heading", name="is taken over").wait_for()
+    zoe = server.course.store.roster.find("zoe")
+    assert zoe and zoe.section == "A"
+    page.goto(f"{server.url}/people?search=zoe")
+    page.get_by_role("button", name="Remove zoe").click()
+    page.goto(f"{server.url}/people?role=former")
+    assert page.get_by_role("row", name="zoe").count() == 1
+    assert [p for p in problems if not any(rule in p for rule in OF_WIDGETS)] == []
 
 
 def test_what_a_batch_changes_is_seen_before_it_is_published(server: Server, visit: Any) -> None:

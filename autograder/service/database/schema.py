@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 # Raised when a table changes shape; `migrations` brings an older database here.
-VERSION = 10
+VERSION = 11
 
 # Of `facts`, beside "schema": what signs the cookies of a sign-in under way.
 COOKIE_KEY = "cookie_key"
@@ -224,6 +224,14 @@ extensions = Table(
     Column("lab", String(100), primary_key=True),
     Column("person_id", ForeignKey("people.id"), primary_key=True),
     Column("due", String(40), nullable=False),
+)
+
+# Who has a factor on the time of every lab, above 1.
+accommodations = Table(
+    "accommodations",
+    metadata,
+    Column("person_id", ForeignKey("people.id"), primary_key=True),
+    Column("factor", Float, nullable=False),
 )
 
 # A batch of re-gradings: what they come to is kept beside them until somebody publishes it.

@@ -24,7 +24,7 @@ from pydantic import (
 )
 
 from autograder.service.database.database import Database
-from autograder.service.database.schema import extensions, lab_rules, submissions
+from autograder.service.database.schema import accommodations, extensions, lab_rules, submissions
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log
 from autograder.service.records.outbox import touch
@@ -97,6 +97,12 @@ class Rules:
         }
         return replace(self, due=due, **moved)
 
+    def stretched_due(self, factor: float) -> str | None:
+        """Return when the lab is due with so many times its time; None where it has no length."""
+        if self.opens is None or self.due is None:
+            return None
+        return later(self.opens, factor * (moment(self.due) - moment(self.opens)), self.due)
+
     def extension_refusal(self, due: str) -> str | None:
         """Return why extending to `due` would change nothing, or None."""
         if self.due is None:
@@ -163,14 +169,17 @@ _COLUMNS = [lab_rules.c[field.name] for field in fields(Rules)]
 
 @dataclass(frozen=True)
 class Calendar:
-    """What holds for whom: the rules by lab, and later due dates by (lab, person)."""
+    """What holds for whom: the rules by lab, later due dates by (lab, person), factors on time."""
 
     rules: Mapping[str, Rules]
     later: Mapping[tuple[str, int], str]
+    factors: Mapping[int, float]
 
     def of(self, lab: str, person_id: int) -> Rules:
         """Return the rules that hold for one learner."""
-        return self.rules.get(lab, Rules()).extended(self.later.get((lab, person_id)))
+        rules, due = self.rules.get(lab, Rules()), self.later.get((lab, person_id))
+        factor = self.factors.get(person_id)
+        return rules.extended(due if factor is None else _later(due, rules.stretched_due(factor)))
 
 
 def calendar(connection: sa.Connection, person_id: int | None = None) -> Calendar:
@@ -179,7 +188,16 @@ def calendar(connection: sa.Connection, person_id: int | None = None) -> Calenda
     chosen = sa.select(extensions.c.lab, extensions.c.person_id, extensions.c.due)
     if person_id is not None:
         chosen = chosen.where(extensions.c.person_id == person_id)
-    return Calendar(rules, {(row[0], row[1]): row[2] for row in connection.execute(chosen)})
+    dues = {(row[0], row[1]): row[2] for row in connection.execute(chosen)}
+    factors = sa.select(accommodations.c.person_id, accommodations.c.factor)
+    if person_id is not None:
+        factors = factors.where(accommodations.c.person_id == person_id)
+    return Calendar(rules, dues, {row[0]: row[1] for row in connection.execute(factors)})
+
+
+def _later(*dues: str | None) -> str | None:
+    """Return the latest of some dates, or None where there is none."""
+    return max((due for due in dues if due is not None), key=moment, default=None)
 
 
 _RULES = sa.select(lab_rules.c.lab, *_COLUMNS)
@@ -232,3 +250,22 @@ class Dates:
             theirs = submissions.c.person_id == learner.id
             touch(connection, theirs, submissions.c.lab == lab)
             return calendar(connection, learner.id).of(lab, learner.id)
+
+    def stretch(self, learner: Person, factor: object, by: Person) -> None:
+        """Give a learner so many times the time of every lab that has an opening and a due date.
+
+        Raises:
+            Refused: 422, the factor is none from 1 (as everybody) to 10.
+        """
+        if isinstance(factor, bool) or not isinstance(factor, int | float) or not 1 <= factor <= 10:
+            raise Refused(422, f"time: factor: got {str(factor)[:40]!r}, expected 1 to 10.")
+        mine = accommodations.c.person_id == learner.id
+        with self.database.write() as connection:
+            before = connection.scalar(sa.select(accommodations.c.factor).where(mine))
+            connection.execute(accommodations.delete().where(mine))
+            if factor > 1:
+                row = {"person_id": learner.id, "factor": float(factor)}
+                connection.execute(accommodations.insert().values(row))
+            held = (before or 1, factor)
+            audit_log.write(connection, self.clock(), by.login, "time", learner.login, *held)
+            touch(connection, submissions.c.person_id == learner.id)

@@ -49,19 +49,30 @@ def add_commands(subparsers: "Subparsers") -> None:
     requests = _command(subparsers, "requests", _requests, "list the re-grade requests that wait")
     requests.add_argument("--lab", metavar="LAB", default="", help="this lab alone")
     requests.add_argument("--answered", action="store_true", help="those that were answered")
-    people = (_add_roster(subparsers), _add_staff(subparsers))
+    tokens = _command(subparsers, "tokens", _tokens, "give all learners a token, in a CSV")
+    tokens.add_argument("-o", "--output", type=Path, metavar="FILE", required=True)
+    tokens.add_argument("--section", metavar="NAME", default="", help="this section alone")
+    tokens.add_argument("--renew", action="store_true", help="those too who have one: it ends")
+    tokens.add_argument("--links", action="store_true", help="links that log in once, instead")
+    people = (tokens, *_add_roster(subparsers), _add_staff(subparsers))
     for parser in (enroll, submit, status, export, requests, *people):
         parser.add_argument("--server", metavar="URL", help="default: $AUTOGRADER_SERVER")
         parser.add_argument("--token", metavar="T", help="default: $AUTOGRADER_TOKEN")
 
 
-def _add_roster(subparsers: "Subparsers") -> argparse.ArgumentParser:
+def _add_roster(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
     roster = subparsers.add_parser("roster", help="take over who takes the course")
     actions = roster.add_subparsers(metavar="ACTION", required=True, dest="action")
     parser = _command(actions, "import", _roster_import, "take over a CSV: login,name,email,...")
     parser.add_argument("file", metavar="FILE", type=Path)
     parser.add_argument("--dry-run", action="store_true", help="only say what would change")
-    return parser
+    remove = _command(actions, "remove", _roster_change, "let somebody leave; their work stays")
+    time = _command(actions, "time", _roster_change, "give a learner a factor on all labs' time")
+    for other in (remove, time):
+        other.add_argument("login", metavar="LOGIN")
+    remove.set_defaults(factor=None)
+    time.add_argument("factor", metavar="FACTOR", type=float)
+    return [parser, remove, time]
 
 
 def _add_staff(subparsers: "Subparsers") -> argparse.ArgumentParser:
@@ -299,6 +310,28 @@ def _write_export(arguments: argparse.Namespace, file: BinaryIO) -> dict[str, An
         for piece in chunks(pieces):
             file.write(piece.encode())
         return {"problems": problems, "not_final": not_final(book)}
+
+
+def _roster_change(arguments: argparse.Namespace) -> int:
+    _connection(arguments).change_person(arguments.login, arguments.factor)
+    what = "is removed" if arguments.factor is None else f"has {arguments.factor:g} times the time"
+    print(f"{arguments.login} {what}.")
+    return 0
+
+
+def _tokens(arguments: argparse.Namespace) -> int:
+    """Write the tokens to a file that its owner alone can read."""
+    from autograder.service.reports.exports import csv_lines
+
+    kind = "link" if arguments.links else "token"
+    descriptor = os.open(arguments.output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+        people = _connection(arguments).tokens(kind, arguments.section, renew=arguments.renew)
+        columns = ("login", "name", "email", "section", kind)
+        rows = ([person[name] for name in columns] for person in people)
+        file.writelines(csv_lines([columns, *rows]))
+    print(f"{arguments.output}: {len(people)} {kind}{'' if len(people) == 1 else 's'}.")
+    return 0
 
 
 def _requests(arguments: argparse.Namespace) -> int:

@@ -27,6 +27,9 @@ _NOTEBOOK = _object(lab=_TEXT, notebook={**_TEXT, "format": "binary"})
 ENROLMENT = _body(_JSON, _object(**_TOKEN))
 STAFF = _body(_JSON, _object(**_TOKEN, role={"enum": ["instructor", "assistant"]}))
 EXTENSION = _body(_JSON, _object(due=_TIME))
+FACTOR = _body(_JSON, _object(factor={"type": "number", "minimum": 1, "maximum": 10}))
+_KINDS = {"enum": ["token", "link"]}
+TOKENS = _body(_JSON, _object(kind=_KINDS, section=_TEXT, renew={"type": "boolean"}))
 RULES = _body(_JSON, dates.RULES.json_schema())
 _MARKS = {"type": "object", "additionalProperties": {**_MARK, "additionalProperties": False}}
 MARKS = _body(_JSON, _MARKS)
