@@ -114,6 +114,10 @@ class Connection:
         body = json.dumps({"factor": factor}).encode()
         self._json("roster", f"{path}/time", body, "application/json", method="PUT")
 
+    def today(self) -> dict[str, Any]:
+        """Return what came in today, what waits, what is due and where many fail."""
+        return self._json("today", "/api/today")
+
     def requests(self, *, lab: str = "", answered: bool = False) -> Iterator[dict[str, Any]]:
         """Yield the re-grade requests that wait for staff, or were answered, the oldest first."""
         after = 0

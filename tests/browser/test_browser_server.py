@@ -177,7 +177,7 @@ STAFF_PAGES = (
     *("/labs/01_first/numbers", "/regrades/1", "/grading", "/grading/01_first/why", "/audit"),
     *("/labs/01_first/similarity", "/labs/01_first/similarity/scale?left=1&right=2"),
     *("/submissions", "/submissions/1", "/submissions/1?as=learner", "/sessions"),
-    *("/people", "/people?role=former"),
+    *("/today", "/people", "/people?role=former"),
     *("/requests", "/requests?answered=1&lab=01_first", "/submissions/2"),
 )
 LEARNERS_PAGES = (
@@ -307,6 +307,16 @@ def test_a_grade_is_asked_about_and_the_points_change(server: Server, visit: Any
     hers.get_by_role("link", name="01_first: why").click()
     assert "It does." in hers.locator(".thread").last.inner_text()
     assert "1.5 of 2" in hers.locator("main").inner_text()
+
+
+def test_staff_arrive_at_what_waits(server: Server, visit: Any) -> None:
+    page = logged_in(visit, server, "instructor")
+    page.goto(f"{server.url}/")
+    page.wait_for_url("**/today")
+    assert "bubblewrap is not installed" in page.get_by_role("alert").inner_text()
+    assert "1 put aside" in page.locator("main").inner_text()
+    page.get_by_role("link", name="To mark").click()
+    page.wait_for_url("**/grading")
 
 
 def test_a_roster_is_looked_at_and_taken_over(

@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 # Raised when a table changes shape; `migrations` brings an older database here.
-VERSION = 11
+VERSION = 12
 
 # Of `facts`, beside "schema": what signs the cookies of a sign-in under way.
 COOKIE_KEY = "cookie_key"
@@ -93,6 +93,14 @@ submissions = Table(
     Index("submissions_of_person_served", "person_id", "finished_at"),
     Index("submissions_by_state", "state", "id"),
     Index("submissions_by_lab", "lab"),
+    Index("submissions_by_time", "submitted_at", "lab", "person_id"),
+)
+Index(
+    "submissions_to_mark",
+    submissions.c.lab,
+    submissions.c.person_id,
+    sqlite_where=submissions.c.pending > 0,
+    postgresql_where=submissions.c.pending > 0,
 )
 
 # What clients call their submissions, so that they can ask again for a receipt.

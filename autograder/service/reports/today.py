@@ -18,6 +18,9 @@ _WEEK_S = 7 * _DAY_S
 _READ = 200  # reports, of a home page that has to be there at once
 _LEAST = 5  # learners, before a share says anything
 
+# As the index says it: a value that is bound later would not find it.
+_PENDING = submissions.c.pending > sa.literal_column("0")
+
 
 @dataclass(frozen=True)
 class Lab:
@@ -78,7 +81,7 @@ def _labs(store: Store, began: float) -> list[Lab]:
     wait = sa.select(submissions.c.lab, whose).group_by(submissions.c.lab)
     rows = store.database.rows(came.where(submissions.c.submitted_at >= began))
     came_in = {row[0]: (row[1], row[2]) for row in rows}
-    to_mark = {row[0]: row[1] for row in store.database.rows(wait.where(submissions.c.pending > 0))}
+    to_mark = {row[0]: row[1] for row in store.database.rows(wait.where(_PENDING))}
     names = sorted({*came_in, *to_mark})
     return [Lab(name, *came_in.get(name, (0, 0)), to_mark.get(name, 0)) for name in names]
 

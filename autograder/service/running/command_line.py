@@ -54,7 +54,8 @@ def add_commands(subparsers: "Subparsers") -> None:
     tokens.add_argument("--section", metavar="NAME", default="", help="this section alone")
     tokens.add_argument("--renew", action="store_true", help="those too who have one: it ends")
     tokens.add_argument("--links", action="store_true", help="links that log in once, instead")
-    people = (tokens, *_add_roster(subparsers), _add_staff(subparsers))
+    today = _command(subparsers, "today", _today, "say what waits for staff, and what is due")
+    people = (today, tokens, *_add_roster(subparsers), _add_staff(subparsers))
     for parser in (enroll, submit, status, export, requests, *people):
         parser.add_argument("--server", metavar="URL", help="default: $AUTOGRADER_SERVER")
         parser.add_argument("--token", metavar="T", help="default: $AUTOGRADER_TOKEN")
@@ -331,6 +332,23 @@ def _tokens(arguments: argparse.Namespace) -> int:
         rows = ([person[name] for name in columns] for person in people)
         file.writelines(csv_lines([columns, *rows]))
     print(f"{arguments.output}: {len(people)} {kind}{'' if len(people) == 1 else 's'}.")
+    return 0
+
+
+def _today(arguments: argparse.Namespace) -> int:
+    now = _connection(arguments).today()
+    for lab in now["labs"]:
+        print(f"{lab['name']}: {lab['came_in']} came in, {lab['to_mark']} learners to mark")
+    for requests in now["requests"]:
+        print(f"{requests['lab']}: {requests['waiting']} re-grade requests wait")
+    for date in now["deadlines"]:
+        print(f"{date['lab']}: {date['what']} {date['at']}")
+    for s in now["stumbles"]:
+        print(f"{s['lab']}: {s['question']}: {s['failed']} of {s['tried']} failed: {s['check']}")
+    queue = now["queue"]
+    print(f"{queue['waiting'] + queue['grading']} wait, {len(queue['parked'])} put aside")
+    if queue["paused"]:
+        print(f"grading is paused: {queue['reason']}")
     return 0
 
 

@@ -38,6 +38,7 @@ from autograder.service.web.routes import (
     requests,
     sessions,
     submissions,
+    today,
 )
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def routers(course: Course) -> tuple[APIRouter, APIRouter, APIRouter]:
 # Each with its JSON and its pages.
 _SUBJECTS = (
     submissions, drafts, people, labs, regrades, requests, marking, gradebook, leaderboard, audit,
-    sessions, queue, operations, lti,
+    sessions, queue, operations, lti, today,
 )  # fmt: skip
 
 
