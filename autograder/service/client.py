@@ -114,6 +114,29 @@ class Connection:
         body = json.dumps({"factor": factor}).encode()
         self._json("roster", f"{path}/time", body, "application/json", method="PUT")
 
+    def schedule(self) -> str:
+        """Return the dates of all labs, a CSV."""
+        with self._asked("schedule", "/api/schedule") as answer:
+            return answer.read(_ANSWER_BYTES).decode()
+
+    def set_schedule(self, data: bytes, *, dry_run: bool) -> list[dict[str, Any]]:
+        """Return what a schedule, a CSV, has changed, or would change."""
+        return self._scheduled("", data, "text/csv", "PUT", dry_run)
+
+    def shift_schedule(self, weeks: int, *, dry_run: bool) -> list[dict[str, Any]]:
+        """Return what moving all dates by weeks has changed, or would change."""
+        body = json.dumps({"weeks": weeks}).encode()
+        return self._scheduled("/shift", body, "application/json", "POST", dry_run)
+
+    def _scheduled(
+        self, path: str, body: bytes, kind: str, method: str, dry_run: bool
+    ) -> list[dict[str, Any]]:
+        path = f"/api/schedule{path}?dry_run={int(dry_run)}"
+        changes: list[dict[str, Any]] = self._json("schedule", path, body, kind, method=method)[
+            "changes"
+        ]
+        return changes
+
     def today(self) -> dict[str, Any]:
         """Return what came in today, what waits, what is due and where many fail."""
         return self._json("today", "/api/today")

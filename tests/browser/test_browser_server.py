@@ -177,7 +177,7 @@ STAFF_PAGES = (
     *("/labs/01_first/numbers", "/regrades/1", "/grading", "/grading/01_first/why", "/audit"),
     *("/labs/01_first/similarity", "/labs/01_first/similarity/scale?left=1&right=2"),
     *("/submissions", "/submissions/1", "/submissions/1?as=learner", "/sessions"),
-    *("/today", "/people", "/people?role=former"),
+    *("/schedule", "/today", "/people", "/people?role=former"),
     *("/requests", "/requests?answered=1&lab=01_first", "/submissions/2"),
 )
 LEARNERS_PAGES = (
@@ -317,6 +317,24 @@ def test_staff_arrive_at_what_waits(server: Server, visit: Any) -> None:
     assert "1 put aside" in page.locator("main").inner_text()
     page.get_by_role("link", name="To mark").click()
     page.wait_for_url("**/grading")
+
+
+def test_a_schedule_is_looked_at_and_holds(server: Server, visit: Any, audit: Any) -> None:
+    problems = []
+    for width, scheme in ((390, "dark"), (1440, "light")):
+        page = logged_in(visit, server, "instructor", color_scheme=scheme)
+        page.set_viewport_size({"width": width, "height": 900})
+        page.goto(f"{server.url}/schedule")
+        date = "2132-03-01T12:00:00+01:00"
+        page.get_by_label("A line a lab").fill(f"lab,late_until\n{SECOND},{date}\n")
+        page.get_by_role("button", name="Show what would change").click()
+        page.get_by_text(f"{SECOND}: late_until: –").wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        problems += [*audit(page, "main"), *axe(page)]
+    page.get_by_role("button", name="Let it hold").click()
+    page.get_by_role("cell", name="Sat 01 Mar 2132, 12:00 UTC+01:00").wait_for()
+    assert server.course.store.dates.calendar().rules[SECOND].late_until == date
+    assert [p for p in problems if not any(rule in p for rule in OF_WIDGETS)] == []
 
 
 def test_a_roster_is_looked_at_and_taken_over(

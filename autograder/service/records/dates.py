@@ -76,7 +76,7 @@ class Rules:
             wrong = error.errors()[0]
             name = str(wrong["loc"][0])[:100]
             raise _wrong(wrong["input"], name, wrong["msg"]) from error
-        in_order = [(moment(text), name) for name in _DATES if (text := getattr(rules, name))]
+        in_order = [(moment(text), name) for name in _IN_ORDER if (text := getattr(rules, name))]
         for (before, first), (after, second) in itertools.pairwise(in_order):
             if after < before:
                 raise _wrong(getattr(rules, second), second, f"expected no time before {first}")
@@ -157,7 +157,8 @@ class Rules:
 
 
 RULES = TypeAdapter(Rules)
-_DATES = ("opens", "due", "late_until")
+_IN_ORDER = ("opens", "due", "late_until")
+DATES = (*_IN_ORDER, "requests_until")
 
 
 def _wrong(got: object, name: str, problem: str) -> Refused:
@@ -203,6 +204,17 @@ def _later(*dues: str | None) -> str | None:
 _RULES = sa.select(lab_rules.c.lab, *_COLUMNS)
 
 
+def put_rules(
+    connection: sa.Connection, now: float, lab: str, before: Rules, rules: Rules, by: Person
+) -> None:
+    """Write down what holds for a lab instead of what did, who says so, and whom it concerns."""
+    connection.execute(lab_rules.delete().where(lab_rules.c.lab == lab))
+    connection.execute(lab_rules.insert().values(lab=lab, **rules.to_dict()))
+    held = (before.to_dict(), rules.to_dict())
+    audit_log.write(connection, now, by.login, "dates", lab, *held)
+    touch(connection, submissions.c.lab == lab)
+
+
 @dataclass(frozen=True)
 class Dates:
     """What staff set, with a line in the audit log for each change."""
@@ -223,11 +235,7 @@ class Dates:
         """Let these rules hold for a lab, instead of those that held."""
         with self.database.write() as connection:
             before = calendar(connection).rules.get(lab, Rules())
-            connection.execute(lab_rules.delete().where(lab_rules.c.lab == lab))
-            connection.execute(lab_rules.insert().values(lab=lab, **rules.to_dict()))
-            held = (before.to_dict(), rules.to_dict())
-            audit_log.write(connection, self.clock(), by.login, "dates", lab, *held)
-            touch(connection, submissions.c.lab == lab)
+            put_rules(connection, self.clock(), lab, before, rules, by)
 
     def extend(self, lab: str, learner: Person, due: str | None, by: Person) -> Rules:
         """Give a learner until `due`, or take that back; return what holds for them now.

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from autograder.records import Outcome
 from autograder.service.database.schema import submissions
+from autograder.service.records.dates import DATES
 from autograder.service.records.regrade_requests import LabCount
 from autograder.service.records.store import Store
 from autograder.service.times import moment
@@ -90,7 +91,7 @@ def _deadlines(store: Store, now: float) -> list[Deadline]:
     dates = [
         Deadline(lab, what, at)
         for lab, rules in store.dates.calendar().rules.items()
-        for what in ("opens", "due", "late_until", "requests_until")
+        for what in DATES
         if (at := getattr(rules, what)) is not None and now <= moment(at) < now + _WEEK_S
     ]
     return sorted(dates, key=lambda date: moment(date.at))

@@ -55,7 +55,13 @@ def add_commands(subparsers: "Subparsers") -> None:
     tokens.add_argument("--renew", action="store_true", help="those too who have one: it ends")
     tokens.add_argument("--links", action="store_true", help="links that log in once, instead")
     today = _command(subparsers, "today", _today, "say what waits for staff, and what is due")
-    people = (today, tokens, *_add_roster(subparsers), _add_staff(subparsers))
+    people = (
+        *_add_schedule(subparsers),
+        today,
+        tokens,
+        *_add_roster(subparsers),
+        _add_staff(subparsers),
+    )
     for parser in (enroll, submit, status, export, requests, *people):
         parser.add_argument("--server", metavar="URL", help="default: $AUTOGRADER_SERVER")
         parser.add_argument("--token", metavar="T", help="default: $AUTOGRADER_TOKEN")
@@ -74,6 +80,19 @@ def _add_roster(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
     remove.set_defaults(factor=None)
     time.add_argument("factor", metavar="FACTOR", type=float)
     return [parser, remove, time]
+
+
+def _add_schedule(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
+    schedule = subparsers.add_parser("schedule", help="the dates of all labs, in one CSV")
+    actions = schedule.add_subparsers(metavar="ACTION", required=True, dest="action")
+    show = _command(actions, "show", _schedule_show, "print it")
+    put = _command(actions, "set", _schedule_change, "let the dates of a CSV hold")
+    shift = _command(actions, "shift", _schedule_change, "move all dates by weeks")
+    put.add_argument("file", metavar="FILE", type=Path)
+    shift.add_argument("weeks", metavar="WEEKS", type=int)
+    for parser in (put, shift):
+        parser.add_argument("--dry-run", action="store_true", help="only say what would change")
+    return [show, put, shift]
 
 
 def _add_staff(subparsers: "Subparsers") -> argparse.ArgumentParser:
@@ -332,6 +351,25 @@ def _tokens(arguments: argparse.Namespace) -> int:
         rows = ([person[name] for name in columns] for person in people)
         file.writelines(csv_lines([columns, *rows]))
     print(f"{arguments.output}: {len(people)} {kind}{'' if len(people) == 1 else 's'}.")
+    return 0
+
+
+def _schedule_show(arguments: argparse.Namespace) -> int:
+    print(_connection(arguments).schedule(), end="")
+    return 0
+
+
+def _schedule_change(arguments: argparse.Namespace) -> int:
+    connection, dry_run = _connection(arguments), arguments.dry_run
+    if arguments.action == "set":
+        data = read_file(arguments.file, "schedule")
+        changes = connection.set_schedule(data, dry_run=dry_run)
+    else:
+        changes = connection.shift_schedule(arguments.weeks, dry_run=dry_run)
+    for change in changes:
+        for name, before in change["before"].items():
+            print(f"{change['lab']}: {name}: {before} -> {change['after'][name]}")
+    print(f"{len(changes)} labs {'would change' if dry_run else 'changed'}.")
     return 0
 
 

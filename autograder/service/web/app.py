@@ -36,6 +36,7 @@ from autograder.service.web.routes import (
     queue,
     regrades,
     requests,
+    schedule,
     sessions,
     submissions,
     today,
@@ -106,7 +107,7 @@ def routers(course: Course) -> tuple[APIRouter, APIRouter, APIRouter]:
 # Each with its JSON and its pages.
 _SUBJECTS = (
     submissions, drafts, people, labs, regrades, requests, marking, gradebook, leaderboard, audit,
-    sessions, queue, operations, lti, today,
+    sessions, queue, operations, lti, today, schedule,
 )  # fmt: skip
 
 

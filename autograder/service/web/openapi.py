@@ -34,6 +34,7 @@ RULES = _body(_JSON, dates.RULES.json_schema())
 _MARKS = {"type": "object", "additionalProperties": {**_MARK, "additionalProperties": False}}
 MARKS = _body(_JSON, _MARKS)
 REQUEST = _body(_JSON, _object(question=_TEXT, text=_TEXT, points={"type": ["number", "null"]}))
+SHIFT = _body(_JSON, _object(weeks={"type": "integer", "minimum": -104, "maximum": 104}))
 CSV = _body("text/csv", {**_TEXT, "description": "login,name,email,..."})
 SUBMISSION = _body("multipart/form-data", {**_NOTEBOOK, "required": ["lab", "notebook"]})
 
