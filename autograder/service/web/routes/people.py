@@ -123,8 +123,12 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         asked = {"search": search, "role": role}
         shown: dict[str, Any] = {"members": members, "more": more, "asked": asked}
         roles = (LEARNER, *STAFF, FORMER)
-        sections = course.store.roster.sections()
-        beside: dict[str, Any] = {"counts": enrolment.counts(database), "sections": sections}
+        counts = enrolment.counts(database)
+        summary = ", ".join(_counted(counts[role], role) for role in roles if role in counts)
+        beside: dict[str, Any] = {
+            "summary": summary,
+            "sections": course.store.roster.sections(),
+        }
         return page("people", person=person, roles=roles, **shown, **beside)
 
     @pages.post("/people/roster")
@@ -147,6 +151,10 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         headers = {"Content-Disposition": f'attachment; filename="{kind}s.csv"'}
         lines: Iterator[str] = chunks(csv_lines(rows))
         return StreamingResponse(lines, media_type="text/csv", headers=headers)
+
+
+def _counted(count: int, role: str) -> str:
+    return f"{count} {role}" if count == 1 or role == FORMER else f"{count} {role}s"
 
 
 async def _roster(request: Request) -> tuple[str, bool]:
