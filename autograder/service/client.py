@@ -116,7 +116,18 @@ class Connection:
 
     def schedule(self) -> str:
         """Return the dates of all labs, a CSV."""
-        with self._asked("schedule", "/api/schedule") as answer:
+        return self._text("schedule", "/api/schedule")
+
+    def calendar(self) -> str:
+        """Return the dates that hold for this learner, as an iCalendar file."""
+        return self._text("calendar", "/api/calendar")
+
+    def standing(self) -> dict[str, Any]:
+        """Return how this learner stands: the `labs`, `score`, `max_score`, `missing`, ..."""
+        return self._json("standing", "/api/standing")
+
+    def _text(self, what: str, path: str) -> str:
+        with self._asked(what, path) as answer:
             return answer.read(_ANSWER_BYTES).decode()
 
     def set_schedule(self, data: bytes, *, dry_run: bool) -> list[dict[str, Any]]:

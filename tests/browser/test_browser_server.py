@@ -144,7 +144,7 @@ def fill(course: Course) -> None:
         claim = course.store.claims.claim("test", 600)
         assert claim
         course.store.claims.finish(claim.id, "test", report(FIRST, right=True, ratio=ratio))
-    for person, question, text in ((first, "why", LONG), (others[0], "scale", "It is doubled.")):
+    for person, question, text in ((first, "why", LONG), (others[3], "scale", "It is doubled.")):
         entry = course.store.submissions.all(person_id=person.id)[0]
         course.store.requests.say(entry, person, {"question": question, "text": text})
     answer = {"question": "scale", "text": "Half of it is.", "points": 2}
@@ -178,11 +178,11 @@ STAFF_PAGES = (
     *("/labs/01_first/similarity", "/labs/01_first/similarity/scale?left=1&right=2"),
     *("/submissions", "/submissions/1", "/submissions/1?as=learner", "/sessions"),
     *("/schedule", "/today", "/people", "/people?role=former"),
-    *("/requests", "/requests?answered=1&lab=01_first", "/submissions/2"),
+    *("/requests", "/requests?answered=1&lab=01_first", "/submissions/4"),
 )
 LEARNERS_PAGES = (
     *("/submissions", "/submissions/1", "/labs", "/sessions", f"/labs/{FIRST}/leaderboard"),
-    "/login",
+    *("/standing", "/login"),
 )
 
 
@@ -317,6 +317,18 @@ def test_staff_arrive_at_what_waits(server: Server, visit: Any) -> None:
     assert "1 put aside" in page.locator("main").inner_text()
     page.get_by_role("link", name="To mark").click()
     page.wait_for_url("**/grading")
+
+
+def test_a_learner_sees_what_is_missing(server: Server, visit: Any) -> None:
+    page = logged_in(visit, server, "learner00")
+    page.goto(f"{server.url}/labs")
+    page.get_by_role("link", name="How I stand").click()
+    row = page.get_by_role("row", name=FIRST)
+    assert "handed in" in row.inner_text() and "of 6" in row.inner_text()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="My dates as a calendar file").click()
+    text = Path(download.value.path()).read_text()
+    assert text.startswith("BEGIN:VCALENDAR") and "01_first is due" in text
 
 
 def test_a_schedule_is_looked_at_and_holds(server: Server, visit: Any, audit: Any) -> None:

@@ -99,6 +99,7 @@ Index(
     "submissions_to_mark",
     submissions.c.lab,
     submissions.c.person_id,
+    submissions.c.pending,
     sqlite_where=submissions.c.pending > 0,
     postgresql_where=submissions.c.pending > 0,
 )

@@ -36,10 +36,11 @@ _ROLES = {"student": LEARNER, "learner": LEARNER, ASSISTANT: ASSISTANT, INSTRUCT
 _EMAIL = re.compile(r"[^@\s,;<>]+@[^@\s,;<>]+")
 _MOST_LINES = 60_000
 _MOST_SHOWN = 200  # of the changes that a roster makes
+_MOODLE_EMAIL = "email address"
 # What platforms call our columns in what they export, in lower case: Canvas, then Moodle.
 _ALIASES = {
     "login": ("sis login id", "username"),
-    "email": ("email address",),
+    "email": (_MOODLE_EMAIL,),
     "section": ("groups",),
 }
 _POINTS_POSSIBLE = "points possible"  # the line below Canvas's header that is nobody's
@@ -70,8 +71,10 @@ def read(data: bytes, problems: list[Problem]) -> list[Line]:
         columns = [name.strip().lower() for name in next(rows, [])]
         while not any(columns) and (row := next(rows, None)) is not None:  # empty lines above it
             columns = [name.strip().lower() for name in row]
+        from_moodle = _MOODLE_EMAIL in columns  # whose list of participants has no login
         columns = _our_names(columns)
-        if not {"login", "email"} & set(columns) or len(set(columns)) < len(columns):
+        known = "login" in columns or from_moodle
+        if not known or len(set(columns)) < len(columns):
             problem = f"got the columns {', '.join(columns)[:100]!r}"
             raise Refused(422, f"roster: {problem}, expected each once of {', '.join(COLUMNS)}.")
         return _lines(rows, columns, problems)

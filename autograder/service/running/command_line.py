@@ -39,6 +39,8 @@ def add_commands(subparsers: "Subparsers") -> None:
     submit.add_argument("notebook", metavar="NOTEBOOK", type=Path)
     status = _command(subparsers, "status", _status, "show the state and grade of a submission")
     status.add_argument("id", metavar="ID")
+    standing = _command(subparsers, "standing", _standing, "say how you stand in every lab")
+    standing.add_argument("--calendar", type=Path, metavar="FILE", help="write your dates, .ics")
     export = _command(subparsers, "export", _export, "write the gradebook for another program")
     add = export.add_argument
     add("--format", choices=FORMATS, default="csv", help="default: csv")
@@ -46,6 +48,13 @@ def add_commands(subparsers: "Subparsers") -> None:
     add("--data", type=Path, metavar="DIR", help="read this directory, no server")
     add("--lab", metavar="LAB", default="", help="this lab alone")
     add("--template", type=Path, metavar="FILE", help="what the platform exported, to be filled in")
+    staffs = (*_add_daily(subparsers), *_add_schedule(subparsers), *_add_roster(subparsers))
+    for parser in (enroll, submit, status, standing, export, *staffs, _add_staff(subparsers)):
+        parser.add_argument("--server", metavar="URL", help="default: $AUTOGRADER_SERVER")
+        parser.add_argument("--token", metavar="T", help="default: $AUTOGRADER_TOKEN")
+
+
+def _add_daily(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
     requests = _command(subparsers, "requests", _requests, "list the re-grade requests that wait")
     requests.add_argument("--lab", metavar="LAB", default="", help="this lab alone")
     requests.add_argument("--answered", action="store_true", help="those that were answered")
@@ -55,16 +64,7 @@ def add_commands(subparsers: "Subparsers") -> None:
     tokens.add_argument("--renew", action="store_true", help="those too who have one: it ends")
     tokens.add_argument("--links", action="store_true", help="links that log in once, instead")
     today = _command(subparsers, "today", _today, "say what waits for staff, and what is due")
-    people = (
-        *_add_schedule(subparsers),
-        today,
-        tokens,
-        *_add_roster(subparsers),
-        _add_staff(subparsers),
-    )
-    for parser in (enroll, submit, status, export, requests, *people):
-        parser.add_argument("--server", metavar="URL", help="default: $AUTOGRADER_SERVER")
-        parser.add_argument("--token", metavar="T", help="default: $AUTOGRADER_TOKEN")
+    return [requests, tokens, today]
 
 
 def _add_roster(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
@@ -351,6 +351,23 @@ def _tokens(arguments: argparse.Namespace) -> int:
         rows = ([person[name] for name in columns] for person in people)
         file.writelines(csv_lines([columns, *rows]))
     print(f"{arguments.output}: {len(people)} {kind}{'' if len(people) == 1 else 's'}.")
+    return 0
+
+
+def _standing(arguments: argparse.Namespace) -> int:
+    connection = _connection(arguments)
+    if arguments.calendar is not None:
+        arguments.calendar.write_bytes(connection.calendar().encode())
+        print(f"{arguments.calendar}: your dates.")
+        return 0
+    now = connection.standing()
+    for lab in now["labs"]:
+        points = (
+            "" if lab["score"] is None else f", {lab['score']:g} of {lab['max_score']:g} points"
+        )
+        due = f", due {lab['due']}" if lab["due"] else ""
+        print(f"{lab['lab']}: {lab['state']}{points}{due}")
+    print(f"{now['score']:g} of {now['max_score']:g} points, {now['missing']} missing.")
     return 0
 
 

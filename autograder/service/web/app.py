@@ -38,6 +38,7 @@ from autograder.service.web.routes import (
     requests,
     schedule,
     sessions,
+    standing,
     submissions,
     today,
 )
@@ -107,7 +108,7 @@ def routers(course: Course) -> tuple[APIRouter, APIRouter, APIRouter]:
 # Each with its JSON and its pages.
 _SUBJECTS = (
     submissions, drafts, people, labs, regrades, requests, marking, gradebook, leaderboard, audit,
-    sessions, queue, operations, lti, today, schedule,
+    sessions, queue, operations, lti, today, schedule, standing,
 )  # fmt: skip
 
 

@@ -47,6 +47,7 @@ def _answers(*kinds: str) -> dict[int | str, dict[str, Any]]:
 EXPORT = _answers("text/csv", "application/json")
 NOTEBOOK = _answers("application/x-ipynb+json")
 METRICS = _answers("text/plain")
+CALENDAR = _answers("text/calendar")
 
 _REFUSED = {
     "description": "Refused: what was wrong, in `detail`.",
