@@ -90,8 +90,8 @@ def give_many(
             rows = zip(learners, made, strict=True)
             values = [_row(person, token, KINDS[kind], now, ends) for person, token in rows]
             connection.execute(tokens.insert(), values)
-        for person in learners:
-            audit_log.write(connection, now, by.login, kind, person.login)
+        logins = (person.login for person in learners)
+        audit_log.write_each(connection, now, by.login, kind, logins)
     return list(zip(learners, made, strict=True))
 
 
