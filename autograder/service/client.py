@@ -97,6 +97,61 @@ class Connection:
         path = "/api/roster?dry_run=1" if dry_run else "/api/roster"
         return self._json("roster", path, data, "text/csv", method="PUT")
 
+    def tokens(self, kind: str, section: str, *, renew: bool) -> list[dict[str, str]]:
+        """Return the learners with a new token, or link, each; without `renew` who has none yet."""
+        body = json.dumps({"kind": kind, "section": section, "renew": renew}).encode()
+        people: list[dict[str, str]] = self._json(
+            "tokens", "/api/tokens", body, "application/json"
+        )["people"]
+        return people
+
+    def change_person(self, login: str, factor: float | None = None) -> None:
+        """Give somebody a factor on time; without one let them leave the course."""
+        path = f"/api/people/{quote(login, safe='')}"
+        if factor is None:
+            with self._asked("roster", path, method="DELETE"):
+                return
+        body = json.dumps({"factor": factor}).encode()
+        self._json("roster", f"{path}/time", body, "application/json", method="PUT")
+
+    def schedule(self) -> str:
+        """Return the dates of all labs, a CSV."""
+        return self._text("schedule", "/api/schedule")
+
+    def calendar(self) -> str:
+        """Return the dates that hold for this learner, as an iCalendar file."""
+        return self._text("calendar", "/api/calendar")
+
+    def standing(self) -> dict[str, Any]:
+        """Return how this learner stands: the `labs`, `score`, `max_score`, `missing`, ..."""
+        return self._json("standing", "/api/standing")
+
+    def _text(self, what: str, path: str) -> str:
+        with self._asked(what, path) as answer:
+            return answer.read(_ANSWER_BYTES).decode()
+
+    def set_schedule(self, data: bytes, *, dry_run: bool) -> list[dict[str, Any]]:
+        """Return what a schedule, a CSV, has changed, or would change."""
+        return self._scheduled("", data, "text/csv", "PUT", dry_run)
+
+    def shift_schedule(self, weeks: int, *, dry_run: bool) -> list[dict[str, Any]]:
+        """Return what moving all dates by weeks has changed, or would change."""
+        body = json.dumps({"weeks": weeks}).encode()
+        return self._scheduled("/shift", body, "application/json", "POST", dry_run)
+
+    def _scheduled(
+        self, path: str, body: bytes, kind: str, method: str, dry_run: bool
+    ) -> list[dict[str, Any]]:
+        path = f"/api/schedule{path}?dry_run={int(dry_run)}"
+        changes: list[dict[str, Any]] = self._json("schedule", path, body, kind, method=method)[
+            "changes"
+        ]
+        return changes
+
+    def today(self) -> dict[str, Any]:
+        """Return what came in today, what waits, what is due and where many fail."""
+        return self._json("today", "/api/today")
+
     def requests(self, *, lab: str = "", answered: bool = False) -> Iterator[dict[str, Any]]:
         """Yield the re-grade requests that wait for staff, or were answered, the oldest first."""
         after = 0

@@ -144,7 +144,7 @@ def fill(course: Course) -> None:
         claim = course.store.claims.claim("test", 600)
         assert claim
         course.store.claims.finish(claim.id, "test", report(FIRST, right=True, ratio=ratio))
-    for person, question, text in ((first, "why", LONG), (others[0], "scale", "It is doubled.")):
+    for person, question, text in ((first, "why", LONG), (others[3], "scale", "It is doubled.")):
         entry = course.store.submissions.all(person_id=person.id)[0]
         course.store.requests.say(entry, person, {"question": question, "text": text})
     answer = {"question": "scale", "text": "Half of it is.", "points": 2}
@@ -177,11 +177,12 @@ STAFF_PAGES = (
     *("/labs/01_first/numbers", "/regrades/1", "/grading", "/grading/01_first/why", "/audit"),
     *("/labs/01_first/similarity", "/labs/01_first/similarity/scale?left=1&right=2"),
     *("/submissions", "/submissions/1", "/submissions/1?as=learner", "/sessions"),
-    *("/requests", "/requests?answered=1&lab=01_first", "/submissions/2"),
+    *("/schedule", "/today", "/people", "/people?role=former"),
+    *("/requests", "/requests?answered=1&lab=01_first", "/submissions/4"),
 )
 LEARNERS_PAGES = (
     *("/submissions", "/submissions/1", "/labs", "/sessions", f"/labs/{FIRST}/leaderboard"),
-    "/login",
+    *("/standing", "/login"),
 )
 
 
@@ -306,6 +307,72 @@ def test_a_grade_is_asked_about_and_the_points_change(server: Server, visit: Any
     hers.get_by_role("link", name="01_first: why").click()
     assert "It does." in hers.locator(".thread").last.inner_text()
     assert "1.5 of 2" in hers.locator("main").inner_text()
+
+
+def test_staff_arrive_at_what_waits(server: Server, visit: Any) -> None:
+    page = logged_in(visit, server, "instructor")
+    page.goto(f"{server.url}/")
+    page.wait_for_url("**/today")
+    assert "bubblewrap is not installed" in page.get_by_role("alert").inner_text()
+    assert "1 put aside" in page.locator("main").inner_text()
+    page.get_by_role("link", name="To mark").click()
+    page.wait_for_url("**/grading")
+
+
+def test_a_learner_sees_what_is_missing(server: Server, visit: Any) -> None:
+    page = logged_in(visit, server, "learner00")
+    page.goto(f"{server.url}/labs")
+    page.get_by_role("link", name="How I stand").click()
+    row = page.get_by_role("row", name=FIRST)
+    assert "handed in" in row.inner_text() and "of 6" in row.inner_text()
+    with page.expect_download() as download:
+        page.get_by_role("link", name="My dates as a calendar file").click()
+    text = Path(download.value.path()).read_text()
+    assert text.startswith("BEGIN:VCALENDAR") and "01_first is due" in text
+
+
+def test_a_schedule_is_looked_at_and_holds(server: Server, visit: Any, audit: Any) -> None:
+    problems = []
+    for width, scheme in ((390, "dark"), (1440, "light")):
+        page = logged_in(visit, server, "instructor", color_scheme=scheme)
+        page.set_viewport_size({"width": width, "height": 900})
+        page.goto(f"{server.url}/schedule")
+        date = "2132-03-01T12:00:00+01:00"
+        page.get_by_label("A line a lab").fill(f"lab,late_until\n{SECOND},{date}\n")
+        page.get_by_role("button", name="Show what would change").click()
+        page.get_by_text(f"{SECOND}: late_until: –").wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        problems += [*audit(page, "main"), *axe(page)]
+    page.get_by_role("button", name="Let it hold").click()
+    page.get_by_role("cell", name="Sat 01 Mar 2132, 12:00 UTC+01:00").wait_for()
+    assert server.course.store.dates.calendar().rules[SECOND].late_until == date
+    assert [p for p in problems if not any(rule in p for rule in OF_WIDGETS)] == []
+
+
+def test_a_roster_is_looked_at_and_taken_over(
+    server: Server, visit: Any, audit: Any, tmp_path: Path
+) -> None:
+    roster = tmp_path / "roster.csv"
+    roster.write_text(f"login,name,section\nzoe,Zoe,A\nlearner40,{'Long name ' * 9},C\nb!,x,y\n")
+    problems = []
+    for width, scheme in ((390, "dark"), (1440, "light")):
+        page = logged_in(visit, server, "instructor", color_scheme=scheme)
+        page.set_viewport_size({"width": width, "height": 900})
+        page.goto(f"{server.url}/people")
+        page.get_by_label("Roster, a CSV").set_input_files(roster)
+        page.get_by_role("button", name="Show what would change").click()
+        page.get_by_role("row", name="learner40").wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        problems += [*audit(page, "main"), *axe(page)]
+    page.get_by_role("button", name="Take it over").click()
+    page.get_by_role("heading", name="is taken over").wait_for()
+    zoe = server.course.store.roster.find("zoe")
+    assert zoe and zoe.section == "A"
+    page.goto(f"{server.url}/people?search=zoe")
+    page.get_by_role("button", name="Remove zoe").click()
+    page.goto(f"{server.url}/people?role=former")
+    assert page.get_by_role("row", name="zoe").count() == 1
+    assert [p for p in problems if not any(rule in p for rule in OF_WIDGETS)] == []
 
 
 def test_what_a_batch_changes_is_seen_before_it_is_published(server: Server, visit: Any) -> None:

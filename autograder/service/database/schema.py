@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 # Raised when a table changes shape; `migrations` brings an older database here.
-VERSION = 10
+VERSION = 12
 
 # Of `facts`, beside "schema": what signs the cookies of a sign-in under way.
 COOKIE_KEY = "cookie_key"
@@ -93,6 +93,15 @@ submissions = Table(
     Index("submissions_of_person_served", "person_id", "finished_at"),
     Index("submissions_by_state", "state", "id"),
     Index("submissions_by_lab", "lab"),
+    Index("submissions_by_time", "submitted_at", "lab", "person_id"),
+)
+Index(
+    "submissions_to_mark",
+    submissions.c.lab,
+    submissions.c.person_id,
+    submissions.c.pending,
+    sqlite_where=submissions.c.pending > 0,
+    postgresql_where=submissions.c.pending > 0,
 )
 
 # What clients call their submissions, so that they can ask again for a receipt.
@@ -224,6 +233,14 @@ extensions = Table(
     Column("lab", String(100), primary_key=True),
     Column("person_id", ForeignKey("people.id"), primary_key=True),
     Column("due", String(40), nullable=False),
+)
+
+# Who has a factor on the time of every lab, above 1.
+accommodations = Table(
+    "accommodations",
+    metadata,
+    Column("person_id", ForeignKey("people.id"), primary_key=True),
+    Column("factor", Float, nullable=False),
 )
 
 # A batch of re-gradings: what they come to is kept beside them until somebody publishes it.

@@ -24,7 +24,7 @@ from pydantic import (
 )
 
 from autograder.service.database.database import Database
-from autograder.service.database.schema import extensions, lab_rules, submissions
+from autograder.service.database.schema import accommodations, extensions, lab_rules, submissions
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log
 from autograder.service.records.outbox import touch
@@ -76,7 +76,7 @@ class Rules:
             wrong = error.errors()[0]
             name = str(wrong["loc"][0])[:100]
             raise _wrong(wrong["input"], name, wrong["msg"]) from error
-        in_order = [(moment(text), name) for name in _DATES if (text := getattr(rules, name))]
+        in_order = [(moment(text), name) for name in _IN_ORDER if (text := getattr(rules, name))]
         for (before, first), (after, second) in itertools.pairwise(in_order):
             if after < before:
                 raise _wrong(getattr(rules, second), second, f"expected no time before {first}")
@@ -96,6 +96,12 @@ class Rules:
             if (text := getattr(self, name)) is not None
         }
         return replace(self, due=due, **moved)
+
+    def stretched_due(self, factor: float) -> str | None:
+        """Return when the lab is due with so many times its time; None where it has no length."""
+        if self.opens is None or self.due is None:
+            return None
+        return later(self.opens, factor * (moment(self.due) - moment(self.opens)), self.due)
 
     def extension_refusal(self, due: str) -> str | None:
         """Return why extending to `due` would change nothing, or None."""
@@ -151,7 +157,8 @@ class Rules:
 
 
 RULES = TypeAdapter(Rules)
-_DATES = ("opens", "due", "late_until")
+_IN_ORDER = ("opens", "due", "late_until")
+DATES = (*_IN_ORDER, "requests_until")
 
 
 def _wrong(got: object, name: str, problem: str) -> Refused:
@@ -163,14 +170,17 @@ _COLUMNS = [lab_rules.c[field.name] for field in fields(Rules)]
 
 @dataclass(frozen=True)
 class Calendar:
-    """What holds for whom: the rules by lab, and later due dates by (lab, person)."""
+    """What holds for whom: the rules by lab, later due dates by (lab, person), factors on time."""
 
     rules: Mapping[str, Rules]
     later: Mapping[tuple[str, int], str]
+    factors: Mapping[int, float]
 
     def of(self, lab: str, person_id: int) -> Rules:
         """Return the rules that hold for one learner."""
-        return self.rules.get(lab, Rules()).extended(self.later.get((lab, person_id)))
+        rules, due = self.rules.get(lab, Rules()), self.later.get((lab, person_id))
+        factor = self.factors.get(person_id)
+        return rules.extended(due if factor is None else _later(due, rules.stretched_due(factor)))
 
 
 def calendar(connection: sa.Connection, person_id: int | None = None) -> Calendar:
@@ -179,10 +189,30 @@ def calendar(connection: sa.Connection, person_id: int | None = None) -> Calenda
     chosen = sa.select(extensions.c.lab, extensions.c.person_id, extensions.c.due)
     if person_id is not None:
         chosen = chosen.where(extensions.c.person_id == person_id)
-    return Calendar(rules, {(row[0], row[1]): row[2] for row in connection.execute(chosen)})
+    dues = {(row[0], row[1]): row[2] for row in connection.execute(chosen)}
+    factors = sa.select(accommodations.c.person_id, accommodations.c.factor)
+    if person_id is not None:
+        factors = factors.where(accommodations.c.person_id == person_id)
+    return Calendar(rules, dues, {row[0]: row[1] for row in connection.execute(factors)})
+
+
+def _later(*dues: str | None) -> str | None:
+    """Return the latest of some dates, or None where there is none."""
+    return max((due for due in dues if due is not None), key=moment, default=None)
 
 
 _RULES = sa.select(lab_rules.c.lab, *_COLUMNS)
+
+
+def put_rules(
+    connection: sa.Connection, now: float, lab: str, before: Rules, rules: Rules, by: Person
+) -> None:
+    """Write down what holds for a lab instead of what did, who says so, and whom it concerns."""
+    connection.execute(lab_rules.delete().where(lab_rules.c.lab == lab))
+    connection.execute(lab_rules.insert().values(lab=lab, **rules.to_dict()))
+    held = (before.to_dict(), rules.to_dict())
+    audit_log.write(connection, now, by.login, "dates", lab, *held)
+    touch(connection, submissions.c.lab == lab)
 
 
 @dataclass(frozen=True)
@@ -205,11 +235,7 @@ class Dates:
         """Let these rules hold for a lab, instead of those that held."""
         with self.database.write() as connection:
             before = calendar(connection).rules.get(lab, Rules())
-            connection.execute(lab_rules.delete().where(lab_rules.c.lab == lab))
-            connection.execute(lab_rules.insert().values(lab=lab, **rules.to_dict()))
-            held = (before.to_dict(), rules.to_dict())
-            audit_log.write(connection, self.clock(), by.login, "dates", lab, *held)
-            touch(connection, submissions.c.lab == lab)
+            put_rules(connection, self.clock(), lab, before, rules, by)
 
     def extend(self, lab: str, learner: Person, due: str | None, by: Person) -> Rules:
         """Give a learner until `due`, or take that back; return what holds for them now.
@@ -232,3 +258,22 @@ class Dates:
             theirs = submissions.c.person_id == learner.id
             touch(connection, theirs, submissions.c.lab == lab)
             return calendar(connection, learner.id).of(lab, learner.id)
+
+    def stretch(self, learner: Person, factor: object, by: Person) -> None:
+        """Give a learner so many times the time of every lab that has an opening and a due date.
+
+        Raises:
+            Refused: 422, the factor is none from 1 (as everybody) to 10.
+        """
+        if isinstance(factor, bool) or not isinstance(factor, int | float) or not 1 <= factor <= 10:
+            raise Refused(422, f"time: factor: got {str(factor)[:40]!r}, expected 1 to 10.")
+        mine = accommodations.c.person_id == learner.id
+        with self.database.write() as connection:
+            before = connection.scalar(sa.select(accommodations.c.factor).where(mine))
+            connection.execute(accommodations.delete().where(mine))
+            if factor > 1:
+                row = {"person_id": learner.id, "factor": float(factor)}
+                connection.execute(accommodations.insert().values(row))
+            held = (before or 1, factor)
+            audit_log.write(connection, self.clock(), by.login, "time", learner.login, *held)
+            touch(connection, submissions.c.person_id == learner.id)

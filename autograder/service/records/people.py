@@ -5,7 +5,7 @@ import re
 import time
 import unicodedata
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -19,6 +19,7 @@ from autograder.service.tokens import digest, key_of, matches, new_token
 
 LEARNER, ASSISTANT, INSTRUCTOR = "learner", "assistant", "instructor"
 STAFF = (ASSISTANT, INSTRUCTOR)
+FORMER = "former"  # who has left: their work stays, and nothing lets them in
 
 # Letters and digits of any script, and what stands inside names; first and last a letter, digit
 # or dot. So no login is a spreadsheet formula, an option of a command, or markup.
@@ -60,7 +61,7 @@ class Session:
     agent: str
 
 
-_PERSON = (
+PERSON = (
     people.c.id,
     people.c.login,
     people.c.name,
@@ -145,10 +146,18 @@ class Roster:
 
     def find(self, login: str) -> Person | None:
         """Return the person of that login, whatever its case, or None."""
-        query = sa.select(*_PERSON).order_by((people.c.login == login).desc()).limit(1)
+        query = sa.select(*PERSON).order_by((people.c.login == login).desc()).limit(1)
         query = query.where((people.c.login == login) | (people.c.login_key == login_key(login)))
         row = self.database.first(query)
         return Person(*row) if row else None
+
+    def take_back(self, person: Person, role: str, by: str) -> Person:
+        """Return somebody who had left, now with a role again."""
+        with self.database.write() as connection:
+            this = people.c.id == person.id
+            connection.execute(people.update().where(this).values(role=role))
+            audit_log.write(connection, self.clock(), by, "role", person.login, person.role, role)
+        return replace(person, role=role)
 
     def has_token(self, person: Person) -> bool:
         """Return whether the person has a bearer token, expired or not."""
@@ -157,7 +166,7 @@ class Roster:
 
     def learners(self, section: str = "", search: str = "") -> list[Person]:
         """Return the learners, or those of a section, or whose login, name or email has a text."""
-        query = sa.select(*_PERSON).where(people.c.role == LEARNER).order_by(people.c.login)
+        query = sa.select(*PERSON).where(people.c.role == LEARNER).order_by(people.c.login)
         if section:
             query = query.where(people.c.section == section)
         if search:
@@ -209,15 +218,16 @@ class Roster:
 
     def owner(self, token: str, kind: str) -> Person | None:
         """Return whom `token` speaks for, or None."""
-        columns = (*_PERSON, tokens.c.digest, tokens.c.expires_at)
+        columns = (*PERSON, tokens.c.digest, tokens.c.expires_at)
         query = sa.select(*columns).join_from(tokens, people)
         query = query.where(tokens.c.key == key_of(token)[:8], tokens.c.kind == kind)
+        query = query.where(people.c.role != FORMER)
         row = self.database.first(query)
         if row is None:
             hmac.compare_digest(digest(token), _NOBODY)
             return None
         expired = row.expires_at is not None and row.expires_at < self.clock()
-        return Person(*row[: len(_PERSON)]) if matches(token, row.digest) and not expired else None
+        return Person(*row[: len(PERSON)]) if matches(token, row.digest) and not expired else None
 
     def spend(self, token: str, kind: str) -> Person | None:
         """Return whom `token` speaks for and end its life, or None: one of two callers wins."""
@@ -268,6 +278,8 @@ def enroll(
         raise Refused(422, f"enroll: expires: got {expires!r}, expected {expected}.")
     login, name = login_of(login), as_given(name, "enroll: name", 100)
     person = roster.find(login)
+    if person is not None and person.role == FORMER and person.login == login:
+        person = roster.take_back(person, role, by)
     if person is None or person.login != login or person.role != role:
         person = roster.add(login, role, name=name, by=by)
     elif not renew and roster.has_token(person):

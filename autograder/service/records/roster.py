@@ -9,7 +9,7 @@ import io
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -21,6 +21,7 @@ from autograder.service.errors import Refused
 from autograder.service.records import audit_log
 from autograder.service.records.people import (
     ASSISTANT,
+    FORMER,
     INSTRUCTOR,
     LEARNER,
     Person,
@@ -33,7 +34,16 @@ from autograder.service.records.people import (
 COLUMNS = ("login", "name", "email", "section", "role")
 _ROLES = {"student": LEARNER, "learner": LEARNER, ASSISTANT: ASSISTANT, INSTRUCTOR: INSTRUCTOR}
 _EMAIL = re.compile(r"[^@\s,;<>]+@[^@\s,;<>]+")
-_MOST_LINES = 20_000
+_MOST_LINES = 60_000
+_MOST_SHOWN = 200  # of the changes that a roster makes
+_MOODLE_EMAIL = "email address"
+# What platforms call our columns in what they export, in lower case: Canvas, then Moodle.
+_ALIASES = {
+    "login": ("sis login id", "username"),
+    "email": (_MOODLE_EMAIL,),
+    "section": ("groups",),
+}
+_POINTS_POSSIBLE = "points possible"  # the line below Canvas's header that is nobody's
 
 Problem = dict[str, Any]  # {line, reason}
 
@@ -61,12 +71,25 @@ def read(data: bytes, problems: list[Problem]) -> list[Line]:
         columns = [name.strip().lower() for name in next(rows, [])]
         while not any(columns) and (row := next(rows, None)) is not None:  # empty lines above it
             columns = [name.strip().lower() for name in row]
-        if "login" not in columns or len(set(columns)) < len(columns):
+        from_moodle = _MOODLE_EMAIL in columns  # whose list of participants has no login
+        columns = _our_names(columns)
+        known = "login" in columns or from_moodle
+        if not known or len(set(columns)) < len(columns):
             problem = f"got the columns {', '.join(columns)[:100]!r}"
             raise Refused(422, f"roster: {problem}, expected each once of {', '.join(COLUMNS)}.")
         return _lines(rows, columns, problems)
     except (UnicodeDecodeError, csv.Error) as error:
         raise Refused(422, f"roster: this is no CSV in UTF-8: {error}.") from error
+
+
+def _our_names(columns: list[str]) -> list[str]:
+    """Return the columns with those of a platform called as ours, where ours are not there."""
+    theirs = {
+        name: ours
+        for ours, names in _ALIASES.items()
+        if ours not in columns and (name := next((n for n in names if n in columns), None))
+    }
+    return [theirs.get(name, name) for name in columns]
 
 
 def _lines(rows: Any, columns: list[str], problems: list[Problem]) -> list[Line]:
@@ -75,6 +98,8 @@ def _lines(rows: Any, columns: list[str], problems: list[Problem]) -> list[Line]
     for row in rows:
         number = rows.line_num
         if not any(cell.strip() for cell in row):
+            continue
+        if row[0].strip().lower() == _POINTS_POSSIBLE:
             continue
         if len(lines) >= _MOST_LINES:
             raise Refused(422, f"roster: it has more than {_MOST_LINES} lines.")
@@ -100,6 +125,8 @@ def _line(number: int, row: list[str], columns: list[str]) -> Line:
     if len(row) != len(columns):
         raise Refused(422, f"got {len(row)} columns, expected {len(columns)}")
     cells = {name: cell.strip() for name, cell in zip(columns, row, strict=True)}
+    cells.setdefault("login", cells.get("email", ""))
+    cells.setdefault("name", _full_name(cells))
     says, wrong = {}, []
     for name in COLUMNS:
         text = cells.get(name, "")
@@ -111,6 +138,16 @@ def _line(number: int, row: list[str], columns: list[str]) -> Line:
     if wrong:
         raise Refused(422, "; ".join(wrong))
     return Line(number, says.pop("login"), says)
+
+
+def _full_name(cells: Mapping[str, str]) -> str:
+    """Return a name as Canvas ("Lovelace, Ada") and Moodle (in two columns) have it, or none."""
+    last, comma, first = cells.get("student", "").partition(",")
+    if not comma:
+        return last or " ".join(
+            filter(None, (cells.get("first name"), cells.get("last name", cells.get("surname"))))
+        )
+    return f"{first.strip()} {last.strip()}"
 
 
 def _email(text: str) -> str:
@@ -141,7 +178,8 @@ def take(
 ) -> dict[str, Any]:
     """Bring people up to date with a roster, in one transaction; a dry run only says what it would.
 
-    Return how many were added, changed, unchanged and removed (nobody ever is), and the problems.
+    Return how many were added, changed, unchanged and removed (nobody ever is), the problems, and
+    the first of the changes.
 
     Raises:
         Refused: 422, it is no roster.
@@ -149,17 +187,27 @@ def take(
     problems: list[Problem] = []
     lines = read(data, problems)
     done = Counter(added=0, changed=0, unchanged=0, removed=0)
+    changes: list[dict[str, Any]] = []
     with database.read() if dry_run else database.write() as connection:
         rows = connection.execute(sa.select(people))
         there = {row.login_key: dict(row._mapping) for row in rows}
         owners = _owners_of_emails(lines, there)
         for line in lines:
             held = there.get(login_key(line.login))
+            if held is not None and held["role"] == FORMER:
+                line = replace(line, says={"role": LEARNER, **line.says})
             if problem := _problem(line, held, by) or _shared(line, owners):
                 problems.append({"line": line.number, "reason": problem})
             else:
-                done[_take(connection, line, held, clock(), by, dry_run=dry_run)] += 1
-    return {**done, "problems": sorted(problems, key=lambda problem: int(problem["line"]))}
+                comes_to, before, after = _change(line, held)
+                done[comes_to] += 1
+                if comes_to != "unchanged":
+                    shown = {"login": line.login, "before": before, "after": after}
+                    changes += [shown] if len(changes) < _MOST_SHOWN else []
+                    if not dry_run:
+                        _take(connection, line, held, clock(), by)
+    problems.sort(key=lambda problem: int(problem["line"]))
+    return {**done, "problems": problems, "changes": changes}
 
 
 def _problem(line: Line, held: Mapping[str, Any] | None, by: Person) -> str | None:
@@ -196,28 +244,33 @@ def _shared(line: Line, owners: Mapping[str, str]) -> str | None:
     return f"email: {email[:60]!r} is that of {owner!r}: expected one for each"
 
 
+def _new(line: Line) -> dict[str, str]:
+    return {"login": line.login, "name": line.login, "role": LEARNER, "email": "", "section": ""}
+
+
+def _change(
+    line: Line, held: Mapping[str, Any] | None
+) -> tuple[str, dict[str, Any] | None, dict[str, Any]]:
+    """Return what a line comes to, and what it changes: before, if anything was, and after."""
+    there: Mapping[str, Any] = _new(line) if held is None else held
+    after = {name: text for name, text in line.says.items() if there[name] != text}
+    if held is None:
+        return "added", None, after
+    return "changed" if after else "unchanged", {name: held[name] for name in after}, after
+
+
 def _take(
     connection: sa.Connection,
     line: Line,
     held: Mapping[str, Any] | None,
     now: float,
     by: Person,
-    *,
-    dry_run: bool,
-) -> str:
-    """Write a line down; return what that comes to."""
-    new = {"login": line.login, "name": line.login, "role": LEARNER, "email": "", "section": ""}
-    before: Mapping[str, Any] = new if held is None else held
-    differs = {name: text for name, text in line.says.items() if before[name] != text}
-    comes_to = "added" if held is None else "changed" if differs else "unchanged"
-    if dry_run or comes_to == "unchanged":
-        return comes_to
+) -> None:
+    """Write down what a line changes."""
+    _, before, after = _change(line, held)
     if held is None:
-        add_person(connection, {**new, **differs, "created_at": now})
+        add_person(connection, {**_new(line), **after, "created_at": now})
     else:
-        chosen = people.update().where(people.c.id == held["id"])
-        connection.execute(chosen.values(differs))
-    held_too = held and {name: held[name] for name in differs}
-    action = "role" if "role" in differs else "roster"
-    audit_log.write(connection, now, by.login, action, line.login, held_too, differs)
-    return comes_to
+        connection.execute(people.update().where(people.c.id == held["id"]).values(after))
+    action = "role" if "role" in after else "roster"
+    audit_log.write(connection, now, by.login, action, line.login, before, after)

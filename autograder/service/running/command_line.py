@@ -39,6 +39,8 @@ def add_commands(subparsers: "Subparsers") -> None:
     submit.add_argument("notebook", metavar="NOTEBOOK", type=Path)
     status = _command(subparsers, "status", _status, "show the state and grade of a submission")
     status.add_argument("id", metavar="ID")
+    standing = _command(subparsers, "standing", _standing, "say how you stand in every lab")
+    standing.add_argument("--calendar", type=Path, metavar="FILE", help="write your dates, .ics")
     export = _command(subparsers, "export", _export, "write the gradebook for another program")
     add = export.add_argument
     add("--format", choices=FORMATS, default="csv", help="default: csv")
@@ -46,22 +48,51 @@ def add_commands(subparsers: "Subparsers") -> None:
     add("--data", type=Path, metavar="DIR", help="read this directory, no server")
     add("--lab", metavar="LAB", default="", help="this lab alone")
     add("--template", type=Path, metavar="FILE", help="what the platform exported, to be filled in")
-    requests = _command(subparsers, "requests", _requests, "list the re-grade requests that wait")
-    requests.add_argument("--lab", metavar="LAB", default="", help="this lab alone")
-    requests.add_argument("--answered", action="store_true", help="those that were answered")
-    people = (_add_roster(subparsers), _add_staff(subparsers))
-    for parser in (enroll, submit, status, export, requests, *people):
+    staffs = (*_add_daily(subparsers), *_add_schedule(subparsers), *_add_roster(subparsers))
+    for parser in (enroll, submit, status, standing, export, *staffs, _add_staff(subparsers)):
         parser.add_argument("--server", metavar="URL", help="default: $AUTOGRADER_SERVER")
         parser.add_argument("--token", metavar="T", help="default: $AUTOGRADER_TOKEN")
 
 
-def _add_roster(subparsers: "Subparsers") -> argparse.ArgumentParser:
+def _add_daily(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
+    requests = _command(subparsers, "requests", _requests, "list the re-grade requests that wait")
+    requests.add_argument("--lab", metavar="LAB", default="", help="this lab alone")
+    requests.add_argument("--answered", action="store_true", help="those that were answered")
+    tokens = _command(subparsers, "tokens", _tokens, "give all learners a token, in a CSV")
+    tokens.add_argument("-o", "--output", type=Path, metavar="FILE", required=True)
+    tokens.add_argument("--section", metavar="NAME", default="", help="this section alone")
+    tokens.add_argument("--renew", action="store_true", help="those too who have one: it ends")
+    tokens.add_argument("--links", action="store_true", help="links that log in once, instead")
+    today = _command(subparsers, "today", _today, "say what waits for staff, and what is due")
+    return [requests, tokens, today]
+
+
+def _add_roster(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
     roster = subparsers.add_parser("roster", help="take over who takes the course")
     actions = roster.add_subparsers(metavar="ACTION", required=True, dest="action")
     parser = _command(actions, "import", _roster_import, "take over a CSV: login,name,email,...")
     parser.add_argument("file", metavar="FILE", type=Path)
     parser.add_argument("--dry-run", action="store_true", help="only say what would change")
-    return parser
+    remove = _command(actions, "remove", _roster_change, "let somebody leave; their work stays")
+    time = _command(actions, "time", _roster_change, "give a learner a factor on all labs' time")
+    for other in (remove, time):
+        other.add_argument("login", metavar="LOGIN")
+    remove.set_defaults(factor=None)
+    time.add_argument("factor", metavar="FACTOR", type=float)
+    return [parser, remove, time]
+
+
+def _add_schedule(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
+    schedule = subparsers.add_parser("schedule", help="the dates of all labs, in one CSV")
+    actions = schedule.add_subparsers(metavar="ACTION", required=True, dest="action")
+    show = _command(actions, "show", _schedule_show, "print it")
+    put = _command(actions, "set", _schedule_change, "let the dates of a CSV hold")
+    shift = _command(actions, "shift", _schedule_change, "move all dates by weeks")
+    put.add_argument("file", metavar="FILE", type=Path)
+    shift.add_argument("weeks", metavar="WEEKS", type=int)
+    for parser in (put, shift):
+        parser.add_argument("--dry-run", action="store_true", help="only say what would change")
+    return [show, put, shift]
 
 
 def _add_staff(subparsers: "Subparsers") -> argparse.ArgumentParser:
@@ -299,6 +330,81 @@ def _write_export(arguments: argparse.Namespace, file: BinaryIO) -> dict[str, An
         for piece in chunks(pieces):
             file.write(piece.encode())
         return {"problems": problems, "not_final": not_final(book)}
+
+
+def _roster_change(arguments: argparse.Namespace) -> int:
+    _connection(arguments).change_person(arguments.login, arguments.factor)
+    what = "is removed" if arguments.factor is None else f"has {arguments.factor:g} times the time"
+    print(f"{arguments.login} {what}.")
+    return 0
+
+
+def _tokens(arguments: argparse.Namespace) -> int:
+    """Write the tokens to a file that its owner alone can read."""
+    from autograder.service.reports.exports import csv_lines
+
+    kind = "link" if arguments.links else "token"
+    descriptor = os.open(arguments.output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+        people = _connection(arguments).tokens(kind, arguments.section, renew=arguments.renew)
+        columns = ("login", "name", "email", "section", kind)
+        rows = ([person[name] for name in columns] for person in people)
+        file.writelines(csv_lines([columns, *rows]))
+    print(f"{arguments.output}: {len(people)} {kind}{'' if len(people) == 1 else 's'}.")
+    return 0
+
+
+def _standing(arguments: argparse.Namespace) -> int:
+    connection = _connection(arguments)
+    if arguments.calendar is not None:
+        arguments.calendar.write_bytes(connection.calendar().encode())
+        print(f"{arguments.calendar}: your dates.")
+        return 0
+    now = connection.standing()
+    for lab in now["labs"]:
+        points = (
+            "" if lab["score"] is None else f", {lab['score']:g} of {lab['max_score']:g} points"
+        )
+        due = f", due {lab['due']}" if lab["due"] else ""
+        print(f"{lab['lab']}: {lab['state']}{points}{due}")
+    print(f"{now['score']:g} of {now['max_score']:g} points, {now['missing']} missing.")
+    return 0
+
+
+def _schedule_show(arguments: argparse.Namespace) -> int:
+    print(_connection(arguments).schedule(), end="")
+    return 0
+
+
+def _schedule_change(arguments: argparse.Namespace) -> int:
+    connection, dry_run = _connection(arguments), arguments.dry_run
+    if arguments.action == "set":
+        data = read_file(arguments.file, "schedule")
+        changes = connection.set_schedule(data, dry_run=dry_run)
+    else:
+        changes = connection.shift_schedule(arguments.weeks, dry_run=dry_run)
+    for change in changes:
+        for name, before in change["before"].items():
+            print(f"{change['lab']}: {name}: {before} -> {change['after'][name]}")
+    print(f"{len(changes)} labs {'would change' if dry_run else 'changed'}.")
+    return 0
+
+
+def _today(arguments: argparse.Namespace) -> int:
+    now = _connection(arguments).today()
+    for lab in now["labs"]:
+        print(f"{lab['name']}: {lab['came_in']} came in, {lab['to_mark']} learners to mark")
+    for requests in now["requests"]:
+        print(f"{requests['lab']}: {requests['waiting']} re-grade requests wait")
+    for date in now["deadlines"]:
+        print(f"{date['lab']}: {date['what']} {date['at']}")
+    for s in now["stumbles"]:
+        print(f"{s['lab']}: {s['question']}: {s['failed']} of {s['tried']} failed: {s['check']}")
+    queue = now["queue"]
+    print(f"{queue['waiting'] + queue['grading']} wait, {len(queue['parked'])} put aside")
+    if queue["paused"]:
+        print(f"grading is paused: {queue['reason']}")
+    return 0
 
 
 def _requests(arguments: argparse.Namespace) -> int:

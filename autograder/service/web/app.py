@@ -36,8 +36,11 @@ from autograder.service.web.routes import (
     queue,
     regrades,
     requests,
+    schedule,
     sessions,
+    standing,
     submissions,
+    today,
 )
 
 if TYPE_CHECKING:
@@ -50,9 +53,6 @@ _FORM_BYTES = 1 << 16
 
 # Every other body: a token, a name, a comment on an answer.
 _OTHER_BYTES = 1 << 18
-
-# Twenty thousand people.
-_ROSTER_BYTES = 4 << 20
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; connect-src 'self'; "
@@ -86,8 +86,9 @@ def create_app(course: Course) -> "ASGIApp":
     larger = {
         "/api/submissions": settings.upload_bytes + _FORM_BYTES,
         "/submissions": settings.upload_bytes + _FORM_BYTES,
-        "/api/roster": _ROSTER_BYTES,
-        "/api/export": _ROSTER_BYTES,
+        "/api/roster": people.ROSTER_BYTES,
+        "/api/export": people.ROSTER_BYTES,
+        "/people/roster": people.ROSTER_BYTES + _FORM_BYTES,
     }
     limited = BodyLimit(app, limit_bytes=_OTHER_BYTES, limit_s=settings.upload_s, larger=larger)
     secure = settings.public_url.startswith("https://")
@@ -107,7 +108,7 @@ def routers(course: Course) -> tuple[APIRouter, APIRouter, APIRouter]:
 # Each with its JSON and its pages.
 _SUBJECTS = (
     submissions, drafts, people, labs, regrades, requests, marking, gradebook, leaderboard, audit,
-    sessions, queue, operations, lti,
+    sessions, queue, operations, lti, today, schedule, standing,
 )  # fmt: skip
 
 

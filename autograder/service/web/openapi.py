@@ -27,10 +27,14 @@ _NOTEBOOK = _object(lab=_TEXT, notebook={**_TEXT, "format": "binary"})
 ENROLMENT = _body(_JSON, _object(**_TOKEN))
 STAFF = _body(_JSON, _object(**_TOKEN, role={"enum": ["instructor", "assistant"]}))
 EXTENSION = _body(_JSON, _object(due=_TIME))
+FACTOR = _body(_JSON, _object(factor={"type": "number", "minimum": 1, "maximum": 10}))
+_KINDS = {"enum": ["token", "link"]}
+TOKENS = _body(_JSON, _object(kind=_KINDS, section=_TEXT, renew={"type": "boolean"}))
 RULES = _body(_JSON, dates.RULES.json_schema())
 _MARKS = {"type": "object", "additionalProperties": {**_MARK, "additionalProperties": False}}
 MARKS = _body(_JSON, _MARKS)
 REQUEST = _body(_JSON, _object(question=_TEXT, text=_TEXT, points={"type": ["number", "null"]}))
+SHIFT = _body(_JSON, _object(weeks={"type": "integer", "minimum": -104, "maximum": 104}))
 CSV = _body("text/csv", {**_TEXT, "description": "login,name,email,..."})
 SUBMISSION = _body("multipart/form-data", {**_NOTEBOOK, "required": ["lab", "notebook"]})
 
@@ -43,6 +47,7 @@ def _answers(*kinds: str) -> dict[int | str, dict[str, Any]]:
 EXPORT = _answers("text/csv", "application/json")
 NOTEBOOK = _answers("application/x-ipynb+json")
 METRICS = _answers("text/plain")
+CALENDAR = _answers("text/calendar")
 
 _REFUSED = {
     "description": "Refused: what was wrong, in `detail`.",

@@ -8,7 +8,7 @@ from fastapi import APIRouter
 from fastapi.responses import RedirectResponse, Response
 
 from autograder.service.errors import Refused
-from autograder.service.records.dates import Rules
+from autograder.service.records.dates import DATES, Rules
 from autograder.service.reports import gradebook
 from autograder.service.times import date
 from autograder.service.web import openapi
@@ -130,7 +130,7 @@ def _rules(form: dict[str, str]) -> dict[str, Any]:
     values: dict[str, Any] = {}
     for field in fields(Rules):
         text = form.get(field.name, "").strip()
-        if field.name in ("opens", "due", "late_until", "requests_until"):
+        if field.name in DATES:
             values[field.name] = text or None
         elif field.default is False:  # a box to tick
             values[field.name] = bool(text)

@@ -1,23 +1,40 @@
 """People: the roster, who learns and who runs the course, and a learner at one glance."""
 
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Any
+from urllib.parse import quote
 
-from fastapi import APIRouter
-from fastapi.responses import Response
+from fastapi import APIRouter, Query, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import RedirectResponse, Response, StreamingResponse
+from starlette.datastructures import UploadFile
 
 from autograder.service.errors import Refused
-from autograder.service.records.people import LEARNER, STAFF, Person, enroll
+from autograder.service.records import enrolment
+from autograder.service.records.people import FORMER, LEARNER, STAFF, Person, enroll
+from autograder.service.reports.exports import chunks, csv_lines
 from autograder.service.times import iso
 from autograder.service.web import openapi
-from autograder.service.web.access import Instructor, StaffVisitor
+from autograder.service.web.access import (
+    Instructor,
+    InstructorSender,
+    InstructorVisitor,
+    StaffVisitor,
+)
 from autograder.service.web.course import Course
-from autograder.service.web.forms import Body, Json
+from autograder.service.web.forms import Body, Fields, Json, once
 from autograder.service.web.page import page
+
+ROSTER_BYTES = 8 << 20  # sixty thousand people
+_LINK_S = 7 * 86400.0  # a link that is mailed is followed within a week
+_NAME_CHARS = 200
 
 
 def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
-    """Add how people come into the course, and the page of each learner."""
+    """Add how people come into the course and leave it, and the page of each learner."""
     _add_api(api, course)
+    _add_many(api, course)
+    _add_learner(pages, course)
     _add_pages(pages, course)
 
 
@@ -37,15 +54,148 @@ def _add_api(api: APIRouter, course: Course) -> None:
             raise Refused(422, f"staff: role: got {str(role)[:40]!r}, expected one of {STAFF}.")
         return _enrolled(course, body, str(role), by)
 
+    @api.delete("/people/{login}", status_code=204)
+    def remove(by: Instructor, login: str) -> None:
+        enrolment.remove(course.store.database, course.store.clock, course.person(login), by)
+
+    @api.put("/people/{login}/time", openapi_extra=openapi.FACTOR)
+    def stretch(by: Instructor, login: str, body: Json) -> dict[str, Any]:
+        person = course.person(login)
+        course.store.dates.stretch(person, body.get("factor"), by)
+        return {"login": person.login, "factor": body["factor"]}
+
+
+def _add_many(api: APIRouter, course: Course) -> None:
+    @api.post("/tokens", status_code=201, openapi_extra=openapi.TOKENS)
+    def tokens(by: Instructor, body: Json) -> dict[str, Any]:
+        kind, section, renew = (
+            body.get(name, other) for name, other in (("kind", "token"), *_WHOM.items())
+        )
+        known = set(body) <= {"kind", *_WHOM} and isinstance(renew, bool)
+        if not known or not isinstance(kind, str) or not isinstance(section, str):
+            expected = '{"kind": "token", "section": "", "renew": false}'
+            raise Refused(422, f"tokens: expected {expected}.")
+        head, *rows = _many(course, by, kind, section, renew)
+        return {"people": [dict(zip(head, row, strict=True)) for row in rows]}
+
+    @api.get("/people")
+    def people(
+        _by: Instructor, search: str = "", role: str = "", after: str = ""
+    ) -> dict[str, Any]:
+        found = enrolment.members(course.store.database, search=search, role=role, after=after)
+        return {
+            "counts": enrolment.counts(course.store.database),
+            "people": [
+                {"has_token": m.has_token, "factor": m.factor or 1.0, **_known(m.person)}
+                for m in found
+            ],
+        }
+
+
+_WHOM: dict[str, Any] = {"section": "", "renew": False}
+
+
+def _known(person: Person) -> dict[str, str]:
+    return {name: getattr(person, name) for name in ("login", "name", "email", "section", "role")}
+
+
+def _many(course: Course, by: Person, kind: str, section: str, renew: bool) -> list[Sequence[str]]:
+    """Return a head, and for each learner who gets a token or a link a row with it."""
+    ends = course.store.clock() + (_LINK_S if kind == "link" else course.settings.bearer_s)
+    whom: dict[str, Any] = {"kind": kind, "section": section, "renew": renew, "ends": ends}
+    made = enrolment.give_many(course.store.database, course.store.clock(), by, **whom)
+    address = f"{course.url}/enter?code=" if kind == "link" else ""
+    rows = [(p.login, p.name, p.email, p.section, f"{address}{token}") for p, token in made]
+    return [("login", "name", "email", "section", kind), *rows]
+
+
+Asked = Annotated[str, Query(max_length=_NAME_CHARS)]
+
 
 def _add_pages(pages: APIRouter, course: Course) -> None:
+    @pages.get("/people")
+    def people(
+        person: InstructorVisitor, search: Asked = "", role: Asked = "", after: Asked = ""
+    ) -> Response:
+        database = course.store.database
+        members = enrolment.members(database, search=search, role=role, after=after)
+        more = members[-1].person.login if len(members) == enrolment.PAGE_ROWS else ""
+        asked = {"search": search, "role": role}
+        shown: dict[str, Any] = {"members": members, "more": more, "asked": asked}
+        roles = (LEARNER, *STAFF, FORMER)
+        counts = enrolment.counts(database)
+        summary = ", ".join(_counted(counts[role], role) for role in roles if role in counts)
+        beside: dict[str, Any] = {
+            "summary": summary,
+            "sections": course.store.roster.sections(),
+        }
+        return page("people", person=person, roles=roles, **shown, **beside)
+
+    @pages.post("/people/roster")
+    async def roster(person: InstructorSender, request: Request) -> Response:
+        text, sure = await _roster(request)
+        take = course.take_roster
+        changes = await run_in_threadpool(take, text.encode(), person, dry_run=not sure)
+        return page("roster", person=person, text=text, sure=sure, changes=changes)
+
+    @pages.post("/people/remove")
+    def remove(by: InstructorSender, form: Fields) -> Response:
+        person = course.person(form.get("login", ""))
+        enrolment.remove(course.store.database, course.store.clock, person, by)
+        return RedirectResponse("/people", 303)
+
+    @pages.post("/people/tokens")
+    def tokens(person: InstructorSender, form: Fields) -> Response:
+        kind, renew = form.get("kind", ""), form.get("renew") == "on"
+        rows = _many(course, person, kind, form.get("section", ""), renew)
+        headers = {"Content-Disposition": f'attachment; filename="{kind}s.csv"'}
+        lines: Iterator[str] = chunks(csv_lines(rows))
+        return StreamingResponse(lines, media_type="text/csv", headers=headers)
+
+
+def _counted(count: int, role: str) -> str:
+    return f"{count} {role}" if count == 1 or role == FORMER else f"{count} {role}s"
+
+
+async def _roster(request: Request) -> tuple[str, bool]:
+    """Return the roster that a form brings, as a file or as it was shown, and whether to take it.
+
+    Raises:
+        Refused: 422, there is none, or it is not UTF-8.
+    """
+    how: dict[str, int] = {"max_files": 1, "max_fields": 2, "max_part_size": ROSTER_BYTES}
+    async with request.form(**how) as form:
+        fields = once(form.multi_items())
+        file, text = fields.get("file"), fields.get("text", "")
+        if isinstance(file, UploadFile):
+            try:
+                text = (await file.read()).decode("utf-8-sig")
+            except UnicodeDecodeError as error:
+                raise Refused(422, f"roster: this is no CSV in UTF-8: {error}.") from error
+    if not isinstance(text, str) or not text.strip():
+        raise Refused(422, "roster: no file: choose a CSV with a header.")
+    return text, "sure" in fields
+
+
+def _add_learner(pages: APIRouter, course: Course) -> None:
     @pages.get("/learners/{login}")
     def learner(person: StaffVisitor, login: str) -> Response:
         subject = course.person(login)
         labs, entries = course.labs_for(subject), course.store.submissions.all(person_id=subject.id)
         drafts = course.drafts_for(subject)
+        factor = course.store.dates.calendar(subject.id).factors.get(subject.id, 1.0)
         work: dict[str, Any] = {"labs": labs, "entries": entries, "drafts": drafts}
-        return page("learner", person=person, learner=subject, **work)
+        return page("learner", person=person, learner=subject, factor=factor, **work)
+
+    @pages.post("/learners/{login}/time")
+    def stretch(by: InstructorSender, login: str, form: Fields) -> Response:
+        person, text = course.person(login), form.get("factor", "")
+        try:
+            factor: float | str = float(text)
+        except ValueError:
+            factor = text  # which is refused by name
+        course.store.dates.stretch(person, factor, by)
+        return RedirectResponse(f"/learners/{quote(person.login, safe='')}", 303)
 
 
 def _enrolled(course: Course, body: dict[str, Any], role: str, by: Person) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
 def _add_login(pages: APIRouter, course: Course) -> None:
     @pages.get("/")
     def home(person: Visitor) -> Response:
-        return RedirectResponse("/gradebook" if person.is_staff else "/submissions", 303)
+        return RedirectResponse("/today" if person.is_staff else "/submissions", 303)
 
     elsewhere = course.sign_in.title if course.sign_in else ""
 

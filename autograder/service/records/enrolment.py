@@ -1,0 +1,128 @@
+"""Many people at once: who is here, tokens and links for a whole roster, who has left.
+
+Whoever has left keeps their place in the records, with the role FORMER: no way in, no line in the
+gradebook, and everything back when a roster or an enrolment names them again.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from autograder.service.database.database import Database
+from autograder.service.database.schema import accommodations, people, tokens
+from autograder.service.errors import Refused
+from autograder.service.records import audit_log
+from autograder.service.records.people import FORMER, LEARNER, PERSON, Person
+from autograder.service.tokens import digest, key_of, new_token
+
+PAGE_ROWS = 50
+
+# What is made for many: a token for programs, or a link that logs one browser in.
+KINDS = {"token": "bearer", "link": "code"}
+
+_HAS_TOKEN = sa.exists().where(tokens.c.person_id == people.c.id, tokens.c.kind == "bearer")
+
+
+@dataclass(frozen=True)
+class Member:
+    """Somebody of the course, whether they have a token, and their factor on time."""
+
+    person: Person
+    has_token: bool
+    factor: float | None
+
+
+def members(
+    database: Database, *, search: str = "", role: str = "", after: str = ""
+) -> list[Member]:
+    """Return the next people by login, those behind the login `after`; `PAGE_ROWS` at most."""
+    query = sa.select(*PERSON, _HAS_TOKEN, accommodations.c.factor)
+    query = query.join_from(people, accommodations, isouter=True).where(people.c.login > after)
+    query = query.where(people.c.role == role if role else people.c.role != FORMER)
+    if search:
+        texts = (people.c.login, people.c.name, people.c.email)
+        query = query.where(sa.or_(*(x.icontains(search, autoescape=True) for x in texts)))
+    rows = database.rows(query.order_by(people.c.login).limit(PAGE_ROWS))
+    return [Member(Person(*row[:-2]), row[-2], row[-1]) for row in rows]
+
+
+def counts(database: Database) -> dict[str, int]:
+    """Return how many people have each role."""
+    query = sa.select(people.c.role, sa.func.count()).group_by(people.c.role)
+    return {row[0]: row[1] for row in database.rows(query)}
+
+
+def give_many(
+    database: Database,
+    now: float,
+    by: Person,
+    *,
+    kind: str,
+    ends: float,
+    section: str = "",
+    renew: bool = False,
+) -> list[tuple[Person, str]]:
+    """Return the learners, or those of a section, each with a new token or link; in one step.
+
+    Args:
+        kind: one of KINDS. A token ends the old one and all that came of it.
+        ends: until when they are good.
+        renew: give a token to those too who have one.
+
+    Raises:
+        Refused: 422, there is no such kind.
+    """
+    if kind not in KINDS:
+        raise Refused(422, f"tokens: got {kind[:40]!r}, expected one of {', '.join(KINDS)}.")
+    whom = people.c.role == LEARNER
+    whom &= people.c.section == section if section else sa.true()
+    whom &= sa.true() if renew or kind == "link" else ~_HAS_TOKEN
+    with database.write() as connection:
+        query = sa.select(*PERSON).where(whom).order_by(people.c.login)
+        learners = [Person(*row) for row in connection.execute(query)]
+        made = _fresh(set(connection.scalars(sa.select(tokens.c.key))), len(learners))
+        if kind == "token":
+            chosen = sa.select(people.c.id).where(whom)
+            connection.execute(tokens.delete().where(tokens.c.person_id.in_(chosen)))
+        if learners:
+            rows = zip(learners, made, strict=True)
+            values = [_row(person, token, KINDS[kind], now, ends) for person, token in rows]
+            connection.execute(tokens.insert(), values)
+        logins = (person.login for person in learners)
+        audit_log.write_each(connection, now, by.login, kind, logins)
+    return list(zip(learners, made, strict=True))
+
+
+def _fresh(taken: set[str], count: int) -> list[str]:
+    """Return new tokens with keys of their own: of 50,000, two would often share one."""
+    made: list[str] = []
+    while len(made) < count:
+        token = new_token()
+        if key_of(token) not in taken:
+            taken.add(key_of(token))
+            made.append(token)
+    return made
+
+
+def _row(person: Person, token: str, kind: str, now: float, ends: float) -> dict[str, Any]:
+    made = {"person_id": person.id, "kind": kind, "created_at": now, "expires_at": ends}
+    return {**made, "key": key_of(token), "digest": digest(token)}
+
+
+def remove(database: Database, clock: Callable[[], float], person: Person, by: Person) -> None:
+    """Let somebody leave the course; their work and grades stay on record.
+
+    Raises:
+        Refused: 409, it is `by`, or they have left before.
+    """
+    if person.id == by.id:
+        raise Refused(409, "remove: this is you: somebody else can remove you.")
+    this = (people.c.id == person.id) & (people.c.role != FORMER)
+    with database.write() as connection:
+        changed = connection.execute(people.update().where(this).values(role=FORMER))
+        if not changed.rowcount:
+            raise Refused(409, f"remove: {person.login}: has left the course already.")
+        connection.execute(tokens.delete().where(tokens.c.person_id == person.id))
+        audit_log.write(connection, clock(), by.login, "role", person.login, person.role, FORMER)

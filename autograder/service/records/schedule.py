@@ -1,0 +1,183 @@
+"""The dates of all labs at once: as one CSV, out and in, and moved by weeks.
+
+A file is taken whole or not at all. A column that it has not stays as it is; an empty cell takes
+the date or the limit away.
+"""
+
+import csv
+import io
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import sqlalchemy as sa
+
+from autograder.service.database.database import Database
+from autograder.service.database.schema import extensions
+from autograder.service.errors import Refused
+from autograder.service.records.dates import DATES, Rules, calendar, put_rules
+from autograder.service.records.people import Person
+from autograder.service.times import later
+
+_WEEK_S = 7 * 86_400
+_MOST_WEEKS = 104
+_MOST_LABS = 1_000
+FIELDS = tuple(field.name for field in fields(Rules))
+
+
+@dataclass(frozen=True)
+class Change:
+    """What changes of a lab: the rules that differ, before and after."""
+
+    lab: str
+    before: dict[str, Any]
+    after: dict[str, Any]
+
+
+def rows(labs: list[str], rules: Mapping[str, Rules]) -> list[list[str]]:
+    """Return the schedule as cells, a head and a row a lab; `read` takes them as CSV."""
+    table = [["lab", *FIELDS]]
+    for lab in labs:
+        held = rules.get(lab, Rules()).to_dict()
+        table.append([lab, *(_cell(held[name]) for name in FIELDS)])
+    return table
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else ""
+    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def read(data: bytes, resolve: Callable[[str], str]) -> dict[str, dict[str, Any]]:
+    """Return what a schedule says of each lab, by the full names that `resolve` gives.
+
+    Raises:
+        Refused: 422, it is no CSV with a column `lab`, or a line of it cannot be taken.
+    """
+    try:
+        text = data.decode("utf-8-sig")
+        head = text.lstrip("\r\n").partition("\n")[0]
+        separator = ";" if head.count(";") > head.count(",") else ","
+        table = csv.DictReader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+        names = [name.strip().lower() for name in table.fieldnames or ()]
+        lines = [(table.line_num, list(row.items())) for row in table]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise Refused(422, f"schedule: this is no CSV in UTF-8: {error}.") from error
+    if "lab" not in names or not set(names) <= {"lab", *FIELDS} or len(set(names)) < len(names):
+        expected = f"lab, and each once of {', '.join(FIELDS)}"
+        raise Refused(422, f"schedule: got {', '.join(names)[:200]!r}, expected {expected}.")
+    if len(lines) > _MOST_LABS:
+        raise Refused(422, f"schedule: it has more than {_MOST_LABS} lines.")
+    found: dict[str, dict[str, Any]] = {}
+    for number, cells in lines:
+        try:
+            lab, says = _line(cells, names, resolve)
+            if lab in found:
+                raise Refused(422, f"{lab} comes twice")
+        except Refused as error:
+            raise Refused(422, f"schedule: line {number}: {error}") from error
+        found[lab] = says
+    return found
+
+
+def _line(
+    cells: list[tuple[Any, Any]], names: list[str], resolve: Callable[[str], str]
+) -> tuple[str, dict[str, Any]]:
+    texts = [text for _, text in cells]
+    if len(texts) != len(names) or not all(isinstance(text, str) for text in texts):
+        raise Refused(422, f"expected {len(names)} columns")
+    says = dict(zip(names, (text.strip() for text in texts), strict=True))
+    return resolve(says.pop("lab")), {name: _value(name, text) for name, text in says.items()}
+
+
+def _value(name: str, text: str) -> Any:
+    """Return a cell as JSON would have it; what is malformed stays a text, which is refused."""
+    if name in ("solutions", "leaderboard"):
+        return {"": False, "no": False, "yes": True}.get(text.lower(), text)
+    if text == "":
+        return None
+    if name in DATES:
+        return text
+    try:
+        return int(text) if name == "attempts" else float(text)
+    except ValueError:
+        return text
+
+
+def take(
+    database: Database, now: float, says: Mapping[str, dict[str, Any]], by: Person, *, dry_run: bool
+) -> list[Change]:
+    """Let a schedule hold, in one transaction; a dry run only says what it would change.
+
+    Raises:
+        Refused: 422, the rules of a lab are malformed.
+    """
+    changes = []
+    with database.read() if dry_run else database.write() as connection:
+        held = calendar(connection).rules
+        for lab, values in says.items():
+            before = held.get(lab, Rules())
+            after = _read(lab, {**before.to_dict(), **values})
+            changes += _put(connection, now, lab, before, after, by, dry_run=dry_run)
+    return changes
+
+
+def _read(lab: str, values: dict[str, Any]) -> Rules:
+    try:
+        return Rules.read(values)
+    except Refused as error:
+        raise Refused(422, f"schedule: {lab}: {error}") from error
+
+
+def shift(
+    database: Database, now: float, weeks: object, by: Person, *, dry_run: bool
+) -> list[Change]:
+    """Move every date of every lab, and every extension, by so many weeks, back by a negative one.
+
+    Raises:
+        Refused: 422, it is no whole number of weeks within two years.
+    """
+    if isinstance(weeks, bool) or not isinstance(weeks, int) or not 0 < abs(weeks) <= _MOST_WEEKS:
+        expected = f"-{_MOST_WEEKS} to {_MOST_WEEKS}, and not 0"
+        raise Refused(422, f"schedule: weeks: got {str(weeks)[:40]!r}, expected {expected}.")
+    changes = []
+    with database.read() if dry_run else database.write() as connection:
+        for lab, before in sorted(calendar(connection).rules.items()):
+            moved: dict[str, Any] = {
+                name: later(text, weeks * _WEEK_S, text)
+                for name in DATES
+                if (text := getattr(before, name)) is not None
+            }
+            after = replace(before, **moved)
+            changes += _put(connection, now, lab, before, after, by, dry_run=dry_run)
+        if not dry_run:
+            _shift_extensions(connection, weeks)
+    return changes
+
+
+def _shift_extensions(connection: sa.Connection, weeks: int) -> None:
+    for row in list(connection.execute(sa.select(extensions))):
+        key = (extensions.c.lab == row.lab) & (extensions.c.person_id == row.person_id)
+        due = later(row.due, weeks * _WEEK_S, row.due)
+        connection.execute(extensions.update().where(key).values(due=due))
+
+
+def _put(
+    connection: sa.Connection,
+    now: float,
+    lab: str,
+    before: Rules,
+    after: Rules,
+    by: Person,
+    *,
+    dry_run: bool,
+) -> list[Change]:
+    """Let these rules hold for a lab, unless it is a dry run; return what that changes, if any."""
+    if before == after:
+        return []
+    if not dry_run:
+        put_rules(connection, now, lab, before, after, by)
+    old, new = before.to_dict(), after.to_dict()
+    differs = [name for name in FIELDS if old[name] != new[name]]
+    return [Change(lab, {n: old[n] for n in differs}, {n: new[n] for n in differs})]

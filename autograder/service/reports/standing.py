@@ -1,0 +1,110 @@
+"""How a learner stands: each lab with its date, what counts of it, and what is missing; a calendar.
+
+Pure functions. The calendar is iCalendar (RFC 5545): lines of at most 75 octets that end with CRLF.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from autograder.service.records.submissions import Entry
+from autograder.service.times import moment
+
+OPEN, LATE, MISSING, TO_COME, IN = "open", "late", "missing", "opens later", "handed in"
+_LINE_OCTETS = 75
+_WORDS = {"opens": "opens", "due": "is due", "late_until": "closes"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """One lab of a learner: its `state`, and what counts of it, if anything was handed in."""
+
+    lab: str
+    state: str
+    due: str | None
+    late_until: str | None
+    score: float | None
+    max_score: float | None
+    late_days: int
+    pending: int
+    attempts_left: int | None
+    submission: int | None
+
+
+def standing(
+    labs: Iterable[Mapping[str, Any]], best: Mapping[str, Entry], now: float
+) -> list[Place]:
+    """Return a learner's place in every lab.
+
+    Args:
+        labs: with the dates that hold for the learner.
+        best: what counts of each lab that they have handed in.
+        now: in UNIX seconds.
+    """
+    return [_place(lab, best.get(lab["name"]), now) for lab in labs]
+
+
+def _place(lab: Mapping[str, Any], entry: Entry | None, now: float) -> Place:
+    return Place(
+        lab["name"],
+        _state(lab, now) if entry is None else IN,
+        lab["due"],
+        lab["late_until"],
+        entry.score if entry else None,
+        entry.max_score if entry else None,
+        entry.late_days if entry else 0,
+        entry.pending if entry else 0,
+        lab["attempts_left"],
+        entry.id if entry else None,
+    )
+
+
+def _state(lab: Mapping[str, Any], now: float) -> str:
+    """Return how it is with a lab of which nothing was handed in."""
+    if lab["opens"] and now < moment(lab["opens"]):
+        return TO_COME
+    if lab["due"] is None or now <= moment(lab["due"]):
+        return OPEN
+    return MISSING if lab["late_until"] and now > moment(lab["late_until"]) else LATE
+
+
+def calendar(labs: Iterable[Mapping[str, Any]], host: str, now: float) -> str:
+    """Return the dates of labs as a calendar; `host` makes the names of its events the server's."""
+    lines = ["BEGIN:VCALENDAR", "VERSION:2.0", f"PRODID:-//{host}//course//EN"]
+    for lab in labs:
+        for what, words in _WORDS.items():
+            if lab[what] is not None:
+                lines += _event(
+                    f"{lab['name']}-{what}@{host}", f"{lab['name']} {words}", lab[what], now
+                )
+    return "".join(f"{_folded(line)}\r\n" for line in (*lines, "END:VCALENDAR"))
+
+
+def _event(uid: str, words: str, at: str, now: float) -> Sequence[str]:
+    start, stamp = _utc(moment(at)), _utc(now)
+    times = (f"UID:{_escaped(uid)}", f"DTSTAMP:{stamp}", f"DTSTART:{start}", f"DTEND:{start}")
+    return ("BEGIN:VEVENT", *times, f"SUMMARY:{_escaped(words)}", "END:VEVENT")
+
+
+def _utc(seconds: float) -> str:
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y%m%dT%H%M%SZ}"
+
+
+def _escaped(text: str) -> str:
+    for sign in "\\;,":
+        text = text.replace(sign, f"\\{sign}")
+    return text
+
+
+def _folded(line: str) -> str:
+    """Return a line in pieces of at most 75 octets, each after the first behind a space."""
+    pieces, size = [""], 0
+    for sign in line:
+        octets = len(sign.encode())
+        if size + octets > _LINE_OCTETS:
+            pieces.append(" ")
+            size = 1
+        pieces[-1] += sign
+        size += octets
+    return "\r\n".join(pieces)

@@ -1,0 +1,115 @@
+"""All labs' dates at once: out, in, moved by weeks; whole or not at all."""
+
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from autograder.cli import main
+from autograder.service.client import Connection
+from autograder.service.errors import ServerError
+
+DUE, LATE = "2031-03-01T12:00:00+01:00", "2031-03-08T12:00:00+01:00"
+HEAD = (
+    "lab,opens,due,late_until,penalty_per_day,attempts,grace_minutes,solutions,leaderboard,"
+    "requests_until\n"
+)
+
+
+def ask(who: Connection, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    headers = {"Authorization": f"Bearer {who.token}"}
+    answer = httpx.request(method, who.server + path, json=body, headers=headers, timeout=30)
+    return answer.status_code, answer.json()
+
+
+def test_what_comes_out_goes_in_and_changes_nothing(running: Any) -> None:
+    staff = running.staff
+    rules = {"due": DUE, "late_until": LATE, "attempts": 3, "penalty_per_day": 0.1}
+    assert ask(staff, "PUT", "/api/labs/first", {**rules, "solutions": True})[0] == 200
+    text = staff.schedule()
+    assert text == f"{HEAD}01_first,,{DUE},{LATE},0.1,3,0,yes,,\n02_second,,,,0,,0,,,\n"
+    assert staff.set_schedule(text.encode(), dry_run=False) == []
+    assert staff.set_schedule(text.replace(",", ";").encode(), dry_run=False) == []
+
+
+def test_the_command_sets_and_moves_dates_and_the_log_has_it(
+    running: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ada, staff = running.enroll("ada"), running.staff
+    where = ["--server", staff.server, "--token", staff.token]
+    file = tmp_path / "schedule.csv"
+    file.write_text(f"lab,due\nfirst,{DUE}\nsecond,{DUE}\n")
+    assert main(["schedule", "set", str(file), "--dry-run", *where]) == 0
+    assert "2 labs would change" in capsys.readouterr().out and ada.labs()[0]["due"] is None
+    assert main(["schedule", "set", str(file), *where]) == 0
+    assert f"01_first: due: None -> {DUE}" in capsys.readouterr().out
+    assert ask(staff, "PUT", "/api/labs/first/extensions/ada", {"due": LATE})[0] == 200
+    assert main(["schedule", "shift", "1", *where]) == 0
+    found = {lab["name"]: lab["due"] for lab in ada.labs()}
+    assert found == {"01_first": "2031-03-15T12:00:00+01:00", "02_second": LATE}
+    assert main(["schedule", "shift", "-1", *where]) == 0
+    assert {lab["due"] for lab in ada.labs()} == {LATE, DUE}
+    entries = ask(staff, "GET", "/api/audit")[1]["entries"]
+    assert sum(line["action"] == "dates" for line in entries) == 6
+    assert main(["schedule", "show", *where]) == 0 and DUE in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "due\n2031-03-01T12:00:00Z\n",
+        "lab,king\nfirst,x\n",
+        "lab,due\nnowhere,\n",
+        "lab,due\nfirst,tomorrow\n",
+        "lab,due\nfirst\n",
+        "lab,due\nfirst,,\n",
+        "lab,due\nfirst,\n01_first,\n",
+        "lab,attempts\nfirst,many\n",
+        "lab,solutions\nfirst,perhaps\n",
+        f"lab,due,late_until\nfirst,{LATE},{DUE}\n",
+        '"lab',
+        "lab,due,due\nfirst,,\n",
+    ],
+)
+def test_one_wrong_line_and_nothing_is_taken(running: Any, text: str) -> None:
+    whole = text + f"second,{DUE}\n" if text.startswith("lab,due\n") else text
+    with pytest.raises(ServerError) as refused:
+        running.staff.set_schedule(whole.encode(), dry_run=False)
+    assert refused.value.status in (404, 422)
+    assert DUE not in running.staff.schedule()
+
+
+@pytest.mark.parametrize("weeks", [0, 105, -105, 1.5, "1", None, True])
+def test_weeks_are_a_whole_number(running: Any, weeks: Any) -> None:
+    assert ask(running.staff, "POST", "/api/schedule/shift", {"weeks": weeks})[0] == 422
+
+
+def test_only_instructors_change_the_schedule(running: Any, browse: Any) -> None:
+    ada = running.enroll("ada")
+    body = {"login": "grace", "role": "assistant"}
+    grace = Connection(ada.server, running.staff.add_staff(body)["token"])
+    with pytest.raises(ServerError):
+        ada.schedule()
+    assert grace.schedule().startswith("lab,")
+    for who in (ada, grace):
+        assert ask(who, "POST", "/api/schedule/shift", {"weeks": 1})[0] == 403
+        with pytest.raises(ServerError) as refused:
+            who.set_schedule(b"lab\n", dry_run=False)
+        assert refused.value.status == 403
+        browser = browse(ada.server)
+        browser.log_in(who.token)
+        assert browser.get("/schedule").status == 403
+        assert browser.ask("POST", "/schedule/shift", {"weeks": "1"}).status == 403
+    browser = browse(ada.server)
+    browser.log_in(running.staff.token)
+    foreign = browser.ask("POST", "/schedule", {"text": "lab\n"}, Origin="https://evil.example")
+    assert foreign.status == 403
+    shown = browser.ask("POST", "/schedule", {"text": f"lab,due\nfirst,{DUE}\n"})
+    assert shown.status == 200 and "Let it hold" in shown.text and DUE in shown.text
+    assert DUE not in running.staff.schedule()
+    sure = {"text": f"lab,due\nfirst,{DUE}\n", "sure": "1"}
+    assert browser.ask("POST", "/schedule", sure).status == 303
+    assert DUE in browser.get("/schedule.csv").text
+    assert browser.ask("POST", "/schedule/shift", {"weeks": "x"}).status == 422

@@ -1,0 +1,83 @@
+"""How a learner stands, by their own dates, for them and for staff; and the calendar."""
+
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from autograder.cli import main
+from autograder.service.client import Connection
+from autograder.service.reports.standing import calendar
+from autograder.service.times import iso
+
+HOUR = 3600
+
+
+def ask(who: Connection, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+    headers = {"Authorization": f"Bearer {who.token}"}
+    answer = httpx.request(method, who.server + path, json=body, headers=headers, timeout=30)
+    return answer.status_code, answer.json()
+
+
+def state(who: Connection, lab: str) -> str:
+    labs = {place["lab"]: place for place in who.standing()["labs"]}
+    return str(labs[lab]["state"])
+
+
+def test_a_lab_opens_is_open_late_and_missing(running: Any) -> None:
+    ada, now = running.enroll("ada"), time.time()
+    for opens, due, until, expected in (
+        (1, 2, 3, "opens later"),
+        (-1, 2, 3, "open"),
+        (-2, -1, 3, "late"),
+        (-3, -2, -1, "missing"),
+    ):
+        dates = [iso(now + hours * HOUR) for hours in (opens, due, until)]
+        rules = dict(zip(("opens", "due", "late_until"), dates, strict=True))
+        assert ask(running.staff, "PUT", "/api/labs/first", rules)[0] == 200
+        assert state(ada, "01_first") == expected
+    assert ada.standing()["missing"] == 1
+    due = {"due": iso(now + HOUR)}
+    assert ask(running.staff, "PUT", "/api/labs/first/extensions/ada", due)[0] == 200
+    assert state(ada, "01_first") == "open"
+
+
+def test_what_counts_is_shown_to_the_learner_and_to_staff(
+    running: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str], browser: Any
+) -> None:
+    ada, bob = running.enroll("ada"), running.enroll("bob")
+    rules = {"due": iso(time.time() - HOUR), "penalty_per_day": 0.5}
+    assert ask(running.staff, "PUT", "/api/labs/first", rules)[0] == 200
+    cells = b'{"cells": [{"cell_type": "code", "source": "x = 1"}]}'
+    running.wait(int(ada.submit("first", cells)["id"]))
+    found = ada.standing()
+    assert (found["score"], found["max_score"], found["late_days"]) == (2.0, 4.0, 1)
+    assert ask(running.staff, "GET", "/api/learners/ada/standing")[1] == found
+    assert ask(bob, "GET", "/api/learners/ada/standing")[0] == 403
+    assert bob.standing()["score"] == 0
+    where = ["--server", ada.server, "--token", ada.token]
+    assert main(["standing", *where]) == 0
+    said = capsys.readouterr().out
+    assert "01_first: handed in, 2 of 4 points" in said and "0 missing" in said
+    file = tmp_path / "labs.ics"
+    assert main(["standing", "--calendar", str(file), *where]) == 0
+    assert "SUMMARY:01_first is due" in file.read_text()
+    browser.log_in(ada.token)
+    page = browser.get("/standing").text
+    assert "2 of 4" in page and "1 d late" in page
+    assert browser.get("/calendar.ics").getheader("Content-Type").startswith("text/calendar")
+
+
+def test_a_calendar_is_folded_and_escaped() -> None:
+    name = "a, b; c\\d " + "é" * 60
+    lab = {"name": name, "opens": None, "due": "2031-03-01T12:00:00+01:00", "late_until": None}
+    text = calendar([lab], "course.example", 0.0)
+    lines = text.split("\r\n")
+    assert all(len(line.encode()) <= 75 for line in lines)
+    whole = re.sub("\r\n ", "", text)
+    assert "DTSTART:20310301T110000Z" in whole and "DTSTAMP:19700101T000000Z" in whole
+    assert f"SUMMARY:a\\, b\\; c\\\\d {'é' * 60} is due\r\n" in whole
+    assert text.endswith("END:VEVENT\r\nEND:VCALENDAR\r\n")
