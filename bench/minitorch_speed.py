@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -355,6 +356,48 @@ def medians(steps: dict[str, Step], rounds: int) -> dict[str, float]:
     return {name: statistics.median(values) for name, values in times.items()}
 
 
+PEAKS: dict[str, Callable[[Any], Step]] = {
+    "MLP 784-200-100-10, batch 128": lambda lib: mlp(lib, (784, 200, 100, 10), 128),
+    "CNN on 8x8, batch 64": cnn,
+    "LSTM language model, 35x20x200": lambda lib: recurrent(lib, "LSTM"),
+    "GPT, 4 layers, 12x64x128": gpt,
+    "embedding, loss of 50,000 classes": vocabulary,
+    "attention, 1024 tokens, causal": lambda lib: attention(lib, 1024),
+}
+"""Models whose peak memory is compared."""
+
+
+def peak_kib() -> int:
+    """Return this process's high-water mark; `getrusage` has its parent's, where that is higher."""
+    status = Path("/proc/self/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0])
+
+
+def peak_of(name: str, library: str) -> int:
+    """Return by how many KiB five steps raise this process's high-water mark, data included."""
+    lib = minitorch if library == "minitorch" else torch
+    warm = mlp(lib, (64, 32, 10), 64)  # what a first backward loads is no model's
+    warm()
+    before = peak_kib()
+    step = PEAKS[name](lib)
+    for _ in range(5):
+        step()
+    return peak_kib() - before
+
+
+def print_peaks() -> None:
+    """Print the peak of each model over PyTorch's, each in a child of its own."""
+    print(f"{'peak bytes, times PyTorch':<34}{'minitorch':>10}{'MiB':>8}")
+    for name in PEAKS:
+        kib = {}
+        for library in ("minitorch", "torch"):
+            command = [sys.executable, __file__, "--peak", name, library]
+            child = subprocess.run(command, check=True, capture_output=True, text=True)
+            kib[library] = int(child.stdout)
+        ratio = kib["minitorch"] / max(kib["torch"], 1)
+        print(f"{name:<34}{ratio:>10.2f}{kib['minitorch'] / 1024:>8.1f}", flush=True)
+
+
 def import_over_numpy(rounds: int = 9) -> float:
     """Return the median of how many milliseconds of CPU `import minitorch` takes over NumPy's."""
 
@@ -371,8 +414,13 @@ def main() -> None:
     global PLACE
     parser = argparse.ArgumentParser(description="Times of training steps over PyTorch's.")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1")
-    PLACE = str(minitorch.device(parser.parse_args().device))
+    parser.add_argument("--peak", nargs=2, help="print the peak KiB of a model with a library")
+    options = parser.parse_args()
+    PLACE = str(minitorch.device(options.device))
     torch.set_num_threads(1)
+    if options.peak:
+        print(peak_of(*options.peak))
+        return
     small, large = (64, 32, 10), (784, 200, 100, 10)
     table: list[tuple[str, float, int, dict[str, Step]]] = [
         ("chain of 1,000 scalar operators", 1.0, 20,
@@ -408,6 +456,8 @@ def main() -> None:
         others = [f"{ratio[n]:.2f}" if n in ratio else "" for n in ("autograd", "by hand")]
         row = f"{title:<34}{ratio['minitorch']:>10.2f}{goal:>7.2f}{others[0]:>10}{others[1]:>9}"
         print(row, flush=True)
+    if PLACE == "cpu":
+        print_peaks()
     print(f"import minitorch: {import_over_numpy():.0f} ms of CPU over NumPy (goal 150)")
 
 

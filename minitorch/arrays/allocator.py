@@ -151,7 +151,9 @@ def empty_as(array: "Array", shape: tuple[int, ...]) -> "Array":
     sizes = tuple([shape[d] for d in order])
     large = math.prod(shape) * array.itemsize > LARGE
     made = cpu.empty(sizes, array.dtype) if large else np.empty(sizes, array.dtype)
-    return made if order == sorted(order) else made.transpose(np.argsort(order))
+    if order == list(range(len(shape))):
+        return made
+    return made.transpose([order.index(d) for d in range(len(shape))])
 
 
 def rows_of(view: "Array", shape: tuple[int, ...]) -> "Array":

@@ -1,4 +1,4 @@
-"""Softmax and layer norm with their gradients: a kernel each that reads and writes memory once.
+"""Softmax, layer norm, their gradients, Adam: a kernel each that reads and writes memory once.
 
 A row is short enough to stay in the nearest cache from its first number to its result, so what
 takes several sweeps over it takes memory's time once. Arrays are contiguous, rows of `n` numbers.
@@ -191,11 +191,33 @@ def _layer_norm_gradient(k: _Rows) -> None:
     k.each(share, k.integers[0])
 
 
+def _adam(k: _Rows) -> None:
+    """w, g, m, v, numbers: a step of Adam; see `optim.adam`, whose numbers and order these are."""
+    t = k.t
+
+    def number(i: int) -> str:
+        at = t.at(k.bases[4], i, t.scalar)
+        return t.spread(t.scalar, t.emit(f"load {t.scalar}, ptr {at}, align 1"))
+
+    keep, new, old_square, new_square, root_scale, eps, step = (number(i) for i in range(7))
+
+    def update(v: str, mask: str | None) -> None:
+        w, g, m, square = (k.load(i, v, mask) for i in range(4))
+        m = k.store(2, t.add(m, t.mul(new, t.sub(g, m))), v, mask)
+        square = t.add(t.mul(square, old_square), t.mul(new_square, t.mul(g, g)))
+        k.store(3, square, v, mask)
+        root = t.add(t.mul(t.intrinsic("sqrt", square), root_scale), eps)
+        k.store(0, t.sub(t.mul(w, keep), t.div(t.mul(step, m), root)), v, mask)
+
+    k.each(update, k.integers[0])
+
+
 _KERNELS: dict[str, tuple[int, Callable[[_Rows], None]]] = {
     "softmax": (2, _softmax),
     "softmax_gradient": (3, _softmax_gradient),
     "layer_norm": (4, _layer_norm),
     "layer_norm_gradient": (6, _layer_norm_gradient),
+    "adam": (5, _adam),
 }
 
 
@@ -212,8 +234,8 @@ def module(name: str, dtype: str) -> str:
 
 
 @functools.cache
-def _function(name: str, dtype: str) -> tuple[Function, Callable[..., bytes]]:
-    return Function(module(name, dtype)), struct.Struct(f"{3 + _KERNELS[name][0]}qd").pack
+def _function(name: str, dtype: Any) -> tuple[Function, Callable[..., bytes]]:
+    return Function(module(name, dtype.name)), struct.Struct(f"{3 + _KERNELS[name][0]}qd").pack
 
 
 def run(
@@ -228,7 +250,7 @@ def run(
     """
     leading = arrays[0]
     n = leading.shape[-1]
-    function, pack = _function(name, leading.dtype.name)
+    function, pack = _function(name, leading.dtype)
     reach = n if first < 0 else first
     table = pack(n, rows, reach, *kernels.places_of(arrays), number)
     total = leading.size // n

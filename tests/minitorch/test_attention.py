@@ -118,14 +118,14 @@ def test_panels_cover_every_score_that_counts_once() -> None:
 
 
 PEAK = """
-import resource
 import sys
+from pathlib import Path
 import numpy as np
 import minitorch
 from minitorch.nn import functional as F
 
 def peak_kib():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
 
 def step(length):
     x = [minitorch.ones(2, length, 16, requires_grad=True) for _ in range(3)]
@@ -145,5 +145,5 @@ def test_memory_grows_with_the_tokens_and_not_with_their_square() -> None:
                            capture_output=True, text=True).stdout)
         for length in (4096, 8192)
     ]  # fmt: skip
-    assert peaks[0] < 30e6
+    assert 1e6 < peaks[0] < 30e6
     assert peaks[1] < 60e6

@@ -8,6 +8,7 @@ Legend: G matrices (heads of the batch) at a time, R rows of queries, K keys see
 Source: Dao et al., FlashAttention, NeurIPS 2022, which also cuts the keys.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -107,7 +108,7 @@ def panels(shape: Sequence[int], causal: bool) -> Iterator[Panel]:
 
 def _groups(lead: Sequence[int], most: int) -> Iterator[Any]:
     """Yield indices that select at most so many matrices each, one at least."""
-    if int(np.prod(lead)) <= most or not lead:
+    if math.prod(lead) <= most or not lead:
         yield ()
         return
     for outer in np.ndindex(*lead[:-1]):
@@ -117,6 +118,8 @@ def _groups(lead: Sequence[int], most: int) -> Iterator[Any]:
 
 def spread(*arrays: Array) -> list[Array]:
     """Return views of the arrays with one shape but for the last two axes."""
+    if all(a.shape[:-2] == arrays[0].shape[:-2] for a in arrays):
+        return list(arrays)
     lead = np.broadcast_shapes(*(a.shape[:-2] for a in arrays))
     return [np.broadcast_to(a, (*lead, *a.shape[-2:])) for a in arrays]
 
@@ -153,8 +156,6 @@ def gradients(g: Array, q: Array, k: Array, v: Array, how: Weighing) -> tuple[Ar
     g, q, k, v = spread(g, q, k, v)
     shape = (*q.shape[:-1], k.shape[-2])
     dq, dk, dv = (empty_as(x, x.shape) for x in (q, k, v))
-    dk[...] = 0
-    dv[...] = 0
     for panel in panels(shape, how.causal):
         here, rows, seen = panel.lead, panel.rows, slice(0, panel.keys)
         q_GRE, g_GRV = q[here][..., rows, :], g[here][..., rows, :]
@@ -163,13 +164,23 @@ def gradients(g: Array, q: Array, k: Array, v: Array, how: Weighing) -> tuple[Ar
         d_weights = np.matmul(g_GRV, v_GKV.swapaxes(-1, -2))
         kept = how.kept(weights, panel) if how.p else None
         used = weights if kept is None else weights * kept
-        dv[here][..., seen, :] += np.matmul(used.swapaxes(-1, -2), g_GRV)
+        _add_product(dv[here], used, g_GRV, panel)
         if kept is not None:
             d_weights *= kept
         d_scores = _softmax_gradient(d_weights, weights, how, panel)
         np.matmul(d_scores, k_GKE, out=dq[here][..., rows, :])
-        dk[here][..., seen, :] += np.matmul(d_scores.swapaxes(-1, -2), q_GRE)
+        _add_product(dk[here], d_scores, q_GRE, panel)
     return dq, dk, dv
+
+
+def _add_product(total_GS: Array, of_rows_GRK: Array, by_rows: Array, panel: Panel) -> None:
+    """Add the product over a panel's rows to the keys that they see; the first one writes."""
+    turned = of_rows_GRK.swapaxes(-1, -2)
+    if panel.rows.start == 0:
+        np.matmul(turned, by_rows, out=total_GS[..., : panel.keys, :])
+        total_GS[..., panel.keys :, :] = 0
+    else:
+        total_GS[..., : panel.keys, :] += np.matmul(turned, by_rows)
 
 
 def _softmax_gradient(g: Array, y: Array, how: Weighing, panel: Panel) -> Array:
