@@ -17,6 +17,7 @@ from .errors import GradientError, GraphFreed, ShapeError, UnusedInput
 from .op import Value
 from .ops.elementwise.casting import clone
 from .ops.elementwise.unary import ones_like
+from .ops.shaping.indexing import PICKING, Part, part_of
 from .sweep import Rule, ancestors, count_uses, sweep
 from .tensor.modes import set_grad_enabled
 from .tensor.rebase import FREED, resolve_history
@@ -58,7 +59,8 @@ def on_arrays(uses: dict[Any, int], clock: int, retain: bool) -> Rule:
             plain.inputs = tuple([v.array for v in sources])
             plain.wants = tuple([v in uses for v in sources])
             plain.output = value.array
-            shares = op.gradient(grad, plain)
+            part = part_of(op, grad, plain.inputs) if type(op) in PICKING else None
+            shares = op.gradient(grad, plain) if part is None else part
         else:
             shares = [
                 None if share is None else copied(share.array)
@@ -107,6 +109,10 @@ def backward(
 
     def deliver(leaf: Any, grad: Any) -> None:
         if grad is not None and leaf.op is None:
+            if type(grad) is Part:
+                if leaf.add_part(grad):
+                    return
+                grad = grad.dense()
             if not create_graph:
                 grad = leaf._new(cast(grad, leaf.dtype) if grad.dtype != leaf.array.dtype else grad)
             if leaf in seeds or owner(grad.array) is not grad.array:
@@ -151,7 +157,7 @@ def grad(
 
     def deliver(value: Any, share: Any) -> None:
         if share is not None:
-            found[value] = share if create_graph else value._new(share)
+            found[value] = share if create_graph else value._new(_whole(share))
 
     needed = {root: seed for root, seed in seeds.items() if root in between}
     uses = count_uses(needed, lambda value: value in between and value.requires_grad)
@@ -179,7 +185,12 @@ def _run(
             sweep(seeds, uses, on_tensors(clock.now, retain), deliver, targets, clone)
         else:
             arrays = {root: seed.array for root, seed in seeds.items()}
-            sweep(arrays, uses, on_arrays(uses, clock.now, retain), deliver, targets, copied)
+            rule = on_arrays(uses, clock.now, retain)
+            sweep(arrays, uses, rule, deliver, targets, copied, _whole)
+
+
+def _whole(grad: Any) -> Any:
+    return grad.dense() if type(grad) is Part else grad
 
 
 def _seeds(name: str, outputs: Sequence[Any], gradients: Sequence[Any]) -> dict[Any, Any]:

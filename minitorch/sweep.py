@@ -25,6 +25,7 @@ def sweep(
     deliver: Callable[[Any, Any], None],
     targets: Iterable[Any] = (),
     own: Callable[[Any], Any] = lambda grad: grad,
+    whole: Callable[[Any], Any] = lambda grad: grad,
 ) -> None:
     """Propagate the gradients `seeds` of the roots backwards through everything in `uses`.
 
@@ -35,6 +36,7 @@ def sweep(
         deliver: called with each leaf, and each of `targets`, once its gradient is complete.
         targets: values that are not leaves whose gradients are wanted as well.
         own: copies a gradient that a rule hands on as it is to a leaf, who may overwrite it.
+        whole: makes a gradient of what rules return and sums are made of, for rules and hooks.
     """
     pending = dict(seeds)
     wanted = set(targets)
@@ -42,8 +44,10 @@ def sweep(
     while ready:
         value = ready.pop()
         grad = pending.pop(value, None)
-        if grad is not None and value.hooks is not None:
-            grad = value.hooks.on_gradient(value, grad)
+        if grad is not None and (value.op is not None or value.hooks is not None):
+            grad = whole(grad)
+            if value.hooks is not None:
+                grad = value.hooks.on_gradient(value, grad)
         if value.op is None or value in wanted:
             deliver(value, grad)
             if value.op is None:

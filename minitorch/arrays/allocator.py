@@ -139,6 +139,23 @@ def matrix_product(a: "Array", b: "Array") -> "Array":
     return product
 
 
+def empty_as(array: "Array", shape: tuple[int, ...]) -> "Array":
+    """Return an array of this shape and the dtype of `array`, whose axes lie in memory as its do.
+
+    As many axes as `array` has; the last one stays last. The numbers are not set.
+    """
+    steps = array.strides[:-1]
+    order = list(range(len(shape)))
+    if 0 not in steps:  # nothing is repeated
+        order[:-1] = sorted(order[:-1], key=lambda d: -steps[d])
+    sizes = tuple([shape[d] for d in order])
+    large = math.prod(shape) * array.itemsize > LARGE
+    made = cpu.empty(sizes, array.dtype) if large else np.empty(sizes, array.dtype)
+    if order == list(range(len(shape))):
+        return made
+    return made.transpose([order.index(d) for d in range(len(shape))])
+
+
 def rows_of(view: "Array", shape: tuple[int, ...]) -> "Array":
     """Return a copy of a strided view of NumPy memory under another shape."""
     if view.nbytes <= LARGE:

@@ -216,6 +216,19 @@ class Tensor(Exchange):
         else:
             have.array += grad.array
             clock.tick(have.array)
+        self._call_hooks_after()
+
+    def add_part(self, part: Any) -> bool:
+        """Add a gradient that is mostly 0 to `.grad`, if there is one to add to; tell whether."""
+        have = self._grad
+        if have is None or type(have.array) is not np.ndarray or have.dtype != part.values.dtype:
+            return False
+        part.add_to(have.array)
+        clock.tick(have.array)
+        self._call_hooks_after()
+        return True
+
+    def _call_hooks_after(self) -> None:
         if self.hooks is not None:
             for hook in tuple(self.hooks.after.values()):
                 hook(self)

@@ -350,3 +350,18 @@ def test_infinite_gradients_do_not_pass_a_closed_relu() -> None:
     (1 / torch.relu(theirs)).sum().backward()
     assert x.grad is not None
     assert x.grad.tolist() == theirs.grad.tolist()
+
+
+def test_gradients_of_parts_are_added_up_where_the_gradient_lies() -> None:
+    table = minitorch.tensor(np.ones((50, 4), np.float32), requires_grad=True)
+    theirs = torch.ones(50, 4, requires_grad=True)
+    numbers = [[3, 3, -1], [49, 0, 3]]
+    memory = None
+    for _ in range(2):
+        for leaf, lib in ((table, minitorch), (theirs, torch)):
+            picked = leaf[lib.tensor(numbers)]
+            (picked.sum() + (leaf[2:5] * leaf[4]).sum() + leaf.T[1].sum()).backward()
+        assert table.grad is not None
+        memory = table.grad.array if memory is None else memory
+        assert table.grad.array is memory
+        np.testing.assert_allclose(table.grad.numpy(), theirs.grad.numpy())

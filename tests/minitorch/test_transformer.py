@@ -110,7 +110,7 @@ def test_a_transformer_says_what_does_not_fit() -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("dim, shape", [(-1, (32, 16, 33)), (0, (64, 300))])
-@pytest.mark.parametrize("name", ["softmax", "layer_norm"])
+@pytest.mark.parametrize("name", ["softmax", "layer_norm", "layer_norm of two axes"])
 def test_large_rows_and_their_gradients_to_the_second_order_are_torchs(
     name: str, dim: int, shape: tuple[int, ...], dtype: str
 ) -> None:
@@ -121,15 +121,19 @@ def test_large_rows_and_their_gradients_to_the_second_order_are_torchs(
     found = []
     for lib in (minitorch, torch):
         functional = lib.nn.functional
-        row, weights = lib.tensor(x, requires_grad=True), lib.tensor(g)
-        y = (
-            functional.softmax(row, dim)
-            if name == "softmax"
-            else functional.layer_norm(row, shape[-1:])
-        )
-        (first,) = lib.autograd.grad((y * y * weights).sum(), row, create_graph=True)
-        (second,) = lib.autograd.grad((first * weights).sum(), row)
-        found.append([t.detach().numpy() for t in (y, first, second)])
+        leaves, weights = [lib.tensor(x, requires_grad=True)], lib.tensor(g)
+        if name == "softmax":
+            y = functional.softmax(leaves[0], dim)
+        elif name == "layer_norm":
+            y = functional.layer_norm(leaves[0], shape[-1:])
+        else:
+            leaves += [lib.tensor(g[0].reshape(shape[1:]) + k, requires_grad=True) for k in (0, 1)]
+            y = functional.layer_norm(leaves[0], shape[1:], *leaves[1:])
+        loss = (y * y * weights).sum()
+        plain = lib.autograd.grad(loss, leaves, retain_graph=True)
+        first = lib.autograd.grad(loss, leaves, create_graph=True)
+        second = lib.autograd.grad((first[0] * weights).sum(), leaves[:2])
+        found.append([t.detach().numpy() for t in (y, *plain, *first, *second)])
     close = 1e-4 if dtype == "float32" else 1e-11
     for ours, theirs in zip(*found, strict=True):
         np.testing.assert_allclose(ours, theirs, close, close)

@@ -22,6 +22,7 @@ from .unary import relu as relu
 from .unary import sigmoid as sigmoid
 from .unary import tanh as tanh
 
+FEW = 2**8  # elements, from which on a kernel is faster than the dozen calls of NumPy's
 SQRT_HALF = math.sqrt(0.5)
 
 SELU_SCALE, SELU_ALPHA = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
@@ -33,10 +34,10 @@ def _normal_density(x: Kind) -> Kind:
 
 def _row(xp: Namespace, name: str, plain: Any, *arrays: Any) -> Any:
     """Return a row of arrays: of large ones by a kernel, where kernels can be compiled."""
-    if not compiled.fits(xp, *arrays):
+    if not compiled.fits(xp, *arrays, least=FEW):
         return plain(xp, *arrays)
     steps = ((name, tuple(range(len(arrays)))),)
-    return compiled.kernel(arrays[0].dtype.name, len(arrays), steps)(*arrays)
+    return compiled.kernel(arrays[0].dtype, len(arrays), steps)(*arrays)
 
 
 def _gelu_grad_plain(xp: Namespace, g: Array, x: Array) -> Any:

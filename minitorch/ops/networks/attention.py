@@ -5,17 +5,21 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays.library import as_dtype, float32
+from ...arrays.generator import default_generator
+from ...arrays.library import Array, Namespace, as_dtype, float32, int64
 from ...errors import ArgumentError, AxisError, DTypeError, ShapeError
-from ...op import Kind, Methods, apply
+from ...op import Kind, Methods, Op, apply
 from ..elementwise.binary import where
 from ..elementwise.casting import cast_to
 from ..elementwise.logic import ne
 from ..products.linalg import matmul, mT
 from ..random import dropout
+from ..reducing.reduction import amax
+from ..shaping.broadcasting import sum_to
 from ..shaping.indexing import ARRAY, Take
 from ..shaping.movement import insert_axes, reshape
-from .normalization import softmax
+from .attention_panels import LONG, Weighing, attend, dropped, gradients
+from .normalization import SoftmaxGradient, softmax
 
 
 def scaled_dot_product_attention(
@@ -54,8 +58,7 @@ def scaled_dot_product_attention(
         )
         return cast_to(mixed, dtype)
     if enable_gqa:
-        times = query.shape[-3] // key.shape[-3]
-        key, value = _shared_heads(key, times), _shared_heads(value, times)
+        return _grouped(query, key, value, attn_mask, dropout_p, is_causal, scale)
     if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
         raise ShapeError(
             f"scaled_dot_product_attention: got query {tuple(query.shape)}, key "
@@ -65,28 +68,101 @@ def scaled_dot_product_attention(
     if attn_mask is not None and is_causal:
         raise ArgumentError("scaled_dot_product_attention: got a mask and is_causal, expected one.")
     factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
+    length = max(query.shape[-2] or 0, key.shape[-2] or 0)
+    masks = () if attn_mask is None else (attn_mask,)
+    if (not dropout_p or length >= LONG) and _on_host(query, key, value, *masks):
+        seed = int(default_generator().integers(0, 2**62, (), int64)) if dropout_p else 0
+        op = Attention(factor, is_causal, dropout_p, seed)
+        return apply(op, query, key, value, *masks)
+    weights = _weights(query, key, attn_mask, factor, is_causal)
+    result: Kind = matmul(dropout(weights, dropout_p) if dropout_p else weights, value)
+    return result
+
+
+def _grouped(query: Kind, key: Kind, value: Kind, mask: Any, *options: Any) -> Kind:
+    """Return attention where groups of query heads share a head of key and value."""
+    *lead, heads, length, size = query.shape
+    shared = key.shape[-3]
+    if heads % shared or value.shape[-3] != shared:
+        raise ShapeError(
+            f"scaled_dot_product_attention: got {heads} heads of the query, {shared} of the key "
+            f"and {value.shape[-3]} of the value, expected the last two equal, and a multiple."
+        )
+    q = reshape(query, (*lead, shared, heads // shared, length, size))
+    k, v = (insert_axes(x, (len(x.shape) - 2,)) for x in (key, value))
+    if mask is not None and len(mask.shape) > 2:
+        *front, count, rows, columns = mask.shape
+        split = (shared, heads // shared) if count == heads else (1, 1)
+        mask = mask.reshape((*front, *split, rows, columns))
+    mixed = scaled_dot_product_attention(q, k, v, mask, *options)
+    return reshape(mixed, (*lead, heads, length, value.shape[-1]))
+
+
+def _on_host(*values: Any) -> bool:
+    """Tell whether these are NumPy's arrays, of one floating dtype but for a mask of bools."""
+    arrays = [getattr(value, "array", value) for value in values]
+    first = arrays[0]
+    return all(type(a) is np.ndarray and a.size for a in arrays) and (
+        first.dtype.char in "fd"
+        and all(a.dtype == first.dtype for a in arrays[:3])
+        and not any(getattr(mask, "requires_grad", False) for mask in values[3:])
+    )
+
+
+def _weights(query: Kind, key: Kind, mask: Any, factor: float, causal: bool) -> Any:
+    """Return the softmax of the scores, operator by operator."""
     scores = matmul(query * factor, mT(key))
-    weights: Kind
-    if is_causal:  # each position attends to the first at least
-        causal: Any = np.tril(np.ones((query.shape[-2], key.shape[-2]), dtype=bool))
-        weights = softmax(where(causal, scores, -math.inf), -1)
-    elif attn_mask is not None:
-        if str(attn_mask.dtype).endswith("bool"):
-            scores = where(attn_mask, scores, -math.inf)
-            host = isinstance(attn_mask, np.ndarray)
-            some = np.any(attn_mask, -1, keepdims=True) if host else attn_mask.any(-1, True)
-            weights = where(some, softmax(scores, -1), 0.0)
-        else:
-            weights = softmax(scores + attn_mask, -1)
-    else:
-        weights = softmax(scores, -1)
-    return matmul(dropout(weights, dropout_p) if dropout_p else weights, value)
+    if causal:  # each position attends to the first at least
+        seen: Any = np.tril(np.ones((query.shape[-2], key.shape[-2]), dtype=bool))
+        return softmax(where(seen, scores, -math.inf), -1)
+    if mask is None:
+        return softmax(scores, -1)
+    scores = where(mask, scores, -math.inf) if _is_bool(mask) else scores + mask
+    nothing = amax(scores, -1, True) == -math.inf  # a row that sees nothing
+    return where(nothing, 0.0, softmax(where(nothing, 0.0, scores), -1))
 
 
-def _shared_heads(x: Kind, times: int) -> Kind:
-    *lead, heads, length, size = x.shape
-    wide = insert_axes(x, (len(lead) + 1,)).expand(*lead, heads, times, length, size)
-    return reshape(wide, (*lead, heads * times, length, size))
+def _is_bool(mask: Any) -> bool:
+    return str(mask.dtype).endswith("bool")
+
+
+class Attention(Op):
+    """softmax(scale · Q Kᵀ + mask) V on NumPy arrays, a panel of it at a time; see there.
+
+    Inputs are query, key, value, and perhaps a mask, which gets no gradient.
+    """
+
+    on_arrays = True
+    reads_output = False
+    name = "scaled_dot_product_attention"
+
+    def __init__(self, scale: float, causal: bool, p: float, seed: int) -> None:
+        self.scale, self.causal, self.p, self.seed = scale, causal, p, seed
+
+    def _how(self, masks: Any) -> Weighing:
+        mask = masks[0] if masks else None
+        return Weighing(self.scale, self.causal, mask, self.p, self.seed)
+
+    def compute(self, xp: Namespace, q: Array, k: Array, v: Array, *masks: Array) -> Array:
+        """Return the attended values."""
+        return attend(q, k, v, self._how(masks))
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """Return the gradients panel by panel; where they are recorded, operator by operator."""
+        q, k, v, *masks = node.inputs
+        rest = (None,) * len(masks)
+        if type(out_grad) is np.ndarray:
+            found: Any = gradients(out_grad, q, k, v, self._how(masks))
+            return (*(sum_to(d, x) for d, x in zip(found, (q, k, v), strict=True)), *rest)
+        weights = _weights(q, k, masks[0] if masks else None, self.scale, self.causal)
+        d_weights = matmul(out_grad, mT(v))
+        used = weights
+        if self.p:
+            kept = dropped(weights.array, self._how(()))
+            used, d_weights = weights * kept, d_weights * kept
+        d_scores = apply(SoftmaxGradient(len(weights.shape) - 1), d_weights, weights) * self.scale
+        shares = matmul(d_scores, k), matmul(mT(d_scores), q), matmul(mT(used), out_grad)
+        return (*(sum_to(d, x) for d, x in zip(shares, (q, k, v), strict=True)), *rest)
 
 
 def _check_rows(input: Methods, count: Any) -> None:

@@ -16,9 +16,8 @@ from ..elementwise.pointwise import clamp_min
 from ..elementwise.unary import exp, rsqrt
 from ..reducing.reduction import Reduction, mean, sum
 from ..reducing.statistics import vector_norm
+from ..shaping.broadcasting import sum_to
 from ..shaping.movement import AlongDim, reshape
-
-SAME = (("positive", (0,)),)  # a kernel's step that changes nothing
 
 
 class AlongAxis(KeepsSpec, AlongDim):
@@ -37,8 +36,8 @@ class Softmax(AlongAxis):
         """Return the shares, computed relative to the largest element."""
         if xp is not np:
             return xp.softmax(x, self.dim) if hasattr(xp, "softmax") else _shares(xp, x, self.dim)
-        if self.dim == x.ndim - 1 and compiled.fits(xp, x):
-            return _shares_of_rows(x)
+        if self.dim == x.ndim - 1 and compiled.fits_rows(xp, x):
+            return compiled.over_rows("softmax", (x,), 1.0, x.shape)
         y = x - np.maximum.reduce(x, axis=self.dim, keepdims=True)
         np.exp(y, out=y)
         y /= np.add.reduce(y, axis=self.dim, keepdims=True)
@@ -57,10 +56,8 @@ class SoftmaxGradient(KeepsSpec, AlongDim):
 
     def compute(self, xp: Namespace, g: Array, y: Array) -> Array:
         """Return the gradient of what the shares were made from."""
-        if self.dim == y.ndim - 1 and compiled.fits(xp, g, y):
-            total = compiled.over_rows(g, (("mul", (0, 1)),), "sum", y)
-            steps = (("sub", (0, 2)), ("mul", (-1, 1)))
-            return compiled.kernel(y.dtype.name, 3, steps)(g, y, total)
+        if self.dim == len(y.shape) - 1 and compiled.fits_rows(xp, g, y):
+            return compiled.over_rows("softmax_gradient", (g, y), 1.0, y.shape)
         weighted: Array = g * y
         weighted -= y * xp.sum(weighted, axis=self.dim, keepdims=True)
         return weighted
@@ -70,15 +67,6 @@ class SoftmaxGradient(KeepsSpec, AlongDim):
         g, y = node.inputs
         by_y = out_grad * (g - sum(g * y, self.dim, True)) - g * sum(out_grad * y, self.dim, True)
         return apply(SoftmaxGradient(self.dim), out_grad, y), by_y
-
-
-def _shares_of_rows(x: Array) -> Array:
-    """Return the softmax of each row of a large array, kernel by kernel."""
-    dtype = x.dtype.name
-    most = compiled.over_rows(x, SAME, "amax")
-    y = compiled.kernel(dtype, 2, (("sub", (0, 1)), ("exp", (-1,))))(x, most)
-    total = compiled.over_rows(y, SAME, "sum")
-    return compiled.kernel(dtype, 2, (("div", (0, 1)),))(y, total, out=y)
 
 
 def _shares(xp: Namespace, x: Array, dim: int) -> Any:
@@ -132,19 +120,13 @@ class Standardize(KeepsSpec, Reduction):
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the standardized array."""
-        if self.dims == (x.ndim - 1,) and compiled.fits(xp, x):
-            return self._of_rows(x)
+        if self.dims == (len(x.shape) - 1,) and compiled.fits_rows(xp, x):
+            one = np.ones(x.shape[-1], x.dtype)
+            return compiled.over_rows("layer_norm", (x, one, one - one), self.eps, x.shape)
         away: Array = x - xp.mean(x, axis=self.dims, keepdims=True)
         spread = xp.mean(away * away, axis=self.dims, keepdims=True)
         away /= xp.sqrt(spread + self.eps)
         return away
-
-    def _of_rows(self, x: Array) -> Array:
-        """Return each row of a large array standardized, kernel by kernel."""
-        middle = compiled.over_rows(x, SAME, "sum") * x.dtype.type(1.0 / x.shape[-1])
-        scale = _scale_of_rows(x, middle, self.eps)
-        steps = (("sub", (0, 1)), ("mul", (-1, 2)))
-        return compiled.kernel(x.dtype.name, 3, steps)(x, middle, scale)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return (g - mean g - y · mean(g y)) / √(variance + eps)."""
@@ -161,21 +143,13 @@ class StandardizeGradient(KeepsSpec, Reduction):
 
     def compute(self, xp: Namespace, g: Array, x: Array, y: Array) -> Array:
         """Return the gradient of what was standardized."""
-        if self.dims == (x.ndim - 1,) and compiled.fits(xp, g, x, y):
-            return self._of_rows(g, x, y)
+        if self.dims == (len(x.shape) - 1,) and compiled.fits_rows(xp, g, x):
+            return _norm_gradients(g, x, np.ones(x.shape[-1], x.dtype), self.eps)[0]
         over: dict[str, Any] = {"axis": self.dims, "keepdims": True}
         away = x - xp.mean(x, **over)
         centred: Array = g - xp.mean(g, **over) - y * xp.mean(g * y, **over)
         centred /= xp.sqrt(xp.mean(away * away, **over) + self.eps)
         return centred
-
-    def _of_rows(self, g: Array, x: Array, y: Array) -> Array:
-        share = x.dtype.type(1.0 / x.shape[-1])
-        middle = compiled.over_rows(g, SAME, "sum") * share
-        along = compiled.over_rows(g, (("mul", (0, 1)),), "sum", y) * share
-        scale = _scale_of_rows(x, compiled.over_rows(x, SAME, "sum") * share, self.eps)
-        steps = (("sub", (0, 2)), ("mul", (1, 3)), ("sub", (-1, -2)), ("mul", (-3, 4)))
-        return compiled.kernel(x.dtype.name, 5, steps)(g, y, middle, along, scale)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """With s = 1 / √(variance + eps) and u the gradient of this result F.
@@ -191,11 +165,48 @@ class StandardizeGradient(KeepsSpec, Reduction):
         return by_g, by_x, by_y
 
 
-def _scale_of_rows(x: Array, middle: Array, eps: float) -> Array:
-    """Return 1 / √(variance + eps) of each row of a large array."""
-    spread = compiled.over_rows(x, (("sub", (0, 1)), ("mul", (-1, -1))), "sum", middle)
-    scale: Array = 1.0 / np.sqrt(spread * x.dtype.type(1.0 / x.shape[-1]) + x.dtype.type(eps))
-    return scale
+def _norm_gradients(g: Any, x: Any, weight: Any, eps: float) -> tuple[Array, Array, Array]:
+    """Return the gradients of x, weight and bias of a layer norm over the last axis."""
+    to_weight, to_bias = np.zeros_like(weight), np.zeros_like(weight)
+    into = np.empty_like(x, order="C")
+    given = [np.ascontiguousarray(a) for a in (g, x, weight)]
+    compiled.run_rows("layer_norm_gradient", (*given, into, to_weight, to_bias), eps)
+    return into, to_weight, to_bias
+
+
+class LayerNorm(KeepsSpec):
+    """Standardized over the last axes, times a weight, plus a bias; inputs x, weight, bias."""
+
+    on_arrays = True
+    promotes = "float"
+    reads_output = False
+    name = "layer_norm"
+
+    def __init__(self, dims: tuple[int, ...], eps: float) -> None:
+        self.dims, self.eps = dims, eps
+
+    def compute(self, xp: Namespace, x: Array, weight: Array, bias: Array) -> Array:
+        """Return the normalised array."""
+        if compiled.fits_rows(xp, x, weight, bias):
+            rows = x.reshape(-1, weight.size)
+            given = (rows, weight.reshape(-1), bias.reshape(-1))
+            return compiled.over_rows("layer_norm", given, self.eps, x.shape)
+        y: Array = Standardize(self.dims, self.eps).compute(xp, x) * weight
+        y += bias
+        return y
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """That of the standardized array; the weight's is Σ g y, the bias's Σ g."""
+        x, weight, bias = node.inputs
+        if type(out_grad) is np.ndarray and compiled.fits_rows(np, out_grad, x, weight):
+            flat = (-1, weight.size)
+            g, rows, scale = out_grad.reshape(flat), x.reshape(flat), weight.reshape(-1)
+            into, *affine = _norm_gradients(g, rows, scale, self.eps)
+            return (into.reshape(x.shape), *(a.reshape(weight.shape) for a in affine))
+        y = apply(Standardize(self.dims, self.eps), x)
+        op = StandardizeGradient(self.dims, self.eps)
+        by_x = apply(op, out_grad * weight, x, y)
+        return by_x, sum_to(out_grad * y, weight), sum_to(out_grad, bias)
 
 
 def layer_norm(
@@ -214,6 +225,8 @@ def layer_norm(
     """
     over = _last_axes("layer_norm", x, normalized_shape, weight, bias)
     floats_only("layer_norm", x)
+    if weight is not None and bias is not None:
+        return apply(LayerNorm(over, eps), x, weight, bias)
     return _affine(apply(Standardize(over, eps), x), weight, bias)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ...arrays.allocator import empty_as
 from ...arrays.library import Array, Index, Namespace, add_at, dtype_of, native_device_of
 from ...arrays.shapes import Shape, axis, known
 from ...errors import AxisError, DTypeError
@@ -106,6 +107,67 @@ class Take(Op):
         """Add the gradient of each pick to the element picked."""
         x, *indices = node.inputs
         return (placed(out_grad, self.pattern, indices, x), *(None for _ in indices))
+
+
+class Part:
+    """A gradient on plain arrays that is 0 but for what was picked: `values` at `pattern`.
+
+    Parts of one value are added up in one array; the zeros around them are written once, or never
+    where there is a gradient to add to.
+    """
+
+    __array_ufunc__ = None  # array + part is the part's to add
+
+    def __init__(self, values: Array, pattern: Any, indices: Sequence[Array], like: Array) -> None:
+        self.values, self.pattern, self.indices, self.like = values, pattern, indices, like
+        self._whole: Array | None = None
+
+    def add_to(self, whole: Array) -> None:
+        """Add the values to `whole`, in place."""
+        if self._whole is not None:
+            whole += self._whole
+            return
+        view, index = located(whole, self.pattern, tuple(self.indices))
+        if index:
+            add_at(view, index, self.values)
+        else:
+            view += self.values
+
+    def dense(self) -> Array:
+        """Return the gradient with its zeros: an array that lies in memory as the value does."""
+        if self._whole is None:
+            whole = empty_as(self.like, self.like.shape)
+            whole.fill(0)
+            self.add_to(whole)
+            self._whole = whole
+        return self._whole
+
+    def __add__(self, other: Any) -> "Part":
+        whole = self.dense()
+        if type(other) is Part:
+            other.add_to(whole)
+        else:
+            whole += other
+        return self
+
+    def __radd__(self, other: Array) -> "Part":
+        whole = np.array(other)
+        self.add_to(whole)
+        self._whole = whole
+        return self
+
+
+PICKING = frozenset([Slice, Take])
+"""The operators whose gradient is 0 but where they picked."""
+
+
+def part_of(op: Any, grad: Any, inputs: Sequence[Any]) -> Sequence[Any] | None:
+    """Return what `Slice` or `Take` hands back on NumPy arrays, as a part; None elsewhere."""
+    x, *indices = inputs
+    if type(grad) is not np.ndarray or type(x) is not np.ndarray or not x.ndim:
+        return None
+    pattern = op.index if type(op) is Slice else op.pattern
+    return (Part(grad, pattern, indices, x), *(None for _ in indices))
 
 
 class PlaceAdd(Op):

@@ -1,0 +1,261 @@
+"""Softmax, layer norm, their gradients, Adam: a kernel each that reads and writes memory once.
+
+A row is short enough to stay in the nearest cache from its first number to its result, so what
+takes several sweeps over it takes memory's time once. Arrays are contiguous, rows of `n` numbers.
+
+    void kernel(i64 lo, i64 hi, ptr table)   rows lo to hi; the table: three integers, n first,
+                                             where the arrays' addresses are written, one number
+
+May import: text, rows, functions, engine, kernels.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from . import functions, kernels
+from .engine import Function
+from .rows import IDENTITY, across, fold
+from .text import KERNEL, Text
+
+_Array = np.ndarray[Any, Any]
+Each = Callable[[str, str | None], str]
+
+
+class _Rows:
+    """The code of a kernel over rows.
+
+    Attributes:
+        integers: the table's; `integers[0]` is a row's length.
+        number: the table's, in every lane.
+    """
+
+    def __init__(self, dtype: str, arrays: int) -> None:
+        self.t = t = Text(dtype)
+        places = [t.at("%table", 8 * i) for i in range(4 + arrays)]
+        self.integers = [t.emit(f"load i64, ptr {at}, align 8") for at in places[:3]]
+        self.bases = [t.emit(f"load ptr, ptr {t.emit(f'load ptr, ptr {at}')}")
+                      for at in places[3:-1]]  # fmt: skip
+        number = t.emit(f"load double, ptr {places[-1]}, align 8")
+        if t.single:
+            number = t.emit(f"fptrunc double {number} to float")
+        self.number = t.spread(t.scalar, number)
+        self.sums = [t.variable() for _ in range(2)]
+        self.first = self.row = "0"
+
+    def at(self, array: int, place: str, shared: bool = False) -> str:
+        """Return the address of an element of the row; of the only row where it is shared."""
+        return self.t.at(self.bases[array], place if shared else self.t.plus(self.first, place),
+                         self.t.scalar)  # fmt: skip
+
+    def load(self, array: int, place: str, mask: str | None, shared: bool = False) -> str:
+        """Return a vector of the row."""
+        return self.t.load(self.at(array, place, shared), mask)
+
+    def store(
+        self, array: int, value: str, place: str, mask: str | None, shared: bool = False
+    ) -> str:
+        """Write a vector of the row; return it."""
+        self.t.store(value, self.at(array, place, shared), mask)
+        return value
+
+    def each(self, body: Callable[[str, str | None], Any], stop: str, start: str = "0") -> None:
+        """Write a loop over the row's whole vectors, and what is left under a mask."""
+        t = self.t
+        length = t.minus(stop, start) if start != "0" else stop
+        whole = t.plus(start, t.emit(f"and i64 {length}, {-t.width}"))
+        with t.loop("v", whole, t.width, start) as v:
+            body(v, None)
+        rest = t.minus(stop, whole)
+        with t.when(t.emit(f"icmp sgt i64 {rest}, 0")):
+            body(whole, t.first_lanes(rest))
+
+    def fold(self, stop: str, *folds: tuple[str, Each]) -> list[str]:
+        """Return what some values of the row's elements add up to, each in every lane."""
+        t = self.t
+        for (how, _), total in zip(folds, self.sums, strict=False):
+            t.store(t.number(IDENTITY[how]), total)
+
+        def body(v: str, mask: str | None) -> None:
+            for (how, value_at), total in zip(folds, self.sums, strict=False):
+                value = value_at(v, mask)
+                if mask is not None:
+                    value = t.either(mask, value, t.number(IDENTITY[how]))
+                t.store(fold(t, how, t.load(total), value), total)
+
+        self.each(body, stop)
+        return [
+            t.spread(t.scalar, across(t, how, t.load(total)))
+            for (how, _), total in zip(folds, self.sums, strict=False)
+        ]
+
+    def mean(self, *values: Each) -> list[str]:
+        """Return the means of some values over the row."""
+        t, n = self.t, self.integers[0]
+        count = t.spread(t.scalar, t.emit(f"sitofp i64 {n} to {t.scalar}"))
+        return [t.div(s, count) for s in self.fold(n, *(("sum", value) for value in values))]
+
+
+def _softmax(k: _Rows) -> None:
+    """x, out: softmax of number · x, over the first elements of each row; 0 behind them."""
+    t, stop = k.t, _reach(k)
+
+    def scaled(v: str, mask: str | None) -> str:
+        return t.mul(k.load(0, v, mask), k.number)
+
+    (most,) = k.fold(stop, ("amax", scaled))
+
+    def power(v: str, mask: str | None) -> str:
+        away = t.sub(scaled(v, mask), most)
+        none = t.compare("olt", away, t.number(functions.EXP_RANGE[t.single][0]))
+        near = t.either(none, t.number(0.0), away)  # arithmetic on denormals takes long
+        return k.store(1, t.either(none, t.number(0.0), functions.exp(t, near)), v, mask)
+
+    (total,) = k.fold(stop, ("sum", power))
+    part = t.div(t.number(1.0), total)
+    k.each(lambda v, mask: k.store(1, t.mul(k.load(1, v, mask), part), v, mask), stop)
+    k.each(lambda v, mask: k.store(1, t.number(0.0), v, mask), k.integers[0], stop)
+
+
+def _softmax_gradient(k: _Rows) -> None:
+    """g, y, out: number · y (g - Σ g y), over the first elements of each row; 0 behind them."""
+    t, stop = k.t, _reach(k)
+    (along,) = k.fold(stop, ("sum", lambda v, m: t.mul(k.load(0, v, m), k.load(1, v, m))))
+
+    def share(v: str, mask: str | None) -> str:
+        y = t.mul(k.load(1, v, mask), k.number)
+        return k.store(2, t.mul(y, t.sub(k.load(0, v, mask), along)), v, mask)
+
+    k.each(share, stop)
+    k.each(lambda v, mask: k.store(2, t.number(0.0), v, mask), k.integers[0], stop)
+
+
+def _reach(k: _Rows) -> str:
+    """Return how many elements of a row count: one more with each row of a matrix, n at most."""
+    n, rows, first = k.integers
+    row = k.t.emit(f"urem i64 {k.row}, {rows}")
+    return k.t.least(n, k.t.plus(row, first))
+
+
+def _standardized(k: _Rows, x: int) -> tuple[Each, str]:
+    """Return what gives a row's elements with mean 0 and variance 1, and 1 / their deviation."""
+    t = k.t
+    (middle,) = k.mean(lambda v, mask: k.load(x, v, mask))
+
+    def away(v: str, mask: str | None) -> str:
+        return t.sub(k.load(x, v, mask), middle)
+
+    def square(v: str, mask: str | None) -> str:
+        a = away(v, mask)
+        return t.mul(a, a)
+
+    (spread,) = k.mean(square)
+    scale = t.div(t.number(1.0), t.intrinsic("sqrt", t.add(spread, k.number)))
+    return lambda v, mask: t.mul(away(v, mask), scale), scale
+
+
+def _layer_norm(k: _Rows) -> None:
+    """x, weight, bias, out: each row standardized, scaled and shifted; number is epsilon."""
+    t = k.t
+    y, _ = _standardized(k, 0)
+
+    def result(v: str, mask: str | None) -> str:
+        scaled = t.mul(y(v, mask), k.load(1, v, mask, True))
+        return k.store(3, t.add(scaled, k.load(2, v, mask, True)), v, mask)
+
+    k.each(result, k.integers[0])
+
+
+def _layer_norm_gradient(k: _Rows) -> None:
+    """g, x, weight, dx, dweight, dbias: the gradients; the last two are added to."""
+    t = k.t
+    y, scale = _standardized(k, 1)
+
+    def flow(v: str, mask: str | None) -> str:
+        return t.mul(k.load(0, v, mask), k.load(2, v, mask, True))
+
+    middle, along = k.mean(flow, lambda v, mask: t.mul(flow(v, mask), y(v, mask)))
+
+    def share(v: str, mask: str | None) -> None:
+        g, standard = k.load(0, v, mask), y(v, mask)
+        inner = t.sub(t.sub(flow(v, mask), middle), t.mul(standard, along))
+        k.store(3, t.mul(inner, scale), v, mask)
+        k.store(4, t.add(k.load(4, v, mask, True), t.mul(g, standard)), v, mask, True)
+        k.store(5, t.add(k.load(5, v, mask, True), g), v, mask, True)
+
+    k.each(share, k.integers[0])
+
+
+def _adam(k: _Rows) -> None:
+    """w, g, m, v, numbers: a step of Adam; see `optim.adam`, whose numbers and order these are."""
+    t = k.t
+
+    def number(i: int) -> str:
+        at = t.at(k.bases[4], i, t.scalar)
+        return t.spread(t.scalar, t.emit(f"load {t.scalar}, ptr {at}, align 1"))
+
+    keep, new, old_square, new_square, root_scale, eps, step = (number(i) for i in range(7))
+
+    def update(v: str, mask: str | None) -> None:
+        w, g, m, square = (k.load(i, v, mask) for i in range(4))
+        m = k.store(2, t.add(m, t.mul(new, t.sub(g, m))), v, mask)
+        square = t.add(t.mul(square, old_square), t.mul(new_square, t.mul(g, g)))
+        k.store(3, square, v, mask)
+        root = t.add(t.mul(t.intrinsic("sqrt", square), root_scale), eps)
+        k.store(0, t.sub(t.mul(w, keep), t.div(t.mul(step, m), root)), v, mask)
+
+    k.each(update, k.integers[0])
+
+
+_KERNELS: dict[str, tuple[int, Callable[[_Rows], None]]] = {
+    "softmax": (2, _softmax),
+    "softmax_gradient": (3, _softmax_gradient),
+    "layer_norm": (4, _layer_norm),
+    "layer_norm_gradient": (6, _layer_norm_gradient),
+    "adam": (5, _adam),
+}
+
+
+def module(name: str, dtype: str) -> str:
+    """Return the LLVM module of a kernel, one of `_KERNELS`."""
+    count, body = _KERNELS[name]
+    k = _Rows(dtype, count)
+    with k.t.loop("r", "%hi", start="%lo") as r:
+        k.first = k.t.times(r, k.integers[0])
+        k.row = r
+        body(k)
+    k.t.do("ret void")
+    return k.t.module(KERNEL)
+
+
+@functools.cache
+def _function(name: str, dtype: Any) -> tuple[Function, Callable[..., bytes]]:
+    return Function(module(name, dtype.name)), struct.Struct(f"{3 + _KERNELS[name][0]}qd").pack
+
+
+def run(
+    name: str, arrays: tuple[_Array, ...], number: float, rows: int = 1, first: int = -1
+) -> None:
+    """Run a kernel on contiguous arrays of one dtype; the last ones are written.
+
+    Args:
+        name: one of `_KERNELS`, whose docstrings say what the arrays and the number are.
+        rows, first: of a causal softmax, the rows of a matrix, and how many elements count in its
+            first row; all of them unless given.
+    """
+    leading = arrays[0]
+    n = leading.shape[-1]
+    function, pack = _function(name, leading.dtype)
+    reach = n if first < 0 else first
+    table = pack(n, rows, reach, *kernels.places_of(arrays), number)
+    total = leading.size // n
+    if name == "layer_norm_gradient" or kernels.get_num_threads() == 1 or total * n < kernels.SHARE:
+        function.call(0, total, table)
+        return
+    threads = kernels.get_num_threads()
+    kernels.share(lambda lo, hi: function.call(lo, hi, table), total, -(-total // threads), threads)

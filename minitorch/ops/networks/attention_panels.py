@@ -1,0 +1,195 @@
+"""Attention on NumPy arrays, there and back, without the table of all weights.
+
+Queries are taken some rows at a time, against all keys that these rows see: a panel of scores stays
+in cache from its product to the product with the values, and the way back computes it again. So
+memory grows with the number of tokens, not with its square, and no row is ever in two pieces.
+
+Legend: G matrices (heads of the batch) at a time, R rows of queries, K keys seen, E and V features.
+Source: Dao et al., FlashAttention, NeurIPS 2022, which also cuts the keys.
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...arrays.allocator import empty_as
+from ...arrays.library import Array
+from ..elementwise import compiled
+
+LONG = 256  # tokens, from which on rows are taken in panels
+ROWS = 64  # of a panel at least, unless they are too long
+PANEL = 2**17  # scores in a panel at most: half a MiB of a second cache
+
+
+class Panel(NamedTuple):
+    """Some rows of some matrices: where they are, and the keys that they see.
+
+    Attributes:
+        lead: the index of the matrices.
+        rows: of the queries.
+        keys: how many of the first keys.
+        place: the panel's number, which its dropped weights are drawn by.
+    """
+
+    lead: Any
+    rows: slice
+    keys: int
+    place: int
+
+
+class Weighing(NamedTuple):
+    """How scores become weights: what all panels share.
+
+    Attributes:
+        mask: broadcasts to (..., L, S): True where attention goes, or numbers to add; or None.
+        p, seed: with which probability weights are dropped, and what is drawn by.
+    """
+
+    scale: float
+    causal: bool
+    mask: Any = None
+    p: float = 0.0
+    seed: int = 0
+
+    def weights(self, q_GRE: Array, k_GKE: Array, panel: Panel, shape: Sequence[int]) -> Array:
+        """Return the softmax of the panel's scores, none of them dropped yet."""
+        scores: Array = np.matmul(q_GRE, k_GKE.swapaxes(-1, -2))
+        if self.mask is None and compiled.fits_rows(np, scores):
+            first = panel.rows.start + 1 if self.causal else scores.shape[-1]
+            compiled.run_rows("softmax", (scores, scores), self.scale,
+                              rows=scores.shape[-2], first=first)  # fmt: skip
+            return scores
+        scores *= self.scale
+        if self.causal:
+            rows = np.arange(panel.rows.start, panel.rows.stop)[:, None]
+            scores[..., rows < np.arange(panel.keys)] = -np.inf
+        elif self.mask is not None:
+            part = np.broadcast_to(self.mask, shape)[panel.lead][..., panel.rows, : panel.keys]
+            if part.dtype.kind == "b":
+                np.copyto(scores, -np.inf, where=~part)
+            else:
+                scores += part
+        most = np.maximum.reduce(scores, -1, keepdims=True)
+        scores -= most
+        np.exp(scores, out=scores)
+        scores /= np.add.reduce(scores, -1, keepdims=True)
+        if self.mask is not None and (most == -np.inf).any():  # a row that sees nothing
+            np.copyto(scores, 0, where=most == -np.inf)
+        return scores
+
+    def kept(self, weights: Array, panel: Panel) -> Array:
+        """Return 0 for each weight that is dropped, else by what it is multiplied."""
+        source = np.random.Generator(np.random.SFC64([self.seed, panel.place]))
+        kept = source.random(weights.shape, np.float32) >= self.p
+        factors: Array = kept * weights.dtype.type(1 / (1 - self.p))
+        return factors
+
+
+def panels(shape: Sequence[int], causal: bool) -> Iterator[Panel]:
+    """Yield the panels of scores of this shape (..., L, S).
+
+    Args:
+        shape: of all scores.
+        causal: a row sees the keys up to its own number only.
+    """
+    *lead, length, keys = shape
+    rows = length
+    if max(length, keys) >= LONG:
+        rows = min(max(ROWS, length // 8), max(PANEL // keys, 16), length)
+    cuts = [slice(i, min(i + rows, length)) for i in range(0, length, rows)]
+    place = 0
+    for index in _groups(lead, PANEL // max(rows * keys, 1)):
+        for cut in cuts:
+            yield Panel(index, cut, min(keys, cut.stop) if causal else keys, place)
+            place += 1
+
+
+def _groups(lead: Sequence[int], most: int) -> Iterator[Any]:
+    """Yield indices that select at most so many matrices each, one at least."""
+    if math.prod(lead) <= most or not lead:
+        yield ()
+        return
+    for outer in np.ndindex(*lead[:-1]):
+        for first in range(0, lead[-1], max(most, 1)):
+            yield (*outer, slice(first, first + max(most, 1)))
+
+
+def spread(*arrays: Array) -> list[Array]:
+    """Return views of the arrays with one shape but for the last two axes."""
+    if all(a.shape[:-2] == arrays[0].shape[:-2] for a in arrays):
+        return list(arrays)
+    lead = np.broadcast_shapes(*(a.shape[:-2] for a in arrays))
+    return [np.broadcast_to(a, (*lead, *a.shape[-2:])) for a in arrays]
+
+
+def dropped(weights: Array, how: Weighing) -> Array:
+    """Return by what each of all weights is multiplied where some are dropped."""
+    factors = np.zeros_like(weights)
+    for panel in panels(weights.shape, how.causal):
+        part = factors[panel.lead][..., panel.rows, : panel.keys]
+        part[...] = how.kept(part, panel)
+    return factors
+
+
+def attend(q: Array, k: Array, v: Array, how: Weighing) -> Array:
+    """Return the attended values (..., L, V), in memory in the order of the queries' axes."""
+    q, k, v = spread(q, k, v)
+    shape = (*q.shape[:-1], k.shape[-2])
+    out = empty_as(q, (*q.shape[:-1], v.shape[-1]))
+    for panel in panels(shape, how.causal):
+        here, rows, seen = panel.lead, panel.rows, slice(0, panel.keys)
+        weights = how.weights(q[here][..., rows, :], k[here][..., seen, :], panel, shape)
+        if how.p:
+            weights *= how.kept(weights, panel)
+        np.matmul(weights, v[here][..., seen, :], out=out[here][..., rows, :])
+    return out
+
+
+def gradients(g: Array, q: Array, k: Array, v: Array, how: Weighing) -> tuple[Array, ...]:
+    """Return the gradients of queries, keys and values, with all leading axes.
+
+    With P the weights and g the gradient of P V: dV = Pᵀ g, dP = g Vᵀ, dS = scale P (dP - Σ dP P),
+    dQ = dS K, dK = dSᵀ Q.
+    """
+    g, q, k, v = spread(g, q, k, v)
+    shape = (*q.shape[:-1], k.shape[-2])
+    dq, dk, dv = (empty_as(x, x.shape) for x in (q, k, v))
+    for panel in panels(shape, how.causal):
+        here, rows, seen = panel.lead, panel.rows, slice(0, panel.keys)
+        q_GRE, g_GRV = q[here][..., rows, :], g[here][..., rows, :]
+        k_GKE, v_GKV = k[here][..., seen, :], v[here][..., seen, :]
+        weights = how.weights(q_GRE, k_GKE, panel, shape)
+        d_weights = np.matmul(g_GRV, v_GKV.swapaxes(-1, -2))
+        kept = how.kept(weights, panel) if how.p else None
+        used = weights if kept is None else weights * kept
+        _add_product(dv[here], used, g_GRV, panel)
+        if kept is not None:
+            d_weights *= kept
+        d_scores = _softmax_gradient(d_weights, weights, how, panel)
+        np.matmul(d_scores, k_GKE, out=dq[here][..., rows, :])
+        _add_product(dk[here], d_scores, q_GRE, panel)
+    return dq, dk, dv
+
+
+def _add_product(total_GS: Array, of_rows_GRK: Array, by_rows: Array, panel: Panel) -> None:
+    """Add the product over a panel's rows to the keys that they see; the first one writes."""
+    turned = of_rows_GRK.swapaxes(-1, -2)
+    if panel.rows.start == 0:
+        np.matmul(turned, by_rows, out=total_GS[..., : panel.keys, :])
+        total_GS[..., panel.keys :, :] = 0
+    else:
+        total_GS[..., : panel.keys, :] += np.matmul(turned, by_rows)
+
+
+def _softmax_gradient(g: Array, y: Array, how: Weighing, panel: Panel) -> Array:
+    """Return scale · y (g - Σ g y), written over `g`."""
+    if compiled.fits_rows(np, g, y):
+        first = panel.rows.start + 1 if how.causal else y.shape[-1]
+        compiled.run_rows("softmax_gradient", (g, y, g), how.scale, rows=y.shape[-2], first=first)
+        return g
+    g -= np.vecdot(g, y)[..., None]
+    g *= y
+    g *= how.scale
+    return g

@@ -1,0 +1,149 @@
+"""Attention in panels against PyTorch: results, gradients, masks, groups, dropout, memory."""
+
+import subprocess
+import sys
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import minitorch
+from minitorch.nn import functional as F
+from minitorch.ops.networks import attention_panels
+
+RNG = np.random.default_rng(0)
+SIZES = [(5, 7), (64, 64), (260, 300), (1, 40)]  # queries, keys; the third in panels
+
+
+def mask_of(kind: str, length: int, keys: int) -> np.ndarray | None:
+    if kind == "bool":
+        return RNG.random((length, keys)) < 0.6
+    if kind == "a row that sees nothing":
+        allowed = np.ones((2, 1, length, keys), bool)
+        allowed[1, 0, 0] = False
+        return allowed
+    return RNG.normal(size=(length, keys)) if kind == "numbers" else None
+
+
+def both(
+    arrays: list[np.ndarray], mask: np.ndarray | None, **how: Any
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Result and gradients: ours and PyTorch's."""
+    found = []
+    for lib, functional in ((minitorch, F), (torch, torch.nn.functional)):
+        leaves = [lib.tensor(a, requires_grad=True) for a in arrays]
+        attn_mask = None if mask is None else lib.tensor(mask)
+        y = functional.scaled_dot_product_attention(*leaves, attn_mask=attn_mask, **how)
+        weights = np.random.default_rng(1).normal(size=tuple(y.shape)).astype(arrays[0].dtype)
+        y.backward(lib.tensor(weights))
+        found.append([y.detach().numpy(), *(leaf.grad.numpy() for leaf in leaves)])
+    return found[0], found[1]
+
+
+@pytest.mark.parametrize("mask", ["", "causal", "bool", "a row that sees nothing", "numbers"])
+@pytest.mark.parametrize(("length", "keys"), SIZES)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_attention_and_its_gradients_are_torchs(
+    dtype: str, length: int, keys: int, mask: str
+) -> None:
+    shapes = (2, 3, length, 8), (2, 3, keys, 8), (2, 3, keys, 6)
+    arrays = [RNG.normal(size=shape).astype(dtype) for shape in shapes]
+    given = mask_of(mask, length, keys)
+    if given is not None and given.dtype.kind == "f":
+        given = given.astype(dtype)
+    ours, theirs = both(arrays, given, is_causal=mask == "causal", scale=0.4)
+    near = {"rtol": 1e-4, "atol": 2e-5} if dtype == "float32" else {"rtol": 1e-9, "atol": 1e-12}
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(a, b, **near)
+
+
+def test_a_wrong_gradient_would_not_pass_for_torchs() -> None:
+    arrays = [RNG.normal(size=(2, 300, 8)) for _ in range(3)]
+    ours, theirs = both(arrays, None, is_causal=True)
+    for a, b in zip(ours, theirs, strict=True):
+        with pytest.raises(AssertionError):
+            np.testing.assert_allclose(a * 1.0005, b, rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("length", [6, 260])
+def test_groups_of_heads_and_second_gradients_are_torchs(length: int) -> None:
+    arrays = [RNG.normal(size=(2, heads, length, 4)) for heads in (4, 2, 2)]
+    found = []
+    for lib, functional in ((minitorch, F), (torch, torch.nn.functional)):
+        leaves = [lib.tensor(a, requires_grad=True) for a in arrays]
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+            y = functional.scaled_dot_product_attention(*leaves, is_causal=True, enable_gqa=True)
+        grad = minitorch.grad if lib is minitorch else torch.autograd.grad
+        first = grad((y * y * y).sum(), leaves, create_graph=True)
+        second = grad(sum((g * g).sum() for g in first), leaves)
+        found.append([t.detach().numpy() for t in (y, *first, *second)])
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-9 * abs(b).max())
+
+
+def test_dropped_weights_are_the_same_on_the_way_back() -> None:
+    arrays = [RNG.normal(size=(2, 260, 4)) for _ in range(3)]
+    leaves = [minitorch.tensor(a, requires_grad=True) for a in arrays]
+    weights = minitorch.tensor(RNG.normal(size=(2, 260, 4)))
+
+    def loss(*values: Any) -> Any:
+        minitorch.manual_seed(3)
+        y = F.scaled_dot_product_attention(*values, dropout_p=0.3, is_causal=True)
+        return (y * weights).sum()
+
+    loss(*leaves).backward()
+    recorded = minitorch.grad(loss(*leaves), leaves, create_graph=True)
+    for i, (leaf, again) in enumerate(zip(leaves, recorded, strict=True)):
+        way = RNG.normal(size=leaf.shape)
+        ends = []
+        for step in (1e-5, -1e-5):
+            moved = [minitorch.tensor(a + step * way * (i == k)) for k, a in enumerate(arrays)]
+            ends.append(float(loss(*moved)))
+        assert leaf.grad is not None
+        slope = float((leaf.grad.numpy() * way).sum())
+        assert slope == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-6)
+        np.testing.assert_allclose(again.detach().numpy(), leaf.grad.numpy(), atol=1e-12)
+
+
+def test_panels_cover_every_score_that_counts_once() -> None:
+    for shape, causal in (((2, 3, 700, 700), True), ((5, 300, 900), False), ((4, 9), False)):
+        seen = np.zeros(shape, int)
+        for panel in attention_panels.panels(shape, causal):
+            seen[panel.lead][..., panel.rows, : panel.keys] += 1
+        rows = np.arange(shape[-2])[:, None]
+        counts = rows >= np.arange(shape[-1]) if causal else np.True_
+        assert (seen[np.broadcast_to(counts, shape)] == 1).all()
+        assert seen.max() == 1
+
+
+PEAK = """
+import sys
+from pathlib import Path
+import numpy as np
+import minitorch
+from minitorch.nn import functional as F
+
+def peak_kib():
+    return int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
+
+def step(length):
+    x = [minitorch.ones(2, length, 16, requires_grad=True) for _ in range(3)]
+    F.scaled_dot_product_attention(*x, is_causal=True).sum().backward()
+
+step(300)
+before = peak_kib()
+step(int(sys.argv[1]))
+print(1024 * (peak_kib() - before))
+"""
+
+
+def test_memory_grows_with_the_tokens_and_not_with_their_square() -> None:
+    """A table of all scores has 134 MB at 4,096 tokens and 537 MB at 8,192."""
+    peaks = [
+        int(subprocess.run([sys.executable, "-c", PEAK, str(length)], check=True,
+                           capture_output=True, text=True).stdout)
+        for length in (4096, 8192)
+    ]  # fmt: skip
+    assert 1e6 < peaks[0] < 30e6
+    assert peaks[1] < 60e6
