@@ -46,10 +46,9 @@ def use(comm: Any, gate: threading.Event) -> tuple[list[Any], Any]:
     mixed = test_device.mix(comm, LATE)
     x = torch.full((3,), comm.rank + 1.0, device=LATE)
     total = sum(range(1, comm.size + 1))
-    doubled = comm.all_reduce(x, async_op=True).then(lambda s: s * 2)
-    again = comm.all_reduce(x, async_op=True).then(comm.all_reduce)
-    assert doubled.then(lambda s: s + 1).wait().tolist() == [2.0 * total + 1] * 3
-    assert again.wait().tolist() == [total * comm.size] * 3
+    reduced, again = (comm.all_reduce(x * k, async_op=True) for k in (1, 2))
+    assert (again.wait() + 1).tolist() == [2.0 * total + 1] * 3
+    assert reduced.wait().tolist() == [total] * 3
     first = comm.all_reduce(x, async_op=True).wait()
     if comm.rank == 1:
         gate.wait(60)
@@ -138,7 +137,7 @@ def joined(comm: Any, folder: str, sites: list[Site | None]) -> list[Any]:
         machine.start(0, ignored=site)
         there.barrier()
         x = torch.full((3,), comm.rank + 1.0, device=LATE)
-        there.all_reduce(x * 2, async_op=True).then(lambda s: s * 2).wait().tolist()
+        (there.all_reduce(x * 2, async_op=True).wait() * 2).tolist()
         first = there.all_reduce(x, async_op=True).wait()
         if comm.rank == 1:
             comm.recv(0)
