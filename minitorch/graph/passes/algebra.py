@@ -22,6 +22,7 @@ from ..control.liveness import Deadness, deadness_of, die_first
 from ..core.node import Constant, Node, UnknownShape
 from ..core.order import schedule
 from ..memory.aliasing import SHAPED
+from .placed import sum_of_placed
 from .rewrite import rebuilt, rewrite, simple
 
 Simplify = Callable[..., Node | None]
@@ -175,6 +176,7 @@ RULES: dict[str, Sequence[Simplify]] = {
         lambda node, a, b: b if _is(a, 0.0) else None,
         lambda node, a, b: _sub(a, i[0]) if (i := _of(b, "neg")) else None,
         lambda node, a, b: _sub(b, i[0]) if (i := _of(a, "neg")) else None,
+        sum_of_placed,
     ],
     "sub": [
         lambda node, a, b: a if _is(b, 0.0) else None,

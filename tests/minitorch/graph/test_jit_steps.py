@@ -374,3 +374,18 @@ def test_two_views_of_one_memory_that_are_both_used_are_refused() -> None:
     with pytest.raises(GraphError, match="is a view of"):
         jit(lambda x: (part.add_(x), whole + x[0])[1])(mt.ones(2))
     assert whole.tolist() == [0, 0, 0, 0]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_parts_of_one_tensor_send_their_gradients_back_as_one(whole: bool) -> None:
+    def parts(x: Tensor) -> Tensor:
+        a, b, c = x.unbind(0)
+        return ((a * b).tanh() + c).sum() if whole else (a.exp() * x[1:, 2].sum(0) * x[0]).sum()
+
+    def grad(function: Any) -> Any:
+        x = mt.tensor(np.random.default_rng(3).normal(size=(3, 3, 3)), requires_grad=True)
+        function(x).backward()
+        assert x.grad is not None
+        return x.grad.numpy()
+
+    close(grad(jit(parts)), grad(parts))

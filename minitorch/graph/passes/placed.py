@@ -1,0 +1,62 @@
+"""Sums of parts that are each put into zeros, as the gradients of `unbind` and of slices are: the
+parts go into one array, and zeros are neither made nor added for each.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...arrays.library import Array, Namespace, native_device_of
+from ...op import Gradients, Op, Spec
+from ...ops.shaping.indexing import PlaceAdd, taken
+from ..core.node import Node
+from .rewrite import rebuilt, simple
+
+
+class PlaceEach(Op):
+    """Zeros of `shape` with each input added at its own pattern."""
+
+    reads_inputs = reads_output = False
+
+    def __init__(self, patterns: tuple[tuple[Any, ...], ...], shape: tuple[int, ...]) -> None:
+        self.patterns, self.shape = patterns, shape
+        firsts = [p[0] for p in patterns if p and isinstance(p[0], int) and len(p) == 1]
+        self.all = sorted(firsts) == list(range(shape[0])) and len(firsts) == len(patterns)
+
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
+        """Return the sum; where the parts are all of the first axis, without zeros."""
+        make = xp.empty if self.all else xp.zeros
+        out = make(self.shape, dtype=arrays[0].dtype, **native_device_of(arrays[0]))
+        for pattern, array in zip(self.patterns, arrays, strict=True):
+            if self.all:
+                out[pattern] = array
+            else:
+                out[pattern] += array
+        return out
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the shape placed into."""
+        return Spec(self.shape, specs[0].dtype)
+
+    def gradient(self, out_grad: Node, node: Node) -> Gradients:
+        """Return the picked elements of the gradient."""
+        return tuple(taken(out_grad, pattern, ()) for pattern in self.patterns)
+
+
+def sum_of_placed(node: Node, a: Node, b: Node) -> Node | None:
+    """Return the sum of two nodes that each place parts into zeros of one known shape, as one."""
+    parts: list[tuple[tuple[Any, ...], Node]] = []
+    for source in (a, b):
+        op = source.op
+        if not simple(source) or not isinstance(op, PlaceAdd | PlaceEach) or op.shape is None:
+            return None
+        if op.shape != tuple(node.shape) or not op.shape:
+            return None
+        if isinstance(op, PlaceEach):
+            parts += zip(op.patterns, source.inputs, strict=True)
+        elif len(source.inputs) == 1:
+            parts.append((op.pattern, source.inputs[0]))
+        else:
+            return None
+    shape = tuple(int(n) for n in node.shape)
+    return rebuilt(PlaceEach(tuple(p for p, _ in parts), shape), *[x for _, x in parts])
