@@ -29,6 +29,7 @@ from autograder.service.errors import Refused
 from autograder.service.records import audit_log
 from autograder.service.records.outbox import touch
 from autograder.service.records.people import Person
+from autograder.service.records.standings import restand, restand_lab
 from autograder.service.times import date, later, moment
 
 _DAY_S = 86_400
@@ -159,6 +160,11 @@ class Calendar:
         """Return the rules that hold for one learner."""
         return self.rules.get(lab, Rules()).extended(self.later.get((lab, person_id)))
 
+    def counted(self, lab: str, person_id: int, score: float, submitted_at: float) -> float:
+        """Return what counts of a score."""
+        rules = self.of(lab, person_id)
+        return rules.counted(score, rules.late_days(submitted_at)) or 0.0
+
 
 def calendar(connection: sa.Connection, person_id: int | None = None) -> Calendar:
     """Return the rules and the extensions of everybody, or of one person."""
@@ -197,6 +203,7 @@ class Dates:
             held = (before.to_dict(), rules.to_dict())
             audit_log.write(connection, self.clock(), by.login, "dates", lab, *held)
             touch(connection, submissions.c.lab == lab)
+            restand_lab(connection, calendar(connection).counted, lab)
 
     def extend(self, lab: str, learner: Person, due: str | None, by: Person) -> Rules:
         """Give a learner until `due`, or take that back; return what holds for them now.
@@ -218,4 +225,6 @@ class Dates:
             audit_log.write(connection, self.clock(), by.login, "extension", subject, before, due)
             theirs = submissions.c.person_id == learner.id
             touch(connection, theirs, submissions.c.lab == lab)
-            return calendar(connection, learner.id).of(lab, learner.id)
+            now = calendar(connection, learner.id)
+            restand(connection, now.counted, lab, learner.id)
+            return now.of(lab, learner.id)

@@ -20,7 +20,8 @@ from autograder.service.database.schema import (
     reports,
     submissions,
 )
-from autograder.service.records import audit_log, leaderboard
+from autograder.service.records import audit_log, leaderboard, standings
+from autograder.service.records.dates import calendar
 from autograder.service.records.marks import Mark, Marks, answer_digest, marked, pending, unmarked
 from autograder.service.records.outbox import touch
 from autograder.service.records.people import Person
@@ -111,6 +112,14 @@ def _carry_over(connection: sa.Connection, submission_id: int, report: Report) -
 
 
 def total(connection: sa.Connection, submission_id: int) -> None:
+    """Write down what the gradings that count and the marks come to, also for the whole lab."""
+    write_totals(connection, submission_id)
+    owner = sa.select(submissions.c.person_id, submissions.c.lab)
+    person_id, lab = connection.execute(owner.where(submissions.c.id == submission_id)).one()
+    standings.restand(connection, calendar(connection, person_id).counted, lab, person_id)
+
+
+def write_totals(connection: sa.Connection, submission_id: int) -> None:
     """Write down what the gradings that count, or are to count, and the marks come to."""
     this_submission = submissions.c.id == submission_id
     number = connection.scalar(sa.select(submissions.c.grading_id).where(this_submission))

@@ -19,6 +19,7 @@ from autograder.service.database.database import Database
 from autograder.service.database.schema import people
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log
+from autograder.service.records.dates import calendar
 from autograder.service.records.people import (
     ASSISTANT,
     INSTRUCTOR,
@@ -29,6 +30,7 @@ from autograder.service.records.people import (
     login_key,
     login_of,
 )
+from autograder.service.records.standings import restand_person
 
 COLUMNS = ("login", "name", "email", "section", "role")
 _ROLES = {"student": LEARNER, "learner": LEARNER, ASSISTANT: ASSISTANT, INSTRUCTOR: INSTRUCTOR}
@@ -217,6 +219,8 @@ def _take(
     else:
         chosen = people.update().where(people.c.id == held["id"])
         connection.execute(chosen.values(differs))
+        if "role" in differs:
+            restand_person(connection, calendar(connection, held["id"]).counted, held["id"])
     held_too = held and {name: held[name] for name in differs}
     action = "role" if "role" in differs else "roster"
     audit_log.write(connection, now, by.login, action, line.login, held_too, differs)

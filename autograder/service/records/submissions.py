@@ -25,7 +25,6 @@ from autograder.service.database.schema import (
     notebooks,
     people,
     regradings,
-    reports,
     retry_keys,
     submissions,
 )
@@ -312,16 +311,6 @@ class Submissions:
         with self.database.read() as connection:
             return gradings.published(connection, submission_id)
 
-    def results(self, submission_ids: Collection[int]) -> Iterator[list[dict[str, Any]]]:
-        """Yield what the checks found, as the published reports have it as plain data."""
-        mine = submissions.c.id.in_(submission_ids)
-        query = sa.select(reports.c.report).join_from(
-            submissions, reports, reports.c.grading_id == submissions.c.grading_id
-        )
-        with self.database.read() as connection:
-            for text in connection.scalars(query.where(mine)):
-                yield json.loads(text)["results"]
-
     def mark(self, submission_id: int, marks: Mapping[str, Any], marker: Person) -> None:
         """Add marks for answers of a graded submission.
 
@@ -336,7 +325,7 @@ class Submissions:
         number = submission_id if is_id(submission_id) else 0
         locked = sa.select(submissions.c.id).where(submissions.c.id == number)
         with self.database.write() as connection:
-            connection.execute(locked.with_for_update())
+            connection.execute(locked.with_for_update(key_share=True))
             report = gradings.published(connection, number)
             if report is None:
                 raise Refused(409, f"submission {submission_id}: it is not graded yet.")
