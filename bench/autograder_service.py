@@ -1,6 +1,6 @@
 """What the course server costs: a table of measured against goal, and their ratio.
 
-    python bench/autograder_service.py [--notebook-kib 1024] [--seconds 60]
+    python bench/autograder_service.py [--notebook-kib 1024] [--learners 6000]
 
 A course of 600 learners by 16 labs with a notebook for each; by default of 64 KiB, because 9,600 of
 1 MiB are 10 GB of disk. Then 600 submissions arrive within `--seconds` from concurrent clients at a
@@ -26,6 +26,8 @@ from functools import partial
 from pathlib import Path
 from urllib.parse import urlencode, urlsplit
 
+import sqlalchemy as sa
+
 from autograder.authoring.notebook import solution_notebook
 from autograder.authoring.source import load_lab
 from autograder.records import CheckResult, ManualAnswer, Outcome, Report
@@ -33,7 +35,9 @@ from autograder.service.client import Connection
 from autograder.service.database import schema
 from autograder.service.errors import GraderDied, ServerError
 from autograder.service.records.claims import line_up
-from autograder.service.records.people import LEARNER
+from autograder.service.records.dates import calendar
+from autograder.service.records.people import LEARNER, add_person
+from autograder.service.records.standings import recount
 from autograder.service.records.store import Store, sqlite_url
 from autograder.service.running.server import opened
 from autograder.service.settings import Settings
@@ -41,20 +45,22 @@ from autograder.service.settings import Settings
 SAMPLES = Path(__file__).parent.parent / "tests/autograder/sample_labs"
 LEARNERS, LABS, WAITING = 600, 16, 600
 CLIENTS = 12
+AT_ONCE = 500  # learners whose rows are written together
 GOALS_MS = {"claim": 10.0, "page": 300.0, "median": 100.0, "p99": 1000.0}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--notebook-kib", type=int, default=64)
+    parser.add_argument("--learners", type=int, default=LEARNERS, help="of the pages' course")
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--only", choices=("reads", "load"), help="default: both")
     asked = parser.parse_args()
     size = asked.notebook_kib << 10
     if asked.only != "load":
         with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-            fill(Path(folder), size)
-            claims_and_pages(Path(folder))
+            fill(Path(folder), size, asked.learners)
+            claims_and_pages(Path(folder), asked.learners)
     if asked.only != "reads":
         with tempfile.TemporaryDirectory(prefix="bench-") as folder:
             under_load(Path(folder), size, asked.seconds)
@@ -82,49 +88,66 @@ REPORT = Report(
 ).with_totals()
 
 
-def fill(data: Path, size: int) -> None:
-    """Store all of a course, graded but for the last 600; row by row would take an hour."""
+def fill(data: Path, size: int, learners: int = LEARNERS) -> None:
+    """Store all of a course, graded but for the last lab: rows at once, counted at the end."""
     store = Store(sqlite_url(data))
-    learners = [store.roster.add(f"learner{i:03}", LEARNER) for i in range(LEARNERS)]
-    rng, text = random.Random(0), json.dumps(REPORT.to_dict())
-    for lab in range(LABS):
-        numbers = range(lab * LEARNERS + 1, (lab + 1) * LEARNERS + 1)
-        done = lab < LABS - 1
-        with store.database.write() as connection:
-            for number, learner in zip(numbers, learners, strict=True):
-                row = {
-                    "id": number,
-                    "person_id": learner.id,
-                    "lab": f"{lab:02}_lab",
-                    "sha256": "0" * 64,
-                    "size_bytes": size,
-                    "submitted_at": float(number),
-                    "waiting_since": float(number),
-                    "state": "graded" if done else "stored",
-                }
-                if done:
-                    row |= {"score": 25.0, "max_score": 27.0, "pending": 1}
-                    row |= {"grading_id": number, "finished_at": float(number)}
-                connection.execute(schema.submissions.insert().values(row))
-                book = {"submission_id": number, "notebook": rng.randbytes(size)}
-                connection.execute(schema.notebooks.insert().values(book))
-                if done:
-                    grading = {"id": number, "submission_id": number, "finished_at": 1.0}
-                    connection.execute(
-                        schema.gradings.insert().values(**grading, score=25.0, max_score=25.0)
-                    )
-                    connection.execute(
-                        schema.reports.insert().values(grading_id=number, report=text)
-                    )
-                    answers = {"grading_id": number, "question": "why", "answer_sha256": "0" * 64}
-                    connection.execute(schema.answers.insert().values(answers))
     with store.database.write() as connection:
-        line_up(connection, *(learner.id for learner in learners))
+        rows = [
+            {"login": f"learner{n:05}", "name": "", "role": LEARNER, "created_at": 0.0}
+            for n in range(learners)
+        ]
+        people = [add_person(connection, row) for row in rows]
+    for lab in range(LABS):
+        for start in range(0, learners, AT_ONCE):
+            with store.database.write() as connection:
+                some = people[start : start + AT_ONCE]
+                fill_lab(connection, lab, lab * learners + start + 1, some, size)
+    with store.database.write() as connection:
+        recount(connection, calendar(connection).counted)
+        for start in range(0, learners, AT_ONCE):
+            line_up(connection, *people[start : start + AT_ONCE])
     store.close()
 
 
-def claims_and_pages(data: Path) -> None:
-    print(f"{LEARNERS} learners by {LABS} labs, {WAITING} waiting", flush=True)
+def fill_lab(connection: sa.Connection, lab: int, first: int, people: list[int], size: int) -> None:
+    """Store a submission of each of these people; what each row has is the same but its number."""
+    done, rng, text = lab < LABS - 1, random.Random(first), json.dumps(REPORT.to_dict())
+    numbers = range(first, first + len(people))
+    common = {
+        "lab": f"{lab:02}_lab",
+        "sha256": "0" * 64,
+        "size_bytes": size,
+        "state": "graded" if done else "stored",
+    }
+    if done:
+        common |= {"score": 25.0, "max_score": 27.0, "pending": 1}
+    rows = [
+        {
+            **common,
+            "id": number,
+            "person_id": person,
+            "submitted_at": float(number),
+            "waiting_since": float(number),
+            **({"grading_id": number, "finished_at": float(number)} if done else {}),
+        }
+        for number, person in zip(numbers, people, strict=True)
+    ]
+    connection.execute(schema.submissions.insert(), rows)
+    books = [{"submission_id": number, "notebook": rng.randbytes(size)} for number in numbers]
+    connection.execute(schema.notebooks.insert(), books)
+    if done:
+        scores = {"finished_at": 1.0, "score": 25.0, "max_score": 25.0}
+        graded = [{"id": number, "submission_id": number, **scores} for number in numbers]
+        connection.execute(schema.gradings.insert(), graded)
+        reports = [{"grading_id": number, "report": text} for number in numbers]
+        connection.execute(schema.reports.insert(), reports)
+        answer = {"question": "why", "answer_sha256": "0" * 64}
+        answers = [{"grading_id": number, **answer} for number in numbers]
+        connection.execute(schema.answers.insert(), answers)
+
+
+def claims_and_pages(data: Path, learners: int) -> None:
+    print(f"{learners} learners by {LABS} labs, {learners} waiting", flush=True)
     for lab in range(LABS):
         shutil.copytree(SAMPLES / "scale_and_sum", data / "labs" / f"{lab:02}_lab")
     with opened(Settings(data=data, labs=data / "labs", port=0), _NoGrader) as server:

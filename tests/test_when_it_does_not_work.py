@@ -15,7 +15,7 @@ from autograder.service.client import Connection
 from ddp_lab.errors import DdpLabError
 from ddp_lab.hosts.hosts import find_tool, refusal
 from minitorch.errors import ServeError
-from minitorch.serve.__main__ import listening
+from minitorch.serve.__main__ import listen
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "when_it_does_not_work.md"
@@ -55,7 +55,7 @@ def test_links_inside_the_page_lead_to_its_places() -> None:
 
 def taken_port() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        listening("127.0.0.1", taken.getsockname()[1])
+        listen("127.0.0.1", taken.getsockname()[1])
 
 
 def no_server() -> None:

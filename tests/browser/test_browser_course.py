@@ -159,10 +159,10 @@ def test_the_pages_are_readable_and_run_no_script(started: Any, visit: Any, sche
     assert faint(page, "body") == []
     page.fill("#token", staff)
     page.keyboard.press("Enter")
-    page.wait_for_url("**/gradebook")
+    page.wait_for_url("**/today")
     page.goto(f"{started.server}/submissions/{number}")
     page.wait_for_selector(".badge.incorrect")
-    for path in ("gradebook", "submissions", f"submissions/{number}"):
+    for path in ("today", "gradebook", "submissions", f"submissions/{number}"):
         page.goto(f"{started.server}/{path}")
         assert faint(page, "body") == []
         sources = page.evaluate("() => [...document.scripts].map((s) => s.getAttribute('src'))")

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from minitorch.serve import Server
-from minitorch.serve.__main__ import listening
+from minitorch.serve.__main__ import listen
 from minitorch.serve.http import application
 
 pytestmark = pytest.mark.browser
@@ -38,7 +38,7 @@ def served() -> Iterator[int]:
     """Serve the model on a free port, in a thread; yield the port."""
     import uvicorn
 
-    listener = listening("127.0.0.1", 0)
+    listener = listen("127.0.0.1", 0)
     fronts: list[uvicorn.Server] = []
 
     async def serve() -> None:

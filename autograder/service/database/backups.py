@@ -1,7 +1,7 @@
 """A course in one file: taken while the server runs, and proven before it is put back.
 
-A backup is a line with the SHA-256 of the rest, and a zip: the database (by SQLite's online backup:
-one state, however much is written meanwhile) and the instructor's token.
+A backup is a line with the SHA-256 of the rest, and a zip: the database (by SQLite's online backup
+or by `dumps`: one state, however much is written meanwhile) and the instructor's token.
 """
 
 import hashlib
@@ -16,24 +16,27 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
+from autograder.service.database import dumps
 from autograder.service.errors import StartError
 
-DATABASE, TOKEN = "course.sqlite3", "instructor.token"
+DATABASE, DUMP, TOKEN = "course.sqlite3", "course.pgdump", "instructor.token"
 
 _PIECE_BYTES = 1 << 20
 
 
-def backup(data: Path, target: Path) -> int:
+def backup(data: Path, target: Path, url: str = "") -> int:
     """Write the course in `data` to the file `target`, whole or not at all; return its bytes.
+
+    `url` is that of its database, where it is PostgreSQL.
 
     Raises:
         StartError: there is no course, or what was written does not prove right.
     """
-    if not (data / DATABASE).is_file():
+    if not url and not (data / DATABASE).is_file():
         raise StartError(f"backup: no course in {data}: expected a file {DATABASE}. Check --data.")
     try:
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".backup-") as folder:
-            files = _copies(data, Path(folder))
+            files = _copies(data, Path(folder), url)
             packed = Path(folder) / "packed"
             with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
                 for path in files:
@@ -56,22 +59,30 @@ def backup(data: Path, target: Path) -> int:
     return target.stat().st_size
 
 
-def _copies(data: Path, folder: Path) -> list[Path]:
+def _copies(data: Path, folder: Path, url: str) -> list[Path]:
+    if url:
+        dumps.write(url, folder / DUMP)
+    else:
+        _copy(data, folder)
+    if (data / TOKEN).is_file():
+        shutil.copyfile(data / TOKEN, folder / TOKEN)
+    return [path for path in (folder / DATABASE, folder / DUMP, folder / TOKEN) if path.is_file()]
+
+
+def _copy(data: Path, folder: Path) -> None:
     with (
         closing(sqlite3.connect(data / DATABASE)) as source,
         closing(sqlite3.connect(folder / DATABASE)) as copy,
     ):
         source.backup(copy)
         copy.execute("PRAGMA journal_mode=DELETE")
-    if (data / TOKEN).is_file():
-        shutil.copyfile(data / TOKEN, folder / TOKEN)
-    return [path for path in (folder / DATABASE, folder / TOKEN) if path.is_file()]
 
 
-def restore(source: Path, data: Path) -> None:
+def restore(source: Path, data: Path, url: str = "") -> None:
     """Put a backup into the data directory `data`, which must hold no course; prove it first.
 
-    The caller holds the directory's lock.
+    A backup of PostgreSQL goes into the empty database at `url`. The caller holds the directory's
+    lock.
 
     Raises:
         StartError: there is a course already, or the backup is damaged; nothing has changed.
@@ -81,6 +92,13 @@ def restore(source: Path, data: Path) -> None:
         problem = f"{data} holds a course already, or what is left of one: {', '.join(there)}"
         raise StartError(f"restore: {problem}. Give another --data directory.")
     with unpacked(source, data) as files:
+        dumped = [path for path in files if path.name == DUMP]
+        if bool(dumped) != bool(url):
+            needs = "an empty database: give --database URL" if dumped else "no --database"
+            raise StartError(f"restore: {source} needs {needs}.")
+        for path in dumped:
+            dumps.read_into(url, path)
+            files.remove(path)
         for path in sorted(files, key=lambda path: path.name == DATABASE):
             path.chmod(0o600)
             path.replace(data / path.name)
@@ -96,7 +114,10 @@ def unpacked(source: Path, beside: Path | None = None) -> Iterator[list[Path]]:
     with tempfile.TemporaryDirectory(dir=beside or source.parent, prefix=".restore-") as folder:
         try:
             files = _extracted(source, Path(folder))
-            _prove(Path(folder) / DATABASE)
+            if (Path(folder) / DUMP).exists():
+                dumps.prove(Path(folder) / DUMP)
+            else:
+                _prove(Path(folder) / DATABASE)
         except (zipfile.BadZipFile, zlib.error, ValueError, KeyError, EOFError) as error:
             raise StartError(f"restore: {source} is damaged, or no backup: {error}.") from error
         except (sqlite3.Error, NotImplementedError, RuntimeError) as error:
@@ -112,7 +133,7 @@ def _extracted(source: Path, folder: Path) -> list[Path]:
         file.seek(0)
         with zipfile.ZipFile(file) as archive:
             names = set(archive.namelist())
-            if not {DATABASE} <= names <= {DATABASE, TOKEN}:
+            if names - {TOKEN} not in ({DATABASE}, {DUMP}):
                 raise ValueError(f"it holds {', '.join(names)[:100]}")
             for name in names:
                 with archive.open(name) as packed, (folder / name).open("wb") as unpacked_file:

@@ -17,8 +17,9 @@ from autograder.records import ManualAnswer, Report
 from autograder.service.database import schema
 from autograder.service.database.database import Database
 from autograder.service.errors import StartError
-from autograder.service.records import gradings
+from autograder.service.records import gradings, standings
 from autograder.service.records.claims import line_up
+from autograder.service.records.dates import calendar
 from autograder.service.records.marks import answer_digest
 from autograder.service.records.people import LEARNER, login_key
 
@@ -262,7 +263,7 @@ def _to_9(connection: sa.Connection, _now: float) -> None:
     _add_column(connection, "submissions", "blank", "BOOLEAN NOT NULL DEFAULT FALSE")
     waits = sa.select(schema.submissions.c.id).where(schema.submissions.c.pending > 0)
     for number in list(connection.scalars(waits)):
-        gradings.total(connection, number)
+        gradings.write_totals(connection, number)
 
 
 def _to_10(connection: sa.Connection, _now: float) -> None:
@@ -281,6 +282,11 @@ def _to_12(connection: sa.Connection, _now: float) -> None:
             index.create(connection, checkfirst=True)
 
 
+def _to_13(connection: sa.Connection, _now: float) -> None:
+    """Count how labs stand. It reads tables as they are today, so it is the last step."""
+    standings.recount(connection, lambda: calendar(connection).counted)
+
+
 _STEPS: dict[int, Callable[[sa.Connection, float], None]] = {
     1: _to_2,
     2: _to_3,
@@ -293,4 +299,5 @@ _STEPS: dict[int, Callable[[sa.Connection, float], None]] = {
     9: _to_10,
     10: _to_11,
     11: _to_12,
+    12: _to_13,
 }

@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 # Raised when a table changes shape; `migrations` brings an older database here.
-VERSION = 12
+VERSION = 13
 
 # Of `facts`, beside "schema": what signs the cookies of a sign-in under way.
 COOKIE_KEY = "cookie_key"
@@ -209,6 +209,42 @@ Index(
     lines.c.person_id,
     sqlite_where=lines.c.next_id.is_not(None),
     postgresql_where=lines.c.next_id.is_not(None),
+)
+
+# What each person adds to a lab's numbers, how many add each thing, and the answers that people
+# mark in the order in which they lie: kept by `standings`. A list is read off an index's edge.
+standings = Table(
+    "standings",
+    metadata,
+    Column("person_id", ForeignKey("people.id"), primary_key=True),
+    Column("lab", String(100), primary_key=True),
+    Column("things", Text, nullable=False),  # JSON: [kind, question, words] each
+    Column("checks", Text, nullable=False),  # those of them that the checks of ...
+    Column("grading_id", Integer),  # ... this grading said
+    Column("latest_id", Integer),  # the submission whose answers lie on the pile
+)
+
+counts = Table(
+    "counts",
+    metadata,
+    Column("kind", String(10), primary_key=True),
+    Column("lab", String(100), primary_key=True),
+    Column("question", String(200), primary_key=True),
+    Column("words", String(200), primary_key=True),
+    Column("number", Integer, nullable=False),
+    Index("counts_by_number", "kind", "lab", "question", "number", "words"),
+)
+
+pile = Table(
+    "pile",
+    metadata,
+    Column("submission_id", ForeignKey("submissions.id"), primary_key=True),
+    Column("question", String(200), primary_key=True),
+    Column("lab", String(100), nullable=False),
+    Column("written", Boolean, nullable=False),
+    Column("waits", Boolean, nullable=False),  # it has no mark
+    Index("pile_in_order", "lab", "question", "written", "submission_id"),
+    Index("pile_waiting", "lab", "question", "written", "waits", "submission_id"),
 )
 
 # The dates of a lab, as they were given: ISO 8601 with a zone.

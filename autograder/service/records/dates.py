@@ -29,6 +29,7 @@ from autograder.service.errors import Refused
 from autograder.service.records import audit_log
 from autograder.service.records.outbox import touch
 from autograder.service.records.people import Person
+from autograder.service.records.standings import restand, restand_lab, restand_person
 from autograder.service.times import date, later, moment
 
 _DAY_S = 86_400
@@ -182,6 +183,11 @@ class Calendar:
         factor = self.factors.get(person_id)
         return rules.extended(due if factor is None else _later(due, rules.stretched_due(factor)))
 
+    def counted(self, lab: str, person_id: int, score: float, submitted_at: float) -> float:
+        """Return what counts of a score."""
+        rules = self.of(lab, person_id)
+        return rules.counted(score, rules.late_days(submitted_at)) or 0.0
+
 
 def calendar(connection: sa.Connection, person_id: int | None = None) -> Calendar:
     """Return the rules and the extensions of everybody, or of one person."""
@@ -213,6 +219,7 @@ def put_rules(
     held = (before.to_dict(), rules.to_dict())
     audit_log.write(connection, now, by.login, "dates", lab, *held)
     touch(connection, submissions.c.lab == lab)
+    restand_lab(connection, lambda: calendar(connection).counted, lab)
 
 
 @dataclass(frozen=True)
@@ -257,6 +264,7 @@ class Dates:
             audit_log.write(connection, self.clock(), by.login, "extension", subject, before, due)
             theirs = submissions.c.person_id == learner.id
             touch(connection, theirs, submissions.c.lab == lab)
+            restand(connection, lambda: calendar(connection, learner.id).counted, lab, learner.id)
             return calendar(connection, learner.id).of(lab, learner.id)
 
     def stretch(self, learner: Person, factor: object, by: Person) -> None:
@@ -277,3 +285,4 @@ class Dates:
             held = (before or 1, factor)
             audit_log.write(connection, self.clock(), by.login, "time", learner.login, *held)
             touch(connection, submissions.c.person_id == learner.id)
+            restand_person(connection, lambda: calendar(connection, learner.id).counted, learner.id)

@@ -4,8 +4,9 @@ Whoever has left keeps their place in the records, with the role FORMER: no way 
 gradebook, and everything back when a roster or an enrolment names them again.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,7 +15,18 @@ from autograder.service.database.database import Database
 from autograder.service.database.schema import accommodations, people, tokens
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log
-from autograder.service.records.people import FORMER, LEARNER, PERSON, Person
+from autograder.service.records.dates import calendar
+from autograder.service.records.people import (
+    FORMER,
+    LEARNER,
+    PERSON,
+    Person,
+    Roster,
+    as_given,
+    login_of,
+)
+from autograder.service.records.standings import restand_person
+from autograder.service.times import date, moment
 from autograder.service.tokens import digest, key_of, new_token
 
 PAGE_ROWS = 50
@@ -126,3 +138,47 @@ def remove(database: Database, clock: Callable[[], float], person: Person, by: P
             raise Refused(409, f"remove: {person.login}: has left the course already.")
         connection.execute(tokens.delete().where(tokens.c.person_id == person.id))
         audit_log.write(connection, clock(), by.login, "role", person.login, person.role, FORMER)
+        restand_person(connection, lambda: calendar(connection, person.id).counted, person.id)
+
+
+def enroll(
+    roster: Roster, body: Mapping[str, Any], lives_s: float, *, role: str = LEARNER, by: str = ""
+) -> tuple[Person, str, float]:
+    """Return the person whom a request's JSON names, a new token of theirs, and when it ends.
+
+    Somebody of the roster who has no token yet gets their first; `renew` gives another. Without
+    `expires` it lives for `lives_s`. `by` is who enrols them.
+
+    Raises:
+        Refused: 409, the login is taken, and `renew` is false or it is not quite the same; 422,
+            something is malformed.
+    """
+    login = body.get("login", body.get("name"))
+    name, renew = body.get("name", login), body.get("renew", False)
+    if not (isinstance(login, str) and isinstance(name, str) and isinstance(renew, bool)):
+        expected = '{"login": "...", "name": "...", "renew": false, "expires": "..."}'
+        raise Refused(422, f"enroll: expected {expected}.")
+    expires = date(body.get("expires"), "enroll: expires")
+    ends = time.time() + lives_s if expires is None else moment(expires)
+    if ends <= time.time():
+        expected = "a time to come with its zone"
+        raise Refused(422, f"enroll: expires: got {expires!r}, expected {expected}.")
+    login, name = login_of(login), as_given(name, "enroll: name", 100)
+    person = roster.find(login)
+    if person is not None and person.role == FORMER and person.login == login:
+        person = _take_back(roster, person, role, by)
+    if person is None or person.login != login or person.role != role:
+        person = roster.add(login, role, name=name, by=by)
+    elif not renew and roster.has_token(person):
+        person = roster.add(login, role, name=name)  # which says that it is taken
+    return person, roster.give_token(person, "bearer", expires_at=ends, by=by), ends
+
+
+def _take_back(roster: Roster, person: Person, role: str, by: str) -> Person:
+    """Return somebody who had left, now with a role again."""
+    with roster.database.write() as connection:
+        this = people.c.id == person.id
+        connection.execute(people.update().where(this).values(role=role))
+        audit_log.write(connection, roster.clock(), by, "role", person.login, person.role, role)
+        restand_person(connection, lambda: calendar(connection, person.id).counted, person.id)
+    return replace(person, role=role)

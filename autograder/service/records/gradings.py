@@ -22,7 +22,8 @@ from autograder.service.database.schema import (
     submissions,
 )
 from autograder.service.errors import Refused
-from autograder.service.records import audit_log, leaderboard
+from autograder.service.records import audit_log, leaderboard, standings
+from autograder.service.records.dates import calendar
 from autograder.service.records.marks import (
     Mark,
     Marks,
@@ -121,6 +122,14 @@ def _carry_over(connection: sa.Connection, submission_id: int, report: Report) -
 
 
 def total(connection: sa.Connection, submission_id: int) -> None:
+    """Write down what the gradings that count and the marks come to, also for the whole lab."""
+    write_totals(connection, submission_id)
+    owner = sa.select(submissions.c.person_id, submissions.c.lab)
+    person_id, lab = connection.execute(owner.where(submissions.c.id == submission_id)).one()
+    standings.restand(connection, lambda: calendar(connection, person_id).counted, lab, person_id)
+
+
+def write_totals(connection: sa.Connection, submission_id: int) -> None:
     """Write down what the gradings that count, or are to count, and the marks come to."""
     this_submission = submissions.c.id == submission_id
     number = connection.scalar(sa.select(submissions.c.grading_id).where(this_submission))
@@ -182,7 +191,7 @@ def locked(connection: sa.Connection, submission_id: int) -> Report:
         Refused: 409, it is not graded.
     """
     this = sa.select(submissions.c.id).where(submissions.c.id == submission_id)
-    connection.execute(this.with_for_update())
+    connection.execute(this.with_for_update(key_share=True))
     report = published(connection, submission_id)
     if report is None:
         raise Refused(409, f"submission {submission_id}: it is not graded yet.")

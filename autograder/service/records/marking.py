@@ -1,50 +1,24 @@
 """Answers that people mark, one question at a time: each learner's latest graded submission.
 
-Which answers a grading holds is written beside it, so that neither a list of what waits nor the
-way from one answer to the next reads a report.
+They lie on a pile in the order of their submissions, which every grading and mark keeps up
+(`standings`). So what waits is counted, and the way from one answer to the next is a step in an
+index, however many there are.
 """
 
-from collections import Counter
+from collections import defaultdict
 from dataclasses import dataclass
-from typing import Any
 
 import sqlalchemy as sa
 
 from autograder.records import ManualAnswer
 from autograder.service.database.database import Database
-from autograder.service.database.schema import answers, marks, submissions
-from autograder.service.records.marks import NOTHING, question_of
+from autograder.service.database.schema import counts, pile
+from autograder.service.records.marks import question_of
+from autograder.service.records.standings import BLANK, COMMENT, UNMARKED, WAITING, WRITTEN
 from autograder.service.records.submissions import Entry, Submissions
 
 _MOST_COMMENTS = 20
-
-_GRADED = submissions.c.grading_id.is_not(None)
-_LATEST = (  # of each learner and lab
-    sa.select(sa.func.max(submissions.c.id))
-    .where(_GRADED)
-    .group_by(submissions.c.person_id, submissions.c.lab)
-)
-_OLDER = marks.alias()
-_LAST_MARK = (
-    sa.select(sa.func.max(_OLDER.c.id))
-    .where(
-        _OLDER.c.submission_id == submissions.c.id,
-        _OLDER.c.question == answers.c.question,
-        _OLDER.c.answer_sha256 == answers.c.answer_sha256,
-    )
-    .scalar_subquery()
-)
-
-
-_WRITTEN = answers.c.answer_sha256 != NOTHING
-
-
-def _marked(*columns: sa.ColumnElement[Any]) -> sa.Select[Any]:
-    query: sa.Select[Any] = sa.select(*columns).join_from(
-        submissions, answers, answers.c.grading_id == submissions.c.grading_id
-    )
-    query = query.join(marks, marks.c.id == _LAST_MARK, isouter=True)
-    return query.where(submissions.c.id.in_(_LATEST))
+_MOST_COUNTED = 1_000  # before an answer; further down its place is not worth the counting
 
 
 @dataclass(frozen=True)
@@ -60,41 +34,31 @@ class Pile:
 
 def waiting(database: Database) -> list[Pile]:
     """Return the pile of every question with an answer that waits, or that nobody wrote."""
-    question = (submissions.c.lab, answers.c.question)
-    unmarked = marks.c.points.is_(None)
-    counts = (
-        sa.func.sum(sa.case((_WRITTEN & unmarked, 1), else_=0)),
-        sa.func.sum(sa.case((_WRITTEN, 1), else_=0)),
-        sa.func.sum(sa.case((~_WRITTEN & unmarked, 1), else_=0)),
-    )
-    query = _marked(*question, *counts).group_by(*question).having(counts[0] + counts[2] > 0)
-    return [Pile(*row) for row in database.rows(query.order_by(*question))]
-
-
-def _answers(
-    database: Database, lab: str, question: str, written: bool
-) -> list[tuple[int, float | None, str | None]]:
-    """Return (submission, points, comment) of each learner's latest graded answer, in order.
-
-    Args:
-        written: those with something in them; else those that were not attempted.
-    """
-    query = _marked(submissions.c.id, marks.c.points, marks.c.comment)
-    which = _WRITTEN if written else ~_WRITTEN
-    query = query.where(submissions.c.lab == lab, answers.c.question == question, which)
-    return [tuple(row) for row in database.rows(query.order_by(submissions.c.id))]
+    kinds = (WAITING, WRITTEN, UNMARKED)
+    columns = (counts.c.kind, counts.c.lab, counts.c.question, counts.c.number)
+    numbers: defaultdict[tuple[str, str], dict[str, int]] = defaultdict(dict)
+    for row in database.rows(sa.select(*columns).where(counts.c.kind.in_(kinds))):
+        numbers[row.lab, row.question][row.kind] = row.number
+    return [
+        Pile(*key, *(by_kind.get(kind, 0) for kind in kinds))
+        for key, by_kind in sorted(numbers.items())
+        if set(by_kind) != {WRITTEN}
+    ]
 
 
 @dataclass(frozen=True)
 class Desk:
-    """One answer, with what stands before and after it, and the comments given most often."""
+    """One answer, with what stands before and after it, and the comments given most often.
+
+    `place` is None beyond the first thousand.
+    """
 
     entry: Entry
     answer: ManualAnswer
     comments: list[str]
     before: int | None
     after: int | None
-    place: int
+    place: int | None
     total: int
     left: int
 
@@ -107,32 +71,63 @@ def desk(
     Args:
         written: walk the answers that were written, else those that were not attempted.
     """
-    rows = _answers(all_submissions.database, lab, question, written)
-    if not rows:
+    lies = _lies(lab, question, written)
+    with all_submissions.database.read() as connection:
+        at = _first(connection, lies, pile.c.submission_id == at) or _open(connection, lies) or 0
+        at = at or _first(connection, lies) or 0
+        before = pile.c.submission_id < at
+        earlier = sa.select(pile.c.submission_id).where(lies, before).limit(_MOST_COUNTED + 1)
+        place = len(list(connection.scalars(earlier))) + 1
+        beside = (
+            _first(connection, lies, before, last=True),
+            _first(connection, lies, pile.c.submission_id > at),
+        )
+        kinds = (WRITTEN, WAITING) if written else (BLANK, UNMARKED)
+        total, left = (_count(connection, kind, lab, question) for kind in kinds)
+        rows = connection.execute(most(COMMENT, lab, question, _MOST_COMMENTS))
+        comments = [row.words for row in rows]
+    entry, report = all_submissions.get(at), all_submissions.report(at)
+    if entry is None or report is None:
         return None
-    numbers = [number for number, _, _ in rows]
-    open_ = [number for number, points, _ in rows if points is None]
-    place = numbers.index(at if at in numbers else open_[0] if open_ else numbers[0])
-    entry, report = all_submissions.get(numbers[place]), all_submissions.report(numbers[place])
-    assert entry is not None and report is not None  # nothing is ever taken away
     answer = question_of(report, question)
-    comments = Counter(comment for _, _, comment in rows if comment)
-    return Desk(
-        entry,
-        answer,
-        [text for text, _ in comments.most_common(_MOST_COMMENTS)],
-        numbers[place - 1] if place else None,
-        numbers[place + 1] if place + 1 < len(numbers) else None,
-        place + 1,
-        len(numbers),
-        len(open_),
-    )
+    known = place if place <= _MOST_COUNTED else None
+    return Desk(entry, answer, comments, *beside, known, total, left)
+
+
+def most(kind: str, lab: str, question: str, number: int) -> sa.Select[tuple[str, int]]:
+    """Select the words of a kind that are counted most often, with how often."""
+    here = (counts.c.kind == kind) & (counts.c.lab == lab) & (counts.c.question == question)
+    query = sa.select(counts.c.words, counts.c.number).where(here).limit(number)
+    return query.order_by(counts.c.number.desc(), counts.c.words.desc())
+
+
+def _count(connection: sa.Connection, kind: str, lab: str, question: str) -> int:
+    row = connection.execute(most(kind, lab, question, 1)).first()
+    return row.number if row else 0
+
+
+def _lies(lab: str, question: str, written: bool) -> sa.ColumnElement[bool]:
+    return (pile.c.lab == lab) & (pile.c.question == question) & (pile.c.written == written)
+
+
+def _first(
+    connection: sa.Connection, *which: sa.ColumnElement[bool], last: bool = False
+) -> int | None:
+    """Return the first submission of a pile of which that holds, or the last; or None."""
+    number = pile.c.submission_id
+    query = sa.select(number).where(*which).order_by(number.desc() if last else number).limit(1)
+    found: int | None = connection.scalar(query)
+    return found
+
+
+def _open(connection: sa.Connection, lies: sa.ColumnElement[bool], after: int = 0) -> int | None:
+    return _first(connection, lies, pile.c.waits, pile.c.submission_id > after)
 
 
 def next_waiting(
     all_submissions: Submissions, lab: str, question: str, at: int, written: bool = True
 ) -> int | None:
     """Return the next submission whose answer waits, after `at` or from the first; or None."""
-    rows = _answers(all_submissions.database, lab, question, written)
-    open_ = [number for number, points, _ in rows if points is None]
-    return next((number for number in open_ if number > at), open_[0] if open_ else None)
+    lies = _lies(lab, question, written)
+    with all_submissions.database.read() as connection:
+        return _open(connection, lies, at) or _open(connection, lies)

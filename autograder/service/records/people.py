@@ -2,10 +2,9 @@
 
 import hmac
 import re
-import time
 import unicodedata
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -14,7 +13,6 @@ from autograder.service.database.database import Database
 from autograder.service.database.schema import lines, people, tokens
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log
-from autograder.service.times import date, moment
 from autograder.service.tokens import digest, key_of, matches, new_token
 
 LEARNER, ASSISTANT, INSTRUCTOR = "learner", "assistant", "instructor"
@@ -151,14 +149,6 @@ class Roster:
         row = self.database.first(query)
         return Person(*row) if row else None
 
-    def take_back(self, person: Person, role: str, by: str) -> Person:
-        """Return somebody who had left, now with a role again."""
-        with self.database.write() as connection:
-            this = people.c.id == person.id
-            connection.execute(people.update().where(this).values(role=role))
-            audit_log.write(connection, self.clock(), by, "role", person.login, person.role, role)
-        return replace(person, role=role)
-
     def has_token(self, person: Person) -> bool:
         """Return whether the person has a bearer token, expired or not."""
         mine = (tokens.c.person_id == person.id) & (tokens.c.kind == "bearer")
@@ -252,36 +242,3 @@ class Roster:
         with self.database.write() as connection:
             ended = connection.execute(tokens.delete().where(mine, tokens.c.key == key[:8]))
             return ended.rowcount == 1
-
-
-def enroll(
-    roster: Roster, body: Mapping[str, Any], lives_s: float, *, role: str = LEARNER, by: str = ""
-) -> tuple[Person, str, float]:
-    """Return the person whom a request's JSON names, a new token of theirs, and when it ends.
-
-    Somebody of the roster who has no token yet gets their first; `renew` gives another. Without
-    `expires` it lives for `lives_s`. `by` is who enrols them.
-
-    Raises:
-        Refused: 409, the login is taken, and `renew` is false or it is not quite the same; 422,
-            something is malformed.
-    """
-    login = body.get("login", body.get("name"))
-    name, renew = body.get("name", login), body.get("renew", False)
-    if not (isinstance(login, str) and isinstance(name, str) and isinstance(renew, bool)):
-        expected = '{"login": "...", "name": "...", "renew": false, "expires": "..."}'
-        raise Refused(422, f"enroll: expected {expected}.")
-    expires = date(body.get("expires"), "enroll: expires")
-    ends = time.time() + lives_s if expires is None else moment(expires)
-    if ends <= time.time():
-        expected = "a time to come with its zone"
-        raise Refused(422, f"enroll: expires: got {expires!r}, expected {expected}.")
-    login, name = login_of(login), as_given(name, "enroll: name", 100)
-    person = roster.find(login)
-    if person is not None and person.role == FORMER and person.login == login:
-        person = roster.take_back(person, role, by)
-    if person is None or person.login != login or person.role != role:
-        person = roster.add(login, role, name=name, by=by)
-    elif not renew and roster.has_token(person):
-        person = roster.add(login, role, name=name)  # which says that it is taken
-    return person, roster.give_token(person, "bearer", expires_at=ends, by=by), ends

@@ -19,6 +19,7 @@ from autograder.service.records.dates import Rules, calendar
 from autograder.service.records.gradings import inserted
 from autograder.service.records.outbox import touch
 from autograder.service.records.people import Person
+from autograder.service.records.standings import restand
 from autograder.service.records.submissions import is_id
 
 RUNNING, READY, PUBLISHED = "running", "ready", "published"
@@ -123,6 +124,9 @@ class Regrades:
                 connection.execute(_publish(batch))
                 theirs = sa.select(regradings.c.submission_id).where(regradings.c.batch == batch)
                 touch(connection, submissions.c.id.in_(theirs))
+                whose = sa.select(submissions.c.person_id).where(submissions.c.id.in_(theirs))
+                learners = list(connection.scalars(whose))
+                restand(connection, lambda: calendar(connection).counted, current.lab, *learners)
                 connection.execute(regrades.update().where(this_batch).values(published_at=now))
             return _batch(connection, batch)
 

@@ -19,6 +19,7 @@ from autograder.service.database.database import Database
 from autograder.service.database.schema import people
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log
+from autograder.service.records.dates import calendar
 from autograder.service.records.people import (
     ASSISTANT,
     FORMER,
@@ -30,6 +31,7 @@ from autograder.service.records.people import (
     login_key,
     login_of,
 )
+from autograder.service.records.standings import restand_person
 
 COLUMNS = ("login", "name", "email", "section", "role")
 _ROLES = {"student": LEARNER, "learner": LEARNER, ASSISTANT: ASSISTANT, INSTRUCTOR: INSTRUCTOR}
@@ -272,5 +274,8 @@ def _take(
         add_person(connection, {**_new(line), **after, "created_at": now})
     else:
         connection.execute(people.update().where(people.c.id == held["id"]).values(after))
+        if "role" in after:
+            number = held["id"]
+            restand_person(connection, lambda: calendar(connection, number).counted, number)
     action = "role" if "role" in after else "roster"
     audit_log.write(connection, now, by.login, action, line.login, before, after)

@@ -17,6 +17,7 @@ from autograder.service.database.schema import extensions
 from autograder.service.errors import Refused
 from autograder.service.records.dates import DATES, Rules, calendar, put_rules
 from autograder.service.records.people import Person
+from autograder.service.records.standings import restand_lab
 from autograder.service.times import later
 
 _WEEK_S = 7 * 86_400
@@ -143,7 +144,10 @@ def shift(
         raise Refused(422, f"schedule: weeks: got {str(weeks)[:40]!r}, expected {expected}.")
     changes = []
     with database.read() if dry_run else database.write() as connection:
-        for lab, before in sorted(calendar(connection).rules.items()):
+        rules = sorted(calendar(connection).rules.items())
+        if not dry_run:  # before what counts of a score is made anew
+            _shift_extensions(connection, weeks)
+        for lab, before in rules:
             moved: dict[str, Any] = {
                 name: later(text, weeks * _WEEK_S, text)
                 for name in DATES
@@ -151,8 +155,8 @@ def shift(
             }
             after = replace(before, **moved)
             changes += _put(connection, now, lab, before, after, by, dry_run=dry_run)
-        if not dry_run:
-            _shift_extensions(connection, weeks)
+            if before == after and not dry_run:
+                restand_lab(connection, lambda: calendar(connection).counted, lab)
     return changes
 
 

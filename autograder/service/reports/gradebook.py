@@ -4,25 +4,26 @@ And how a lab went by it: the spread of scores, how many passed each question, w
 """
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
+import sqlalchemy as sa
 from pydantic import Field
 
-from autograder.records import Outcome
+from autograder.service.database.database import Database
+from autograder.service.database.schema import counts
 from autograder.service.errors import Refused
+from autograder.service.records.marking import most
 from autograder.service.records.people import Person, Roster
+from autograder.service.records.standings import BINS, MESSAGE, PASSED, PLACE, SCORE, TRIED
 from autograder.service.records.submissions import Entry, Submissions, pages_of
 
 # Rows of a page: what a screen or two hold, and a browser lays out at once.
 PAGE_ROWS = 50
 MOST_PAGES = 1_000_000
 
-_BINS = 10
 _MESSAGES = 3
-_MESSAGE_CHARS = 200
 
 ORDERS = ("login", "name", "section")
 
@@ -127,45 +128,35 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Overview:
-    """One lab, by what counts of each learner; a score is a share of the points."""
+    """One lab, by what counts of each learner: how many scores lie in each tenth of the points."""
 
-    scores: list[float]
+    learners: int
+    bins: list[tuple[str, int]]
     questions: list[Numbers]
 
-    @property
-    def bins(self) -> list[tuple[str, int]]:
-        """How many scores lie in each tenth."""
-        counts = Counter(min(_BINS - 1, int(score * _BINS)) for score in self.scores)
-        return [(f"{10 * n} to {10 * n + 10} %", counts[n]) for n in range(_BINS)]
 
-
-def overview(roster: Roster, submissions: Submissions, lab: str) -> Overview:
-    """Return how a lab went for all who have a grade."""
-    learners = [person.login for person in roster.learners()]
-    book = gradebook(learners, submissions.of_lab(lab))
-    passed, tried = Counter[str](), Counter[str]()
-    messages: dict[str, Counter[str]] = {}
-    entries = [labs[lab] for labs in book.values() if lab in labs]
-    graded = {e.id: e.score / (e.max_score or 1.0) for e in entries if e.score is not None}
-    for results in submissions.results(graded):
-        begun, failed, wrong = set[str](), set[str](), set[tuple[str, str]]()
-        for result in results:  # plain data: six hundred reports are 15,000 of these
-            question, outcome = result["question"], result["outcome"]
-            messages.setdefault(question, Counter())
-            if outcome != Outcome.NOT_ATTEMPTED:
-                begun.add(question)
-            if outcome != Outcome.CORRECT:
-                failed.add(question)
-            if outcome == Outcome.INCORRECT:
-                wrong.add((question, result["output"][:_MESSAGE_CHARS]))
-        tried.update(begun)
-        passed.update(begun - failed)
-        for question, text in wrong:
-            messages[question][text] += 1
-    return Overview(
-        list(graded.values()),
-        [
-            Numbers(name, passed[name], tried[name], texts.most_common(_MESSAGES))
-            for name, texts in messages.items()
-        ],
-    )
+def overview(database: Database, lab: str) -> Overview:
+    """Return how a lab went for all who have a grade, as their standings were counted."""
+    columns = (counts.c.kind, counts.c.question, counts.c.words, counts.c.number)
+    kinds = (SCORE, PLACE, TRIED, PASSED)
+    query = sa.select(*columns).where(counts.c.kind.in_(kinds), counts.c.lab == lab)
+    with database.read() as connection:
+        rows = connection.execute(query).all()
+        numbers = {(row.kind, row.question): row.number for row in rows}
+        scores = {row.words: row.number for row in rows if row.kind == SCORE}
+        places = sorted((row.words, row.question) for row in rows if row.kind == PLACE)
+        questions = [
+            Numbers(
+                name,
+                numbers.get((PASSED, name), 0),
+                numbers.get((TRIED, name), 0),
+                [
+                    (row.words, row.number)
+                    for row in connection.execute(most(MESSAGE, lab, name, _MESSAGES))
+                ],
+            )
+            for name in dict.fromkeys(name for _, name in places)
+        ]
+    width = 100 // BINS
+    bins = [(f"{width * n} to {width * n + width} %", scores.get(str(n), 0)) for n in range(BINS)]
+    return Overview(sum(scores.values()), bins, questions)

@@ -154,11 +154,15 @@ def _add_data_commands(subparsers: "Subparsers") -> None:
     migrate = _command(subparsers, "migrate", _migrate, "bring a course's database up to date")
     backup = _command(subparsers, "backup", _backup, "write a course to a file, while it runs")
     restore = _command(subparsers, "restore", _restore, "put a backup into an empty directory")
+    person = _command(subparsers, "person", _person, "give or remove all that is kept of a learner")
+    person.add_argument("login", metavar="LOGIN")
+    person.add_argument("-o", "--output", type=Path, metavar="FILE", help="write a copy there")
+    person.add_argument("--remove", action="store_true", help="remove the learner and their work")
     for parser in (backup, restore):
         parser.add_argument("file", metavar="FILE", type=Path)
-    for parser in (migrate, backup, restore):
+    for parser in (migrate, backup, restore, person):
         parser.add_argument("--data", type=Path, metavar="DIR", required=True, help="the course's")
-    migrate.add_argument("--database", metavar="URL", default="", help="default: SQLite in DIR")
+        parser.add_argument("--database", metavar="URL", default="", help="default: SQLite in DIR")
 
 
 def _command(
@@ -441,7 +445,7 @@ def _staff_add(arguments: argparse.Namespace) -> int:
 
 def _add_staff_here(data: Path, asked: dict[str, str]) -> str:
     from autograder.service.errors import Refused, StartError
-    from autograder.service.records.people import enroll
+    from autograder.service.records.enrolment import enroll
     from autograder.service.records.store import existing
 
     with existing(data) as store:
@@ -455,7 +459,7 @@ def _add_staff_here(data: Path, asked: dict[str, str]) -> str:
 def _backup(arguments: argparse.Namespace) -> int:
     from autograder.service.database.backups import backup
 
-    size = backup(arguments.data, arguments.file)
+    size = backup(arguments.data, arguments.file, arguments.database)
     print(f"{arguments.file}: {size} bytes, read back and whole.")
     return 0
 
@@ -469,12 +473,39 @@ def _restore(arguments: argparse.Namespace) -> int:
     there = set(data.iterdir())
     try:
         with locked(data):
-            restore(arguments.file, data)
+            restore(arguments.file, data, arguments.database)
     except StartError:
         for path in set(data.iterdir()) - there:  # the lock
             path.unlink()
         raise
     print(f"The course of {arguments.file} is in {data}.")
+    return 0
+
+
+def _person(arguments: argparse.Namespace) -> int:
+    from contextlib import closing
+
+    from autograder.service.errors import Refused, StartError
+    from autograder.service.records import personal_data
+    from autograder.service.records.store import Store, existing
+
+    url, login = arguments.database, arguments.login
+    with closing(Store(url, migrate=False)) if url else existing(arguments.data) as store:
+        person = store.roster.find(login)
+        if person is None or person.login != login:
+            raise StartError(f"person: nobody is called {login!r} here. Check the login.")
+        if arguments.output is not None:
+            arguments.output.touch(0o600)
+            with store.database.read() as connection, arguments.output.open("w") as file:
+                file.writelines(personal_data.copy(connection, person))
+            print(f"{arguments.output}: what is kept of {login}.")
+        if arguments.remove:
+            try:
+                with store.database.write() as connection:
+                    personal_data.remove(connection, person, store.clock, "command line")
+            except Refused as error:
+                raise StartError(str(error)) from error
+            print(f"{login} is removed, with all that was theirs.")
     return 0
 
 

@@ -14,7 +14,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from ...errors import ArgumentError
-from ..engine import assembly
+from ..engine import assembly, available
 from ..schedule import DeviceSchedule
 from . import assembler
 from .devices import Device, Occupancy, Roofline, device_named, occupancy, roofline
@@ -84,7 +84,7 @@ def explain(schedule: DeviceSchedule, device: str = "H100") -> Explanation:
         )
     named = device_named(device)
     assembled, count = None, Counter[str]()
-    if assembler.available("ptxas"):
+    if available() and assembler.available("ptxas"):
         ptx = assembly(ThreadBlocks(schedule).text(), TRIPLE, OLDEST)
         assembled = assembler.assemble(ptx, named.architecture)["kernel"]
         if assembler.available("nvdisasm"):

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
-from autograder.records import ManualAnswer, Report
+from autograder.records import CheckResult, ManualAnswer, Outcome, Report
 from autograder.service.database.schema import submissions
 from autograder.service.records import marking
 from autograder.service.records.dates import Rules
@@ -231,16 +231,31 @@ def test_marking_reads_one_report_however_many_answers_wait(course: Any) -> None
     assert desk and (desk.answer.answer, desk.left) == (f"Therefore {second}", 3)
 
 
-def test_the_numbers_of_a_lab_take_as_many_statements_for_60_learners_as_for_6(course: Any) -> None:
-    counts = []
+def test_lists_of_answers_and_numbers_take_the_same_steps_for_60_learners_as_for_6(
+    course: Any,
+) -> None:
+    answer = ManualAnswer("why", 2.0, (), "Because")
+    check = CheckResult("c", "q", Outcome.INCORRECT, 0, 1, "No.")
+    report = replace(REPORT, manual=(answer,), results=(check,))
+    steps = []
     for learners in (6, 60):
         one = course(learners)
         while claim := one.store.claims.claim("a", 100):
-            one.store.claims.finish(claim.id, "a", REPORT)
-        look = lambda: gradebook.overview(one.store.roster, one.store.submissions, "lab0")  # noqa: B023, E731
-        assert len(look().scores) == learners
-        counts.append(len(one.traced(look)[1]))
-    assert counts[0] == counts[1]
+            one.store.claims.finish(claim.id, "a", report)
+        all_submissions, database = one.store.submissions, one.store.database
+        looks = (
+            lambda: gradebook.overview(database, "lab0"),  # noqa: B023
+            lambda: marking.waiting(database),  # noqa: B023
+            lambda: marking.desk(all_submissions, "lab0", "why", 3),  # noqa: B023
+            lambda: marking.next_waiting(all_submissions, "lab0", "why", 3),  # noqa: B023
+        )
+        found = gradebook.overview(database, "lab0")
+        assert (found.learners, found.questions[0].messages) == (learners, [("No.", learners)])
+        traces = [one.traced(look) for look in looks]
+        steps.append([count for count, _ in traces])
+        plans = [plan for _, found in traces for plan in found]
+        assert not [plan for plan in plans if re.search(r"^SCAN (pile|counts)|TEMP", plan, re.M)]
+    assert steps[1] == steps[0]
 
 
 def test_the_numbers_of_the_queue_read_nothing_large(course: Any) -> None:

@@ -3,10 +3,12 @@
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from autograder.service.client import Connection
 from autograder.service.errors import ServerError
@@ -135,6 +137,35 @@ def test_requests_are_counted_and_timed_by_route(running: Any, browser: Any) -> 
     assert f"course_request_seconds_count{{{route}}} 3.0" in text
     assert 'course_requests_total{method="other",route="other",status="404"} 1.0' in text
     assert "made/up" not in text and "Ada" not in text
+
+
+DEPLOY = Path(__file__).parents[3] / "deploy"
+
+
+def not_exported(text: str, metrics: str) -> set[str]:
+    """Return the metrics and the labels of theirs that `text` names and `metrics` has not."""
+    samples = [s for f in text_string_to_metric_families(metrics) for s in f.samples]
+    names = {sample.name for sample in samples}
+    labels = {label for sample in samples for label in sample.labels} | {"job"}
+    chosen = re.findall(r"(?<![$\w])(\w+)\s*(?:=~|!=|=)\\?\"", text)
+    by = [name for group in re.findall(r"\bby \(([^)]*)\)", text) for name in group.split(", ")]
+    return (set(re.findall(r"\bcourse_\w+", text)) - names) | ({*chosen, *by} - labels)
+
+
+def test_the_alerts_and_the_dashboard_name_what_is_exported(running: Any) -> None:
+    running.grader.out_of_order = NO_SANDBOX
+    running.enroll("Ada").submit("first", notebook("x = 1"))
+    until(running, True)
+    metrics = ask(running.staff, "/metrics")
+    for name in ("alerts.yaml", "dashboard.json"):
+        text = (DEPLOY / name).read_text("utf-8")
+        assert len(re.findall(r"course_\w+", text)) > 5
+        assert not_exported(text, metrics) == set()
+    wrong = 'sum by (path) (rate(course_request_total{code="500"}[5m])) + course_queue_paused'
+    assert not_exported(wrong, metrics) == {"course_request_total", "code", "path"}
+    panels = json.loads((DEPLOY / "dashboard.json").read_text("utf-8"))["panels"]
+    places = {(p["gridPos"]["x"], p["gridPos"]["y"]) for p in panels}
+    assert len(places) == len({panel["id"] for panel in panels}) == len(panels)
 
 
 @pytest.mark.parametrize("unsandboxed", [True, False])

@@ -3,13 +3,22 @@
 import csv
 import io
 import json
+import os
+import subprocess
+import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from autograder.cli import main
+from autograder.service.database import schema
+from autograder.service.database.backups import backup
+from autograder.service.errors import StartError
 from autograder.service.records.store import Store
 
+ROOT = Path(__file__).parents[3]
 CELL = '{{"cells": [{{"cell_type": "code", "source": "{}"}}]}}'
 
 
@@ -75,3 +84,56 @@ def test_a_password_is_in_no_message(make_postgres: Any) -> None:
     with pytest.raises(Exception, match="cannot be opened") as error:
         Store(url)
     assert "sesame" not in str(error.value)
+
+
+def tables(url: str) -> list[Any]:
+    store = Store(url)
+    tables = schema.metadata.sorted_tables
+    rows = [sorted(map(repr, store.database.rows(table.select()))) for table in tables]
+    store.close()
+    return rows
+
+
+def test_a_restored_course_is_the_same(make_postgres: Any, tmp_path: Path, capsys: Any) -> None:
+    source, empty = make_postgres(), make_postgres()
+    data, file = tmp_path / "data", tmp_path / "course.backup"
+    data.mkdir()
+    (data / "instructor.token").write_text("T")
+    store = Store(source)
+    person = store.roster.add("Zoë\t\\.", "learner")
+    for content in (b"", b"\0\xff\n\t", b"{}" * 50_000):
+        store.submissions.add(person, "lab", content)
+    store.close()
+    asked = ["backup", str(file), "--data", str(data), "--database", source]
+    assert main(asked) == 0 and "read back and whole" in capsys.readouterr().out
+    asked = ["restore", str(file), "--data", str(tmp_path / "new"), "--database"]
+    assert main([*asked[:-1]]) == 2 and "give --database URL" in capsys.readouterr().err
+    assert main([*asked, empty]) == 0
+    assert tables(empty) == tables(source)
+    assert (tmp_path / "new" / "instructor.token").read_text() == "T"
+    asked[3] = str(tmp_path / "newer")
+    assert main([*asked, source]) == 2 and "already exists" in capsys.readouterr().err
+    file.write_bytes(file.read_bytes()[:-9] + b"x" * 9)
+    assert main([*asked, make_postgres()]) == 2 and "damaged" in capsys.readouterr().err
+
+
+def test_a_backup_whose_notebook_is_another_is_refused(make_postgres: Any, tmp_path: Path) -> None:
+    store = Store(url := make_postgres())
+    number = store.submissions.add(store.roster.add("ada", "learner"), "lab", b"x = 1").id
+    with store.database.write() as connection:
+        connection.execute(schema.notebooks.update().values(notebook=b"x = 2"))
+    store.close()
+    with pytest.raises(StartError, match=f"notebook of submission {number} is not as"):
+        backup(tmp_path, tmp_path / "course.backup", url)
+    assert not (tmp_path / "course.backup").exists()
+
+
+def test_without_pg_dump_a_backup_says_what_to_install(tmp_path: Path) -> None:
+    command = (sys.executable, "-m", "autograder", "backup", "file", "--data", ".")
+    asked = [*command, "--database", "postgresql://course:sesame@nowhere/course"]
+    environment = {**os.environ, "PATH": str(tmp_path), "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        asked, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2 and "apt-get install postgresql-client" in done.stderr
+    assert "sesame" not in done.stderr

@@ -96,7 +96,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
 
     @pages.get("/labs/{lab}/numbers")
     def numbers(person: StaffVisitor, lab: LabName) -> Response:
-        overview = gradebook.overview(course.store.roster, course.store.submissions, lab)
+        overview = gradebook.overview(course.store.database, lab)
         return page("numbers", person=person, lab=lab, found=overview)
 
     @pages.get("/labs/{lab}/similarity")

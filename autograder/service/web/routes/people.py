@@ -11,7 +11,8 @@ from starlette.datastructures import UploadFile
 
 from autograder.service.errors import Refused
 from autograder.service.records import enrolment
-from autograder.service.records.people import FORMER, LEARNER, STAFF, Person, enroll
+from autograder.service.records.enrolment import enroll
+from autograder.service.records.people import FORMER, LEARNER, STAFF, Person
 from autograder.service.reports.exports import chunks, csv_lines
 from autograder.service.times import iso
 from autograder.service.web import openapi

@@ -1,0 +1,101 @@
+"""A course on PostgreSQL as a file, by PostgreSQL's own `pg_dump` and `pg_restore`."""
+
+import hashlib
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import sqlalchemy as sa
+
+from autograder.service.errors import StartError
+
+_ALL_OR_NOTHING = ("--single-transaction", "--exit-on-error", "--no-owner", "--no-privileges")
+
+
+def write(url: str, target: Path) -> None:
+    """Write the database at `url` to a file: one state, whatever is written meanwhile.
+
+    Raises:
+        StartError: `pg_dump` is not there, or failed.
+    """
+    arguments = ("--format=custom", "--compress=0", "--no-owner", "--no-privileges")
+    with _running("pg_dump", *arguments, f"--file={target}", url=url):
+        pass
+
+
+def read_into(url: str, source: Path) -> None:
+    """Fill the empty database at `url` from a file, whole or not at all.
+
+    Raises:
+        StartError: `pg_restore` is not there, or failed: there are such tables already.
+    """
+    with _running("pg_restore", *_ALL_OR_NOTHING, str(source), url=url):
+        pass
+
+
+def prove(source: Path) -> None:
+    """Let a file through that `pg_restore` can read, and whose notebooks are those handed in.
+
+    Raises:
+        StartError: `pg_restore` is not there, or cannot read it.
+        ValueError: a notebook has not the digest of its submission.
+    """
+    expected: dict[bytes, str] = {}
+    digests: dict[bytes, str] = {}
+    with _running("pg_restore", "--data-only", "--file=-", str(source)) as script:
+        for table, row in _rows(script):
+            if table == "submissions":
+                expected[row[b"id"]] = row[b"sha256"].decode()
+            elif table == "notebooks":
+                content = bytes.fromhex(row[b"notebook"].removeprefix(b"\\\\x").decode())
+                digests[row[b"submission_id"]] = hashlib.sha256(content).hexdigest()
+    for number, digest in expected.items():
+        if digests.get(number) != digest:
+            problem = "is not as it was handed in"
+            raise ValueError(f"the notebook of submission {number.decode()} {problem}")
+
+
+def _rows(script: IO[bytes]) -> Iterator[tuple[str, dict[bytes, bytes]]]:
+    """Yield the rows of a script of COPY statements, each with its table; cells are as written."""
+    table, columns = "", list[bytes]()
+    for line in script:
+        if line.startswith(b"COPY "):
+            name, _, rest = line.removeprefix(b"COPY ").partition(b" (")
+            table = name.rpartition(b".")[2].decode()
+            columns = rest.partition(b")")[0].split(b", ")
+        elif line == b"\\.\n":
+            table = ""
+        elif table:
+            yield table, dict(zip(columns, line.rstrip(b"\n").split(b"\t"), strict=True))
+
+
+@contextmanager
+def _running(program: str, *arguments: str, url: str = "") -> Iterator[IO[bytes]]:
+    """Run a program of PostgreSQL's; give what it prints. A password is in no argument of it."""
+    environment = dict(os.environ)
+    if url:
+        address = sa.engine.make_url(url)
+        if address.password:
+            environment["PGPASSWORD"] = str(address.password)
+        plain = address.set(drivername="postgresql", password=None).render_as_string()
+        arguments = (f"--dbname={plain}", "--no-password", *arguments)
+    try:
+        process = subprocess.Popen(
+            (program, *arguments),
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+    except FileNotFoundError as error:
+        problem = f"{program} is not installed, by which PostgreSQL is copied"
+        raise StartError(f"{program}: {problem}. Run: apt-get install postgresql-client") from error
+    with process:
+        assert process.stdout and process.stderr
+        yield process.stdout
+        said = process.stderr.read().decode("utf-8", "replace").strip()
+    if process.returncode:
+        raise StartError(f"{program}: {said or f'it ended with status {process.returncode}'}")

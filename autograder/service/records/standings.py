@@ -1,0 +1,259 @@
+"""How a lab stands, kept up by each grading: what the pages of a course show without reading it.
+
+A standing is what one person adds to a lab's numbers: a set of things to count, from the
+submission that counts (the best) and from the latest that is graded (whose answers people mark).
+Whatever changes a grade makes the standing anew in its own transaction, and adds the difference to
+`counts`. So `counts` holds how many standings have each thing, as `recount` would find it.
+
+Rows are locked in one order: submissions (as rows that others may name: `key_share`), lines,
+standings, then counts by their keys.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from autograder.records import Outcome
+from autograder.service.database.schema import (
+    answers,
+    counts,
+    marks,
+    people,
+    pile,
+    reports,
+    standings,
+    submissions,
+)
+from autograder.service.records.marks import NOTHING
+from autograder.service.records.people import LEARNER
+
+# What is counted: learners by the tenth of the points that they have; of each question its place
+# in the report, who tried it, who passed it and what its checks said; of answers for people those
+# written, those of them that wait, those that nobody wrote, of these the unmarked, and comments.
+SCORE, PLACE, TRIED, PASSED, MESSAGE = "score", "place", "tried", "passed", "message"
+WRITTEN, WAITING, BLANK, UNMARKED, COMMENT = "written", "waiting", "blank", "unmarked", "comment"
+
+BINS = 10
+_WORDS_CHARS = 200  # so that it fits into an index, whatever the script
+_AT_ONCE = 500  # people: a statement of SQLite's has a limit
+
+Thing = tuple[str, str, str]  # kind, question, words
+Counted = Callable[[str, int, float, float], float]  # lab, person, score, submitted at
+Counting = Callable[[], Counted]  # asked once the standings are locked, so that no dates are old
+
+
+def restand(connection: sa.Connection, counting: Counting, lab: str, *person_ids: int) -> None:
+    """Make the standings of these people in a lab anew; `counting` says what a score counts."""
+    ordered = sorted(set(person_ids))
+    change = Counter[Thing]()
+    for start in range(0, len(ordered), _AT_ONCE):
+        change.update(_restand(connection, counting, lab, ordered[start : start + _AT_ONCE]))
+    _add(connection, lab, change)
+
+
+def restand_lab(connection: sa.Connection, counting: Counting, lab: str) -> None:
+    """Make the standings of everybody in a lab anew, where its dates have changed."""
+    if connection.dialect.name == "postgresql":  # whoever grades by the old dates comes first
+        connection.execute(sa.text("LOCK TABLE standings IN SHARE ROW EXCLUSIVE MODE"))
+    here = sa.select(submissions.c.person_id).where(submissions.c.lab == lab).distinct()
+    counted = counting()
+    restand(connection, lambda: counted, lab, *connection.scalars(here))
+
+
+def restand_person(connection: sa.Connection, counting: Counting, person_id: int) -> None:
+    """Make the standings of a person anew in all labs: they have another role."""
+    mine = sa.select(standings.c.lab).where(standings.c.person_id == person_id)
+    for lab in sorted(connection.scalars(mine)):
+        restand(connection, counting, lab, person_id)
+
+
+def recount(connection: sa.Connection, counting: Counting) -> None:
+    """Make everything anew from the submissions."""
+    for table in (counts, pile, standings):
+        connection.execute(table.delete())
+    for lab in list(connection.scalars(sa.select(submissions.c.lab).distinct())):
+        restand_lab(connection, counting, lab)
+
+
+def drop_person(connection: sa.Connection, person_id: int) -> None:
+    """Take what a person adds out of the counts; the rows go with the person."""
+    mine = sa.select(standings.c.lab, standings.c.things).where(standings.c.person_id == person_id)
+    for row in connection.execute(mine.order_by(standings.c.lab).with_for_update()).all():
+        change = Counter[Thing]()
+        change.subtract(map(_thing, json.loads(row.things)))
+        _add(connection, row.lab, change)
+
+
+def _restand(
+    connection: sa.Connection, counting: Counting, lab: str, person_ids: Sequence[int]
+) -> Counter[Thing]:
+    """Write the standings of some people; return what has become more and less."""
+    before = _locked(connection, lab, person_ids)
+    latest, best = _latest_and_best(connection, counting(), lab, person_ids)
+    checks = _checks(connection, [row for _, row in best.values()], before)
+    desk = _desk(connection, lab, latest, before)
+    change, rows = Counter[Thing](), []
+    for person in person_ids:
+        things = [*checks.get(person, []), *desk.get(person, [])]
+        score, row = best.get(person, (0.0, None))
+        if row is not None:
+            share = score / (row.max_score or 1.0)
+            things.append((SCORE, "", str(min(BINS - 1, int(share * BINS)))))
+        change.update(things)
+        change.subtract(map(_thing, json.loads(before[person].things)))
+        values = {
+            "things": json.dumps(sorted(things)),
+            "checks": json.dumps(checks.get(person, [])),
+            "grading_id": None if row is None else row.grading_id,
+            "latest_id": latest[person].id if person in latest else None,
+        }
+        rows.append({"whose": person, **values})
+    this = (standings.c.person_id == sa.bindparam("whose")) & (standings.c.lab == lab)
+    connection.execute(standings.update().where(this), rows)
+    return change
+
+
+def _latest_and_best(
+    connection: sa.Connection, counted: Counted, lab: str, person_ids: Sequence[int]
+) -> tuple[dict[int, Any], dict[int, tuple[float, Any]]]:
+    """Return each person's latest graded submission, and each learner's best: (score, row)."""
+    columns = ("person_id", "id", "grading_id", "score", "max_score", "submitted_at")
+    query = sa.select(*(submissions.c[name] for name in columns), people.c.role)
+    query = query.join_from(submissions, people).where(
+        submissions.c.person_id.in_(person_ids),
+        submissions.c.lab == lab,
+        submissions.c.grading_id.is_not(None),
+    )
+    latest: dict[int, Any] = {}
+    best: dict[int, tuple[float, Any]] = {}
+    for row in connection.execute(query.order_by(submissions.c.id)):
+        person = row.person_id
+        latest[person] = row
+        if row.score is not None and row.role == LEARNER:
+            score = counted(lab, person, row.score, row.submitted_at)
+            if person not in best or score >= best[person][0]:  # the later of equals
+                best[person] = (score, row)
+    return latest, best
+
+
+def _locked(connection: sa.Connection, lab: str, person_ids: Sequence[int]) -> dict[int, Any]:
+    """Return the standings of some people as they are, now that nobody else changes them."""
+    missing = (
+        "INSERT INTO standings (person_id, lab, things, checks) VALUES (:person, :lab, '[]', '[]') "
+        "ON CONFLICT DO NOTHING"
+    )
+    connection.execute(sa.text(missing), [{"person": p, "lab": lab} for p in person_ids])
+    query = sa.select(standings).where(
+        standings.c.lab == lab, standings.c.person_id.in_(person_ids)
+    )
+    rows = connection.execute(query.order_by(standings.c.person_id).with_for_update())
+    return {row.person_id: row for row in rows}
+
+
+def _checks(
+    connection: sa.Connection, best: list[Any], before: dict[int, Any]
+) -> dict[int, list[Thing]]:
+    """Return what the checks of each person's best submission say, by person."""
+    things = {
+        row.person_id: [_thing(thing) for thing in json.loads(before[row.person_id].checks)]
+        for row in best
+        if before[row.person_id].grading_id == row.grading_id
+    }
+    owners = {row.grading_id: row.person_id for row in best if row.person_id not in things}
+    if owners:
+        query = sa.select(reports.c.grading_id, reports.c.report)
+        for number, text in connection.execute(query.where(reports.c.grading_id.in_(owners))):
+            things[owners[number]] = _of_checks(json.loads(text)["results"])
+    return things
+
+
+def _thing(values: Sequence[str]) -> Thing:
+    kind, question, words = values
+    return kind, question, words
+
+
+def _of_checks(results: list[dict[str, Any]]) -> list[Thing]:
+    places: dict[str, int] = {}
+    tried, failed, said = set[str](), set[str](), set[Thing]()
+    for result in results:  # plain data: six hundred reports are 15,000 of these
+        question, outcome = result["question"], result["outcome"]
+        places.setdefault(question, len(places))
+        if outcome != Outcome.NOT_ATTEMPTED:
+            tried.add(question)
+        if outcome != Outcome.CORRECT:
+            failed.add(question)
+        if outcome == Outcome.INCORRECT:
+            said.add((MESSAGE, question, _words(result["output"])))
+    things = [(PLACE, question, f"{place:04}") for question, place in places.items()]
+    things += [(TRIED, question, "") for question in sorted(tried)]
+    things += [(PASSED, question, "") for question in sorted(tried - failed)]
+    return things + sorted(said)
+
+
+def _words(text: str) -> str:
+    """Return a text as every database takes it."""
+    return text[:_WORDS_CHARS].replace("\0", "").encode("utf-8", "replace").decode()
+
+
+def _desk(
+    connection: sa.Connection, lab: str, latest: dict[int, Any], before: dict[int, Any]
+) -> dict[int, list[Thing]]:
+    """Put the answers of these submissions on the pile instead of what lay there; return them."""
+    owners = {row.id: person for person, row in latest.items()}
+    old = {row.latest_id for row in before.values()} - {None}
+    connection.execute(pile.delete().where(pile.c.submission_id.in_(old)))
+    things: dict[int, list[Thing]] = {}
+    rows = []
+    for row in connection.execute(_answers(owners)):
+        written, unmarked = row.answer_sha256 != NOTHING, row.points is None
+        kinds = (WRITTEN, WAITING) if written else (BLANK, UNMARKED)
+        mine = things.setdefault(owners[row.id], [])
+        mine += [(kind, row.question, "") for kind in kinds[: 1 + unmarked]]
+        if row.comment and len(row.comment) <= _WORDS_CHARS:
+            mine.append((COMMENT, row.question, _words(row.comment)))
+        place = {"lab": lab, "question": row.question, "submission_id": row.id}
+        rows.append({**place, "written": written, "waits": unmarked})
+    if rows:
+        connection.execute(pile.insert(), rows)
+    return things
+
+
+def _answers(submission_ids: Collection[int]) -> sa.Select[Any]:
+    """Select the answers that people mark, each with its last mark."""
+    older = marks.alias()
+    last = sa.select(sa.func.max(older.c.id)).where(
+        older.c.submission_id == submissions.c.id,
+        older.c.question == answers.c.question,
+        older.c.answer_sha256 == answers.c.answer_sha256,
+    )
+    columns = (answers.c.question, answers.c.answer_sha256, marks.c.points, marks.c.comment)
+    query = sa.select(submissions.c.id, *columns).join_from(
+        submissions, answers, answers.c.grading_id == submissions.c.grading_id
+    )
+    query = query.join(marks, marks.c.id == last.scalar_subquery(), isouter=True)
+    return query.where(submissions.c.id.in_(submission_ids))
+
+
+def _add(connection: sa.Connection, lab: str, change: Counter[Thing]) -> None:
+    """Add a difference to the counts, in the order of their keys so that two wait in no circle."""
+    rows: list[dict[str, Any]] = [
+        {"kind": kind, "lab": lab, "question": question, "words": words, "number": number}
+        for (kind, question, words), number in sorted(change.items())
+        if number
+    ]
+    if not rows:
+        return
+    add = (
+        "INSERT INTO counts (kind, lab, question, words, number) "
+        "VALUES (:kind, :lab, :question, :words, :number) "
+        "ON CONFLICT (kind, lab, question, words) DO UPDATE "
+        "SET number = counts.number + excluded.number"
+    )
+    connection.execute(sa.text(add), rows)
+    gone = [row for row in rows if row["number"] < 0]
+    if gone:
+        drop = "DELETE FROM counts WHERE kind = :kind AND lab = :lab AND question = :question"
+        connection.execute(sa.text(f"{drop} AND words = :words AND number = 0"), gone)

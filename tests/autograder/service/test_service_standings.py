@@ -1,0 +1,187 @@
+"""What is counted as gradings come in is what counting anew finds, whatever happened meanwhile."""
+
+import random
+import threading
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from autograder.records import CheckResult, ManualAnswer, Outcome, Report
+from autograder.service.database.schema import counts, pile, standings
+from autograder.service.records.dates import Rules, calendar
+from autograder.service.records.people import LEARNER
+from autograder.service.records.roster import take
+from autograder.service.records.standings import recount
+from autograder.service.records.store import Store
+
+LABS, QUESTIONS = ("01_one", "02_two"), ("scale", "sum", "why")
+
+
+def drawn(rng: random.Random) -> Report:
+    """Return a report with anything in it that a notebook can bring about."""
+    outcomes = tuple(Outcome)
+    results = tuple(
+        CheckResult(f"c{n}", question, rng.choice(outcomes), n % 2, 2, rng.choice(WORDS))
+        for n, question in enumerate(rng.choices(QUESTIONS, k=6))
+    )
+    manual = tuple(
+        ManualAnswer(question, 2.0, (), rng.choice(("", "Because.", "So.")))
+        for question in rng.sample(QUESTIONS, 2)
+    )
+    return Report("lab", results, manual=manual, score=0.0, max_score=0.0).with_totals()
+
+
+WORDS = ("", "No.", "a\0b", "\ud800 alone", "größer" * 100, "𝄞" * 300)
+
+
+def held(store: Store) -> list[Any]:
+    """Return what the tables say, whatever the order of their rows."""
+    with store.database.read() as connection:
+        return [
+            sorted(map(tuple, connection.execute(sa.select(table))), key=repr)
+            for table in (standings, counts, pile)
+        ]
+
+
+def assert_as_counted_anew(store: Store) -> None:
+    kept = held(store)
+    with store.database.write() as connection:
+        recount(connection, lambda: calendar(connection).counted)
+    anew = held(store)
+    empty = {row for row in kept[0] if row[2] == "[]"}  # nothing of theirs is graded any more
+    assert [row for row in kept[0] if row not in empty] == [r for r in anew[0] if r[2] != "[]"]
+    assert kept[1:] == anew[1:]
+
+
+class Days:
+    """A course in which things happen, drawn with a seed, one an hour."""
+
+    def __init__(self, url: Any, seed: int) -> None:
+        self.rng, self.now = random.Random(seed), 1e9
+        self.store = Store(url, clock=lambda: self.now)
+        self.by = self.store.roster.add("staff", "instructor")
+        self.learners = [self.store.roster.add(f"learner{n}", LEARNER) for n in range(4)]
+
+    def happens(self) -> None:
+        self.now += 3600
+        grading = [self.hand_in, self.grade, self.grade, self.grade, self.mark]
+        staff = [self.again, self.batch, self.date, self.extend, self.role]
+        self.rng.choice([*grading, *staff])()
+
+    def hand_in(self) -> None:
+        person, lab = self.rng.choice([*self.learners, self.by]), self.rng.choice(LABS)
+        self.store.submissions.add(person, lab, str(self.now).encode())
+
+    def grade(self) -> None:
+        self.hand_in()
+        while (claim := self.store.claims.claim("a", 1e9)) is not None:
+            if self.rng.random() < 0.2:
+                self.store.claims.park(claim.id, "a", "no")
+            else:
+                self.store.claims.finish(claim.id, "a", drawn(self.rng))
+
+    def numbers(self) -> list[int]:
+        return [e.id for e in self.store.submissions.all() if e.score is not None]
+
+    def mark(self) -> None:
+        for number in self.rng.sample(numbers := self.numbers(), min(2, len(numbers))):
+            report = self.store.submissions.report(number)
+            assert report
+            question = self.rng.choice(report.manual).question
+            points = self.rng.choice((None, 0, 1.5))
+            body = {"points": points, "comment": self.rng.choice(("", "Good.", "x" * 300))}
+            self.store.submissions.mark(number, {question: body}, self.by)
+
+    def again(self) -> None:
+        for number in self.numbers()[:3]:
+            self.store.claims.regrade(number)
+
+    def batch(self) -> None:
+        self.grade()
+        batch = self.store.regrades.start(self.rng.choice(LABS), None, self.by)
+        self.grade()
+        while (claim := self.store.claims.claim("a", 1e9)) is not None:
+            self.store.claims.finish(claim.id, "a", drawn(self.rng))
+        if self.store.regrades.get(batch)[0].state == "ready":
+            self.store.regrades.publish(batch, self.by)
+
+    def at(self, hours: float) -> str:
+        return datetime.fromtimestamp(self.now + 3600 * hours, UTC).isoformat()
+
+    def date(self) -> None:
+        due = self.rng.choice((None, self.at(-30), self.at(-90)))
+        rules = Rules.read({"due": due, "penalty_per_day": 0.3})
+        self.store.dates.set_rules(self.rng.choice(LABS), rules, self.by)
+
+    def extend(self) -> None:
+        lab = self.rng.choice(LABS)
+        if self.store.dates.calendar().rules.get(lab, Rules()).due:
+            due = self.rng.choice((None, self.at(10)))
+            self.store.dates.extend(lab, self.rng.choice(self.learners), due, self.by)
+
+    def role(self) -> None:
+        login, role = self.rng.choice(self.learners).login, self.rng.choice((LEARNER, "assistant"))
+        take(
+            self.store.database,
+            self.store.clock,
+            f"login,role\n{login},{role}\n".encode(),
+            self.by,
+            dry_run=False,
+        )
+
+
+def test_counts_are_kept_by_whatever_changes_a_grade(database_url: Any) -> None:
+    days = Days(database_url, 1)
+    for _ in range(6):
+        for _ in range(12):
+            days.happens()
+        assert_as_counted_anew(days.store)
+    days.store.close()
+
+
+def test_a_count_that_is_wrong_is_found(database_url: Any) -> None:
+    days = Days(database_url, 2)
+    days.grade()
+    days.grade()
+    with days.store.database.write() as connection:
+        connection.execute(counts.update().values(number=counts.c.number + 1))
+    with pytest.raises(AssertionError):
+        assert_as_counted_anew(days.store)
+    days.store.close()
+
+
+def test_gradings_marks_and_dates_at_once_are_all_counted(database_url: Any) -> None:
+    days = Days(database_url, 3)
+    store = days.store
+    for n in range(12):
+        for learner in days.learners:
+            store.submissions.add(learner, LABS[n % 2], f"{n}".encode())
+    failures: list[Exception] = []
+
+    def work(name: str) -> None:
+        rng = random.Random(name)
+        try:
+            while claim := store.claims.claim(name, 1e9):
+                store.claims.finish(claim.id, name, drawn(rng))
+                body = {"points": 1, "comment": name}
+                report = store.submissions.report(claim.id)
+                assert report
+                store.submissions.mark(claim.id, {report.manual[0].question: body}, days.by)
+                if claim.id % 5 == 0:
+                    due = days.at(-24 * rng.randrange(4))
+                    rules = Rules.read({"due": due, "penalty_per_day": 0.25})
+                    store.dates.set_rules(claim.lab, rules, days.by)
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work, args=(f"worker{n}",)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not failures
+    work("last")
+    assert_as_counted_anew(store)
+    store.close()
