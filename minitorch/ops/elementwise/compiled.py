@@ -48,15 +48,23 @@ def fits_rows(xp: Namespace, *arrays: Any) -> bool:
     first = arrays[0]
     if xp is not np or type(first) is not np.ndarray or first.size < FEW or not first.shape[-1]:
         return False
-    same = all(type(a) is np.ndarray and a.dtype is first.dtype for a in arrays)
-    return same and _compiles(first.dtype)
+    dtype = first.dtype
+    for other in arrays:
+        if type(other) is not np.ndarray or other.dtype is not dtype:
+            return False
+    return _compiles(dtype)
 
 
 def run_rows(name: str, arrays: Sequence[Array], number: float, **which: int) -> None:
     """Let a kernel over rows write the last ones of these arrays, all contiguous."""
+    _runner()(name, arrays, number, **which)
+
+
+@functools.cache
+def _runner() -> Callable[..., None]:
     from ...compile import row_kernels
 
-    row_kernels.run(name, tuple(arrays), number, **which)
+    return row_kernels.run
 
 
 def over_rows(name: str, arrays: Sequence[Array], number: float, shape: Sequence[int]) -> Array:
