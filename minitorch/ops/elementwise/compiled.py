@@ -14,6 +14,7 @@ from ...arrays.library import Array, DType, Namespace
 
 Rows = Sequence[tuple[str, tuple[int, ...]]]
 FEW = 2**6  # elements, from which on a kernel over rows is faster than NumPy's calls
+SOME = 2**8  # elements, from which on one is faster than a dozen of NumPy's calls
 MANY = 2**14  # elements, from which on a compiled kernel is worth its call
 
 
@@ -41,6 +42,36 @@ def kernel(dtype: DType, count: int, steps: Rows, reduction: str = "") -> Callab
 
     rows = tuple(Step(*step) for step in steps)
     return kernels.kernel(Program(dtype.name, ("float",) * count, rows, reduction))
+
+
+def row(xp: Namespace, name: str, plain: Callable[..., Array], *arrays: Any) -> Array:
+    """Return a row of arrays: by a kernel, of few elements by `plain(xp, *arrays)`."""
+    if not fits(xp, *arrays, least=SOME):
+        return plain(xp, *arrays)
+    return _kernel_of(name, arrays)(*arrays)
+
+
+def row_in_order(
+    xp: Namespace, name: str, plain: Callable[..., Array], *arrays: Any, least: int
+) -> Array:
+    """Return the same of at least so many elements, in the order in which they lie in memory."""
+    first = arrays[0]
+    strides = first.strides if fits(xp, *arrays, least=least) else ()
+    if not strides or any(a.strides != strides or a.shape != first.shape for a in arrays):
+        return plain(xp, *arrays)
+    if first.flags.c_contiguous:
+        return _kernel_of(name, arrays)(*arrays)
+    order = sorted(range(first.ndim), key=lambda d: -strides[d])
+    turned = [a.transpose(order) for a in arrays]
+    if not turned[0].flags.c_contiguous:
+        return plain(xp, *arrays)
+    out: Array = np.empty_like(first)
+    _kernel_of(name, arrays)(*turned, out=out.transpose(order))
+    return out
+
+
+def _kernel_of(name: str, arrays: Sequence[Array]) -> Callable[..., Array]:
+    return kernel(arrays[0].dtype, len(arrays), ((name, tuple(range(len(arrays)))),))
 
 
 def fits_rows(xp: Namespace, *arrays: Any) -> bool:
