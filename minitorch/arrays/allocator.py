@@ -144,13 +144,16 @@ def empty_as(array: "Array", shape: tuple[int, ...]) -> "Array":
 
     As many axes as `array` has; the last one stays last. The numbers are not set.
     """
+    large = math.prod(shape) * array.itemsize > LARGE
+    empty = cpu.empty if large else np.empty
+    if array.flags.c_contiguous:
+        return empty(shape, array.dtype)
     steps = array.strides[:-1]
     order = list(range(len(shape)))
     if 0 not in steps:  # nothing is repeated
         order[:-1] = sorted(order[:-1], key=lambda d: -steps[d])
     sizes = tuple([shape[d] for d in order])
-    large = math.prod(shape) * array.itemsize > LARGE
-    made = cpu.empty(sizes, array.dtype) if large else np.empty(sizes, array.dtype)
+    made = empty(sizes, array.dtype)
     if order == list(range(len(shape))):
         return made
     return made.transpose([order.index(d) for d in range(len(shape))])

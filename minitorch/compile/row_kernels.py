@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -238,9 +238,7 @@ def _function(name: str, dtype: Any) -> tuple[Function, Callable[..., bytes]]:
     return Function(module(name, dtype.name)), struct.Struct(f"{3 + _KERNELS[name][0]}qd").pack
 
 
-def run(
-    name: str, arrays: tuple[_Array, ...], number: float, rows: int = 1, first: int = -1
-) -> None:
+def run(name: str, arrays: Sequence[_Array], number: float, rows: int = 1, first: int = -1) -> None:
     """Run a kernel on contiguous arrays of one dtype; the last ones are written.
 
     Args:

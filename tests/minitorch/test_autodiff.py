@@ -343,6 +343,23 @@ class TestRecording:
         assert np.shares_memory(x.array, y.array)
 
 
+@pytest.mark.parametrize("axes", [(0, 1, 2), (2, 0, 1), (1, 0, 2)])
+@pytest.mark.parametrize("step", [1, 2])
+def test_a_large_relu_is_torchs_in_any_order_in_memory(axes: tuple[int, ...], step: int) -> None:
+    drawn = np.random.default_rng(0).standard_normal((40, 50, 60)).astype(np.float32)
+    drawn[0, 0, :3], drawn[0, 1, :3] = (np.nan, np.inf, -np.inf), (0.0, -0.0, 1.0)
+    given = drawn.transpose(axes)[:, ::step]
+    y = minitorch.relu(minitorch.as_tensor(given))
+    assert y.array.strides == np.maximum(given, 0).strides
+    np.testing.assert_array_equal(y.numpy(), torch.relu(torch.tensor(given)).numpy())
+    given = np.where(given == given, given, 1)
+    to = np.where(given > 2, np.inf, given)
+    mine, theirs = (lib.tensor(given, requires_grad=True) for lib in (minitorch, torch))
+    minitorch.relu(mine).backward(minitorch.as_tensor(to))
+    torch.relu(theirs).backward(torch.tensor(to))
+    np.testing.assert_array_equal(mine.grad.numpy(), theirs.grad.numpy())
+
+
 def test_infinite_gradients_do_not_pass_a_closed_relu() -> None:
     x = minitorch.tensor([-1.0, 4.0], requires_grad=True)
     (1 / minitorch.relu(x)).sum().backward()

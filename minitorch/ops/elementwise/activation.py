@@ -22,7 +22,6 @@ from .unary import relu as relu
 from .unary import sigmoid as sigmoid
 from .unary import tanh as tanh
 
-FEW = 2**8  # elements, from which on a kernel is faster than the dozen calls of NumPy's
 SQRT_HALF = math.sqrt(0.5)
 
 SELU_SCALE, SELU_ALPHA = 1.0507009873554804934193349852946, 1.6732632423543772848170429916717
@@ -32,21 +31,13 @@ def _normal_density(x: Kind) -> Kind:
     return exp(x * x * -0.5) * (1.0 / math.sqrt(2.0 * math.pi))
 
 
-def _row(xp: Namespace, name: str, plain: Any, *arrays: Any) -> Any:
-    """Return a row of arrays: of large ones by a kernel, where kernels can be compiled."""
-    if not compiled.fits(xp, *arrays, least=FEW):
-        return plain(xp, *arrays)
-    steps = ((name, tuple(range(len(arrays)))),)
-    return compiled.kernel(arrays[0].dtype, len(arrays), steps)(*arrays)
-
-
 def _gelu_grad_plain(xp: Namespace, g: Array, x: Array) -> Any:
     return g * (_normal_cdf(xp, x) + x * (xp.exp(x * x * -0.5) * (1.0 / math.sqrt(2.0 * math.pi))))
 
 
 _gelu_grad: Any = binary(
     "gelu_grad",
-    lambda xp, g, x: _row(xp, "gelu_grad", _gelu_grad_plain, g, x),
+    lambda xp, g, x: compiled.row(xp, "gelu_grad", _gelu_grad_plain, g, x),
     lambda g, a, x, y: _gelu_grad(g, x),
     lambda g, a, x, y: g * a * _normal_density(x) * (2.0 - x * x),
     "The gradient of gelu: that of its result times Φ(x) + x·φ(x).",
@@ -55,7 +46,7 @@ _gelu_grad: Any = binary(
 )
 _gelu = unary(
     "gelu",
-    lambda xp, x: _row(xp, "gelu", lambda xp, x: x * _normal_cdf(xp, x), x),
+    lambda xp, x: compiled.row(xp, "gelu", lambda xp, x: x * _normal_cdf(xp, x), x),
     lambda g, x, y: _gelu_grad(g, x),
     "x·Φ(x), the normal distribution's Φ.",
     promotes="float",

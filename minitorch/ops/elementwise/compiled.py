@@ -14,6 +14,7 @@ from ...arrays.library import Array, DType, Namespace
 
 Rows = Sequence[tuple[str, tuple[int, ...]]]
 FEW = 2**6  # elements, from which on a kernel over rows is faster than NumPy's calls
+SOME = 2**8  # elements, from which on one is faster than a dozen of NumPy's calls
 MANY = 2**14  # elements, from which on a compiled kernel is worth its call
 
 
@@ -43,20 +44,58 @@ def kernel(dtype: DType, count: int, steps: Rows, reduction: str = "") -> Callab
     return kernels.kernel(Program(dtype.name, ("float",) * count, rows, reduction))
 
 
+def row(xp: Namespace, name: str, plain: Callable[..., Array], *arrays: Any) -> Array:
+    """Return a row of arrays: by a kernel, of few elements by `plain(xp, *arrays)`."""
+    if not fits(xp, *arrays, least=SOME):
+        return plain(xp, *arrays)
+    return _kernel_of(name, arrays)(*arrays)
+
+
+def row_in_order(
+    xp: Namespace, name: str, plain: Callable[..., Array], *arrays: Any, least: int
+) -> Array:
+    """Return the same of at least so many elements, in the order in which they lie in memory."""
+    first = arrays[0]
+    strides = first.strides if fits(xp, *arrays, least=least) else ()
+    if not strides or any(a.strides != strides or a.shape != first.shape for a in arrays):
+        return plain(xp, *arrays)
+    if first.flags.c_contiguous:
+        return _kernel_of(name, arrays)(*arrays)
+    order = sorted(range(first.ndim), key=lambda d: -strides[d])
+    turned = [a.transpose(order) for a in arrays]
+    if not turned[0].flags.c_contiguous:
+        return plain(xp, *arrays)
+    out: Array = np.empty_like(first)
+    _kernel_of(name, arrays)(*turned, out=out.transpose(order))
+    return out
+
+
+def _kernel_of(name: str, arrays: Sequence[Array]) -> Callable[..., Array]:
+    return kernel(arrays[0].dtype, len(arrays), ((name, tuple(range(len(arrays)))),))
+
+
 def fits_rows(xp: Namespace, *arrays: Any) -> bool:
     """Tell whether kernels over rows compute on these arrays: NumPy's, all of one dtype."""
     first = arrays[0]
     if xp is not np or type(first) is not np.ndarray or first.size < FEW or not first.shape[-1]:
         return False
-    same = all(type(a) is np.ndarray and a.dtype is first.dtype for a in arrays)
-    return same and _compiles(first.dtype)
+    dtype = first.dtype
+    for other in arrays:
+        if type(other) is not np.ndarray or other.dtype is not dtype:
+            return False
+    return _compiles(dtype)
 
 
 def run_rows(name: str, arrays: Sequence[Array], number: float, **which: int) -> None:
     """Let a kernel over rows write the last ones of these arrays, all contiguous."""
+    _runner()(name, arrays, number, **which)
+
+
+@functools.cache
+def _runner() -> Callable[..., None]:
     from ...compile import row_kernels
 
-    row_kernels.run(name, tuple(arrays), number, **which)
+    return row_kernels.run
 
 
 def over_rows(name: str, arrays: Sequence[Array], number: float, shape: Sequence[int]) -> Array:

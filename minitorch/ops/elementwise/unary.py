@@ -10,9 +10,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...arrays.allocator import LARGE, result_of
+from ...arrays.allocator import result_of
 from ...arrays.library import Array, Namespace, dtype_of
 from ...op import Kind
+from . import compiled
 from .rows import NUMBERS, Compute, Partial, binary, unary
 from .special import erf_array
 
@@ -85,11 +86,8 @@ def _masked(g: Array, y: Array, out: Array | None = None) -> Array:
     return product
 
 
-def _relu(x: Array) -> Array:
-    if type(x) is np.ndarray and x.nbytes > LARGE:
-        return result_of(np.maximum, x, np.zeros((), x.dtype))
-    positive: Array = np.maximum(x, 0)
-    return positive
+def _relu(xp: Namespace, x: Array) -> Array:
+    return np.maximum(x, 0) if xp is np else xp.clip(x, min=0)
 
 
 def _where_positive(xp: Namespace, g: Array, y: Array) -> Array:
@@ -109,7 +107,7 @@ def _through(g: Kind, y: object) -> Kind:
 
 _open = binary(
     "relu_grad",
-    _where_positive,
+    lambda xp, g, y: compiled.row_in_order(xp, "relu_grad", _where_positive, g, y, least=2**11),
     lambda g, a, b, y: _through(g, b),
     lambda g, a, b, y: zeros_like(b),
     "The gradient of relu: that of its result where the result is positive.",
@@ -117,7 +115,7 @@ _open = binary(
 )
 relu = unary(
     "relu",
-    lambda xp, x: _relu(x) if xp is np else xp.clip(x, min=0),
+    lambda xp, x: compiled.row_in_order(xp, "relu", _relu, x, least=compiled.MANY),
     lambda g, x, y: _through(g, y),
     "x where positive, else 0.",
     reads="y",

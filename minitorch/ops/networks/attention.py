@@ -102,9 +102,12 @@ def _on_host(*values: Any) -> bool:
     """Tell whether these are NumPy's arrays, of one floating dtype but for a mask of bools."""
     arrays = [getattr(value, "array", value) for value in values]
     first = arrays[0]
-    return all(type(a) is np.ndarray and a.size for a in arrays) and (
+    for a in arrays:
+        if type(a) is not np.ndarray or not a.size:
+            return False
+    return (
         first.dtype.char in "fd"
-        and all(a.dtype == first.dtype for a in arrays[:3])
+        and first.dtype == arrays[1].dtype == arrays[2].dtype
         and not any(getattr(mask, "requires_grad", False) for mask in values[3:])
     )
 

@@ -118,7 +118,7 @@ def _groups(lead: Sequence[int], most: int) -> Iterator[Any]:
 
 def spread(*arrays: Array) -> list[Array]:
     """Return views of the arrays with one shape but for the last two axes."""
-    if all(a.shape[:-2] == arrays[0].shape[:-2] for a in arrays):
+    if len({a.shape[:-2] for a in arrays}) == 1:
         return list(arrays)
     lead = np.broadcast_shapes(*(a.shape[:-2] for a in arrays))
     return [np.broadcast_to(a, (*lead, *a.shape[-2:])) for a in arrays]

@@ -188,8 +188,9 @@ class LayerNorm(KeepsSpec):
     def compute(self, xp: Namespace, x: Array, weight: Array, bias: Array) -> Array:
         """Return the normalised array."""
         if compiled.fits_rows(xp, x, weight, bias):
-            rows = x.reshape(-1, weight.size)
-            given = (rows, weight.reshape(-1), bias.reshape(-1))
+            given = [x, weight, bias]
+            if weight.ndim > 1:
+                given = [x.reshape(-1, weight.size), weight.reshape(-1), bias.reshape(-1)]
             return compiled.over_rows("layer_norm", given, self.eps, x.shape)
         y: Array = Standardize(self.dims, self.eps).compute(xp, x) * weight
         y += bias

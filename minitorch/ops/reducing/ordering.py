@@ -62,7 +62,7 @@ class ArgExtreme(Position):
 
 
 def _numbers(x: Array) -> Array:
-    return cast(x, int64) if str(x.dtype).endswith("bool") else x
+    return cast(x, int64) if dtype_of(x).kind == "b" else x
 
 
 class ArgSort(Position):

@@ -289,7 +289,9 @@ def split_index(index: object) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     pattern: list[Any] = []
     arrays: list[Any] = []
     for item in items:
-        if item is None or item is Ellipsis or isinstance(item, slice):
+        if item is None or item is Ellipsis:
+            pattern.append(item)
+        elif isinstance(item, slice):
             pattern.append(_slice(item))
         elif isinstance(item, int | np.integer) and not isinstance(item, bool):
             pattern.append(int(item))
@@ -299,12 +301,15 @@ def split_index(index: object) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     return tuple(pattern), tuple(arrays)
 
 
-def _slice(item: object) -> Any:
-    if not isinstance(item, slice):
+def _slice(item: slice) -> slice:
+    if item.step is None and type(item.start) in _PLAIN and type(item.stop) in _PLAIN:
         return item
     if item.step is not None and int(item.step) <= 0:
         raise AxisError(f"index: got step {item.step}, expected 1 or more. Use flip to go back.")
     return slice(*(None if n is None else int(n) for n in (item.start, item.stop, item.step)))
+
+
+_PLAIN = frozenset([int, type(None)])
 
 
 def _index_array(item: object) -> object:

@@ -11,7 +11,7 @@ from ...arrays.shapes import axis
 from ...errors import ArgumentError, DTypeError, ShapeError
 from ...op import Gradients, Kind, Methods, Spec, apply
 from ..elementwise.casting import cast_to
-from .indexing import narrow, select
+from .indexing import Slice, narrow
 from .movement import AlongDim, insert_axes, reshape, sizes
 
 
@@ -170,7 +170,8 @@ def tensor_split(x: Kind, indices_or_sections: object, dim: int = 0) -> tuple[Ki
 def unbind(x: Kind, dim: int = 0) -> tuple[Kind, ...]:
     """Return the slices along `dim`, without that axis."""
     d = axis(dim, len(x.shape), "unbind")
-    return tuple(select(x, d, i) for i in range(x.shape[d]))
+    before = (slice(None),) * d
+    return tuple([apply(Slice((*before, i)), x) for i in range(x.shape[d])])
 
 
 def roll(x: Kind, shifts: object, dims: int | Sequence[int] | None = ()) -> Kind:

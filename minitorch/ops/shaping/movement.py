@@ -162,7 +162,7 @@ def sizes(given: tuple[Any, ...]) -> tuple[int, ...]:
     """Return numbers that were passed one by one, or as one sequence."""
     if len(given) == 1 and not isinstance(given[0], int | np.integer):
         given = tuple(given[0])
-    return tuple(int(size) for size in given)
+    return tuple(map(int, given))
 
 
 def listed(
@@ -173,15 +173,17 @@ def listed(
     Raises:
         TypeError: another keyword.
     """
-    if set(named) - {keyword} or (named and given):
+    if not named:
+        return sizes(given)
+    if set(named) != {keyword} or given:
         raise TypeError(f"{op}: got keywords {sorted(named)}, expected {keyword!r} or none.")
-    return sizes((named[keyword],) if named else given)
+    return sizes((named[keyword],))
 
 
 def reshape(x: Kind, *shape: object, **named: object) -> Kind:
     """Return the elements of `x`, in the same order, under another shape; one size may be -1."""
     wanted = listed("reshape", "shape", shape, named)
-    if builtins.any(size < 0 for size in wanted) and known(x.shape):
+    if builtins.min(wanted, default=0) < 0 and known(x.shape):
         wanted = fill_in(wanted, numel(tuple(x.shape)), "reshape")  # type: ignore[assignment]
     return apply(Reshape(wanted), x)
 
@@ -189,8 +191,10 @@ def reshape(x: Kind, *shape: object, **named: object) -> Kind:
 def permute(x: Kind, *dims: int | Sequence[int] | None, **named: object) -> Kind:
     """Return `x` with its axes in the order `dims`."""
     rank, wanted = len(x.shape), listed("permute", "dims", dims, named)
-    order = tuple(axis(d, rank, "permute") for d in wanted)
-    if sorted(order) != list(range(rank)):
+    order, each = wanted, list(range(rank))
+    if sorted(order) != each:
+        order = tuple([axis(d, rank, "permute") for d in wanted])
+    if sorted(order) != each:
         raise ShapeError(
             f"permute: not an order of the axes: got {wanted} for a value of {rank} axes, expected "
             f"each of 0 to {rank - 1} once."
