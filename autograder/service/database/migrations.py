@@ -281,6 +281,11 @@ def _to_12(connection: sa.Connection, _now: float) -> None:
             index.create(connection, checkfirst=True)
 
 
+def _to_14(connection: sa.Connection, _now: float) -> None:
+    """Let staff hold the grades of a lab back."""
+    _add_column(connection, "lab_rules", "held", "BOOLEAN NOT NULL DEFAULT FALSE")
+
+
 _STEPS: dict[int, Callable[[sa.Connection, float], None]] = {
     1: _to_2,
     2: _to_3,
@@ -293,4 +298,6 @@ _STEPS: dict[int, Callable[[sa.Connection, float], None]] = {
     9: _to_10,
     10: _to_11,
     11: _to_12,
+    12: lambda _connection, _now: None,  # no release has had layout 13
+    13: _to_14,
 }
