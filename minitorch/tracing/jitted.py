@@ -22,6 +22,8 @@ from minitorch.tracing.traced import Traced, record
 MOST_TRACES = 8
 """As in torch: what a function that keeps being called with other shapes is traced for at once."""
 
+MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")
+
 
 class Jitted:
     """A function that runs as a graph, one for each combination of its arguments' types.
@@ -185,6 +187,9 @@ def compiled(
         fullgraph: raise where it cannot be traced, as `graph.jit` does.
         dynamic, backend, mode: torch's; they change nothing.
     Raises:
-        ArgumentError: not a function.
+        ArgumentError: not a function, or no mode of torch's.
     """
+    if mode not in MODES:
+        named = ", ".join(repr(name) for name in MODES[1:])
+        raise ArgumentError(f"compile: unknown mode: got {mode!r}, expected one of {named}.")
     return _made("compile", Jitted if fullgraph else Compiled, model)

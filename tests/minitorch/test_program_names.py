@@ -228,6 +228,8 @@ def test_compile_runs_what_cannot_be_traced_as_it_is() -> None:
         minitorch.compile(f, fullgraph=True)(minitorch.ones(2))
     with pytest.raises(ArgumentError, match="compile: got int"):
         minitorch.compile(3)
+    with pytest.raises(ArgumentError, match="unknown mode: got 'fast', expected one of 'default'"):
+        minitorch.compile(f, mode="fast")
 
 
 def test_a_mistake_of_the_caller_is_an_error_and_leaves_the_function_compiled() -> None:
