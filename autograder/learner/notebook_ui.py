@@ -380,6 +380,8 @@ def submission_line(handed_in: "HandedIn") -> str:
     line = f"submission {handed_in.number}: {handed_in.state}"
     if handed_in.score is not None and handed_in.max_score is not None:
         line += f", {handed_in.score:g} of {handed_in.max_score:g} points"
+    elif handed_in.held_back:
+        line += ", grades are held back"
     return line
 
 

@@ -74,6 +74,7 @@ class Panel(anywidget.AnyWidget):
                 "state": handed_in.state,
                 "score": handed_in.score,
                 "max_score": handed_in.max_score,
+                "held_back": handed_in.held_back,
             },
         }
 

@@ -26,6 +26,7 @@ class HandedIn:
     state: str = "stored"
     score: float | None = None
     max_score: float | None = None
+    held_back: bool = False
 
     @property
     def is_final(self) -> bool:
@@ -77,3 +78,4 @@ def refresh(connection: Connection, handed_in: HandedIn) -> None:
     submission = connection.submission(str(handed_in.number))
     handed_in.state = submission["state"]
     handed_in.score, handed_in.max_score = submission["score"], submission["max_score"]
+    handed_in.held_back = handed_in.score is None and submission.get("held_back", False)

@@ -309,6 +309,33 @@ def test_a_grade_is_asked_about_and_the_points_change(server: Server, visit: Any
     assert "1.5 of 2" in hers.locator("main").inner_text()
 
 
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1440, "light")])
+def test_grades_are_held_back_and_a_page_that_waits_shows_the_release(
+    server: Server, visit: Any, audit: Any, width: int, scheme: str
+) -> None:
+    theirs = logged_in(visit, server, "instructor", color_scheme=scheme)
+    hers = logged_in(visit, server, "learner01", color_scheme=scheme)
+    theirs.goto(f"{server.url}/schedule")
+    theirs.get_by_role("button", name=f"Hold back the grades of {FIRST}").click()
+    theirs.get_by_role("button", name=f"Release the grades of {FIRST}").wait_for()
+    problems = []
+    for page, path in (
+        *((theirs, "/schedule"), (theirs, "/labs"), (theirs, "/submissions/2")),
+        *((hers, "/labs"), (hers, "/submissions"), (hers, "/standing"), (hers, "/submissions/2")),
+    ):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.goto(server.url + path)
+        assert "held back" in page.locator("main").inner_text().lower(), path
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, path
+        problems += [f"{path}: {problem}" for problem in (*audit(page, "main"), *axe(page))]
+    assert [p for p in problems if not any(rule in p for rule in OF_WIDGETS)] == []
+    assert "points" not in hers.locator("main").inner_text()
+    theirs.goto(f"{server.url}/schedule")
+    theirs.get_by_role("button", name=f"Release the grades of {FIRST}").click()
+    hers.locator("#grade").wait_for()
+    assert "of 6 points" in hers.locator("#grade").inner_text()
+
+
 def test_staff_arrive_at_what_waits(server: Server, visit: Any) -> None:
     page = logged_in(visit, server, "instructor")
     page.goto(f"{server.url}/")

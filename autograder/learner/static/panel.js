@@ -102,7 +102,8 @@ function render({ model, el }) {
   function submissionLine(submission) {
     if (!submission) return "";
     const graded = submission.score !== null && submission.max_score !== null;
-    const points = graded ? `: ${submission.score} of ${submission.max_score} points` : "";
+    const held = submission.held_back ? ", grades are held back" : "";
+    const points = graded ? `: ${submission.score} of ${submission.max_score} points` : held;
     const link = element(
       "a",
       { href: submission.url, target: "_blank", rel: "noopener" },

@@ -283,6 +283,11 @@ def _to_12(connection: sa.Connection, _now: float) -> None:
 
 
 def _to_13(connection: sa.Connection, _now: float) -> None:
+    """Let staff hold the grades of a lab back."""
+    _add_column(connection, "lab_rules", "held", "BOOLEAN NOT NULL DEFAULT FALSE")
+
+
+def _to_14(connection: sa.Connection, _now: float) -> None:
     """Count how labs stand. It reads tables as they are today, so it is the last step."""
     standings.recount(connection, lambda: calendar(connection).counted)
 
@@ -300,4 +305,5 @@ _STEPS: dict[int, Callable[[sa.Connection, float], None]] = {
     10: _to_11,
     11: _to_12,
     12: _to_13,
+    13: _to_14,
 }

@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 # Raised when a table changes shape; `migrations` brings an older database here.
-VERSION = 13
+VERSION = 14
 
 # Of `facts`, beside "schema": what signs the cookies of a sign-in under way.
 COOKIE_KEY = "cookie_key"
@@ -261,6 +261,7 @@ lab_rules = Table(
     Column("solutions", Boolean, nullable=False),
     Column("leaderboard", Boolean, nullable=False),
     Column("requests_until", String(40)),
+    Column("held", Boolean, nullable=False),
 )
 
 extensions = Table(

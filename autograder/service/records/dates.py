@@ -63,6 +63,8 @@ class Rules:
     leaderboard: Annotated[bool, Strict()] = False
     # Until when learners may ask about their grades; None: they may not.
     requests_until: Date = None
+    # Whether learners see that their work is graded and nothing of the grade.
+    held: Annotated[bool, Strict()] = False
 
     @classmethod
     def read(cls, body: Mapping[str, Any]) -> "Rules":
@@ -138,6 +140,8 @@ class Rules:
 
     def requests_refusal(self, now: float) -> str | None:
         """Return why a learner cannot ask about a grade at `now`, or None."""
+        if self.held:
+            return "grades are held back"
         if self.requests_until is None:
             return "re-grade requests are not taken"
         if math.floor(now) > moment(self.requests_until):
@@ -208,6 +212,7 @@ def _later(*dues: str | None) -> str | None:
 
 
 _RULES = sa.select(lab_rules.c.lab, *_COLUMNS)
+HELD_LABS = sa.select(lab_rules.c.lab).where(lab_rules.c.held)
 
 
 def put_rules(
@@ -218,6 +223,9 @@ def put_rules(
     connection.execute(lab_rules.insert().values(lab=lab, **rules.to_dict()))
     held = (before.to_dict(), rules.to_dict())
     audit_log.write(connection, now, by.login, "dates", lab, *held)
+    if before.held != rules.held:
+        action = "grades held back" if rules.held else "grades released"
+        audit_log.write(connection, now, by.login, action, lab)
     touch(connection, submissions.c.lab == lab)
     restand_lab(connection, lambda: calendar(connection).counted, lab)
 

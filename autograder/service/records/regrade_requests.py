@@ -14,7 +14,7 @@ from autograder.service.database.database import Database
 from autograder.service.database.schema import people, regrade_messages, regrade_requests
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log, gradings
-from autograder.service.records.dates import Rules, calendar
+from autograder.service.records.dates import HELD_LABS, Rules, calendar
 from autograder.service.records.marks import question_of
 from autograder.service.records.people import Person
 from autograder.service.records.submissions import Entry
@@ -93,9 +93,10 @@ class RegradeRequests:
         return [RegradeRequest(*row) for row in rows]
 
     def of_person(self, person_id: int) -> list[RegradeRequest]:
-        """Return a learner's last threads, the newest first."""
+        """Return a learner's last threads, the newest first; none of what is held back."""
         column = regrade_requests.c
-        query = _REQUEST.where(column.person_id == person_id).order_by(column.id.desc())
+        query = _REQUEST.where(column.person_id == person_id, column.lab.not_in(HELD_LABS))
+        query = query.order_by(column.id.desc())
         return [RegradeRequest(*row) for row in self.database.rows(query.limit(PAGE_ROWS))]
 
     def counts(self) -> list[LabCount]:
@@ -105,16 +106,21 @@ class RegradeRequests:
         query = sa.select(column.lab, waiting, sa.func.count()).group_by(column.lab)
         return [LabCount(*row) for row in self.database.rows(query.order_by(column.lab))]
 
-    def threads(self, submission_id: int) -> dict[str, tuple[RegradeRequest, list[Message]]]:
-        """Return the threads of a submission by question, each with its messages in order."""
+    def threads(self, entry: Entry) -> dict[str, tuple[RegradeRequest, list[Message]]]:
+        """Return the threads of a submission by question, each with its messages in order.
+
+        An entry without a grade has none: it is not graded, or its grade is held back.
+        """
+        if entry.score is None:
+            return {}
         said, request = regrade_messages.c, regrade_requests.c
-        mine = _REQUEST.where(request.submission_id == submission_id)
+        mine = _REQUEST.where(request.submission_id == entry.id)
         rows = self.database.rows(mine)
         threads = {row.question: (RegradeRequest(*row), list[Message]()) for row in rows}
         query = sa.select(request.question, said.at, people.c.name, said.text)
         query = query.join_from(regrade_messages, regrade_requests)
         query = query.join(people, people.c.id == said.person_id)
-        query = query.where(request.submission_id == submission_id).order_by(said.id)
+        query = query.where(request.submission_id == entry.id).order_by(said.id)
         for question, *message in self.database.rows(query):
             threads[question][1].append(Message(*message))
         return threads
@@ -162,7 +168,7 @@ class RegradeRequests:
 
 
 def _refusal(rules: Rules, entry: Entry, now: float) -> str | None:
-    if entry.score is None:
+    if entry.score is None and not rules.held:
         return "the submission is not graded yet"
     return rules.requests_refusal(now)
 

@@ -94,7 +94,7 @@ def _line(
 
 def _value(name: str, text: str) -> Any:
     """Return a cell as JSON would have it; what is malformed stays a text, which is refused."""
-    if name in ("solutions", "leaderboard"):
+    if isinstance(getattr(Rules, name), bool):
         return {"": False, "no": False, "yes": True}.get(text.lower(), text)
     if text == "":
         return None

@@ -3,6 +3,9 @@
 Nothing here is overwritten: a grading adds a row, a mark adds a row, and a submission points to the
 grading that counts. Its totals are kept beside it for lists, and made anew in the transaction that
 publishes a grading or adds a mark.
+
+What learners are shown of a lab whose grades are held back is decided here alone: whatever goes to
+a learner is read from `Submissions.for_learners`, which has no grade of such a lab.
 """
 
 import hashlib
@@ -21,6 +24,7 @@ from autograder.service.database.schema import (
     HELD,
     PARKED,
     STORED,
+    lab_rules,
     lines,
     notebooks,
     people,
@@ -31,7 +35,7 @@ from autograder.service.database.schema import (
 )
 from autograder.service.errors import Refused
 from autograder.service.records import drafts, gradings
-from autograder.service.records.dates import Calendar, calendar
+from autograder.service.records.dates import HELD_LABS, Calendar, calendar
 from autograder.service.records.people import LEARNER, Person
 from autograder.service.settings import MIB
 
@@ -64,11 +68,21 @@ class Entry:
     tries: int
     late_days: int = 0
     raw_score: float | None = None
+    held_back: bool = False
 
     @property
     def is_final(self) -> bool:
         """Whether nothing more will happen to it by itself."""
         return self.state in (GRADED, PARKED)
+
+    @property
+    def page_state(self) -> str:
+        """What a page that waits for a change has seen; `Submissions.states` says it anew."""
+        return HELD_BACK if self.held_back and self.state == GRADED else self.state
+
+    def without_grade(self) -> "Entry":
+        """Return what a learner is shown of it while its lab's grades are held back."""
+        return replace(self, score=None, max_score=None, raw_score=None, pending=0)
 
 
 @dataclass(frozen=True)
@@ -96,9 +110,13 @@ _STATE = sa.case(
     (submissions.c.state == HELD, STORED),
     else_=submissions.c.state,
 )
+HELD_BACK = "held back"  # how a page calls a graded submission whose grade learners do not see
+_PAGE_STATE = sa.case(
+    (sa.and_(_STATE == GRADED, submissions.c.lab.in_(HELD_LABS)), HELD_BACK), else_=_STATE
+)
 _COLUMNS = {**submissions.c, "learner": people.c.login, "state": _STATE}
-_ENTRY = [  # but for the last two, which follow from the lab's rules
-    _COLUMNS[field.name].label(field.name) for field in fields(Entry)[:-2]
+_ENTRY = [  # but for the last three, which follow from the lab's rules
+    _COLUMNS[field.name].label(field.name) for field in fields(Entry)[:-3]
 ]
 _RECEIPT = (submissions.c.id, submissions.c.lab, submissions.c.sha256, submissions.c.submitted_at)
 
@@ -110,10 +128,19 @@ def is_id(number: int) -> bool:
 
 @dataclass(frozen=True)
 class Submissions:
-    """Submissions, their gradings and their marks."""
+    """Submissions, their gradings and their marks; `veiled`: without those that are held back."""
 
     database: Database
     clock: Callable[[], float]
+    veiled: bool = False
+
+    def for_learners(self) -> "Submissions":
+        """Return the submissions as learners see them, and whatever speaks to learners."""
+        return replace(self, veiled=True)
+
+    def seen_by(self, person: Person) -> "Submissions":
+        """Return the submissions as this person sees them."""
+        return self if person.is_staff else self.for_learners()
 
     def add(
         self,
@@ -273,16 +300,17 @@ class Submissions:
         with self.database.read() as connection:
             dates = calendar(connection)
             for row in connection.execute(query):
-                yield _entry(dates, row)
+                entry = _entry(dates, row)
+                yield entry.without_grade() if self.veiled and entry.held_back else entry
 
     def of_lab(self, lab: str = "") -> Iterator[Entry]:
         """Yield every submission, or those of a lab, the newest first."""
         return self.entries(*([submissions.c.lab == lab] if lab else []))
 
     def states(self, numbers: Collection[int]) -> dict[int, str]:
-        """Return the states of some submissions, as learners see them."""
+        """Return the states of some submissions, as learners' pages have them."""
         known = [number for number in numbers if is_id(number)]
-        query = sa.select(submissions.c.id, _STATE).where(submissions.c.id.in_(known))
+        query = sa.select(submissions.c.id, _PAGE_STATE).where(submissions.c.id.in_(known))
         return {row[0]: row[1] for row in self.database.rows(query)}
 
     def latest(self, lab: str) -> list[tuple[int, str]]:
@@ -308,7 +336,10 @@ class Submissions:
 
     def report(self, submission_id: int) -> Report | None:
         """Return the report that is published, with the marks that people gave, or None."""
+        lab = sa.select(submissions.c.lab).where(submissions.c.id == submission_id)
         with self.database.read() as connection:
+            if self.veiled and connection.scalar(HELD_LABS.where(lab_rules.c.lab.in_(lab))):
+                return None
             return gradings.published(connection, submission_id)
 
     def results(self, submission_ids: Collection[int]) -> Iterator[list[dict[str, Any]]]:
@@ -342,7 +373,8 @@ def _entry(dates: Calendar, row: Any) -> Entry:
     rules = dates.of(row.lab, row.person_id)
     days = rules.late_days(row.submitted_at)
     counted = rules.counted(row.score, days)
-    return replace(Entry(*row), score=counted, late_days=days, raw_score=row.score)
+    more = {"late_days": days, "raw_score": row.score, "held_back": rules.held}
+    return replace(Entry(*row), score=counted, **more)
 
 
 def _their_turn(connection: sa.Connection, person: Person) -> None:

@@ -30,6 +30,7 @@ class Place:
     pending: int
     attempts_left: int | None
     submission: int | None
+    held_back: bool = False
 
 
 def standing(
@@ -57,6 +58,7 @@ def _place(lab: Mapping[str, Any], entry: Entry | None, now: float) -> Place:
         entry.pending if entry else 0,
         lab["attempts_left"],
         entry.id if entry else None,
+        entry.held_back if entry else False,
     )
 
 

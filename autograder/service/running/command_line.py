@@ -88,11 +88,15 @@ def _add_schedule(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
     show = _command(actions, "show", _schedule_show, "print it")
     put = _command(actions, "set", _schedule_change, "let the dates of a CSV hold")
     shift = _command(actions, "shift", _schedule_change, "move all dates by weeks")
+    hold = _command(actions, "hold", _schedule_change, "hold a lab's grades back from learners")
+    release = _command(actions, "release", _schedule_change, "release the grades of a lab")
+    for parser in (hold, release):
+        parser.add_argument("lab", metavar="LAB")
     put.add_argument("file", metavar="FILE", type=Path)
     shift.add_argument("weeks", metavar="WEEKS", type=int)
-    for parser in (put, shift):
+    for parser in (put, shift, hold, release):
         parser.add_argument("--dry-run", action="store_true", help="only say what would change")
-    return [show, put, shift]
+    return [show, put, shift, hold, release]
 
 
 def _add_staff(subparsers: "Subparsers") -> argparse.ArgumentParser:
@@ -282,6 +286,8 @@ def _status(arguments: argparse.Namespace) -> int:
     if submission["score"] is not None:
         line += f": {submission['score']:g} of {submission['max_score']:g} points"
         line += _pending(submission["pending"])
+    elif submission.get("held_back"):
+        line += ": grades are held back"
     print(line if not submission["reason"] else f"{line}. {submission['reason']}")
     return 0
 
@@ -369,6 +375,7 @@ def _standing(arguments: argparse.Namespace) -> int:
         points = (
             "" if lab["score"] is None else f", {lab['score']:g} of {lab['max_score']:g} points"
         )
+        points = ", grades held back" if lab["held_back"] else points
         due = f", due {lab['due']}" if lab["due"] else ""
         print(f"{lab['lab']}: {lab['state']}{points}{due}")
     print(f"{now['score']:g} of {now['max_score']:g} points, {now['missing']} missing.")
@@ -384,6 +391,10 @@ def _schedule_change(arguments: argparse.Namespace) -> int:
     connection, dry_run = _connection(arguments), arguments.dry_run
     if arguments.action == "set":
         data = read_file(arguments.file, "schedule")
+        changes = connection.set_schedule(data, dry_run=dry_run)
+    elif arguments.action in ("hold", "release"):
+        held = "yes" if arguments.action == "hold" else "no"
+        data = f"lab,held\n{arguments.lab},{held}\n".encode()
         changes = connection.set_schedule(data, dry_run=dry_run)
     else:
         changes = connection.shift_schedule(arguments.weeks, dry_run=dry_run)

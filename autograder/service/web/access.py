@@ -215,12 +215,12 @@ def own_path(target: str) -> str:
 
 
 def entry_for(person: Person, submissions: Submissions, submission_id: int) -> Entry:
-    """Return the submission if `person` may see it.
+    """Return the submission, as `person` may see it.
 
     Raises:
         Refused: 404, it does not exist or is another learner's; the answer does not say which.
     """
-    entry = submissions.get(submission_id)
+    entry = submissions.seen_by(person).get(submission_id)
     if entry is None or not (person.is_staff or entry.person_id == person.id):
         raise Refused(404, f"submission {submission_id}: there is none of that number for you.")
     return entry

@@ -19,7 +19,9 @@ PARKED_MESSAGE = (
 
 
 _COUNTS = ("score", "max_score", "pending", "late_days")
-_SUMMARY = ("id", "learner", "lab", "state", "sha256", "score", "raw_score", "late_days")
+_SUMMARY = (
+    *("id", "learner", "lab", "state", "sha256", "score", "raw_score", "late_days", "held_back"),
+)
 
 
 def report_for(person: Person, report: Report | None) -> Report | None:

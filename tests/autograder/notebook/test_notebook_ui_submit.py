@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from autograder.learner.notebook_ui import NotSubmitted
+from autograder.learner.notebook_ui import NotSubmitted, submission_line
+from autograder.learner.submit import HandedIn
 from autograder.service.client import Connection
 from autograder.service.errors import ServerError
 
@@ -65,6 +66,27 @@ def test_the_saved_file_is_sent_and_the_page_is_told(
     session.q.submit()
     assert "http://127.0.0.1:1/submissions/1" in capsys.readouterr().out
     assert server.stored == [("09_scale_and_sum", (session.folder / "lab.ipynb").read_bytes())]
+
+
+class Holding(FakeServer):
+    """Holds the grades of its lab back."""
+
+    def submission(self, number: str) -> dict[str, Any]:
+        return {**super().submission(number), "score": None, "max_score": None, "held_back": True}
+
+
+def test_a_grade_that_is_held_back_is_said_to_be(session: Any) -> None:
+    server = Holding()
+    session.connect = lambda: server
+    save(session.folder, RIGHT)
+    session.run(RIGHT)
+    session.q.submit()
+    panel = pytest.importorskip("autograder.learner.panel").Panel(session.q)
+    panel._wish(panel, {"act": "poll"}, [])
+    shown = panel.state["submission"]
+    assert shown["held_back"] and shown["state"] == "graded" and shown["score"] is None
+    handed_in = HandedIn(1, "", "graded", held_back=True)
+    assert submission_line(handed_in) == "submission 1: graded, grades are held back"
 
 
 def test_the_panel_says_dates_and_attempts_before_anything_is_handed_in(

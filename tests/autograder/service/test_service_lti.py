@@ -578,6 +578,22 @@ def submit_as(course: Any, login: str, text: str) -> int:
     return int(number)
 
 
+def test_what_is_held_back_is_sent_once_it_is_released(
+    course: Any, browser: Any, platform: Platform
+) -> None:
+    parts = course.server.course
+    instructor = parts.store.roster.find("instructor")
+    parts.store.dates.set_rules("01_first", Rules(held=True), instructor)
+    launch(browser, platform)
+    submit_as(course, "ada", RIGHT)
+    pause = threading.Event()
+    while parts.lti.passback.outbox.waiting()["waiting"]:
+        pause.wait(0.01)
+    assert not platform.scores
+    parts.store.dates.set_rules("01_first", Rules(), instructor)
+    assert platform.wait(1)[0]["scoreGiven"] == 4.0
+
+
 def test_who_had_a_grade_before_the_first_launch_has_it_sent(
     start: Any, describe: Any, browse: Any, platform: Platform
 ) -> None:

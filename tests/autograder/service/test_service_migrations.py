@@ -385,6 +385,21 @@ def test_a_course_of_layout_7_gets_room_for_drafts(database_url: Any) -> None:
     store.close()
 
 
+def test_a_course_of_layout_12_holds_no_grades_back(database_url: Any) -> None:
+    store = Store(database_url)
+    staff, rules = store.roster.add("grace", "instructor"), Rules(attempts=3, leaderboard=True)
+    store.dates.set_rules("lab", rules, staff)
+    facts = schema.facts
+    with store.database.write() as connection:
+        connection.execute(sa.text("ALTER TABLE lab_rules DROP COLUMN held"))
+        version = facts.update().where(facts.c.name == "schema")
+        connection.execute(version.values(value="12"))
+    store.close()
+    store = Store(database_url)
+    assert store.dates.calendar().rules == {"lab": rules}
+    store.close()
+
+
 def described(store: Store, table: str) -> Any:
     """Return what PostgreSQL says of a table; not defaults, places, or names that it gave."""
     found = sa.inspect(store.database.engine)

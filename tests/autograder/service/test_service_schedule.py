@@ -13,7 +13,7 @@ from autograder.service.errors import ServerError
 DUE, LATE = "2031-03-01T12:00:00+01:00", "2031-03-08T12:00:00+01:00"
 HEAD = (
     "lab,opens,due,late_until,penalty_per_day,attempts,grace_minutes,solutions,leaderboard,"
-    "requests_until\n"
+    "requests_until,held\n"
 )
 
 
@@ -28,7 +28,7 @@ def test_what_comes_out_goes_in_and_changes_nothing(running: Any) -> None:
     rules = {"due": DUE, "late_until": LATE, "attempts": 3, "penalty_per_day": 0.1}
     assert ask(staff, "PUT", "/api/labs/first", {**rules, "solutions": True})[0] == 200
     text = staff.schedule()
-    assert text == f"{HEAD}01_first,,{DUE},{LATE},0.1,3,0,yes,,\n02_second,,,,0,,0,,,\n"
+    assert text == f"{HEAD}01_first,,{DUE},{LATE},0.1,3,0,yes,,,\n02_second,,,,0,,0,,,,\n"
     assert staff.set_schedule(text.encode(), dry_run=False) == []
     assert staff.set_schedule(text.replace(",", ";").encode(), dry_run=False) == []
 

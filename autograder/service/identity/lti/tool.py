@@ -41,11 +41,11 @@ def lti_tool(settings: Settings, store: Store, url: str, private_key: bytes) -> 
     key.ensure_kid()
     public = key.as_dict(private=False, use="sig", alg="RS256")
     outbox = Outbox(store.database, clock, settings.passback_again_s)
-    look_s = settings.passback_look_s
+    look_s, shown = settings.passback_look_s, store.submissions.for_learners()
     return LtiTool(
         Launches(platforms, f"{url}/lti/launch", store.cookie_key, settings.code_s),
         LtiPeople(store.database, clock),
-        Passback(outbox, store.submissions, platforms, private_key, clock=clock, look_s=look_s),
+        Passback(outbox, shown, platforms, private_key, clock=clock, look_s=look_s),
         {"keys": [public]},
     )
 

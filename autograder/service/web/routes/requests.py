@@ -38,7 +38,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
 
     @api.get("/submissions/{number}/requests")
     def threads(entry: CallersEntry) -> dict[str, Any]:
-        found = course.store.requests.threads(entry.id)
+        found = course.store.requests.threads(entry)
         return {
             "refusal": course.store.requests.refusal(entry),
             "requests": [

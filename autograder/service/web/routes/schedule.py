@@ -20,7 +20,7 @@ from autograder.service.web.access import (
     Staff,
 )
 from autograder.service.web.course import Course
-from autograder.service.web.forms import Body, Fields, Json
+from autograder.service.web.forms import Body, Fields, Json, LabName
 from autograder.service.web.page import page
 
 
@@ -74,6 +74,12 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         if sure:
             return RedirectResponse("/schedule", 303)
         return _page(course, person, text, changes)
+
+    @pages.post("/labs/{lab}/held")
+    def hold(person: InstructorSender, lab: LabName, form: Fields) -> Response:
+        says, store = {lab: {"held": "held" in form}}, course.store
+        schedule.take(store.database, store.clock(), says, person, dry_run=False)
+        return RedirectResponse("/schedule", 303)
 
     @pages.post("/schedule/shift")
     def shift(person: InstructorSender, form: Fields) -> Response:

@@ -25,11 +25,11 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
 
     @api.get("/standing")
     def mine(person: Caller) -> dict[str, Any]:
-        return _plain(_places(course, person))
+        return _plain(_places(course, person, person))
 
     @api.get("/learners/{login}/standing")
-    def theirs(_by: Staff, login: str) -> dict[str, Any]:
-        return _plain(_places(course, course.person(login)))
+    def theirs(by: Staff, login: str) -> dict[str, Any]:
+        return _plain(_places(course, course.person(login), by))
 
     @api.get("/calendar", response_class=Response, responses=openapi.CALENDAR)
     def dates(person: Caller) -> Response:
@@ -37,7 +37,7 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
 
     @pages.get("/standing")
     def how(person: Visitor) -> Response:
-        places = _places(course, person)
+        places = _places(course, person, person)
         return page("standing", person=person, **_sums(places), places=places)
 
     @pages.get("/calendar.ics")
@@ -46,8 +46,8 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
         return Response(text, media_type="text/calendar", headers=_CALENDAR)
 
 
-def _places(course: Course, person: Person) -> list[Place]:
-    entries = course.store.submissions.all(person_id=person.id)
+def _places(course: Course, person: Person, reader: Person) -> list[Place]:
+    entries = course.store.submissions.seen_by(reader).all(person_id=person.id)
     best = gradebook([person.login], entries)[person.login]
     return standing.standing(course.labs_for(person), best, course.store.clock())
 

@@ -14,7 +14,7 @@ from autograder.grading.report import to_gradescope, to_html
 from autograder.records import CheckResult, Report
 from autograder.service.database.schema import PARKED, STORED
 from autograder.service.errors import Refused
-from autograder.service.records.people import LEARNER
+from autograder.service.records.people import LEARNER, Person
 from autograder.service.records.submissions import Entry
 from autograder.service.reports.gradebook import PAGE_ROWS
 from autograder.service.web import openapi, views
@@ -53,7 +53,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
 
     @api.get("/submissions/{number}")
     def submission(person: Caller, entry: CallersEntry) -> dict[str, Any]:
-        report = views.report_for(person, course.store.submissions.report(entry.id))
+        report = _report(course, person, entry)
         shown = views.summary(entry)
         shown["report"] = report and to_gradescope(report, staff=person.is_staff)
         shown["reason"] = entry.reason if person.is_staff else _told(entry, report)
@@ -76,7 +76,8 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.get("/submissions")
     def submissions(person: Visitor, number: PageNumber = 1) -> Response:
         whose = None if person.is_staff else person.id
-        entries, count = course.store.submissions.page(number, PAGE_ROWS, person_id=whose)
+        shown = course.store.submissions.seen_by(person)
+        entries, count = shown.page(number, PAGE_ROWS, person_id=whose)
         paging = Paging("/submissions", number, count)
         beside: dict[str, Any] = {
             "drafts": course.drafts_for(person),
@@ -100,11 +101,12 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         as_learner = person.is_staff and viewed_as == "learner"
         if as_learner:
             person = replace(person, role=LEARNER)
-        report = views.report_for(person, course.store.submissions.report(entry.id))
-        requests = course.store.requests
+        shown = course.store.submissions.seen_by(person)
+        entry = shown.get(entry.id) or entry
+        report, requests = _report(course, person, entry), course.store.requests
         return page(
             "submission",
-            threads=requests.threads(entry.id) if report else {},
+            threads=requests.threads(entry),
             refusal=requests.refusal(entry),
             person=person,
             entry=entry,
@@ -112,14 +114,15 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
             questions=by_question(report.results) if report else [],
             parked_message=views.PARKED_MESSAGE,
             viewed_as=as_learner,
-            others=course.store.submissions.of_people([entry.person_id], lab=entry.lab),
+            others=shown.of_people([entry.person_id], lab=entry.lab),
         )
 
     @pages.get("/submissions/{number}/report")
     def report(person: Visitor, entry: VisitorsEntry) -> Response:
-        shown = views.report_for(person, course.store.submissions.report(entry.id))
+        shown = _report(course, person, entry)
         if shown is None:
-            raise Refused(404, f"submission {entry.id}: it is not graded yet.")
+            why = "grades are held back" if entry.held_back else "it is not graded yet"
+            raise Refused(404, f"submission {entry.id}: {why}.")
         return HTMLResponse(to_html(shown), headers=STANDALONE)
 
     @pages.get("/submissions/{number}/notebook")
@@ -132,6 +135,10 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
     def regrade(person: StaffSender, number: int) -> Response:
         course.regrade(number, person)
         return RedirectResponse(f"/submissions/{number}", 303)
+
+
+def _report(course: Course, person: Person, entry: Entry) -> Report | None:
+    return views.report_for(person, course.store.submissions.seen_by(person).report(entry.id))
 
 
 def _told(entry: Entry, report: Report | None) -> str | None:
