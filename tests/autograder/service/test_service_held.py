@@ -126,7 +126,8 @@ def test_held_and_released_by_the_command_and_the_page_and_written_down(
     browser.log_in(ada.token)
     text = browser.get(f"/submissions/{number}").text
     assert "Received and graded" in text and 'data-state="held back"' in text
-    assert "held back" in browser.get("/submissions").text + browser.get("/standing").text
+    assert ">held back<" in browser.get("/submissions").text
+    assert "graded, without what is held back" in browser.get("/standing").text
     assert browser.get(f"/submissions/{number}/report").status == 404
     assert browser.ask("POST", "/labs/01_first/held", {"held": "1"}).status == 403
     browser.log_in(running.staff.token)
