@@ -6,7 +6,9 @@ database before it reads (BEGIN IMMEDIATE), so that what it read still holds whe
 """
 
 import logging
+import sqlite3
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
@@ -103,13 +105,23 @@ class Database:
 def _prepare_sqlite(busy_ms: int, connection: Any, _record: Any) -> None:
     """Make commits durable and readers free of writers; transactions begin as `_begin_sqlite`."""
     connection.isolation_level = None
-    for pragma in (
-        f"busy_timeout={busy_ms}",
-        "journal_mode=WAL",
-        "synchronous=FULL",
-        "foreign_keys=ON",
-    ):
-        connection.execute(f"PRAGMA {pragma}")
+    connection.execute(f"PRAGMA busy_timeout={busy_ms}")
+    _keep_journal_ahead(connection, busy_ms)
+    connection.execute("PRAGMA synchronous=FULL")
+    connection.execute("PRAGMA foreign_keys=ON")
+
+
+def _keep_journal_ahead(connection: Any, busy_ms: int) -> None:
+    """Write changes ahead (WAL). Where two connections say so at once SQLite lets none wait."""
+    ends_s = time.monotonic() + busy_ms / 1e3
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError:
+            if time.monotonic() > ends_s:
+                raise
+            time.sleep(0.01)
 
 
 def _begin_sqlite(connection: sa.Connection) -> None:
