@@ -56,7 +56,8 @@ def row_in_order(
 ) -> Array:
     """Return the same of at least so many elements, in the order in which they lie in memory."""
     first = arrays[0]
-    strides = first.strides if fits(xp, *arrays, least=least) else ()
+    large = xp is np and first.size >= least  # which costs least to find out
+    strides = first.strides if large and fits(xp, *arrays, least=least) else ()
     if not strides or any(a.strides != strides or a.shape != first.shape for a in arrays):
         return plain(xp, *arrays)
     if first.flags.c_contiguous:
