@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import minitorch
+from minitorch.errors import ArgumentError
 from minitorch.nn import functional as F
 from minitorch.ops.networks import attention_panels
 
@@ -122,6 +123,7 @@ import sys
 from pathlib import Path
 import numpy as np
 import minitorch
+from minitorch.errors import ArgumentError
 from minitorch.nn import functional as F
 
 def peak_kib():
@@ -147,3 +149,14 @@ def test_memory_grows_with_the_tokens_and_not_with_their_square() -> None:
     ]  # fmt: skip
     assert 1e6 < peaks[0] < 30e6
     assert peaks[1] < 60e6
+
+
+@pytest.mark.parametrize("tokens", [4, 300])
+def test_dropout_takes_probabilities_alone(tokens: int) -> None:
+    x = minitorch.ones(2, tokens, 4, requires_grad=True)
+    for p in (2.0, -0.1, float("nan")):
+        with pytest.raises(ArgumentError, match=r"dropout_p = .*, expected a probability"):
+            F.scaled_dot_product_attention(x, x, x, dropout_p=p)
+    F.scaled_dot_product_attention(x, x, x, dropout_p=1.0).sum().backward()
+    assert x.grad is not None
+    assert not x.grad.numpy().any()

@@ -401,7 +401,8 @@ def _schedule_change(arguments: argparse.Namespace) -> int:
     for change in changes:
         for name, before in change["before"].items():
             print(f"{change['lab']}: {name}: {before} -> {change['after'][name]}")
-    print(f"{len(changes)} labs {'would change' if dry_run else 'changed'}.")
+    labs = f"{len(changes)} lab{'s' * (len(changes) != 1)}"
+    print(f"{labs} {'would change' if dry_run else 'changed'}.")
     return 0
 
 

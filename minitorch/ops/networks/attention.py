@@ -46,7 +46,7 @@ def scaled_dot_product_attention(
 
     Raises:
         ShapeError: E differs, or S of key and value.
-        ArgumentError: both a mask and `is_causal`.
+        ArgumentError: both a mask and `is_causal`, or `dropout_p` is not a probability.
 
     Source: Vaswani et al., arXiv:1706.03762, 2017, section 3.2.1.
     """
@@ -67,10 +67,17 @@ def scaled_dot_product_attention(
         )
     if attn_mask is not None and is_causal:
         raise ArgumentError("scaled_dot_product_attention: got a mask and is_causal, expected one.")
+    if not 0.0 <= dropout_p <= 1.0:
+        raise ArgumentError(
+            f"scaled_dot_product_attention: got dropout_p = {dropout_p}, expected a probability, "
+            "0 to 1."
+        )
     factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
     length = max(query.shape[-2] or 0, key.shape[-2] or 0)
     masks = () if attn_mask is None else (attn_mask,)
-    if (not dropout_p or length >= LONG) and _on_host(query, key, value, *masks):
+    if (not dropout_p or (length >= LONG and dropout_p < 1)) and _on_host(
+        query, key, value, *masks
+    ):
         seed = int(default_generator().integers(0, 2**62, (), int64)) if dropout_p else 0
         op = Attention(factor, is_causal, dropout_p, seed)
         return apply(op, query, key, value, *masks)

@@ -114,7 +114,7 @@ def test_held_and_released_by_the_command_and_the_page_and_written_down(
 
     assert "held: False -> True" in said(running.staff, "schedule", "hold", "first", "--dry-run")
     assert POINTS in said(ada, "status", str(number))
-    assert "1 labs changed" in said(running.staff, "schedule", "hold", "first")
+    assert "1 lab changed" in said(running.staff, "schedule", "hold", "first")
     assert "graded: grades are held back" in said(ada, "status", str(number))
     assert "01_first: handed in, grades held back" in said(ada, "standing")
     assert "yes" in said(running.staff, "schedule", "show")
