@@ -154,14 +154,18 @@ def grad(
     seeds = _seeds("grad", roots, weights)
     between = ancestors(targets, seeds)
     found: dict[Any, Any] = {}
+    records = create_graph or not all(root.has_numbers for root in roots)
 
     def deliver(value: Any, share: Any) -> None:
         if share is not None:
-            found[value] = share if create_graph else value._new(_whole(share))
+            if records:
+                found[value] = share if create_graph else share.detach()
+            else:
+                found[value] = value._new(_whole(share))
 
     needed = {root: seed for root, seed in seeds.items() if root in between}
     uses = count_uses(needed, lambda value: value in between and value.requires_grad)
-    _run(needed, uses, deliver, targets, create_graph, retain_graph)
+    _run(needed, uses, deliver, targets, records, retain_graph)
     for i, target in enumerate(targets):
         if target not in found and not allow_unused:
             raise UnusedInput(

@@ -74,6 +74,22 @@ class Normal(Drawn):
         return cast(drawn * self.second + self.first, self.dtype)
 
 
+class Integers(Drawn):
+    """Integers evenly spread from `first` up to but not `second`."""
+
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
+        """Return the numbers."""
+        return self.source().integers(int(self.first), int(self.second), self.shape, self.dtype)
+
+
+class Permutation(Drawn):
+    """0 up to the size of the one axis, in random order."""
+
+    def compute(self, xp: Namespace, *arrays: Array) -> Array:
+        """Return the numbers."""
+        return self.source().permutation(self.shape[0])
+
+
 class DropMask(Flat, KeepsSpec):
     """1 / (1 - p) with probability 1 - p, else 0: of the shape, dtype and device of the input."""
 

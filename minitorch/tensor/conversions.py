@@ -51,6 +51,7 @@ class Exchange(InPlace):
     dtype: Any
     hooks: "Hooks | None"
     requires_grad_: Any
+    _filled: Any
 
     def numpy(self, *, force: bool = False) -> Array:
         """Return the numbers as a NumPy array, which shares memory with a tensor on the CPU.
@@ -162,7 +163,10 @@ class Exchange(InPlace):
 
     def new_full(self, size: int | Sequence[int], fill_value: Scalar, **options: Any) -> Self:
         """Return a tensor of another shape filled with one number; options as `new_tensor`."""
-        return self.new_tensor(np.full(size, fill_value), **options)
+        made = self.new_tensor(np.full(size, fill_value), **options)
+        filled: Self = self._filled(made.array)
+        filled.requires_grad_(made.requires_grad)
+        return filled
 
     def new_zeros(self, *size: Any, **options: Any) -> Self:
         """Return zeros of another shape; options as `new_tensor`."""

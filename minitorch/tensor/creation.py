@@ -13,11 +13,12 @@ from ..arrays.library import (
     DTypeLike,
     as_dtype,
     cast,
+    int64,
     native_device,
     native_dtype,
 )
 from ..errors import ArgumentError
-from ..ops.random import Normal, Uniform
+from ..ops.random import Integers, Normal, Permutation, Uniform
 from ..ops.shaping.movement import sizes
 from .tensor import Tensor, tensor
 
@@ -63,7 +64,7 @@ def full(
     place_of = {} if xp is np else {"device": native_device(place)}
     shape = _shape("full", (size,))
     dtype_there = native_dtype(xp, _arrays.host_dtype(wanted))
-    made = Tensor._new(cast(xp.full(shape, fill_value, dtype=dtype_there, **place_of), wanted))
+    made = Tensor._filled(cast(xp.full(shape, fill_value, dtype=dtype_there, **place_of), wanted))
     return made.requires_grad_() if requires_grad else made
 
 
@@ -158,7 +159,7 @@ def _drawn(
     place = _arrays.device(device)
     wanted = as_dtype(float if dtype is None else dtype)
     op = kind(_shape(name, size), wanted, generator=generator or default_generator(place))
-    made = Tensor._new(op.compute(_arrays.namespace_on(place)))
+    made = Tensor._draw(op, place)
     return made.requires_grad_() if requires_grad else made
 
 
@@ -188,15 +189,16 @@ def randint(
         low, high = 0, low
     if high <= low:
         raise ArgumentError(f"randint: got {low} to {high}, expected a range with a number in it.")
-    source = generator or default_generator(_arrays.device(device))
-    return Tensor._new(
-        source.integers(low, high, _shape("randint", (size,)), as_dtype(dtype or "int64"))
-    )
+    place, shape = _arrays.device(device), _shape("randint", (size,))
+    source = generator or default_generator(place)
+    return Tensor._draw(Integers(shape, as_dtype(dtype or "int64"), low, high, source), place)
 
 
 def randperm(n: int, *, generator: Generator | None = None, device: DeviceLike = "cpu") -> Tensor:
     """Return 0 to n - 1 in random order."""
-    return Tensor._new((generator or default_generator(_arrays.device(device))).permutation(n))
+    place = _arrays.device(device)
+    source = generator or default_generator(place)
+    return Tensor._draw(Permutation((n,), int64, generator=source), place)
 
 
 def normal(

@@ -20,6 +20,7 @@ from ..op import Op
 from ..ops.elementwise import activation, binary, logic, pointwise
 from ..ops.elementwise.casting import clone
 from ..ops.methods import Methods
+from ..ops.random import Drawn, Normal, Uniform
 from ..ops.shaping.assigning import assigned, replaced
 from ..ops.shaping.indexing import put, split_index
 from .eager import quiet
@@ -48,6 +49,7 @@ class InPlace(Methods):
     device: Any
     to: Any
     item: Any
+    _draw: Any
     _new: Any
     _own_array: Any
 
@@ -212,21 +214,22 @@ class InPlace(Methods):
         """Overwrite with numbers of a normal distribution."""
         if std < 0:
             raise ArgumentError(f"normal_: got std {std}, expected 0 or more.")
-        source = generator or default_generator(self.device)
-        return self._drawn("normal_", source.normal(self.shape, as_dtype(self.dtype)), std, mean)
+        return self._drawn("normal_", Normal, mean, std, generator)
 
     # torch calls the limits so
     def uniform_(self, from_: float = 0.0, to: float = 1.0, *, generator: Any = None) -> Self:
         """Overwrite with numbers evenly spread in [from_, to)."""
         if to < from_:
             raise ArgumentError(f"uniform_: got {from_} to {to}, expected them in order.")
-        source = generator or default_generator(self.device)
-        drawn = source.uniform(self.shape, as_dtype(self.dtype))
-        return self._drawn("uniform_", drawn, to - from_, from_)
+        return self._drawn("uniform_", Uniform, from_, to, generator)
 
-    def _drawn(self, name: str, numbers: Array, scale: float, shift: float) -> Self:
+    def _drawn(
+        self, name: str, kind: type[Drawn], first: float, second: float, generator: Any
+    ) -> Self:
         self._refuse_leaf(name)
-        return self.copy_(self._new(numbers * scale + shift))
+        source = generator or default_generator(self.device)
+        op = kind(self.shape, as_dtype(self.dtype), first, second, source)
+        return self.copy_(self._draw(op, self.device))
 
     def __setitem__(self, index: Any, value: object) -> None:
         if self._records(_ASSIGN, value):

@@ -11,7 +11,7 @@ May import: this folder, errors, arrays, op, backward.
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from ..arrays.library import (
 from ..backward import backward
 from ..errors import DTypeError, GradientError, ModifiedInPlace, ShapeError
 from ..op import Op
+from ..ops.random import Drawn
 from .conversions import Exchange
 from .eager import explain, host_arrays, prepare, quiet
 from .hooks import Handle, Hooks, add_hook
@@ -73,6 +74,8 @@ class Tensor(Exchange):
     """How a view that is not recorded was made; not set on anything else."""
     _grad: "Tensor | None"
     _stamp: int
+    has_numbers: ClassVar[bool] = True
+    """False for what stands for a tensor while a function is traced."""
 
     def __init__(self, *data: Any) -> None:
         sizes = len(data) > 1 or (len(data) == 1 and isinstance(data[0], int))
@@ -89,6 +92,16 @@ class Tensor(Exchange):
         made.requires_grad, made.op, made.inputs = False, None, ()
         made._grad, made._stamp, made.hooks = None, clock.now, None
         return made
+
+    @classmethod
+    def _filled(cls, array: Array) -> "Tensor":
+        """Return a leaf around an array of one number, to be written into."""
+        return cls._new(array)
+
+    @classmethod
+    def _draw(cls, op: Drawn, place: Device) -> "Tensor":
+        """Return the random numbers that `op` draws, on a device."""
+        return cls._new(op.compute(_arrays.namespace_on(place)))
 
     def _apply(self, op: Op, inputs: tuple[Any, ...]) -> "Tensor":
         """Return `op` of `inputs`; remembered when an input requires a gradient."""

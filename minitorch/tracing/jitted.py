@@ -118,8 +118,9 @@ def jit(function: Callable[..., object] | None = None, *, optimize: bool = True)
 
     It is traced once for each combination of shapes, dtypes and other arguments, and for training
     and evaluation. Gradients of any order pass through. Parameters and other tensors that it uses
-    from outside are read anew at each call, and written where they lie if it updates them; other
-    Python effects (printing, lists that grow) happen while tracing only.
+    from outside are read anew at each call, and written where they lie if it updates them; random
+    numbers are drawn anew, as they would be uncompiled; other Python effects (printing, lists that
+    grow) happen while tracing only.
 
     It may be a whole training step: `backward()` inside is a part of the graph, `.grad` is what it
     would be, and optimizers and schedulers step at each call, with the state and the rates that

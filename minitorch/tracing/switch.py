@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from minitorch.arrays.library import Array, Device
 from minitorch.op import Op
+from minitorch.ops.random import Drawn
 from minitorch.tensor.modes import set_grad_enabled
 from minitorch.tensor.tensor import Tensor
 
@@ -48,19 +50,31 @@ def innermost() -> Tracer | None:
 
 def _replacements() -> list[tuple[type, str, Any]]:
     eager, eager_records = Tensor._apply, Tensor._records
+    new, drawn = vars(Tensor)["_filled"].__func__, vars(Tensor)["_draw"].__func__
 
     def apply(self: Tensor, op: Op, inputs: tuple[object, ...]) -> Tensor:
         stack = _local.stack
-        if stack and stack[-1].concerns(inputs):
+        if stack and (not op.pure or stack[-1].concerns(inputs)):
             return stack[-1].apply(op, inputs)
         return eager(self, op, inputs)
+
+    def filled(cls: type[Tensor], array: Array) -> Tensor:
+        return current().constant(array) if _local.stack else new(cls, array)
+
+    def draw(cls: type[Tensor], op: Drawn, place: Device) -> Tensor:
+        return current().draw(op) if _local.stack else drawn(cls, op, place)
 
     def records(self: Tensor, name: str, *sources: object) -> bool:
         if _local.stack:
             _local.stack[-1].check_no_update(name, sources)
         return eager_records(self, name, *sources)
 
-    return [(Tensor, "_apply", apply), (Tensor, "_records", records)]
+    return [
+        (Tensor, "_apply", apply),
+        (Tensor, "_filled", classmethod(filled)),
+        (Tensor, "_draw", classmethod(draw)),
+        (Tensor, "_records", records),
+    ]
 
 
 @contextmanager

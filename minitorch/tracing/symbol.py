@@ -65,6 +65,7 @@ class Symbol(Tensor):
     node: Node
     tracer: Tracer
     stale: bool
+    has_numbers = False
     source: Tensor | None
 
     @classmethod
@@ -193,14 +194,10 @@ class Symbol(Tensor):
     def __setitem__(self, index: object, value: object) -> None:
         self._updated("x[index] = value", assigned, index, value)
 
-    def _drawn(self, name: str, numbers: object, scale: float, shift: float) -> NoReturn:
-        self._refuse(f"{name} draws numbers", "an operator", "Use functional.dropout, or an input.")
-
     # ── what only a run can tell ────────────────────────────────────────────────────────────────
 
     def _no_numbers(self) -> NoReturn:
-        instead = f"{OUTSIDE} Inside, minitorch.grad needs create_graph=True."
-        raise NoNumbers(self._why("its numbers are asked for", "no use of numbers", instead))
+        raise NoNumbers(self._why("its numbers are asked for", "no use of numbers", OUTSIDE))
 
     array = property(_no_numbers, _refused("its memory is replaced", "an operator", OUTSIDE))
     __bool__ = _refused("it decides an `if`, `while`, `and` or `or`", "a Python bool", BRANCH)

@@ -269,5 +269,5 @@ def drawing_nothing(operation: str) -> Iterator[None]:
         generator.set_state(before)
         raise GraphError(
             f"{operation}: random numbers were drawn while tracing, and would be the same in every "
-            "run. Pass them as an input, or use functional.dropout, which draws anew."
+            "run. Draw them by randn and its kin, or pass them as an input."
         )

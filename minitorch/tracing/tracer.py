@@ -17,6 +17,7 @@ import numpy as np
 
 from minitorch.arrays.library import (
     CPU,
+    Array,
     Device,
     DType,
     bfloat16,
@@ -27,10 +28,11 @@ from minitorch.arrays.library import (
 from minitorch.errors import DeviceError, GraphError
 from minitorch.graph.core.gradients import StopGradient
 from minitorch.graph.core.graph import Graph, get_default_graph
-from minitorch.graph.core.node import Node, Placeholder, build, convert
+from minitorch.graph.core.node import Constant, Node, Placeholder, build, convert
 from minitorch.graph.core.variables import Variable
 from minitorch.op import Op, refuse_bools
 from minitorch.ops.elementwise.casting import Cast, Move
+from minitorch.ops.random import Drawn
 from minitorch.ops.shaping.broadcasting import ExpandTo
 from minitorch.ops.shaping.indexing import Slice
 from minitorch.ops.shaping.movement import InsertAxes, Permute, RemoveAxes, Reshape
@@ -109,6 +111,15 @@ class Tracer:
             self.views.setdefault(self.node_of(values[0]), []).append(weakref.ref(made))
         return made
 
+    def constant(self, array: Array) -> Symbol:
+        """Return the symbol for numbers that the function made for itself, and may write into."""
+        return Symbol.of(Constant(array), self)
+
+    def draw(self, op: Drawn) -> Symbol:
+        """Return the symbol for random numbers, which are drawn anew in each run."""
+        self._has(op.dtype)
+        return Symbol.of(build(op, ()), self)
+
     def node_of(self, value: Any) -> Node:
         """Return the node for a symbol, or for a tensor from outside."""
         if isinstance(value, Symbol):
@@ -168,8 +179,8 @@ class Tracer:
         if any(isinstance(source, Symbol) for source in sources):
             raise GraphError(
                 f"{name}: cannot trace an update of a tensor from outside, or of plain numbers, "
-                f"with a traced value (at {place()}). Begin with a traced tensor, join parts with "
-                "stack or cat, or return the new value and assign it outside."
+                f"with a traced value (at {place()}). Begin with a traced tensor or zeros(), join "
+                "parts with stack or cat, or return the new value and assign it outside."
             )
 
     def is_view(self, symbol: Symbol) -> bool:

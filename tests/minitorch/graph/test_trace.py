@@ -402,7 +402,7 @@ def test_updates_of_tensors_from_outside_are_made_at_each_call() -> None:
     state, weight = mt.ones(2), mt.ones(2, requires_grad=True)
 
     def filled(x: Tensor) -> Tensor:
-        out = mt.zeros(2)
+        out = mt.tensor([0.0, 0.0])  # unlike zeros(2), which a function makes to write into
         out[0] = x.sum()
         return out
 
@@ -641,11 +641,6 @@ def test_a_python_loop_over_a_known_length_is_unrolled() -> None:
 # ── what is refused, and what is left behind ────────────────────────────────────────────────────
 
 
-def test_random_numbers_that_would_be_frozen_are_refused() -> None:
-    with pytest.raises(GraphError, match="the same in every run"):
-        jit(lambda x: x + mt.randn(3))(mt.ones(3))
-
-
 def test_an_update_that_a_view_would_have_to_show_is_refused() -> None:
     def f(x: Tensor) -> Tensor:
         row = x[0]
@@ -809,5 +804,8 @@ def test_compiled_code_runs_over_torch_arrays_as_on_a_gpu(torch_arrays: None) ->
         (results[0] + results[1].sum()).backward()
         found.append((*results, w.grad))
     agrees(found[1], found[0])
-    with pytest.raises(GraphError, match="the same in every run"):
-        jit(lambda x: x + mt.randn(3))(mt.ones(3))
+    compiled = jit(lambda x: x + mt.randn(3))
+    mt.manual_seed(0)
+    drawn = mt.randn(3)
+    mt.manual_seed(0)
+    agrees(compiled(mt.zeros(3)), drawn)
