@@ -92,10 +92,12 @@ class Connection:
         body = json.dumps({"name": name, "renew": renew}).encode()
         return self._json("enroll", "/api/learners", body, "application/json")
 
-    def roster(self, data: bytes, *, dry_run: bool = False) -> dict[str, Any]:
-        """Return what a roster, a CSV, has changed, or would change."""
-        path = "/api/roster?dry_run=1" if dry_run else "/api/roster"
-        return self._json("roster", path, data, "text/csv", method="PUT")
+    def roster(self, data: bytes | None, *, dry_run: bool = False) -> dict[str, Any]:
+        """Return what a roster has changed, or would: a CSV, or None for the platform's people."""
+        query = "?dry_run=1" if dry_run else ""
+        if data is None:
+            return self._json("roster", f"/api/lti/roster{query}", b"", "", method="POST")
+        return self._json("roster", f"/api/roster{query}", data, "text/csv", method="PUT")
 
     def tokens(self, kind: str, section: str, *, renew: bool) -> list[dict[str, str]]:
         """Return the learners with a new token, or link, each; without `renew` who has none yet."""

@@ -35,7 +35,6 @@ from ..arrays.library import (
 from ..backward import backward
 from ..errors import DTypeError, GradientError, ModifiedInPlace, ShapeError
 from ..op import Op
-from ..ops.random import Drawn
 from .conversions import Exchange
 from .eager import explain, host_arrays, prepare, quiet
 from .hooks import Handle, Hooks, add_hook
@@ -99,7 +98,7 @@ class Tensor(Exchange):
         return cls._new(array)
 
     @classmethod
-    def _draw(cls, op: Drawn, place: Device) -> "Tensor":
+    def _draw(cls, op: Op, place: Device) -> "Tensor":
         """Return the random numbers that `op` draws, on a device."""
         return cls._new(op.compute(_arrays.namespace_on(place)))
 

@@ -292,6 +292,10 @@ def _to_14(connection: sa.Connection, _now: float) -> None:
     standings.recount(connection, lambda: calendar(connection).counted)
 
 
+def _to_15(_connection: sa.Connection, _now: float) -> None:
+    """Know where platforms list their courses' people: a new table, which `_step` has made."""
+
+
 _STEPS: dict[int, Callable[[sa.Connection, float], None]] = {
     1: _to_2,
     2: _to_3,
@@ -306,4 +310,5 @@ _STEPS: dict[int, Callable[[sa.Connection, float], None]] = {
     11: _to_12,
     12: _to_13,
     13: _to_14,
+    14: _to_15,
 }

@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 # Raised when a table changes shape; `migrations` brings an older database here.
-VERSION = 14
+VERSION = 15
 
 # Of `facts`, beside "schema": what signs the cookies of a sign-in under way.
 COOKIE_KEY = "cookie_key"
@@ -343,6 +343,15 @@ lti_people = Table(
     Column("person_id", ForeignKey("people.id"), nullable=False),
     Column("context", String(255), nullable=False),
     Index("lti_people_by_person", "person_id", "platform", unique=True),
+)
+
+# Where a platform lists the people of a course of its own.
+lti_courses = Table(
+    "lti_courses",
+    metadata,
+    Column("platform", String(40), primary_key=True),
+    Column("context", String(255), primary_key=True),
+    Column("members", Text, nullable=False),
 )
 
 lti_labs = Table(

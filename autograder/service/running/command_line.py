@@ -73,13 +73,16 @@ def _add_roster(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
     parser = _command(actions, "import", _roster_import, "take over a CSV: login,name,email,...")
     parser.add_argument("file", metavar="FILE", type=Path)
     parser.add_argument("--dry-run", action="store_true", help="only say what would change")
+    platform = _command(actions, "platform", _roster_import, "take over a platform's people (LTI)")
+    platform.set_defaults(file=None)
+    platform.add_argument("--dry-run", action="store_true", help="only say what would change")
     remove = _command(actions, "remove", _roster_change, "let somebody leave; their work stays")
     time = _command(actions, "time", _roster_change, "give a learner a factor on all labs' time")
     for other in (remove, time):
         other.add_argument("login", metavar="LOGIN")
     remove.set_defaults(factor=None)
     time.add_argument("factor", metavar="FACTOR", type=float)
-    return [parser, remove, time]
+    return [parser, platform, remove, time]
 
 
 def _add_schedule(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
@@ -435,12 +438,18 @@ def _requests(arguments: argparse.Namespace) -> int:
 
 def _roster_import(arguments: argparse.Namespace) -> int:
     """Take over a roster; the exit code is 1 where some lines could not be taken."""
-    data = read_file(arguments.file, "roster")
+    from autograder.printable import printable
+
+    data = None if arguments.file is None else read_file(arguments.file, "roster")
     changes = _connection(arguments).roster(data, dry_run=arguments.dry_run)
     counts = ", ".join(f"{changes[x]} {x}" for x in ("added", "changed", "unchanged", "removed"))
     print(f"{'Would be: ' if arguments.dry_run else ''}{counts}.")
     for problem in changes["problems"]:
-        print(f"line {problem['line']}: {problem['reason']}", file=sys.stderr)
+        line = problem["line"]
+        where = f"line {line}" if isinstance(line, int) else printable(line)
+        print(f"{where}: {problem['reason']}", file=sys.stderr)
+    for login in changes.get("gone", ()):
+        print(f"{printable(login)}: the platform lists them no more; they stay until removed")
     return 1 if changes["problems"] else 0
 
 

@@ -19,6 +19,7 @@ from joserfc import jwt
 from joserfc.errors import BadSignatureError, InvalidKeyIdError
 from joserfc.jwk import KeySet, RSAKey
 
+from autograder.cli import main
 from autograder.records import CheckResult, Outcome, Report
 from autograder.service.errors import StartError
 from autograder.service.identity.keys import KeySets
@@ -33,6 +34,9 @@ KEY, OTHER_KEY = (RSAKey.generate_key(2048, {"kid": "one"}) for _ in range(2))
 CLAIM = "https://purl.imsglobal.org/spec/lti/claim/"
 GRADES = "https://purl.imsglobal.org/spec/lti-ags/"
 SCOPES = [f"{GRADES}scope/{name}" for name in ("score", "lineitem")]
+NAMES = "https://purl.imsglobal.org/spec/lti-nrps/"
+READS = f"{NAMES}scope/contextmembership.readonly"
+LINKS = "https://purl.imsglobal.org/spec/lti-dl/claim/"
 MEMBER = "http://purl.imsglobal.org/vocab/lis/v2/membership"
 RIGHT = '{"cells": [{"cell_type": "code", "source": "x = 1"}]}'
 ANSWERED = '{"cells": [{"cell_type": "code", "source": "manual x = 1"}]}'
@@ -54,6 +58,7 @@ class Platform(ThreadingHTTPServer):
         self.scores: list[dict[str, Any]] = []
         self.refuse: list[int] = []
         self.asked: list[str] = []  # paths that are not there
+        self.members: list[dict[str, Any]] = []  # of the course "ctx", two a page
         self.arrived = threading.Condition()
 
     def claims(self, **changes: Any) -> dict[str, Any]:
@@ -81,7 +86,8 @@ class Platform(ThreadingHTTPServer):
             },
         }
         plain = {*found, "nonce", "azp"}
-        names = {name: name if name in plain else CLAIM + name for name in changes}
+        whole = {name for name in changes if name in plain or "://" in name}
+        names = {name: name if name in whole else CLAIM + name for name in changes}
         found |= {names[name]: value for name, value in changes.items()}
         return {name: value for name, value in found.items() if value is not None}
 
@@ -108,6 +114,11 @@ class Handler(BaseHTTPRequestHandler):
             wanted = parse_qs(url.query)["resource_id"]
             items = [i for i in self.server.items.values() if [i.get("resourceId")] == wanted]
             self.say(200, items)
+        elif url.path == "/members" and self.may(READS):
+            start = int(parse_qs(url.query).get("from", ["0"])[0])
+            more = f'<{self.server.url}/members?from={start + 2}>; rel="next"'
+            headers = {"Link": more} if start + 2 < len(self.server.members) else {}
+            self.say(200, {"members": self.server.members[start : start + 2]}, **headers)
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers["Content-Length"])).decode()
@@ -142,7 +153,7 @@ class Handler(BaseHTTPRequestHandler):
         assert claims["aud"] == f"{self.server.url}/token" and claims["exp"] > time.time()
         assert claims["jti"] not in self.server.seen
         self.server.seen.add(claims["jti"])
-        assert form["grant_type"] == "client_credentials" and form["scope"] in SCOPES
+        assert form["grant_type"] == "client_credentials" and form["scope"] in (*SCOPES, READS)
         kind = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
         assert form["client_assertion_type"] == kind
         token = secrets.token_hex(8)
@@ -151,13 +162,15 @@ class Handler(BaseHTTPRequestHandler):
 
     def may(self, scope: str) -> bool:
         token = self.headers.get("Authorization", "").removeprefix("Bearer ")
-        right = self.server.tokens.get(token) == f"{GRADES}scope/{scope}"
+        right = self.server.tokens.get(token) in (scope, f"{GRADES}scope/{scope}")
         if not right:
             self.say(401)
         return right
 
-    def say(self, status: int, found: Any = None) -> None:
+    def say(self, status: int, found: Any = None, **headers: str) -> None:
         self.send_response(status)
+        for name, value in headers.items():
+            self.send_header(name, value)
         self.send_header("Content-Type", "application/json")
         self.end_headers()
         if found is not None:
@@ -817,3 +830,143 @@ def test_a_private_key_that_cannot_be_read_is_said(
         start(lti=describe()),
     ):
         pass
+
+
+# ── labs chosen for the platform, and people that it lists ──────────────────────────────────────
+
+
+def wanted(platform: Platform, **settings: Any) -> dict[str, Any]:
+    """Return the claims of a launch that wants labs chosen; the settings are as given."""
+    asked = {
+        "deep_link_return_url": f"{platform.url}/back?a=b",
+        "accept_types": ["ltiResourceLink", "file"],
+        "accept_presentation_document_targets": ["window"],
+        "data": "keep <this>",
+        **settings,
+    }
+    claims = {"message_type": "LtiDeepLinkingRequest", "roles": [f"{MEMBER}#Instructor"]}
+    return {**claims, f"{LINKS}deep_linking_settings": asked, "custom": {"login": "grace"}}
+
+
+def field(page: Any, name: str) -> str:
+    match = re.search(rf'name="{name}" value="([^"]+)"', page.text)
+    assert match, page.text
+    return match[1]
+
+
+@pytest.mark.parametrize("several", [False, True])
+def test_whoever_teaches_chooses_labs_and_the_platform_gets_signed_links(
+    course: Any, browser: Any, platform: Platform, several: bool
+) -> None:
+    page = launch(browser, platform, **wanted(platform, accept_multiple=several))
+    assert page.status == 200 and ('type="checkbox"' in page.text) == several
+    chosen = {"01_first": "on"} if several else {"lab": "01_first"}
+    form = {"asked": field(page, "asked"), **chosen}
+    answer = browser.ask("POST", "/lti/links", form, Origin=course.staff.server)
+    assert answer.status == 200 and f'action="{platform.url}/back?a=b"' in answer.text
+    assert f"form-action {platform.url};" in answer.getheader("Content-Security-Policy")
+    with urlopen(f"{course.staff.server}/lti/keys", timeout=30) as found:
+        keys = KeySet.import_key_set(json.load(found))
+    token = jwt.decode(field(answer, "JWT"), keys, algorithms=["RS256"])
+    claims = token.claims
+    assert (claims["iss"], claims["aud"]) == ("course", [platform.url])
+    assert claims["iat"] <= time.time() < claims["exp"] and claims["nonce"]
+    assert claims[f"{CLAIM}message_type"] == "LtiDeepLinkingResponse"
+    assert claims[f"{CLAIM}deployment_id"] == "7" and claims[f"{LINKS}data"] == "keep <this>"
+    [item] = claims[f"{LINKS}content_items"]
+    assert (item["type"], item["custom"]) == ("ltiResourceLink", {"lab": "01_first"})
+    opened = launch(browser, platform, target_link_uri=item["url"], custom={"login": "grace"})
+    assert opened.status == 200
+
+
+def test_links_are_refused_to_learners_and_to_whoever_was_not_asked(
+    course: Any, browser: Any, browse: Any, platform: Platform
+) -> None:
+    learner = {**wanted(platform), "roles": [f"{MEMBER}#Learner"]}
+    assert "whoever teaches" in launch(browser, platform, **learner).text
+    for settings in ({"deep_link_return_url": "javascript:alert(1)"}, {"accept_types": ["file"]}):
+        asked = {**wanted(platform, **settings), "sub": "2", "custom": {"login": "hopper"}}
+        assert launch(browser, platform, **asked).status == 403
+    teacher = {**wanted(platform), "sub": "3", "custom": {"login": "edsger"}}
+    page = launch(browser, platform, **teacher)
+    here = {"Origin": course.staff.server}
+    form = {"asked": field(page, "asked"), "lab": "01_first"}
+    assert browser.ask("POST", "/lti/links", {**form, "lab": "none"}, **here).status == 422
+    assert browser.ask("POST", "/lti/links", {**form, "asked": "a.b"}, **here).status == 403
+    other = browse(course.staff.server)
+    other.log_in(course.staff.token)
+    assert other.ask("POST", "/lti/links", form, **here).status == 403  # asked of edsger
+    assert browser.ask("POST", "/lti/links", form, Origin="https://evil.example").status == 403
+
+
+def member(number: str, login: str, role: str = "Learner", **more: Any) -> dict[str, Any]:
+    claim = {f"{CLAIM}custom": {"login": login}}
+    known = {"user_id": number, "roles": [role], "status": "Active", "name": login.title()}
+    return {**known, "email": f"{login}@example.org", "message": [claim], **more}
+
+
+def listed(platform: Platform) -> dict[str, Any]:
+    """Return the claims of an instructor's launch that says where the people are."""
+    services = {"context_memberships_url": f"{platform.url}/members", "service_versions": ["2.0"]}
+    teacher = {"sub": "t", "custom": {"login": "grace"}, "roles": [f"{MEMBER}#Instructor"]}
+    return {f"{NAMES}claim/namesroleservice": services, **teacher}
+
+
+def test_people_whom_the_platform_lists_are_taken_over_once_staff_have_seen_them(
+    course: Any, browser: Any, platform: Platform
+) -> None:
+    here, roster = {"Origin": course.staff.server}, course.server.course.store.roster
+    empty = launch(browser, platform, **{**listed(platform), f"{NAMES}claim/namesroleservice": {}})
+    assert empty.status == 200 and "platform" not in browser.get("/people").text
+    assert browser.ask("POST", "/lti/roster", {}, **here).status == 404
+    assert launch(browser, platform, **listed(platform)).status == 200
+    assert launch(browser, platform, sub="gone", custom={"login": "left"}).status == 200
+    roster.add("taken", "learner")
+    platform.members = [
+        member("t", "grace", f"{MEMBER}#Instructor"),
+        member("1", "ada"),
+        member("2", "bob", "TeachingAssistant"),
+        member("3", "eve", status="Inactive"),
+        member("4", "taken"),
+        member("5", "", message=[]),
+        member("6", "mentor", "Mentor"),
+    ]
+    launch(browser, platform, **listed(platform))  # the present browser is the teacher's again
+    assert "The people of the platform" in browser.get("/people").text
+    page = browser.ask("POST", "/lti/roster", {}, **here)
+    assert "2 added, 0 changed, 1 unchanged" in page.text and "Take it over" in page.text
+    for problem in ("taken: launch: the login", "their custom.login", "your roles"):
+        assert problem.replace("'", "&#39;") in page.text, page.text
+    assert "lists 1 no more" in page.text and "left" in page.text
+    assert roster.find("ada") is None
+    page = browser.ask("POST", "/lti/roster", {"sure": "1"}, **here)
+    assert "is taken over" in page.text
+    assert "added: 2" in browser.get("/audit").text
+    assert (roster.find("ada").role, roster.find("bob").role) == ("learner", "assistant")
+    assert roster.find("ada").email == "ada@example.org" and roster.find("eve") is None
+    assert launch(browser, platform, sub="1", custom={"login": "ada"}).status == 200
+    assert len([p for p in roster.learners() if p.login == "ada"]) == 1
+
+
+def test_the_platforms_people_by_the_api_and_the_command_line(
+    course: Any, browser: Any, platform: Platform, capsys: Any
+) -> None:
+    launch(browser, platform, **listed(platform))
+    platform.members = [member("1", "ada"), member("6", "mentor", "Mentor")]
+    arguments = ["--server", course.staff.server, "--token", course.staff.token]
+    assert main(["roster", "platform", "--dry-run", *arguments]) == 1
+    said = capsys.readouterr()
+    assert said.out.startswith("Would be: 1 added, 0 changed, 0 unchanged, 0 removed.")
+    assert "grace: the platform lists them no more" in said.out and "Mentor" in said.err
+    assert course.server.course.store.roster.find("ada") is None
+    assert main(["roster", "platform", *arguments]) == 1
+    assert course.server.course.store.roster.find("ada").role == "learner"
+
+
+def test_a_platform_that_lists_nobody_is_named(
+    course: Any, browser: Any, platform: Platform
+) -> None:
+    services = {"context_memberships_url": f"{platform.url}/nowhere"}
+    launch(browser, platform, **{**listed(platform), f"{NAMES}claim/namesroleservice": services})
+    answer = browser.ask("POST", "/lti/roster", {}, Origin=course.staff.server)
+    assert answer.status == 502 and "moodle does not list people" in answer.text

@@ -7,6 +7,7 @@ signed cookie. joserfc checks the signature and the times.
 Source: 1EdTech, LTI Core Specification 1.3; Security Framework 1.0, sections 5.1 and 7.3.
 """
 
+import re
 import secrets
 import tomllib
 from collections.abc import Collection, Iterable, Mapping
@@ -29,11 +30,15 @@ NONCE_S = 3600.0  # how long a token may be valid at most
 
 _CLAIM = "https://purl.imsglobal.org/spec/lti/claim/"
 _GRADES = "https://purl.imsglobal.org/spec/lti-ags/"
+_NAMES = "https://purl.imsglobal.org/spec/lti-nrps/claim/namesroleservice"
+_SETTINGS = "https://purl.imsglobal.org/spec/lti-dl/claim/deep_linking_settings"
+_KINDS = ("LtiResourceLinkRequest", "LtiDeepLinkingRequest")  # open a lab; choose labs to link to
 _MEMBER = "http://purl.imsglobal.org/vocab/lis/v2/membership"
 
 
 Text = Annotated[str, Field(min_length=1, max_length=1000)]
-Url = Annotated[str, Field(pattern=r"^(https://|http://(127\.0\.0\.1|localhost)[:/])")]
+_ADDRESS = r"^(https://|http://(127\.0\.0\.1|localhost)[:/])"
+Url = Annotated[str, Field(pattern=_ADDRESS)]
 
 
 class Platform(BaseModel):
@@ -55,8 +60,22 @@ class Platform(BaseModel):
 
 
 @dataclass(frozen=True)
+class Choice:
+    """What a platform wants chosen: links to labs, signed, at `return_url`, with its `data`."""
+
+    return_url: str
+    deployment: str
+    several: bool
+    data: str
+
+
+@dataclass(frozen=True)
 class Launch:
-    """Who opened what from which platform; `lineitem` and `lineitems` are where grades go."""
+    """Who opened what from which platform; `lineitem` and `lineitems` are where grades go.
+
+    `members` is where the platform lists its course's people, empty where it does not; `choice` is
+    there when a lab is to be chosen rather than opened.
+    """
 
     platform: Platform
     subject: str
@@ -68,6 +87,8 @@ class Launch:
     lab: str
     lineitem: str
     lineitems: str
+    members: str = ""
+    choice: Choice | None = None
 
 
 def read_platforms(path: Path) -> tuple[Platform, ...]:
@@ -165,7 +186,7 @@ def _claims(platform: Platform, keys: KeySets, token: str, nonce: str) -> dict[s
     several = isinstance(audience, list) and len(audience) > 1
     _expect(claims, "azp", (platform.client_id,) if several else (platform.client_id, None))
     _expect(claims, f"{_CLAIM}version", ("1.3.0",))
-    _expect(claims, f"{_CLAIM}message_type", ("LtiResourceLinkRequest",))
+    _expect(claims, f"{_CLAIM}message_type", _KINDS)
     _expect(claims, f"{_CLAIM}deployment_id", platform.deployments)
     return claims
 
@@ -201,7 +222,58 @@ def _launch(platform: Platform, claims: Mapping[str, Any]) -> Launch:
         _text(custom, "lab") or target.get("lab", [""])[0],
         _text(grades, "lineitem") if may_send else "",
         _text(grades, "lineitems") if may_make else "",
+        _members(platform, claims),
+        _choice(claims),
     )
+
+
+def as_launch(platform: Platform, member: Mapping[str, Any], context: str) -> Launch:
+    """Return somebody whom a platform lists, as what they would launch.
+
+    Raises:
+        Refused: 422, the platform does not say who it is, or in which role that this course knows.
+    """
+    messages = member.get("message")
+    message = next((m for m in messages if isinstance(m, dict)), {}) if messages else {}
+    sourced = {"person_sourcedid": member.get("lis_person_sourcedid")}
+    claims = {f"{_CLAIM}lis": sourced, **message, **member, "sub": member.get("user_id")}
+    subject, login = _text(claims, "sub"), _login(platform, claims)
+    if not 0 < len(subject) <= 255 or not login:
+        raise Refused(422, f"the platform does not say their {platform.login}")
+    who = (subject, login, _text(claims, "name"), _text(claims, "email"))
+    return Launch(platform, *who, _role(member.get("roles")), context, "", "", "")
+
+
+def _members(platform: Platform, claims: Mapping[str, Any]) -> str:
+    """Return where the platform lists people; with what says their logins, where that is known."""
+    url = _address(claims.get(_NAMES), "context_memberships_url")
+    link = _text(_part(claims, "resource_link"), "id")
+    if not url or not link or "." not in platform.login:
+        return url
+    return f"{url}{'&' if urlsplit(url).query else '?'}{urlencode({'rlid': link})}"
+
+
+def _choice(claims: Mapping[str, Any]) -> Choice | None:
+    """Return what is to be chosen, if something is.
+
+    Raises:
+        Refused: 403, the platform does not say where the answer goes, or takes no links.
+    """
+    if claims[f"{_CLAIM}message_type"] != _KINDS[1]:
+        return None
+    settings = claims.get(_SETTINGS)
+    settings = settings if isinstance(settings, dict) else {}
+    return_url, kinds = _address(settings, "deep_link_return_url"), settings.get("accept_types")
+    if not return_url or not isinstance(kinds, list) or "ltiResourceLink" not in kinds:
+        raise Refused(403, "launch: the platform wants something chosen that is no link to a lab.")
+    several, data = settings.get("accept_multiple") is True, _text(settings, "data")
+    return Choice(return_url, claims[f"{_CLAIM}deployment_id"], several, data)
+
+
+def _address(claims: object, name: str) -> str:
+    """Return an address of the platform's, or an empty text."""
+    text = _text(claims, name) if isinstance(claims, dict) else ""
+    return text if re.match(_ADDRESS, text) else ""
 
 
 def _part(claims: Mapping[str, Any], name: str) -> Mapping[str, Any]:

@@ -1,37 +1,31 @@
 """Grades sent to learning platforms, one after the other, in a thread of its own.
 
-LTI Assignment and Grade Services: a token by client credentials, proven with this server's key
-(Authlib does it); the lab's line item, found or made where the platform gives none; the score.
+LTI Assignment and Grade Services: the lab's line item, found or made where the platform gives none;
+then the score.
 
-Source: 1EdTech, LTI Assignment and Grade Services 2.0; RFC 7523.
+Source: 1EdTech, LTI Assignment and Grade Services 2.0.
 """
 
 import logging
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 from autograder.service.errors import ServerError
 from autograder.service.identity.lti.launches import Platform
+from autograder.service.identity.lti.sessions import Sessions, Unreachable
 from autograder.service.records.outbox import Due, Outbox
 from autograder.service.records.submissions import Entry, Submissions
 from autograder.service.reports.gradebook import gradebook
 
-if TYPE_CHECKING:
-    from authlib.integrations.requests_client import OAuth2Session
-
 _SCOPE = "https://purl.imsglobal.org/spec/lti-ags/scope/"
 _KIND = "application/vnd.ims.lis.v2.lineitem"
 _SCORE = "application/vnd.ims.lis.v1.score+json"
-_TIMEOUT_S = 20.0
 
 log = logging.getLogger(__name__)
-
-
-class _Away(ServerError):
-    """The platform gives no token, or does not answer at all: nothing can be sent to it now."""
 
 
 class Passback:
@@ -41,7 +35,7 @@ class Passback:
         self,
         outbox: Outbox,
         submissions: Submissions,
-        platforms: Iterable[Platform],
+        platforms: Sequence[Platform],
         private_key: bytes,
         *,
         clock: Callable[[], float],
@@ -49,10 +43,9 @@ class Passback:
     ) -> None:
         self.outbox = outbox
         self._submissions = submissions
-        self._platforms = {platform.name: platform for platform in platforms}
-        self._private_key = private_key
+        self._platforms = [platform.name for platform in platforms]
+        self._platform = Sessions(platforms, private_key)
         self._clock, self._look_s = clock, look_s
-        self._sessions: dict[tuple[str, str], OAuth2Session] = {}
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
@@ -78,7 +71,7 @@ class Passback:
 
     def send_next(self) -> bool:
         """Send the grade that is due; False when there is none."""
-        due = self.outbox.take(list(self._platforms))
+        due = self.outbox.take(self._platforms)
         if due is None:
             return False
         try:
@@ -86,7 +79,7 @@ class Passback:
         except Exception as error:
             log.warning("passback: %s, %s: %s", due.platform, due.lab, error)
             problem = str(error) if isinstance(error, ServerError) else repr(error)
-            self.outbox.failed(due, problem, everything=isinstance(error, _Away))
+            self.outbox.failed(due, problem, everything=isinstance(error, Unreachable))
         else:
             self.outbox.sent(due, after)
         return True
@@ -111,7 +104,8 @@ class Passback:
         }
         target = url._replace(path=f"{url.path}/scores").geturl()
         try:
-            self._ask(due, "score", "POST", target, json=score, headers={"Content-Type": _SCORE})
+            how = {"json": score, "headers": {"Content-Type": _SCORE}}
+            self._platform.ask(due.platform, f"{_SCOPE}score", "POST", target, **how)
         except ServerError as error:
             if error.status == 404 and due.lineitems:  # somebody has deleted it there
                 self.outbox.lineitem(due, "")
@@ -125,65 +119,16 @@ class Passback:
             raise ServerError(f"{problem}: add it there as an assignment that is graded.")
         sign = "&" if urlsplit(due.lineitems).query else "?"
         named = f"{due.lineitems}{sign}{urlencode({'resource_id': due.lab})}"
-        accept = {"Accept": f"{_KIND}container+json"}
-        listed = self._ask(due, "lineitem", "GET", named, headers=accept)
+        ask = partial(self._platform.json, due.platform, f"{_SCOPE}lineitem")
+        listed = ask("GET", named, headers={"Accept": f"{_KIND}container+json"})
         items = listed if isinstance(listed, list) else []
         item = next((i for i in items if dict(i).get("resourceId") == due.lab), None)
         if item is None:
             made = {"label": due.lab, "resourceId": due.lab, "scoreMaximum": entry.max_score}
             kinds = dict.fromkeys(("Content-Type", "Accept"), f"{_KIND}+json")
-            item = self._ask(due, "lineitem", "POST", due.lineitems, json=made, headers=kinds)
+            item = ask("POST", due.lineitems, json=made, headers=kinds)
         url = item.get("id") if isinstance(item, dict) else None
         if not isinstance(url, str):
             raise ServerError(f"the platform names no line item for {due.lab}.")
         self.outbox.lineitem(due, url)
         return url
-
-    def _ask(self, due: Due, scope: str, method: str, url: str, **how: Any) -> Any:
-        """Return what the platform answers; a token that it does not know is replaced once.
-
-        Raises:
-            ServerError: it refuses, with `status`; `_Away`, it does not answer.
-        """
-        from authlib.common.errors import AuthlibBaseError
-        from requests import RequestException
-
-        try:
-            for last in (False, True):
-                session = self._session(due.platform, scope)
-                answer = session.request(method, url, **how)
-                if answer.status_code != 401 or last:
-                    break
-                del self._sessions[due.platform, scope]
-            if not answer.ok:
-                problem = f"{answer.status_code}: {' '.join(answer.text.split())[:200]}"
-                raise ServerError(f"{method} {url}: {problem}", status=answer.status_code)
-            return answer.json() if answer.content and "Accept" in how["headers"] else None
-        except (RequestException, AuthlibBaseError, ValueError) as error:
-            self._sessions.pop((due.platform, scope), None)
-            raise _Away(f"{method} {url}: {type(error).__name__}") from error
-
-    def _session(self, name: str, scope: str) -> "OAuth2Session":
-        """Return a session with a token for one scope, which Authlib fetches anew when it ends."""
-        from authlib.common.errors import AuthlibBaseError
-        from authlib.integrations.requests_client import OAuth2Session
-        from authlib.oauth2.rfc7523 import PrivateKeyJWT
-        from requests import RequestException
-
-        if (name, scope) not in self._sessions:
-            platform = self._platforms[name]
-            session = OAuth2Session(
-                platform.client_id,
-                self._private_key.decode(),
-                scope=_SCOPE + scope,
-                token_endpoint_auth_method=PrivateKeyJWT(platform.audience or platform.token_url),
-                token_endpoint=platform.token_url,
-                grant_type="client_credentials",
-                default_timeout=_TIMEOUT_S,
-            )
-            try:
-                session.fetch_token()
-            except (AuthlibBaseError, RequestException, ValueError) as error:
-                raise _Away(f"no token from {platform.token_url}: {error}") from error
-            self._sessions[name, scope] = session
-        return self._sessions[name, scope]

@@ -5,20 +5,47 @@ account, the role follows the platform from then on, and every launch of a lab s
 go.
 """
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import sqlalchemy as sa
 
 from autograder.service.database.database import Database
-from autograder.service.database.schema import lti_labs, lti_nonces, lti_people, people, submissions
+from autograder.service.database.schema import (
+    lti_courses,
+    lti_labs,
+    lti_nonces,
+    lti_people,
+    people,
+    submissions,
+)
 from autograder.service.errors import Refused
 from autograder.service.identity.lti.launches import NONCE_S, Launch
 from autograder.service.records import audit_log
 from autograder.service.records.dates import calendar
 from autograder.service.records.outbox import touch
-from autograder.service.records.people import INSTRUCTOR, Person, add_person, login_key, login_of
+from autograder.service.records.people import (
+    FORMER,
+    INSTRUCTOR,
+    Person,
+    add_person,
+    login_key,
+    login_of,
+)
 from autograder.service.records.standings import restand_person
+
+_MOST_SHOWN = 200  # of the changes that a list of people makes
+
+
+@dataclass(frozen=True)
+class Course:
+    """A platform's course; `members` is where it lists the people."""
+
+    platform: str
+    context: str
+    members: str
 
 
 @dataclass(frozen=True)
@@ -55,23 +82,81 @@ class LtiPeople:
             return self._take(launch, lab)
 
     def _take(self, launch: Launch, lab: str) -> Person:
+        with self.database.write() as connection:
+            if launch.members:
+                _remember(connection, launch)
+            return self._written(connection, launch, lab)
+
+    def courses(self) -> list[Course]:
+        """Return the platforms' courses from which this one was opened, and that list people."""
+        return [Course(*row) for row in self.database.rows(sa.select(lti_courses))]
+
+    def take_all(
+        self,
+        launches: Sequence[Launch],
+        courses: Sequence[Course],
+        problems: list[dict[str, Any]],
+        by: Person,
+        *,
+        dry_run: bool,
+    ) -> dict[str, Any]:
+        """Bring people up to date with what platforms list; all of it, or nothing in a dry run."""
+        done = Counter(added=0, changed=0, unchanged=0, removed=0)
+        changes: list[dict[str, Any]] = []
+        with self.database.write() as connection:
+            for launch in launches:
+                before = self._known(connection, launch)
+                try:
+                    if before is not None and before["id"] == by.id != 0:
+                        done["unchanged"] += 1  # nobody changes their own role
+                        continue
+                    with connection.begin_nested():
+                        person = self._written(connection, launch, "")
+                except Refused as error:
+                    problems.append({"line": launch.login, "reason": str(error)})
+                    continue
+                held = None if before is None else {"role": before["role"]}
+                after = {"role": person.role}
+                kind = "added" if before is None else "unchanged" if held == after else "changed"
+                done[kind] += 1
+                if kind != "unchanged" and len(changes) < _MOST_SHOWN:
+                    changes.append({"login": person.login, "before": held, "after": after})
+            gone = _gone(connection, launches, courses)
+            names = ", ".join(dict.fromkeys(course.platform for course in courses))
+            audit_log.write(connection, self.clock(), by.login, "roster", names, after=dict(done))
+            if dry_run:
+                connection.rollback()
+        return {**done, "problems": problems, "changes": changes, "gone": gone}
+
+    def _known(self, connection: sa.Connection, launch: Launch) -> dict[str, Any] | None:
+        """Return the account of somebody whom a platform lists, or None."""
+        row = connection.execute(
+            sa.select(people.c.id, people.c.role)
+            .join(lti_people)
+            .where(
+                lti_people.c.platform == launch.platform.name,
+                lti_people.c.subject == launch.subject,
+            )
+        ).first()
+        return None if row is None else dict(row._mapping)
+
+    def _written(self, connection: sa.Connection, launch: Launch, lab: str) -> Person:
         platform = launch.platform.name
         me = (lti_people.c.platform == platform) & (lti_people.c.subject == launch.subject)
-        with self.database.write() as connection:
-            known = connection.execute(sa.select(lti_people).where(me)).first()
-            number = self._account(connection, launch) if known is None else known.person_id
-            if known is None:
-                row = {"platform": platform, "subject": launch.subject, "person_id": number}
-                connection.execute(lti_people.insert().values(**row, context=launch.context))
-            elif known.context != launch.context:
-                moved = lti_people.update().where(me).values(context=launch.context)
-                connection.execute(moved)
-            person = self._with_role(connection, number, launch)
-            fresh = lab != "" and _link(connection, launch, lab)
-            if known is None or known.context != launch.context:
-                touch(connection, submissions.c.person_id == number)
-            if fresh:
-                touch(connection, submissions.c.lab == lab)
+        known = connection.execute(sa.select(lti_people).where(me)).first()
+        number = self._account(connection, launch) if known is None else known.person_id
+        if known is None:
+            row = {"platform": platform, "subject": launch.subject, "person_id": number}
+            connection.execute(lti_people.insert().values(**row, context=launch.context))
+        elif known.context != launch.context:
+            moved = lti_people.update().where(me).values(context=launch.context)
+            connection.execute(moved)
+        person = self._with_role(connection, number, launch)
+        fresh = lab != "" and _link(connection, launch, lab)
+        if known is None or known.context != launch.context:
+            touch(connection, submissions.c.person_id == number)
+        if fresh:
+            touch(connection, submissions.c.lab == lab)
         return person
 
     def _account(self, connection: sa.Connection, launch: Launch) -> int:
@@ -126,3 +211,28 @@ def _link(connection: sa.Connection, launch: Launch, lab: str) -> bool:
     else:
         connection.execute(lti_labs.update().where(here).values(places))
     return True
+
+
+def _remember(connection: sa.Connection, launch: Launch) -> None:
+    """Write down where a platform lists the people of the course that was launched from."""
+    key = {"platform": launch.platform.name, "context": launch.context}
+    here = sa.and_(*(lti_courses.c[name] == value for name, value in key.items()))
+    held = connection.scalar(sa.select(lti_courses.c.members).where(here))
+    if held is None:
+        connection.execute(lti_courses.insert().values(**key, members=launch.members))
+    elif held != launch.members:
+        connection.execute(lti_courses.update().where(here).values(members=launch.members))
+
+
+def _gone(
+    connection: sa.Connection, launches: Sequence[Launch], courses: Sequence[Course]
+) -> list[str]:
+    """Return the logins of whoever came from one of the courses and is listed there no more."""
+    listed = {(launch.platform.name, launch.subject) for launch in launches}
+    asked = {(course.platform, course.context) for course in courses}
+    query = sa.select(lti_people, people.c.login).join(people).where(people.c.role != FORMER)
+    return sorted(
+        row.login
+        for row in connection.execute(query)
+        if (row.platform, row.context) in asked and (row.platform, row.subject) not in listed
+    )

@@ -1,12 +1,16 @@
 """This server as a tool of learning platforms: launches, people, grades sent, and its own key."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from autograder.service.errors import StartError
 from autograder.service.identity.lti.launches import Launches, read_platforms
+from autograder.service.identity.lti.links import Links
+from autograder.service.identity.lti.members import Members
 from autograder.service.identity.lti.passback import Passback
 from autograder.service.identity.lti.people import LtiPeople
+from autograder.service.identity.lti.sessions import Sessions
 from autograder.service.records.outbox import Outbox
 from autograder.service.records.store import Store
 from autograder.service.settings import Settings
@@ -18,6 +22,8 @@ class LtiTool:
 
     launches: Launches
     people: LtiPeople
+    members: Members
+    links: Links
     passback: Passback
     keys: dict[str, Any]
 
@@ -42,9 +48,12 @@ def lti_tool(settings: Settings, store: Store, url: str, private_key: bytes) -> 
     public = key.as_dict(private=False, use="sig", alg="RS256")
     outbox = Outbox(store.database, clock, settings.passback_again_s)
     look_s, shown = settings.passback_look_s, store.submissions.for_learners()
+    known, launch = LtiPeople(store.database, clock), f"{url}/lti/launch"
     return LtiTool(
-        Launches(platforms, f"{url}/lti/launch", store.cookie_key, settings.code_s),
-        LtiPeople(store.database, clock),
+        Launches(platforms, launch, store.cookie_key, settings.code_s),
+        known,
+        Members(known, platforms, partial(Sessions, platforms, private_key)),
+        Links(platforms, launch, key, store.cookie_key, settings.session_s),
         Passback(outbox, shown, platforms, private_key, clock=clock, look_s=look_s),
         {"keys": [public]},
     )

@@ -1,15 +1,17 @@
 """What a learning platform and the browsers that it sends ask for: `/lti/...`."""
 
 from typing import Any
-from urllib.parse import quote, urlencode
+from urllib.parse import quote, urlencode, urlsplit
 
 from fastapi import APIRouter, Request
-from fastapi.responses import RedirectResponse, Response
+from fastapi.responses import HTMLResponse, RedirectResponse, Response
 
-from autograder.service.identity.lti.launches import COOKIE, HINTS
+from autograder.service.errors import Refused
+from autograder.service.identity.lti.launches import COOKIE, HINTS, Launch
 from autograder.service.identity.lti.tool import LtiTool
+from autograder.service.records.people import Person
 from autograder.service.web import access
-from autograder.service.web.access import StaffSender
+from autograder.service.web.access import Instructor, InstructorSender, StaffSender
 from autograder.service.web.course import Course
 from autograder.service.web.forms import Fields
 from autograder.service.web.page import onward, page
@@ -21,7 +23,7 @@ _FRAMED = {
 }
 
 
-def add_routes(_api: APIRouter, pages: APIRouter, course: Course) -> None:
+def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
     """Add the routes of the LTI tool, if the course is one."""
     tool = course.lti
     if tool is None:
@@ -43,19 +45,57 @@ def add_routes(_api: APIRouter, pages: APIRouter, course: Course) -> None:
     def launch(request: Request, form: Fields) -> Response:
         with access.counted(request, course):
             launched, nonce = tool.launches.back(form, request.cookies.get(COOKIE, ""))
-            lab = course.catalog.resolve(launched.lab) if launched.lab else ""
+            opens = launched.lab and not launched.choice
+            lab = course.catalog.resolve(launched.lab) if opens else ""
             tool.people.use(nonce)
             person = tool.people.take(launched, lab)
-        staff = f"/gradebook?lab={quote(lab)}" if lab else "/gradebook"
-        target = staff if person.is_staff else "/labs"
-        answer = access.log_in(request, onward(target), person, course)
+        opened = _opened(course, tool, launched, person, lab)
+        answer = access.log_in(request, opened, person, course)
         answer.delete_cookie(COOKIE, path="/lti", secure=True, httponly=True, samesite="none")
         return answer
+
+    @pages.post("/lti/links")
+    def links(person: StaffSender, form: Fields) -> Response:
+        chosen = [name for name in course.catalog.names if name == form.get("lab") or name in form]
+        target, token = tool.links.answer(form.get("asked", ""), person, chosen)
+        answer = page("lti_back", person=person, labs=chosen, target=target, token=token)
+        site = urlsplit(target)
+        policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
+        allowed = f"form-action {site.scheme}://{site.netloc}; frame-ancestors 'none'"
+        answer.headers["Content-Security-Policy"] = policy + allowed
+        return answer
+
+    @pages.post("/lti/roster")
+    def roster(person: InstructorSender, form: Fields) -> Response:
+        sure = "sure" in form
+        changes = tool.members.take(person, dry_run=not sure)
+        return page("roster", person=person, text=None, sure=sure, changes=changes)
+
+    @api.post("/lti/roster")
+    def take_roster(by: Instructor, dry_run: bool = False) -> dict[str, Any]:
+        return tool.members.take(by, dry_run=dry_run)
 
     @pages.post("/lti/again")
     def again(_by: StaffSender) -> Response:
         tool.passback.outbox.again()
         return RedirectResponse("/queue", 303)
+
+
+def _opened(
+    course: Course, tool: LtiTool, launched: Launch, person: Person, lab: str
+) -> HTMLResponse:
+    """Return the page that a launch opens: labs to choose from, or the way on.
+
+    Raises:
+        Refused: 403, a learner is to choose.
+    """
+    if launched.choice is None:
+        staff = f"/gradebook?lab={quote(lab)}" if lab else "/gradebook"
+        return onward(staff if person.is_staff else "/labs")
+    if not person.is_staff:
+        raise Refused(403, "launch: links to labs are chosen by whoever teaches the course.")
+    asked, several = tool.links.asked(launched, person), launched.choice.several
+    return page("lti_links", person=person, labs=course.catalog.names, asked=asked, several=several)
 
 
 def _away(request: Request, course: Course, tool: LtiTool, fields: dict[str, str]) -> Response:

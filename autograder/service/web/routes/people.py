@@ -129,6 +129,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         beside: dict[str, Any] = {
             "summary": summary,
             "sections": course.store.roster.sections(),
+            "platforms": course.lti.members.courses() if course.lti else [],
         }
         return page("people", person=person, roles=roles, **shown, **beside)
 
