@@ -125,6 +125,7 @@ class SignIn:
             self._client.secret,
             scope=self._scope,
             redirect_uri=self._client.return_url,
+            token_endpoint_auth_method=self._provider.proves_by,
             code_challenge_method="S256",
             default_timeout=_TIMEOUT_S,
         )
@@ -154,6 +155,7 @@ class OpenId:
     """An OpenID Connect provider, found by its issuer; `claim` of its ID token is the login."""
 
     title = "your institution"
+    proves_by = "client_secret_basic"  # how we say our secret, in RFC 7591's words
 
     def __init__(self, issuer: str, client_id: str, claim: str) -> None:
         self._issuer = issuer.rstrip("/")
@@ -189,6 +191,7 @@ class Hub:
     """The JupyterHub whose service this server is."""
 
     title = "JupyterHub"
+    proves_by = "client_secret_post"  # it reads no header
 
     def __init__(self, url: str) -> None:
         self._url = url.rstrip("/")
