@@ -18,7 +18,7 @@ from autograder.service.records import audit_log
 from autograder.service.records.dates import calendar
 from autograder.service.records.outbox import touch
 from autograder.service.records.people import INSTRUCTOR, Person, add_person, login_key, login_of
-from autograder.service.records.standings import restand_person
+from autograder.service.records.standings import restand_people
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ class LtiPeople:
         if row.role != launch.role:
             changed = people.update().where(people.c.id == number).values(role=launch.role)
             connection.execute(changed)
-            restand_person(connection, lambda: calendar(connection, number).counted, number)
+            restand_people(connection, lambda: calendar(connection, number).counted, number)
             roles, by = (row.role, launch.role), launch.platform.name
             audit_log.write(connection, self.clock(), by, "role", row.login, *roles)
         return Person(row.id, row.login, row.name, launch.role, row.email, row.section)
