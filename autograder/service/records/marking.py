@@ -166,7 +166,7 @@ def desk(all_submissions: Submissions, walk: Walk, at: int) -> Desk | None:
         return None
     answer = question_of(report, walk.question)
     if row[1]:
-        answer = replace(answer, score=None, comment="", items=())
+        answer = _bare(answer)
     known = place if place <= _MOST_COUNTED else None
     return Desk(entry, answer, bool(row[1]), row.alike, *beside, known, total, left)
 
@@ -244,7 +244,8 @@ def variants(all_submissions: Submissions, lab: str, question: str, alike: str) 
     for digest, number in rows:
         by_text[digest].append(number)
     ordered = sorted(by_text.values(), key=lambda numbers: (-len(numbers), numbers))
-    return [Variant(_answer(all_submissions, n[0], question), n) for n in ordered]
+    read = ((_answer(all_submissions, numbers[0], question), numbers) for numbers in ordered)
+    return [Variant(_bare(answer), numbers) for answer, numbers in read]
 
 
 def mark_group(
@@ -282,6 +283,11 @@ def mark_group(
 
 def _alike(lab: str, question: str) -> sa.ColumnElement[bool]:
     return (pile.c.lab == lab) & (pile.c.question == question) & pile.c.waits
+
+
+def _bare(answer: ManualAnswer) -> ManualAnswer:
+    """Return an answer without its mark."""
+    return replace(answer, score=None, comment="", items=())
 
 
 def _answer(all_submissions: Submissions, number: int, question: str) -> ManualAnswer:

@@ -176,6 +176,7 @@ def _add_groups(pages: APIRouter, course: Course) -> None:
         comments = kept_comments.of_question(course.store.database, lab, question)
         place: dict[str, Any] = {"lab": lab, "question": question, "path": path, "alike": alike}
         beside: dict[str, Any] = {"comments": comments, **_beside(course, lab, question)}
+        beside["full"] = sum(len(v.submissions) for v in variants) == marking.MOST_MEMBERS
         return page("group", person=person, variants=variants, **place, **beside)
 
     @pages.post("/grading/{lab}/{question}/groups/{alike}")
