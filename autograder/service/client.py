@@ -154,6 +154,13 @@ class Connection:
         """Return what came in today, what waits, what is due and where many fail."""
         return self._json("today", "/api/today")
 
+    def grading(
+        self, path: str = "", body: Any = None, method: str | None = None
+    ) -> dict[str, Any]:
+        """Return what the server says of marking: what waits and who marks it, or of a question."""
+        data = None if body is None else json.dumps(body).encode()
+        return self._json("marking", f"/api/grading{path}", data, "application/json", method=method)
+
     def requests(self, *, lab: str = "", answered: bool = False) -> Iterator[dict[str, Any]]:
         """Yield the re-grade requests that wait for staff, or were answered, the oldest first."""
         after = 0

@@ -1,6 +1,7 @@
 """The course server's pages in a real browser: wide and narrow, light and dark, by keyboard."""
 
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -14,8 +15,10 @@ from axe_playwright_python.sync_playwright import Axe
 from autograder.records import CheckResult, ManualAnswer, Outcome, Report, RubricItem
 from autograder.service.database import schema
 from autograder.service.errors import GraderUnable
-from autograder.service.records import drafts
+from autograder.service.records import assignments, drafts, kept_comments, marking
+from autograder.service.records.assignments import Assignment
 from autograder.service.records.dates import Rules
+from autograder.service.records.marks import alike_digest
 from autograder.service.records.people import Person
 from autograder.service.running.server import Server, opened
 from autograder.service.settings import Settings
@@ -32,6 +35,15 @@ def scale(values, factor):
     ### BEGIN SOLUTION
     return [factor * value for value in values]
     ### END SOLUTION
+
+# %% [markdown] question="why" points="2" manual="true" rubric1="2: Names the unit"
+# Say **why**.
+#
+# ### BEGIN SOLUTION
+# | unit | why |
+# |---|---|
+# | `cm` | The factor has no unit, so the values keep theirs. |
+# ### END SOLUTION
 """
 ANSWER = """def scale(values, factor):
     made = []
@@ -149,6 +161,7 @@ def fill(course: Course) -> None:
         course.store.requests.say(entry, person, {"question": question, "text": text})
     answer = {"question": "scale", "text": "Half of it is.", "points": 2}
     course.store.requests.say(entry, staff, answer)
+    mark_and_share(course, staff, entry.id)
     hand_in(course, others[7], FIRST)
     claim = course.store.claims.claim("test", 600)
     assert claim
@@ -163,10 +176,25 @@ def fill(course: Course) -> None:
             drafts.keep(connection, person.id, SECOND, b"{}", time.time(), why)
 
 
+def mark_and_share(course: Course, staff: Person, number: int) -> None:
+    """Let two people mark an answer of the sample, share comments, and assign the rest."""
+    store = course.store
+    grace = store.roster.add("grace", "assistant", name="Grace")
+    for item, text in ((RUBRIC[0].text, LONG), (RUBRIC[0].text, "Which unit?"), ("", "Good.")):
+        kept_comments.keep(store.database, FIRST, "why", item, text, staff, store.clock())
+    for what in (Assignment(FIRST, "why", ""), Assignment("", "", "B")):
+        assignments.assign(store.database, grace, what, staff, store.clock(), gone=False)
+    store.second_marks.draw(FIRST, "why", 500, staff)
+    store.submissions.mark(number, {"why": {"points": 2}}, grace)
+    store.second_marks.give(number, "why", {"points": 0.5, "comment": LONG}, staff)
+
+
 def hand_in(course: Course, person: Person, lab: str) -> None:
     cell = {"cell_type": "code", "source": ANSWER.replace("made", f"made_{person.login}")}
     course.store.submissions.add(person, lab, json.dumps({"cells": [cell]}).encode())
 
+
+ALIKE = alike_digest("Because " * 40)
 
 # What a widget owes to the page around it, and a page to nobody.
 OF_WIDGETS = ("name of the whole", "what it says now")
@@ -177,7 +205,11 @@ STAFF_PAGES = (
     *("/labs/01_first/numbers", "/regrades/1", "/grading", "/grading/01_first/why", "/audit"),
     *("/labs/01_first/similarity", "/labs/01_first/similarity/scale?left=1&right=2"),
     *("/submissions", "/submissions/1", "/submissions/1?as=learner", "/sessions"),
-    *("/schedule", "/today", "/people", "/people?role=former"),
+    *("/schedule", "/today", "/people", "/people?role=former", "/grading/people"),
+    *(
+        f"/grading/01_first/why/{what}"
+        for what in ("groups", "comments", "sample", f"groups/{ALIKE}")
+    ),
     *("/requests", "/requests?answered=1&lab=01_first", "/submissions/4"),
 )
 LEARNERS_PAGES = (
@@ -271,7 +303,7 @@ def test_answers_are_marked_by_keyboard_alone_and_without_names(server: Server, 
     page = logged_in(visit, server, "instructor")
     page.goto(f"{server.url}/grading/01_first/why")
     assert "learner0" not in page.locator("main").inner_text().lower()
-    for points in (2, 1.5, 0, 1, 1, 1):  # the field has the focus
+    for points in (2, 1.5, 0, 1, 1):  # the field has the focus
         page.wait_for_function("document.activeElement.id === 'points'")
         before = page.url
         page.keyboard.type(str(points))
@@ -428,3 +460,98 @@ def test_a_notebook_is_handed_in_and_its_grade_appears_without_a_reload(
     page.wait_for_selector("text=4 of 6 points")
     assert page.evaluate("window.stayed")
     assert "4 of 6" in page.locator("#said").inner_text()
+
+
+def leave_to_mark(server: Server, *numbers: int) -> None:
+    """Let these answers alone wait for a mark."""
+    store, walk = server.course.store, marking.Walk(FIRST, "why")
+    staff = store.roster.find("instructor")
+    assert staff
+    while waits := marking.next_waiting(store.submissions, walk, 0):
+        store.submissions.mark(waits, {"why": {"points": 1}}, staff)
+    for number in numbers:
+        mark = {"points": None, "comment": "", "items": []}
+        store.submissions.mark(number, {"why": mark}, staff)
+
+
+def test_alike_answers_are_marked_at_once_with_a_comment_of_the_list(
+    server: Server, visit: Any
+) -> None:
+    store = server.course.store
+    leave_to_mark(server, 1, 2, 3, 5)
+    page = logged_in(visit, server, "grace")
+    page.goto(f"{server.url}/today")
+    page.get_by_role("link", name=re.compile("^4 of .* wait")).click()
+    page.get_by_role("link", name="01_first: why").first.click()
+    page.wait_for_function("document.activeElement.id === 'points'")
+    assert "keep theirs" in page.locator("main").inner_text()
+    page.keyboard.press("g")  # in the field of a number a letter is none
+    page.get_by_role("link", name="4 answers of group 1").click()
+    page.get_by_role("checkbox", name="No. 2").uncheck()
+    page.get_by_role("button", name="Which unit?").click()
+    page.get_by_text("New comment on item 2").click()
+    page.get_by_label("New comment on item 2").fill("Say from which law.")
+    page.get_by_role("checkbox", name="1.5 Names the unit").check()
+    page.get_by_role("button", name="Mark all that are ticked").click()
+    page.get_by_text("No two of the answers that wait are alike").wait_for()
+    reports = [store.submissions.report(number) for number in (1, 2, 3, 5)]
+    marks = [(m.score, m.comment) for r in reports if r for m in r.manual]
+    mark = (1.5, "Which unit?\nSay from which law.")
+    assert marks == [mark, (None, ""), mark, mark]
+    page.goto(f"{server.url}/grading/01_first/why/comments")
+    row = page.get_by_role("row", name="Say from which law.").first
+    row.get_by_role("button", name="Remove").click()
+    page.wait_for_function("document.querySelectorAll('tbody tr').length === 3")
+    page.goto(f"{server.url}/audit")
+    assert "submission 5: why" in page.locator("main").inner_text()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(390, "dark"), (1440, "light")])
+def test_the_keys_are_shown_and_work(
+    server: Server, visit: Any, audit: Any, width: int, scheme: str
+) -> None:
+    leave_to_mark(server, 2)
+    page = logged_in(visit, server, "grace", color_scheme=scheme)
+    page.set_viewport_size({"width": width, "height": 900})
+    page.goto(f"{server.url}/grading/01_first/why?at=2")
+    page.wait_for_function("document.activeElement.id === 'points'")
+    page.keyboard.press("?")
+    page.get_by_role("heading", name="Keys").wait_for()
+    problems = [*audit(page, "dialog"), *axe(page)]
+    assert [p for p in problems if not any(rule in p for rule in OF_WIDGETS)] == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.keyboard.press("Escape")
+    page.get_by_role("heading", name="Keys").wait_for(state="hidden")
+    page.locator("#points").focus()
+    page.keyboard.press("Escape")
+    page.keyboard.press("2")
+    assert page.get_by_role("checkbox", name="0.5 Gives a reason").is_checked()
+    assert page.locator("#points").input_value() == "0.5"
+    page.keyboard.press("c")
+    page.keyboard.type("n, p and ? are text here.")
+    page.keyboard.press("Control+Enter")
+    page.wait_for_url(f"{server.url}/grading")
+    report = server.course.store.submissions.report(2)
+    assert report and report.manual[0].comment == "n, p and ? are text here."
+
+
+def test_a_second_mark_is_given_blind_and_decided(server: Server, visit: Any) -> None:
+    store = server.course.store
+    grace = store.roster.find("grace")
+    assert grace
+    store.submissions.mark(1, {"why": {"points": 2, "comment": "Of the first."}}, grace)
+    page = logged_in(visit, server, "instructor")
+    page.goto(f"{server.url}/grading/01_first/why?at=1")
+    assert "Yours is the second mark" in page.locator("main").inner_text()
+    assert "Of the first." not in page.content()
+    page.locator("#points").fill("1")
+    page.keyboard.press("Enter")
+    page.wait_for_url(lambda url: not url.endswith("at=1"))
+    page.goto(f"{server.url}/grading/01_first/why/sample")
+    rows = page.locator("tbody tr")
+    assert [row.split()[1] for row in rows.all_inner_texts()] == ["4", "1"]  # the most first
+    assert "1.25" in page.get_by_label("The sample").inner_text()
+    page.get_by_role("button", name="Take the second of 1", exact=True).click()
+    page.get_by_role("row", name="No. 1").get_by_role("cell", name="yes").wait_for()
+    report = store.submissions.report(1)
+    assert report and report.manual[0].score == 1

@@ -128,6 +128,7 @@ def _people_to_2(connection: sa.Connection, now: float) -> None:
         "ALTER TABLE people RENAME COLUMN name TO login",
         "ALTER TABLE people ADD COLUMN name VARCHAR(100) NOT NULL DEFAULT ''",
         "ALTER TABLE people ADD COLUMN login_key VARCHAR(400) NOT NULL DEFAULT ''",
+        "ALTER TABLE people ADD COLUMN section VARCHAR(100) NOT NULL DEFAULT ''",
         "UPDATE people SET name = login",
     ):
         connection.execute(sa.text(change))
@@ -287,13 +288,26 @@ def _to_13(connection: sa.Connection, _now: float) -> None:
     _add_column(connection, "lab_rules", "held", "BOOLEAN NOT NULL DEFAULT FALSE")
 
 
-def _to_14(connection: sa.Connection, _now: float) -> None:
-    """Count how labs stand. It reads tables as they are today, so it is the last step."""
+def _to_14(_connection: sa.Connection, _now: float) -> None:
+    """Count how labs stand: tables that `_step` has made; the last step fills them."""
+
+
+def _to_15(connection: sa.Connection, _now: float) -> None:
+    """Note which answers are alike, of whom they are and who marked them, and count how labs stand.
+
+    Counting reads tables as they are today, so it is the last step.
+    """
+    digest = "VARCHAR(64) NOT NULL DEFAULT ''"
+    _add_column(connection, "answers", "alike", digest)
+    _add_column(connection, "pile", "section", "VARCHAR(100) NOT NULL DEFAULT ''")
+    _add_column(connection, "pile", "alike", digest)
+    _add_column(connection, "pile", "marked_by", "INTEGER REFERENCES people (id)")
+    for index in schema.pile.indexes:
+        index.create(connection, checkfirst=True)
+    waits = sa.select(schema.submissions.c.grading_id).where(schema.submissions.c.pending > 0)
+    for number in list(connection.scalars(waits)):
+        gradings.note_alike(connection, number)
     standings.recount(connection, lambda: calendar(connection).counted)
-
-
-def _to_15(_connection: sa.Connection, _now: float) -> None:
-    """Know where platforms list their courses' people: a new table, which `_step` has made."""
 
 
 _STEPS: dict[int, Callable[[sa.Connection, float], None]] = {

@@ -159,6 +159,7 @@ answers = Table(
     Column("grading_id", ForeignKey("gradings.id"), primary_key=True),
     Column("question", String(200), primary_key=True),
     Column("answer_sha256", String(64), nullable=False),
+    Column("alike", String(64), nullable=False, default=""),  # `marks.alike_digest` of it
 )
 
 # How many times the reference's time the right answers to timed questions took.
@@ -243,8 +244,55 @@ pile = Table(
     Column("lab", String(100), nullable=False),
     Column("written", Boolean, nullable=False),
     Column("waits", Boolean, nullable=False),  # it has no mark
+    Column("section", String(100), nullable=False, default=""),
+    Column("alike", String(64), nullable=False, default=""),
+    Column("marked_by", ForeignKey("people.id")),
     Index("pile_in_order", "lab", "question", "written", "submission_id"),
     Index("pile_waiting", "lab", "question", "written", "waits", "submission_id"),
+    Index("pile_alike", "lab", "question", "waits", "alike", "submission_id"),
+)
+
+# Who marks what; an empty text stands for every lab, question or section.
+assignments = Table(
+    "assignments",
+    metadata,
+    Column("person_id", ForeignKey("people.id"), primary_key=True),
+    Column("lab", String(100), primary_key=True),
+    Column("question", String(200), primary_key=True),
+    Column("section", String(100), primary_key=True),
+)
+
+# Comments that the markers of a question share; an empty item: about the answer as a whole.
+kept_comments = Table(
+    "kept_comments",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("digest", String(64), nullable=False, unique=True),  # of all that it says
+    Column("lab", String(100), nullable=False),
+    Column("question", String(200), nullable=False),
+    Column("item", Text, nullable=False),  # of the rubric
+    Column("text", Text, nullable=False),
+    Column("uses", Integer, nullable=False),
+    Index("kept_comments_by_question", "lab", "question", "uses"),
+)
+
+# A sample of answers that two people mark. The first mark is one of `marks` and counts; what it was
+# is noted when the second comes, which stays here until staff decide between the two.
+second_marks = Table(
+    "second_marks",
+    metadata,
+    Column("submission_id", ForeignKey("submissions.id"), primary_key=True),
+    Column("question", String(200), primary_key=True),
+    Column("lab", String(100), nullable=False),
+    Column("answer_sha256", String(64)),
+    Column("first_points", Float),
+    Column("first_by", ForeignKey("people.id")),
+    Column("points", Float),
+    Column("items", Text, nullable=False, default="[]"),
+    Column("comment", Text, nullable=False, default=""),
+    Column("marked_by", ForeignKey("people.id")),
+    Column("decided", Boolean, nullable=False, default=False),
+    Index("second_marks_by_question", "lab", "question"),
 )
 
 # The dates of a lab, as they were given: ISO 8601 with a zone.

@@ -94,10 +94,39 @@ class LabCatalog:
         named = self._read(name).question(question)
         return None if named is None else named.solution
 
-    def _read(self, name: str) -> Lab:
-        from autograder.authoring.source import load_lab
+    def asked_of_people(self, name: str) -> list[str]:
+        """Return which questions of a lab people mark; none where it cannot be read."""
+        try:
+            return [question.name for question in self._read(name).questions if question.manual]
+        except (AutograderError, OSError):
+            return []
 
-        return load_lab(self.path(name))
+    def asked(self, name: str, question: str) -> tuple[str, str]:
+        """Return what a question for a person asks and its model answer, as Markdown.
+
+        Both are empty where the lab has no such question, or cannot be read now.
+        """
+        from autograder.authoring.regions import answer_line, handed_out
+
+        try:
+            named = self._read(name).question(question)
+        except (AutograderError, OSError):
+            named = None
+        if named is None:
+            return "", ""
+        text = named.starter.partition(answer_line(question))[0].strip()
+        return text, handed_out(question, named.solution)
+
+    def _read(self, name: str) -> Lab:
+        path = self.path(name)
+        return _lab(path, (path / "lab.py").stat().st_mtime_ns)
+
+
+@lru_cache(maxsize=64)
+def _lab(path: Path, _changed: int) -> Lab:
+    from autograder.authoring.source import load_lab
+
+    return load_lab(path)
 
 
 @lru_cache(maxsize=256)

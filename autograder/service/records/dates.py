@@ -29,7 +29,7 @@ from autograder.service.errors import Refused
 from autograder.service.records import audit_log
 from autograder.service.records.outbox import touch
 from autograder.service.records.people import Person
-from autograder.service.records.standings import restand, restand_lab, restand_person
+from autograder.service.records.standings import restand, restand_lab, restand_people
 from autograder.service.times import date, later, moment
 
 _DAY_S = 86_400
@@ -293,4 +293,4 @@ class Dates:
             held = (before or 1, factor)
             audit_log.write(connection, self.clock(), by.login, "time", learner.login, *held)
             touch(connection, submissions.c.person_id == learner.id)
-            restand_person(connection, lambda: calendar(connection, learner.id).counted, learner.id)
+            restand_people(connection, lambda: calendar(connection, learner.id).counted, learner.id)

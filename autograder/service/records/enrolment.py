@@ -25,7 +25,7 @@ from autograder.service.records.people import (
     as_given,
     login_of,
 )
-from autograder.service.records.standings import restand_person
+from autograder.service.records.standings import restand_people
 from autograder.service.times import date, moment
 from autograder.service.tokens import digest, key_of, new_token
 
@@ -138,7 +138,7 @@ def remove(database: Database, clock: Callable[[], float], person: Person, by: P
             raise Refused(409, f"remove: {person.login}: has left the course already.")
         connection.execute(tokens.delete().where(tokens.c.person_id == person.id))
         audit_log.write(connection, clock(), by.login, "role", person.login, person.role, FORMER)
-        restand_person(connection, lambda: calendar(connection, person.id).counted, person.id)
+        restand_people(connection, lambda: calendar(connection, person.id).counted, person.id)
 
 
 def enroll(
@@ -180,5 +180,5 @@ def _take_back(roster: Roster, person: Person, role: str, by: str) -> Person:
         this = people.c.id == person.id
         connection.execute(people.update().where(this).values(role=role))
         audit_log.write(connection, roster.clock(), by, "role", person.login, person.role, role)
-        restand_person(connection, lambda: calendar(connection, person.id).counted, person.id)
+        restand_people(connection, lambda: calendar(connection, person.id).counted, person.id)
     return replace(person, role=role)

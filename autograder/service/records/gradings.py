@@ -5,7 +5,8 @@ totals that lists show are written beside the submission whenever a grading or a
 """
 
 import json
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -22,11 +23,12 @@ from autograder.service.database.schema import (
     submissions,
 )
 from autograder.service.errors import Refused
-from autograder.service.records import audit_log, leaderboard, standings
+from autograder.service.records import audit_log, kept_comments, leaderboard, standings
 from autograder.service.records.dates import calendar
 from autograder.service.records.marks import (
     Mark,
     Marks,
+    alike_digest,
     answer_digest,
     marked,
     pending,
@@ -78,13 +80,25 @@ def _grading(connection: sa.Connection, submission_id: int, report: Report, now:
 
 def note_answers(connection: sa.Connection, grading_id: int, report: Report) -> None:
     """Write down which answers of a grading people mark."""
-    digests = {answer.question: answer_digest(answer) for answer in report.manual}
-    if digests:
-        rows = [
-            {"grading_id": grading_id, "question": question, "answer_sha256": digest}
-            for question, digest in digests.items()
-        ]
-        connection.execute(answers.insert(), rows)
+    rows = {
+        answer.question: {
+            "grading_id": grading_id,
+            "question": answer.question,
+            "answer_sha256": answer_digest(answer),
+            "alike": alike_digest(answer.answer),
+        }
+        for answer in report.manual
+    }
+    if rows:
+        connection.execute(answers.insert(), list(rows.values()))
+
+
+def note_alike(connection: sa.Connection, grading_id: int) -> None:
+    """Write down anew which answers of a grading people mark: what an older release did not."""
+    report = _with_marks(connection, 0, grading_id)
+    if report is not None:
+        connection.execute(answers.delete().where(answers.c.grading_id == grading_id))
+        note_answers(connection, grading_id, report)
 
 
 def _draft(
@@ -121,12 +135,19 @@ def _carry_over(connection: sa.Connection, submission_id: int, report: Report) -
             connection.execute(marks.insert().values(copy))
 
 
-def total(connection: sa.Connection, submission_id: int) -> None:
-    """Write down what the gradings that count and the marks come to, also for the whole lab."""
-    write_totals(connection, submission_id)
+def total(connection: sa.Connection, *submission_ids: int) -> str:
+    """Write down what the gradings that count and the marks come to, also for the whole lab.
+
+    The submissions are of one lab, which is returned.
+    """
+    for number in submission_ids:
+        write_totals(connection, number)
     owner = sa.select(submissions.c.person_id, submissions.c.lab)
-    person_id, lab = connection.execute(owner.where(submissions.c.id == submission_id)).one()
-    standings.restand(connection, lambda: calendar(connection, person_id).counted, lab, person_id)
+    rows = connection.execute(owner.where(submissions.c.id.in_(submission_ids))).all()
+    only = rows[0].person_id if len(rows) == 1 else None
+    lab, owners = str(rows[0].lab), [row.person_id for row in rows]
+    standings.restand(connection, lambda: calendar(connection, only).counted, lab, *owners)
+    return lab
 
 
 def write_totals(connection: sa.Connection, submission_id: int) -> None:
@@ -200,22 +221,28 @@ def locked(connection: sa.Connection, submission_id: int) -> Report:
 
 def mark(
     connection: sa.Connection,
-    submission_id: int,
+    submission_ids: Collection[int],
     marks: Mapping[str, Any],
     marker: Person,
     now: float,
 ) -> None:
-    """Add marks for questions of a graded submission, as `Submissions.mark` says."""
-    report = locked(connection, submission_id)
-    for question, body in marks.items():
-        answer = question_of(report, question)
-        new = Mark.read(body, answer)
-        _add_mark(connection, submission_id, answer, new, marker, now)
-        before = {"points": answer.score, "comment": answer.comment}
-        after = {"points": new.points, "comment": new.comment, "items": new.items}
-        subject = f"submission {submission_id}: {question}"
-        audit_log.write(connection, now, marker.login, "mark", subject, before, after)
-    total(connection, submission_id)
+    """Add the same marks to graded submissions of one lab, as `Submissions.mark` says."""
+    ordered = sorted(submission_ids)
+    uses = Counter[tuple[str, str]]()
+    for number in ordered:
+        report = locked(connection, number)
+        for question, body in marks.items():
+            answer = question_of(report, question)
+            new = Mark.read(body, answer)
+            _add_mark(connection, number, answer, new, marker, now)
+            before = {"points": answer.score, "comment": answer.comment}
+            after = {"points": new.points, "comment": new.comment, "items": new.items}
+            subject = f"submission {number}: {question}"
+            audit_log.write(connection, now, marker.login, "mark", subject, before, after)
+            fresh = {*new.comment.splitlines()} - {*answer.comment.splitlines()}
+            uses.update((question, line) for line in fresh)
+    lab = total(connection, *ordered)
+    kept_comments.count_uses(connection, lab, uses)
 
 
 def _add_mark(

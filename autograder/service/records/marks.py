@@ -65,6 +65,19 @@ def answer_digest(answer: ManualAnswer) -> str:
     return hashlib.sha256(answer.answer.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def alike_digest(answer: str) -> str:
+    """Return the same for answers that differ only by case, layout and marks around words.
+
+    Signs inside and in front of a word stay: -1 is not 1. Empty for an answer without a word.
+    """
+    words = (word.lstrip(_BEFORE).rstrip(_BEHIND) for word in answer.casefold().split())
+    text = " ".join(word for word in words if word)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest() if text else ""
+
+
+_BEFORE, _BEHIND = "*_`\"'#", "*_`\"'.,;:"
+
+
 def question_of(report: Report, question: str) -> ManualAnswer:
     """Return the answer to `question`; of one that checks grade, its points and no answer.
 

@@ -22,8 +22,9 @@ from autograder.service.database.schema import (
 )
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log as log
+from autograder.service.records.dates import calendar
 from autograder.service.records.people import STAFF, Person
-from autograder.service.records.standings import drop_person
+from autograder.service.records.standings import drop_person, restand_people
 
 _NOT_GIVEN = (tokens, lines, standings, pile)  # keys, and what is made of the rest
 
@@ -57,6 +58,7 @@ def remove(connection: sa.Connection, person: Person, clock: Callable[[], float]
         about = f"submission {number}"
         theirs = audit_log.c.subject.startswith(f"{about}:") | (audit_log.c.subject == about)
         _rewrite(connection, theirs, before=None, after=None)  # comments name people
+    others = _marked_by(connection, person.id)
     drop_person(connection, person.id)
     for table in reversed(metadata.sorted_tables):
         for column in _named_in(table, people):
@@ -66,6 +68,7 @@ def remove(connection: sa.Connection, person: Person, clock: Callable[[], float]
         condition = _whose(table, person.id)
         if condition is not None:
             connection.execute(table.delete().where(condition))
+    restand_people(connection, lambda: calendar(connection).counted, *others)
     called = f"person {person.id}"
     subject, login = audit_log.c.subject, person.login
     _rewrite(connection, audit_log.c.who == login, who=called)
@@ -74,6 +77,14 @@ def remove(connection: sa.Connection, person: Person, clock: Callable[[], float]
     without = sa.func.substr(subject, 1, sa.func.length(subject) - len(login))
     _rewrite(connection, ends, subject=without + called)
     log.write(connection, clock(), by, "remove", called)
+
+
+def _marked_by(connection: sa.Connection, person_id: int) -> set[int]:
+    """Return the others whom a person has marked when they were on the staff."""
+    query = sa.select(standings.c.person_id).join(
+        pile, pile.c.submission_id == standings.c.latest_id
+    )
+    return {*connection.scalars(query.where(pile.c.marked_by == person_id))} - {person_id}
 
 
 def _rewrite(connection: sa.Connection, which: sa.ColumnElement[bool], **values: Any) -> None:

@@ -162,7 +162,7 @@ class RegradeRequests:
             subject = f"submission {entry.id}: {question}"
             audit_log.write(connection, now, by.login, "re-grade request", subject, after=text)
             if points is not None:
-                gradings.mark(connection, entry.id, {question: {"points": points}}, by, now)
+                gradings.mark(connection, [entry.id], {question: {"points": points}}, by, now)
             only = _REQUEST.where(regrade_requests.c.id == number)
             return RegradeRequest(*connection.execute(only).one())
 

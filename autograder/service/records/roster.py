@@ -31,7 +31,7 @@ from autograder.service.records.people import (
     login_key,
     login_of,
 )
-from autograder.service.records.standings import restand_person
+from autograder.service.records.standings import restand_people
 
 COLUMNS = ("login", "name", "email", "section", "role")
 _ROLES = {"student": LEARNER, "learner": LEARNER, ASSISTANT: ASSISTANT, INSTRUCTOR: INSTRUCTOR}
@@ -190,6 +190,7 @@ def take(
     lines = read(data, problems)
     done = Counter(added=0, changed=0, unchanged=0, removed=0)
     changes: list[dict[str, Any]] = []
+    moved: list[int] = []
     with database.read() if dry_run else database.write() as connection:
         rows = connection.execute(sa.select(people))
         there = {row.login_key: dict(row._mapping) for row in rows}
@@ -208,6 +209,10 @@ def take(
                     changes += [shown] if len(changes) < _MOST_SHOWN else []
                     if not dry_run:
                         _take(connection, line, held, clock(), by)
+                    if held is not None and not {"role", "section"}.isdisjoint(after):
+                        moved.append(held["id"])
+        if moved and not dry_run:
+            restand_people(connection, lambda: calendar(connection).counted, *moved)
     problems.sort(key=lambda problem: int(problem["line"]))
     return {**done, "problems": problems, "changes": changes}
 
@@ -274,8 +279,5 @@ def _take(
         add_person(connection, {**_new(line), **after, "created_at": now})
     else:
         connection.execute(people.update().where(people.c.id == held["id"]).values(after))
-        if "role" in after:
-            number = held["id"]
-            restand_person(connection, lambda: calendar(connection, number).counted, number)
     action = "role" if "role" in after else "roster"
     audit_log.write(connection, now, by.login, action, line.login, before, after)

@@ -10,7 +10,7 @@ standings, then counts by their keys.
 """
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
@@ -31,10 +31,11 @@ from autograder.service.records.marks import NOTHING
 from autograder.service.records.people import LEARNER
 
 # What is counted: learners by the tenth of the points that they have; of each question its place
-# in the report, who tried it, who passed it and what its checks said; of answers for people those
-# written, those of them that wait, those that nobody wrote, of these the unmarked, and comments.
+# in the report, who tried it, who passed it and what its checks said; of answers for people, by
+# section, those written, those of them that wait, those that nobody wrote and of these the
+# unmarked; and whose marks count, by the number of who gave them.
 SCORE, PLACE, TRIED, PASSED, MESSAGE = "score", "place", "tried", "passed", "message"
-WRITTEN, WAITING, BLANK, UNMARKED, COMMENT = "written", "waiting", "blank", "unmarked", "comment"
+WRITTEN, WAITING, BLANK, UNMARKED, MARKED = "written", "waiting", "blank", "unmarked", "marked"
 
 BINS = 10
 _WORDS_CHARS = 200  # so that it fits into an index, whatever the script
@@ -63,11 +64,17 @@ def restand_lab(connection: sa.Connection, counting: Counting, lab: str) -> None
     restand(connection, lambda: counted, lab, *connection.scalars(here))
 
 
-def restand_person(connection: sa.Connection, counting: Counting, person_id: int) -> None:
-    """Make the standings of a person anew in all labs: they have another role."""
-    mine = sa.select(standings.c.lab).where(standings.c.person_id == person_id)
-    for lab in sorted(connection.scalars(mine)):
-        restand(connection, counting, lab, person_id)
+def restand_people(connection: sa.Connection, counting: Counting, *person_ids: int) -> None:
+    """Make the standings of people anew in all labs: they have another role or section."""
+    labs: defaultdict[str, list[int]] = defaultdict(list)
+    for start in range(0, len(person_ids), _AT_ONCE):
+        some = standings.c.person_id.in_(person_ids[start : start + _AT_ONCE])
+        for lab, person in connection.execute(
+            sa.select(standings.c.lab, standings.c.person_id).where(some)
+        ):
+            labs[lab].append(person)
+    for lab, these in sorted(labs.items()):
+        restand(connection, counting, lab, *these)
 
 
 def recount(connection: sa.Connection, counting: Counting) -> None:
@@ -121,7 +128,7 @@ def _latest_and_best(
 ) -> tuple[dict[int, Any], dict[int, tuple[float, Any]]]:
     """Return each person's latest graded submission, and each learner's best: (score, row)."""
     columns = ("person_id", "id", "grading_id", "score", "max_score", "submitted_at")
-    query = sa.select(*(submissions.c[name] for name in columns), people.c.role)
+    query = sa.select(*(submissions.c[name] for name in columns), people.c.role, people.c.section)
     query = query.join_from(submissions, people).where(
         submissions.c.person_id.in_(person_ids),
         submissions.c.lab == lab,
@@ -211,11 +218,14 @@ def _desk(
         written, unmarked = row.answer_sha256 != NOTHING, row.points is None
         kinds = (WRITTEN, WAITING) if written else (BLANK, UNMARKED)
         mine = things.setdefault(owners[row.id], [])
-        mine += [(kind, row.question, "") for kind in kinds[: 1 + unmarked]]
-        if row.comment and len(row.comment) <= _WORDS_CHARS:
-            mine.append((COMMENT, row.question, _words(row.comment)))
-        place = {"lab": lab, "question": row.question, "submission_id": row.id}
-        rows.append({**place, "written": written, "waits": unmarked})
+        section = latest[owners[row.id]].section
+        mine += [(kind, row.question, section) for kind in kinds[: 1 + unmarked]]
+        marker = None if unmarked else row.marked_by
+        if marker is not None:
+            mine.append((MARKED, row.question, str(marker)))
+        place = {"lab": lab, "question": row.question, "submission_id": row.id, "section": section}
+        about = {"alike": row.alike, "marked_by": marker}
+        rows.append({**place, **about, "written": written, "waits": unmarked})
     if rows:
         connection.execute(pile.insert(), rows)
     return things
@@ -229,7 +239,7 @@ def _answers(submission_ids: Collection[int]) -> sa.Select[Any]:
         older.c.question == answers.c.question,
         older.c.answer_sha256 == answers.c.answer_sha256,
     )
-    columns = (answers.c.question, answers.c.answer_sha256, marks.c.points, marks.c.comment)
+    columns = (*answers.c, marks.c.points, marks.c.marked_by)
     query = sa.select(submissions.c.id, *columns).join_from(
         submissions, answers, answers.c.grading_id == submissions.c.grading_id
     )

@@ -21,6 +21,7 @@ from autograder.service.records.dates import Dates
 from autograder.service.records.people import Roster
 from autograder.service.records.regrade_requests import RegradeRequests
 from autograder.service.records.regrades import Regrades
+from autograder.service.records.second_marks import SecondMarks
 from autograder.service.records.submissions import Submissions
 
 _FILE = "course.sqlite3"
@@ -61,6 +62,7 @@ class Store:
         self.dates = Dates(self.database, clock)
         self.regrades = Regrades(self.database, clock)
         self.requests = RegradeRequests(self.database, clock)
+        self.second_marks = SecondMarks(self.database, clock)
 
     def close(self) -> None:
         """Close every connection."""

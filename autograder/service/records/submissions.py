@@ -366,7 +366,7 @@ class Submissions:
         """
         number = submission_id if is_id(submission_id) else 0
         with self.database.write() as connection:
-            gradings.mark(connection, number, marks, marker, self.clock())
+            gradings.mark(connection, [number], marks, marker, self.clock())
 
 
 def _entry(dates: Calendar, row: Any) -> Entry:

@@ -14,7 +14,6 @@ from pydantic import Field
 from autograder.service.database.database import Database
 from autograder.service.database.schema import counts
 from autograder.service.errors import Refused
-from autograder.service.records.marking import most
 from autograder.service.records.people import Person, Roster
 from autograder.service.records.standings import BINS, MESSAGE, PASSED, PLACE, SCORE, TRIED
 from autograder.service.records.submissions import Entry, Submissions, pages_of
@@ -152,7 +151,7 @@ def overview(database: Database, lab: str) -> Overview:
                 numbers.get((TRIED, name), 0),
                 [
                     (row.words, row.number)
-                    for row in connection.execute(most(MESSAGE, lab, name, _MESSAGES))
+                    for row in connection.execute(_most(MESSAGE, lab, name, _MESSAGES))
                 ],
             )
             for name in dict.fromkeys(name for _, name in places)
@@ -160,3 +159,10 @@ def overview(database: Database, lab: str) -> Overview:
     width = 100 // BINS
     bins = [(f"{width * n} to {width * n + width} %", scores.get(str(n), 0)) for n in range(BINS)]
     return Overview(sum(scores.values()), bins, questions)
+
+
+def _most(kind: str, lab: str, question: str, number: int) -> sa.Select[tuple[str, int]]:
+    """Select the words of a kind that are counted most often, with how often."""
+    here = (counts.c.kind == kind) & (counts.c.lab == lab) & (counts.c.question == question)
+    query = sa.select(counts.c.words, counts.c.number).where(here).limit(number)
+    return query.order_by(counts.c.number.desc(), counts.c.words.desc())

@@ -49,6 +49,7 @@ def add_commands(subparsers: "Subparsers") -> None:
     add("--lab", metavar="LAB", default="", help="this lab alone")
     add("--template", type=Path, metavar="FILE", help="what the platform exported, to be filled in")
     staffs = (*_add_daily(subparsers), *_add_schedule(subparsers), *_add_roster(subparsers))
+    staffs += (*_add_marking(subparsers),)
     for parser in (enroll, submit, status, standing, export, *staffs, _add_staff(subparsers)):
         parser.add_argument("--server", metavar="URL", help="default: $AUTOGRADER_SERVER")
         parser.add_argument("--token", metavar="T", help="default: $AUTOGRADER_TOKEN")
@@ -100,6 +101,27 @@ def _add_schedule(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
     for parser in (put, shift, hold, release):
         parser.add_argument("--dry-run", action="store_true", help="only say what would change")
     return [show, put, shift, hold, release]
+
+
+def _add_marking(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
+    marking = subparsers.add_parser("marking", help="who marks what, and what they agree on")
+    actions = marking.add_subparsers(metavar="ACTION", required=True, dest="action")
+    whole = _command(actions, "list", _marking, "say what waits, and how far everybody is")
+    assign = _command(actions, "assign", _marking, "let somebody of the staff mark something")
+    assign.add_argument("login", metavar="LOGIN")
+    for name in ("lab", "question", "section"):
+        assign.add_argument(f"--{name}", metavar="NAME", default="", help=f"this {name} alone")
+    assign.add_argument("--remove", action="store_true", help="no longer")
+    about = [
+        _command(actions, "groups", _marking, "list the answers that are alike and wait"),
+        _command(actions, "comments", _marking, "list the comments that markers share"),
+        _command(actions, "sample", _marking, "say how far two markers differ"),
+    ]
+    about[2].add_argument("--draw", type=_count, metavar="N", help="put N more answers into it")
+    for parser in about:
+        parser.add_argument("lab", metavar="LAB")
+        parser.add_argument("question", metavar="QUESTION")
+    return [whole, assign, *about]
 
 
 def _add_staff(subparsers: "Subparsers") -> argparse.ArgumentParser:
@@ -419,11 +441,19 @@ def _today(arguments: argparse.Namespace) -> int:
         print(f"{date['lab']}: {date['what']} {date['at']}")
     for s in now["stumbles"]:
         print(f"{s['lab']}: {s['question']}: {s['failed']} of {s['tried']} failed: {s['check']}")
+    if now["my_marking"] is not None:
+        print(f"my marking: {now['my_marking']} answers wait")
     queue = now["queue"]
     print(f"{queue['waiting'] + queue['grading']} wait, {len(queue['parked'])} put aside")
     if queue["paused"]:
         print(f"grading is paused: {queue['reason']}")
     return 0
+
+
+def _marking(arguments: argparse.Namespace) -> int:
+    from autograder.service.running import marking_commands
+
+    return marking_commands.ACTIONS[arguments.action](_connection(arguments), arguments)
 
 
 def _requests(arguments: argparse.Namespace) -> int:

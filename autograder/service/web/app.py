@@ -30,6 +30,7 @@ from autograder.service.web.routes import (
     labs,
     leaderboard,
     lti,
+    markers,
     marking,
     operations,
     people,
@@ -107,8 +108,8 @@ def routers(course: Course) -> tuple[APIRouter, APIRouter, APIRouter]:
 
 # Each with its JSON and its pages.
 _SUBJECTS = (
-    submissions, drafts, people, labs, regrades, requests, marking, gradebook, leaderboard, audit,
-    sessions, queue, operations, lti, today, schedule, standing,
+    submissions, drafts, people, labs, regrades, requests, markers, marking, gradebook, leaderboard,
+    audit, sessions, queue, operations, lti, today, schedule, standing,
 )  # fmt: skip
 
 

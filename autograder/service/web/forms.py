@@ -8,7 +8,7 @@ import json
 from collections.abc import Iterable
 from typing import Annotated, Any, TypeVar
 
-from fastapi import Depends, Query, Request
+from fastapi import Depends, Path, Query, Request
 
 from autograder.service.errors import Refused
 from autograder.service.reports import gradebook
@@ -16,7 +16,7 @@ from autograder.service.web.access import Here
 
 T = TypeVar("T")
 
-_MAX_FIELDS = 100
+_MAX_FIELDS = 200  # a group of answers, and what is said of them
 
 
 def once(pairs: Iterable[tuple[str, T]]) -> dict[str, T]:
@@ -78,6 +78,10 @@ Asked = Annotated[gradebook.Asked, Depends()]  # of the gradebook
 # The full name of the lab that the address says; empty where a query names none.
 LabName = Annotated[str, Depends(_lab)]
 AnyLabName = Annotated[str, Depends(_any_lab)]
+
+NO_NUL = r"^[^\x00]*$"  # which no text of a database may have
+QuestionName = Annotated[str, Path(max_length=200, pattern=NO_NUL)]
+Digest = Annotated[str, Path(pattern="^[0-9a-f]{64}$")]
 
 # A later page would be the offset of a row that no table has.
 PageNumber = Annotated[int, Query(alias="page", ge=1, le=gradebook.MOST_PAGES)]

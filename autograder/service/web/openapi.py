@@ -33,6 +33,13 @@ TOKENS = _body(_JSON, _object(kind=_KINDS, section=_TEXT, renew={"type": "boolea
 RULES = _body(_JSON, dates.RULES.json_schema())
 _MARKS = {"type": "object", "additionalProperties": {**_MARK, "additionalProperties": False}}
 MARKS = _body(_JSON, _MARKS)
+MARK = _body(_JSON, _MARK)
+_NUMBERS = {"type": "array", "items": {"type": "integer"}}
+GROUP = _body(_JSON, _object(submissions=_NUMBERS, mark=_MARK))
+ASSIGNMENT = _body(_JSON, _object(login=_TEXT, lab=_TEXT, question=_TEXT, section=_TEXT))
+COMMENT = _body(_JSON, _object(item=_TEXT, text=_TEXT))
+SAMPLE = _body(_JSON, _object(size={"type": "integer", "minimum": 1, "maximum": 500}))
+DECISION = _body(_JSON, _object(take={"enum": ["first", "second"]}))
 REQUEST = _body(_JSON, _object(question=_TEXT, text=_TEXT, points={"type": ["number", "null"]}))
 SHIFT = _body(_JSON, _object(weeks={"type": "integer", "minimum": -104, "maximum": 104}))
 CSV = _body("text/csv", {**_TEXT, "description": "login,name,email,..."})

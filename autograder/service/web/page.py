@@ -43,7 +43,8 @@ def written(text: str) -> Markup:
     safe = nh3.clean(
         str(html), tags=_TAGS, attributes={"a": {"href"}}, url_schemes={"http", "https", "mailto"}
     )
-    return Markup(safe)
+    named = safe.replace("<table>", '<table aria-label="Table">')
+    return Markup(named.replace("<th>", '<th scope="col">'))
 
 
 _markdown = mistune.create_markdown(escape=True, plugins=["table", "strikethrough"])

@@ -52,6 +52,7 @@ RUBRIC = (RubricItem(1.5, "Names the unit"), RubricItem(0.5, "Says why"))
 class FakeGrader:
     """Finds `x = 1` right, dies of its poison, waits for the gate on `wait`.
 
+    What stands behind `manual: ` is the answer for a person.
     An answer `takes 1.5` times as long as the reference.
 
     While it is `out_of_order` it dies of everything, saying that.
@@ -86,8 +87,11 @@ class FakeGrader:
         if "report" in text:
             said = json.loads(text)["cells"][0]["source"]
             results = (replace(results[0], output=said, title=said), *results[1:])
+        written = "Because."
+        if "manual: " in text:
+            written = json.loads(text)["cells"][0]["source"].partition("manual: ")[2]
         manual = (
-            (ManualAnswer("why", 2.0, RUBRIC, "" if "unwritten" in text else "Because."),)
+            (ManualAnswer("why", 2.0, RUBRIC, "" if "unwritten" in text else written),)
             if "manual" in text
             else ()
         )

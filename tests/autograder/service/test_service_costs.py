@@ -19,6 +19,7 @@ from autograder.records import CheckResult, ManualAnswer, Outcome, Report
 from autograder.service.database.schema import submissions
 from autograder.service.records import marking
 from autograder.service.records.dates import Rules
+from autograder.service.records.marks import alike_digest
 from autograder.service.records.people import LEARNER
 from autograder.service.records.store import Store, sqlite_url
 from autograder.service.reports import gradebook
@@ -200,6 +201,9 @@ def test_a_page_of_submissions_reads_its_own_rows_and_nothing_large(course: Any)
     assert steps < everything / 2
 
 
+WHY = marking.Walk("lab0", "why")
+
+
 def test_marking_reads_one_report_however_many_answers_wait(course: Any) -> None:
     one = course(3, 2)
     store, staff = one.store, one.store.roster.add("staff", "instructor")
@@ -216,18 +220,18 @@ def test_marking_reads_one_report_however_many_answers_wait(course: Any) -> None
         by_lab.setdefault(store.submissions.get(number).lab, []).append(number)
     first, second, _ = sorted(by_lab["lab0"])
     found: list[Any] = []
-    _, plans = one.traced(lambda: found.append(marking.desk(store.submissions, "lab0", "why", 0)))
+    _, plans = one.traced(lambda: found.append(marking.desk(store.submissions, WHY, 0)))
     assert len(reads_of_large(plans)) == 1 and found[0].answer.answer == f"Because {first}"
     store.submissions.mark(first, {"why": {"points": 1.0, "comment": "So so."}}, staff)
     _, plans = one.traced(lambda: found.append(marking.waiting(store.database)))
     assert found[1] == [marking.Pile("lab0", "why", 2, 3, 0), marking.Pile("lab1", "why", 3, 3, 0)]
     assert not reads_of_large(plans)
-    desk = marking.desk(store.submissions, "lab0", "why", first)
-    assert desk and (desk.answer.score, desk.comments, desk.left) == (1.0, ["So so."], 2)
+    desk = marking.desk(store.submissions, WHY, first)
+    assert desk and (desk.answer.score, desk.answer.comment, desk.left) == (1.0, "So so.", 2)
     store.submissions.mark(first, {"why": {"points": None}}, staff)
     store.claims.regrade(second)
     grade("Therefore")
-    desk = marking.desk(store.submissions, "lab0", "why", second)
+    desk = marking.desk(store.submissions, WHY, second)
     assert desk and (desk.answer.answer, desk.left) == (f"Therefore {second}", 3)
 
 
@@ -246,8 +250,8 @@ def test_lists_of_answers_and_numbers_take_the_same_steps_for_60_learners_as_for
         looks = (
             lambda: gradebook.overview(database, "lab0"),  # noqa: B023
             lambda: marking.waiting(database),  # noqa: B023
-            lambda: marking.desk(all_submissions, "lab0", "why", 3),  # noqa: B023
-            lambda: marking.next_waiting(all_submissions, "lab0", "why", 3),  # noqa: B023
+            lambda: marking.desk(all_submissions, WHY, 3),  # noqa: B023
+            lambda: marking.next_waiting(all_submissions, WHY, 3),  # noqa: B023
         )
         found = gradebook.overview(database, "lab0")
         assert (found.learners, found.questions[0].messages) == (learners, [("No.", learners)])
@@ -255,6 +259,11 @@ def test_lists_of_answers_and_numbers_take_the_same_steps_for_60_learners_as_for
         steps.append([count for count, _ in traces])
         plans = [plan for _, found in traces for plan in found]
         assert not [plan for plan in plans if re.search(r"^SCAN (pile|counts)|TEMP", plan, re.M)]
+        walk = (all_submissions, "lab0", "why")
+        marking_groups = one.traced(lambda: marking.groups(*walk))[1]  # noqa: B023
+        members = one.traced(lambda: marking.variants(*walk, alike_digest("Because")))[1]  # noqa: B023
+        by_index = re.compile(r"SEARCH pile USING (COVERING )?INDEX pile_alike")
+        assert all(any(by_index.search(p) for p in found) for found in (marking_groups, members))
     assert steps[1] == steps[0]
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from autograder.records import ManualAnswer, Report, RubricItem
+from autograder.service.records import kept_comments, marking
 from autograder.service.records.people import INSTRUCTOR, LEARNER, Person
 from autograder.service.records.store import Store
 from autograder.service.records.submissions import Submissions
@@ -186,6 +187,57 @@ def test_no_statement_changes_or_drops_a_grading_or_a_mark(
         second()
     works()
     assert score(submissions, number) == (2.0, 2.0, 0)
+
+
+def test_of_groups_and_marks_at_once_each_answer_gets_one_first_mark(
+    store: Store, submissions: Submissions, staff: Person
+) -> None:
+    """Each waits for the other, in the order of the submissions: nobody for ever."""
+    for n in range(12):
+        ada = store.roster.add(f"Ada{n}", LEARNER)
+        number = store.submissions.add(ada, "lab", str(n).encode()).id
+        assert store.claims.claim("a", 10) and store.claims.finish(number, "a", REPORT)
+        for text in ("Well.", "Why?"):
+            kept_comments.keep(store.database, "lab", "why", "", text, staff, 0.0)
+    (group,) = marking.groups(submissions, "lab", "why")
+    walk, together, done = marking.Walk("lab", "why"), threading.Barrier(4), list[list[int]]()
+
+    def mark(points: float, numbers: list[int]) -> None:
+        body = {"points": points, "comment": "Why?\nWell."}
+        together.wait()
+        marked = marking.mark_group(submissions, walk, group.alike, numbers, body, staff)
+        done.append(marked)
+
+    orders = (range(1, 13), range(12, 0, -1), range(1, 8), range(12, 4, -1))
+    threads = [
+        threading.Thread(target=mark, args=(n / 4, list(order))) for n, order in enumerate(orders)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(n for numbers in done for n in numbers) == list(range(1, 13))
+    kept = kept_comments.of_question(store.database, "lab", "why")
+    assert [(c.text, c.uses) for c in kept] == [("Well.", 12), ("Why?", 12)]
+    assert len(rows_of(store, "SELECT id FROM marks")) == 12
+
+
+def test_a_second_mark_is_kept_beside_the_first_on_every_database(
+    store: Store, submissions: Submissions, staff: Person
+) -> None:
+    number, hal = graded(store), store.roster.add("Hal", "assistant")
+    assert store.second_marks.draw("lab", "why", 3, staff) == 1
+    submissions.mark(number, {"why": {"points": 2}}, staff)
+    walk = marking.Walk("lab", "why", hal.id, sample=True)
+    desk = marking.desk(submissions, walk, 0)
+    assert desk and desk.second and desk.answer.score is None
+    store.second_marks.give(number, "why", {"points": 0.5}, hal)
+    (pair,) = store.second_marks.agreement("lab", "why").pairs
+    assert (pair.first_by, pair.second_by, pair.difference) == ("Grace", "Hal", 1.5)
+    assert score(submissions, number) == (2.0, 2.0, 0)
+    store.second_marks.decide(number, "why", "second", staff)
+    assert score(submissions, number) == (0.5, 2.0, 0)
+    assert marking.desk(submissions, walk, 0) is None
 
 
 def test_marks_that_people_give_at_the_same_time_all_count(

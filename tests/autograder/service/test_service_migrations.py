@@ -400,6 +400,41 @@ def test_a_course_of_layout_12_holds_no_grades_back(database_url: Any) -> None:
     store.close()
 
 
+def test_a_course_of_layout_14_learns_which_answers_are_alike_and_who_marked(
+    database_url: Any,
+) -> None:
+    store = Store(database_url)
+    staff = store.roster.add("grace", "instructor")
+    for n, text in enumerate(("Two.", "two", "Two")):
+        store.submissions.add(store.roster.add(f"L{n}", "learner"), "lab", book(n))
+        claim = store.claims.claim("a", 10)
+        answer = ManualAnswer("why", 2.0, (), text)
+        assert claim and store.claims.finish(claim.id, "a", Report("lab", (), manual=(answer,)))
+    store.submissions.mark(3, {"why": {"points": 1}}, staff)
+    before = [_sorted(store, table) for table in (schema.pile, schema.answers)]
+    for rows in before:
+        rows[2]["alike"] = ""  # nobody has to mark it
+    with store.database.write() as connection:
+        connection.execute(sa.text("DROP TABLE pile"))
+        old = [c for c in schema.pile.c if c.name not in ("section", "alike", "marked_by")]
+        copies = (sa.Column(c.name, c.type, primary_key=c.primary_key) for c in old)
+        sa.Table("pile", sa.MetaData(), *copies).create(connection)
+        connection.execute(sa.text("ALTER TABLE answers DROP COLUMN alike"))
+        for table in (schema.assignments, schema.kept_comments, schema.second_marks):
+            table.drop(connection)
+        facts = schema.facts.update().where(schema.facts.c.name == "schema")
+        connection.execute(facts.values(value="14"))
+    store.close()
+    store = Store(database_url)
+    assert [_sorted(store, table) for table in (schema.pile, schema.answers)] == before
+    assert [g.number for g in marking.groups(store.submissions, "lab", "why")] == [2]
+    store.close()
+
+
+def _sorted(store: Store, table: sa.Table) -> list[dict[str, Any]]:
+    return sorted(contents(store.database, table), key=lambda row: next(iter(row.values())))
+
+
 def described(store: Store, table: str) -> Any:
     """Return what PostgreSQL says of a table; not defaults, places, or names that it gave."""
     found = sa.inspect(store.database.engine)

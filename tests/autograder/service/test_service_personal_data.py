@@ -9,9 +9,12 @@ import sqlalchemy as sa
 
 from autograder.cli import main
 from autograder.records import CheckResult, ManualAnswer, Outcome, Report
-from autograder.service.database.schema import counts, metadata
-from autograder.service.records import audit_log
-from autograder.service.records.dates import Rules
+from autograder.service.database.schema import counts, metadata, pile
+from autograder.service.records import assignments, audit_log
+from autograder.service.records.assignments import Assignment
+from autograder.service.records.dates import Rules, calendar
+from autograder.service.records.roster import take
+from autograder.service.records.standings import MARKED, recount
 from autograder.service.records.store import Store, sqlite_url
 
 CHECK = CheckResult("c", "sum", Outcome.INCORRECT, 0, 1, "No.")
@@ -80,3 +83,22 @@ def test_staff_are_not_removed(course: Any, tmp_path: Path, capsys: Any) -> None
     assert main(["person", "staff", "--data", str(tmp_path), "--remove"]) == 2
     assert "only learners are removed" in capsys.readouterr().err
     assert everything(course) == before
+
+
+def test_marks_of_somebody_who_left_the_staff_count_as_nobodys(course: Any, tmp_path: Path) -> None:
+    by = course.roster.find("staff")
+    eve = course.roster.add("Eve", "assistant")
+    course.submissions.mark(2, {"why": {"points": 2}}, eve)
+    assignments.assign(course.database, eve, Assignment("lab", "", ""), by, 1e9, gone=False)
+    course.second_marks.draw("lab", "why", 9, by)
+    course.second_marks.give(1, "why", {"points": 2}, eve)
+    take(course.database, course.clock, b"login,role\nEve,learner\n", by, dry_run=False)
+    assert main(["person", "Eve", "--data", str(tmp_path), "--remove"]) == 0
+    assert "Eve" not in everything(course) and str(course.submissions.report(2)).count("2.0") > 1
+    marked = sa.select(counts.c.words, counts.c.number).where(counts.c.kind == MARKED)
+    assert [tuple(row) for row in course.database.rows(marked)] == [(str(by.id), 1)]
+    kept = [course.database.rows(sa.select(table)) for table in (counts, pile)]
+    with course.database.write() as connection:
+        recount(connection, lambda: calendar(connection).counted)
+    anew = [course.database.rows(sa.select(table)) for table in (counts, pile)]
+    assert [sorted(map(str, rows)) for rows in kept] == [sorted(map(str, rows)) for rows in anew]

@@ -10,10 +10,11 @@ import sqlalchemy as sa
 
 from autograder.records import CheckResult, ManualAnswer, Outcome, Report
 from autograder.service.database.schema import counts, pile, standings
+from autograder.service.records import marking
 from autograder.service.records.dates import Rules, calendar
 from autograder.service.records.people import LEARNER
 from autograder.service.records.roster import take
-from autograder.service.records.standings import recount
+from autograder.service.records.standings import MARKED, WRITTEN, recount
 from autograder.service.records.store import Store
 
 LABS, QUESTIONS = ("01_one", "02_two"), ("scale", "sum", "why")
@@ -62,12 +63,21 @@ class Days:
         self.rng, self.now = random.Random(seed), 1e9
         self.store = Store(url, clock=lambda: self.now)
         self.by = self.store.roster.add("staff", "instructor")
+        self.other = self.store.roster.add("other", "assistant")
         self.learners = [self.store.roster.add(f"learner{n}", LEARNER) for n in range(4)]
 
     def happens(self) -> None:
         self.now += 3600
         grading = [self.hand_in, self.grade, self.grade, self.grade, self.mark]
-        staff = [self.again, self.batch, self.date, self.extend, self.role]
+        staff = [
+            self.again,
+            self.batch,
+            self.date,
+            self.extend,
+            self.role,
+            self.section,
+            self.group,
+        ]
         self.rng.choice([*grading, *staff])()
 
     def hand_in(self) -> None:
@@ -93,6 +103,21 @@ class Days:
             points = self.rng.choice((None, 0, 1.5))
             body = {"points": points, "comment": self.rng.choice(("", "Good.", "x" * 300))}
             self.store.submissions.mark(number, {question: body}, self.by)
+
+    def group(self) -> None:
+        """Mark all that is alike of a question, by one of two people."""
+        walk = marking.Walk(self.rng.choice(LABS), self.rng.choice(QUESTIONS))
+        for group in marking.groups(self.store.submissions, walk.lab, walk.question):
+            of = (self.store.submissions, walk.lab, walk.question, group.alike)
+            numbers = [n for variant in marking.variants(*of) for n in variant.submissions]
+            body, by = {"points": 1}, self.rng.choice((self.by, self.other))
+            done = marking.mark_group(self.store.submissions, walk, group.alike, numbers, body, by)
+            assert done == numbers and len(numbers) == group.number
+
+    def section(self) -> None:
+        lines = (f"{p.login},{self.rng.choice('AB')}" for p in self.rng.sample(self.learners, 2))
+        data = "\n".join(("login,section", *lines)).encode()
+        take(self.store.database, self.store.clock, data, self.by, dry_run=False)
 
     def again(self) -> None:
         for number in self.numbers()[:3]:
@@ -135,9 +160,12 @@ class Days:
 def test_counts_are_kept_by_whatever_changes_a_grade(database_url: Any) -> None:
     days = Days(database_url, 1)
     for _ in range(6):
-        for _ in range(12):
+        for _ in range(14):
             days.happens()
         assert_as_counted_anew(days.store)
+    numbers = held(days.store)[1]
+    assert {words for kind, _, _, words, _ in numbers if kind == MARKED} == {"1", "2"}
+    assert {words for kind, _, _, words, _ in numbers if kind == WRITTEN} >= {"A", "B"}
     days.store.close()
 
 

@@ -34,7 +34,7 @@ from autograder.service.records.people import (
     login_key,
     login_of,
 )
-from autograder.service.records.standings import restand_person
+from autograder.service.records.standings import restand_people
 
 _MOST_SHOWN = 200  # of the changes that a list of people makes
 
@@ -185,7 +185,7 @@ class LtiPeople:
         if row.role != launch.role:
             changed = people.update().where(people.c.id == number).values(role=launch.role)
             connection.execute(changed)
-            restand_person(connection, lambda: calendar(connection, number).counted, number)
+            restand_people(connection, lambda: calendar(connection, number).counted, number)
             roles, by = (row.role, launch.role), launch.platform.name
             audit_log.write(connection, self.clock(), by, "role", row.login, *roles)
         return Person(row.id, row.login, row.name, launch.role, row.email, row.section)

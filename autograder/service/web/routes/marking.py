@@ -1,76 +1,214 @@
-"""Marking by hand: what waits for a person, one answer after the other, and the marks."""
+"""Marking by hand: one answer after the other, groups of answers that are alike, and the marks."""
 
 import re
-from typing import Any
-from urllib.parse import quote
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any
+from urllib.parse import quote, urlencode
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 from fastapi.responses import RedirectResponse, Response
+from pydantic import Field
 
-from autograder.service.records import marking
+from autograder.service.errors import Refused
+from autograder.service.records import kept_comments, marking
+from autograder.service.records.marking import Walk
+from autograder.service.records.people import Person
 from autograder.service.web import openapi, views
 from autograder.service.web.access import CallersEntry, Staff, StaffSender, StaffVisitor
 from autograder.service.web.course import Course
-from autograder.service.web.forms import Fields, Json, LabName
+from autograder.service.web.forms import NO_NUL, Digest, Fields, Json, LabName, QuestionName
 from autograder.service.web.page import page
+
+# The keys of the page on which answers are marked, as it and docs/running_a_course.md list them.
+KEYS = (
+    ("Enter", "in the field of the points: save, and on to the next that waits"),
+    ("Ctrl+Enter", "save from any field"),
+    ("n, p", "the next and the previous answer, marked or not"),
+    ("1 to 9", "tick an item of the rubric, outside the fields"),
+    ("m", "into the field of the points"),
+    ("c", "into the comment"),
+    ("g", "the answers that are alike"),
+    ("Esc", "out of a field"),
+    ("?", "show these keys"),
+)
+
+
+@dataclass(frozen=True)
+class Way:
+    """What the address of a page of answers says beside the question."""
+
+    at: Annotated[int, Field(ge=0, le=2**62)] = 0
+    named: bool = False
+    blank: bool = False
+    section: Annotated[str, Field(pattern=NO_NUL)] = ""
+    sample: bool = False
+
+    def of(self, lab: str, question: str, person: Person) -> Walk:
+        """Return the walk that a person asks for."""
+        return Walk(lab, question, person.id, self.blank, self.section, self.sample)
+
+    def link(self, path: str, at: int | None, *, named: bool = False) -> str:
+        """Return the address of another answer on the way."""
+        says = {"blank": self.blank, "sample": self.sample, "named": named}
+        query = {name: 1 for name, value in says.items() if value}
+        return f"{path}?{urlencode({**query, 'section': self.section, 'at': at or 0})}"
+
+
+Asked = Annotated[Way, Depends()]
 
 
 def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
     """Add how staff mark answers."""
     _add_api(api, course)
     _add_pages(pages, course)
+    _add_groups(pages, course)
 
 
 def _add_api(api: APIRouter, course: Course) -> None:
+    submissions = course.store.submissions
+
     @api.put("/submissions/{number}/marks", openapi_extra=openapi.MARKS)
     def marks(by: Staff, entry: CallersEntry, body: Json) -> dict[str, Any]:
-        course.store.submissions.mark(entry.id, body, by)
-        return views.summary(course.store.submissions.get(entry.id) or entry)
+        submissions.mark(entry.id, body, by)
+        return views.summary(submissions.get(entry.id) or entry)
+
+    @api.get("/grading/{lab}/{question}")
+    def answer(by: Staff, lab: LabName, question: QuestionName, asked: Asked) -> dict[str, Any]:
+        desk = marking.desk(submissions, asked.of(lab, question, by), asked.at)
+        if desk is None:
+            raise Refused(404, f"grading: {lab}: {question[:100]}: there is no answer to mark.")
+        there: dict[str, Any] = {
+            **vars(desk),
+            "submission": desk.entry.id,
+            **_beside(course, lab, question),
+        }
+        comments = kept_comments.of_question(course.store.database, lab, question)
+        del there["entry"]
+        return {**there, "answer": asdict(desk.answer), "comments": comments}
+
+    @api.get("/grading/{lab}/{question}/groups")
+    def groups(_by: Staff, lab: LabName, question: QuestionName) -> dict[str, Any]:
+        return {"groups": marking.groups(submissions, lab, question)}
+
+    @api.get("/grading/{lab}/{question}/groups/{alike}")
+    def group(_by: Staff, lab: LabName, question: QuestionName, alike: Digest) -> dict[str, Any]:
+        variants = marking.variants(submissions, lab, question, alike)
+        return {
+            "variants": [{"text": v.answer.answer, "submissions": v.submissions} for v in variants]
+        }
+
+    @api.post("/grading/{lab}/{question}/groups/{alike}", openapi_extra=openapi.GROUP)
+    def mark(
+        by: Staff, lab: LabName, question: QuestionName, alike: Digest, body: Json
+    ) -> dict[str, Any]:
+        numbers = body.get("submissions")
+        if set(body) != {"submissions", "mark"} or not isinstance(numbers, list):
+            raise Refused(422, 'group: expected {"submissions": [1, 2], "mark": {"points": 1.5}}.')
+        walk = Walk(lab, question, by.id)
+        return {"marked": marking.mark_group(submissions, walk, alike, numbers, body["mark"], by)}
+
+
+def _beside(course: Course, lab: str, question: str) -> dict[str, str]:
+    """Return what stands beside an answer."""
+    text, model = course.catalog.asked(lab, question)
+    return {"question_text": text, "model_answer": model}
 
 
 def _add_pages(pages: APIRouter, course: Course) -> None:
-    @pages.get("/grading")
-    def grading(person: StaffVisitor) -> Response:
-        return page("grading", person=person, piles=marking.waiting(course.store.database))
+    store = course.store
 
     @pages.get("/grading/{lab}/{question}")
     def answer(
-        person: StaffVisitor,
-        lab: LabName,
-        question: str,
-        at: int = 0,
-        named: bool = False,
-        blank: bool = False,
+        person: StaffVisitor, lab: LabName, question: QuestionName, asked: Asked
     ) -> Response:
-        desk = marking.desk(course.store.submissions, lab, question, at, written=not blank)
+        walk = asked.of(lab, question, person)
+        desk = marking.desk(store.submissions, walk, asked.at)
         if desk is None:
-            return RedirectResponse("/grading", 303)
-        place: dict[str, Any] = {
-            "lab": lab,
-            "question": question,
-            "path": _path(lab, question),
-            "named": named,
-            "blank": blank,
-        }
-        return page("answer", person=person, **place, **vars(desk))
+            return RedirectResponse(_done(walk), 303)
+        comments = kept_comments.of_question(store.database, lab, question)
+        path = question_path(lab, question)
+        place: dict[str, Any] = {"walk": walk, "asked": asked, "path": path, "keys": KEYS}
+        beside: dict[str, Any] = {"comments": comments, **_beside(course, lab, question)}
+        return page("answer", person=person, **place, desk=desk, **beside)
 
     @pages.post("/grading/{lab}/{question}")
-    def mark(person: StaffSender, lab: LabName, question: str, form: Fields) -> Response:
-        at = int(form["at"]) if re.fullmatch("[0-9]{1,19}", form.get("at", "")) else 0
-        items = [text for name, text in form.items() if name.startswith("item")]
-        values = {"points": form.get("points", ""), "comment": form.get("comment", "")}
-        course.store.submissions.mark(at, {question: {**values, "items": items}}, person)
-        blank = form.get("blank") == "1"
-        after = marking.next_waiting(course.store.submissions, lab, question, at, written=not blank)
-        path = f"{_path(lab, question)}?{'blank=1&' if blank else ''}at={after}"
-        return RedirectResponse(path if after else "/grading", 303)
+    def mark(
+        person: StaffSender, lab: LabName, question: QuestionName, asked: Asked, form: Fields
+    ) -> Response:
+        walk = asked.of(lab, question, person)
+        mark = _mark(course, lab, question, form, person)
+        if form.get("second") == "1":
+            store.second_marks.give(asked.at, question, mark, person)
+        else:
+            store.submissions.mark(asked.at, {question: mark}, person)
+        after = marking.next_waiting(store.submissions, walk, asked.at)
+        path = asked.link(question_path(lab, question), after)
+        return RedirectResponse(path if after else _done(walk), 303)
 
     @pages.post("/submissions/{number}/manual")
     def manual(person: StaffSender, number: int, form: Fields) -> Response:
         mark = {"points": form.get("score", ""), "comment": form.get("comment", "")}
-        course.store.submissions.mark(number, {form.get("question", ""): mark}, person)
+        store.submissions.mark(number, {form.get("question", ""): mark}, person)
         return RedirectResponse(f"/submissions/{number}", 303)
 
 
-def _path(lab: str, question: str) -> str:
+def _add_groups(pages: APIRouter, course: Course) -> None:
+    submissions = course.store.submissions
+
+    @pages.get("/grading/{lab}/{question}/groups")
+    def groups(person: StaffVisitor, lab: LabName, question: QuestionName) -> Response:
+        place: dict[str, Any] = {
+            "lab": lab,
+            "question": question,
+            "path": question_path(lab, question),
+        }
+        found = marking.groups(submissions, lab, question)
+        return page("groups", person=person, groups=found, **place)
+
+    @pages.get("/grading/{lab}/{question}/groups/{alike}")
+    def group(
+        person: StaffVisitor, lab: LabName, question: QuestionName, alike: Digest
+    ) -> Response:
+        variants = marking.variants(submissions, lab, question, alike)
+        path = question_path(lab, question)
+        if not variants:
+            return RedirectResponse(f"{path}/groups", 303)
+        comments = kept_comments.of_question(course.store.database, lab, question)
+        place: dict[str, Any] = {"lab": lab, "question": question, "path": path, "alike": alike}
+        beside: dict[str, Any] = {"comments": comments, **_beside(course, lab, question)}
+        beside["full"] = sum(len(v.submissions) for v in variants) == marking.MOST_MEMBERS
+        return page("group", person=person, variants=variants, **place, **beside)
+
+    @pages.post("/grading/{lab}/{question}/groups/{alike}")
+    def mark(
+        person: StaffSender, lab: LabName, question: QuestionName, alike: Digest, form: Fields
+    ) -> Response:
+        numbers = [int(name[1:]) for name in form if re.fullmatch("a[0-9]{1,18}", name)]
+        mark = _mark(course, lab, question, form, person)
+        marking.mark_group(submissions, Walk(lab, question), alike, numbers, mark, person)
+        return RedirectResponse(f"{question_path(lab, question)}/groups", 303)
+
+
+def _mark(
+    course: Course, lab: str, question: str, form: dict[str, str], person: Person
+) -> dict[str, Any]:
+    """Return the mark that a form says; what it has new for an item is kept, and part of it."""
+    items = [text for name, text in form.items() if re.fullmatch("item[0-9]+", name)]
+    said = [form.get("comment", "").strip()]
+    for name, text in form.items():
+        if (match := re.fullmatch("new([0-9]*)", name)) and text.strip():
+            item = form.get(f"of{match[1]}", "")
+            where = (course.store.database, lab, question, item, text)
+            said.append(kept_comments.keep(*where, person, course.store.clock()))
+    comment = "\n".join(dict.fromkeys(filter(None, said)))
+    return {"points": form.get("points", ""), "items": items, "comment": comment}
+
+
+def question_path(lab: str, question: str) -> str:
+    """Return the address of the answers to a question."""
     return f"/grading/{quote(lab)}/{quote(question, safe='')}"
+
+
+def _done(walk: Walk) -> str:
+    """Return where somebody goes for whom nothing is left on the way."""
+    return f"{question_path(walk.lab, walk.question)}/sample" if walk.sample else "/grading"

@@ -6,6 +6,7 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.responses import Response
 
+from autograder.service.records import assignments
 from autograder.service.reports import today
 from autograder.service.web.access import Staff, StaffVisitor
 from autograder.service.web.course import Course
@@ -16,11 +17,14 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
     """Add the page that staff arrive at, and the same as JSON."""
 
     @api.get("/today")
-    def now(_by: Staff) -> dict[str, Any]:
-        return {**asdict(today.today(course.store)), "queue": course.queue_state()}
+    def now(by: Staff) -> dict[str, Any]:
+        mine = assignments.mine(course.store.database, by)
+        own = {"queue": course.queue_state(), "my_marking": mine and mine.waiting}
+        return {**asdict(today.today(course.store)), **own}
 
     @pages.get("/today")
     def home(person: StaffVisitor) -> Response:
         found, queue = today.today(course.store), course.queue_state()
         beside: dict[str, Any] = {"queue": queue, "day": today.day(course.store)}
+        beside["mine"] = assignments.mine(course.store.database, person)
         return page("today", person=person, found=found, **beside)

@@ -36,13 +36,31 @@ function watch() {
   if (live) wait(live);
 }
 
-// n and p: the next and the previous, where a page has them; not while somebody writes.
+// Keys: n and p for the next and the previous, and what a page gives to others in data-key. Not
+// while somebody writes: in the field of a number letters are none.
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.altKey || event.metaKey) return;
-  if (event.target.closest("input, textarea, select")) return;
-  const rel = { n: "next", p: "prev" }[event.key];
-  const link = rel && document.querySelector(`a[rel="${rel}"]`);
-  if (link) link.click();
+  const { target, key } = event;
+  if (key === "Enter" && event.ctrlKey && target.form) return target.form.requestSubmit();
+  if (key === "Escape" && target.form) return target.blur();
+  if (event.ctrlKey || event.altKey || event.metaKey || document.querySelector("dialog[open]")) return;
+  const number = target.matches("input[type=number]") && !/[-+.,e0-9]/.test(key);
+  if (!number && target.matches("input:not([type=checkbox]), textarea, select")) return;
+  const rel = { n: "next", p: "prev" }[key];
+  const sought = rel ? `a[rel="${rel}"]` : `[data-key="${CSS.escape(key)}"]`;
+  const found = document.querySelector(sought);
+  if (!found) return;
+  event.preventDefault();
+  if (found.matches("#points, #comment")) found.focus();
+  else found.click();
+});
+
+document.addEventListener("click", (event) => {
+  const { comment, opens } = event.target.dataset;
+  if (opens) document.getElementById(opens).showModal();
+  if (!comment) return; // one that is kept: a line more, once
+  const field = event.target.form.elements.comment;
+  const lines = field.value.split("\n").filter(Boolean);
+  if (!lines.includes(comment)) field.value = [...lines, comment].join("\n");
 });
 
 // Ticking the items of a rubric fills in their points; what is typed afterwards counts.

@@ -1,0 +1,102 @@
+"""Comments that the markers of a question share, by item of its rubric: a list that grows.
+
+One is kept when somebody writes it for an item, and ordered by how often marks have used it: a
+line of a mark's comment that is a kept comment is a use of it.
+"""
+
+import hashlib
+import json
+from collections import Counter
+from dataclasses import asdict, dataclass
+
+import sqlalchemy as sa
+
+from autograder.service.database.database import Database
+from autograder.service.database.schema import kept_comments
+from autograder.service.errors import Refused
+from autograder.service.records import audit_log
+from autograder.service.records.people import Person
+
+_CHARS = 500
+_MOST = 200  # of a question; nobody reads more
+
+
+@dataclass(frozen=True)
+class KeptComment:
+    """A comment; an empty `item` means the answer as a whole."""
+
+    id: int
+    item: str
+    text: str
+    uses: int
+
+
+def of_question(database: Database, lab: str, question: str) -> list[KeptComment]:
+    """Return the comments of a question, those used most often first."""
+    column = kept_comments.c
+    query = sa.select(column.id, column["item"], column.text, column.uses).where(
+        column.lab == lab, column.question == question
+    )
+    query = query.order_by(column.uses.desc(), column.id).limit(_MOST)
+    return [KeptComment(*row) for row in database.rows(query)]
+
+
+def keep(
+    database: Database, lab: str, question: str, item: object, text: object, by: Person, now: float
+) -> str:
+    """Keep a comment, unless it is there; return it as it is kept, on one line.
+
+    Raises:
+        Refused: 422, it is no text, or too long; 409, the list is full.
+    """
+    if not isinstance(text, str) or not isinstance(item, str):
+        raise Refused(422, 'comment: expected {"item": "...", "text": "..."}.')
+    text, item = " ".join(text.replace("\0", "").split()), item.replace("\0", "")
+    if not 0 < len(text) <= _CHARS or len(item) > 8 * _CHARS:
+        expected = f"1 to {_CHARS} characters"
+        raise Refused(422, f"comment: got {len(text)} characters, expected {expected}.")
+    said = {"lab": lab, "question": question, "item": item, "text": text}
+    digest = hashlib.sha256(json.dumps(said).encode()).hexdigest()
+    column = kept_comments.c
+    count = sa.select(sa.func.count()).select_from(kept_comments)
+    with database.write() as connection:
+        here = count.where(column.lab == lab, column.question == question)
+        if (connection.scalar(here) or 0) >= _MOST:
+            raise Refused(409, f"comment: {question} has {_MOST} comments: remove some.")
+        if connection.execute(_ADD, {**said, "digest": digest}).rowcount:
+            what = f"{lab}: {question}"
+            audit_log.write(connection, now, by.login, "keep comment", what, after=said)
+    return text
+
+
+_ADD = sa.text(
+    "INSERT INTO kept_comments (digest, lab, question, item, text, uses) "
+    "VALUES (:digest, :lab, :question, :item, :text, 0) ON CONFLICT (digest) DO NOTHING"
+)
+
+
+def count_uses(connection: sa.Connection, lab: str, uses: Counter[tuple[str, str]]) -> None:
+    """Count what marks have used: how often by (question, line); last in a transaction."""
+    column = kept_comments.c
+    for (question, text), number in sorted(uses.items()):  # so that two wait in no circle
+        this = (column.lab == lab) & (column.question == question) & (column.text == text)
+        change = kept_comments.update().where(this)
+        connection.execute(change.values(uses=column.uses + number))
+
+
+def remove(
+    database: Database, number: int, lab: str, question: str, by: Person, now: float
+) -> None:
+    """Take a comment off the list; marks that say it stay.
+
+    Raises:
+        Refused: 404, there is none.
+    """
+    kept = next((c for c in of_question(database, lab, question) if c.id == number), None)
+    with database.write() as connection:
+        this = kept_comments.c.id == number
+        gone = kept and connection.execute(kept_comments.delete().where(this)).rowcount
+        if kept is None or not gone:
+            raise Refused(404, f"comment {number}: {question[:100]}: there is none.")
+        before = asdict(kept)
+        audit_log.write(connection, now, by.login, "remove comment", f"{lab}: {question}", before)

@@ -1,0 +1,185 @@
+"""Who marks what, how far they are, and what marks share: kept comments, samples marked twice."""
+
+from dataclasses import asdict, replace
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import RedirectResponse, Response
+
+from autograder.service.errors import Refused
+from autograder.service.records import assignments, kept_comments, marking
+from autograder.service.records.assignments import Assignment, Marker
+from autograder.service.records.people import Person
+from autograder.service.web import openapi
+from autograder.service.web.access import (
+    Instructor,
+    InstructorSender,
+    Staff,
+    StaffSender,
+    StaffVisitor,
+)
+from autograder.service.web.course import Course
+from autograder.service.web.forms import Fields, Json, LabName, QuestionName
+from autograder.service.web.page import page
+from autograder.service.web.routes.marking import question_path
+
+
+def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
+    """Add the list of what waits, and what staff who mark agree on."""
+    _add_api(api, course)
+    _add_samples(api, pages, course)
+    _add_pages(pages, course)
+
+
+def _add_api(api: APIRouter, course: Course) -> None:
+    database = course.store.database
+
+    @api.get("/grading")
+    def grading(by: Staff) -> dict[str, Any]:
+        markers = [_plain(marker) for marker in assignments.markers(database)]
+        own = next((marker for marker in markers if marker["login"] == by.login), None)
+        return {"piles": marking.waiting(database), "markers": markers, "mine": own}
+
+    @api.put("/grading/assignments", openapi_extra=openapi.ASSIGNMENT)
+    def assign(by: Instructor, body: Json) -> dict[str, Any]:
+        return _assign(course, body, by, gone=False)
+
+    @api.delete("/grading/assignments", openapi_extra=openapi.ASSIGNMENT)
+    def take_back(by: Instructor, body: Json) -> dict[str, Any]:
+        return _assign(course, body, by, gone=True)
+
+    @api.get("/grading/{lab}/{question}/comments")
+    def comments(_by: Staff, lab: LabName, question: QuestionName) -> dict[str, Any]:
+        return {"comments": kept_comments.of_question(database, lab, question)}
+
+    @api.post("/grading/{lab}/{question}/comments", status_code=201, openapi_extra=openapi.COMMENT)
+    def keep(by: Staff, lab: LabName, question: QuestionName, body: Json) -> dict[str, Any]:
+        said = (body.get("item", ""), body.get("text"))
+        text = kept_comments.keep(database, lab, question, *said, by, course.store.clock())
+        return {"item": said[0], "text": text}
+
+    @api.delete("/grading/{lab}/{question}/comments/{number}", status_code=204)
+    def remove(by: Staff, lab: LabName, question: QuestionName, number: int) -> None:
+        kept_comments.remove(database, number, lab, question, by, course.store.clock())
+
+
+def _add_samples(api: APIRouter, pages: APIRouter, course: Course) -> None:
+    second_marks = course.store.second_marks
+
+    @api.get("/grading/{lab}/{question}/sample")
+    def agreement(_by: Staff, lab: LabName, question: QuestionName) -> dict[str, Any]:
+        found = second_marks.agreement(lab, question)
+        pairs = [{**vars(pair), "difference": pair.difference} for pair in found.pairs]
+        return {**vars(found), "mean_difference": found.mean_difference, "pairs": pairs}
+
+    @api.post("/grading/{lab}/{question}/sample", status_code=201, openapi_extra=openapi.SAMPLE)
+    def draw(by: Instructor, lab: LabName, question: QuestionName, body: Json) -> dict[str, Any]:
+        return {"drawn": second_marks.draw(lab, question, body.get("size"), by)}
+
+    @api.put("/grading/{lab}/{question}/sample/{number}", openapi_extra=openapi.MARK)
+    def give(
+        by: Staff, lab: LabName, question: QuestionName, number: int, body: Json
+    ) -> dict[str, Any]:
+        second_marks.give(number, question, body, by)
+        return {"submission": number, "question": question}
+
+    @api.post("/grading/{lab}/{question}/sample/{number}", openapi_extra=openapi.DECISION)
+    def decide(
+        by: Staff, lab: LabName, question: QuestionName, number: int, body: Json
+    ) -> dict[str, Any]:
+        second_marks.decide(number, question, body.get("take"), by)
+        return {"submission": number, "question": question}
+
+    @pages.get("/grading/{lab}/{question}/sample")
+    def sample(person: StaffVisitor, lab: LabName, question: QuestionName) -> Response:
+        found = second_marks.agreement(lab, question)
+        place: dict[str, Any] = {
+            "lab": lab,
+            "question": question,
+            "path": question_path(lab, question),
+        }
+        return page("sample", person=person, found=found, **place)
+
+    @pages.post("/grading/{lab}/{question}/sample")
+    def draw_more(
+        person: InstructorSender, lab: LabName, question: QuestionName, form: Fields
+    ) -> Response:
+        second_marks.draw(lab, question, form.get("size"), person)
+        return RedirectResponse(f"{question_path(lab, question)}/sample", 303)
+
+    @pages.post("/grading/{lab}/{question}/sample/{number}")
+    def take(
+        person: StaffSender, lab: LabName, question: QuestionName, number: int, form: Fields
+    ) -> Response:
+        second_marks.decide(number, question, form.get("take"), person)
+        return RedirectResponse(f"{question_path(lab, question)}/sample", 303)
+
+
+def _add_pages(pages: APIRouter, course: Course) -> None:
+    database = course.store.database
+
+    @pages.get("/grading")
+    def grading(person: StaffVisitor) -> Response:
+        piles = marking.waiting(database)
+        return page("grading", person=person, piles=piles, mine=assignments.mine(database, person))
+
+    @pages.get("/grading/people")
+    def markers(person: StaffVisitor) -> Response:
+        beside: dict[str, Any] = {
+            "questions": {lab: course.catalog.asked_of_people(lab) for lab in course.catalog.names},
+            "sections": course.store.roster.sections(),
+        }
+        found = assignments.markers(database)
+        return page("markers", person=person, markers=found, **beside)
+
+    @pages.post("/grading/people")
+    def assign(person: InstructorSender, form: Fields) -> Response:
+        _assign(course, form, person, gone=form.get("gone") == "1")
+        return RedirectResponse("/grading/people", 303)
+
+    @pages.get("/grading/{lab}/{question}/comments")
+    def comments(person: StaffVisitor, lab: LabName, question: QuestionName) -> Response:
+        found = kept_comments.of_question(database, lab, question)
+        place: dict[str, Any] = {
+            "lab": lab,
+            "question": question,
+            "path": question_path(lab, question),
+        }
+        return page("comments", person=person, comments=found, **place)
+
+    @pages.post("/grading/{lab}/{question}/comments/{number}")
+    def remove(person: StaffSender, lab: LabName, question: QuestionName, number: int) -> Response:
+        kept_comments.remove(database, number, lab, question, person, course.store.clock())
+        return RedirectResponse(f"{question_path(lab, question)}/comments", 303)
+
+
+def _assign(course: Course, body: dict[str, Any], by: Person, *, gone: bool) -> dict[str, Any]:
+    what = Assignment.read(body)
+    if what.lab:
+        what = replace(what, lab=course.catalog.resolve(what.lab))
+    if not gone:
+        _known(course, what)
+    whom = course.person(str(body.get("login", "")))
+    assignments.assign(course.store.database, whom, what, by, course.store.clock(), gone=gone)
+    return {"login": whom.login, **asdict(what)}
+
+
+def _known(course: Course, what: Assignment) -> None:
+    """Refuse (404) what names a question or a section that there is not."""
+    labs = [what.lab] if what.lab else course.catalog.names
+    questions = {question for lab in labs for question in course.catalog.asked_of_people(lab)}
+    questions |= {pile.question for pile in marking.waiting(course.store.database)}
+    sections = course.store.roster.sections()
+    for kind, name, names in (
+        ("question for a person", what.question, sorted(questions)),
+        ("section", what.section, sections),
+    ):
+        if name and name not in names:
+            known = ", ".join(names)[:200] or "none"
+            raise Refused(404, f"assign: {kind}: got {name!r}, expected one of: {known}.")
+
+
+def _plain(marker: Marker) -> dict[str, Any]:
+    sums = {"waiting": marker.waiting, "written": marker.written, "marked": marker.marked}
+    assigned = [asdict(assignment) for assignment in marker.assigned]
+    return {"login": marker.login, "name": marker.name, "assigned": assigned, **sums}
