@@ -17,7 +17,7 @@ from autograder.records import ManualAnswer, Report
 from autograder.service.database import schema
 from autograder.service.database.database import Database
 from autograder.service.errors import StartError
-from autograder.service.records import gradings, standings
+from autograder.service.records import gradings, standings, tries
 from autograder.service.records.claims import line_up
 from autograder.service.records.dates import calendar
 from autograder.service.records.marks import answer_digest
@@ -234,8 +234,13 @@ def _to_5(connection: sa.Connection, _now: float) -> None:
     noted = sa.select(schema.answers.c.grading_id)  # where it has just come from layout 1
     missing = sa.select(reports.grading_id).where(reports.grading_id.not_in(noted))
     for number in list(connection.scalars(missing)):
-        text = connection.scalar(sa.select(reports.report).where(reports.grading_id == number))
-        gradings.note_answers(connection, number, Report.from_dict(json.loads(text or "")))
+        gradings.note_answers(connection, number, _report(connection, number))
+
+
+def _report(connection: sa.Connection, grading_id: int) -> Report:
+    reports = schema.reports.c
+    text = connection.scalar(sa.select(reports.report).where(reports.grading_id == grading_id))
+    return Report.from_dict(json.loads(text or ""))
 
 
 def _to_6(connection: sa.Connection, _now: float) -> None:
@@ -287,8 +292,18 @@ def _to_13(connection: sa.Connection, _now: float) -> None:
     _add_column(connection, "lab_rules", "held", "BOOLEAN NOT NULL DEFAULT FALSE")
 
 
-def _to_14(connection: sa.Connection, _now: float) -> None:
+def _to_14(_connection: sa.Connection, _now: float) -> None:
+    """Keep numbers up: tables of their own, which the last step fills."""
+
+
+def _to_15(connection: sa.Connection, _now: float) -> None:
     """Count how labs stand. It reads tables as they are today, so it is the last step."""
+    noted = sa.select(schema.outcomes.c.grading_id)  # where it has just come from layout 1
+    missing = sa.select(schema.reports.c.grading_id)
+    for number in list(
+        connection.scalars(missing.where(missing.selected_columns[0].not_in(noted)))
+    ):
+        tries.note(connection, number, _report(connection, number))
     standings.recount(connection, lambda: calendar(connection).counted)
 
 
@@ -306,4 +321,5 @@ _STEPS: dict[int, Callable[[sa.Connection, float], None]] = {
     11: _to_12,
     12: _to_13,
     13: _to_14,
+    14: _to_15,
 }

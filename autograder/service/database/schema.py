@@ -20,10 +20,11 @@ from sqlalchemy import (
 )
 
 # Raised when a table changes shape; `migrations` brings an older database here.
-VERSION = 14
+VERSION = 15
 
-# Of `facts`, beside "schema": what signs the cookies of a sign-in under way.
+# Of `facts`, beside "schema": what signs the cookies of a sign-in under way, and ...
 COOKIE_KEY = "cookie_key"
+DROP_LOWEST = "drop_lowest"  # how many labs do not count in the course total
 
 # What becomes of a submission. One that is held waits for its lab, whose graders are out of order.
 STORED, HELD, GRADING, GRADED, PARKED = "stored", "held", "grading", "graded", "parked"
@@ -161,6 +162,15 @@ answers = Table(
     Column("answer_sha256", String(64), nullable=False),
 )
 
+# Which questions were tried in a grading, and whether all their checks passed.
+outcomes = Table(
+    "outcomes",
+    metadata,
+    Column("grading_id", ForeignKey("gradings.id"), primary_key=True),
+    Column("question", String(200), primary_key=True),
+    Column("passed", Boolean, nullable=False),
+)
+
 # How many times the reference's time the right answers to timed questions took.
 timings = Table(
     "timings",
@@ -245,6 +255,46 @@ pile = Table(
     Column("waits", Boolean, nullable=False),  # it has no mark
     Index("pile_in_order", "lab", "question", "written", "submission_id"),
     Index("pile_waiting", "lab", "question", "written", "waits", "submission_id"),
+)
+
+# What staff say to learners of a section, or to all; and who has read it.
+announcements = Table(
+    "announcements",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("text", Text, nullable=False),
+    Column("section", String(100), nullable=False),
+    Column("starts", Float, nullable=False),
+    Column("ends", Float),
+    Column("written_by", ForeignKey("people.id")),
+    Index("announcements_by_time", "starts"),
+)
+
+announcement_reads = Table(
+    "announcement_reads",
+    metadata,
+    Column("person_id", ForeignKey("people.id"), primary_key=True),
+    Column("announcement_id", ForeignKey("announcements.id"), primary_key=True),
+)
+
+# What staff decided about the whole grade of a learner's lab, whatever was handed in.
+decisions = Table(
+    "decisions",
+    metadata,
+    Column("person_id", ForeignKey("people.id"), primary_key=True),
+    Column("lab", String(100), primary_key=True),
+    Column("points", Float),  # none: they are excused
+    Column("max_score", Float),
+    Column("comment", Text, nullable=False),
+    Column("decided_at", Float, nullable=False),
+)
+
+# How labs make up the course total: a weight for each, or their points where there is none.
+weights = Table(
+    "weights",
+    metadata,
+    Column("lab", String(100), primary_key=True),
+    Column("weight", Float, nullable=False),
 )
 
 # The dates of a lab, as they were given: ISO 8601 with a zone.

@@ -22,7 +22,7 @@ from autograder.service.database.schema import (
     submissions,
 )
 from autograder.service.errors import Refused
-from autograder.service.records import audit_log, leaderboard, standings
+from autograder.service.records import audit_log, leaderboard, standings, tries
 from autograder.service.records.dates import calendar
 from autograder.service.records.marks import (
     Mark,
@@ -73,6 +73,7 @@ def _grading(connection: sa.Connection, submission_id: int, report: Report, now:
     connection.execute(reports.insert().values(grading_id=number, report=text))
     note_answers(connection, number, report)
     leaderboard.note(connection, number, report)
+    tries.note(connection, number, report)
     return number
 
 

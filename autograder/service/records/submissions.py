@@ -36,6 +36,7 @@ from autograder.service.database.schema import (
 from autograder.service.errors import Refused
 from autograder.service.records import drafts, gradings
 from autograder.service.records.dates import HELD_LABS, Calendar, calendar
+from autograder.service.records.decisions import Decision, decided
 from autograder.service.records.people import LEARNER, Person
 from autograder.service.settings import MIB
 
@@ -69,6 +70,7 @@ class Entry:
     late_days: int = 0
     raw_score: float | None = None
     held_back: bool = False
+    decision: str = ""  # of staff about the whole lab: EXCUSED or SET
 
     @property
     def is_final(self) -> bool:
@@ -110,13 +112,14 @@ _STATE = sa.case(
     (submissions.c.state == HELD, STORED),
     else_=submissions.c.state,
 )
+EXCUSED, SET = "excused", "set by staff"  # decisions of staff about a whole lab
 HELD_BACK = "held back"  # how a page calls a graded submission whose grade learners do not see
 _PAGE_STATE = sa.case(
     (sa.and_(_STATE == GRADED, submissions.c.lab.in_(HELD_LABS)), HELD_BACK), else_=_STATE
 )
 _COLUMNS = {**submissions.c, "learner": people.c.login, "state": _STATE}
-_ENTRY = [  # but for the last three, which follow from the lab's rules
-    _COLUMNS[field.name].label(field.name) for field in fields(Entry)[:-3]
+_ENTRY = [  # but for the last four, which follow from the lab's rules and from staff
+    _COLUMNS[field.name].label(field.name) for field in fields(Entry)[:-4]
 ]
 _RECEIPT = (submissions.c.id, submissions.c.lab, submissions.c.sha256, submissions.c.submitted_at)
 
@@ -282,7 +285,16 @@ class Submissions:
                 rules, labs = dates.of(name, person), best.setdefault(person, {})
                 counted = rules.counted(score, rules.late_days(submitted_at)) or 0.0
                 labs[name] = max(counted, labs.get(name, 0.0))
+        for decision in decided(self.database, None, lab, veiled=self.veiled):
+            labs = best.setdefault(decision.person_id, {})
+            labs.pop(decision.lab, None)
+            if decision.points is not None:
+                labs[decision.lab] = decision.points
         return best
+
+    def decisions(self, person_ids: Collection[int] | None, lab: str = "") -> list[Decision]:
+        """Return what staff decided about the labs of these people, or of all."""
+        return decided(self.database, person_ids, lab, veiled=self.veiled)
 
     def parked(self) -> list[Entry]:
         """Return what waits for staff, the newest first."""

@@ -24,9 +24,11 @@ from autograder.service.web.logs import RequestWatch, log_request
 from autograder.service.web.metrics import Metrics
 from autograder.service.web.page import HERE, page
 from autograder.service.web.routes import (
+    announcements,
     audit,
     drafts,
     gradebook,
+    grades,
     labs,
     leaderboard,
     lti,
@@ -107,8 +109,8 @@ def routers(course: Course) -> tuple[APIRouter, APIRouter, APIRouter]:
 
 # Each with its JSON and its pages.
 _SUBJECTS = (
-    submissions, drafts, people, labs, regrades, requests, marking, gradebook, leaderboard, audit,
-    sessions, queue, operations, lti, today, schedule, standing,
+    submissions, drafts, people, labs, regrades, requests, marking, gradebook, grades, leaderboard,
+    audit, sessions, queue, operations, lti, today, schedule, standing, announcements,
 )  # fmt: skip
 
 

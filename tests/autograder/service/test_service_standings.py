@@ -11,6 +11,7 @@ import sqlalchemy as sa
 from autograder.records import CheckResult, ManualAnswer, Outcome, Report
 from autograder.service.database.schema import counts, pile, standings
 from autograder.service.records.dates import Rules, calendar
+from autograder.service.records.decisions import decide
 from autograder.service.records.people import LEARNER
 from autograder.service.records.roster import take
 from autograder.service.records.standings import recount
@@ -67,7 +68,7 @@ class Days:
     def happens(self) -> None:
         self.now += 3600
         grading = [self.hand_in, self.grade, self.grade, self.grade, self.mark]
-        staff = [self.again, self.batch, self.date, self.extend, self.role]
+        staff = [self.again, self.batch, self.date, self.extend, self.role, self.decide]
         self.rng.choice([*grading, *staff])()
 
     def hand_in(self) -> None:
@@ -120,6 +121,14 @@ class Days:
         if self.store.dates.calendar().rules.get(lab, Rules()).due:
             due = self.rng.choice((None, self.at(10)))
             self.store.dates.extend(lab, self.rng.choice(self.learners), due, self.by)
+
+    def decide(self) -> None:
+        decision = self.rng.choice(
+            ({}, {"excused": True}, {"points": self.rng.randrange(9), "max_score": 8.0})
+        )
+        lab = self.rng.choice(LABS)
+        for learner in self.store.roster.learners()[:2]:
+            decide(self.store.database, self.now, lab, learner, decision, self.by)
 
     def role(self) -> None:
         login, role = self.rng.choice(self.learners).login, self.rng.choice((LEARNER, "assistant"))

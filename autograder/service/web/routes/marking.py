@@ -12,7 +12,6 @@ from autograder.service.web import openapi, views
 from autograder.service.web.access import CallersEntry, Staff, StaffSender, StaffVisitor
 from autograder.service.web.course import Course
 from autograder.service.web.forms import Fields, Json, LabName
-from autograder.service.web.page import page
 
 
 def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
@@ -31,7 +30,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
 def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.get("/grading")
     def grading(person: StaffVisitor) -> Response:
-        return page("grading", person=person, piles=marking.waiting(course.store.database))
+        return course.page("grading", person=person, piles=marking.waiting(course.store.database))
 
     @pages.get("/grading/{lab}/{question}")
     def answer(
@@ -52,7 +51,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
             "named": named,
             "blank": blank,
         }
-        return page("answer", person=person, **place, **vars(desk))
+        return course.page("answer", person=person, **place, **vars(desk))
 
     @pages.post("/grading/{lab}/{question}")
     def mark(person: StaffSender, lab: LabName, question: str, form: Fields) -> Response:

@@ -9,7 +9,6 @@ from fastapi.responses import Response
 from autograder.service.reports import today
 from autograder.service.web.access import Staff, StaffVisitor
 from autograder.service.web.course import Course
-from autograder.service.web.page import page
 
 
 def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
@@ -23,4 +22,4 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
     def home(person: StaffVisitor) -> Response:
         found, queue = today.today(course.store), course.queue_state()
         beside: dict[str, Any] = {"queue": queue, "day": today.day(course.store)}
-        return page("today", person=person, found=found, **beside)
+        return course.page("today", person=person, found=found, **beside)
