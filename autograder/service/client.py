@@ -148,6 +148,15 @@ class Connection:
         """Return how the questions of a lab went, a CSV."""
         return self._text("numbers", f"/api/labs/{quote(lab, safe='')}/numbers?format=csv")
 
+    def teams(self, lab: str) -> str:
+        """Return the teams of a lab, a CSV."""
+        return self._text("teams", f"/api/labs/{quote(lab, safe='')}/teams")
+
+    def set_teams(self, lab: str, data: bytes, *, dry_run: bool) -> list[dict[str, Any]]:
+        """Return whose team a CSV has changed, or would change."""
+        path = f"/api/labs/{quote(lab, safe='')}/teams"
+        return self._scheduled(path, data, "text/csv", "PUT", dry_run, what="teams")
+
     def decide(self, lab: str, login: str, decision: Mapping[str, Any]) -> dict[str, Any]:
         """Return what counts of a learner's whole lab from now on, if anything is decided."""
         path = f"/api/labs/{quote(lab, safe='')}/grades/{quote(login, safe='')}"
@@ -180,12 +189,10 @@ class Connection:
         return self._scheduled(path, body, "application/json", "PUT", dry_run)
 
     def _scheduled(
-        self, path: str, body: bytes, kind: str, method: str, dry_run: bool
+        self, path: str, body: bytes, kind: str, method: str, dry_run: bool, what: str = "schedule"
     ) -> list[dict[str, Any]]:
         path = f"{path}?dry_run={int(dry_run)}"
-        changes: list[dict[str, Any]] = self._json("schedule", path, body, kind, method=method)[
-            "changes"
-        ]
+        changes: list[dict[str, Any]] = self._json(what, path, body, kind, method=method)["changes"]
         return changes
 
     def today(self) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from axe_playwright_python.sync_playwright import Axe
 from autograder.records import CheckResult, ManualAnswer, Outcome, Report, RubricItem
 from autograder.service.database import schema
 from autograder.service.errors import GraderUnable
-from autograder.service.records import course_rule, drafts
+from autograder.service.records import course_rule, drafts, team_lists
 from autograder.service.records.announcements import announce
 from autograder.service.records.dates import Rules
 from autograder.service.records.decisions import decide
@@ -157,6 +157,10 @@ def fill(course: Course) -> None:
         decide(course.store.database, time.time(), FIRST, person, decision, staff)
     for text in ("**Exam** in *June*. " + LONG, "- one\n- two"):
         announce(course.store.database, time.time(), {"text": text}, staff)
+    teams = "".join(f"The {n % 3}th team,{p.login}\n" for n, p in enumerate(others[20:29]))
+    how = {"find": course.store.roster.find, "dry_run": False}
+    data = f"team,login\n{teams}".encode()
+    team_lists.take(course.store.database, time.time(), FIRST, data, staff, **how)
     rule = {"drop_lowest": 1, "weights": {SECOND: 2.5}}
     course_rule.put(course.store.database, time.time(), rule, course.catalog.names, staff)
     hand_in(course, others[7], FIRST)
@@ -188,6 +192,7 @@ STAFF_PAGES = (
     *("/labs/01_first/similarity", "/labs/01_first/similarity/scale?left=1&right=2"),
     *("/submissions", "/submissions/1", "/submissions/1?as=learner", "/sessions"),
     *("/rule", "/schedule", "/today", "/people", "/people?role=former", "/announcements"),
+    f"/labs/{FIRST}/teams",
     *("/requests", "/requests?answered=1&lab=01_first", "/submissions/4"),
 )
 LEARNERS_PAGES = (
@@ -461,6 +466,33 @@ def test_an_announcement_is_written_and_read(server: Server, visit: Any, audit: 
     hers.goto(f"{server.url}/labs")
     assert hers.get_by_text("on Sunday").count() == 0
     assert hers.get_by_text("Exam").count() == 1
+    assert [p for p in problems if not any(rule in p for rule in OF_WIDGETS)] == []
+
+
+def test_a_team_is_made_and_hands_in_once(
+    server: Server, visit: Any, audit: Any, tmp_path: Path
+) -> None:
+    theirs = logged_in(visit, server, "instructor")
+    theirs.goto(f"{server.url}/labs")
+    theirs.get_by_role("link", name=f"Teams of {TITLE}").click()
+    theirs.get_by_label("A line a member").fill("team,login\nReds,learner50\nReds,learner51\n")
+    theirs.get_by_role("button", name="Show what would change").click()
+    theirs.get_by_text("learner50: no team").wait_for()
+    problems = [*audit(theirs, "main"), *axe(theirs)]
+    theirs.get_by_role("button", name="Let it hold").click()
+    theirs.get_by_role("row", name="Reds").wait_for()
+    notebook = tmp_path / "lab.ipynb"
+    notebook.write_text(json.dumps({"cells": [{"cell_type": "code", "source": "y = 1"}]}))
+    hers, his = (logged_in(visit, server, f"learner{n}") for n in (50, 51))
+    hers.goto(f"{server.url}/labs")
+    assert hers.get_by_text("Team Reds: Learner Number 50, Learner Number 51.").count() == 1
+    hers.get_by_label(f"Notebook for {TITLE}").set_input_files(notebook)
+    hers.get_by_role("button", name="Hand in").first.click()
+    hers.get_by_text("Being graded").wait_for()
+    his.goto(f"{server.url}/submissions")
+    his.get_by_role("link", name=TITLE).click()
+    his.get_by_text("Reds, handed in by Learner Number 50").wait_for()
+    problems += [*audit(his, "main"), *axe(his)]
     assert [p for p in problems if not any(rule in p for rule in OF_WIDGETS)] == []
 
 

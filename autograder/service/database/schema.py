@@ -28,6 +28,7 @@ DROP_LOWEST = "drop_lowest"  # how many labs do not count in the course total
 
 # What becomes of a submission. One that is held waits for its lab, whose graders are out of order.
 STORED, HELD, GRADING, GRADED, PARKED = "stored", "held", "grading", "graded", "parked"
+SHARED = "shared"  # a copy for another member of a team, whose original is not graded yet
 
 metadata = MetaData()
 
@@ -255,6 +256,24 @@ pile = Table(
     Column("waits", Boolean, nullable=False),  # it has no mark
     Index("pile_in_order", "lab", "question", "written", "submission_id"),
     Index("pile_waiting", "lab", "question", "written", "waits", "submission_id"),
+)
+
+# Who works with whom on a lab; and which submissions are copies of another member's.
+team_members = Table(
+    "team_members",
+    metadata,
+    Column("lab", String(100), primary_key=True),
+    Column("person_id", ForeignKey("people.id"), primary_key=True),
+    Column("team", String(100), nullable=False),
+    Index("team_members_by_team", "lab", "team"),
+)
+
+team_copies = Table(
+    "team_copies",
+    metadata,
+    Column("submission_id", ForeignKey("submissions.id"), primary_key=True),
+    Column("origin_id", ForeignKey("submissions.id"), nullable=False, index=True),
+    Column("team", String(100), nullable=False),
 )
 
 # What staff say to learners of a section, or to all; and who has read it.

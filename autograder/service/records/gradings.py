@@ -7,6 +7,7 @@ totals that lists show are written beside the submission whenever a grading or a
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -20,9 +21,10 @@ from autograder.service.database.schema import (
     regradings,
     reports,
     submissions,
+    team_copies,
 )
 from autograder.service.errors import Refused
-from autograder.service.records import audit_log, leaderboard, standings, tries
+from autograder.service.records import audit_log, leaderboard, standings, teams, tries
 from autograder.service.records.dates import calendar
 from autograder.service.records.marks import (
     Mark,
@@ -107,7 +109,10 @@ def _draft(
 def _carry_over(connection: sa.Connection, submission_id: int, report: Report) -> None:
     """Give answers that this learner has handed in before the marks that they have."""
     this, other = submissions.alias(), submissions.alias()
-    query = sa.select(marks).join_from(marks, other, other.c.id == marks.c.submission_id)
+    query = sa.select(marks).select_from(other)  # of a team's, whoever handed it in
+    query = query.join(team_copies, team_copies.c.submission_id == other.c.id, isouter=True)
+    origin = sa.func.coalesce(team_copies.c.origin_id, other.c.id)
+    query = query.join(marks, marks.c.submission_id == origin)
     query = query.join(
         this, (this.c.person_id == other.c.person_id) & (this.c.lab == other.c.lab)
     ).where(this.c.id == submission_id)
@@ -127,7 +132,14 @@ def total(connection: sa.Connection, submission_id: int) -> None:
     write_totals(connection, submission_id)
     owner = sa.select(submissions.c.person_id, submissions.c.lab)
     person_id, lab = connection.execute(owner.where(submissions.c.id == submission_id)).one()
-    standings.restand(connection, lambda: calendar(connection, person_id).counted, lab, person_id)
+    others = teams.follow(connection, submission_id)
+    whose = None if others else person_id
+    counting = partial(_counting, connection, whose)
+    standings.restand(connection, counting, lab, person_id, *others)
+
+
+def _counting(connection: sa.Connection, person_id: int | None) -> standings.Counted:
+    return calendar(connection, person_id).counted
 
 
 def write_totals(connection: sa.Connection, submission_id: int) -> None:
@@ -177,7 +189,8 @@ def _with_marks(
     if text is None:
         return None
     columns = (marks.c.question, marks.c.answer_sha256, marks.c.points, marks.c.comment)
-    query = sa.select(*columns, marks.c["items"]).where(marks.c.submission_id == submission_id)
+    origin = teams.origin_of(connection, submission_id)
+    query = sa.select(*columns, marks.c["items"]).where(marks.c.submission_id == origin)
     last_marks: Marks = {
         (row[0], row[1]): Mark(row[2], row[3], tuple(json.loads(row[4])))
         for row in connection.execute(query.order_by(marks.c.id))
@@ -207,6 +220,7 @@ def mark(
     now: float,
 ) -> None:
     """Add marks for questions of a graded submission, as `Submissions.mark` says."""
+    submission_id = teams.origin_of(connection, submission_id)
     report = locked(connection, submission_id)
     for question, body in marks.items():
         answer = question_of(report, question)

@@ -27,6 +27,7 @@ from autograder.service.database.schema import (
     reports,
     standings,
     submissions,
+    team_copies,
 )
 from autograder.service.records import tries
 from autograder.service.records.marks import NOTHING
@@ -198,11 +199,15 @@ def _checks(
         for row in best
         if before[row.person_id].grading_id == row.grading_id
     }
-    owners = {row.grading_id: row.person_id for row in best if row.person_id not in things}
+    owners: dict[int, list[int]] = {}  # members of a team share a grading
+    for row in best:
+        if row.person_id not in things:
+            owners.setdefault(row.grading_id, []).append(row.person_id)
     if owners:
         query = sa.select(reports.c.grading_id, reports.c.report)
         for number, text in connection.execute(query.where(reports.c.grading_id.in_(owners))):
-            things[owners[number]] = _of_checks(json.loads(text)["results"])
+            found = _of_checks(json.loads(text)["results"])
+            things.update(dict.fromkeys(owners[number], found))
     return things
 
 
@@ -270,7 +275,8 @@ def _answers(submission_ids: Collection[int]) -> sa.Select[Any]:
         submissions, answers, answers.c.grading_id == submissions.c.grading_id
     )
     query = query.join(marks, marks.c.id == last.scalar_subquery(), isouter=True)
-    return query.where(submissions.c.id.in_(submission_ids))
+    copies = sa.select(team_copies.c.submission_id)  # their originals are marked
+    return query.where(submissions.c.id.in_(submission_ids), submissions.c.id.not_in(copies))
 
 
 def _add(connection: sa.Connection, lab: str, change: Counter[Thing]) -> None:

@@ -23,6 +23,7 @@ from autograder.service.database.schema import (
     GRADING,
     HELD,
     PARKED,
+    SHARED,
     STORED,
     lab_rules,
     lines,
@@ -34,7 +35,7 @@ from autograder.service.database.schema import (
     submissions,
 )
 from autograder.service.errors import Refused
-from autograder.service.records import drafts, gradings
+from autograder.service.records import drafts, gradings, teams
 from autograder.service.records.dates import HELD_LABS, Calendar, calendar
 from autograder.service.records.decisions import Decision, decided
 from autograder.service.records.people import LEARNER, Person
@@ -109,7 +110,7 @@ _STATE = sa.case(
         & _IN_A_BATCH,
         GRADED,
     ),
-    (submissions.c.state == HELD, STORED),
+    (submissions.c.state.in_((HELD, SHARED)), STORED),
     else_=submissions.c.state,
 )
 EXCUSED, SET = "excused", "set by staff"  # decisions of staff about a whole lab
@@ -232,6 +233,7 @@ class Submissions:
         }
         number = gradings.inserted(connection, submissions, row)
         connection.execute(notebooks.insert().values(submission_id=number, notebook=notebook))
+        teams.share(connection, number, row)
         theirs = lines.c.person_id == person.id
         first = sa.func.coalesce(lines.c.next_id, number)
         connection.execute(lines.update().where(theirs).values(next_id=first))
@@ -326,11 +328,12 @@ class Submissions:
         return {row[0]: row[1] for row in self.database.rows(query)}
 
     def latest(self, lab: str) -> list[tuple[int, str]]:
-        """Return each learner's latest submission of a lab, with their login."""
+        """Return each learner's latest submission of a lab, with their login; a team's once."""
         newest = sa.select(sa.func.max(submissions.c.id)).where(submissions.c.lab == lab)
         query = sa.select(submissions.c.id, people.c.login).join_from(submissions, people)
         query = query.where(
             submissions.c.id.in_(newest.group_by(submissions.c.person_id)),
+            teams.NO_COPY,
             people.c.role == LEARNER,
         )
         return [tuple(row) for row in self.database.rows(query.order_by(submissions.c.id))]
@@ -342,9 +345,7 @@ class Submissions:
 
     def notebook(self, submission_id: int) -> bytes | None:
         """Return what was submitted, byte by byte."""
-        query = sa.select(notebooks.c.notebook).where(notebooks.c.submission_id == submission_id)
-        content: bytes | None = self.database.scalar(query)
-        return content
+        return teams.notebook(self.database, submission_id)
 
     def report(self, submission_id: int) -> Report | None:
         """Return the report that is published, with the marks that people gave, or None."""

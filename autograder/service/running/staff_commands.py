@@ -12,9 +12,32 @@ if TYPE_CHECKING:
 
 def add_commands(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
     """Add the commands; return those that ask a server."""
+    teams = subparsers.add_parser("teams", help="who works with whom on a lab, in a CSV")
+    actions = teams.add_subparsers(metavar="ACTION", required=True, dest="action")
+    show = command(actions, "show", _teams, "print them")
+    put = command(actions, "set", _set_teams, "let people be in the teams that a CSV says")
+    for parser in (show, put):
+        parser.add_argument("lab", metavar="LAB")
+    put.add_argument("file", metavar="FILE", type=Path)
+    put.add_argument("--dry-run", action="store_true", help="only say what would change")
     numbers = command(subparsers, "numbers", _numbers, "print how a lab went, a CSV")
     numbers.add_argument("lab", metavar="LAB")
-    return [*_add_grades(subparsers), *_add_announcements(subparsers), numbers]
+    return [*_add_grades(subparsers), *_add_announcements(subparsers), show, put, numbers]
+
+
+def _teams(arguments: argparse.Namespace) -> int:
+    print(connection(arguments).teams(arguments.lab), end="")
+    return 0
+
+
+def _set_teams(arguments: argparse.Namespace) -> int:
+    data, dry_run = read_file(arguments.file, "teams"), arguments.dry_run
+    changes = connection(arguments).set_teams(arguments.lab, data, dry_run=dry_run)
+    for change in changes:
+        before, after = (change[when] or "no team" for when in ("before", "after"))
+        print(f"{change['login']}: {before} -> {after}")
+    print(f"{len(changes)} {'would change' if dry_run else 'changed'}.")
+    return 0
 
 
 def _numbers(arguments: argparse.Namespace) -> int:

@@ -42,6 +42,7 @@ from autograder.service.web.routes import (
     sessions,
     standing,
     submissions,
+    teams,
     today,
 )
 
@@ -111,6 +112,7 @@ def routers(course: Course) -> tuple[APIRouter, APIRouter, APIRouter]:
 _SUBJECTS = (
     submissions, drafts, people, labs, regrades, requests, marking, gradebook, grades, leaderboard,
     audit, sessions, queue, operations, lti, today, schedule, standing, announcements,
+    teams,
 )  # fmt: skip
 
 

@@ -17,6 +17,7 @@ from autograder.service.records.course_rule import CourseRule, course_rule
 from autograder.service.records.drafts import Draft
 from autograder.service.records.people import Person
 from autograder.service.records.store import Store
+from autograder.service.records.teams import teams
 from autograder.service.reports.similarity import Similarity
 from autograder.service.settings import Settings
 from autograder.service.web.limits import Limits
@@ -108,12 +109,13 @@ class Course:
         dates = self.store.dates.calendar(person.id)
         used = self.store.submissions.attempts(person.id)
         labs, titles = [], self.catalog.titles
+        mates = {t.lab: t for t in teams(self.store.database, person_id=person.id)}
         for name in self.catalog.names:
             rules = dates.of(name, person.id)
             left = None if rules.attempts is None else max(0, rules.attempts - used.get(name, 0))
-            labs.append(
-                {"name": name, "title": titles[name], **rules.to_dict(), "attempts_left": left}
-            )
+            of_lab = {"name": name, "title": titles[name], **rules.to_dict()}
+            team = asdict(mates[name]) if name in mates else None
+            labs.append({**of_lab, "attempts_left": left, "team": team})
         return labs
 
     def drafts_for(self, person: Person) -> dict[str, tuple[Draft, str | None]]:

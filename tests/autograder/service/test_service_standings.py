@@ -10,6 +10,7 @@ import sqlalchemy as sa
 
 from autograder.records import CheckResult, ManualAnswer, Outcome, Report
 from autograder.service.database.schema import counts, pile, standings
+from autograder.service.records import team_lists
 from autograder.service.records.dates import Rules, calendar
 from autograder.service.records.decisions import decide
 from autograder.service.records.people import LEARNER
@@ -69,6 +70,7 @@ class Days:
         self.now += 3600
         grading = [self.hand_in, self.grade, self.grade, self.grade, self.mark]
         staff = [self.again, self.batch, self.date, self.extend, self.role, self.decide]
+        staff += [self.team, self.team]
         self.rng.choice([*grading, *staff])()
 
     def hand_in(self) -> None:
@@ -129,6 +131,13 @@ class Days:
         lab = self.rng.choice(LABS)
         for learner in self.store.roster.learners()[:2]:
             decide(self.store.database, self.now, lab, learner, decision, self.by)
+
+    def team(self) -> None:
+        lab, here = self.rng.choice(LABS), [p.login for p in self.store.roster.learners()]
+        lines = "".join(f"{login},{self.rng.choice(('', 'a', 'b'))}\n" for login in here)
+        how = {"find": self.store.roster.find, "dry_run": False}
+        data = f"login,team\n{lines}".encode()
+        team_lists.take(self.store.database, self.now, lab, data, self.by, **how)
 
     def role(self) -> None:
         login, role = self.rng.choice(self.learners).login, self.rng.choice((LEARNER, "assistant"))

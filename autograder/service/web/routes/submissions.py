@@ -16,6 +16,7 @@ from autograder.service.database.schema import PARKED, STORED
 from autograder.service.errors import Refused
 from autograder.service.records.people import LEARNER, Person
 from autograder.service.records.submissions import Entry
+from autograder.service.records.teams import handed_in_by
 from autograder.service.reports.gradebook import PAGE_ROWS
 from autograder.service.web import openapi, views
 from autograder.service.web.access import (
@@ -108,6 +109,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return course.page(
             "submission",
             threads=requests.threads(entry),
+            team=handed_in_by(course.store.database, entry.id),
             refusal=requests.refusal(entry),
             person=person,
             entry=entry,
