@@ -204,7 +204,8 @@ def locked(connection: sa.Connection, submission_id: int) -> Report:
     Raises:
         Refused: 409, it is not graded.
     """
-    this = sa.select(submissions.c.id).where(submissions.c.id == submission_id)
+    origin = teams.origin_of(connection, submission_id)  # copies change after their originals
+    this = sa.select(submissions.c.id).where(submissions.c.id == origin)
     connection.execute(this.with_for_update(key_share=True))
     report = published(connection, submission_id)
     if report is None:

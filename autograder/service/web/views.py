@@ -18,7 +18,7 @@ PARKED_MESSAGE = (
 )
 
 
-_COUNTS = ("score", "max_score", "pending", "late_days", "decision")
+_COUNTS = ("score", "max_score", "pending", "late_days")
 _SUMMARY = (
     *("id", "learner", "lab", "state", "sha256", "score", "raw_score", "late_days", "held_back"),
 )
@@ -79,7 +79,9 @@ def gradebook_row(row: Row) -> dict[str, Any]:
     """Return a learner and what counts of each lab."""
     person = row.person
     labs = {
-        lab: {name: getattr(entry, name) for name in _COUNTS} | {"submission": entry.id or None}
+        lab: {name: getattr(entry, name) for name in _COUNTS}
+        | {"submission": entry.id or None}
+        | ({"decision": entry.decision} if entry.decision else {})
         for lab, entry in row.labs.items()
     }
     who = {name: getattr(person, name) for name in ("login", "name", "section")}

@@ -155,7 +155,7 @@ def test_the_rule_is_set_in_words_and_counts_everywhere(
         assert main([*command, "--server", who.server, "--token", who.token]) == 0
         return capsys.readouterr().out
 
-    words = said(running.staff, "grades", "rule", "--weight", "01_first=3")
+    words = said(running.staff, "grades", "rule", "--weight", "first=3")
     assert "Labs count by their weights: 01_first 3, every other 1." in words
     for found in (row(running, "ada")["total"], ada.standing()["total"]):
         assert found == 0.75

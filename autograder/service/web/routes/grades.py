@@ -7,6 +7,7 @@ from fastapi import APIRouter
 from fastapi.responses import RedirectResponse, Response
 
 from autograder.service.errors import Refused
+from autograder.service.grading.catalog import short_name
 from autograder.service.records import course_rule
 from autograder.service.records.course_rule import CourseRule
 from autograder.service.records.decisions import decide
@@ -74,8 +75,12 @@ def _said(course: Course, rule: CourseRule) -> dict[str, Any]:
 
 
 def _put(course: Course, body: dict[str, Any], by: Person) -> CourseRule:
-    store = course.store
-    return course_rule.put(store.database, store.clock(), body, course.catalog.names, by)
+    store, labs = course.store, course.catalog.names
+    if isinstance(body.get("weights"), dict):  # labs may be called without their numbers
+        full = {short_name(lab): lab for lab in labs}
+        weights = {full.get(lab, lab): weight for lab, weight in body["weights"].items()}
+        body = {**body, "weights": weights}
+    return course_rule.put(store.database, store.clock(), body, labs, by)
 
 
 def _decision(form: dict[str, str]) -> dict[str, Any]:
