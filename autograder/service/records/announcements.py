@@ -49,7 +49,13 @@ def announced(
     if unread:
         query = query.where(reads.person_id.is_(None))
     rows = database.rows(query.order_by(a.starts.desc(), a.id.desc()).limit(_MOST))
-    return [Announcement(*row[:5], row[5] or "staff", row[6] is None) for row in rows]
+    return [
+        Announcement(
+            row.id, row.text, row.section, row.starts, row.ends, by or "staff", read is None
+        )
+        for row in rows
+        for by, read in [row[5:]]
+    ]
 
 
 def announce(database: Database, now: float, body: Mapping[str, Any], by: Person) -> int:

@@ -78,9 +78,14 @@ def overview(database: Database, lab: str) -> Overview:
         questions = [
             Numbers(
                 name,
-                *(number.get((kind, name, ""), 0) for kind in (PASSED, TRIED, EVER)),
+                number.get((PASSED, name, ""), 0),
+                number.get((TRIED, name, ""), 0),
+                number.get((EVER, name, ""), 0),
                 [number.get((GREEN, name, f"{n:02}"), 0) for n in range(1, MOST_TRIES + 1)],
-                [tuple(row) for row in connection.execute(most(MESSAGE, lab, name, _MESSAGES))],
+                [
+                    (row.words, row.number)
+                    for row in connection.execute(most(MESSAGE, lab, name, _MESSAGES))
+                ],
             )
             for name in dict.fromkeys(name for _, name in places)
         ]
