@@ -96,6 +96,7 @@ class Notebook:
         self.practice = practice
         self.handed_in: HandedIn | None = None
         self.said_last = ""
+        self.news: list[dict[str, Any]] = []  # what staff announced and the learner has not read
         self.dates = ""  # until when and how often it may be handed in, if the server says so
         self._connect = connect or _connection
         self._ask = ask  # how Colab's page is asked; None: its own way, on Colab
@@ -150,6 +151,7 @@ class Notebook:
     def status(self) -> None:
         """Say how far each question is, and what became of the last submission."""
         self.poll()
+        self.ask_news()
         print(self.overview())
         self._draw()
 
@@ -225,6 +227,9 @@ class Notebook:
         lines += [f"  {line}" for line in [self._counted()] if line]
         if self.handed_in is not None:
             lines.append(f"  {submission_line(self.handed_in)}")
+        for news in self.news:
+            text = printable(" ".join(news["text"].split()))
+            lines.append(f"  announced {news['starts'][:10]} by {printable(news['by'])}: {text}")
         return "\n".join(lines)
 
     def poll(self) -> None:
@@ -295,6 +300,14 @@ class Notebook:
 
         with contextlib.suppress(AutograderError):
             self.dates = submit.dates(self._connect(), self.practice.lab.name)
+
+    def ask_news(self, read: int | None = None) -> None:
+        """Ask the server what staff announced; first tell it that one of these is `read`."""
+        with contextlib.suppress(AutograderError):
+            server = self._connect()
+            if read is not None:
+                server.change_announcement(read)
+            self.news = server.announcements(unread=True)
 
     def _asked(self, name: Any, verb: str) -> list[Question]:
         """Return the questions that are meant; none, and a word about it, where none is."""

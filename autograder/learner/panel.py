@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from autograder.learner.notebook_ui import Notebook
 
 VIEW = "application/vnd.jupyter.widget-view+json"
+_NEWS = ("id", "text", "starts", "by")
 _STATIC = Path(__file__).parent / "static"
 
 
@@ -39,6 +40,7 @@ class Panel(anywidget.AnyWidget):
             "submit": self._submit,
             "poll": self._poll,
             "dates": self._dates,
+            "read": self._read,
         }
         self.on_msg(self._wish)
 
@@ -66,6 +68,7 @@ class Panel(anywidget.AnyWidget):
             "questions": [self._row(question) for question in practice.lab.questions],
             "said": notebook.said_last,
             "dates": notebook.dates,
+            "news": [{name: news[name] for name in _NEWS} for news in notebook.news],
             "submission": None
             if handed_in is None
             else {
@@ -138,3 +141,8 @@ class Panel(anywidget.AnyWidget):
 
     def _dates(self, _content: dict[str, Any]) -> None:
         self._notebook.ask_dates()
+        self._notebook.ask_news()
+
+    def _read(self, content: dict[str, Any]) -> None:
+        numbers = {str(news["id"]): news["id"] for news in self._notebook.news}
+        self._notebook.ask_news(read=numbers.get(str(content.get("name"))))

@@ -128,26 +128,73 @@ class Connection:
         """Return how this learner stands: the `labs`, `score`, `max_score`, `missing`, ..."""
         return self._json("standing", "/api/standing")
 
+    def announcements(self, *, unread: bool = False) -> list[dict[str, Any]]:
+        """Return what staff announced: `id`, `text`, `starts`, `unread`, ...; the newest first."""
+        path = f"/api/announcements?unread={int(unread)}"
+        shown: list[dict[str, Any]] = self._json("announcements", path)["announcements"]
+        return shown
+
+    def announce(self, body: Mapping[str, Any]) -> int:
+        """Return the number of a new announcement."""
+        data = json.dumps(body).encode()
+        return int(self._json("announce", "/api/announcements", data, "application/json")["id"])
+
+    def change_announcement(self, number: int, *, withdraw: bool = False) -> None:
+        """Mark an announcement as read, or withdraw it."""
+        path = f"/api/announcements/{number}{'' if withdraw else '/read'}"
+        method = "DELETE" if withdraw else "POST"
+        with self._asked("announcements", path, method=method):
+            return
+
+    def numbers(self, lab: str) -> str:
+        """Return how the questions of a lab went, a CSV."""
+        return self._text("numbers", f"/api/labs/{quote(lab, safe='')}/numbers?format=csv")
+
+    def teams(self, lab: str) -> str:
+        """Return the teams of a lab, a CSV."""
+        return self._text("teams", f"/api/labs/{quote(lab, safe='')}/teams")
+
+    def set_teams(self, lab: str, data: bytes, *, dry_run: bool) -> list[dict[str, Any]]:
+        """Return whose team a CSV has changed, or would change."""
+        path = f"/api/labs/{quote(lab, safe='')}/teams"
+        return self._scheduled(path, data, "text/csv", "PUT", dry_run, what="teams")
+
+    def decide(self, lab: str, login: str, decision: Mapping[str, Any]) -> dict[str, Any]:
+        """Return what counts of a learner's whole lab from now on, if anything is decided."""
+        path = f"/api/labs/{quote(lab, safe='')}/grades/{quote(login, safe='')}"
+        body = json.dumps(decision).encode()
+        return self._json("grade", path, body, "application/json", method="PUT")
+
+    def rule(self, changes: Mapping[str, Any]) -> dict[str, Any]:
+        """Return how labs make up the course total, after these changes, if there are any."""
+        if not changes:
+            return self._json("rule", "/api/rule")
+        body = json.dumps(changes).encode()
+        return self._json("rule", "/api/rule", body, "application/json", method="PUT")
+
     def _text(self, what: str, path: str) -> str:
         with self._asked(what, path) as answer:
             return answer.read(_ANSWER_BYTES).decode()
 
     def set_schedule(self, data: bytes, *, dry_run: bool) -> list[dict[str, Any]]:
         """Return what a schedule, a CSV, has changed, or would change."""
-        return self._scheduled("", data, "text/csv", "PUT", dry_run)
+        return self._scheduled("/api/schedule", data, "text/csv", "PUT", dry_run)
 
     def shift_schedule(self, weeks: int, *, dry_run: bool) -> list[dict[str, Any]]:
         """Return what moving all dates by weeks has changed, or would change."""
         body = json.dumps({"weeks": weeks}).encode()
-        return self._scheduled("/shift", body, "application/json", "POST", dry_run)
+        return self._scheduled("/api/schedule/shift", body, "application/json", "POST", dry_run)
+
+    def hold(self, lab: str, *, held: bool, dry_run: bool) -> list[dict[str, Any]]:
+        """Return what holding the grades of a lab back, or releasing them, has changed."""
+        path, body = f"/api/labs/{quote(lab, safe='')}/held", json.dumps({"held": held}).encode()
+        return self._scheduled(path, body, "application/json", "PUT", dry_run)
 
     def _scheduled(
-        self, path: str, body: bytes, kind: str, method: str, dry_run: bool
+        self, path: str, body: bytes, kind: str, method: str, dry_run: bool, what: str = "schedule"
     ) -> list[dict[str, Any]]:
-        path = f"/api/schedule{path}?dry_run={int(dry_run)}"
-        changes: list[dict[str, Any]] = self._json("schedule", path, body, kind, method=method)[
-            "changes"
-        ]
+        path = f"{path}?dry_run={int(dry_run)}"
+        changes: list[dict[str, Any]] = self._json(what, path, body, kind, method=method)["changes"]
         return changes
 
     def today(self) -> dict[str, Any]:

@@ -278,4 +278,7 @@ def by_tab(page: Any, root: Any) -> list[str]:
         elif page.evaluate("() => outlined()") < 3:
             problems.append(f"focus is not seen: {name}")
         page.keyboard.press("Tab")
+        for _ in range(9):  # a date's day, month, year, ... are stops of one field
+            if page.evaluate(here, [stops, k]):
+                page.keyboard.press("Tab")
     return problems

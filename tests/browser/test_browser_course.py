@@ -130,6 +130,8 @@ def test_the_panel_works_by_keyboard_in_the_dark(started: Any, visit: Any) -> No
     from playwright.sync_api import expect
 
     change = ("return x * factor", "return x + factor")
+    staff = (started.work / ".course" / "instructor.token").read_text().strip()
+    news = Connection(started.server, staff).announce({"text": "No lab on *Monday*."})
     page = open_lab(started, visit(), put_solution(SAMPLE, started, change))
     run_all(page)
     panel = page.locator(".course-panel")
@@ -145,7 +147,11 @@ def test_the_panel_works_by_keyboard_in_the_dark(started: Any, visit: Any) -> No
     expect(panel.locator(".hint")).to_have_text("Hint 1: What is the shape of x?")
     expect(panel.get_by_role("button", name="Next hint: scale")).to_be_focused()
     expect(panel.locator(".property")).to_contain_text("every element is multiplied")
+    expect(panel.locator(".news")).to_contain_text("No lab on *Monday*.")
     assert faint(page, ".course-panel") == []
+    panel.get_by_role("button", name=f"Mark as read: {news}").focus()
+    page.keyboard.press("Enter")
+    expect(panel.locator(".news")).to_have_count(0)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -15,9 +15,18 @@ from axe_playwright_python.sync_playwright import Axe
 from autograder.records import CheckResult, ManualAnswer, Outcome, Report, RubricItem
 from autograder.service.database import schema
 from autograder.service.errors import GraderUnable
-from autograder.service.records import assignments, drafts, kept_comments, marking
+from autograder.service.records import (
+    assignments,
+    course_rule,
+    drafts,
+    kept_comments,
+    marking,
+    team_lists,
+)
+from autograder.service.records.announcements import announce
 from autograder.service.records.assignments import Assignment
 from autograder.service.records.dates import Rules
+from autograder.service.records.decisions import decide
 from autograder.service.records.marks import alike_digest
 from autograder.service.records.people import Person
 from autograder.service.running.server import Server, opened
@@ -28,6 +37,7 @@ FIRST, SECOND = "01_first", "02_a_lab_with_a_long_name"
 RUBRIC = (RubricItem(1.5, "Names the unit"), RubricItem(0.5, "Gives a reason"))
 LONG = "got " + "0123456789" * 30 + ", expected something else"
 
+TITLE, OTHER_TITLE = "Scale and sum", "A lab whose title is long enough to be laid on two lines"
 LAB = """# %% [markdown]
 # # Scale and sum
 # %% question="scale" points="4"
@@ -104,7 +114,8 @@ def server(tmp_path_factory: pytest.TempPathFactory, bench: Bench) -> Iterator[S
     labs = folder / "labs"
     for name in (FIRST, SECOND):
         (labs / name).mkdir(parents=True)
-        (labs / name / "lab.py").write_text(LAB)
+        title = TITLE if name == FIRST else OTHER_TITLE
+        (labs / name / "lab.py").write_text(LAB.replace(TITLE, title))
         (labs / name / "checks.py").write_text("")
     (folder / "lti.toml").write_text(PLATFORM)
     settings = Settings(
@@ -162,6 +173,16 @@ def fill(course: Course) -> None:
     answer = {"question": "scale", "text": "Half of it is.", "points": 2}
     course.store.requests.say(entry, staff, answer)
     mark_and_share(course, staff, entry.id)
+    for person, decision in ((others[3], {"excused": True}), (others[9], {"points": 5})):
+        decide(course.store.database, time.time(), FIRST, person, decision, staff)
+    for text in ("**Exam** in *June*. " + LONG, "- one\n- two"):
+        announce(course.store.database, time.time(), {"text": text}, staff)
+    teams = "".join(f"The {n % 3}th team,{p.login}\n" for n, p in enumerate(others[20:29]))
+    how = {"find": course.store.roster.find, "dry_run": False}
+    data = f"team,login\n{teams}".encode()
+    team_lists.take(course.store.database, time.time(), FIRST, data, staff, **how)
+    rule = {"drop_lowest": 1, "weights": {SECOND: 2.5}}
+    course_rule.put(course.store.database, time.time(), rule, course.catalog.names, staff)
     hand_in(course, others[7], FIRST)
     claim = course.store.claims.claim("test", 600)
     assert claim
@@ -205,7 +226,8 @@ STAFF_PAGES = (
     *("/labs/01_first/numbers", "/regrades/1", "/grading", "/grading/01_first/why", "/audit"),
     *("/labs/01_first/similarity", "/labs/01_first/similarity/scale?left=1&right=2"),
     *("/submissions", "/submissions/1", "/submissions/1?as=learner", "/sessions"),
-    *("/schedule", "/today", "/people", "/people?role=former", "/grading/people"),
+    *("/rule", "/schedule", "/today", "/people", "/people?role=former", "/announcements"),
+    *(f"/labs/{FIRST}/teams", "/grading/people"),
     *(
         f"/grading/01_first/why/{what}"
         for what in ("groups", "comments", "sample", f"groups/{ALIKE}")
@@ -214,7 +236,7 @@ STAFF_PAGES = (
 )
 LEARNERS_PAGES = (
     *("/submissions", "/submissions/1", "/labs", "/sessions", f"/labs/{FIRST}/leaderboard"),
-    *("/standing", "/login"),
+    *("/standing", "/login", "/announcements"),
 )
 
 
@@ -336,7 +358,7 @@ def test_a_grade_is_asked_about_and_the_points_change(server: Server, visit: Any
     theirs.get_by_role("button", name="Answer about why").click()
     theirs.get_by_text("answered").wait_for()
     hers.goto(f"{server.url}/submissions")
-    hers.get_by_role("link", name="01_first: why").click()
+    hers.get_by_role("link", name=f"{TITLE}: why").click()
     assert "It does." in hers.locator(".thread").last.inner_text()
     assert "1.5 of 2" in hers.locator("main").inner_text()
 
@@ -348,8 +370,8 @@ def test_grades_are_held_back_and_a_page_that_waits_shows_the_release(
     theirs = logged_in(visit, server, "instructor", color_scheme=scheme)
     hers = logged_in(visit, server, "learner01", color_scheme=scheme)
     theirs.goto(f"{server.url}/schedule")
-    theirs.get_by_role("button", name=f"Hold back the grades of {FIRST}").click()
-    theirs.get_by_role("button", name=f"Release the grades of {FIRST}").wait_for()
+    theirs.get_by_role("button", name=f"Hold back the grades of {TITLE}").click()
+    theirs.get_by_role("button", name=f"Release the grades of {TITLE}").wait_for()
     problems = []
     for page, path in (
         *((theirs, "/schedule"), (theirs, "/labs"), (theirs, "/submissions/2")),
@@ -363,7 +385,7 @@ def test_grades_are_held_back_and_a_page_that_waits_shows_the_release(
     assert [p for p in problems if not any(rule in p for rule in OF_WIDGETS)] == []
     assert "points" not in hers.locator("main").inner_text()
     theirs.goto(f"{server.url}/schedule")
-    theirs.get_by_role("button", name=f"Release the grades of {FIRST}").click()
+    theirs.get_by_role("button", name=f"Release the grades of {TITLE}").click()
     hers.locator("#grade").wait_for()
     assert "of 6 points" in hers.locator("#grade").inner_text()
 
@@ -382,12 +404,12 @@ def test_a_learner_sees_what_is_missing(server: Server, visit: Any) -> None:
     page = logged_in(visit, server, "learner00")
     page.goto(f"{server.url}/labs")
     page.get_by_role("link", name="How I stand").click()
-    row = page.get_by_role("row", name=FIRST)
+    row = page.get_by_role("row", name=TITLE)
     assert "handed in" in row.inner_text() and "of 6" in row.inner_text()
     with page.expect_download() as download:
         page.get_by_role("link", name="My dates as a calendar file").click()
     text = Path(download.value.path()).read_text()
-    assert text.startswith("BEGIN:VCALENDAR") and "01_first is due" in text
+    assert text.startswith("BEGIN:VCALENDAR") and f"{TITLE} is due" in text
 
 
 def test_a_schedule_is_looked_at_and_holds(server: Server, visit: Any, audit: Any) -> None:
@@ -399,12 +421,117 @@ def test_a_schedule_is_looked_at_and_holds(server: Server, visit: Any, audit: An
         date = "2132-03-01T12:00:00+01:00"
         page.get_by_label("A line a lab").fill(f"lab,late_until\n{SECOND},{date}\n")
         page.get_by_role("button", name="Show what would change").click()
-        page.get_by_text(f"{SECOND}: late_until: –").wait_for()
+        page.get_by_text(f"{OTHER_TITLE}: late_until: –").wait_for()
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         problems += [*audit(page, "main"), *axe(page)]
     page.get_by_role("button", name="Let it hold").click()
-    page.get_by_role("cell", name="Sat 01 Mar 2132, 12:00 UTC+01:00").wait_for()
+    picker = page.get_by_label(f"{OTHER_TITLE}: late until")
+    page.wait_for_function(
+        "(node) => node.value === '2132-03-01T11:00'", arg=picker.element_handle()
+    )
     assert server.course.store.dates.calendar().rules[SECOND].late_until == date
+    assert [p for p in problems if not any(rule in p for rule in OF_WIDGETS)] == []
+
+
+def test_dates_are_picked_in_the_zone_of_the_browser(server: Server, visit: Any) -> None:
+    page = logged_in(visit, server, "instructor", timezone_id="America/St_Johns")
+    rules = server.course.store.dates.calendar().rules
+    page.goto(f"{server.url}/schedule")
+    due = page.get_by_label(f"{TITLE}: due")
+    assert due.get_attribute("type") == "datetime-local"
+    assert due.input_value() == "2031-02-28T19:29"
+    zone = due.locator("xpath=following-sibling::span").inner_text()
+    assert zone == "UTC-03:30 America/St_Johns"
+    page.get_by_label(f"{TITLE}: late until").fill("2031-07-01T08:15")
+    page.get_by_role("button", name="Save the dates").click()
+    page.wait_for_load_state()
+    now = server.course.store.dates.calendar().rules
+    late = "2031-07-01T08:15:00-02:30"
+    assert now == {**rules, FIRST: replace(rules[FIRST], late_until=late)}  # the rest as it was
+    page.goto(f"{server.url}/labs")
+    page.get_by_text(f"Change the dates of {TITLE}").click()
+    page.get_by_label("Late until").first.fill("")
+    page.get_by_role("button", name="Save").first.click()
+    page.wait_for_load_state()
+    assert server.course.store.dates.calendar().rules == rules
+
+
+def test_dates_are_written_where_there_are_no_scripts(server: Server, visit: Any) -> None:
+    page = logged_in(visit, server, "instructor", java_script_enabled=False)
+    page.goto(f"{server.url}/learners/learner05")
+    field = page.get_by_label(f"{TITLE}: new due date")
+    field.fill("2031-03-05T12:00:00+01:00")
+    field.locator("xpath=ancestor::form").get_by_role("button").click()
+    page.get_by_text("Wed 05 Mar 2031, 12:00 UTC+01:00").wait_for()
+
+
+def test_a_lab_is_excused_and_the_rule_said(server: Server, visit: Any) -> None:
+    theirs = logged_in(visit, server, "instructor")
+    theirs.goto(f"{server.url}/gradebook")
+    theirs.get_by_role("link", name="Learner Number 6", exact=True).click()
+    theirs.get_by_label("Lab", exact=True).select_option(label=TITLE)
+    theirs.get_by_label("Points", exact=True).fill("4.5")
+    theirs.get_by_role("button", name="Set the points").click()
+    theirs.get_by_text("set by staff").wait_for()
+    theirs.goto(f"{server.url}/rule")
+    weight = theirs.get_by_label(TITLE)
+    weight.fill("3")
+    theirs.get_by_role("button", name="Let it hold").click()
+    theirs.get_by_text(f"{TITLE} 3").wait_for()
+    hers = logged_in(visit, server, "learner06")
+    hers.goto(f"{server.url}/standing")
+    assert "75.0 %" in hers.locator("main").inner_text()
+    assert f"{TITLE} 3" in hers.locator("main").inner_text()
+
+
+def test_an_announcement_is_written_and_read(server: Server, visit: Any, audit: Any) -> None:
+    theirs = logged_in(visit, server, "instructor")
+    theirs.goto(f"{server.url}/announcements")
+    theirs.get_by_label("To learners, in Markdown").fill("The lab is **open** on Sunday.")
+    theirs.get_by_label("Section").select_option("B")
+    theirs.get_by_role("button", name="Look at it first").click()
+    theirs.get_by_text("As learners will see it").wait_for()
+    problems = [*audit(theirs, "main"), *axe(theirs)]
+    theirs.get_by_role("button", name="Announce", exact=True).click()
+    theirs.get_by_text("to B").wait_for()
+    hers, his = (logged_in(visit, server, name) for name in ("learner01", "learner02"))
+    for page, seen in ((hers, 1), (his, 0)):
+        page.goto(f"{server.url}/")
+        assert page.get_by_text("on Sunday").count() == seen
+    card = hers.locator("section", has_text="on Sunday")
+    problems += [*audit(hers, "main"), *axe(hers)]
+    card.get_by_role("button").click()
+    hers.wait_for_url("**/announcements")
+    hers.goto(f"{server.url}/labs")
+    assert hers.get_by_text("on Sunday").count() == 0
+    assert hers.get_by_text("Exam").count() == 1
+    assert [p for p in problems if not any(rule in p for rule in OF_WIDGETS)] == []
+
+
+def test_a_team_is_made_and_hands_in_once(
+    server: Server, visit: Any, audit: Any, tmp_path: Path
+) -> None:
+    theirs = logged_in(visit, server, "instructor")
+    theirs.goto(f"{server.url}/labs")
+    theirs.get_by_role("link", name=f"Teams of {TITLE}").click()
+    theirs.get_by_label("A line a member").fill("team,login\nReds,learner50\nReds,learner51\n")
+    theirs.get_by_role("button", name="Show what would change").click()
+    theirs.get_by_text("learner50: no team").wait_for()
+    problems = [*audit(theirs, "main"), *axe(theirs)]
+    theirs.get_by_role("button", name="Let it hold").click()
+    theirs.get_by_role("row", name="Reds").wait_for()
+    notebook = tmp_path / "lab.ipynb"
+    notebook.write_text(json.dumps({"cells": [{"cell_type": "code", "source": "y = 1"}]}))
+    hers, his = (logged_in(visit, server, f"learner{n}") for n in (50, 51))
+    hers.goto(f"{server.url}/labs")
+    assert hers.get_by_text("Team Reds: Learner Number 50, Learner Number 51.").count() == 1
+    hers.get_by_label(f"Notebook for {TITLE}").set_input_files(notebook)
+    hers.get_by_role("button", name="Hand in").first.click()
+    hers.get_by_text("Being graded").wait_for()
+    his.goto(f"{server.url}/submissions")
+    his.get_by_role("link", name=TITLE).click()
+    his.get_by_text("Reds, handed in by Learner Number 50").wait_for()
+    problems += [*audit(his, "main"), *axe(his)]
     assert [p for p in problems if not any(rule in p for rule in OF_WIDGETS)] == []
 
 
@@ -452,7 +579,7 @@ def test_a_notebook_is_handed_in_and_its_grade_appears_without_a_reload(
     page = logged_in(visit, server, "learner30")
     page.goto(f"{server.url}/labs")
     assert "Fri 28 Feb 2031, 23:59 UTC+01:00" in page.locator("main").inner_text()
-    page.get_by_label("Notebook for 01_first").set_input_files(notebook)
+    page.get_by_label(f"Notebook for {TITLE}").set_input_files(notebook)
     page.get_by_role("button", name="Hand in").first.click()
     page.wait_for_selector("text=Being graded")
     page.evaluate("window.stayed = true")

@@ -112,6 +112,16 @@ function render({ model, el }) {
     return element("span", { class: "submission" }, link, ` ${submission.state}${points}`);
   }
 
+  function newsOf(news) {
+    return element(
+      "section",
+      { class: "news", "aria-label": `Announcement ${news.id}` },
+      element("p", { class: "dim" }, `Announced ${news.starts.slice(0, 10)} by ${news.by}`),
+      element("p", { class: "text" }, news.text),
+      button("Mark as read", "read", String(news.id)),
+    );
+  }
+
   function summary(state) {
     const counted = state.questions.filter((question) => !question.manual);
     const correct = counted.filter((question) => question.outcome === "correct").length;
@@ -146,6 +156,7 @@ function render({ model, el }) {
         element("span", { class: "dim summary" }, text),
       ),
       element("div", bar, fill),
+      ...(state.news ?? []).map(newsOf),
       element("ul", {}, ...state.questions.map(questionRow)),
       element(
         "div",

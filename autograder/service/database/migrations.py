@@ -17,7 +17,7 @@ from autograder.records import ManualAnswer, Report
 from autograder.service.database import schema
 from autograder.service.database.database import Database
 from autograder.service.errors import StartError
-from autograder.service.records import gradings, standings
+from autograder.service.records import gradings, standings, tries
 from autograder.service.records.claims import line_up
 from autograder.service.records.dates import calendar
 from autograder.service.records.marks import answer_digest
@@ -235,8 +235,13 @@ def _to_5(connection: sa.Connection, _now: float) -> None:
     noted = sa.select(schema.answers.c.grading_id)  # where it has just come from layout 1
     missing = sa.select(reports.grading_id).where(reports.grading_id.not_in(noted))
     for number in list(connection.scalars(missing)):
-        text = connection.scalar(sa.select(reports.report).where(reports.grading_id == number))
-        gradings.note_answers(connection, number, Report.from_dict(json.loads(text or "")))
+        gradings.note_answers(connection, number, _report(connection, number))
+
+
+def _report(connection: sa.Connection, grading_id: int) -> Report:
+    reports = schema.reports.c
+    text = connection.scalar(sa.select(reports.report).where(reports.grading_id == grading_id))
+    return Report.from_dict(json.loads(text or ""))
 
 
 def _to_6(connection: sa.Connection, _now: float) -> None:
@@ -289,11 +294,11 @@ def _to_13(connection: sa.Connection, _now: float) -> None:
 
 
 def _to_14(_connection: sa.Connection, _now: float) -> None:
-    """Count how labs stand: tables that `_step` has made; the last step fills them."""
+    """Keep numbers up: tables of their own, which the last step fills."""
 
 
 def _to_15(connection: sa.Connection, _now: float) -> None:
-    """Note which answers are alike, of whom they are and who marked them, and count how labs stand.
+    """Note which answers are alike, who marked them, and which tries passed; count how labs stand.
 
     Counting reads tables as they are today, so it is the last step.
     """
@@ -307,6 +312,12 @@ def _to_15(connection: sa.Connection, _now: float) -> None:
     waits = sa.select(schema.submissions.c.grading_id).where(schema.submissions.c.pending > 0)
     for number in list(connection.scalars(waits)):
         gradings.note_alike(connection, number)
+    noted = sa.select(schema.outcomes.c.grading_id)  # where it has just come from layout 1
+    missing = sa.select(schema.reports.c.grading_id)
+    for number in list(
+        connection.scalars(missing.where(missing.selected_columns[0].not_in(noted)))
+    ):
+        tries.note(connection, number, _report(connection, number))
     standings.recount(connection, lambda: calendar(connection).counted)
 
 

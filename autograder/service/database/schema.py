@@ -22,11 +22,13 @@ from sqlalchemy import (
 # Raised when a table changes shape; `migrations` brings an older database here.
 VERSION = 15
 
-# Of `facts`, beside "schema": what signs the cookies of a sign-in under way.
+# Of `facts`, beside "schema": what signs the cookies of a sign-in under way, and ...
 COOKIE_KEY = "cookie_key"
+DROP_LOWEST = "drop_lowest"  # how many labs do not count in the course total
 
 # What becomes of a submission. One that is held waits for its lab, whose graders are out of order.
 STORED, HELD, GRADING, GRADED, PARKED = "stored", "held", "grading", "graded", "parked"
+SHARED = "shared"  # a copy for another member of a team, whose original is not graded yet
 
 metadata = MetaData()
 
@@ -162,6 +164,15 @@ answers = Table(
     Column("alike", String(64), nullable=False, default=""),  # `marks.alike_digest` of it
 )
 
+# Which questions were tried in a grading, and whether all their checks passed.
+outcomes = Table(
+    "outcomes",
+    metadata,
+    Column("grading_id", ForeignKey("gradings.id"), primary_key=True),
+    Column("question", String(200), primary_key=True),
+    Column("passed", Boolean, nullable=False),
+)
+
 # How many times the reference's time the right answers to timed questions took.
 timings = Table(
     "timings",
@@ -293,6 +304,64 @@ second_marks = Table(
     Column("marked_by", ForeignKey("people.id")),
     Column("decided", Boolean, nullable=False, default=False),
     Index("second_marks_by_question", "lab", "question"),
+)
+
+# Who works with whom on a lab; and which submissions are copies of another member's.
+team_members = Table(
+    "team_members",
+    metadata,
+    Column("lab", String(100), primary_key=True),
+    Column("person_id", ForeignKey("people.id"), primary_key=True),
+    Column("team", String(100), nullable=False),
+    Index("team_members_by_team", "lab", "team"),
+)
+
+team_copies = Table(
+    "team_copies",
+    metadata,
+    Column("submission_id", ForeignKey("submissions.id"), primary_key=True),
+    Column("origin_id", ForeignKey("submissions.id"), nullable=False, index=True),
+    Column("team", String(100), nullable=False),
+)
+
+# What staff say to learners of a section, or to all; and who has read it.
+announcements = Table(
+    "announcements",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("text", Text, nullable=False),
+    Column("section", String(100), nullable=False),
+    Column("starts", Float, nullable=False),
+    Column("ends", Float),
+    Column("written_by", ForeignKey("people.id")),
+    Index("announcements_by_time", "starts"),
+)
+
+announcement_reads = Table(
+    "announcement_reads",
+    metadata,
+    Column("person_id", ForeignKey("people.id"), primary_key=True),
+    Column("announcement_id", ForeignKey("announcements.id"), primary_key=True),
+)
+
+# What staff decided about the whole grade of a learner's lab, whatever was handed in.
+decisions = Table(
+    "decisions",
+    metadata,
+    Column("person_id", ForeignKey("people.id"), primary_key=True),
+    Column("lab", String(100), primary_key=True),
+    Column("points", Float),  # none: they are excused
+    Column("max_score", Float),
+    Column("comment", Text, nullable=False),
+    Column("decided_at", Float, nullable=False),
+)
+
+# How labs make up the course total: a weight for each, or their points where there is none.
+weights = Table(
+    "weights",
+    metadata,
+    Column("lab", String(100), primary_key=True),
+    Column("weight", Float, nullable=False),
 )
 
 # The dates of a lab, as they were given: ISO 8601 with a zone.

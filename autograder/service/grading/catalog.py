@@ -8,6 +8,13 @@ from autograder.records import Lab
 from autograder.service.errors import Refused, StartError
 
 
+class Titles(dict[str, str]):
+    """The titles of labs by their names; a lab that is not here is called by its name."""
+
+    def __missing__(self, name: str) -> str:
+        return name
+
+
 class LabCatalog:
     """The labs of one directory, looked up with or without their number."""
 
@@ -35,6 +42,19 @@ class LabCatalog:
                 "checks.py. Say --labs DIR. Help: when_it_does_not_work.html#no-labs-directory"
             )
         return tuple(names)
+
+    @property
+    def titles(self) -> Titles:
+        """The titles of all labs here, as their notebooks have them now."""
+        return Titles((name, self.title(name)) for name in self.names)
+
+    def title(self, name: str) -> str:
+        """Return the title of a lab; its name where it has none, or cannot be read."""
+        path = self.path(name) / "lab.py"
+        try:
+            return _title(path.parent, path.stat().st_mtime_ns)
+        except (AutograderError, OSError, ValueError):
+            return name
 
     def require(self) -> None:
         """Raise the `StartError` of `names` now, if there is one, rather than later."""
@@ -127,6 +147,13 @@ def _lab(path: Path, _changed: int) -> Lab:
     from autograder.authoring.source import load_lab
 
     return load_lab(path)
+
+
+@lru_cache(maxsize=256)
+def _title(directory: Path, _changed: int) -> str:
+    from autograder.authoring.source import load_lab
+
+    return load_lab(directory).title
 
 
 @lru_cache(maxsize=256)

@@ -32,6 +32,7 @@ from autograder.service.database.schema import (
 from autograder.service.records import audit_log
 from autograder.service.records.gradings import publish
 from autograder.service.records.submissions import is_id
+from autograder.service.records.teams import NO_COPY, origin_of
 
 _REASON_CHARS = 2_000  # in a row that lists read
 
@@ -190,8 +191,9 @@ class Claims:
         """
         if not is_id(submission_id):
             return False
-        which = (submissions.c.id == submission_id) & FINISHED
         with self.database.write() as connection:
+            submission_id = origin_of(connection, submission_id)
+            which = (submissions.c.id == submission_id) & FINISHED
             sent = send_again(connection, which, self.clock())
             if sent and by:
                 subject = f"submission {submission_id}"
@@ -223,7 +225,7 @@ def send_again(connection: sa.Connection, which: sa.ColumnElement[bool], now: fl
 
 def _moved(connection: sa.Connection, which: sa.ColumnElement[bool], **values: Any) -> list[Any]:
     columns = (submissions.c.person_id, submissions.c.id, submissions.c.score)
-    update = submissions.update().where(which).values(values)
+    update = submissions.update().where(which, NO_COPY).values(values)
     rows = list(connection.execute(update.returning(*columns)))
     if rows:
         line_up(connection, *{row.person_id for row in rows})

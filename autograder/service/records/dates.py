@@ -24,10 +24,16 @@ from pydantic import (
 )
 
 from autograder.service.database.database import Database
-from autograder.service.database.schema import accommodations, extensions, lab_rules, submissions
+from autograder.service.database.schema import (
+    accommodations,
+    decisions,
+    extensions,
+    lab_rules,
+    submissions,
+)
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log
-from autograder.service.records.outbox import touch
+from autograder.service.records.outbox import touch, touch_people
 from autograder.service.records.people import Person
 from autograder.service.records.standings import restand, restand_lab, restand_people
 from autograder.service.times import date, later, moment
@@ -127,12 +133,18 @@ class Rules:
             return None
         return round(score * max(0.0, 1 - self.penalty_per_day * late_days), 6)
 
+    def is_over(self, now: float) -> bool:
+        """Return whether nothing can be handed in at `now` any more."""
+        if self.late_until is None:
+            return False
+        return math.floor(now) > moment(self.late_until) + 60 * self.grace_minutes
+
     def refusal(self, now: float, used: int) -> str | None:
         """Return why nothing can be handed in at `now` after `used` attempts, or None."""
         now = math.floor(now)
         if self.opens is not None and now < moment(self.opens):
             return f"the lab opens at {self.opens}"
-        if self.late_until is not None and now > moment(self.late_until) + 60 * self.grace_minutes:
+        if self.is_over(now):
             return f"the lab closed at {self.late_until}"
         if self.attempts is not None and used >= self.attempts:
             return f"all {self.attempts} attempts are used"
@@ -152,7 +164,7 @@ class Rules:
         """Return why a learner cannot have the solutions at `now`, or None."""
         if not self.solutions or self.late_until is None:
             return "its solutions are not given out"
-        if math.floor(now) <= moment(self.late_until) + 60 * self.grace_minutes:
+        if not self.is_over(now):
             return f"solutions are given out when nothing can be handed in: after {self.late_until}"
         return None
 
@@ -227,6 +239,8 @@ def put_rules(
         action = "grades held back" if rules.held else "grades released"
         audit_log.write(connection, now, by.login, action, lab)
     touch(connection, submissions.c.lab == lab)
+    decided = sa.select(decisions.c.person_id).where(decisions.c.lab == lab)
+    touch_people(connection, lab, decided)
     restand_lab(connection, lambda: calendar(connection).counted, lab)
 
 

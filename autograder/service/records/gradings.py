@@ -8,6 +8,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -21,9 +22,17 @@ from autograder.service.database.schema import (
     regradings,
     reports,
     submissions,
+    team_copies,
 )
 from autograder.service.errors import Refused
-from autograder.service.records import audit_log, kept_comments, leaderboard, standings
+from autograder.service.records import (
+    audit_log,
+    kept_comments,
+    leaderboard,
+    standings,
+    teams,
+    tries,
+)
 from autograder.service.records.dates import calendar
 from autograder.service.records.marks import (
     Mark,
@@ -75,6 +84,7 @@ def _grading(connection: sa.Connection, submission_id: int, report: Report, now:
     connection.execute(reports.insert().values(grading_id=number, report=text))
     note_answers(connection, number, report)
     leaderboard.note(connection, number, report)
+    tries.note(connection, number, report)
     return number
 
 
@@ -120,7 +130,10 @@ def _draft(
 def _carry_over(connection: sa.Connection, submission_id: int, report: Report) -> None:
     """Give answers that this learner has handed in before the marks that they have."""
     this, other = submissions.alias(), submissions.alias()
-    query = sa.select(marks).join_from(marks, other, other.c.id == marks.c.submission_id)
+    query = sa.select(marks).select_from(other)  # of a team's, whoever handed it in
+    query = query.join(team_copies, team_copies.c.submission_id == other.c.id, isouter=True)
+    origin = sa.func.coalesce(team_copies.c.origin_id, other.c.id)
+    query = query.join(marks, marks.c.submission_id == origin)
     query = query.join(
         this, (this.c.person_id == other.c.person_id) & (this.c.lab == other.c.lab)
     ).where(this.c.id == submission_id)
@@ -144,10 +157,16 @@ def total(connection: sa.Connection, *submission_ids: int) -> str:
         write_totals(connection, number)
     owner = sa.select(submissions.c.person_id, submissions.c.lab)
     rows = connection.execute(owner.where(submissions.c.id.in_(submission_ids))).all()
-    only = rows[0].person_id if len(rows) == 1 else None
     lab, owners = str(rows[0].lab), [row.person_id for row in rows]
-    standings.restand(connection, lambda: calendar(connection, only).counted, lab, *owners)
+    for number in submission_ids:
+        owners += teams.follow(connection, number)
+    counting = partial(_counting, connection, owners[0] if len(owners) == 1 else None)
+    standings.restand(connection, counting, lab, *owners)
     return lab
+
+
+def _counting(connection: sa.Connection, person_id: int | None) -> standings.Counted:
+    return calendar(connection, person_id).counted
 
 
 def write_totals(connection: sa.Connection, submission_id: int) -> None:
@@ -197,7 +216,8 @@ def _with_marks(
     if text is None:
         return None
     columns = (marks.c.question, marks.c.answer_sha256, marks.c.points, marks.c.comment)
-    query = sa.select(*columns, marks.c["items"]).where(marks.c.submission_id == submission_id)
+    origin = teams.origin_of(connection, submission_id)
+    query = sa.select(*columns, marks.c["items"]).where(marks.c.submission_id == origin)
     last_marks: Marks = {
         (row[0], row[1]): Mark(row[2], row[3], tuple(json.loads(row[4])))
         for row in connection.execute(query.order_by(marks.c.id))
@@ -211,7 +231,8 @@ def locked(connection: sa.Connection, submission_id: int) -> Report:
     Raises:
         Refused: 409, it is not graded.
     """
-    this = sa.select(submissions.c.id).where(submissions.c.id == submission_id)
+    origin = teams.origin_of(connection, submission_id)  # copies change after their originals
+    this = sa.select(submissions.c.id).where(submissions.c.id == origin)
     connection.execute(this.with_for_update(key_share=True))
     report = published(connection, submission_id)
     if report is None:
@@ -227,7 +248,7 @@ def mark(
     now: float,
 ) -> None:
     """Add the same marks to graded submissions of one lab, as `Submissions.mark` says."""
-    ordered = sorted(submission_ids)
+    ordered = sorted({teams.origin_of(connection, number) for number in submission_ids})
     uses = Counter[tuple[str, str]]()
     for number in ordered:
         report = locked(connection, number)

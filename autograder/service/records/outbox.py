@@ -40,18 +40,29 @@ class Due:
 
 def touch(connection: sa.Connection, *which: sa.ColumnElement[bool]) -> None:
     """Have the grades sent that these submissions may have changed, where a platform wants them."""
-    lab = (lti_labs.c.platform == lti_people.c.platform) & (
-        lti_labs.c.context == lti_people.c.context
-    )
     theirs = (submissions.c.person_id == lti_people.c.person_id) & (
         submissions.c.lab == lti_labs.c.lab
     )
     graded = sa.exists().where(theirs, submissions.c.score.is_not(None), *which)
+    whose = lti_people.c.person_id.in_(sa.select(submissions.c.person_id).where(*which))
+    _add(connection, graded, whose)  # `whose` is for an index, else all are read
+
+
+def touch_people(
+    connection: sa.Connection, lab: str, person_ids: "Collection[int] | sa.Select[tuple[int]]"
+) -> None:
+    """Have the grades of these people in a lab sent, whether they have handed it in or not."""
+    _add(connection, lti_people.c.person_id.in_(person_ids), lti_labs.c.lab == lab)
+
+
+def _add(connection: sa.Connection, *which: sa.ColumnElement[bool]) -> None:
+    lab = (lti_labs.c.platform == lti_people.c.platform) & (
+        lti_labs.c.context == lti_people.c.context
+    )
     columns = (lti_people.c.platform, lti_people.c.person_id, lti_labs.c.lab)
     rows = sa.select(*columns, sa.literal(0.0), sa.literal(0), sa.literal(""))
     rows = rows.select_from(lti_people).join(lti_labs, lab).join(people)
-    whose = lti_people.c.person_id.in_(sa.select(submissions.c.person_id).where(*which))
-    rows = rows.where(people.c.role == LEARNER, graded, whose)  # for an index, else all are read
+    rows = rows.where(people.c.role == LEARNER, *which)
     names = ("platform", "person_id", "lab", "not_before", "tries", "problem")
     connection.execute(lti_outbox.insert().from_select(names, rows))
 

@@ -22,9 +22,11 @@ from autograder.service.database.schema import (
 )
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log as log
+from autograder.service.records.claims import line_up
 from autograder.service.records.dates import calendar
 from autograder.service.records.people import STAFF, Person
-from autograder.service.records.standings import drop_person, restand_people
+from autograder.service.records.standings import drop_person, restand, restand_people
+from autograder.service.records.teams import hand_over
 
 _NOT_GIVEN = (tokens, lines, standings, pile)  # keys, and what is made of the rest
 
@@ -59,6 +61,7 @@ def remove(connection: sa.Connection, person: Person, clock: Callable[[], float]
         theirs = audit_log.c.subject.startswith(f"{about}:") | (audit_log.c.subject == about)
         _rewrite(connection, theirs, before=None, after=None)  # comments name people
     others = _marked_by(connection, person.id)
+    heirs = hand_over(connection, person.id)
     drop_person(connection, person.id)
     for table in reversed(metadata.sorted_tables):
         for column in _named_in(table, people):
@@ -69,6 +72,9 @@ def remove(connection: sa.Connection, person: Person, clock: Callable[[], float]
         if condition is not None:
             connection.execute(table.delete().where(condition))
     restand_people(connection, lambda: calendar(connection).counted, *others)
+    for lab, heir in heirs:
+        line_up(connection, heir)
+        restand(connection, lambda: calendar(connection).counted, lab, heir)
     called = f"person {person.id}"
     subject, login = audit_log.c.subject, person.login
     _rewrite(connection, audit_log.c.who == login, who=called)

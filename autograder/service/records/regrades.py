@@ -21,6 +21,7 @@ from autograder.service.records.outbox import touch
 from autograder.service.records.people import Person
 from autograder.service.records.standings import restand
 from autograder.service.records.submissions import is_id
+from autograder.service.records.teams import follow
 
 RUNNING, READY, PUBLISHED = "running", "ready", "published"
 
@@ -126,6 +127,8 @@ class Regrades:
                 touch(connection, submissions.c.id.in_(theirs))
                 whose = sa.select(submissions.c.person_id).where(submissions.c.id.in_(theirs))
                 learners = list(connection.scalars(whose))
+                for number in list(connection.scalars(theirs)):
+                    learners += follow(connection, number)
                 restand(connection, lambda: calendar(connection).counted, current.lab, *learners)
                 connection.execute(regrades.update().where(this_batch).values(published_at=now))
             return _batch(connection, batch)

@@ -37,11 +37,11 @@ class Change:
 
 def rows(labs: list[str], rules: Mapping[str, Rules]) -> list[list[str]]:
     """Return the schedule as cells, a head and a row a lab; `read` takes them as CSV."""
-    table = [["lab", *FIELDS]]
+    cells = [["lab", *FIELDS]]
     for lab in labs:
         held = rules.get(lab, Rules()).to_dict()
-        table.append([lab, *(_cell(held[name]) for name in FIELDS)])
-    return table
+        cells.append([lab, *(_cell(held[name]) for name in FIELDS)])
+    return cells
 
 
 def _cell(value: object) -> str:
@@ -50,21 +50,30 @@ def _cell(value: object) -> str:
     return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
+def table(data: bytes, what: str) -> tuple[list[str], list[tuple[int, list[tuple[Any, Any]]]]]:
+    """Return the head of a CSV in lower case, and of each line its number and its cells.
+
+    Raises:
+        Refused: 422, it is none; `what` it should have been is said.
+    """
+    try:
+        text = data.decode("utf-8-sig")
+        head = text.lstrip("\r\n").partition("\n")[0]
+        separator = ";" if head.count(";") > head.count(",") else ","
+        lines = csv.DictReader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+        names = [name.strip().lower() for name in lines.fieldnames or ()]
+        return names, [(lines.line_num, list(row.items())) for row in lines]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise Refused(422, f"{what}: this is no CSV in UTF-8: {error}.") from error
+
+
 def read(data: bytes, resolve: Callable[[str], str]) -> dict[str, dict[str, Any]]:
     """Return what a schedule says of each lab, by the full names that `resolve` gives.
 
     Raises:
         Refused: 422, it is no CSV with a column `lab`, or a line of it cannot be taken.
     """
-    try:
-        text = data.decode("utf-8-sig")
-        head = text.lstrip("\r\n").partition("\n")[0]
-        separator = ";" if head.count(";") > head.count(",") else ","
-        table = csv.DictReader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-        names = [name.strip().lower() for name in table.fieldnames or ()]
-        lines = [(table.line_num, list(row.items())) for row in table]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise Refused(422, f"schedule: this is no CSV in UTF-8: {error}.") from error
+    names, lines = table(data, "schedule")
     if "lab" not in names or not set(names) <= {"lab", *FIELDS} or len(set(names)) < len(names):
         expected = f"lab, and each once of {', '.join(FIELDS)}"
         raise Refused(422, f"schedule: got {', '.join(names)[:200]!r}, expected {expected}.")

@@ -20,28 +20,33 @@ from autograder.records import Outcome
 from autograder.service.database.schema import (
     answers,
     counts,
+    decisions,
     marks,
     people,
     pile,
     reports,
     standings,
     submissions,
+    team_copies,
 )
+from autograder.service.records import tries
 from autograder.service.records.marks import NOTHING
 from autograder.service.records.people import LEARNER
+from autograder.service.records.tries import Thing
 
-# What is counted: learners by the tenth of the points that they have; of each question its place
-# in the report, who tried it, who passed it and what its checks said; of answers for people, by
-# section, those written, those of them that wait, those that nobody wrote and of these the
-# unmarked; and whose marks count, by the number of who gave them.
-SCORE, PLACE, TRIED, PASSED, MESSAGE = "score", "place", "tried", "passed", "message"
+# What is counted: learners by the tenth of the points that they have, and by what the lab gives at
+# most; of each question its place in the report, who tried it, who passed it and what its checks
+# said; of answers for people, by section, those written, those of them that wait, those that nobody
+# wrote and of these the unmarked; whose marks count, by the number of who gave them; and the tries
+# and the times between (`tries`).
+SCORE, POINTS, PLACE = "score", "points", "place"
+TRIED, PASSED, MESSAGE = "tried", "passed", "message"
 WRITTEN, WAITING, BLANK, UNMARKED, MARKED = "written", "waiting", "blank", "unmarked", "marked"
 
 BINS = 10
 _WORDS_CHARS = 200  # so that it fits into an index, whatever the script
 _AT_ONCE = 500  # people: a statement of SQLite's has a limit
 
-Thing = tuple[str, str, str]  # kind, question, words
 Counted = Callable[[str, int, float, float], float]  # lab, person, score, submitted at
 Counting = Callable[[], Counted]  # asked once the standings are locked, so that no dates are old
 
@@ -59,7 +64,8 @@ def restand_lab(connection: sa.Connection, counting: Counting, lab: str) -> None
     """Make the standings of everybody in a lab anew, where its dates have changed."""
     if connection.dialect.name == "postgresql":  # whoever grades by the old dates comes first
         connection.execute(sa.text("LOCK TABLE standings IN SHARE ROW EXCLUSIVE MODE"))
-    here = sa.select(submissions.c.person_id).where(submissions.c.lab == lab).distinct()
+    tables = (submissions, decisions)
+    here = sa.union(*(sa.select(t.c.person_id).where(t.c.lab == lab) for t in tables))
     counted = counting()
     restand(connection, lambda: counted, lab, *connection.scalars(here))
 
@@ -81,7 +87,8 @@ def recount(connection: sa.Connection, counting: Counting) -> None:
     """Make everything anew from the submissions."""
     for table in (counts, pile, standings):
         connection.execute(table.delete())
-    for lab in list(connection.scalars(sa.select(submissions.c.lab).distinct())):
+    labs = sa.select(submissions.c.lab).union(sa.select(decisions.c.lab))
+    for lab in list(connection.scalars(labs)):
         restand_lab(connection, counting, lab)
 
 
@@ -94,20 +101,32 @@ def drop_person(connection: sa.Connection, person_id: int) -> None:
         _add(connection, row.lab, change)
 
 
+def lab_points(connection: sa.Connection) -> dict[str, float]:
+    """Return what each lab gives at most, by what most learners' grades say."""
+    query = sa.select(counts.c.lab, counts.c.words).where(counts.c.kind == POINTS)
+    rows = connection.execute(query.order_by(counts.c.number, counts.c.words))
+    return {row.lab: float(row.words) for row in rows}
+
+
 def _restand(
     connection: sa.Connection, counting: Counting, lab: str, person_ids: Sequence[int]
 ) -> Counter[Thing]:
     """Write the standings of some people; return what has become more and less."""
     before = _locked(connection, lab, person_ids)
-    latest, best = _latest_and_best(connection, counting(), lab, person_ids)
+    latest, best, times = _latest_and_best(connection, counting(), lab, person_ids)
+    tried = tries.things(connection, lab, times)
     checks = _checks(connection, [row for _, row in best.values()], before)
     desk = _desk(connection, lab, latest, before)
+    decided = _decided(connection, lab, person_ids)
     change, rows = Counter[Thing](), []
     for person in person_ids:
-        things = [*checks.get(person, []), *desk.get(person, [])]
+        things = [*checks.get(person, []), *desk.get(person, []), *tried.get(person, [])]
         score, row = best.get(person, (0.0, None))
+        share = None if row is None else score / (row.max_score or 1.0)
+        share = decided.get(person, share)
         if row is not None:
-            share = score / (row.max_score or 1.0)
+            things.append((POINTS, "", f"{row.max_score:.12g}"))
+        if share is not None:
             things.append((SCORE, "", str(min(BINS - 1, int(share * BINS)))))
         change.update(things)
         change.subtract(map(_thing, json.loads(before[person].things)))
@@ -125,8 +144,11 @@ def _restand(
 
 def _latest_and_best(
     connection: sa.Connection, counted: Counted, lab: str, person_ids: Sequence[int]
-) -> tuple[dict[int, Any], dict[int, tuple[float, Any]]]:
-    """Return each person's latest graded submission, and each learner's best: (score, row)."""
+) -> tuple[dict[int, Any], dict[int, tuple[float, Any]], dict[int, list[float]]]:
+    """Return each person's latest graded submission, and each learner's best: (score, row).
+
+    And when each learner handed in what is graded.
+    """
     columns = ("person_id", "id", "grading_id", "score", "max_score", "submitted_at")
     query = sa.select(*(submissions.c[name] for name in columns), people.c.role, people.c.section)
     query = query.join_from(submissions, people).where(
@@ -136,14 +158,29 @@ def _latest_and_best(
     )
     latest: dict[int, Any] = {}
     best: dict[int, tuple[float, Any]] = {}
+    times: dict[int, list[float]] = {}
     for row in connection.execute(query.order_by(submissions.c.id)):
         person = row.person_id
         latest[person] = row
         if row.score is not None and row.role == LEARNER:
+            times.setdefault(person, []).append(row.submitted_at)
             score = counted(lab, person, row.score, row.submitted_at)
             if person not in best or score >= best[person][0]:  # the later of equals
                 best[person] = (score, row)
-    return latest, best
+    return latest, best, times
+
+
+def _decided(
+    connection: sa.Connection, lab: str, person_ids: Sequence[int]
+) -> dict[int, float | None]:
+    """Return the share of the points that staff set for learners, None where one is excused."""
+    query = sa.select(decisions.c.person_id, decisions.c.points / decisions.c.max_score)
+    query = query.join_from(decisions, people).where(
+        decisions.c.person_id.in_(person_ids),
+        decisions.c.lab == lab,
+        people.c.role == LEARNER,
+    )
+    return {row[0]: row[1] for row in connection.execute(query)}
 
 
 def _locked(connection: sa.Connection, lab: str, person_ids: Sequence[int]) -> dict[int, Any]:
@@ -169,11 +206,15 @@ def _checks(
         for row in best
         if before[row.person_id].grading_id == row.grading_id
     }
-    owners = {row.grading_id: row.person_id for row in best if row.person_id not in things}
+    owners: dict[int, list[int]] = {}  # members of a team share a grading
+    for row in best:
+        if row.person_id not in things:
+            owners.setdefault(row.grading_id, []).append(row.person_id)
     if owners:
         query = sa.select(reports.c.grading_id, reports.c.report)
         for number, text in connection.execute(query.where(reports.c.grading_id.in_(owners))):
-            things[owners[number]] = _of_checks(json.loads(text)["results"])
+            found = _of_checks(json.loads(text)["results"])
+            things.update(dict.fromkeys(owners[number], found))
     return things
 
 
@@ -244,7 +285,8 @@ def _answers(submission_ids: Collection[int]) -> sa.Select[Any]:
         submissions, answers, answers.c.grading_id == submissions.c.grading_id
     )
     query = query.join(marks, marks.c.id == last.scalar_subquery(), isouter=True)
-    return query.where(submissions.c.id.in_(submission_ids))
+    copies = sa.select(team_copies.c.submission_id)  # their originals are marked
+    return query.where(submissions.c.id.in_(submission_ids), submissions.c.id.not_in(copies))
 
 
 def _add(connection: sa.Connection, lab: str, change: Counter[Thing]) -> None:

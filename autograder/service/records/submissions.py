@@ -23,6 +23,7 @@ from autograder.service.database.schema import (
     GRADING,
     HELD,
     PARKED,
+    SHARED,
     STORED,
     lab_rules,
     lines,
@@ -34,8 +35,9 @@ from autograder.service.database.schema import (
     submissions,
 )
 from autograder.service.errors import Refused
-from autograder.service.records import drafts, gradings
+from autograder.service.records import drafts, gradings, teams
 from autograder.service.records.dates import HELD_LABS, Calendar, calendar
+from autograder.service.records.decisions import Decision, decided
 from autograder.service.records.people import LEARNER, Person
 from autograder.service.settings import MIB
 
@@ -69,6 +71,7 @@ class Entry:
     late_days: int = 0
     raw_score: float | None = None
     held_back: bool = False
+    decision: str = ""  # of staff about the whole lab: EXCUSED or SET
 
     @property
     def is_final(self) -> bool:
@@ -107,16 +110,17 @@ _STATE = sa.case(
         & _IN_A_BATCH,
         GRADED,
     ),
-    (submissions.c.state == HELD, STORED),
+    (submissions.c.state.in_((HELD, SHARED)), STORED),
     else_=submissions.c.state,
 )
+EXCUSED, SET = "excused", "set by staff"  # decisions of staff about a whole lab
 HELD_BACK = "held back"  # how a page calls a graded submission whose grade learners do not see
 _PAGE_STATE = sa.case(
     (sa.and_(_STATE == GRADED, submissions.c.lab.in_(HELD_LABS)), HELD_BACK), else_=_STATE
 )
 _COLUMNS = {**submissions.c, "learner": people.c.login, "state": _STATE}
-_ENTRY = [  # but for the last three, which follow from the lab's rules
-    _COLUMNS[field.name].label(field.name) for field in fields(Entry)[:-3]
+_ENTRY = [  # but for the last four, which follow from the lab's rules and from staff
+    _COLUMNS[field.name].label(field.name) for field in fields(Entry)[:-4]
 ]
 _RECEIPT = (submissions.c.id, submissions.c.lab, submissions.c.sha256, submissions.c.submitted_at)
 
@@ -229,6 +233,7 @@ class Submissions:
         }
         number = gradings.inserted(connection, submissions, row)
         connection.execute(notebooks.insert().values(submission_id=number, notebook=notebook))
+        teams.share(connection, number, row)
         theirs = lines.c.person_id == person.id
         first = sa.func.coalesce(lines.c.next_id, number)
         connection.execute(lines.update().where(theirs).values(next_id=first))
@@ -282,7 +287,16 @@ class Submissions:
                 rules, labs = dates.of(name, person), best.setdefault(person, {})
                 counted = rules.counted(score, rules.late_days(submitted_at)) or 0.0
                 labs[name] = max(counted, labs.get(name, 0.0))
+        for decision in decided(self.database, None, lab, veiled=self.veiled):
+            labs = best.setdefault(decision.person_id, {})
+            labs.pop(decision.lab, None)
+            if decision.points is not None:
+                labs[decision.lab] = decision.points
         return best
+
+    def decisions(self, person_ids: Collection[int] | None, lab: str = "") -> list[Decision]:
+        """Return what staff decided about the labs of these people, or of all."""
+        return decided(self.database, person_ids, lab, veiled=self.veiled)
 
     def parked(self) -> list[Entry]:
         """Return what waits for staff, the newest first."""
@@ -314,11 +328,12 @@ class Submissions:
         return {row[0]: row[1] for row in self.database.rows(query)}
 
     def latest(self, lab: str) -> list[tuple[int, str]]:
-        """Return each learner's latest submission of a lab, with their login."""
+        """Return each learner's latest submission of a lab, with their login; a team's once."""
         newest = sa.select(sa.func.max(submissions.c.id)).where(submissions.c.lab == lab)
         query = sa.select(submissions.c.id, people.c.login).join_from(submissions, people)
         query = query.where(
             submissions.c.id.in_(newest.group_by(submissions.c.person_id)),
+            teams.NO_COPY,
             people.c.role == LEARNER,
         )
         return [tuple(row) for row in self.database.rows(query.order_by(submissions.c.id))]
@@ -330,9 +345,7 @@ class Submissions:
 
     def notebook(self, submission_id: int) -> bytes | None:
         """Return what was submitted, byte by byte."""
-        query = sa.select(notebooks.c.notebook).where(notebooks.c.submission_id == submission_id)
-        content: bytes | None = self.database.scalar(query)
-        return content
+        return teams.notebook(self.database, submission_id)
 
     def report(self, submission_id: int) -> Report | None:
         """Return the report that is published, with the marks that people gave, or None."""

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from autograder.grading.report import to_gradescope
 from autograder.service.errors import Refused
 from autograder.service.records.people import Roster
-from autograder.service.records.submissions import Entry, Submissions
-from autograder.service.reports.gradebook import Row, gradebook
+from autograder.service.records.submissions import EXCUSED, Entry, Submissions
+from autograder.service.reports.gradebook import Row, rows
 from autograder.service.times import iso
 
 _CHUNK_CHARS = 1 << 16
@@ -52,11 +52,9 @@ def export(
 
 def book_of(roster: Roster, submissions: Submissions, lab: str = "") -> Book:
     """Return what counts of everybody, of every lab or of one."""
-    learners = roster.learners()
-    book = gradebook((person.login for person in learners), submissions.of_lab(lab))
-    rows = [Row(person, dict(sorted(book[person.login].items()))) for person in learners]
-    labs = [lab] if lab else sorted({name for row in rows for name in row.labs})
-    return Book(rows, labs)
+    learners = rows(roster.learners(), submissions, lab, everybody=True)
+    labs = [lab] if lab else sorted({name for row in learners for name in row.labs})
+    return Book(learners, labs)
 
 
 def chunks(pieces: Iterable[str]) -> Iterator[str]:
@@ -107,34 +105,50 @@ def csv_lines(rows: Iterable[Sequence[object]]) -> Iterator[str]:
 def _plain(book: Book, _submissions: Submissions) -> Iterator[str]:
     """One line a learner and lab."""
     head = ["learner", "lab", "score", "max_score", "state", "submission", "submitted_at"]
-    rows: list[Sequence[object]] = [[*head, "late_days", "pending", "name", "email", "section"]]
+    lines: list[Sequence[object]] = [[*head, "late_days", "pending", "name", "email", "section"]]
     for row in book.rows:
         who = row.person
         for lab, e in row.labs.items():
             full = "" if e.max_score is None else f"{e.max_score:g}"
-            points, when = (score_of(e), full, e.state, e.id), iso(e.submitted_at)
-            counted = (*points, when, e.late_days, e.pending)
-            rows.append((who.login, lab, *counted, who.name, who.email, who.section))
-    return csv_lines(rows)
+            points = (score_of(e), full, e.decision or e.state, e.id or "")
+            counted = (*points, iso(e.submitted_at), e.late_days, e.pending)
+            lines.append((who.login, lab, *counted, who.name, who.email, who.section))
+    return csv_lines(lines)
 
 
 def _canvas(book: Book, _submissions: Submissions) -> Iterator[str]:
     """Canvas's gradebook: a row of points possible, then a row a learner, matched by login."""
     full = [book.points(lab) for lab in book.labs]
     head = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section"]
-    rows = [[*head, *book.labs], ["    Points Possible", "", "", "", "", *full]]
+    lines = [[*head, *book.labs], ["    Points Possible", "", "", "", "", *full]]
     for row in book.rows:
-        who, scores = row.person, (final_score(row.labs.get(lab)) for lab in book.labs)
-        rows.append([who.name, "", "", who.login, who.section, *scores])
-    return csv_lines(rows)
+        who, scores = row.person, (canvas_score(row.labs.get(lab)) for lab in book.labs)
+        lines.append([who.name, "", "", who.login, who.section, *scores])
+    return csv_lines(lines)
+
+
+def canvas_score(entry: Entry | None) -> str:
+    """Return a score as Canvas takes it in: EX excuses."""
+    return "EX" if entry is not None and entry.decision == EXCUSED else final_score(entry)
 
 
 def _moodle(book: Book, _submissions: Submissions) -> Iterator[str]:
     """Moodle's grade import: a column that identifies the learner, a column a grade item."""
-    rows = [["username", *book.labs]]
+    lines = [["username", *book.labs]]
     for row in book.rows:
-        rows.append([row.person.login, *(final_score(row.labs.get(lab)) for lab in book.labs)])
-    return csv_lines(rows)
+        lines.append([row.person.login, *(final_score(row.labs.get(lab)) for lab in book.labs)])
+    return csv_lines(lines)
+
+
+def _totals(book: Book, _submissions: Submissions) -> Iterator[str]:
+    """One line a learner: the course total in percent, then what counts of each lab."""
+    lines: list[Sequence[object]] = [["learner", "name", "email", "section", "total", *book.labs]]
+    for row in book.rows:
+        who, share = row.person, row.course.share
+        total = "" if share is None else f"{100 * share:.6g}"
+        scores = (score_of(row.labs.get(lab)) for lab in book.labs)
+        lines.append((who.login, who.name, who.email, who.section, total, *scores))
+    return csv_lines(lines)
 
 
 def _gradescope(book: Book, submissions: Submissions) -> Iterator[str]:
@@ -159,4 +173,5 @@ FORMATS: dict[str, tuple[str, Callable[[Book, Submissions], Iterator[str]]]] = {
     "canvas": ("text/csv", _canvas),
     "moodle": ("text/csv", _moodle),
     "gradescope": ("application/json", _gradescope),
+    "totals": ("text/csv", _totals),
 }

@@ -1,30 +1,26 @@
-"""What counts of every learner: the best submission of each lab, after what lateness cost.
-
-And how a lab went by it: the spread of scores, how many passed each question, what was said most.
-"""
+"""What counts of every learner: the best submission of each lab, after what lateness cost."""
 
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from typing import Annotated
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
 
-import sqlalchemy as sa
 from pydantic import Field
 
-from autograder.service.database.database import Database
-from autograder.service.database.schema import counts
+from autograder.service.database.schema import GRADED
 from autograder.service.errors import Refused
+from autograder.service.records.course_rule import Total
+from autograder.service.records.decisions import Decision
 from autograder.service.records.people import Person, Roster
-from autograder.service.records.standings import BINS, MESSAGE, PASSED, PLACE, SCORE, TRIED
-from autograder.service.records.submissions import Entry, Submissions, pages_of
+from autograder.service.records.submissions import EXCUSED, SET, Entry, Submissions, pages_of
+from autograder.service.reports.totals import Reckoning
 
 # Rows of a page: what a screen or two hold, and a browser lays out at once.
 PAGE_ROWS = 50
 MOST_PAGES = 1_000_000
 
-_MESSAGES = 3
-
 ORDERS = ("login", "name", "section")
+COURSE = "course"  # by the course total
 
 Gradebook = dict[str, dict[str, Entry]]  # learner -> lab -> the entry that counts
 
@@ -43,6 +39,43 @@ def gradebook(learners: Iterable[str], entries: Iterable[Entry]) -> Gradebook:
     return book
 
 
+def counted(
+    learners: Collection[Person],
+    submissions: Submissions,
+    lab: str = "",
+    *,
+    everybody: bool = False,
+) -> Gradebook:
+    """Return what counts for these learners, of every lab or of one, as staff decided it.
+
+    Args:
+        everybody: they are all there are, so every submission is read.
+    """
+    ids = None if everybody else [person.id for person in learners]
+    entries = submissions.of_lab(lab) if ids is None else submissions.of_people(ids, lab=lab)
+    book = gradebook((person.login for person in learners), entries)
+    logins = {person.id: person.login for person in learners}
+    for decision in submissions.decisions(ids, lab):
+        if decision.person_id in logins:
+            labs = book[logins[decision.person_id]]
+            labs[decision.lab] = _decided(
+                decision, logins[decision.person_id], labs.get(decision.lab)
+            )
+    return book
+
+
+def _decided(decision: Decision, login: str, entry: Entry | None) -> Entry:
+    """Return what counts by a decision; a submission of number 0 where there is none."""
+    if entry is None:
+        when = decision.decided_at
+        whose = (decision.person_id, login, decision.lab)
+        entry = Entry(0, *whose, "", GRADED, None, when, when, None, None, 0, 0)
+    if decision.points is None:
+        return replace(entry.without_grade(), late_days=0, decision=EXCUSED)
+    points: dict[str, Any] = {"score": decision.points, "max_score": decision.max_score}
+    return replace(entry, **points, state=GRADED, pending=0, late_days=0, decision=SET)
+
+
 def _rank(entry: Entry) -> tuple[bool, float, int]:
     return entry.score is not None, entry.score or 0.0, entry.id
 
@@ -51,7 +84,7 @@ def _rank(entry: Entry) -> tuple[bool, float, int]:
 class Asked:
     """What is to be seen of the gradebook; empty texts ask for everything.
 
-    `sort` is one of ORDERS, "total" or a lab; a leading "-" turns it round.
+    `sort` is one of ORDERS, "total" (points), COURSE or a lab; a leading "-" turns it round.
     """
 
     lab: str = ""
@@ -63,10 +96,11 @@ class Asked:
 
 @dataclass(frozen=True)
 class Row:
-    """A learner, and the entry that counts of each lab."""
+    """A learner, the entry that counts of each lab, and the course total, if all are here."""
 
     person: Person
     labs: dict[str, Entry]
+    course: Total
 
     @property
     def total(self) -> float:
@@ -94,75 +128,45 @@ def page(roster: Roster, submissions: Submissions, asked: Asked) -> Page:
     learners = roster.learners(asked.section, asked.search)
     if order in ORDERS:
         learners.sort(key=lambda p: (str(getattr(p, order)).casefold(), p.login), reverse=turned)
+    elif order == COURSE:
+        every = rows(learners, submissions, everybody=True)
+        every.sort(key=lambda row: (_share(row), row.person.login), reverse=turned)
+        learners = [row.person for row in every]
     elif order == "total" or order in submissions.labs():
         best = submissions.best_scores(asked.lab if order == "total" else order)
         learners.sort(key=lambda p: (_key(best.get(p.id, {}), order), p.login), reverse=turned)
     else:
-        expected = f"one of {', '.join(ORDERS)}, total or a lab that was handed in"
+        expected = f"one of {', '.join(ORDERS)}, total, {COURSE} or a lab that was handed in"
         raise Refused(422, f"gradebook: sort: got {asked.sort[:60]!r}, expected {expected}.")
     end = asked.page * PAGE_ROWS
-    rows = _rows(learners[end - PAGE_ROWS : end], submissions, asked.lab)
-    return Page(rows, pages_of(len(learners), PAGE_ROWS), len(learners))
+    shown = rows(learners[end - PAGE_ROWS : end], submissions, asked.lab)
+    return Page(shown, pages_of(len(learners), PAGE_ROWS), len(learners))
 
 
 def _key(scores: Mapping[str, float], order: str) -> float:
     return math.fsum(scores.values()) if order == "total" else scores.get(order, -1.0)
 
 
-def _rows(learners: list[Person], submissions: Submissions, lab: str) -> list[Row]:
-    entries = submissions.of_people([person.id for person in learners], lab=lab)
-    book = gradebook((person.login for person in learners), entries)
-    return [Row(person, dict(sorted(book[person.login].items()))) for person in learners]
+def _share(row: Row) -> float:
+    return -1.0 if row.course.share is None else row.course.share
 
 
-@dataclass(frozen=True)
-class Numbers:
-    """One question: learners who passed it whole, who tried it, and the messages of the others."""
-
-    name: str
-    passed: int
-    tried: int
-    messages: list[tuple[str, int]]
-
-
-@dataclass(frozen=True)
-class Overview:
-    """One lab, by what counts of each learner: how many scores lie in each tenth of the points."""
-
-    learners: int
-    bins: list[tuple[str, int]]
-    questions: list[Numbers]
-
-
-def overview(database: Database, lab: str) -> Overview:
-    """Return how a lab went for all who have a grade, as their standings were counted."""
-    columns = (counts.c.kind, counts.c.question, counts.c.words, counts.c.number)
-    kinds = (SCORE, PLACE, TRIED, PASSED)
-    query = sa.select(*columns).where(counts.c.kind.in_(kinds), counts.c.lab == lab)
-    with database.read() as connection:
-        rows = connection.execute(query).all()
-        numbers = {(row.kind, row.question): row.number for row in rows}
-        scores = {row.words: row.number for row in rows if row.kind == SCORE}
-        places = sorted((row.words, row.question) for row in rows if row.kind == PLACE)
-        questions = [
-            Numbers(
-                name,
-                numbers.get((PASSED, name), 0),
-                numbers.get((TRIED, name), 0),
-                [
-                    (row.words, row.number)
-                    for row in connection.execute(_most(MESSAGE, lab, name, _MESSAGES))
-                ],
-            )
-            for name in dict.fromkeys(name for _, name in places)
-        ]
-    width = 100 // BINS
-    bins = [(f"{width * n} to {width * n + width} %", scores.get(str(n), 0)) for n in range(BINS)]
-    return Overview(sum(scores.values()), bins, questions)
-
-
-def _most(kind: str, lab: str, question: str, number: int) -> sa.Select[tuple[str, int]]:
-    """Select the words of a kind that are counted most often, with how often."""
-    here = (counts.c.kind == kind) & (counts.c.lab == lab) & (counts.c.question == question)
-    query = sa.select(counts.c.words, counts.c.number).where(here).limit(number)
-    return query.order_by(counts.c.number.desc(), counts.c.words.desc())
+def rows(
+    learners: Collection[Person],
+    submissions: Submissions,
+    lab: str = "",
+    *,
+    everybody: bool = False,
+) -> list[Row]:
+    """Return the rows of these learners, with every lab or one; see `counted`."""
+    reckoning = Reckoning.of(submissions)
+    book = counted(learners, submissions, lab, everybody=everybody)
+    return [
+        Row(
+            person,
+            dict(sorted(labs.items())),
+            Total(None, ()) if lab else reckoning.total(person.id, labs),
+        )
+        for person in learners
+        for labs in [book[person.login]]
+    ]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from autograder.service.errors import Refused
 from autograder.service.grading.catalog import short_name
-from autograder.service.reports.exports import Book, csv_lines, final_score
+from autograder.service.reports.exports import Book, canvas_score, csv_lines, final_score
 from autograder.service.reports.gradebook import Row
 
 # The columns of each platform that say who somebody is, the surest first.
@@ -53,7 +53,7 @@ def filled(format: str, template: bytes, book: Book) -> Filled:
         Refused: 422, it is not what that platform exports.
     """
     rows = _read(format, template)
-    head = rows[0]
+    head, score = rows[0], canvas_score if format == "canvas" else final_score
     who = [head.index(name) for name in PEOPLE[format] if name in head]
     if not who:
         expected = " or ".join(repr(name) for name in PEOPLE[format])
@@ -74,7 +74,7 @@ def filled(format: str, template: bytes, book: Book) -> Filled:
         if certain is not None:
             missing.pop(certain.person.login, None)
             for lab, place in places.items():
-                row[place] = final_score(certain.labs.get(lab)) or row[place]
+                row[place] = score(certain.labs.get(lab)) or row[place]
         elif row[0].strip() == "Points Possible":
             for lab, place in places.items():
                 row[place] = row[place] or book.points(lab)

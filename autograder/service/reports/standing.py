@@ -3,8 +3,8 @@
 Pure functions. The calendar is iCalendar (RFC 5545): lines of at most 75 octets that end with CRLF.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -31,10 +31,15 @@ class Place:
     attempts_left: int | None
     submission: int | None
     held_back: bool = False
+    decision: str = ""  # of staff, about the whole lab
+    dropped: bool = False  # it does not count in the course total
 
 
 def standing(
-    labs: Iterable[Mapping[str, Any]], best: Mapping[str, Entry], now: float
+    labs: Iterable[Mapping[str, Any]],
+    best: Mapping[str, Entry],
+    now: float,
+    dropped: Collection[str] = (),
 ) -> list[Place]:
     """Return a learner's place in every lab.
 
@@ -42,14 +47,16 @@ def standing(
         labs: with the dates that hold for the learner.
         best: what counts of each lab that they have handed in.
         now: in UNIX seconds.
+        dropped: the labs that do not count in their course total.
     """
-    return [_place(lab, best.get(lab["name"]), now) for lab in labs]
+    places = [_place(lab, best.get(lab["name"]), now) for lab in labs]
+    return [replace(place, dropped=place.lab in dropped) for place in places]
 
 
 def _place(lab: Mapping[str, Any], entry: Entry | None, now: float) -> Place:
     return Place(
         lab["name"],
-        _state(lab, now) if entry is None else IN,
+        _state(lab, now) if entry is None else entry.decision or IN,
         lab["due"],
         lab["late_until"],
         entry.score if entry else None,
@@ -57,8 +64,9 @@ def _place(lab: Mapping[str, Any], entry: Entry | None, now: float) -> Place:
         entry.late_days if entry else 0,
         entry.pending if entry else 0,
         lab["attempts_left"],
-        entry.id if entry else None,
+        (entry.id or None) if entry else None,
         entry.held_back if entry else False,
+        entry.decision if entry else "",
     )
 
 
@@ -78,7 +86,7 @@ def calendar(labs: Iterable[Mapping[str, Any]], host: str, now: float) -> str:
         for what, words in _WORDS.items():
             if lab[what] is not None:
                 lines += _event(
-                    f"{lab['name']}-{what}@{host}", f"{lab['name']} {words}", lab[what], now
+                    f"{lab['name']}-{what}@{host}", f"{lab['title']} {words}", lab[what], now
                 )
     return "".join(f"{_folded(line)}\r\n" for line in (*lines, "END:VCALENDAR"))
 

@@ -12,6 +12,7 @@ from autograder.service.database.schema import submissions
 from autograder.service.records.dates import DATES
 from autograder.service.records.regrade_requests import LabCount
 from autograder.service.records.store import Store
+from autograder.service.records.teams import NO_COPY
 from autograder.service.times import moment
 
 _DAY_S = 86_400.0
@@ -80,7 +81,8 @@ def _labs(store: Store, began: float) -> list[Lab]:
     """Count by two indexes, of times and of what waits: neither walks over what is done."""
     columns = (submissions.c.lab, submissions.c.person_id)
     # With its limit it is read before it is grouped, by the index of times, not by that of labs.
-    fresh = sa.select(*columns).where(submissions.c.submitted_at >= began).limit(_MOST).subquery()
+    today = (submissions.c.submitted_at >= began) & NO_COPY  # a team's once
+    fresh = sa.select(*columns).where(today).limit(_MOST).subquery()
     learners = sa.func.count(fresh.c.person_id.distinct())
     came = sa.select(fresh.c.lab, sa.func.count(), learners).group_by(fresh.c.lab)
     whose = sa.func.count(submissions.c.person_id.distinct())

@@ -12,16 +12,16 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+from autograder.service.running import staff_commands
+from autograder.service.running.commands import command as _command
+from autograder.service.running.commands import connection as _connection
+from autograder.service.running.commands import read_file
 from autograder.service.settings import Settings
 
 if TYPE_CHECKING:
-    from autograder.service.client import Connection
+    from autograder.service.running.commands import Subparsers
 
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
-
-Command = Callable[[argparse.Namespace], int]
-
-FORMATS = ("csv", "canvas", "moodle", "gradescope")
+FORMATS = ("csv", "canvas", "moodle", "gradescope", "totals")
 FINAL = ("canvas", "moodle")  # those that get a score once nobody has to mark any more
 LOG_FORMATS = ("text", "json")
 
@@ -49,8 +49,9 @@ def add_commands(subparsers: "Subparsers") -> None:
     add("--lab", metavar="LAB", default="", help="this lab alone")
     add("--template", type=Path, metavar="FILE", help="what the platform exported, to be filled in")
     staffs = (*_add_daily(subparsers), *_add_schedule(subparsers), *_add_roster(subparsers))
-    staffs += (*_add_marking(subparsers),)
-    for parser in (enroll, submit, status, standing, export, *staffs, _add_staff(subparsers)):
+    staffs += (*_add_marking(subparsers), _add_staff(subparsers))
+    staffs += (*staff_commands.add_commands(subparsers),)
+    for parser in (enroll, submit, status, standing, export, *staffs):
         parser.add_argument("--server", metavar="URL", help="default: $AUTOGRADER_SERVER")
         parser.add_argument("--token", metavar="T", help="default: $AUTOGRADER_TOKEN")
 
@@ -194,14 +195,6 @@ def _add_data_commands(subparsers: "Subparsers") -> None:
         parser.add_argument("--database", metavar="URL", default="", help="default: SQLite in DIR")
 
 
-def _command(
-    subparsers: "Subparsers", name: str, run: Command, says: str
-) -> argparse.ArgumentParser:
-    parser = subparsers.add_parser(name, help=says, description=says[0].upper() + says[1:] + ".")
-    parser.set_defaults(run=run)
-    return parser
-
-
 def _whole(least: int, most: int) -> Callable[[str], int]:
     def read(text: str) -> int:
         if text.isascii() and text.isdigit() and least <= int(text) <= most:
@@ -212,12 +205,6 @@ def _whole(least: int, most: int) -> Callable[[str], int]:
 
 
 _port, _connections, _count = _whole(0, 65535), _whole(0, 100_000), _whole(1, 256)
-
-
-def _connection(arguments: argparse.Namespace) -> "Connection":
-    from autograder.service.client import Connection
-
-    return Connection.found(arguments.server, arguments.token, os.environ)
 
 
 def labs_directory(named: Path | None) -> Path:
@@ -289,20 +276,6 @@ def _submit(arguments: argparse.Namespace) -> int:
         print(f"{count} {noun} in the notebook, {checks['at_submission']} more at submission.")
     print(f"submission {receipt['id']}")
     return 0
-
-
-def read_file(path: Path, what: str) -> bytes:
-    """Return the bytes of a file.
-
-    Raises:
-        ServerError: there is no such file, or it cannot be read.
-    """
-    from autograder.service.errors import ServerError
-
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise ServerError(f"{what}: {path}: {error.strerror}.") from error
 
 
 def _status(arguments: argparse.Namespace) -> int:
@@ -401,9 +374,12 @@ def _standing(arguments: argparse.Namespace) -> int:
             "" if lab["score"] is None else f", {lab['score']:g} of {lab['max_score']:g} points"
         )
         points = ", grades held back" if lab["held_back"] else points
+        points += ", dropped" if lab["dropped"] else ""
         due = f", due {lab['due']}" if lab["due"] else ""
         print(f"{lab['lab']}: {lab['state']}{points}{due}")
     print(f"{now['score']:g} of {now['max_score']:g} points, {now['missing']} missing.")
+    if now["total"] is not None:
+        print(f"Course total: {now['total']:.1%}. {now['rule']}")
     return 0
 
 
@@ -418,9 +394,8 @@ def _schedule_change(arguments: argparse.Namespace) -> int:
         data = read_file(arguments.file, "schedule")
         changes = connection.set_schedule(data, dry_run=dry_run)
     elif arguments.action in ("hold", "release"):
-        held = "yes" if arguments.action == "hold" else "no"
-        data = f"lab,held\n{arguments.lab},{held}\n".encode()
-        changes = connection.set_schedule(data, dry_run=dry_run)
+        held = arguments.action == "hold"
+        changes = connection.hold(arguments.lab, held=held, dry_run=dry_run)
     else:
         changes = connection.shift_schedule(arguments.weeks, dry_run=dry_run)
     for change in changes:

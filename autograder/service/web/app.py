@@ -24,9 +24,11 @@ from autograder.service.web.logs import RequestWatch, log_request
 from autograder.service.web.metrics import Metrics
 from autograder.service.web.page import HERE, page
 from autograder.service.web.routes import (
+    announcements,
     audit,
     drafts,
     gradebook,
+    grades,
     labs,
     leaderboard,
     lti,
@@ -41,6 +43,7 @@ from autograder.service.web.routes import (
     sessions,
     standing,
     submissions,
+    teams,
     today,
 )
 
@@ -108,8 +111,9 @@ def routers(course: Course) -> tuple[APIRouter, APIRouter, APIRouter]:
 
 # Each with its JSON and its pages.
 _SUBJECTS = (
-    submissions, drafts, people, labs, regrades, requests, markers, marking, gradebook, leaderboard,
-    audit, sessions, queue, operations, lti, today, schedule, standing,
+    submissions, drafts, people, labs, regrades, requests, markers, marking, gradebook, grades,
+    leaderboard, audit, sessions, queue, operations, lti, today, schedule, standing,
+    announcements, teams,
 )  # fmt: skip
 
 

@@ -4,19 +4,25 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import Any
 
+from fastapi.responses import HTMLResponse
+
 from autograder.service.errors import Refused
 from autograder.service.grading.catalog import LabCatalog
 from autograder.service.grading.queue import Queue
 from autograder.service.identity.lti.tool import LtiTool
 from autograder.service.identity.sign_in import SignIn
 from autograder.service.records import drafts, roster
+from autograder.service.records.announcements import announced
+from autograder.service.records.course_rule import CourseRule, course_rule
 from autograder.service.records.drafts import Draft
 from autograder.service.records.people import Person
 from autograder.service.records.store import Store
+from autograder.service.records.teams import teams
 from autograder.service.reports.similarity import Similarity
 from autograder.service.settings import Settings
 from autograder.service.web.limits import Limits
 from autograder.service.web.live import Live
+from autograder.service.web.page import page
 
 
 @dataclass(frozen=True)
@@ -31,6 +37,10 @@ class Course:
     limits: Limits
     sign_in: SignIn | None = None
     lti: LtiTool | None = None
+
+    def page(self, name: str, **values: Any) -> HTMLResponse:
+        """Return the page made of a template, in which labs are called by their titles."""
+        return page(name, titles=self.catalog.titles, **values)
 
     @cached_property
     def similarity(self) -> Similarity:
@@ -78,6 +88,18 @@ class Course:
         self.queue.wake()
         return retried
 
+    def news(self, person: Person) -> dict[str, Any]:
+        """Return what a page says of the announcements that a learner has not read."""
+        now = self.store.clock()
+        learner = not person.is_staff
+        unread = announced(self.store.database, now, person, unread=True) if learner else []
+        return {"news": unread, "now": now}
+
+    def rule(self) -> CourseRule:
+        """Return how labs make up the course total."""
+        with self.store.database.read() as connection:
+            return course_rule(connection)
+
     def take_roster(self, data: bytes, by: Person, *, dry_run: bool) -> dict[str, Any]:
         """Bring people up to date with a roster; see `roster.take`."""
         return roster.take(self.store.database, self.store.clock, data, by, dry_run=dry_run)
@@ -86,11 +108,14 @@ class Course:
         """Return every lab with the dates that hold for `person`, and the attempts they have."""
         dates = self.store.dates.calendar(person.id)
         used = self.store.submissions.attempts(person.id)
-        labs = []
+        labs, titles = [], self.catalog.titles
+        mates = {t.lab: t for t in teams(self.store.database, person_id=person.id)}
         for name in self.catalog.names:
             rules = dates.of(name, person.id)
             left = None if rules.attempts is None else max(0, rules.attempts - used.get(name, 0))
-            labs.append({"name": name, **rules.to_dict(), "attempts_left": left})
+            of_lab = {"name": name, "title": titles[name], **rules.to_dict()}
+            team = asdict(mates[name]) if name in mates else None
+            labs.append({**of_lab, "attempts_left": left, "team": team})
         return labs
 
     def drafts_for(self, person: Person) -> dict[str, tuple[Draft, str | None]]:

@@ -42,6 +42,15 @@ SAMPLE = _body(_JSON, _object(size={"type": "integer", "minimum": 1, "maximum": 
 DECISION = _body(_JSON, _object(take={"enum": ["first", "second"]}))
 REQUEST = _body(_JSON, _object(question=_TEXT, text=_TEXT, points={"type": ["number", "null"]}))
 SHIFT = _body(_JSON, _object(weeks={"type": "integer", "minimum": -104, "maximum": 104}))
+_POINTS: dict[str, Any] = {"type": ["number", "null"], "minimum": 0}
+DECISION = _body(
+    _JSON,
+    _object(excused={"type": "boolean"}, points=_POINTS, max_score=_POINTS, comment=_TEXT),
+)
+_WEIGHTS = {"type": "object", "additionalProperties": {"type": "number", "minimum": 0}}
+HELD = _body(_JSON, _object(held={"type": "boolean"}))
+ANNOUNCEMENT = _body(_JSON, _object(text=_TEXT, section=_TEXT, starts=_TIME, ends=_TIME))
+RULE = _body(_JSON, _object(drop_lowest={"type": "integer", "minimum": 0}, weights=_WEIGHTS))
 CSV = _body("text/csv", {**_TEXT, "description": "login,name,email,..."})
 SUBMISSION = _body("multipart/form-data", {**_NOTEBOOK, "required": ["lab", "notebook"]})
 

@@ -26,6 +26,10 @@ def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.6g}"
 
 
+def _percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:.1f} %"
+
+
 def _plain(value: Any) -> str:
     """Return what the audit log holds, for people."""
     if isinstance(value, dict):
@@ -60,7 +64,7 @@ _templates = jinja2.Environment(
     trim_blocks=True,
 )
 _templates.filters.update(
-    moment=_moment, number=_number, zoned=zoned, plain=_plain, written=written
+    moment=_moment, number=_number, percent=_percent, zoned=zoned, plain=_plain, written=written
 )
 
 

@@ -79,10 +79,13 @@ def gradebook_row(row: Row) -> dict[str, Any]:
     """Return a learner and what counts of each lab."""
     person = row.person
     labs = {
-        lab: {name: getattr(entry, name) for name in _COUNTS} | {"submission": entry.id}
+        lab: {name: getattr(entry, name) for name in _COUNTS}
+        | {"submission": entry.id or None}
+        | ({"decision": entry.decision} if entry.decision else {})
         for lab, entry in row.labs.items()
     }
-    return {"login": person.login, "name": person.name, "section": person.section, "labs": labs}
+    who = {name: getattr(person, name) for name in ("login", "name", "section")}
+    return {**who, "labs": labs, "total": row.course.share, "dropped": row.course.dropped}
 
 
 def session(session: Session) -> dict[str, Any]:

@@ -21,6 +21,14 @@ class FakeServer:
         self.stored: list[tuple[str, bytes]] = []
         self.known: list[dict[str, Any]] = []
         self.solutions: dict[str, str] = {}
+        self.news: list[dict[str, Any]] = []
+
+    def announcements(self, *, unread: bool) -> list[dict[str, Any]]:
+        assert unread
+        return self.news
+
+    def change_announcement(self, number: int) -> None:
+        self.news = [news for news in self.news if news["id"] != number]
 
     def labs(self) -> list[dict[str, Any]]:
         return self.known
@@ -87,6 +95,23 @@ def test_a_grade_that_is_held_back_is_said_to_be(session: Any) -> None:
     assert shown["held_back"] and shown["state"] == "graded" and shown["score"] is None
     handed_in = HandedIn(1, "", "graded", held_back=True)
     assert submission_line(handed_in) == "submission 1: graded, grades are held back"
+
+
+def test_what_is_announced_is_in_the_status_and_the_panel_until_it_is_read(
+    session: Any, server: FakeServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    who = {"starts": "2031-03-01T12:00:00Z", "by": "Grace\x1b[31m"}
+    server.news = [{"id": n, "text": f"No {n}:\n*none*", **who} for n in (7, 4)]
+    session.q.status()
+    said = capsys.readouterr().out
+    assert "announced 2031-03-01 by Grace" in said and "No 7: *none*" in said
+    assert "\x1b" not in said
+    panel = pytest.importorskip("autograder.learner.panel").Panel(session.q)
+    panel._wish(panel, {"act": "dates"}, [])
+    assert [news["text"] for news in panel.state["news"]] == ["No 7:\n*none*", "No 4:\n*none*"]
+    for name, left in (("7", [4]), ("99", [4]), (None, [4]), ("4", [])):
+        panel._wish(panel, {"act": "read", "name": name}, [])
+        assert [news["id"] for news in panel.state["news"]] == left
 
 
 def test_the_panel_says_dates_and_attempts_before_anything_is_handed_in(

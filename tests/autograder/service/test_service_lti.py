@@ -27,6 +27,7 @@ from autograder.service.identity.lti.launches import Launch, read_platforms
 from autograder.service.identity.lti.passback import Passback
 from autograder.service.identity.lti.people import LtiPeople
 from autograder.service.records.dates import Rules
+from autograder.service.records.decisions import decide
 from autograder.service.records.outbox import Outbox
 from autograder.service.records.store import Store
 
@@ -605,6 +606,32 @@ def test_what_is_held_back_is_sent_once_it_is_released(
     assert not platform.scores
     parts.store.dates.set_rules("01_first", Rules(), instructor)
     assert platform.wait(1)[0]["scoreGiven"] == 4.0
+
+
+def test_what_staff_decide_about_a_lab_is_sent_whatever_was_handed_in(
+    course: Any, browser: Any, platform: Platform
+) -> None:
+    parts = course.server.course
+    store, instructor = parts.store, parts.store.roster.find("instructor")
+    launch(browser, platform)
+    ada = store.roster.find("ada")
+
+    def set_to(**decision: Any) -> None:
+        decide(store.database, time.time(), "01_first", ada, decision, instructor)
+
+    set_to(points=7, max_score=8)
+    assert platform.wait(1)[0]["scoreGiven"] == 7 and platform.scores[0]["scoreMaximum"] == 8
+    store.dates.set_rules("01_first", Rules(held=True), instructor)
+    set_to(points=3, max_score=8)
+    pause = threading.Event()
+    while parts.lti.passback.outbox.waiting()["waiting"]:
+        pause.wait(0.01)
+    assert len(platform.scores) == 1
+    store.dates.set_rules("01_first", Rules(), instructor)
+    assert platform.wait(2)[1]["scoreGiven"] == 3
+    set_to()
+    submit_as(course, "ada", RIGHT)
+    assert platform.wait(3)[2]["scoreGiven"] == 4
 
 
 def test_who_had_a_grade_before_the_first_launch_has_it_sent(

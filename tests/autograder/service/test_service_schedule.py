@@ -113,3 +113,53 @@ def test_only_instructors_change_the_schedule(running: Any, browse: Any) -> None
     assert browser.ask("POST", "/schedule", sure).status == 303
     assert DUE in browser.get("/schedule.csv").text
     assert browser.ask("POST", "/schedule/shift", {"weeks": "x"}).status == 422
+
+
+def test_an_unknown_lab_is_named_as_it_was_typed(
+    running: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ["--server", running.staff.server, "--token", running.staff.token]
+    for action in ("hold", "release"):
+        assert main(["schedule", action, "thrid", *where]) == 2
+        said = capsys.readouterr().err
+        assert "unknown lab: got 'thrid', expected one of 01_first" in said and "line" not in said
+
+
+def test_dates_are_saved_from_the_table(running: Any, browser: Any) -> None:
+    browser.log_in(running.staff.token)
+    form = {"due.01_first": DUE, "opens.01_first": "", "due.02_second": " "}
+    assert browser.ask("POST", "/schedule/dates", form).status == 303
+    rules = running.server.course.store.dates.calendar().rules
+    assert rules["01_first"].due == DUE and "02_second" not in rules
+    assert f'name="due.01_first" value="{DUE}"' in browser.get("/schedule").text.replace(
+        "&#43;", "+"
+    )
+    for wrong, why in (
+        ({"due.01_first": "tomorrow"}, "expected a time with its zone"),
+        ({"attempts.01_first": "1"}, "got a date called"),
+        ({"due.third": DUE}, "unknown lab"),
+    ):
+        answer = browser.ask("POST", "/schedule/dates", wrong)
+        assert answer.status in (404, 422) and why in answer.text
+    assert running.server.course.store.dates.calendar().rules == rules
+
+
+def test_labs_are_called_by_the_titles_of_their_notebooks(
+    running: Any, browser: Any, labs: Path
+) -> None:
+    ada = running.enroll("ada")
+    running.wait(int(ada.submit("first", b'{"cells": []}')["id"]))
+    source = '# %% [markdown]\n# # Rings, & trees\n# %% question="scale" points="4"\n'
+    (labs / "01_first" / "lab.py").write_text(source + "def scale(): ...\n")
+    assert [lab["title"] for lab in ada.labs()] == ["Rings, & trees", "02_second"]
+    seen = "Rings, &amp; trees"
+    for who, paths in (
+        (ada, ("/labs", "/standing", "/submissions")),
+        (running.staff, ("/labs", "/gradebook", "/schedule", "/learners/ada", "/today", "/rule")),
+        (running.staff, ("/labs/first/numbers", "/labs/first/similarity", "/submissions")),
+    ):
+        browser.log_in(who.token)
+        for path in paths:
+            assert seen in browser.get(path).text, path
+    (labs / "01_first" / "lab.py").write_text("def broken(:")
+    assert ada.labs()[0]["title"] == "01_first"

@@ -73,7 +73,13 @@ def test_what_counts_is_shown_to_the_learner_and_to_staff(
 
 def test_a_calendar_is_folded_and_escaped() -> None:
     name = "a, b; c\\d " + "é" * 60
-    lab = {"name": name, "opens": None, "due": "2031-03-01T12:00:00+01:00", "late_until": None}
+    lab = {
+        "name": name,
+        "title": name,
+        "opens": None,
+        "due": "2031-03-01T12:00:00+01:00",
+        "late_until": None,
+    }
     text = calendar([lab], "course.example", 0.0)
     lines = text.split("\r\n")
     assert all(len(line.encode()) <= 75 for line in lines)

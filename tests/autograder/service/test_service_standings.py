@@ -10,8 +10,9 @@ import sqlalchemy as sa
 
 from autograder.records import CheckResult, ManualAnswer, Outcome, Report
 from autograder.service.database.schema import counts, pile, standings
-from autograder.service.records import marking
+from autograder.service.records import marking, team_lists
 from autograder.service.records.dates import Rules, calendar
+from autograder.service.records.decisions import decide
 from autograder.service.records.people import LEARNER
 from autograder.service.records.roster import take
 from autograder.service.records.standings import MARKED, WRITTEN, recount
@@ -77,6 +78,9 @@ class Days:
             self.role,
             self.section,
             self.group,
+            self.decide,
+            self.team,
+            self.team,
         ]
         self.rng.choice([*grading, *staff])()
 
@@ -145,6 +149,21 @@ class Days:
         if self.store.dates.calendar().rules.get(lab, Rules()).due:
             due = self.rng.choice((None, self.at(10)))
             self.store.dates.extend(lab, self.rng.choice(self.learners), due, self.by)
+
+    def decide(self) -> None:
+        decision = self.rng.choice(
+            ({}, {"excused": True}, {"points": self.rng.randrange(9), "max_score": 8.0})
+        )
+        lab = self.rng.choice(LABS)
+        for learner in self.store.roster.learners()[:2]:
+            decide(self.store.database, self.now, lab, learner, decision, self.by)
+
+    def team(self) -> None:
+        lab, here = self.rng.choice(LABS), [p.login for p in self.store.roster.learners()]
+        lines = "".join(f"{login},{self.rng.choice(('', 'a', 'b'))}\n" for login in here)
+        how = {"find": self.store.roster.find, "dry_run": False}
+        data = f"login,team\n{lines}".encode()
+        team_lists.take(self.store.database, self.now, lab, data, self.by, **how)
 
     def role(self) -> None:
         login, role = self.rng.choice(self.learners).login, self.rng.choice((LEARNER, "assistant"))

@@ -18,8 +18,9 @@ from autograder.service.errors import ServerError
 from autograder.service.identity.lti.launches import Platform
 from autograder.service.identity.lti.sessions import Sessions, Unreachable
 from autograder.service.records.outbox import Due, Outbox
+from autograder.service.records.people import LEARNER, Person
 from autograder.service.records.submissions import Entry, Submissions
-from autograder.service.reports.gradebook import gradebook
+from autograder.service.reports.gradebook import counted
 
 _SCOPE = "https://purl.imsglobal.org/spec/lti-ags/scope/"
 _KIND = "application/vnd.ims.lis.v2.lineitem"
@@ -88,8 +89,8 @@ class Passback:
         """Send what counts now; return it."""
         # Before the score is read: of two that are sent at once, the platform takes the later.
         timestamp = datetime.fromtimestamp(self._clock(), UTC).isoformat(timespec="milliseconds")
-        entries = self._submissions.of_people([due.person_id], lab=due.lab)
-        entry = gradebook([due.login], entries)[due.login].get(due.lab)
+        learner = Person(due.person_id, due.login, due.login, LEARNER)
+        entry = counted([learner], self._submissions, due.lab)[due.login].get(due.lab)
         if entry is None or entry.score is None:
             return None
         lineitem = due.lineitem or self._lineitem(due, entry)

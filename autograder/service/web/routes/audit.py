@@ -10,7 +10,7 @@ from autograder.service.records.submissions import pages_of
 from autograder.service.web.access import Staff, StaffVisitor
 from autograder.service.web.course import Course
 from autograder.service.web.forms import PageNumber
-from autograder.service.web.page import Paging, page
+from autograder.service.web.page import Paging
 
 PAGE_LINES = 100
 
@@ -33,4 +33,4 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
     def audit(person: StaffVisitor, number: PageNumber = 1) -> Response:
         lines, total = audit_log.read(course.store.database, number, PAGE_LINES)
         paging = Paging("/audit", number, pages_of(total, PAGE_LINES))
-        return page("audit", person=person, entries=lines, paging=paging)
+        return course.page("audit", person=person, entries=lines, paging=paging)

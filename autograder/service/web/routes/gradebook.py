@@ -6,15 +6,17 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.responses import Response, StreamingResponse
 
+from autograder.service.grading.catalog import Titles
 from autograder.service.reports import exports, gradebook, platforms
 from autograder.service.web import openapi, views
 from autograder.service.web.access import Staff, StaffVisitor
 from autograder.service.web.course import Course
 from autograder.service.web.forms import AnyLabName, Asked, Body
-from autograder.service.web.page import Paging, page
+from autograder.service.web.page import Paging
 
 FORMAT_NAMES = {
-    "csv": "spreadsheets",
+    "totals": "spreadsheets",
+    "csv": "spreadsheets, a line a lab",
     "canvas": "Canvas",
     "moodle": "Moodle",
     "gradescope": "Gradescope",
@@ -80,7 +82,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         labs = store.submissions.labs()
         order = asked.sort if asked.sort != "login" else ""  # as it is when nothing is said
         query = {"lab": asked.lab, "section": asked.section, "search": asked.search, "sort": order}
-        return page(
+        return course.page(
             "gradebook",
             person=person,
             rows=rows_page.rows,
@@ -88,11 +90,12 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
             labs=[asked.lab] if asked.lab else labs,
             all_labs=labs,
             sections=store.roster.sections(),
-            orders=_orders(labs),
+            orders=_orders(labs, course.catalog.titles),
             asked=asked,
             queue=course.queue_state(),
             paging=Paging("/gradebook", asked.page, rows_page.count, query),
             names=FORMAT_NAMES,
+            rule=course.rule().words(course.catalog.titles),
         )
 
     @pages.get("/gradebook/export")
@@ -103,9 +106,11 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return StreamingResponse(exports.chunks(pieces), media_type=kind, headers=headers)
 
 
-def _orders(labs: list[str]) -> list[tuple[str, str]]:
+def _orders(labs: list[str], titles: Titles) -> list[tuple[str, str]]:
     """Return what the gradebook can be sorted by, and how it is called."""
-    points = [(f"-{lab}", f"{lab}, the best first") for lab in labs]
-    points += [(lab, f"{lab}, the least first") for lab in labs]
-    totals = [("-total", "total, the best first"), ("total", "total, the least first")]
+    points = [(f"-{lab}", f"{titles[lab]}, the best first") for lab in labs]
+    points += [(lab, f"{titles[lab]}, the least first") for lab in labs]
+    totals = [("-total", "points, the best first"), ("total", "points, the least first")]
+    course = ("course total, the best first", "course total, the least first")
+    totals += zip((f"-{gradebook.COURSE}", gradebook.COURSE), course, strict=True)
     return [*((name, name) for name in gradebook.ORDERS), *totals, *points]

@@ -5,11 +5,11 @@ from typing import Any
 from urllib.parse import quote
 
 from fastapi import APIRouter
-from fastapi.responses import RedirectResponse, Response
+from fastapi.responses import RedirectResponse, Response, StreamingResponse
 
 from autograder.service.errors import Refused
 from autograder.service.records.dates import DATES, Rules
-from autograder.service.reports import gradebook
+from autograder.service.reports import numbers
 from autograder.service.times import date
 from autograder.service.web import openapi
 from autograder.service.web.access import (
@@ -23,7 +23,6 @@ from autograder.service.web.access import (
 )
 from autograder.service.web.course import Course
 from autograder.service.web.forms import Fields, Json, LabName
-from autograder.service.web.page import page
 
 
 def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
@@ -53,6 +52,15 @@ def _add_api(api: APIRouter, course: Course) -> None:
         course.store.dates.set_rules(lab, new_rules, by)
         return {"name": lab, **new_rules.to_dict()}
 
+    @api.get("/labs/{lab}/numbers", responses=openapi.EXPORT)
+    def how_it_went(_by: Staff, lab: LabName, format: str = "json") -> Any:
+        found = numbers.overview(course.store.database, lab)
+        if format not in ("json", "csv"):
+            raise Refused(422, f"numbers: got format {format[:40]!r}, expected json or csv.")
+        if format == "csv":
+            return StreamingResponse(numbers.lines(found), media_type="text/csv")
+        return {"lab": lab, **found.to_dict()}
+
     @api.get("/labs/{lab}/similarity")
     def similarity(_by: Staff, lab: LabName) -> dict[str, Any]:
         alike = course.similarity.of(lab)
@@ -77,10 +85,13 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
     def labs(person: Visitor) -> Response:
         rows = course.labs_for(person)
         beside: dict[str, Any] = {
+            **course.news(person),
             "batches": course.store.regrades.all() if person.is_staff else [],
             "drafts": course.drafts_for(person),
         }
-        return page("labs", person=person, labs=rows, fields=FIELDS, **beside)
+        return course.page(
+            "labs", person=person, labs=rows, fields=FIELDS, date_fields=DATES, **beside
+        )
 
     @pages.post("/labs/{lab}/dates")
     def dates(person: InstructorSender, lab: LabName, form: Fields) -> Response:
@@ -95,13 +106,19 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return RedirectResponse(f"/learners/{quote(learner.login, safe='')}", 303)
 
     @pages.get("/labs/{lab}/numbers")
-    def numbers(person: StaffVisitor, lab: LabName) -> Response:
-        overview = gradebook.overview(course.store.database, lab)
-        return page("numbers", person=person, lab=lab, found=overview)
+    def how_it_went(person: StaffVisitor, lab: LabName) -> Response:
+        found = numbers.overview(course.store.database, lab)
+        return course.page("numbers", person=person, lab=lab, found=found, parts=numbers.PARTS)
+
+    @pages.get("/labs/{lab}/numbers.csv")
+    def numbers_csv(_by: StaffVisitor, lab: LabName) -> Response:
+        headers = {"Content-Disposition": f'attachment; filename="{quote(lab)}-numbers.csv"'}
+        pieces = numbers.lines(numbers.overview(course.store.database, lab))
+        return StreamingResponse(pieces, media_type="text/csv", headers=headers)
 
     @pages.get("/labs/{lab}/similarity")
     def similarity(person: StaffVisitor, lab: LabName) -> Response:
-        return page("similarity", person=person, lab=lab, found=course.similarity.of(lab))
+        return course.page("similarity", person=person, lab=lab, found=course.similarity.of(lab))
 
     @pages.get("/labs/{lab}/similarity/{question}")
     def side_by_side(
@@ -110,13 +127,13 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         entries = [entry_for(person, course.store.submissions, number) for number in (left, right)]
         texts = course.similarity.texts(lab, question, [left, right])
         sides = list(zip(entries, texts, strict=True))
-        return page("side_by_side", person=person, lab=lab, question=question, sides=sides)
+        return course.page("side_by_side", person=person, lab=lab, question=question, sides=sides)
 
 
 # Of a lab's rules, and how the page calls them.
 FIELDS = (
     ("opens", "Opens"),
-    ("due", "Due, with its zone"),
+    ("due", "Due"),
     ("late_until", "Late until"),
     ("penalty_per_day", "Share lost a day"),
     ("attempts", "Attempts"),

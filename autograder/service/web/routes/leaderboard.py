@@ -13,7 +13,6 @@ from autograder.service.records.people import Person
 from autograder.service.web.access import Caller, Visitor
 from autograder.service.web.course import Course
 from autograder.service.web.forms import LabName
-from autograder.service.web.page import page
 
 _MOST = 100  # places on the page; one's own stands there in any case
 
@@ -51,7 +50,7 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
             for question, own in places.items()
         }
         counts = {question: len(own) for question, own in places.items()}
-        return page("leaderboard", person=person, lab=lab, questions=shown, counts=counts)
+        return course.page("leaderboard", person=person, lab=lab, questions=shown, counts=counts)
 
 
 def _row(place: Place, person: Person) -> dict[str, Any]:

@@ -20,7 +20,6 @@ from autograder.service.web.access import (
 )
 from autograder.service.web.course import Course
 from autograder.service.web.forms import Fields, Json, LabName, QuestionName
-from autograder.service.web.page import page
 from autograder.service.web.routes.marking import question_path
 
 
@@ -98,7 +97,7 @@ def _add_samples(api: APIRouter, pages: APIRouter, course: Course) -> None:
             "question": question,
             "path": question_path(lab, question),
         }
-        return page("sample", person=person, found=found, **place)
+        return course.page("sample", person=person, found=found, **place)
 
     @pages.post("/grading/{lab}/{question}/sample")
     def draw_more(
@@ -120,8 +119,8 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
 
     @pages.get("/grading")
     def grading(person: StaffVisitor) -> Response:
-        piles = marking.waiting(database)
-        return page("grading", person=person, piles=piles, mine=assignments.mine(database, person))
+        piles, mine = marking.waiting(database), assignments.mine(database, person)
+        return course.page("grading", person=person, piles=piles, mine=mine)
 
     @pages.get("/grading/people")
     def markers(person: StaffVisitor) -> Response:
@@ -130,7 +129,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
             "sections": course.store.roster.sections(),
         }
         found = assignments.markers(database)
-        return page("markers", person=person, markers=found, **beside)
+        return course.page("markers", person=person, markers=found, **beside)
 
     @pages.post("/grading/people")
     def assign(person: InstructorSender, form: Fields) -> Response:
@@ -145,7 +144,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
             "question": question,
             "path": question_path(lab, question),
         }
-        return page("comments", person=person, comments=found, **place)
+        return course.page("comments", person=person, comments=found, **place)
 
     @pages.post("/grading/{lab}/{question}/comments/{number}")
     def remove(person: StaffSender, lab: LabName, question: QuestionName, number: int) -> Response:

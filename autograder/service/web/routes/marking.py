@@ -17,7 +17,6 @@ from autograder.service.web import openapi, views
 from autograder.service.web.access import CallersEntry, Staff, StaffSender, StaffVisitor
 from autograder.service.web.course import Course
 from autograder.service.web.forms import NO_NUL, Digest, Fields, Json, LabName, QuestionName
-from autograder.service.web.page import page
 
 # The keys of the page on which answers are marked, as it and docs/running_a_course.md list them.
 KEYS = (
@@ -129,7 +128,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         path = question_path(lab, question)
         place: dict[str, Any] = {"walk": walk, "asked": asked, "path": path, "keys": KEYS}
         beside: dict[str, Any] = {"comments": comments, **_beside(course, lab, question)}
-        return page("answer", person=person, **place, desk=desk, **beside)
+        return course.page("answer", person=person, **place, desk=desk, **beside)
 
     @pages.post("/grading/{lab}/{question}")
     def mark(
@@ -163,7 +162,7 @@ def _add_groups(pages: APIRouter, course: Course) -> None:
             "path": question_path(lab, question),
         }
         found = marking.groups(submissions, lab, question)
-        return page("groups", person=person, groups=found, **place)
+        return course.page("groups", person=person, groups=found, **place)
 
     @pages.get("/grading/{lab}/{question}/groups/{alike}")
     def group(
@@ -177,7 +176,7 @@ def _add_groups(pages: APIRouter, course: Course) -> None:
         place: dict[str, Any] = {"lab": lab, "question": question, "path": path, "alike": alike}
         beside: dict[str, Any] = {"comments": comments, **_beside(course, lab, question)}
         beside["full"] = sum(len(v.submissions) for v in variants) == marking.MOST_MEMBERS
-        return page("group", person=person, variants=variants, **place, **beside)
+        return course.page("group", person=person, variants=variants, **place, **beside)
 
     @pages.post("/grading/{lab}/{question}/groups/{alike}")
     def mark(

@@ -14,6 +14,8 @@ from autograder.service.records import enrolment
 from autograder.service.records.enrolment import enroll
 from autograder.service.records.people import FORMER, LEARNER, STAFF, Person
 from autograder.service.reports.exports import chunks, csv_lines
+from autograder.service.reports.gradebook import counted
+from autograder.service.reports.totals import Reckoning
 from autograder.service.times import iso
 from autograder.service.web import openapi
 from autograder.service.web.access import (
@@ -24,7 +26,6 @@ from autograder.service.web.access import (
 )
 from autograder.service.web.course import Course
 from autograder.service.web.forms import Body, Fields, Json, once
-from autograder.service.web.page import page
 
 ROSTER_BYTES = 8 << 20  # sixty thousand people
 _LINK_S = 7 * 86400.0  # a link that is mailed is followed within a week
@@ -131,14 +132,14 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
             "sections": course.store.roster.sections(),
             "platforms": course.lti.members.courses() if course.lti else [],
         }
-        return page("people", person=person, roles=roles, **shown, **beside)
+        return course.page("people", person=person, roles=roles, **shown, **beside)
 
     @pages.post("/people/roster")
     async def roster(person: InstructorSender, request: Request) -> Response:
         text, sure = await _roster(request)
         take = course.take_roster
         changes = await run_in_threadpool(take, text.encode(), person, dry_run=not sure)
-        return page("roster", person=person, text=text, sure=sure, changes=changes)
+        return course.page("roster", person=person, text=text, sure=sure, changes=changes)
 
     @pages.post("/people/remove")
     def remove(by: InstructorSender, form: Fields) -> Response:
@@ -186,8 +187,12 @@ def _add_learner(pages: APIRouter, course: Course) -> None:
         labs, entries = course.labs_for(subject), course.store.submissions.all(person_id=subject.id)
         drafts = course.drafts_for(subject)
         factor = course.store.dates.calendar(subject.id).factors.get(subject.id, 1.0)
-        work: dict[str, Any] = {"labs": labs, "entries": entries, "drafts": drafts}
-        return page("learner", person=person, learner=subject, factor=factor, **work)
+        reckoning = Reckoning.of(course.store.submissions)
+        best = counted([subject], course.store.submissions)[subject.login]
+        work: dict[str, Any] = {"labs": labs, "entries": entries, "drafts": drafts, "best": best}
+        work |= {"course": reckoning.total(subject.id, best)}
+        work |= {"decisions": {d.lab: d for d in course.store.submissions.decisions([subject.id])}}
+        return course.page("learner", person=person, learner=subject, factor=factor, **work)
 
     @pages.post("/learners/{login}/time")
     def stretch(by: InstructorSender, login: str, form: Fields) -> Response:

@@ -7,7 +7,6 @@ from fastapi.responses import RedirectResponse, Response
 
 from autograder.service.web.access import Staff, StaffSender, StaffVisitor
 from autograder.service.web.course import Course
-from autograder.service.web.page import page
 
 
 def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
@@ -34,7 +33,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
 def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.get("/queue")
     def queue(person: StaffVisitor) -> Response:
-        return page("queue", person=person, queue=course.queue_state())
+        return course.page("queue", person=person, queue=course.queue_state())
 
     @pages.post("/queue/resume")
     def resume(_by: StaffSender) -> Response:

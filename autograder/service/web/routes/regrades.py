@@ -18,7 +18,6 @@ from autograder.service.web.access import (
 )
 from autograder.service.web.course import Course
 from autograder.service.web.forms import Fields, JsonIfAny, LabName
-from autograder.service.web.page import page
 
 
 def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
@@ -61,7 +60,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.get("/regrades/{batch}")
     def changes(person: StaffVisitor, batch: int) -> Response:
         current, changed = course.store.regrades.get(batch)
-        return page("regrade", person=person, batch=current, changes=changed)
+        return course.page("regrade", person=person, batch=current, changes=changed)
 
     @pages.get("/regrades/{batch}/state")
     def state(_by: StaffVisitor, batch: int) -> dict[str, Any]:

@@ -19,7 +19,6 @@ from autograder.service.web.access import (
 )
 from autograder.service.web.course import Course
 from autograder.service.web.forms import AnyLabName, Fields, Json
-from autograder.service.web.page import page
 
 # A thread's number, of which a list goes on behind.
 After = Annotated[int, Query(ge=0, le=2**62)]
@@ -66,7 +65,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         more = found[-1].id if len(found) == PAGE_ROWS else None
         counts = course.store.requests.counts()
         shown: dict[str, Any] = {"requests": found, "counts": counts, "more": more, "asked": asked}
-        return page("requests", person=person, **shown)
+        return course.page("requests", person=person, **shown)
 
     @pages.post("/submissions/{number}/requests")
     def say(person: Sender, entry: VisitorsEntry, form: Fields) -> Response:

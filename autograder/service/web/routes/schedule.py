@@ -8,7 +8,9 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
 
+from autograder.service.errors import Refused
 from autograder.service.records import schedule
+from autograder.service.records.dates import DATES
 from autograder.service.records.people import Person
 from autograder.service.records.schedule import Change
 from autograder.service.reports.exports import csv_lines
@@ -21,7 +23,6 @@ from autograder.service.web.access import (
 )
 from autograder.service.web.course import Course
 from autograder.service.web.forms import Body, Fields, Json, LabName
-from autograder.service.web.page import page
 
 
 def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
@@ -39,6 +40,11 @@ def _add_api(api: APIRouter, course: Course) -> None:
     def put(by: Instructor, body: Body, dry_run: bool = False) -> dict[str, Any]:
         return {"changes": [asdict(c) for c in _take(course, body, by, dry_run=dry_run)]}
 
+    @api.put("/labs/{lab}/held", openapi_extra=openapi.HELD)
+    def hold(by: Instructor, lab: LabName, body: Json, dry_run: bool = False) -> dict[str, Any]:
+        changes = _hold(course, lab, body.get("held"), by, dry_run=dry_run)
+        return {"changes": [asdict(change) for change in changes]}
+
     @api.post("/schedule/shift", openapi_extra=openapi.SHIFT)
     def shift(by: Instructor, body: Json, dry_run: bool = False) -> dict[str, Any]:
         store = course.store
@@ -55,6 +61,11 @@ def _lines(course: Course) -> Iterator[str]:
 def _take(course: Course, data: bytes, by: Person, *, dry_run: bool) -> list[Change]:
     says = schedule.read(data, course.catalog.resolve)
     return schedule.take(course.store.database, course.store.clock(), says, by, dry_run=dry_run)
+
+
+def _hold(course: Course, lab: str, held: object, by: Person, *, dry_run: bool) -> list[Change]:
+    store, says = course.store, {lab: {"held": held}}
+    return schedule.take(store.database, store.clock(), says, by, dry_run=dry_run)
 
 
 def _add_pages(pages: APIRouter, course: Course) -> None:
@@ -75,10 +86,20 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
             return RedirectResponse("/schedule", 303)
         return _page(course, person, text, changes)
 
+    @pages.post("/schedule/dates")
+    def dates(person: InstructorSender, form: Fields) -> Response:
+        says: dict[str, dict[str, Any]] = {}
+        for field, text in form.items():
+            what, _, name = field.partition(".")
+            if what not in DATES:
+                raise Refused(422, f"schedule: got a date called {what[:40]!r}.")
+            says.setdefault(course.catalog.resolve(name), {})[what] = text.strip() or None
+        schedule.take(course.store.database, course.store.clock(), says, person, dry_run=False)
+        return RedirectResponse("/schedule", 303)
+
     @pages.post("/labs/{lab}/held")
     def hold(person: InstructorSender, lab: LabName, form: Fields) -> Response:
-        says, store = {lab: {"held": "held" in form}}, course.store
-        schedule.take(store.database, store.clock(), says, person, dry_run=False)
+        _hold(course, lab, "held" in form, person, dry_run=False)
         return RedirectResponse("/schedule", 303)
 
     @pages.post("/schedule/shift")
@@ -95,4 +116,4 @@ def _page(
 ) -> Response:
     rules = course.store.dates.calendar().rules
     labs = {name: rules.get(name) for name in course.catalog.names}
-    return page("schedule", person=person, labs=labs, text=text, changes=changes)
+    return course.page("schedule", person=person, labs=labs, text=text, changes=changes)

@@ -1,7 +1,7 @@
 """How a learner stands, for them and for staff, and the dates that hold for them as a calendar."""
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -10,12 +10,12 @@ from fastapi.responses import Response
 
 from autograder.service.records.people import Person
 from autograder.service.reports import standing
-from autograder.service.reports.gradebook import gradebook
+from autograder.service.reports.gradebook import counted
 from autograder.service.reports.standing import Place
+from autograder.service.reports.totals import Reckoning
 from autograder.service.web import openapi
 from autograder.service.web.access import Caller, Staff, Visitor
 from autograder.service.web.course import Course
-from autograder.service.web.page import page
 
 _CALENDAR = {"Content-Disposition": 'attachment; filename="labs.ics"'}
 
@@ -25,11 +25,11 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
 
     @api.get("/standing")
     def mine(person: Caller) -> dict[str, Any]:
-        return _plain(_places(course, person, person))
+        return _plain(_found(course, person, person))
 
     @api.get("/learners/{login}/standing")
     def theirs(by: Staff, login: str) -> dict[str, Any]:
-        return _plain(_places(course, course.person(login), by))
+        return _plain(_found(course, course.person(login), by))
 
     @api.get("/calendar", response_class=Response, responses=openapi.CALENDAR)
     def dates(person: Caller) -> Response:
@@ -37,8 +37,8 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
 
     @pages.get("/standing")
     def how(person: Visitor) -> Response:
-        places = _places(course, person, person)
-        return page("standing", person=person, **_sums(places), places=places)
+        found = _found(course, person, person)
+        return course.page("standing", person=person, **_sums(found), places=found.places)
 
     @pages.get("/calendar.ics")
     def download(person: Visitor) -> Response:
@@ -46,14 +46,27 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
         return Response(text, media_type="text/calendar", headers=_CALENDAR)
 
 
-def _places(course: Course, person: Person, reader: Person) -> list[Place]:
-    entries = course.store.submissions.seen_by(reader).all(person_id=person.id)
-    best = gradebook([person.login], entries)[person.login]
-    return standing.standing(course.labs_for(person), best, course.store.clock())
+@dataclass(frozen=True)
+class _Found:
+    places: list[Place]
+    total: float | None
+    rule: str
 
 
-def _sums(places: list[Place]) -> dict[str, Any]:
+def _found(course: Course, person: Person, reader: Person) -> _Found:
+    seen = course.store.submissions.seen_by(reader)
+    best = counted([person], seen)[person.login]
+    reckoning = Reckoning.of(seen)
+    total, now = reckoning.total(person.id, best), reckoning.now
+    places = standing.standing(course.labs_for(person), best, now, total.dropped)
+    return _Found(places, total.share, reckoning.rule.words(course.catalog.titles))
+
+
+def _sums(found: _Found) -> dict[str, Any]:
+    places = found.places
     return {
+        "total": found.total,
+        "rule": found.rule,
         "score": math.fsum(place.score or 0.0 for place in places),
         "max_score": math.fsum(place.max_score or 0.0 for place in places),
         "late_days": sum(place.late_days for place in places),
@@ -61,8 +74,8 @@ def _sums(places: list[Place]) -> dict[str, Any]:
     }
 
 
-def _plain(places: list[Place]) -> dict[str, Any]:
-    return {**_sums(places), "labs": [asdict(place) for place in places]}
+def _plain(found: _Found) -> dict[str, Any]:
+    return {**_sums(found), "labs": [asdict(place) for place in found.places]}
 
 
 def _calendar(course: Course, person: Person) -> str:

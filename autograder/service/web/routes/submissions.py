@@ -16,6 +16,7 @@ from autograder.service.database.schema import PARKED, STORED
 from autograder.service.errors import Refused
 from autograder.service.records.people import LEARNER, Person
 from autograder.service.records.submissions import Entry
+from autograder.service.records.teams import handed_in_by
 from autograder.service.reports.gradebook import PAGE_ROWS
 from autograder.service.web import openapi, views
 from autograder.service.web.access import (
@@ -29,7 +30,7 @@ from autograder.service.web.access import (
 )
 from autograder.service.web.course import Course
 from autograder.service.web.forms import PageNumber
-from autograder.service.web.page import Paging, page
+from autograder.service.web.page import Paging
 from autograder.service.web.uploads import take_in
 
 
@@ -80,10 +81,11 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         entries, count = shown.page(number, PAGE_ROWS, person_id=whose)
         paging = Paging("/submissions", number, count)
         beside: dict[str, Any] = {
+            **course.news(person),
             "drafts": course.drafts_for(person),
             "requests": [] if person.is_staff else course.store.requests.of_person(person.id),
         }
-        return page("submissions", person=person, entries=entries, paging=paging, **beside)
+        return course.page("submissions", person=person, entries=entries, paging=paging, **beside)
 
     @pages.post("/submissions")
     async def hand_in(request: Request, person: Sender) -> Response:
@@ -104,9 +106,10 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         shown = course.store.submissions.seen_by(person)
         entry = shown.get(entry.id) or entry
         report, requests = _report(course, person, entry), course.store.requests
-        return page(
+        return course.page(
             "submission",
             threads=requests.threads(entry),
+            team=handed_in_by(course.store.database, entry.id),
             refusal=requests.refusal(entry),
             person=person,
             entry=entry,

@@ -10,7 +10,6 @@ from autograder.service.records import assignments
 from autograder.service.reports import today
 from autograder.service.web.access import Staff, StaffVisitor
 from autograder.service.web.course import Course
-from autograder.service.web.page import page
 
 
 def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
@@ -27,4 +26,4 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
         found, queue = today.today(course.store), course.queue_state()
         beside: dict[str, Any] = {"queue": queue, "day": today.day(course.store)}
         beside["mine"] = assignments.mine(course.store.database, person)
-        return page("today", person=person, found=found, **beside)
+        return course.page("today", person=person, found=found, **beside)

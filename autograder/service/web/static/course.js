@@ -63,6 +63,42 @@ document.addEventListener("click", (event) => {
   if (!lines.includes(comment)) field.value = [...lines, comment].join("\n");
 });
 
+// A date with its zone, as text, becomes a picker in the browser's zone, which is shown beside it.
+// What is not touched is sent as it was.
+function pick(field) {
+  const picker = field.cloneNode();
+  const zone = document.createElement("span");
+  const local = (at) => new Date(at - at.getTimezoneOffset() * 60000).toISOString().slice(0, 19);
+  const offset = (at) => {
+    const ahead = -at.getTimezoneOffset();
+    const two = (n) => String(Math.floor(n)).padStart(2, "0");
+    return `${ahead < 0 ? "-" : "+"}${two(Math.abs(ahead) / 60)}:${two(Math.abs(ahead) % 60)}`;
+  };
+  const say = (at) => {
+    const name = Intl.DateTimeFormat().resolvedOptions().timeZone;
+    zone.textContent = `UTC${offset(at)}${name === "UTC" ? "" : ` ${name}`}`;
+  };
+  const was = field.value ? new Date(field.value) : null;
+  if (was && isNaN(was)) return; // it is shown as it is
+  picker.type = "datetime-local";
+  picker.removeAttribute("name");
+  picker.removeAttribute("data-date");
+  picker.value = was ? local(was).replace(/:00$/, "") : "";
+  if (was && was.getSeconds()) picker.step = 1;
+  zone.className = "dim zone";
+  say(was ?? new Date());
+  picker.addEventListener("change", () => {
+    const at = new Date(picker.value);
+    field.value = isNaN(at) ? "" : `${local(at)}${offset(at)}`;
+    if (!isNaN(at)) say(at);
+  });
+  field.removeAttribute("id");
+  field.removeAttribute("aria-label");
+  field.type = "hidden";
+  field.after(picker, zone);
+}
+for (const field of document.querySelectorAll("[data-date]")) pick(field);
+
 // Ticking the items of a rubric fills in their points; what is typed afterwards counts.
 document.addEventListener("change", (event) => {
   if (!event.target.matches("[data-points]")) return;

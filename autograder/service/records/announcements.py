@@ -1,0 +1,130 @@
+"""What staff say to learners: to all or a section, from a time on or until one, in Markdown."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from autograder.service.database.database import Database
+from autograder.service.database.schema import announcement_reads, announcements, people
+from autograder.service.errors import Refused
+from autograder.service.records import audit_log
+from autograder.service.records.gradings import inserted
+from autograder.service.records.people import Person
+from autograder.service.times import date, moment
+
+_TEXT_CHARS = 10_000
+_MOST = 200  # of a page
+
+
+@dataclass(frozen=True)
+class Announcement:
+    """An announcement, shown in `starts` <= now < `ends`; an empty `section` means everybody."""
+
+    id: int
+    text: str
+    section: str
+    starts: float
+    ends: float | None
+    by: str
+    unread: bool
+
+
+def announced(
+    database: Database, now: float, person: Person, *, unread: bool = False
+) -> list[Announcement]:
+    """Return what is shown to a person now, the newest first; staff see all that there is.
+
+    `unread`: only what they have not marked as read.
+    """
+    a, reads = announcements.c, announcement_reads.c
+    mine = (reads.announcement_id == a.id) & (reads.person_id == person.id)
+    query = sa.select(a.id, a.text, a.section, a.starts, a.ends, people.c.name, reads.person_id)
+    query = query.select_from(announcements).join(people, people.c.id == a.written_by, isouter=True)
+    query = query.join(announcement_reads, mine, isouter=True)
+    if not person.is_staff:
+        query = query.where(a.starts <= now, a.ends.is_(None) | (a.ends > now))
+        query = query.where(a.section.in_(("", person.section)))
+    if unread:
+        query = query.where(reads.person_id.is_(None))
+    rows = database.rows(query.order_by(a.starts.desc(), a.id.desc()).limit(_MOST))
+    return [
+        Announcement(
+            row.id, row.text, row.section, row.starts, row.ends, by or "staff", read is None
+        )
+        for row in rows
+        for by, read in [row[5:]]
+    ]
+
+
+def announce(database: Database, now: float, body: Mapping[str, Any], by: Person) -> int:
+    """Write an announcement down and return its number.
+
+    Args:
+        body: `text`; and, if they hold, `section`, `starts` (else now) and `ends`.
+
+    Raises:
+        Refused: 422, something is malformed, or nobody is in the section.
+    """
+    if not set(body) <= {"text", "section", "starts", "ends"}:
+        expected = '{"text": "...", "section": "", "starts": null, "ends": null}'
+        raise Refused(422, f"announcement: expected {expected}.")
+    text, section = body.get("text"), body.get("section") or ""
+    if not isinstance(text, str) or not 0 < len(text.replace("\0", "").strip()) <= _TEXT_CHARS:
+        raise Refused(422, f"announcement: text: expected 1 to {_TEXT_CHARS} characters.")
+    if not isinstance(section, str):
+        raise Refused(422, f"announcement: section: got {str(section)[:60]!r}, expected a name.")
+    starts, ends = (date(body.get(x) or None, f"announcement: {x}") for x in ("starts", "ends"))
+    begins = now if starts is None else moment(starts)
+    if ends is not None and moment(ends) <= max(begins, now):
+        raise Refused(422, f"announcement: ends: got {ends}, expected a time that is to come.")
+    row = {"text": text.replace("\0", "").strip(), "section": section, "starts": begins}
+    row |= {"ends": None if ends is None else moment(ends), "written_by": by.id}
+    with database.write() as connection:
+        there = sa.select(people.c.id).where(people.c.section == section).limit(1)
+        if section and connection.scalar(there) is None:
+            got = f"got {section[:60]!r}, and nobody is in it"
+            raise Refused(422, f"announcement: section: {got}.")
+        number = inserted(connection, announcements, row)
+        after = {"text": row["text"], "section": section, "starts": starts, "ends": ends}
+        subject = f"announcement {number}"
+        audit_log.write(connection, now, by.login, "announcement", subject, after=after)
+    return number
+
+
+def withdraw(database: Database, now: float, number: int, by: Person) -> None:
+    """Remove an announcement.
+
+    Raises:
+        Refused: 404, there is none of that number.
+    """
+    reads, this = announcement_reads.c.announcement_id, announcements.c.id
+    with database.write() as connection:
+        before = connection.scalar(sa.select(announcements.c.text).where(this == number))
+        if before is None:
+            raise _missing(number)
+        connection.execute(announcement_reads.delete().where(reads == number))
+        connection.execute(announcements.delete().where(this == number))
+        subject = f"announcement {number}"
+        audit_log.write(connection, now, by.login, "announcement withdrawn", subject, before)
+
+
+def mark_read(database: Database, now: float, number: int, person: Person) -> None:
+    """Write down that a person has read an announcement; of one that is read, nothing changes.
+
+    Raises:
+        Refused: 404, they see none of that number.
+    """
+    if all(number != shown.id for shown in announced(database, now, person)):
+        raise _missing(number)
+    add = (
+        "INSERT INTO announcement_reads (person_id, announcement_id) VALUES (:person, :number) "
+        "ON CONFLICT DO NOTHING"
+    )
+    with database.write() as connection:
+        connection.execute(sa.text(add), {"person": person.id, "number": number})
+
+
+def _missing(number: int) -> Refused:
+    return Refused(404, f"announcement {number}: there is none of that number for you.")

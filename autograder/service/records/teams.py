@@ -1,0 +1,153 @@
+"""Teams: what one member hands in counts for all who are in the team at that moment.
+
+Each of the others gets a submission too, which is a copy: it is never graded or marked by itself,
+but shows the grading and the marks of its origin, and counts by its owner's dates. So whatever
+becomes of the team later, everybody keeps what they have handed in.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from autograder.service.database.database import Database
+from autograder.service.database.schema import (
+    GRADED,
+    SHARED,
+    notebooks,
+    people,
+    pile,
+    regrade_messages,
+    regrade_requests,
+    submissions,
+    team_copies,
+    team_members,
+)
+from autograder.service.records.outbox import touch
+
+NO_COPY = ~sa.exists().where(team_copies.c.submission_id == submissions.c.id)
+
+
+@dataclass(frozen=True)
+class Team:
+    """A team of a lab, and its members' logins and names in the order of their logins."""
+
+    lab: str
+    name: str
+    logins: tuple[str, ...]
+    names: tuple[str, ...]
+
+
+def teams(database: Database, *, lab: str = "", person_id: int | None = None) -> list[Team]:
+    """Return the teams of a lab, or those that a person is in, in order."""
+    column = team_members.c
+    query = sa.select(column.lab, column.team, people.c.login, people.c.name)
+    query = query.join_from(team_members, people)
+    if lab:
+        query = query.where(column.lab == lab)
+    if person_id is not None:
+        mine = team_members.alias()
+        same = (mine.c.lab == column.lab) & (mine.c.team == column.team)
+        query = query.join(mine, same).where(mine.c.person_id == person_id)
+    members: dict[tuple[str, str], list[tuple[str, str]]] = {}
+    for row in database.rows(query.order_by(column.lab, column.team, people.c.login)):
+        members.setdefault((row[0], row[1]), []).append((row[2], row[3]))
+    return [
+        Team(*key, tuple(login for login, _ in who), tuple(name for _, name in who))
+        for key, who in members.items()
+    ]
+
+
+def share(connection: sa.Connection, number: int, row: dict[str, Any]) -> None:
+    """Give the other members of a team a copy of a submission that is newly written.
+
+    Args:
+        row: of `submissions`, as it was written.
+    """
+    mine, other = team_members.alias(), team_members.alias()
+    same = (mine.c.lab == other.c.lab) & (mine.c.team == other.c.team)
+    query = sa.select(other.c.person_id, other.c.team).join_from(mine, other, same)
+    query = query.where(mine.c.person_id == row["person_id"], mine.c.lab == row["lab"])
+    query = query.where(other.c.person_id != row["person_id"]).order_by(other.c.person_id)
+    for person_id, team in connection.execute(query).all():
+        values = {**row, "person_id": person_id, "size_bytes": 0, "state": SHARED}
+        key = connection.execute(submissions.insert().values(values)).inserted_primary_key
+        assert key is not None
+        link = {"submission_id": key[0], "origin_id": number, "team": team}
+        connection.execute(team_copies.insert().values(link))
+
+
+def origin_of(connection: sa.Connection, submission_id: int) -> int:
+    """Return the submission that this one is a copy of; itself, where it is none."""
+    origin = sa.select(team_copies.c.origin_id).where(team_copies.c.submission_id == submission_id)
+    number: int = connection.scalar(origin) or submission_id
+    return number
+
+
+def notebook(database: Database, submission_id: int) -> bytes | None:
+    """Return what was handed in, byte by byte."""
+    with database.read() as connection:
+        number = origin_of(connection, submission_id)
+        query = sa.select(notebooks.c.notebook).where(notebooks.c.submission_id == number)
+        content: bytes | None = connection.scalar(query)
+    return content
+
+
+def handed_in_by(database: Database, submission_id: int) -> tuple[str, str] | None:
+    """Return the team of a submission and the name of who handed it in; None: it is of no team."""
+    copy = team_copies.c
+    ours = (copy.submission_id == submission_id) | (copy.origin_id == submission_id)
+    query = sa.select(copy.team, people.c.name).select_from(team_copies)
+    query = query.join(submissions, submissions.c.id == copy.origin_id).join(people)
+    row = database.first(query.where(ours).limit(1))
+    return None if row is None else (row[0], row[1])
+
+
+def follow(connection: sa.Connection, origin_id: int) -> list[int]:
+    """Let copies show what is published of their origin; return whose they are."""
+    copies = sa.select(team_copies.c.submission_id).where(team_copies.c.origin_id == origin_id)
+    numbers = list(connection.scalars(copies))
+    if not numbers:
+        return []
+    names = ("grading_id", "score", "max_score", "pending", "finished_at")
+    query = sa.select(*(submissions.c[name] for name in names))
+    now = connection.execute(query.where(submissions.c.id == origin_id)).mappings().one()
+    state = SHARED if now["grading_id"] is None else GRADED
+    which = submissions.c.id.in_(numbers)
+    update = submissions.update().where(which).values(**now, state=state)
+    owners = list(connection.scalars(update.returning(submissions.c.person_id)))
+    touch(connection, which)
+    return owners
+
+
+def hand_over(connection: sa.Connection, person_id: int) -> list[tuple[str, int]]:
+    """Let what a person handed in for teams become another member's; return the labs and heirs.
+
+    Their copy gives way to the original, with what they have asked about it.
+    """
+    mine = submissions.alias()
+    query = sa.select(team_copies.c.origin_id, sa.func.min(team_copies.c.submission_id))
+    query = query.join(mine, mine.c.id == team_copies.c.origin_id)
+    query = query.where(mine.c.person_id == person_id).group_by(team_copies.c.origin_id)
+    heirs = []
+    for origin_id, copy_id in connection.execute(query).all():
+        threads = sa.select(regrade_requests.c.id).where(
+            regrade_requests.c.submission_id == origin_id
+        )
+        said = regrade_messages.delete().where(regrade_messages.c.request_id.in_(threads))
+        connection.execute(said)
+        asked = regrade_requests.c.submission_id
+        connection.execute(regrade_requests.delete().where(asked == origin_id))
+        connection.execute(
+            regrade_requests.update().where(asked == copy_id).values(submission_id=origin_id)
+        )
+        connection.execute(team_copies.delete().where(team_copies.c.submission_id == copy_id))
+        connection.execute(pile.delete().where(pile.c.submission_id == origin_id))
+        gone = submissions.delete().where(submissions.c.id == copy_id)
+        heir, lab = connection.execute(
+            gone.returning(submissions.c.person_id, submissions.c.lab)
+        ).one()
+        original = submissions.update().where(submissions.c.id == origin_id)
+        connection.execute(original.values(person_id=heir))
+        heirs.append((lab, heir))
+    return heirs

@@ -1,0 +1,44 @@
+"""What the service's commands share: parsers, the server that is asked, files that are read."""
+
+import argparse
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from autograder.service.client import Connection
+
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+Command = Callable[[argparse.Namespace], int]
+
+
+def command(
+    subparsers: "Subparsers", name: str, run: Command, says: str
+) -> argparse.ArgumentParser:
+    """Return the parser of a command that `run` carries out."""
+    parser = subparsers.add_parser(name, help=says, description=says[0].upper() + says[1:] + ".")
+    parser.set_defaults(run=run)
+    return parser
+
+
+def connection(arguments: argparse.Namespace) -> "Connection":
+    """Return the server that is named, and by whose token it is asked."""
+    from autograder.service.client import Connection
+
+    return Connection.found(arguments.server, arguments.token, os.environ)
+
+
+def read_file(path: Path, what: str) -> bytes:
+    """Return the bytes of a file.
+
+    Raises:
+        ServerError: there is no such file, or it cannot be read.
+    """
+    from autograder.service.errors import ServerError
+
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ServerError(f"{what}: {path}: {error.strerror}.") from error

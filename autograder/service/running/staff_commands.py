@@ -1,0 +1,141 @@
+"""Commands about a course: grades of whole labs, how labs make up the total, announcements."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from autograder.service.running.commands import command, connection, read_file
+
+if TYPE_CHECKING:
+    from autograder.service.running.commands import Subparsers
+
+
+def add_commands(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
+    """Add the commands; return those that ask a server."""
+    teams = subparsers.add_parser("teams", help="who works with whom on a lab, in a CSV")
+    actions = teams.add_subparsers(metavar="ACTION", required=True, dest="action")
+    show = command(actions, "show", _teams, "print them")
+    put = command(actions, "set", _set_teams, "let people be in the teams that a CSV says")
+    for parser in (show, put):
+        parser.add_argument("lab", metavar="LAB")
+    put.add_argument("file", metavar="FILE", type=Path)
+    put.add_argument("--dry-run", action="store_true", help="only say what would change")
+    numbers = command(subparsers, "numbers", _numbers, "print how a lab went, a CSV")
+    numbers.add_argument("lab", metavar="LAB")
+    return [*_add_grades(subparsers), *_add_announcements(subparsers), show, put, numbers]
+
+
+def _teams(arguments: argparse.Namespace) -> int:
+    print(connection(arguments).teams(arguments.lab), end="")
+    return 0
+
+
+def _set_teams(arguments: argparse.Namespace) -> int:
+    data, dry_run = read_file(arguments.file, "teams"), arguments.dry_run
+    changes = connection(arguments).set_teams(arguments.lab, data, dry_run=dry_run)
+    for change in changes:
+        before, after = (change[when] or "no team" for when in ("before", "after"))
+        print(f"{change['login']}: {before} -> {after}")
+    print(f"{len(changes)} {'would change' if dry_run else 'changed'}.")
+    return 0
+
+
+def _numbers(arguments: argparse.Namespace) -> int:
+    print(connection(arguments).numbers(arguments.lab), end="")
+    return 0
+
+
+def _add_announcements(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
+    news = subparsers.add_parser("news", help="announcements: read them, write them")
+    actions = news.add_subparsers(metavar="ACTION", required=True, dest="action")
+    show = command(actions, "show", _news, "print them; what is unread has a star")
+    write = command(actions, "write", _announce, "announce what a file says, in Markdown")
+    write.add_argument("file", metavar="FILE", type=Path)
+    write.add_argument("--section", metavar="NAME", default="", help="this section alone")
+    write.add_argument("--starts", metavar="TIME", help="with its zone; default: now")
+    write.add_argument("--ends", metavar="TIME", help="with its zone; default: never")
+    withdraw = command(actions, "withdraw", _withdraw, "remove one")
+    withdraw.add_argument("number", metavar="N", type=int)
+    return [show, write, withdraw]
+
+
+def _news(arguments: argparse.Namespace) -> int:
+    from autograder.printable import printable
+
+    for one in connection(arguments).announcements():
+        star, to = "* " if one["unread"] else "", f" to {one['section']}" if one["section"] else ""
+        print(printable(f"{star}{one['id']}: {one['starts']}, {one['by']}{to}"))
+        for line in one["text"].splitlines():
+            print(printable(f"    {line}"))
+    return 0
+
+
+def _announce(arguments: argparse.Namespace) -> int:
+    text = read_file(arguments.file, "news").decode("utf-8", "replace")
+    body = {"text": text, "section": arguments.section}
+    body |= {name: getattr(arguments, name) for name in ("starts", "ends")}
+    print(f"announcement {connection(arguments).announce(body)}")
+    return 0
+
+
+def _withdraw(arguments: argparse.Namespace) -> int:
+    connection(arguments).change_announcement(arguments.number, withdraw=True)
+    print(f"announcement {arguments.number} is withdrawn.")
+    return 0
+
+
+def _add_grades(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
+    grades = subparsers.add_parser("grades", help="decide about whole labs and the course total")
+    actions = grades.add_subparsers(metavar="ACTION", required=True, dest="action")
+    points = command(actions, "set", _decide, "set what a learner has in a lab")
+    excuse = command(actions, "excuse", _decide, "let a lab not count for a learner")
+    reset = command(actions, "reset", _decide, "take back what was decided")
+    for parser in (points, excuse, reset):
+        parser.add_argument("login", metavar="LOGIN")
+        parser.add_argument("lab", metavar="LAB")
+    points.add_argument("points", metavar="POINTS", type=float)
+    points.add_argument("--of", type=float, metavar="MOST", help="default: what the lab gives")
+    for parser in (points, excuse):
+        parser.add_argument("--comment", default="", metavar="TEXT", help="why, for staff")
+    rule = command(actions, "rule", _rule, "say how labs make up the course total, or change it")
+    rule.add_argument("--drop", type=int, metavar="N", help="the N lowest labs do not count")
+    rule.add_argument(
+        "--weight", action="append", metavar="LAB=W", help="may be given several times"
+    )
+    rule.add_argument("--by-points", action="store_true", help="no weights: points are added")
+    return [points, excuse, reset, rule]
+
+
+def _decide(arguments: argparse.Namespace) -> int:
+    decision: dict[str, Any] = {}
+    if arguments.action == "set":
+        decision = {"points": arguments.points, "comment": arguments.comment}
+        decision |= {} if arguments.of is None else {"max_score": arguments.of}
+    elif arguments.action == "excuse":
+        decision = {"excused": True, "comment": arguments.comment}
+    now = connection(arguments).decide(arguments.lab, arguments.login, decision)
+    counts = "is excused" if now["excused"] else "counts as it is graded"
+    if now.get("points") is not None:
+        counts = f"counts {now['points']:g} of {now['max_score']:g} points"
+    print(f"{now['login']}: {now['lab']} {counts}.")
+    return 0
+
+
+def _rule(arguments: argparse.Namespace) -> int:
+    from autograder.service.errors import ServerError
+
+    server, changes = connection(arguments), dict[str, Any]()
+    if arguments.drop is not None:
+        changes["drop_lowest"] = arguments.drop
+    if arguments.by_points:
+        changes["weights"] = {}
+    elif arguments.weight:
+        changes["weights"] = server.rule({})["weights"]
+        for text in arguments.weight:
+            lab, _, weight = text.partition("=")
+            try:
+                changes["weights"][lab] = float(weight)
+            except ValueError:
+                raise ServerError(f"rule: --weight: got {text!r}, expected LAB=NUMBER.") from None
+    print(server.rule(changes)["words"])
+    return 0

@@ -1,0 +1,97 @@
+"""Announcements: staff write them, learners read them, here and in their notebooks."""
+
+from dataclasses import asdict
+from typing import Any
+
+from fastapi import APIRouter
+from fastapi.responses import RedirectResponse, Response
+
+from autograder.service.errors import Refused
+from autograder.service.records.announcements import (
+    Announcement,
+    announce,
+    announced,
+    mark_read,
+    withdraw,
+)
+from autograder.service.records.submissions import is_id
+from autograder.service.times import iso
+from autograder.service.web import openapi
+from autograder.service.web.access import Caller, Sender, Staff, StaffSender, Visitor
+from autograder.service.web.course import Course
+from autograder.service.web.forms import Fields, Json
+from autograder.service.web.page import written
+
+
+def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
+    """Add how announcements are written, read and withdrawn."""
+    _add_api(api, course)
+    _add_pages(pages, course)
+
+
+_FIELDS = ("text", "section", "starts", "ends")
+
+
+def _plain(shown: Announcement) -> dict[str, Any]:
+    return {**asdict(shown), "starts": iso(shown.starts), "ends": iso(shown.ends)}
+
+
+def _number(number: int) -> int:
+    if not is_id(number):
+        raise Refused(404, f"announcement {number}: there is none of that number for you.")
+    return number
+
+
+def _add_api(api: APIRouter, course: Course) -> None:
+    database, clock = course.store.database, course.store.clock
+
+    @api.get("/announcements")
+    def listed(person: Caller, unread: bool = False) -> dict[str, Any]:
+        shown = announced(database, clock(), person, unread=unread)
+        return {"announcements": [_plain(one) for one in shown]}
+
+    @api.post("/announcements", status_code=201, openapi_extra=openapi.ANNOUNCEMENT)
+    def write(by: Staff, body: Json) -> dict[str, Any]:
+        return {"id": announce(database, clock(), body, by)}
+
+    @api.delete("/announcements/{number}", status_code=204)
+    def remove(by: Staff, number: int) -> None:
+        withdraw(database, clock(), _number(number), by)
+
+    @api.post("/announcements/{number}/read", status_code=204)
+    def read(person: Caller, number: int) -> None:
+        mark_read(database, clock(), _number(number), person)
+
+
+def _add_pages(pages: APIRouter, course: Course) -> None:
+    database, clock = course.store.database, course.store.clock
+
+    @pages.get("/announcements")
+    def listed(person: Visitor) -> Response:
+        shown, now = announced(database, clock(), person), clock()
+        empty = dict.fromkeys(_FIELDS, "")
+        return _page(course, person, shown=shown, now=now, draft=empty, preview="")
+
+    @pages.post("/announcements")
+    def write(person: StaffSender, form: Fields) -> Response:
+        body = {name: form.get(name, "") for name in _FIELDS}
+        if "preview" in form:
+            shown, text = announced(database, clock(), person), written(body["text"])
+            return _page(course, person, shown=shown, now=clock(), draft=body, preview=text)
+        announce(database, clock(), body, person)
+        return RedirectResponse("/announcements", 303)
+
+    @pages.post("/announcements/{number}/withdraw")
+    def remove(person: StaffSender, number: int) -> Response:
+        withdraw(database, clock(), _number(number), person)
+        return RedirectResponse("/announcements", 303)
+
+    @pages.post("/announcements/{number}/read")
+    def read(person: Sender, number: int) -> Response:
+        mark_read(database, clock(), _number(number), person)
+        return RedirectResponse("/announcements", 303)
+
+
+def _page(course: Course, person: Any, **values: Any) -> Response:
+    sections = course.store.roster.sections() if person.is_staff else []
+    return course.page("announcements", person=person, sections=sections, **values)
