@@ -5,13 +5,17 @@ submission that counts (the best) and from the latest that is graded (whose answ
 Whatever changes a grade makes the standing anew in its own transaction, and adds the difference to
 `counts`. So `counts` holds how many standings have each thing, as `recount` would find it.
 
+It also says which submission counts and what of it, and `sums` what a person's come to: so the
+gradebook is sorted and cut by the database.
+
 Rows are locked in one order: submissions (as rows that others may name: `key_share`), lines,
-standings, then counts by their keys.
+standings, counts by their keys, then sums.
 """
 
 import json
-from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+import math
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -19,6 +23,7 @@ import sqlalchemy as sa
 from autograder.records import Outcome
 from autograder.service.database.schema import (
     answers,
+    best_times,
     counts,
     marks,
     people,
@@ -26,15 +31,19 @@ from autograder.service.database.schema import (
     reports,
     standings,
     submissions,
+    sums,
 )
+from autograder.service.records import leaderboard
 from autograder.service.records.marks import NOTHING
 from autograder.service.records.people import LEARNER
 
 # What is counted: learners by the tenth of the points that they have; of each question its place
 # in the report, who tried it, who passed it and what its checks said; of answers for people those
-# written, those of them that wait, those that nobody wrote, of these the unmarked, and comments.
+# written, those of them that wait, those that nobody wrote, of these the unmarked, and comments;
+# and the learners of whose answers any waits.
 SCORE, PLACE, TRIED, PASSED, MESSAGE = "score", "place", "tried", "passed", "message"
 WRITTEN, WAITING, BLANK, UNMARKED, COMMENT = "written", "waiting", "blank", "unmarked", "comment"
+TO_MARK = "to mark"
 
 BINS = 10
 _WORDS_CHARS = 200  # so that it fits into an index, whatever the script
@@ -47,11 +56,39 @@ Counting = Callable[[], Counted]  # asked once the standings are locked, so that
 
 def restand(connection: sa.Connection, counting: Counting, lab: str, *person_ids: int) -> None:
     """Make the standings of these people in a lab anew; `counting` says what a score counts."""
-    ordered = sorted(set(person_ids))
-    change = Counter[Thing]()
-    for start in range(0, len(ordered), _AT_ONCE):
-        change.update(_restand(connection, counting, lab, ordered[start : start + _AT_ONCE]))
+    _sum_up(connection, _count(connection, counting, lab, person_ids))
+
+
+def _count(
+    connection: sa.Connection, counting: Counting, lab: str, person_ids: Sequence[int]
+) -> list[int]:
+    """Write the standings of these people in a lab; return whose score is another."""
+    change, moved = Counter[Thing](), list[int]()
+    for some in _batches(person_ids):
+        change.update(_restand(connection, counting, lab, some, moved))
     _add(connection, lab, change)
+    return moved
+
+
+def _batches(person_ids: Collection[int]) -> Iterator[list[int]]:
+    ordered = sorted(set(person_ids))
+    return (ordered[start : start + _AT_ONCE] for start in range(0, len(ordered), _AT_ONCE))
+
+
+def _sum_up(connection: sa.Connection, person_ids: Collection[int]) -> None:
+    """Write what the standings of these people come to; whoever changes one waits for the other."""
+    missing = sa.text("INSERT INTO sums (person_id, score) VALUES (:p, 0) ON CONFLICT DO NOTHING")
+    for some in _batches(person_ids):
+        connection.execute(missing, [{"p": person} for person in some])
+        theirs = sa.select(sums.c.person_id).where(sums.c.person_id.in_(some))
+        connection.execute(theirs.order_by(sums.c.person_id).with_for_update())
+        scores = defaultdict[int, list[float]](list)
+        query = sa.select(standings.c.person_id, standings.c.score)
+        query = query.where(standings.c.person_id.in_(some), standings.c.score.is_not(None))
+        for person, score in connection.execute(query):
+            scores[person].append(score)
+        rows = [{"whose": person, "score": math.fsum(scores[person])} for person in some]
+        connection.execute(sums.update().where(sums.c.person_id == sa.bindparam("whose")), rows)
 
 
 def restand_lab(connection: sa.Connection, counting: Counting, lab: str) -> None:
@@ -67,12 +104,13 @@ def restand_person(connection: sa.Connection, counting: Counting, person_id: int
     """Make the standings of a person anew in all labs: they have another role."""
     mine = sa.select(standings.c.lab).where(standings.c.person_id == person_id)
     for lab in sorted(connection.scalars(mine)):
-        restand(connection, counting, lab, person_id)
+        _count(connection, counting, lab, [person_id])
+    _sum_up(connection, [person_id])  # once the standings of all labs are locked
 
 
 def recount(connection: sa.Connection, counting: Counting) -> None:
     """Make everything anew from the submissions."""
-    for table in (counts, pile, standings):
+    for table in (best_times, counts, pile, standings, sums):
         connection.execute(table.delete())
     for lab in list(connection.scalars(sa.select(submissions.c.lab).distinct())):
         restand_lab(connection, counting, lab)
@@ -88,9 +126,16 @@ def drop_person(connection: sa.Connection, person_id: int) -> None:
 
 
 def _restand(
-    connection: sa.Connection, counting: Counting, lab: str, person_ids: Sequence[int]
+    connection: sa.Connection,
+    counting: Counting,
+    lab: str,
+    person_ids: Sequence[int],
+    moved: list[int],
 ) -> Counter[Thing]:
-    """Write the standings of some people; return what has become more and less."""
+    """Write the standings of some people; return what has become more and less.
+
+    Those whose score is another are added to `moved`.
+    """
     before = _locked(connection, lab, person_ids)
     latest, best = _latest_and_best(connection, counting(), lab, person_ids)
     checks = _checks(connection, [row for _, row in best.values()], before)
@@ -102,6 +147,9 @@ def _restand(
         if row is not None:
             share = score / (row.max_score or 1.0)
             things.append((SCORE, "", str(min(BINS - 1, int(share * BINS)))))
+        counts_now = None if row is None else score
+        if counts_now != before[person].score:
+            moved.append(person)
         change.update(things)
         change.subtract(map(_thing, json.loads(before[person].things)))
         values = {
@@ -109,10 +157,13 @@ def _restand(
             "checks": json.dumps(checks.get(person, [])),
             "grading_id": None if row is None else row.grading_id,
             "latest_id": latest[person].id if person in latest else None,
+            "best_id": None if row is None else row.id,
+            "score": counts_now,
         }
         rows.append({"whose": person, **values})
     this = (standings.c.person_id == sa.bindparam("whose")) & (standings.c.lab == lab)
     connection.execute(standings.update().where(this), rows)
+    leaderboard.keep(connection, lab, person_ids)
     return change
 
 
@@ -216,6 +267,8 @@ def _desk(
             mine.append((COMMENT, row.question, _words(row.comment)))
         place = {"lab": lab, "question": row.question, "submission_id": row.id}
         rows.append({**place, "written": written, "waits": unmarked})
+        if written and unmarked and (TO_MARK, "", "") not in mine:
+            mine.append((TO_MARK, "", ""))
     if rows:
         connection.execute(pile.insert(), rows)
     return things

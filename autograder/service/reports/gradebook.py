@@ -3,19 +3,18 @@
 And how a lab went by it: the spread of scores, how many passed each question, what was said most.
 """
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 import sqlalchemy as sa
 from pydantic import Field
 
 from autograder.service.database.database import Database
-from autograder.service.database.schema import counts
+from autograder.service.database.schema import counts, people, standings, sums
 from autograder.service.errors import Refused
 from autograder.service.records.marking import most
-from autograder.service.records.people import Person, Roster
+from autograder.service.records.people import LEARNER, PERSON, Person, named
 from autograder.service.records.standings import BINS, MESSAGE, PASSED, PLACE, SCORE, TRIED
 from autograder.service.records.submissions import Entry, Submissions, pages_of
 
@@ -25,7 +24,11 @@ MOST_PAGES = 1_000_000
 
 _MESSAGES = 3
 
-ORDERS = ("login", "name", "section")
+ORDERS = {
+    "login": people.c.login_key,
+    "name": sa.func.lower(people.c.name),
+    "section": sa.func.lower(people.c.section),
+}
 
 Gradebook = dict[str, dict[str, Entry]]  # learner -> lab -> the entry that counts
 
@@ -84,34 +87,46 @@ class Page:
     learners: int
 
 
-def page(roster: Roster, submissions: Submissions, asked: Asked) -> Page:
-    """Return the page that is asked for.
+def page(submissions: Submissions, asked: Asked) -> Page:
+    """Return the page that is asked for; the database sorts and cuts it.
 
     Raises:
         Refused: 422, nothing can be sorted so.
     """
-    order = asked.sort.removeprefix("-")
-    turned = asked.sort.startswith("-")
-    learners = roster.learners(asked.section, asked.search)
+    conditions = [people.c.role == LEARNER]
+    conditions += [people.c.section == asked.section] if asked.section else []
+    conditions += [named(asked.search)] if asked.search else []
+    query = sa.select(*PERSON).where(*conditions)
+    query = _sorted(query, submissions, asked).limit(PAGE_ROWS)
+    count = sa.select(sa.func.count()).select_from(people).where(*conditions)
+    database = submissions.database
+    learners = [Person(*row) for row in database.rows(query.offset((asked.page - 1) * PAGE_ROWS))]
+    total = database.scalar(count) or 0
+    return Page(rows_of(learners, submissions, asked.lab), pages_of(total, PAGE_ROWS), total)
+
+
+def _sorted(query: sa.Select[Any], submissions: Submissions, asked: Asked) -> sa.Select[Any]:
+    order, turned = asked.sort.removeprefix("-"), asked.sort.startswith("-")
+    lab = asked.lab if order == "total" else order
     if order in ORDERS:
-        learners.sort(key=lambda p: (str(getattr(p, order)).casefold(), p.login), reverse=turned)
+        key: sa.ColumnElement[Any] = ORDERS[order]
+    elif order == "total" and not lab:
+        query = query.join(sums, sums.c.person_id == people.c.id, isouter=True)
+        key = sa.func.coalesce(sums.c.score, 0.0)
     elif order == "total" or order in submissions.labs():
-        best = submissions.best_scores(asked.lab if order == "total" else order)
-        learners.sort(key=lambda p: (_key(best.get(p.id, {}), order), p.login), reverse=turned)
+        mine = (standings.c.person_id == people.c.id) & (standings.c.lab == lab)
+        query = query.join(standings, mine, isouter=True)
+        key = sa.func.coalesce(standings.c.score, 0.0 if order == "total" else -1.0)
     else:
         expected = f"one of {', '.join(ORDERS)}, total or a lab that was handed in"
         raise Refused(422, f"gradebook: sort: got {asked.sort[:60]!r}, expected {expected}.")
-    end = asked.page * PAGE_ROWS
-    rows = _rows(learners[end - PAGE_ROWS : end], submissions, asked.lab)
-    return Page(rows, pages_of(len(learners), PAGE_ROWS), len(learners))
+    keys = (key, people.c.login)
+    return query.order_by(*(key.desc() for key in keys) if turned else keys)
 
 
-def _key(scores: Mapping[str, float], order: str) -> float:
-    return math.fsum(scores.values()) if order == "total" else scores.get(order, -1.0)
-
-
-def _rows(learners: list[Person], submissions: Submissions, lab: str) -> list[Row]:
-    entries = submissions.of_people([person.id for person in learners], lab=lab)
+def rows_of(learners: Sequence[Person], submissions: Submissions, lab: str = "") -> list[Row]:
+    """Return the rows of these learners, of every lab or of one."""
+    entries = submissions.counting([person.id for person in learners], lab)
     book = gradebook((person.login for person in learners), entries)
     return [Row(person, dict(sorted(book[person.login].items()))) for person in learners]
 

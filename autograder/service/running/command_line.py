@@ -326,11 +326,11 @@ def _write_export(arguments: argparse.Namespace, file: BinaryIO) -> dict[str, An
             return {"problems": [], "not_final": []}
         return connection.export_notes(arguments.format, **asked)
     from autograder.service.records.store import existing
-    from autograder.service.reports.exports import book_of, chunks, export, not_final
+    from autograder.service.reports.exports import Book, chunks, export, not_final
     from autograder.service.reports.platforms import filled
 
     with existing(arguments.data) as store:
-        book = book_of(store.roster, store.submissions, arguments.lab)
+        book = Book(store.roster, store.submissions, arguments.lab)
         problems: list[str] = []
         if template is None:
             _, pieces = export(arguments.format, store.roster, store.submissions, lab=arguments.lab)

@@ -79,5 +79,8 @@ Asked = Annotated[gradebook.Asked, Depends()]  # of the gradebook
 LabName = Annotated[str, Depends(_lab)]
 AnyLabName = Annotated[str, Depends(_any_lab)]
 
+# Before or behind which number a list goes on; 0: from its beginning.
+Start = Annotated[int, Query(ge=0, le=2**62)]
+
 # A later page would be the offset of a row that no table has.
 PageNumber = Annotated[int, Query(alias="page", ge=1, le=gradebook.MOST_PAGES)]

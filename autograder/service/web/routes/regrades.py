@@ -8,6 +8,7 @@ from fastapi.responses import RedirectResponse, Response
 
 from autograder.service.errors import Refused
 from autograder.service.records.regrades import Batch
+from autograder.service.reports.gradebook import PAGE_ROWS
 from autograder.service.times import iso
 from autograder.service.web.access import (
     Instructor,
@@ -17,7 +18,7 @@ from autograder.service.web.access import (
     StaffVisitor,
 )
 from autograder.service.web.course import Course
-from autograder.service.web.forms import Fields, JsonIfAny, LabName
+from autograder.service.web.forms import Fields, JsonIfAny, LabName, Start
 from autograder.service.web.page import page
 
 
@@ -59,13 +60,15 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return RedirectResponse(f"/regrades/{batch}", 303)
 
     @pages.get("/regrades/{batch}")
-    def changes(person: StaffVisitor, batch: int) -> Response:
-        current, changed = course.store.regrades.get(batch)
-        return page("regrade", person=person, batch=current, changes=changed)
+    def changes(person: StaffVisitor, batch: int, after: Start = 0) -> Response:
+        current, changes = course.store.regrades.get(batch, after=after, most=PAGE_ROWS)
+        more = changes[-1].id if len(changes) == PAGE_ROWS else None
+        shown = {"batch": current, "changes": changes, "more": more}
+        return page("regrade", person=person, count=course.store.regrades.changed(batch), **shown)
 
     @pages.get("/regrades/{batch}/state")
     def state(_by: StaffVisitor, batch: int) -> dict[str, Any]:
-        return {"state": str(course.store.regrades.get(batch)[0].waiting)}
+        return {"state": str(course.store.regrades.get(batch, most=1)[0].waiting)}
 
     @pages.post("/regrades/{batch}/publish")
     def publish(person: InstructorSender, batch: int) -> Response:
