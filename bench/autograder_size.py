@@ -11,6 +11,7 @@ its cores.
 import argparse
 import contextlib
 import http.client
+import itertools
 import math
 import random
 import shutil
@@ -48,7 +49,7 @@ class Course:
     """Draws what is asked for next."""
 
     def __init__(self, url: str, rng: random.Random) -> None:
-        self.url, self.rng = url, rng
+        self.url, self.rng, self.site = url, rng, ""
         self.submissions = _number(url, "SELECT max(submission_id) FROM gradings")
         self.learners = _number(url, "SELECT count(*) FROM people WHERE role = 'learner'")
 
@@ -154,17 +155,15 @@ def main() -> None:
     if asked.costs:
         costs(courses, asked.times)
         return
-    table: dict[str, list[tuple[float, float]]] = {}
-    for course in courses:
-        with serving(course) as running:
-            site = running.addresses[0]
-            if asked.exports:
-                for kind in EXPORTS:
-                    export(running.processes[0].pid, running.ports[0], kind)
-                continue
-            for name, both in walk(site, course, asked.only, asked.times):
-                table.setdefault(name, []).append(both)
-    say(courses, table)
+    with contextlib.ExitStack() as stack:
+        fleets = [stack.enter_context(serving(course)) for course in courses]
+        if asked.exports:
+            for running, kind in itertools.product(fleets, EXPORTS):
+                export(running.processes[0].pid, running.ports[0], kind)
+            return
+        for course, running in zip(courses, fleets, strict=True):
+            course.site = running.addresses[0]
+        walk(courses, asked.only, asked.times)
 
 
 @contextlib.contextmanager
@@ -178,29 +177,26 @@ def serving(course: "Course") -> Iterator[Fleet]:
             yield running
 
 
-def walk(site: str, course: "Course", only: str, times: int) -> Iterator[tuple[str, Any]]:
-    """Yield each page with its p95 and its median, as shares of the goal."""
-    kinds = (("staff", STAFF, STAFF_API), ("learner", LEARNER, LEARNER_API))
-    for who, pages, calls in kinds:
-        for name, path in {**pages, **calls}.items():
-            if only in name:
-                for _ in range(SERVERS):  # each has its templates made and its connection open
-                    timed(site, course, who, path)
-                took_s = sorted(timed(site, course, who, path) for _ in range(times))
-                p95, median = took_s[math.ceil(0.95 * times) - 1], took_s[times // 2]
-                yield f"{who} {name}", (p95 / GOAL_S, median / GOAL_S)
-
-
-def say(courses: list["Course"], table: dict[str, list[tuple[float, float]]]) -> None:
-    """Print a table in Markdown: p95 of each course, and the median of the largest."""
+def walk(courses: list["Course"], only: str, times: int) -> None:
+    """Print a table: each page's p95 in every course, and its median in the last; in turns."""
     heads = [f"p95, {course.learners:,}" for course in courses]
     print(f"| page | {' | '.join(heads)} | median, {courses[-1].learners:,} |")
     print("|---" * (len(courses) + 2) + "|")
-    for name, found in table.items():
-        row = [f"{p95:.2f}" for p95, _ in found]
-        print(f"| {name} | {' | '.join(row)} | {found[-1][1]:.2f} |")
-    over = sum(found[-1][0] > 1 for found in table.values())
-    print(f"\n{over} of {len(table)} miss the goal")
+    over = 0
+    kinds = (("staff", STAFF, STAFF_API), ("learner", LEARNER, LEARNER_API))
+    for who, pages, calls in kinds:
+        for name, path in {**pages, **calls}.items():
+            if only not in name:
+                continue
+            for course, _ in itertools.product(courses, range(SERVERS)):
+                timed(course, who, path)  # each server has its templates made now
+            turns = [[timed(course, who, path) for course in courses] for _ in range(times)]
+            shares = [sorted(took / GOAL_S for took in turn) for turn in zip(*turns, strict=True)]
+            p95 = [own[math.ceil(0.95 * times) - 1] for own in shares]
+            over += p95[-1] > 1
+            row = " | ".join(f"{share:.2f}" for share in p95)
+            print(f"| {who} {name} | {row} | {shares[-1][times // 2]:.2f} |", flush=True)
+    print(f"\n{over} miss the goal in the last course")
 
 
 def costs(courses: list["Course"], times: int) -> None:
@@ -264,8 +260,9 @@ def memory_kib(pid: int) -> int:
 _COOKIES: dict[tuple[str, str], str] = {}
 
 
-def timed(site: str, course: Course, who: str, path: Path_) -> float:
+def timed(course: Course, who: str, path: Path_) -> float:
     """Return how long an answer took, to its last byte."""
+    site = course.site
     asked = path(course)
     known = min(20, course.learners)  # who log in: enough that none is warm by itself
     whose = "instructor" if who == "staff" else login(course.rng.randint(1, known))
