@@ -15,6 +15,7 @@ import hashlib
 import http.client
 import itertools
 import json
+import secrets
 import shutil
 import tempfile
 import threading
@@ -84,10 +85,11 @@ class Rush:
         self.sent: list[Sent] = []
         self._addresses, self._lab, self._rate = addresses, lab, rate
         self._began = self._ended = 0.0
+        self._name = secrets.token_hex(8)  # so that no notebook of another run waits already
 
     def run(
         self,
-        secrets: Sequence[str],
+        tokens: Sequence[str],
         count: int,
         clients: int,
         before: Callable[[int], None] = lambda _: None,
@@ -107,7 +109,8 @@ class Rush:
                     due = self._began + number / self._rate
                     threading.Event().wait(max(0.0, due - time.perf_counter()))
                 before(number)
-                sent = Sent(number, secrets[number % len(secrets)], _numbered(book, number))
+                own = _numbered(book, f"{self._name}-{number}")
+                sent = Sent(number, tokens[number % len(tokens)], own)
                 self._hand_in(sent, which)
                 self.sent.append(sent)
 
@@ -143,7 +146,7 @@ class Rush:
         headers = {
             "Authorization": f"Bearer {sent.secret}",
             "Content-Type": "multipart/form-data; boundary=b",
-            "Idempotency-Key": f"{id(self)}-{sent.number}",
+            "Idempotency-Key": f"{self._name}-{sent.number}",
         }
         connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=60)
         try:
@@ -165,8 +168,8 @@ class Rush:
             print(f"{name} of receipts: {share:.2f} of the goal")
 
 
-def _numbered(book: dict[str, Any], number: int) -> bytes:
-    comment = {"cell_type": "markdown", "metadata": {}, "source": f"Number {number}"}
+def _numbered(book: dict[str, Any], name: str) -> bytes:
+    comment = {"cell_type": "markdown", "metadata": {}, "source": f"Number {name}"}
     return json.dumps({**book, "cells": [*book["cells"], comment]}).encode()
 
 

@@ -1,6 +1,6 @@
 """Every page and list of a large course: its p95 as a share of the goal, 300 ms.
 
-    python bench/autograder_size.py URL [URL ...] [--only gradebook] [--exports] [--costs]
+    python bench/autograder_size.py URL [URL ...] [--only gradebook] [--costs] [--exports csv]
 
 asks four servers behind nginx over each course that `autograder_course.py` filled, as staff and as
 learners, one request after the other: each time another page, learner or lab, so that
@@ -38,6 +38,7 @@ from autograder_course import (
 from autograder_fleet import Fleet, fleet
 
 from autograder.service.records.store import Store
+from autograder.service.reports.exports import FORMATS
 
 SAMPLES = Path(__file__).parent.parent / "tests/autograder/sample_labs"
 GOAL_S = 0.3
@@ -140,7 +141,6 @@ LEARNER_API: dict[str, Path_] = {
     "/api/calendar": lambda c: "/api/calendar",
     "/api/labs/LAB/leaderboard": lambda c: f"/api/labs/{c.lab(TIMED_LABS)}/leaderboard",
 }
-EXPORTS = ("csv", "canvas", "moodle", "gradescope")
 
 
 def main() -> None:
@@ -148,7 +148,7 @@ def main() -> None:
     parser.add_argument("urls", nargs="+", help="of databases that autograder_course.py filled")
     parser.add_argument("--only", default="", help="what has this in its name")
     parser.add_argument("--times", type=int, default=TIMES)
-    parser.add_argument("--exports", action="store_true", help="exports, and nothing else")
+    parser.add_argument("--exports", nargs="+", choices=FORMATS, default=[], help="and no pages")
     parser.add_argument("--costs", action="store_true", help="of a submission, and nothing else")
     asked = parser.parse_args()
     courses = [Course(url, random.Random(1)) for url in asked.urls]
@@ -158,7 +158,7 @@ def main() -> None:
     with contextlib.ExitStack() as stack:
         fleets = [stack.enter_context(serving(course)) for course in courses]
         if asked.exports:
-            for running, kind in itertools.product(fleets, EXPORTS):
+            for running, kind in itertools.product(fleets, asked.exports):
                 export(running.processes[0].pid, running.ports[0], kind)
             return
         for course, running in zip(courses, fleets, strict=True):

@@ -96,8 +96,7 @@ def page(submissions: Submissions, asked: Asked) -> Page:
     conditions = [people.c.role == LEARNER]
     conditions += [people.c.section == asked.section] if asked.section else []
     conditions += [named(asked.search)] if asked.search else []
-    query = sa.select(*PERSON).where(*conditions)
-    query = _sorted(query, submissions, asked).limit(PAGE_ROWS)
+    query = _sorted(sa.select(*PERSON).where(*conditions), submissions, asked).limit(PAGE_ROWS)
     count = sa.select(sa.func.count()).select_from(people).where(*conditions)
     database = submissions.database
     learners = [Person(*row) for row in database.rows(query.offset((asked.page - 1) * PAGE_ROWS))]

@@ -63,7 +63,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
     def changes(person: StaffVisitor, batch: int, after: Start = 0) -> Response:
         current, changes = course.store.regrades.get(batch, after=after, most=PAGE_ROWS)
         more = changes[-1].id if len(changes) == PAGE_ROWS else None
-        shown = {"batch": current, "changes": changes, "more": more}
+        shown: dict[str, Any] = {"batch": current, "changes": changes, "more": more}
         return page("regrade", person=person, count=course.store.regrades.changed(batch), **shown)
 
     @pages.get("/regrades/{batch}/state")

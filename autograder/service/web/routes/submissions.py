@@ -86,7 +86,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         shown = course.store.submissions.seen_by(person)
         start = before or shown.start_of_page(number, PAGE_ROWS, person_id=whose)
         entries = shown.page(PAGE_ROWS, before=start, person_id=whose)
-        paging = {
+        paging: dict[str, Any] = {
             "later": start > 0,
             "more": entries[-1].id if len(entries) == PAGE_ROWS else None,
         }
