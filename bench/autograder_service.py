@@ -103,7 +103,7 @@ def fill(data: Path, size: int, learners: int = LEARNERS) -> None:
                 some = people[start : start + AT_ONCE]
                 fill_lab(connection, lab, lab * learners + start + 1, some, size)
     with store.database.write() as connection:
-        recount(connection, calendar(connection).counted)
+        recount(connection, lambda: calendar(connection).counted)
         for start in range(0, learners, AT_ONCE):
             line_up(connection, *people[start : start + AT_ONCE])
     store.close()

@@ -29,6 +29,7 @@ class Settings:
     passback_look_s: float = 2.0  # how soon a grade begins its way to a platform
     passback_again_s: float = 10.0  # the pause after a failure; it doubles, up to an hour
     scheduler: str = ""  # of a Dask cluster that grades; empty: this machine
+    cluster: str = ""  # a class of Dask's that starts its workers as the queue needs them
     workers: int = 1
     unsandboxed: bool = False  # grade even where there is no sandbox
     log_format: str = "text"  # or "json", with a line for each request

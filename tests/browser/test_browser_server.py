@@ -15,18 +15,12 @@ from axe_playwright_python.sync_playwright import Axe
 from autograder.records import CheckResult, ManualAnswer, Outcome, Report, RubricItem
 from autograder.service.database import schema
 from autograder.service.errors import GraderUnable
-from autograder.service.records import (
-    assignments,
-    course_rule,
-    drafts,
-    kept_comments,
-    marking,
-    team_lists,
-)
+from autograder.service.records import course_rule, drafts, marking, team_lists
 from autograder.service.records.announcements import announce
-from autograder.service.records.assignments import Assignment
 from autograder.service.records.dates import Rules
 from autograder.service.records.decisions import decide
+from autograder.service.records.markers import assignments, kept_comments
+from autograder.service.records.markers.assignments import Assignment
 from autograder.service.records.marks import alike_digest
 from autograder.service.records.people import Person
 from autograder.service.running.server import Server, opened

@@ -116,7 +116,8 @@ def _to_2(connection: sa.Connection, now: float) -> None:
     for name in ("notebook", "report", "attempts"):  # the large ones first
         connection.execute(sa.text(f"ALTER TABLE submissions DROP COLUMN {name}"))
     for index in schema.submissions.indexes:
-        index.create(connection)
+        if index.name != "submissions_by_person":  # which the last step makes: it has more columns
+            index.create(connection)
     everybody = list(connection.scalars(sa.select(schema.people.c.id)))
     connection.execute(sa.text("INSERT INTO lines (person_id, served_at) SELECT id, 0 FROM people"))
     if everybody:
@@ -282,9 +283,9 @@ def _to_11(_connection: sa.Connection, _now: float) -> None:
 
 
 def _to_12(connection: sa.Connection, _now: float) -> None:
-    """Find by index what came in today, and what waits to be marked."""
+    """Find by index what came in today."""
     for index in schema.submissions.indexes:
-        if index.name in ("submissions_by_time", "submissions_to_mark"):
+        if index.name == "submissions_by_time":
             index.create(connection, checkfirst=True)
 
 
@@ -297,11 +298,8 @@ def _to_14(_connection: sa.Connection, _now: float) -> None:
     """Keep numbers up: tables of their own, which the last step fills."""
 
 
-def _to_15(connection: sa.Connection, _now: float) -> None:
-    """Note which answers are alike, who marked them, and which tries passed; count how labs stand.
-
-    Counting reads tables as they are today, so it is the last step.
-    """
+def _mark_in_groups(connection: sa.Connection) -> None:
+    """Add what says which answers are alike, of which section, and marked by whom."""
     digest = "VARCHAR(64) NOT NULL DEFAULT ''"
     _add_column(connection, "answers", "alike", digest)
     _add_column(connection, "pile", "section", "VARCHAR(100) NOT NULL DEFAULT ''")
@@ -309,6 +307,32 @@ def _to_15(connection: sa.Connection, _now: float) -> None:
     _add_column(connection, "pile", "marked_by", "INTEGER REFERENCES people (id)")
     for index in schema.pile.indexes:
         index.create(connection, checkfirst=True)
+
+
+def _read_by_index(connection: sa.Connection) -> None:
+    """Add what the gradebook and the lists of large courses are sorted and cut by."""
+    for name in ("submissions_to_mark", "submissions_by_person"):
+        connection.execute(sa.text(f"DROP INDEX IF EXISTS {name}"))
+    _add_column(connection, "standings", "best_id", "INTEGER")
+    _add_column(connection, "standings", "score", "FLOAT")
+    tables = (schema.standings, schema.regradings, schema.submissions)
+    for index in (index for table in tables for index in table.indexes):
+        index.create(connection, checkfirst=True)
+    by_name = "CREATE INDEX IF NOT EXISTS people_by_name ON people (lower(name), login)"
+    connection.execute(sa.text(by_name))
+    _add_column(connection, "regrades", "total", "INTEGER NOT NULL DEFAULT 0")
+    mine = schema.regradings.c.batch == schema.regrades.c.id
+    number = sa.select(sa.func.count()).select_from(schema.regradings).where(mine)
+    connection.execute(schema.regrades.update().values(total=number.scalar_subquery()))
+
+
+def _to_15(connection: sa.Connection, _now: float) -> None:
+    """Note which answers are alike, who marked them, and which tries passed; count how labs stand.
+
+    Counting reads tables as they are today, so it is the last step.
+    """
+    _mark_in_groups(connection)
+    _read_by_index(connection)
     waits = sa.select(schema.submissions.c.grading_id).where(schema.submissions.c.pending > 0)
     for number in list(connection.scalars(waits)):
         gradings.note_alike(connection, number)

@@ -17,6 +17,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    func,
 )
 
 # Raised when a table changes shape; `migrations` brings an older database here.
@@ -52,6 +53,8 @@ people = Table(
     Column("section", String(100), nullable=False, default=""),
     Index("people_by_login_key", "login_key", unique=True),
 )
+
+Index("people_by_name", func.lower(people.c.name), people.c.login)
 
 tokens = Table(
     "tokens",
@@ -90,20 +93,13 @@ submissions = Table(
     Column("score", Float),
     Column("max_score", Float),
     Column("pending", Integer, nullable=False, default=0),
-    Index("submissions_by_person", "person_id", "lab", "id"),
+    # With what handing in asks of all that somebody has, so that it reads none of these rows.
+    Index("submissions_by_person", "person_id", "lab", "id", "size_bytes", "blank"),
     Index("submissions_of_person_by_state", "person_id", "state", "id"),
     Index("submissions_of_person_served", "person_id", "finished_at"),
     Index("submissions_by_state", "state", "id"),
     Index("submissions_by_lab", "lab"),
     Index("submissions_by_time", "submitted_at", "lab", "person_id"),
-)
-Index(
-    "submissions_to_mark",
-    submissions.c.lab,
-    submissions.c.person_id,
-    submissions.c.pending,
-    sqlite_where=submissions.c.pending > 0,
-    postgresql_where=submissions.c.pending > 0,
 )
 
 # What clients call their submissions, so that they can ask again for a receipt.
@@ -182,6 +178,18 @@ timings = Table(
     Column("ratio", Float, nullable=False),
 )
 
+# The best of each learner by what is published, as far as a ratio is shown: kept by `leaderboard`.
+best_times = Table(
+    "best_times",
+    metadata,
+    Column("lab", String(100), primary_key=True),
+    Column("question", String(200), primary_key=True),
+    Column("person_id", ForeignKey("people.id"), primary_key=True),
+    Column("ratio", Float, nullable=False),
+    Index("best_times_by_ratio", "lab", "question", "ratio", "person_id"),
+    Index("best_times_by_person", "person_id", "lab"),
+)
+
 # What learners are called where others see their places; drawn once.
 pseudonyms = Table(
     "pseudonyms",
@@ -234,6 +242,17 @@ standings = Table(
     Column("checks", Text, nullable=False),  # those of them that the checks of ...
     Column("grading_id", Integer),  # ... this grading said
     Column("latest_id", Integer),  # the submission whose answers lie on the pile
+    Column("best_id", Integer),  # the submission that counts, and ...
+    Column("score", Float),  # ... what counts of it, after what lateness cost
+    Index("standings_by_score", "lab", "score", "person_id"),
+)
+
+# What the scores of a person's standings come to.
+sums = Table(
+    "sums",
+    metadata,
+    Column("person_id", ForeignKey("people.id"), primary_key=True),
+    Column("score", Float, nullable=False),
 )
 
 counts = Table(
@@ -406,6 +425,7 @@ regrades = Table(
     Column("question", String(200)),
     Column("started_at", Float, nullable=False),
     Column("published_at", Float),
+    Column("total", Integer, nullable=False, default=0),  # submissions, when it began
 )
 
 regradings = Table(
@@ -420,6 +440,12 @@ regradings = Table(
     Column("max_score", Float),
     Column("pending", Integer),
     Index("drafts_by_submission", "submission_id", "open"),
+)
+Index(
+    "drafts_open",
+    regradings.c.batch,
+    sqlite_where=regradings.c.open,
+    postgresql_where=regradings.c.open,
 )
 
 # What learners ask about the grade of a question: a thread for each, and what was said in it.

@@ -1,4 +1,4 @@
-"""Grading on a Dask cluster: `serve --scheduler ADDR`.
+"""Grading on a Dask cluster: `serve --scheduler ADDR`, or `--cluster CLASS`, which starts one.
 
 The workers do what they do for `grade --scheduler` (`autograder.grading.cluster`); who may grade
 what, and what becomes of a report, stays with the queue and its leases. A worker that dies has its
@@ -7,9 +7,11 @@ is not the notebook's fault: that pauses the queue, which looks again.
 """
 
 import contextlib
+import importlib
 import socket
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +20,9 @@ from autograder.grading.cluster import distributed, graded, lab_files
 from autograder.grading.judge import notebook_request
 from autograder.printable import printable
 from autograder.records import Report
-from autograder.service.errors import GraderDied, GraderUnable
+from autograder.service.errors import GraderDied, GraderUnable, StartError
 
+_ADAPT_S = 1  # how often Dask looks how many workers there should be, and for how much work one is
 _CONNECT_S = 5
 _LOOK_S = 2.0  # how often to see whether there is a cluster still, while it grades
 
@@ -116,6 +119,33 @@ class ClusterGrader:
         client, self._client = self._client, None
         if client is not None:
             client.close()
+
+
+@contextlib.contextmanager
+def growing(name: str, most: int) -> Iterator[str]:
+    """Give the address of a cluster of our own that has 1 to `most` workers, by what waits.
+
+    Args:
+        name: of a class of Dask's, such as `distributed.LocalCluster`; what else it needs is in
+            Dask's configuration.
+        most: workers, each with a thread.
+
+    Raises:
+        StartError: there is no such class, or it starts no cluster.
+    """
+    dask = _dask()
+    module, _, kind = name.rpartition(".")
+    try:
+        make = getattr(importlib.import_module(module), kind)
+        local = {"threads_per_worker": 1, "dashboard_address": None}
+        cluster = make(n_workers=1, **(local if make is dask.LocalCluster else {}))
+    except Exception as error:  # whatever a class that we do not know raises
+        problem = f"{type(error).__name__}: {printable(str(error), 300)}"
+        raise StartError(f"serve: --cluster: got {name!r}: {problem}.") from error
+    with cluster:
+        looks = {"interval": f"{_ADAPT_S}s", "target_duration": f"{_ADAPT_S}s"}
+        cluster.adapt(minimum=1, maximum=most, **looks)
+        yield str(cluster.scheduler_address)
 
 
 def _dask() -> Any:

@@ -38,18 +38,17 @@ def write_each(
         connection.execute(audit_log.insert(), rows)
 
 
-def read(database: Database, number: int, size: int) -> tuple[list[dict[str, Any]], int]:
-    """Return a page of lines as plain data, the newest first, and how many lines there are."""
-    columns = [column for column in audit_log.c if column.name != "id"]
-    query = sa.select(*columns).order_by(audit_log.c.id.desc())
-    rows = database.rows(query.limit(size).offset((number - 1) * size))
-    total = database.scalar(sa.select(sa.func.count()).select_from(audit_log)) or 0
-    return [_line(row) for row in rows], total
+def read(database: Database, size: int, *, before: int = 0) -> list[dict[str, Any]]:
+    """Return the newest lines as plain data, or those before the line of a number."""
+    query = sa.select(audit_log).order_by(audit_log.c.id.desc()).limit(size)
+    rows = database.rows(query.where(audit_log.c.id < before) if before else query)
+    return [_line(row) for row in rows]
 
 
 def _line(row: Any) -> dict[str, Any]:
     changed = {name: json.loads(getattr(row, name) or "null") for name in ("before", "after")}
     return {
+        "id": row.id,
         "at": iso(row.at),
         "who": row.who,
         "action": row.action,

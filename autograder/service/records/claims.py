@@ -11,7 +11,7 @@ submissions wait; every change of a state calls it in the same transaction.
 """
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -34,6 +34,7 @@ from autograder.service.records.gradings import publish
 from autograder.service.records.submissions import is_id
 from autograder.service.records.teams import NO_COPY, origin_of
 
+_AT_ONCE = 500  # people: a statement has a limit
 _REASON_CHARS = 2_000  # in a row that lists read
 
 
@@ -63,6 +64,12 @@ def line_up(connection: sa.Connection, *person_ids: int) -> None:
 
     Who is being graded for now counts as served later than anybody.
     """
+    ordered = sorted(set(person_ids))
+    for start in range(0, len(ordered), _AT_ONCE):
+        _line_up(connection, ordered[start : start + _AT_ONCE])
+
+
+def _line_up(connection: sa.Connection, person_ids: Sequence[int]) -> None:
     theirs = lines.c.person_id.in_(person_ids)
     locked = sa.select(lines.c.person_id).where(theirs).order_by(lines.c.person_id)
     connection.execute(locked.with_for_update())  # in one order, so that two wait for no circle
@@ -93,18 +100,28 @@ class Claims:
         """
         if not self._anything():
             return None
+        while (row := self._next(owner, lease_s, avoid)) is not None and row.lab in avoid:
+            self._put_aside(row.lab)
+        return None if row is None else self._claim(row)
+
+    def _next(self, owner: str, lease_s: float, avoid: Collection[str]) -> Any:
+        """Return the next submission; it is `owner`'s now, unless its lab is to be avoided."""
         with self.database.write() as connection:
             _take_back(connection, submissions.c.lease_until < self.clock())
-            while (row := connection.execute(_NEXT).first()) is not None:
-                state = HELD if row.lab in avoid else GRADING
-                lease = (None, None) if state is HELD else (owner, self.clock() + lease_s)
-                values = {"state": state, "lease_owner": lease[0], "lease_until": lease[1]}
-                this_row = submissions.c.id == row.id
-                connection.execute(submissions.update().where(this_row).values(values))
-                line_up(connection, row.person_id)
-                if state is GRADING:
-                    break
-        return None if row is None else self._claim(row)
+            row = connection.execute(_NEXT).first()
+            if row is not None and row.lab not in avoid:
+                values = {"lease_owner": owner, "lease_until": self.clock() + lease_s}
+                _moved(connection, submissions.c.id == row.id, state=GRADING, **values)
+            return row
+
+    def _put_aside(self, lab: str) -> None:
+        """Let all that waits of a lab wait for the lab; lines are locked first, as by `_next`."""
+        waiting = (submissions.c.state == STORED) & (submissions.c.lab == lab)
+        whose = lines.c.person_id.in_(sa.select(submissions.c.person_id).where(waiting))
+        with self.database.write() as connection:
+            locked = sa.select(lines.c.person_id).where(whose).order_by(lines.c.person_id)
+            connection.execute(locked.with_for_update()).all()
+            _moved(connection, waiting, state=HELD)
 
     def _claim(self, row: Any) -> Claim:
         query = sa.select(notebooks.c.notebook).where(notebooks.c.submission_id == row.id)

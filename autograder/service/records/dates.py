@@ -205,16 +205,15 @@ class Calendar:
         return rules.counted(score, rules.late_days(submitted_at)) or 0.0
 
 
-def calendar(connection: sa.Connection, person_id: int | None = None) -> Calendar:
-    """Return the rules and the extensions of everybody, or of one person."""
+def calendar(connection: sa.Connection, *person_ids: int) -> Calendar:
+    """Return the rules and the extensions of everybody, or of these people."""
     rules = {row[0]: Rules(*row[1:]) for row in connection.execute(_RULES)}
     chosen = sa.select(extensions.c.lab, extensions.c.person_id, extensions.c.due)
-    if person_id is not None:
-        chosen = chosen.where(extensions.c.person_id == person_id)
-    dues = {(row[0], row[1]): row[2] for row in connection.execute(chosen)}
     factors = sa.select(accommodations.c.person_id, accommodations.c.factor)
-    if person_id is not None:
-        factors = factors.where(accommodations.c.person_id == person_id)
+    if person_ids:
+        chosen = chosen.where(extensions.c.person_id.in_(person_ids))
+        factors = factors.where(accommodations.c.person_id.in_(person_ids))
+    dues = {(row[0], row[1]): row[2] for row in connection.execute(chosen)}
     return Calendar(rules, dues, {row[0]: row[1] for row in connection.execute(factors)})
 
 
@@ -251,10 +250,10 @@ class Dates:
     database: Database
     clock: Callable[[], float]
 
-    def calendar(self, person_id: int | None = None) -> Calendar:
-        """Return what holds now, for everybody or for one person."""
+    def calendar(self, *person_ids: int) -> Calendar:
+        """Return what holds now, for everybody or for these people."""
         with self.database.read() as connection:
-            return calendar(connection, person_id)
+            return calendar(connection, *person_ids)
 
     def solutions_refusal(self, lab: str, person_id: int) -> str | None:
         """Return why this learner cannot have the solutions of a lab now, or None."""

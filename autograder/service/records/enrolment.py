@@ -24,6 +24,7 @@ from autograder.service.records.people import (
     Roster,
     as_given,
     login_of,
+    named,
 )
 from autograder.service.records.standings import restand_people
 from autograder.service.times import date, moment
@@ -54,8 +55,7 @@ def members(
     query = query.join_from(people, accommodations, isouter=True).where(people.c.login > after)
     query = query.where(people.c.role == role if role else people.c.role != FORMER)
     if search:
-        texts = (people.c.login, people.c.name, people.c.email)
-        query = query.where(sa.or_(*(x.icontains(search, autoescape=True) for x in texts)))
+        query = query.where(named(search))
     rows = database.rows(query.order_by(people.c.login).limit(PAGE_ROWS))
     return [Member(Person(*row[:-2]), row[-2], row[-1]) for row in rows]
 

@@ -8,7 +8,6 @@ import json
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -27,13 +26,13 @@ from autograder.service.database.schema import (
 from autograder.service.errors import Refused
 from autograder.service.records import (
     audit_log,
-    kept_comments,
     leaderboard,
     standings,
     teams,
     tries,
 )
 from autograder.service.records.dates import calendar
+from autograder.service.records.markers import kept_comments
 from autograder.service.records.marks import (
     Mark,
     Marks,
@@ -160,13 +159,8 @@ def total(connection: sa.Connection, *submission_ids: int) -> str:
     lab, owners = str(rows[0].lab), [row.person_id for row in rows]
     for number in submission_ids:
         owners += teams.follow(connection, number)
-    counting = partial(_counting, connection, owners[0] if len(owners) == 1 else None)
-    standings.restand(connection, counting, lab, *owners)
+    standings.restand(connection, lambda: calendar(connection, *owners).counted, lab, *owners)
     return lab
-
-
-def _counting(connection: sa.Connection, person_id: int | None) -> standings.Counted:
-    return calendar(connection, person_id).counted
 
 
 def write_totals(connection: sa.Connection, submission_id: int) -> None:

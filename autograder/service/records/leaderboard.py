@@ -1,21 +1,29 @@
 """Who answers timed questions fastest: places in a lab, under pseudonyms.
 
 A time is the ratio to the reference's that the judge measured, of a question that was right in
-whole; nothing that a notebook says is in it. Names are drawn, one a learner and course, so that
-nobody can work them out from a login.
+whole; nothing that a notebook says is in it. The best of each learner are kept up (`keep`) by
+whatever publishes a grading, so that a page reads its first hundred off an index. Names are drawn,
+one a learner and course, so that nobody can work them out from a login.
 """
 
+import math
 import random
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Any
 
 import sqlalchemy as sa
 
 from autograder.records import Outcome, Report
 from autograder.service.database.database import Database
-from autograder.service.database.schema import facts, people, pseudonyms, submissions, timings
+from autograder.service.database.schema import (
+    best_times,
+    facts,
+    people,
+    pseudonyms,
+    submissions,
+    timings,
+)
 from autograder.service.records.people import LEARNER
 
 _DIGITS = 3  # of a ratio that are shown, and by which two are compared: the rest is noise
@@ -59,64 +67,91 @@ def note(connection: sa.Connection, grading_id: int, report: Report) -> None:
         connection.execute(timings.insert(), rows)
 
 
-def of_lab(database: Database, lab: str) -> dict[str, list[Place]]:
-    """Return the learners' places by question, by the best of what is published of each."""
-    with database.read() as connection:
-        rows = list(connection.execute(_BEST, {"lab": lab}))
-    names = _pseudonyms(database, {row.id for row in rows})
-    places = {}
-    for question, own in groupby(rows, key=lambda row: row.question):
-        best = [(float(f"{row.ratio:.{_DIGITS}g}"), names[row.id], row) for row in own]
-        places[question] = list(_places(sorted(best, key=lambda entry: entry[:2])))
-    return places
+def keep(connection: sa.Connection, lab: str, person_ids: Collection[int]) -> None:
+    """Write down the best times of some people in a lab, by what is published now of learners."""
+    theirs = best_times.c.person_id.in_(person_ids)
+    connection.execute(best_times.delete().where(best_times.c.lab == lab, theirs))
+    mine = (submissions.c.lab == lab) & submissions.c.person_id.in_(person_ids)
+    best = dict[tuple[int, str], float]()
+    for *key, ratio in connection.execute(_TIMES.where(mine)):
+        best[*key] = min(float(f"{ratio:.{_DIGITS}g}"), best.get((*key,), math.inf))
+    rows = [
+        {"lab": lab, "person_id": person, "question": question, "ratio": ratio}
+        for (person, question), ratio in best.items()
+    ]
+    if rows:
+        connection.execute(best_times.insert(), rows)
 
 
-_BEST = (
-    sa.select(
-        people.c.id,
-        people.c.login,
-        people.c.name,
-        timings.c.question,
-        sa.func.min(timings.c.ratio).label("ratio"),
-    )
+_TIMES = (
+    sa.select(submissions.c.person_id, timings.c.question, timings.c.ratio)
     .join_from(submissions, timings, timings.c.grading_id == submissions.c.grading_id)
     .join(people, people.c.id == submissions.c.person_id)
-    .where(submissions.c.lab == sa.bindparam("lab"), people.c.role == LEARNER)
-    .group_by(people.c.id, people.c.login, people.c.name, timings.c.question)
-    .order_by(timings.c.question)
+    .where(people.c.role == LEARNER)
 )
 
 
-def _places(best: list[tuple[float, str, Any]]) -> Iterator[Place]:
+@dataclass(frozen=True)
+class Board:
+    """The first places at a question, one's own further down behind them, of `count` in all."""
+
+    places: list[Place]
+    count: int
+
+
+def of_lab(database: Database, lab: str, *, most: int = 100, own: int = 0) -> dict[str, Board]:
+    """Return the boards of a lab by question, as far as the first `most`, and that of `own`."""
+    here = best_times.c.lab == lab
+    sizes = sa.select(best_times.c.question, sa.func.count()).where(here)
+    order = (best_times.c.ratio, best_times.c.person_id)
+    boards = {}
+    for question, count in database.rows(sizes.group_by(best_times.c.question)):
+        asked = here & (best_times.c.question == question)
+        rows = database.rows(_ROWS.where(asked).order_by(*order).limit(most))
+        if own and all(row.id != own for row in rows):
+            rows += database.rows(_ROWS.where(asked, best_times.c.person_id == own))
+        names = _pseudonyms(database, {row.id for row in rows})
+        rows.sort(key=lambda row: (row.ratio, names[row.id]))
+        boards[question] = Board(list(_places(database, asked, rows, names)), count)
+    return dict(sorted(boards.items()))
+
+
+_ROWS = sa.select(people.c.id, people.c.login, people.c.name, best_times.c.ratio).join_from(
+    best_times, people
+)
+
+
+def _places(
+    database: Database, asked: sa.ColumnElement[bool], rows: list[Any], names: Mapping[int, str]
+) -> Iterator[Place]:
     """Yield the places of one question; those of a rank stand by pseudonym, which says nothing."""
     rank, before = 0, None
-    for number, (ratio, pseudonym, row) in enumerate(best, 1):
-        if ratio != before:
-            rank, before = number, ratio
-        yield Place(rank, pseudonym, ratio, row.id, row.login, row.name)
+    for number, row in enumerate(rows, 1):
+        if row.ratio != before:
+            rank, before = number, row.ratio
+            if number == len(rows):  # who may stand far below the others
+                faster = sa.select(sa.func.count()).where(asked, best_times.c.ratio < row.ratio)
+                rank = 1 + (database.scalar(faster) or 0)
+        yield Place(rank, names[row.id], row.ratio, row.id, row.login, row.name)
 
 
 def _pseudonyms(database: Database, person_ids: Collection[int]) -> dict[int, str]:
     """Return the pseudonyms of some people; who has none is given one, for good."""
-    with database.read() as connection:
-        names = _by_person(connection)
+    chosen = sa.select(pseudonyms.c.person_id, pseudonyms.c.pseudonym)
+    theirs = chosen.where(pseudonyms.c.person_id.in_(person_ids))
+    names = {row[0]: row[1] for row in database.rows(theirs)}
     if names.keys() >= set(person_ids):
         return names
     one_row = sa.select(facts.c.value).where(facts.c.name == "schema")
     with database.write() as connection:
         connection.execute(one_row.with_for_update())  # of two servers one draws at a time
-        names = _by_person(connection)
-        missing = sorted(set(person_ids) - names.keys())
-        drawn = dict(zip(missing, _drawn(set(names.values()), len(missing)), strict=True))
+        every = {row[0]: row[1] for row in connection.execute(chosen)}
+        missing = sorted(set(person_ids) - every.keys())
+        drawn = dict(zip(missing, _drawn(set(every.values()), len(missing)), strict=True))
         rows = [{"person_id": number, "pseudonym": name} for number, name in drawn.items()]
         if rows:
             connection.execute(pseudonyms.insert(), rows)
-    return names | drawn
-
-
-def _by_person(connection: sa.Connection) -> dict[int, str]:
-    chosen = sa.select(pseudonyms.c.person_id, pseudonyms.c.pseudonym)
-    return {row[0]: row[1] for row in connection.execute(chosen)}
+    return every | drawn
 
 
 def _drawn(taken: set[str], count: int) -> list[str]:

@@ -112,6 +112,12 @@ def login_key(login: str) -> str:
     return unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", login).casefold())
 
 
+def named(search: str) -> sa.ColumnElement[bool]:
+    """Return whether somebody's login, name or email has a text in it."""
+    texts = (people.c.login, people.c.name, people.c.email)
+    return sa.or_(*(text.icontains(search, autoescape=True) for text in texts))
+
+
 @dataclass(frozen=True)
 class Roster:
     """Who takes the course, who runs it, and by which tokens they are known."""
@@ -154,15 +160,11 @@ class Roster:
         mine = (tokens.c.person_id == person.id) & (tokens.c.kind == "bearer")
         return self.database.first(sa.select(tokens.c.key).where(mine)) is not None
 
-    def learners(self, section: str = "", search: str = "") -> list[Person]:
-        """Return the learners, or those of a section, or whose login, name or email has a text."""
-        query = sa.select(*PERSON).where(people.c.role == LEARNER).order_by(people.c.login)
-        if section:
-            query = query.where(people.c.section == section)
-        if search:
-            texts = (people.c.login, people.c.name, people.c.email)
-            query = query.where(sa.or_(*(x.icontains(search, autoescape=True) for x in texts)))
-        return [Person(*row) for row in self.database.rows(query)]
+    def learners(self, *, after: str = "", most: int | None = None) -> list[Person]:
+        """Return the learners by login, or the next `most` behind the login `after`."""
+        query = sa.select(*PERSON).where(people.c.role == LEARNER, people.c.login > after)
+        rows = self.database.rows(query.order_by(people.c.login).limit(most))
+        return [Person(*row) for row in rows]
 
     def sections(self) -> list[str]:
         """Return the sections that there are."""

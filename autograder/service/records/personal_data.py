@@ -12,12 +12,14 @@ import sqlalchemy as sa
 
 from autograder.service.database.schema import (
     audit_log,
+    best_times,
     lines,
     metadata,
     people,
     pile,
     standings,
     submissions,
+    sums,
     tokens,
 )
 from autograder.service.errors import Refused
@@ -28,7 +30,8 @@ from autograder.service.records.people import STAFF, Person
 from autograder.service.records.standings import drop_person, restand, restand_people
 from autograder.service.records.teams import hand_over
 
-_NOT_GIVEN = (tokens, lines, standings, pile)  # keys, and what is made of the rest
+# Keys, and what is made of the rest.
+_NOT_GIVEN = (tokens, lines, standings, pile, sums, best_times)
 
 
 def copy(connection: sa.Connection, person: Person) -> Iterator[str]:

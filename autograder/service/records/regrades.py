@@ -82,6 +82,8 @@ class Regrades:
             ]
             if rows:
                 connection.execute(regradings.insert(), rows)
+                begun = regrades.update().where(regrades.c.id == batch)
+                connection.execute(begun.values(total=len(rows)))
             subject = f"batch {batch}: {lab}" + (f": {question}" if question else "")
             audit_log.write(connection, now, by.login, "regrade", subject, after=len(rows))
         return batch
@@ -92,14 +94,25 @@ class Regrades:
             numbers = sa.select(regrades.c.id).order_by(regrades.c.id.desc()).limit(100)
             return [_batch(connection, number) for number in list(connection.scalars(numbers))]
 
-    def get(self, batch: int) -> tuple[Batch, list[Change]]:
-        """Return a batch, and what it changes so far.
+    def get(
+        self, batch: int, *, after: int = 0, most: int | None = None
+    ) -> tuple[Batch, list[Change]]:
+        """Return a batch, and what it changes so far, by submission.
+
+        Args:
+            batch: its number.
+            after: changes of submissions behind this one; at most `most`.
 
         Raises:
             Refused: 404, there is none of that number.
         """
         with self.database.read() as connection:
-            return _batch(connection, batch), _changes(connection, batch)
+            return _batch(connection, batch), _changes(connection, batch, after, most)
+
+    def changed(self, batch: int) -> int:
+        """Return how many scores a batch changes so far."""
+        count = sa.select(sa.func.count()).select_from(regradings).where(*_differs(batch))
+        return self.database.scalar(count) or 0
 
     def publish(self, batch: int, by: Person) -> Batch:
         """Let the new gradings of a batch count; of one that is published already, nothing changes.
@@ -155,24 +168,30 @@ def _batch(connection: sa.Connection, batch: int) -> Batch:
         row = connection.execute(sa.select(regrades).where(regrades.c.id == batch)).first()
     if row is None:
         raise Refused(404, f"regrade: there is no batch {batch}.")
-    query = sa.select(regradings.c.open, submissions.c.state, sa.func.count())
-    query = query.join_from(regradings, submissions).where(regradings.c.batch == batch)
-    counts = list(connection.execute(query.group_by(regradings.c.open, submissions.c.state)))
-    waiting = sum(count for is_open, _, count in counts if is_open)
-    parked = sum(count for is_open, state, count in counts if is_open and state == PARKED)
+    count = sa.select(sa.func.count()).select_from(regradings)
+    count = count.where(regradings.c.batch == batch, regradings.c.open)
+    waiting = connection.scalar(count) or 0
+    aside = count.join(submissions).where(submissions.c.state == PARKED)
+    parked = (connection.scalar(aside) or 0) if waiting else 0
     state = PUBLISHED if row.published_at is not None else RUNNING if waiting else READY
-    total = sum(count for _, _, count in counts)
-    return Batch(row.id, row.lab, row.question, row.started_at, state, total, waiting, parked)
+    return Batch(row.id, row.lab, row.question, row.started_at, state, row.total, waiting, parked)
 
 
-def _changes(connection: sa.Connection, batch: int) -> list[Change]:
+def _differs(batch: int) -> tuple[sa.ColumnElement[bool], ...]:
+    differs = regradings.c.before.is_distinct_from(regradings.c.score)
+    return regradings.c.batch == batch, regradings.c.grading_id.is_not(None), differs
+
+
+def _changes(
+    connection: sa.Connection, batch: int, after: int = 0, most: int | None = None
+) -> list[Change]:
     columns = (submissions.c.id, submissions.c.lab, submissions.c.person_id, people.c.login)
     query = sa.select(*columns, submissions.c.submitted_at, regradings.c.before, regradings.c.score)
-    query = query.join_from(regradings, submissions).join(people).order_by(people.c.login)
-    differs = regradings.c.before.is_distinct_from(regradings.c.score)
-    query = query.where(regradings.c.batch == batch, regradings.c.grading_id.is_not(None), differs)
+    query = query.join_from(regradings, submissions).join(people)
+    query = query.where(*_differs(batch), regradings.c.submission_id > after)
+    rows = connection.execute(query.order_by(regradings.c.submission_id).limit(most)).all()
     dates = calendar(connection)
-    return [_change(row, dates.of(row.lab, row.person_id)) for row in connection.execute(query)]
+    return [_change(row, dates.of(row.lab, row.person_id)) for row in rows]
 
 
 def _change(row: Any, rules: Rules) -> Change:

@@ -5,13 +5,17 @@ submission that counts (the best) and from the latest that is graded (whose answ
 Whatever changes a grade makes the standing anew in its own transaction, and adds the difference to
 `counts`. So `counts` holds how many standings have each thing, as `recount` would find it.
 
+It also says which submission counts and what of it, and `sums` what a person's come to: so the
+gradebook is sorted and cut by the database.
+
 Rows are locked in one order: submissions (as rows that others may name: `key_share`), lines,
-standings, then counts by their keys.
+standings, counts by their keys, then sums.
 """
 
 import json
+import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -19,6 +23,7 @@ import sqlalchemy as sa
 from autograder.records import Outcome
 from autograder.service.database.schema import (
     answers,
+    best_times,
     counts,
     decisions,
     marks,
@@ -27,9 +32,10 @@ from autograder.service.database.schema import (
     reports,
     standings,
     submissions,
+    sums,
     team_copies,
 )
-from autograder.service.records import tries
+from autograder.service.records import leaderboard, tries
 from autograder.service.records.marks import NOTHING
 from autograder.service.records.people import LEARNER
 from autograder.service.records.tries import Thing
@@ -37,11 +43,12 @@ from autograder.service.records.tries import Thing
 # What is counted: learners by the tenth of the points that they have, and by what the lab gives at
 # most; of each question its place in the report, who tried it, who passed it and what its checks
 # said; of answers for people, by section, those written, those of them that wait, those that nobody
-# wrote and of these the unmarked; whose marks count, by the number of who gave them; and the tries
-# and the times between (`tries`).
+# wrote and of these the unmarked; whose marks count, by the number of who gave them; the learners
+# of whose answers any waits; and the tries and the times between (`tries`).
 SCORE, POINTS, PLACE = "score", "points", "place"
 TRIED, PASSED, MESSAGE = "tried", "passed", "message"
 WRITTEN, WAITING, BLANK, UNMARKED, MARKED = "written", "waiting", "blank", "unmarked", "marked"
+TO_MARK = "to mark"
 
 BINS = 10
 _WORDS_CHARS = 200  # so that it fits into an index, whatever the script
@@ -53,11 +60,39 @@ Counting = Callable[[], Counted]  # asked once the standings are locked, so that
 
 def restand(connection: sa.Connection, counting: Counting, lab: str, *person_ids: int) -> None:
     """Make the standings of these people in a lab anew; `counting` says what a score counts."""
-    ordered = sorted(set(person_ids))
-    change = Counter[Thing]()
-    for start in range(0, len(ordered), _AT_ONCE):
-        change.update(_restand(connection, counting, lab, ordered[start : start + _AT_ONCE]))
+    _sum_up(connection, _count(connection, counting, lab, person_ids))
+
+
+def _count(
+    connection: sa.Connection, counting: Counting, lab: str, person_ids: Sequence[int]
+) -> list[int]:
+    """Write the standings of these people in a lab; return whose score is another."""
+    change, moved = Counter[Thing](), list[int]()
+    for some in _batches(person_ids):
+        change.update(_restand(connection, counting, lab, some, moved))
     _add(connection, lab, change)
+    return moved
+
+
+def _batches(person_ids: Collection[int]) -> Iterator[list[int]]:
+    ordered = sorted(set(person_ids))
+    return (ordered[start : start + _AT_ONCE] for start in range(0, len(ordered), _AT_ONCE))
+
+
+def _sum_up(connection: sa.Connection, person_ids: Collection[int]) -> None:
+    """Write what the standings of these people come to; whoever changes one waits for the other."""
+    missing = sa.text("INSERT INTO sums (person_id, score) VALUES (:p, 0) ON CONFLICT DO NOTHING")
+    for some in _batches(person_ids):
+        connection.execute(missing, [{"p": person} for person in some])
+        theirs = sa.select(sums.c.person_id).where(sums.c.person_id.in_(some))
+        connection.execute(theirs.order_by(sums.c.person_id).with_for_update())
+        scores = defaultdict[int, list[float]](list)
+        query = sa.select(standings.c.person_id, standings.c.score)
+        query = query.where(standings.c.person_id.in_(some), standings.c.score.is_not(None))
+        for person, score in connection.execute(query):
+            scores[person].append(score)
+        rows = [{"whose": person, "score": math.fsum(scores[person])} for person in some]
+        connection.execute(sums.update().where(sums.c.person_id == sa.bindparam("whose")), rows)
 
 
 def restand_lab(connection: sa.Connection, counting: Counting, lab: str) -> None:
@@ -73,19 +108,20 @@ def restand_lab(connection: sa.Connection, counting: Counting, lab: str) -> None
 def restand_people(connection: sa.Connection, counting: Counting, *person_ids: int) -> None:
     """Make the standings of people anew in all labs: they have another role or section."""
     labs: defaultdict[str, list[int]] = defaultdict(list)
-    for start in range(0, len(person_ids), _AT_ONCE):
-        some = standings.c.person_id.in_(person_ids[start : start + _AT_ONCE])
+    for some in _batches(person_ids):
+        mine = standings.c.person_id.in_(some)
         for lab, person in connection.execute(
-            sa.select(standings.c.lab, standings.c.person_id).where(some)
+            sa.select(standings.c.lab, standings.c.person_id).where(mine)
         ):
             labs[lab].append(person)
     for lab, these in sorted(labs.items()):
-        restand(connection, counting, lab, *these)
+        _count(connection, counting, lab, these)
+    _sum_up(connection, person_ids)  # once the standings of all labs are locked
 
 
 def recount(connection: sa.Connection, counting: Counting) -> None:
     """Make everything anew from the submissions."""
-    for table in (counts, pile, standings):
+    for table in (best_times, counts, pile, standings, sums):
         connection.execute(table.delete())
     labs = sa.select(submissions.c.lab).union(sa.select(decisions.c.lab))
     for lab in list(connection.scalars(labs)):
@@ -109,9 +145,16 @@ def lab_points(connection: sa.Connection) -> dict[str, float]:
 
 
 def _restand(
-    connection: sa.Connection, counting: Counting, lab: str, person_ids: Sequence[int]
+    connection: sa.Connection,
+    counting: Counting,
+    lab: str,
+    person_ids: Sequence[int],
+    moved: list[int],
 ) -> Counter[Thing]:
-    """Write the standings of some people; return what has become more and less."""
+    """Write the standings of some people; return what has become more and less.
+
+    Those whose score is another are added to `moved`.
+    """
     before = _locked(connection, lab, person_ids)
     latest, best, times = _latest_and_best(connection, counting(), lab, person_ids)
     tried = tries.things(connection, lab, times)
@@ -122,12 +165,15 @@ def _restand(
     for person in person_ids:
         things = [*checks.get(person, []), *desk.get(person, []), *tried.get(person, [])]
         score, row = best.get(person, (0.0, None))
-        share = None if row is None else score / (row.max_score or 1.0)
-        share = decided.get(person, share)
+        most = 1.0 if row is None else row.max_score or 1.0
+        counts_now = None if row is None else score
+        counts_now, most = decided.get(person, (counts_now, most))
         if row is not None:
             things.append((POINTS, "", f"{row.max_score:.12g}"))
-        if share is not None:
-            things.append((SCORE, "", str(min(BINS - 1, int(share * BINS)))))
+        if counts_now is not None:
+            things.append((SCORE, "", str(min(BINS - 1, int(counts_now / most * BINS)))))
+        if counts_now != before[person].score:
+            moved.append(person)
         change.update(things)
         change.subtract(map(_thing, json.loads(before[person].things)))
         values = {
@@ -135,10 +181,13 @@ def _restand(
             "checks": json.dumps(checks.get(person, [])),
             "grading_id": None if row is None else row.grading_id,
             "latest_id": latest[person].id if person in latest else None,
+            "best_id": None if row is None else row.id,
+            "score": counts_now,
         }
         rows.append({"whose": person, **values})
     this = (standings.c.person_id == sa.bindparam("whose")) & (standings.c.lab == lab)
     connection.execute(standings.update().where(this), rows)
+    leaderboard.keep(connection, lab, person_ids)
     return change
 
 
@@ -172,15 +221,15 @@ def _latest_and_best(
 
 def _decided(
     connection: sa.Connection, lab: str, person_ids: Sequence[int]
-) -> dict[int, float | None]:
-    """Return the share of the points that staff set for learners, None where one is excused."""
-    query = sa.select(decisions.c.person_id, decisions.c.points / decisions.c.max_score)
+) -> dict[int, tuple[float | None, float]]:
+    """Return what staff set for learners: points, None where one is excused, of how many."""
+    query = sa.select(decisions.c.person_id, decisions.c.points, decisions.c.max_score)
     query = query.join_from(decisions, people).where(
         decisions.c.person_id.in_(person_ids),
         decisions.c.lab == lab,
         people.c.role == LEARNER,
     )
-    return {row[0]: row[1] for row in connection.execute(query)}
+    return {row[0]: (row[1], row[2] or 1.0) for row in connection.execute(query)}
 
 
 def _locked(connection: sa.Connection, lab: str, person_ids: Sequence[int]) -> dict[int, Any]:
@@ -267,6 +316,8 @@ def _desk(
         place = {"lab": lab, "question": row.question, "submission_id": row.id, "section": section}
         about = {"alike": row.alike, "marked_by": marker}
         rows.append({**place, **about, "written": written, "waits": unmarked})
+        if written and unmarked and (TO_MARK, "", "") not in mine:
+            mine.append((TO_MARK, "", ""))
     if rows:
         connection.execute(pile.insert(), rows)
     return things

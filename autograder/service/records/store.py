@@ -18,10 +18,10 @@ from autograder.service.database.schema import COOKIE_KEY
 from autograder.service.errors import StartError
 from autograder.service.records.claims import Claims
 from autograder.service.records.dates import Dates
+from autograder.service.records.markers.second_marks import SecondMarks
 from autograder.service.records.people import Roster
 from autograder.service.records.regrade_requests import RegradeRequests
 from autograder.service.records.regrades import Regrades
-from autograder.service.records.second_marks import SecondMarks
 from autograder.service.records.submissions import Submissions
 
 _FILE = "course.sqlite3"

@@ -32,6 +32,7 @@ from autograder.service.database.schema import (
     regradings,
     reports,
     retry_keys,
+    standings,
     submissions,
 )
 from autograder.service.errors import Refused
@@ -43,6 +44,7 @@ from autograder.service.settings import MIB
 
 # SQLite's largest integer: a larger id cannot exist, and binding it would raise.
 _LARGEST_ID = 2**63 - 1
+_AT_ONCE = 500  # rows of a long list, with whose dates are read together
 _BLANK_BYTES = 1 << 16  # a notebook without cells is a few hundred
 
 
@@ -256,43 +258,31 @@ class Submissions:
         """Return every submission, or one person's, the newest first."""
         return list(self.entries(*_of(person_id)))
 
-    def page(
-        self, number: int, size: int, *, person_id: int | None = None
-    ) -> tuple[list[Entry], int]:
-        """Return a page of submissions, the newest first, and how many pages there are."""
-        conditions = _of(person_id)
-        count = sa.select(sa.func.count()).select_from(submissions).where(*conditions)
-        total = self.database.scalar(count) or 0
-        entries = self.entries(*conditions, limit=size, offset=(number - 1) * size)
-        return list(entries), pages_of(total, size)
+    def page(self, size: int, *, before: int = 0, person_id: int | None = None) -> list[Entry]:
+        """Return the newest submissions, or those before the one of a number; at most `size`."""
+        older = [submissions.c.id < before] if before else []
+        return list(self.entries(*older, *_of(person_id), limit=size))
+
+    def start_of_page(self, number: int, size: int, *, person_id: int | None = None) -> int:
+        """Return before which submission a page of that number begins, as `page` takes it."""
+        query = sa.select(submissions.c.id).where(*_of(person_id)).order_by(submissions.c.id.desc())
+        return start_of_page(self.database, query, number, size)
 
     def of_people(self, person_ids: Collection[int], *, lab: str = "") -> list[Entry]:
         """Return every submission of these people, or those of a lab, the newest first."""
         conditions = [submissions.c.lab == lab] if lab else []
         return list(self.entries(submissions.c.person_id.in_(person_ids), *conditions))
 
-    def best_scores(self, lab: str = "") -> dict[int, dict[str, float]]:
-        """Return the best score that counts, by person and lab; what is not graded is left out.
-
-        For an order of all learners: four columns of every submission, and no `Entry`.
-        """
-        columns = (submissions.c.person_id, submissions.c.lab)
-        query = sa.select(*columns, submissions.c.submitted_at, submissions.c.score)
-        query = query.where(submissions.c.score.is_not(None))
-        best: dict[int, dict[str, float]] = {}
-        with self.database.read() as connection:
-            dates = calendar(connection)
-            rows = connection.execute(query.where(submissions.c.lab == lab) if lab else query)
-            for person, name, submitted_at, score in rows:
-                rules, labs = dates.of(name, person), best.setdefault(person, {})
-                counted = rules.counted(score, rules.late_days(submitted_at)) or 0.0
-                labs[name] = max(counted, labs.get(name, 0.0))
-        for decision in decided(self.database, None, lab, veiled=self.veiled):
-            labs = best.setdefault(decision.person_id, {})
-            labs.pop(decision.lab, None)
-            if decision.points is not None:
-                labs[decision.lab] = decision.points
-        return best
+    def counting(self, person_ids: Collection[int], lab: str = "") -> Iterator[Entry]:
+        """Yield what counts of each lab for these people; where nothing is graded, all there is."""
+        stands = sa.exists().where(
+            standings.c.person_id == submissions.c.person_id,
+            standings.c.lab == submissions.c.lab,
+            standings.c.best_id.is_not(None),
+            standings.c.best_id != submissions.c.id,
+        )
+        conditions = [submissions.c.lab == lab] if lab else []
+        return self.entries(submissions.c.person_id.in_(person_ids), *conditions, ~stands)
 
     def decisions(self, person_ids: Collection[int] | None, lab: str = "") -> list[Decision]:
         """Return what staff decided about the labs of these people, or of all."""
@@ -306,20 +296,16 @@ class Submissions:
         self,
         *conditions: sa.ColumnElement[bool],
         limit: int | None = None,
-        offset: int | None = None,
     ) -> Iterator[Entry]:
         """Yield the submissions that meet the conditions, the newest first."""
         query = sa.select(*_ENTRY).join_from(submissions, people).where(*conditions)
-        query = query.order_by(submissions.c.id.desc()).limit(limit).offset(offset)
+        query = query.order_by(submissions.c.id.desc()).limit(limit)
         with self.database.read() as connection:
-            dates = calendar(connection)
-            for row in connection.execute(query):
-                entry = _entry(dates, row)
-                yield entry.without_grade() if self.veiled and entry.held_back else entry
-
-    def of_lab(self, lab: str = "") -> Iterator[Entry]:
-        """Yield every submission, or those of a lab, the newest first."""
-        return self.entries(*([submissions.c.lab == lab] if lab else []))
+            for some in connection.execute(query).partitions(_AT_ONCE):
+                dates = calendar(connection, *{row.person_id for row in some})
+                for row in some:
+                    entry = _entry(dates, row)
+                    yield entry.without_grade() if self.veiled and entry.held_back else entry
 
     def states(self, numbers: Collection[int]) -> dict[int, str]:
         """Return the states of some submissions, as learners' pages have them."""
@@ -340,8 +326,12 @@ class Submissions:
 
     def labs(self) -> list[str]:
         """Return the labs of which anybody has submitted, in order."""
-        query = sa.select(submissions.c.lab).distinct().order_by(submissions.c.lab)
-        return [row[0] for row in self.database.rows(query)]
+        names = list[str]()
+        with self.database.read() as connection:  # a step in an index for each
+            first = sa.select(sa.func.min(submissions.c.lab))
+            while name := connection.scalar(first.where(submissions.c.lab > (names or [""])[-1])):
+                names.append(name)
+        return names
 
     def notebook(self, submission_id: int) -> bytes | None:
         """Return what was submitted, byte by byte."""
@@ -467,6 +457,13 @@ def _no_room(kept_bytes: int, most_bytes: int) -> Refused:
 
 def _of(person_id: int | None) -> list[sa.ColumnElement[bool]]:
     return [] if person_id is None else [submissions.c.person_id == person_id]
+
+
+def start_of_page(database: Database, ids: sa.Select[Any], number: int, size: int) -> int:
+    """Return before which id a page begins; 0 where it is the first, 1 where none is left."""
+    if number == 1:
+        return 0
+    return database.scalar(ids.offset((number - 1) * size - 1).limit(1)) or 1
 
 
 def pages_of(total: int, size: int) -> int:

@@ -11,29 +11,58 @@ import io
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
+
+import sqlalchemy as sa
 
 from autograder.grading.report import to_gradescope
+from autograder.service.database.schema import people, standings, submissions
 from autograder.service.errors import Refused
-from autograder.service.records.people import Roster
+from autograder.service.records.people import LEARNER, Roster
 from autograder.service.records.submissions import EXCUSED, Entry, Submissions
 from autograder.service.reports.gradebook import Row, rows
 from autograder.service.times import iso
 
 _CHUNK_CHARS = 1 << 16
+_LEARNERS = 200  # whose rows are read together
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
 
 
 @dataclass(frozen=True)
 class Book:
-    """The gradebook as an export has it; `labs` are its columns."""
+    """The gradebook as an export has it, of every lab or of one; `rows` reads it anew."""
 
-    rows: list[Row]
-    labs: list[str]
+    roster: Roster
+    submissions: Submissions
+    lab: str = ""
 
-    def points(self, lab: str) -> str:
-        """Return what can be had in a lab."""
-        full = [row.labs[lab].max_score or 0.0 for row in self.rows if lab in row.labs]
-        return f"{max(full, default=0.0):g}"
+    def rows(self) -> Iterator[Row]:
+        """Yield the learners by login; some of them at a time are in memory."""
+        after = ""
+        while learners := self.roster.learners(after=after, most=_LEARNERS):
+            yield from rows(learners, self.submissions, self.lab)
+            after = learners[-1].login
+
+    @cached_property
+    def labs(self) -> list[str]:
+        """The columns: labs that a learner has handed in, or that staff have decided about."""
+        if self.lab:
+            return [self.lab]
+        theirs = sa.select(submissions.c.id).join_from(submissions, people)
+        theirs = theirs.where(people.c.role == LEARNER).limit(1)
+        first = self.submissions.database.first
+        every = self.submissions.labs()
+        labs = {lab for lab in every if first(theirs.where(submissions.c.lab == lab)) is not None}
+        return sorted(labs | {decision.lab for decision in self.submissions.decisions(None)})
+
+    @cached_property
+    def points(self) -> dict[str, str]:
+        """What can be had in each lab, by what counts of the learners."""
+        most = sa.func.max(submissions.c.max_score)
+        query = sa.select(standings.c.lab, most).group_by(standings.c.lab)
+        query = query.join_from(standings, submissions, submissions.c.id == standings.c.best_id)
+        full = {row[0]: row[1] for row in self.submissions.database.rows(query)}
+        return {lab: f"{full.get(lab) or 0.0:g}" for lab in self.labs}
 
 
 def export(
@@ -47,14 +76,7 @@ def export(
     if format not in FORMATS:
         raise Refused(422, f"export: got format {format!r}, expected one of {', '.join(FORMATS)}.")
     kind, made = FORMATS[format]
-    return kind, made(book_of(roster, submissions, lab), submissions)
-
-
-def book_of(roster: Roster, submissions: Submissions, lab: str = "") -> Book:
-    """Return what counts of everybody, of every lab or of one."""
-    learners = rows(roster.learners(), submissions, lab, everybody=True)
-    labs = [lab] if lab else sorted({name for row in learners for name in row.labs})
-    return Book(learners, labs)
+    return kind, made(Book(roster, submissions, lab), submissions)
 
 
 def chunks(pieces: Iterable[str]) -> Iterator[str]:
@@ -82,7 +104,7 @@ def not_final(book: Book) -> list[str]:
     """Return a line for each score that platforms do not get yet: people still have to mark."""
     return [
         f"{row.person.login}: {lab}: not final, left out: {entry.pending} to be marked"
-        for row in book.rows
+        for row in book.rows()
         for lab, entry in row.labs.items()
         if entry.pending and entry.score is not None
     ]
@@ -105,26 +127,24 @@ def csv_lines(rows: Iterable[Sequence[object]]) -> Iterator[str]:
 def _plain(book: Book, _submissions: Submissions) -> Iterator[str]:
     """One line a learner and lab."""
     head = ["learner", "lab", "score", "max_score", "state", "submission", "submitted_at"]
-    lines: list[Sequence[object]] = [[*head, "late_days", "pending", "name", "email", "section"]]
-    for row in book.rows:
+    yield from csv_lines([[*head, "late_days", "pending", "name", "email", "section"]])
+    for row in book.rows():
         who = row.person
         for lab, e in row.labs.items():
             full = "" if e.max_score is None else f"{e.max_score:g}"
             points = (score_of(e), full, e.decision or e.state, e.id or "")
             counted = (*points, iso(e.submitted_at), e.late_days, e.pending)
-            lines.append((who.login, lab, *counted, who.name, who.email, who.section))
-    return csv_lines(lines)
+            yield from csv_lines([(who.login, lab, *counted, who.name, who.email, who.section)])
 
 
 def _canvas(book: Book, _submissions: Submissions) -> Iterator[str]:
     """Canvas's gradebook: a row of points possible, then a row a learner, matched by login."""
-    full = [book.points(lab) for lab in book.labs]
+    full = [book.points[lab] for lab in book.labs]
     head = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section"]
-    lines = [[*head, *book.labs], ["    Points Possible", "", "", "", "", *full]]
-    for row in book.rows:
+    yield from csv_lines([[*head, *book.labs], ["    Points Possible", "", "", "", "", *full]])
+    for row in book.rows():
         who, scores = row.person, (canvas_score(row.labs.get(lab)) for lab in book.labs)
-        lines.append([who.name, "", "", who.login, who.section, *scores])
-    return csv_lines(lines)
+        yield from csv_lines([[who.name, "", "", who.login, who.section, *scores]])
 
 
 def canvas_score(entry: Entry | None) -> str:
@@ -134,21 +154,20 @@ def canvas_score(entry: Entry | None) -> str:
 
 def _moodle(book: Book, _submissions: Submissions) -> Iterator[str]:
     """Moodle's grade import: a column that identifies the learner, a column a grade item."""
-    lines = [["username", *book.labs]]
-    for row in book.rows:
-        lines.append([row.person.login, *(final_score(row.labs.get(lab)) for lab in book.labs)])
-    return csv_lines(lines)
+    yield from csv_lines([["username", *book.labs]])
+    for row in book.rows():
+        scores = (final_score(row.labs.get(lab)) for lab in book.labs)
+        yield from csv_lines([[row.person.login, *scores]])
 
 
 def _totals(book: Book, _submissions: Submissions) -> Iterator[str]:
     """One line a learner: the course total in percent, then what counts of each lab."""
-    lines: list[Sequence[object]] = [["learner", "name", "email", "section", "total", *book.labs]]
-    for row in book.rows:
+    yield from csv_lines([["learner", "name", "email", "section", "total", *book.labs]])
+    for row in book.rows():
         who, share = row.person, row.course.share
         total = "" if share is None else f"{100 * share:.6g}"
         scores = (score_of(row.labs.get(lab)) for lab in book.labs)
-        lines.append((who.login, who.name, who.email, who.section, total, *scores))
-    return csv_lines(lines)
+        yield from csv_lines([(who.login, who.name, who.email, who.section, total, *scores)])
 
 
 def _gradescope(book: Book, submissions: Submissions) -> Iterator[str]:
@@ -157,7 +176,7 @@ def _gradescope(book: Book, submissions: Submissions) -> Iterator[str]:
     One report at a time is in memory, however many there are.
     """
     before = "["
-    for row in book.rows:
+    for row in book.rows():
         for lab, entry in row.labs.items():
             report = submissions.report(entry.id)
             if report is not None:

@@ -1,25 +1,30 @@
 """What counts of every learner: the best submission of each lab, after what lateness cost."""
 
-import math
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
+import sqlalchemy as sa
 from pydantic import Field
 
-from autograder.service.database.schema import GRADED
+from autograder.service.database.schema import GRADED, people, standings, sums
 from autograder.service.errors import Refused
 from autograder.service.records.course_rule import Total
 from autograder.service.records.decisions import Decision
-from autograder.service.records.people import Person, Roster
+from autograder.service.records.people import LEARNER, PERSON, Person, named
 from autograder.service.records.submissions import EXCUSED, SET, Entry, Submissions, pages_of
 from autograder.service.reports.totals import Reckoning
 
 # Rows of a page: what a screen or two hold, and a browser lays out at once.
 PAGE_ROWS = 50
 MOST_PAGES = 1_000_000
+_AT_ONCE = 500  # learners whose course totals are reckoned together
 
-ORDERS = ("login", "name", "section")
+ORDERS = {
+    "login": people.c.login_key,
+    "name": sa.func.lower(people.c.name),
+    "section": sa.func.lower(people.c.section),
+}
 COURSE = "course"  # by the course total
 
 Gradebook = dict[str, dict[str, Entry]]  # learner -> lab -> the entry that counts
@@ -43,16 +48,10 @@ def counted(
     learners: Collection[Person],
     submissions: Submissions,
     lab: str = "",
-    *,
-    everybody: bool = False,
 ) -> Gradebook:
-    """Return what counts for these learners, of every lab or of one, as staff decided it.
-
-    Args:
-        everybody: they are all there are, so every submission is read.
-    """
-    ids = None if everybody else [person.id for person in learners]
-    entries = submissions.of_lab(lab) if ids is None else submissions.of_people(ids, lab=lab)
+    """Return what counts for these learners, of every lab or of one, as staff decided it."""
+    ids = [person.id for person in learners]
+    entries = submissions.counting(ids, lab)
     book = gradebook((person.login for person in learners), entries)
     logins = {person.id: person.login for person in learners}
     for decision in submissions.decisions(ids, lab):
@@ -117,50 +116,67 @@ class Page:
     learners: int
 
 
-def page(roster: Roster, submissions: Submissions, asked: Asked) -> Page:
-    """Return the page that is asked for.
+def page(submissions: Submissions, asked: Asked) -> Page:
+    """Return the page that is asked for; the database sorts and cuts it.
 
     Raises:
         Refused: 422, nothing can be sorted so.
     """
-    order = asked.sort.removeprefix("-")
-    turned = asked.sort.startswith("-")
-    learners = roster.learners(asked.section, asked.search)
+    conditions = [people.c.role == LEARNER]
+    conditions += [people.c.section == asked.section] if asked.section else []
+    conditions += [named(asked.search)] if asked.search else []
+    query: sa.Select[Any] = sa.select(*PERSON).where(*conditions)
+    database = submissions.database
+    start = (asked.page - 1) * PAGE_ROWS
+    if asked.sort.removeprefix("-") == COURSE:
+        every = [Person(*row) for row in database.rows(query)]
+        every = _by_course(every, submissions, turned=asked.sort.startswith("-"))
+        learners, total = every[start : start + PAGE_ROWS], len(every)
+    else:
+        query = _sorted(query, submissions, asked).offset(start).limit(PAGE_ROWS)
+        learners = [Person(*row) for row in database.rows(query)]
+        count = sa.select(sa.func.count()).select_from(people).where(*conditions)
+        total = database.scalar(count) or 0
+    return Page(rows(learners, submissions, asked.lab), pages_of(total, PAGE_ROWS), total)
+
+
+def _sorted(query: sa.Select[Any], submissions: Submissions, asked: Asked) -> sa.Select[Any]:
+    order, turned = asked.sort.removeprefix("-"), asked.sort.startswith("-")
+    lab = asked.lab if order == "total" else order
     if order in ORDERS:
-        learners.sort(key=lambda p: (str(getattr(p, order)).casefold(), p.login), reverse=turned)
-    elif order == COURSE:
-        every = rows(learners, submissions, everybody=True)
-        every.sort(key=lambda row: (_share(row), row.person.login), reverse=turned)
-        learners = [row.person for row in every]
+        key: sa.ColumnElement[Any] = ORDERS[order]
+    elif order == "total" and not lab:
+        query = query.join(sums, sums.c.person_id == people.c.id, isouter=True)
+        key = sa.func.coalesce(sums.c.score, 0.0)
     elif order == "total" or order in submissions.labs():
-        best = submissions.best_scores(asked.lab if order == "total" else order)
-        learners.sort(key=lambda p: (_key(best.get(p.id, {}), order), p.login), reverse=turned)
+        mine = (standings.c.person_id == people.c.id) & (standings.c.lab == lab)
+        query = query.join(standings, mine, isouter=True)
+        key = sa.func.coalesce(standings.c.score, 0.0 if order == "total" else -1.0)
     else:
         expected = f"one of {', '.join(ORDERS)}, total, {COURSE} or a lab that was handed in"
         raise Refused(422, f"gradebook: sort: got {asked.sort[:60]!r}, expected {expected}.")
-    end = asked.page * PAGE_ROWS
-    shown = rows(learners[end - PAGE_ROWS : end], submissions, asked.lab)
-    return Page(shown, pages_of(len(learners), PAGE_ROWS), len(learners))
+    keys = (key, people.c.login)
+    return query.order_by(*(key.desc() for key in keys) if turned else keys)
 
 
-def _key(scores: Mapping[str, float], order: str) -> float:
-    return math.fsum(scores.values()) if order == "total" else scores.get(order, -1.0)
-
-
-def _share(row: Row) -> float:
-    return -1.0 if row.course.share is None else row.course.share
+def _by_course(learners: list[Person], submissions: Submissions, *, turned: bool) -> list[Person]:
+    """Return learners by their course total, which the database does not know."""
+    shares: dict[int, float] = {}
+    for start in range(0, len(learners), _AT_ONCE):
+        for row in rows(learners[start : start + _AT_ONCE], submissions):
+            share = row.course.share
+            shares[row.person.id] = -1.0 if share is None else share
+    return sorted(learners, key=lambda p: (shares[p.id], p.login), reverse=turned)
 
 
 def rows(
     learners: Collection[Person],
     submissions: Submissions,
     lab: str = "",
-    *,
-    everybody: bool = False,
 ) -> list[Row]:
     """Return the rows of these learners, with every lab or one; see `counted`."""
     reckoning = Reckoning.of(submissions)
-    book = counted(learners, submissions, lab, everybody=everybody)
+    book = counted(learners, submissions, lab)
     return [
         Row(
             person,

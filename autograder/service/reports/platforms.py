@@ -8,11 +8,13 @@ is filled where there is one, and added at the end where there is none.
 import csv
 import io
 import re
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from autograder.service.errors import Refused
 from autograder.service.grading.catalog import short_name
+from autograder.service.records.submissions import Entry
 from autograder.service.reports.exports import Book, canvas_score, csv_lines, final_score
 from autograder.service.reports.gradebook import Row
 
@@ -24,7 +26,7 @@ PEOPLE = {
 }
 # What platforms write around the name of an assignment: an id, a kind of value.
 _AROUND = re.compile(r"^(?:Assignment: *)?(.*?)(?: \((?:\d+|Real|Percentage|Letter)\))?$")
-_MOST_ROWS = 20_000
+_MOST_ROWS = 200_000  # what the limit of a body lets through, anyway
 _MOST_COLUMNS = 2_000
 _MOST_NAME_CHARS = 500
 
@@ -53,7 +55,7 @@ def filled(format: str, template: bytes, book: Book) -> Filled:
         Refused: 422, it is not what that platform exports.
     """
     rows = _read(format, template)
-    head, score = rows[0], canvas_score if format == "canvas" else final_score
+    head, score_as = rows[0], canvas_score if format == "canvas" else final_score
     who = [head.index(name) for name in PEOPLE[format] if name in head]
     if not who:
         expected = " or ".join(repr(name) for name in PEOPLE[format])
@@ -62,30 +64,43 @@ def filled(format: str, template: bytes, book: Book) -> Filled:
     for lab in book.labs:
         places[lab] = _place(head, lab)
         head += [lab] if places[lab] == len(head) else []
-    learners, problems = _by_name(book), []
-    missing = {
-        row.person.login: row for row in book.rows if any(map(final_score, row.labs.values()))
-    }
+    everybody = [_line(book, row, score_as) for row in book.rows()]
+    learners, problems = _by_name(everybody), list[str]()
+    missing = {line.login: line for line in everybody if any(line.scores)}
     for number, row in enumerate(rows[1:], 2):
         row += [""] * (len(head) - len(row))
         names = [name for place in who if (name := row[place].strip())]
         of_line = [learners.get(name.casefold(), []) for name in names]
-        certain = next((rows_named[0] for rows_named in of_line if len(rows_named) == 1), None)
+        certain = next((lines[0] for lines in of_line if len(lines) == 1), None)
         if certain is not None:
-            missing.pop(certain.person.login, None)
-            for lab, place in places.items():
-                row[place] = score(certain.labs.get(lab)) or row[place]
+            missing.pop(certain.login, None)
+            for place, score in zip(places.values(), certain.scores, strict=True):
+                row[place] = score or row[place]
         elif row[0].strip() == "Points Possible":
             for lab, place in places.items():
-                row[place] = row[place] or book.points(lab)
+                row[place] = row[place] or book.points[lab]
         elif names:
             problems.append(f"line {number}: {_doubt(names, of_line)}: left as it was")
     problems += [f"{login}: has a score, and the template has no line for it" for login in missing]
     return Filled(rows, problems)
 
 
-def _doubt(names: list[str], candidates: list[list[Row]]) -> str:
-    shared = [row.person.login for rows in candidates for row in rows]
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """What the template is to get of a learner: of each lab of the book what is final, or ""."""
+
+    login: str
+    email: str
+    scores: tuple[str, ...]
+
+
+def _line(book: Book, row: Row, score_as: Callable[[Entry | None], str]) -> _Line:
+    scores = tuple(sys.intern(score_as(row.labs.get(lab))) for lab in book.labs)
+    return _Line(row.person.login, row.person.email, scores)
+
+
+def _doubt(names: list[str], candidates: list[list[_Line]]) -> str:
+    shared = [line.login for lines in candidates for line in lines]
     quoted = " and ".join(repr(name[:60]) for name in names)
     return f"{quoted} is that of {' and '.join(shared)}" if shared else f"nobody here is {quoted}"
 
@@ -128,10 +143,10 @@ def _place(head: list[str], lab: str) -> int:
     return len(head)
 
 
-def _by_name(book: Book) -> dict[str, list[Row]]:
+def _by_name(everybody: list[_Line]) -> dict[str, list[_Line]]:
     """Return the learners of each login and email, in lower case."""
-    rows_by_name: dict[str, list[Row]] = {}
-    for row in book.rows:
-        for name in {row.person.login.casefold(), row.person.email.casefold()} - {""}:
-            rows_by_name.setdefault(name, []).append(row)
-    return rows_by_name
+    lines_by_name: dict[str, list[_Line]] = {}
+    for line in everybody:
+        for name in {line.login.casefold(), line.email.casefold()} - {""}:
+            lines_by_name.setdefault(name, []).append(line)
+    return lines_by_name

@@ -8,9 +8,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from autograder.records import Outcome
-from autograder.service.database.schema import submissions
+from autograder.service.database.schema import counts, submissions
 from autograder.service.records.dates import DATES
 from autograder.service.records.regrade_requests import LabCount
+from autograder.service.records.standings import TO_MARK
 from autograder.service.records.store import Store
 from autograder.service.records.teams import NO_COPY
 from autograder.service.times import moment
@@ -20,9 +21,6 @@ _WEEK_S = 7 * _DAY_S
 _READ = 200  # reports, of a home page that has to be there at once
 _MOST = 1_000_000  # submissions of a day
 _LEAST = 5  # learners, before a share says anything
-
-# As the index says it: a value that is bound later would not find it.
-_PENDING = submissions.c.pending > sa.literal_column("0")
 
 
 @dataclass(frozen=True)
@@ -78,17 +76,16 @@ def today(store: Store) -> Today:
 
 
 def _labs(store: Store, began: float) -> list[Lab]:
-    """Count by two indexes, of times and of what waits: neither walks over what is done."""
+    """Count what came in by the index of times; whose answers wait is counted already."""
     columns = (submissions.c.lab, submissions.c.person_id)
     # With its limit it is read before it is grouped, by the index of times, not by that of labs.
     today = (submissions.c.submitted_at >= began) & NO_COPY  # a team's once
     fresh = sa.select(*columns).where(today).limit(_MOST).subquery()
     learners = sa.func.count(fresh.c.person_id.distinct())
     came = sa.select(fresh.c.lab, sa.func.count(), learners).group_by(fresh.c.lab)
-    whose = sa.func.count(submissions.c.person_id.distinct())
-    wait = sa.select(submissions.c.lab, whose).group_by(submissions.c.lab)
+    wait = sa.select(counts.c.lab, counts.c.number).where(counts.c.kind == TO_MARK)
     came_in = {row[0]: (row[1], row[2]) for row in store.database.rows(came)}
-    to_mark = {row[0]: row[1] for row in store.database.rows(wait.where(_PENDING))}
+    to_mark = {row[0]: row[1] for row in store.database.rows(wait)}
     names = sorted({*came_in, *to_mark})
     return [Lab(name, *came_in.get(name, (0, 0)), to_mark.get(name, 0)) for name in names]
 

@@ -162,7 +162,8 @@ def _add_serve(subparsers: "Subparsers") -> None:
     add("--data", "DIR", "kept here", type=Path, required=True)
     add("--labs", "DIR", "default: labs", type=Path, default=None)
     add("--workers", "N", "graded at once; default: 1", type=_count)
-    add("--scheduler", "ADDR", "grade on a Dask cluster")
+    add("--scheduler", "ADDR", "grade on a Dask cluster, or ...")
+    add("--cluster", "CLASS", "... on one of this class that grows with the queue to --workers")
     parser.add_argument("--unsandboxed", action="store_true", help="grade without a sandbox")
     add("--database", "URL", "default: SQLite in DIR", dest="database_url")
     add("--public-url", "URL", "of the server, as learners reach it")
@@ -324,11 +325,11 @@ def _write_export(arguments: argparse.Namespace, file: BinaryIO) -> dict[str, An
             return {"problems": [], "not_final": []}
         return connection.export_notes(arguments.format, **asked)
     from autograder.service.records.store import existing
-    from autograder.service.reports.exports import book_of, chunks, export, not_final
+    from autograder.service.reports.exports import Book, chunks, export, not_final
     from autograder.service.reports.platforms import filled
 
     with existing(arguments.data) as store:
-        book = book_of(store.roster, store.submissions, arguments.lab)
+        book = Book(store.roster, store.submissions, arguments.lab)
         problems: list[str] = []
         if template is None:
             _, pieces = export(arguments.format, store.roster, store.submissions, lab=arguments.lab)

@@ -13,6 +13,7 @@ import shutil
 import signal
 import socket
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -141,6 +142,8 @@ def opened(settings: Settings, make_grader: Callable[[], Grader] | None = None) 
         freed = store.claims.free_orphans(node)
         if freed:
             log.info("%d submissions were being graded when the server ended: again", freed)
+        if settings.cluster:
+            settings = replace(settings, scheduler=stack.enter_context(_cluster(settings)))
         queue = Queue(
             store.claims,
             make_grader or partial(_grader, settings, catalog.directory),
@@ -186,6 +189,14 @@ def _lti(settings: Settings, data: Path, store: Store, url: str) -> "LtiTool | N
     if not path.exists():
         write_secret(path, new_key().decode())
     return lti_tool(settings, store, url, path.read_bytes())
+
+
+def _cluster(settings: Settings) -> contextlib.AbstractContextManager[str]:
+    from autograder.service.grading.dask import growing
+
+    if settings.scheduler:
+        raise StartError("serve: --scheduler and --cluster: expected one of them.")
+    return growing(settings.cluster, settings.workers)
 
 
 def _grader(settings: Settings, labs: Path) -> Grader:
@@ -299,7 +310,8 @@ def write_secret(path: Path, text: str) -> None:
 
 def serve(settings: Settings) -> int:
     """Serve until SIGINT or SIGTERM; print the address once it answers."""
-    if not (settings.unsandboxed or settings.scheduler or shutil.which("bwrap")):
+    elsewhere = settings.scheduler or settings.cluster
+    if not (settings.unsandboxed or elsewhere or shutil.which("bwrap")):
         raise StartError(
             "serve: no sandbox: bubblewrap is not installed. `sudo apt-get install bubblewrap`, "
             "or --unsandboxed where you trust every learner with this machine. "

@@ -82,6 +82,8 @@ AnyLabName = Annotated[str, Depends(_any_lab)]
 NO_NUL = r"^[^\x00]*$"  # which no text of a database may have
 QuestionName = Annotated[str, Path(max_length=200, pattern=NO_NUL)]
 Digest = Annotated[str, Path(pattern="^[0-9a-f]{64}$")]
+# Before or behind which number a list goes on; 0: from its beginning.
+Start = Annotated[int, Query(ge=0, le=2**62)]
 
 # A later page would be the offset of a row that no table has.
 PageNumber = Annotated[int, Query(alias="page", ge=1, le=gradebook.MOST_PAGES)]

@@ -72,6 +72,23 @@ def server(data: Path, address: str) -> Any:
     return program(code, "serve", *options, "--scheduler", address, says="Course server")
 
 
+def server_that_grows(data: Path, most: int, cluster: str = "distributed.LocalCluster") -> Any:
+    code = "-c from autograder.cli import main; raise SystemExit(main())"
+    options = ["--port", "0", "--data", str(data), "--labs", str(SAMPLES)]
+    options += ["--workers", str(most), "--cluster", cluster]
+    return program(code, "serve", *options, says="Course server")
+
+
+def workers(server: "subprocess.Popen[str]") -> int:
+    """Return how many processes of Dask's workers a server has."""
+    found = 0
+    for children in Path(f"/proc/{server.pid}/task").glob("*/children"):
+        with suppress(OSError):  # a thread, or a process, that has just ended
+            for pid in children.read_text().split():
+                found += "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text()
+    return found
+
+
 def until(found: Callable[[], Any]) -> Any:
     """Return what is found, once anything is."""
     waiting = threading.Event()
@@ -168,6 +185,35 @@ def test_a_cluster_that_dies_piece_by_piece_gives_each_submission_one_grade(tmp_
             assert {row[0]: row[1] for row in rows} == dict.fromkeys((e.id for e in graded), 1)
         report = store.submissions.report(graded[0].id)
         assert report and report.sandbox == "bubblewrap" and report.seed
+
+
+@pytest.mark.sandbox
+def test_a_cluster_of_our_own_grows_with_the_queue_and_shrinks_after(tmp_path: Path) -> None:
+    pytest.importorskip("distributed", reason="Dask is not installed: the extra `grade`")
+    with server_that_grows(tmp_path, 3) as (serving, said):
+        course = Course(said.split()[-1], tmp_path)
+        until(lambda: workers(serving) == 1)
+        waiting = threading.Event()
+        while workers(serving) < 2:
+            if not course.queue()["waiting"]:
+                course.submit(3)
+            waiting.wait(0.05)
+        until(course.drained)
+        until(lambda: workers(serving) == 1)
+        course.submit(1)
+        until(course.drained)
+    with existing(tmp_path) as store:
+        assert {(e.state, e.score) for e in store.submissions.all()} == {("graded", 8.0)}
+
+
+@pytest.mark.parametrize("cluster", ["LocalCluster", "no.such.Cluster", "json.dumps"])
+def test_a_cluster_that_cannot_be_made_is_said(tmp_path: Path, cluster: str) -> None:
+    pytest.importorskip("distributed", reason="Dask is not installed: the extra `grade`")
+    with (
+        pytest.raises(AssertionError, match=f"--cluster: got '{cluster}'"),
+        server_that_grows(tmp_path, 2, cluster),
+    ):
+        pass
 
 
 @pytest.mark.parametrize("address", ["no address", "tcp://127.0.0.1:1", "tcp://nowhere.invalid:8"])

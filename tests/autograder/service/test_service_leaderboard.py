@@ -48,7 +48,8 @@ def grade(store: Store, number: int, report: Report) -> None:
 
 
 def places(store: Store, question: str = "scale") -> list[tuple[int, str, float]]:
-    found = leaderboard.of_lab(store.database, "lab").get(question, [])
+    boards = leaderboard.of_lab(store.database, "lab")
+    found = boards[question].places if question in boards else []
     return [(place.rank, place.login, place.ratio) for place in found]
 
 
@@ -99,8 +100,8 @@ def test_pseudonyms_are_drawn_once_and_are_nobodys_twice(
     for each in (store, other):
         for n in range(12):
             hand_in(each, each.roster.add(f"learner{n}", LEARNER), took(1.0 + n))
-        names = {p.login: p.pseudonym for p in leaderboard.of_lab(each.database, "lab")["scale"]}
-        again = leaderboard.of_lab(each.database, "lab")["scale"]
+        board, again = (leaderboard.of_lab(each.database, "lab")["scale"].places for _ in range(2))
+        names = {p.login: p.pseudonym for p in board}
         assert names == {p.login: p.pseudonym for p in again} and len(set(names.values())) == 12
         drawn.append(names)
     other.close()
@@ -115,7 +116,7 @@ def test_servers_that_look_at_once_draw_the_same_pseudonyms(store: Store) -> Non
 
     def look(server: Store) -> None:
         together.wait()
-        found = leaderboard.of_lab(server.database, "lab")["scale"]
+        found = leaderboard.of_lab(server.database, "lab")["scale"].places
         seen.append({place.login: place.pseudonym for place in found})
 
     threads = [threading.Thread(target=look, args=(server,)) for server in servers]

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from autograder.records import ManualAnswer, Report, RubricItem
-from autograder.service.records import kept_comments, marking
+from autograder.service.records import marking
+from autograder.service.records.markers import kept_comments
 from autograder.service.records.people import INSTRUCTOR, LEARNER, Person
 from autograder.service.records.store import Store
 from autograder.service.records.submissions import Submissions

@@ -10,9 +10,10 @@ import sqlalchemy as sa
 from autograder.cli import main
 from autograder.records import CheckResult, ManualAnswer, Outcome, Report
 from autograder.service.database.schema import counts, metadata, pile
-from autograder.service.records import assignments, audit_log
-from autograder.service.records.assignments import Assignment
+from autograder.service.records import audit_log
 from autograder.service.records.dates import Rules, calendar
+from autograder.service.records.markers import assignments
+from autograder.service.records.markers.assignments import Assignment
 from autograder.service.records.roster import take
 from autograder.service.records.standings import MARKED, recount
 from autograder.service.records.store import Store, sqlite_url
@@ -70,7 +71,7 @@ def test_a_learner_is_removed_with_nothing_left(course: Any, tmp_path: Path, cap
     after = everything(course)
     assert "I am Bob" in after and "Dear Bob" in after
     assert "Ada" not in after
-    line = audit_log.read(course.database, 1, 1)[0][0]
+    line = audit_log.read(course.database, 1)[0]
     assert (line["who"], line["action"], line["subject"]) == ("command line", "remove", "person 2")
     numbers = course.database.rows(sa.select(counts.c.kind, counts.c.number))
     assert {row.number for row in numbers} == {1}

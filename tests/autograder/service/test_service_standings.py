@@ -9,7 +9,7 @@ import pytest
 import sqlalchemy as sa
 
 from autograder.records import CheckResult, ManualAnswer, Outcome, Report
-from autograder.service.database.schema import counts, pile, standings
+from autograder.service.database.schema import best_times, counts, pile, standings, sums
 from autograder.service.records import marking, team_lists
 from autograder.service.records.dates import Rules, calendar
 from autograder.service.records.decisions import decide
@@ -43,7 +43,7 @@ def held(store: Store) -> list[Any]:
     with store.database.read() as connection:
         return [
             sorted(map(tuple, connection.execute(sa.select(table))), key=repr)
-            for table in (standings, counts, pile)
+            for table in (standings, counts, pile, best_times, sums)
         ]
 
 
@@ -54,7 +54,8 @@ def assert_as_counted_anew(store: Store) -> None:
     anew = held(store)
     empty = {row for row in kept[0] if row[2] == "[]"}  # nothing of theirs is graded any more
     assert [row for row in kept[0] if row not in empty] == [r for r in anew[0] if r[2] != "[]"]
-    assert kept[1:] == anew[1:]
+    assert kept[1:4] == anew[1:4]
+    assert [row for row in kept[4] if row[1]] == [row for row in anew[4] if row[1]]
 
 
 class Days:

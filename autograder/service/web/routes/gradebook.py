@@ -35,7 +35,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
 
     @api.get("/gradebook")
     def book(_by: Staff, lab: AnyLabName, asked: Asked) -> dict[str, Any]:
-        rows_page = gradebook.page(store.roster, store.submissions, replace(asked, lab=lab))
+        rows_page = gradebook.page(store.submissions, replace(asked, lab=lab))
         return {
             "rows": [views.gradebook_row(row) for row in rows_page.rows],
             "page": asked.page,
@@ -55,20 +55,20 @@ def _add_export(api: APIRouter, course: Course) -> None:
 
     @api.get("/export/notes")
     def notes(_by: Staff, lab: AnyLabName) -> dict[str, Any]:
-        book = exports.book_of(store.roster, store.submissions, lab)
+        book = exports.Book(store.roster, store.submissions, lab)
         return {"problems": [], "not_final": exports.not_final(book)}
 
     @api.post("/export/notes", openapi_extra=openapi.CSV)
     def notes_on(
         _by: Staff, lab: AnyLabName, template: Body, format: str = "canvas"
     ) -> dict[str, Any]:
-        book = exports.book_of(store.roster, store.submissions, lab)
+        book = exports.Book(store.roster, store.submissions, lab)
         problems = platforms.filled(format, template, book).problems
         return {"problems": problems, "not_final": exports.not_final(book)}
 
     @api.post("/export", **described, openapi_extra=openapi.CSV)
     def fill(_by: Staff, lab: AnyLabName, template: Body, format: str = "canvas") -> Response:
-        book = exports.book_of(store.roster, store.submissions, lab)
+        book = exports.Book(store.roster, store.submissions, lab)
         pieces = platforms.filled(format, template, book).lines()
         return StreamingResponse(exports.chunks(pieces), media_type="text/csv")
 
@@ -78,7 +78,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
 
     @pages.get("/gradebook")
     def book(person: StaffVisitor, asked: Asked) -> Response:
-        rows_page = gradebook.page(store.roster, store.submissions, asked)
+        rows_page = gradebook.page(store.submissions, asked)
         labs = store.submissions.labs()
         order = asked.sort if asked.sort != "login" else ""  # as it is when nothing is said
         query = {"lab": asked.lab, "section": asked.section, "search": asked.search, "sort": order}

@@ -10,7 +10,8 @@ from fastapi.responses import RedirectResponse, Response
 from pydantic import Field
 
 from autograder.service.errors import Refused
-from autograder.service.records import kept_comments, marking
+from autograder.service.records import marking
+from autograder.service.records.markers import kept_comments
 from autograder.service.records.marking import Walk
 from autograder.service.records.people import Person
 from autograder.service.web import openapi, views

@@ -8,6 +8,7 @@ from fastapi.responses import RedirectResponse, Response
 
 from autograder.service.errors import Refused
 from autograder.service.records.regrades import Batch
+from autograder.service.reports.gradebook import PAGE_ROWS
 from autograder.service.times import iso
 from autograder.service.web.access import (
     Instructor,
@@ -17,7 +18,7 @@ from autograder.service.web.access import (
     StaffVisitor,
 )
 from autograder.service.web.course import Course
-from autograder.service.web.forms import Fields, JsonIfAny, LabName
+from autograder.service.web.forms import Fields, JsonIfAny, LabName, Start
 
 
 def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
@@ -58,13 +59,16 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return RedirectResponse(f"/regrades/{batch}", 303)
 
     @pages.get("/regrades/{batch}")
-    def changes(person: StaffVisitor, batch: int) -> Response:
-        current, changed = course.store.regrades.get(batch)
-        return course.page("regrade", person=person, batch=current, changes=changed)
+    def changes(person: StaffVisitor, batch: int, after: Start = 0) -> Response:
+        current, changes = course.store.regrades.get(batch, after=after, most=PAGE_ROWS)
+        more = changes[-1].id if len(changes) == PAGE_ROWS else None
+        shown: dict[str, Any] = {"batch": current, "changes": changes, "more": more}
+        shown["count"] = course.store.regrades.changed(batch)
+        return course.page("regrade", person=person, **shown)
 
     @pages.get("/regrades/{batch}/state")
     def state(_by: StaffVisitor, batch: int) -> dict[str, Any]:
-        return {"state": str(course.store.regrades.get(batch)[0].waiting)}
+        return {"state": str(course.store.regrades.get(batch, most=1)[0].waiting)}
 
     @pages.post("/regrades/{batch}/publish")
     def publish(person: InstructorSender, batch: int) -> Response:

@@ -1,9 +1,9 @@
 """Re-grade requests: a learner asks about a question's grade, staff answer; both see the thread."""
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter
 from fastapi.responses import RedirectResponse, Response
 
 from autograder.service.records.regrade_requests import PAGE_ROWS, RegradeRequest
@@ -18,10 +18,7 @@ from autograder.service.web.access import (
     VisitorsEntry,
 )
 from autograder.service.web.course import Course
-from autograder.service.web.forms import AnyLabName, Fields, Json
-
-# A thread's number, of which a list goes on behind.
-After = Annotated[int, Query(ge=0, le=2**62)]
+from autograder.service.web.forms import AnyLabName, Fields, Json, Start
 
 
 def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
@@ -48,7 +45,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
 
     @api.get("/requests")
     def requests(
-        _by: Staff, lab: AnyLabName, after: After = 0, answered: bool = False
+        _by: Staff, lab: AnyLabName, after: Start = 0, answered: bool = False
     ) -> dict[str, Any]:
         found = course.store.requests.waiting(lab=lab, after=after, answered=answered)
         counts = [asdict(count) for count in course.store.requests.counts()]
@@ -58,7 +55,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
 def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.get("/requests")
     def requests(
-        person: StaffVisitor, lab: AnyLabName, after: After = 0, answered: bool = False
+        person: StaffVisitor, lab: AnyLabName, after: Start = 0, answered: bool = False
     ) -> Response:
         found = course.store.requests.waiting(lab=lab, after=after, answered=answered)
         asked: dict[str, Any] = {"lab": lab, "answered": answered}

@@ -1,6 +1,7 @@
 """Submissions: handing in, what became of them, and grading one of them again."""
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import groupby
 from typing import Annotated, Any
@@ -8,15 +9,16 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Query, Request
 from fastapi.concurrency import run_in_threadpool
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 
 from autograder.grading.report import to_gradescope, to_html
 from autograder.records import CheckResult, Report
 from autograder.service.database.schema import PARKED, STORED
 from autograder.service.errors import Refused
 from autograder.service.records.people import LEARNER, Person
-from autograder.service.records.submissions import Entry
+from autograder.service.records.submissions import Entry, Submissions
 from autograder.service.records.teams import handed_in_by
+from autograder.service.reports.exports import chunks
 from autograder.service.reports.gradebook import PAGE_ROWS
 from autograder.service.web import openapi, views
 from autograder.service.web.access import (
@@ -29,8 +31,7 @@ from autograder.service.web.access import (
     VisitorsEntry,
 )
 from autograder.service.web.course import Course
-from autograder.service.web.forms import PageNumber
-from autograder.service.web.page import Paging
+from autograder.service.web.forms import PageNumber, Start
 from autograder.service.web.uploads import take_in
 
 
@@ -38,6 +39,10 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
     """Add what learners and staff ask of submissions."""
     _add_api(api, course)
     _add_pages(pages, course)
+
+
+MostRows = Annotated[int | None, Query(alias="limit", ge=1, le=1000)]
+_AT_ONCE = 1000
 
 
 def _add_api(api: APIRouter, course: Course) -> None:
@@ -49,8 +54,9 @@ def _add_api(api: APIRouter, course: Course) -> None:
         return views.receipt(receipt, course.url, checks)
 
     @api.get("/submissions")
-    def submissions(_by: Staff) -> list[dict[str, Any]]:
-        return [views.summary(entry) for entry in course.store.submissions.all()]
+    def submissions(_by: Staff, before: Start = 0, most: MostRows = None) -> Response:
+        pieces = chunks(_listed(course.store.submissions, before, most))
+        return StreamingResponse(pieces, media_type="application/json")
 
     @api.get("/submissions/{number}")
     def submission(person: Caller, entry: CallersEntry) -> dict[str, Any]:
@@ -75,17 +81,21 @@ def _add_api(api: APIRouter, course: Course) -> None:
 
 def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.get("/submissions")
-    def submissions(person: Visitor, number: PageNumber = 1) -> Response:
+    def submissions(person: Visitor, number: PageNumber = 1, before: Start = 0) -> Response:
         whose = None if person.is_staff else person.id
         shown = course.store.submissions.seen_by(person)
-        entries, count = shown.page(number, PAGE_ROWS, person_id=whose)
-        paging = Paging("/submissions", number, count)
+        start = before or shown.start_of_page(number, PAGE_ROWS, person_id=whose)
+        entries = shown.page(PAGE_ROWS, before=start, person_id=whose)
+        paging: dict[str, Any] = {
+            "later": start > 0,
+            "more": entries[-1].id if len(entries) == PAGE_ROWS else None,
+        }
         beside: dict[str, Any] = {
             **course.news(person),
             "drafts": course.drafts_for(person),
             "requests": [] if person.is_staff else course.store.requests.of_person(person.id),
         }
-        return course.page("submissions", person=person, entries=entries, paging=paging, **beside)
+        return course.page("submissions", person=person, entries=entries, **paging, **beside)
 
     @pages.post("/submissions")
     async def hand_in(request: Request, person: Sender) -> Response:
@@ -138,6 +148,19 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
     def regrade(person: StaffSender, number: int) -> Response:
         course.regrade(number, person)
         return RedirectResponse(f"/submissions/{number}", 303)
+
+
+def _listed(all_submissions: Submissions, before: int, most: int | None) -> Iterator[str]:
+    """Yield a list as JSON, the newest first: at most so many, or all that there are."""
+    separator = "["
+    while entries := all_submissions.page(most or _AT_ONCE, before=before):
+        for entry in entries:
+            yield f"{separator}{json.dumps(views.summary(entry))}"
+            separator = ",\n"
+        before = entries[-1].id
+        if most is not None:
+            break
+    yield "[]" if separator == "[" else "]"
 
 
 def _report(course: Course, person: Person, entry: Entry) -> Report | None:

@@ -1,0 +1,342 @@
+"""A course of any size on PostgreSQL, written by statements over whole tables.
+
+    python bench/autograder_course.py URL --learners 50000
+
+fills the empty database at URL: 16 labs, each handed in two or three times by every learner and
+graded each time (2,000,000 gradings of 50,000 learners), marks, a log, requests, batches of
+re-gradings. What the server keeps up with each grading (`standings`, `counts`, `pile`, `sums`) is
+computed here over all rows at once; a test holds it against counting anew. Notebooks are small, for
+lists and pages never read them.
+"""
+
+import argparse
+import hashlib
+import io
+import itertools
+import json
+import time
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import psycopg
+import sqlalchemy as sa
+
+from autograder.records import CheckResult, ManualAnswer, Outcome, Report
+from autograder.service.database import schema
+from autograder.service.records import standings
+from autograder.service.records.marks import NOTHING, answer_digest
+from autograder.service.records.store import Store
+
+LABS, VARIANTS, MOST_TRIES, MARKED_LABS, TIMED_LABS = 16, 8, 3, 14, 2
+OFFSET = 100  # of learners' ids: staff stand before them
+PENALTY = 0.25  # of a late day: exact in binary, as all scores here are
+POINTS = 1.5  # of a mark
+DAY_S, WEEK_S = 86_400, 7 * 86_400
+COMMENTS = ("Good.", "Name the unit.", "Why?", "See the text.", "Yes.", "Half of it.", "", "")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("url", help="of an empty PostgreSQL database")
+    parser.add_argument("--learners", type=int, default=50_000)
+    asked = parser.parse_args()
+    began = time.monotonic()
+    fill(asked.url, asked.learners)
+    share = (time.monotonic() - began) / 120
+    print(f"{asked.learners} learners are filled in: {share:.2f} of the goal's two minutes")
+
+
+def lab_name(number: int) -> str:
+    return f"{number:02}_lab"
+
+
+def login(learner: int) -> str:
+    """Return the login of a learner, 1 to the course's size."""
+    return f"learner{learner:06}"
+
+
+def token(person: str) -> str:
+    """Return the bearer token of a login in this course; its key is its own."""
+    digest = hashlib.sha256(person.encode()).hexdigest()
+    key = "00000001" if person == "instructor" else f"{int(person[-6:]) + 0x1000:08x}"
+    return f"{key}.{digest[:48]}"
+
+
+def report_of(variant: int) -> Report:
+    """Return what the checks found of one of the kinds of notebooks."""
+    results = []
+    for number, question in enumerate(("scale", "sum", "gradient")):
+        for check in range(2):
+            right = (variant >> number) % 2 == 0 or check == 0
+            said = "" if right else f"the {question} of variant {variant} has another shape"
+            outcome = Outcome.CORRECT if right else Outcome.INCORRECT
+            points = 2.0 if right else 0.0
+            timed = 1.0 if number == check == 0 else None
+            name = f"{question}_{check}"
+            results.append(
+                CheckResult(name, question, outcome, points, 2.0, said, title=name, ratio=timed)
+            )
+    text = f"Because the loss of variant {variant} is a sum over rows." if variant else ""
+    manual = (ManualAnswer("why", 2.0, (), text),)
+    return replace(Report("lab", tuple(results), title="The lab"), manual=manual).with_totals()
+
+
+def fill(url: str, learners: int, now: float | None = None) -> None:
+    """Fill the empty database at `url`."""
+    store = Store(url)
+    now = time.time() if now is None else now
+    _add_person(store, "instructor", "instructor")
+    store.close()
+    with psycopg.connect(url.replace("+psycopg", "")) as connection:
+        run = connection.cursor().execute
+        run("SET session_replication_role = replica")  # the keys of other tables are right
+        run("SET work_mem = '512MB'")
+        run("SET maintenance_work_mem = '512MB'")
+        dropped = _drop_indexes(run)
+        values = {"learners": learners, "offset": OFFSET, "now": now, "variants": VARIANTS}
+        _copy(run, "variants", _variants())
+        _copy(run, "combos", _combos())
+        for statement in _STATEMENTS:
+            run(statement.format(**values, **_NUMBERS))
+        _copy_tokens(connection, learners, now)
+        _counts(run)
+        for statement in dropped:
+            run(statement)
+        run("DROP TABLE made, variants, combos, stood")
+    with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
+        connection.execute("VACUUM ANALYZE")
+
+
+def _add_person(store: Store, name: str, role: str) -> None:
+    person = store.roster.find(name) or store.roster.add(name, role)
+    store.roster.give_token(person, "bearer", token=token(name))
+
+
+def _drop_indexes(run: Any) -> list[str]:
+    """Drop the indexes that are no keys; return the statements that make them again."""
+    query = "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'public'"
+    keys = "AND indexname NOT LIKE '%_pkey' AND indexdef NOT LIKE '%UNIQUE%'"
+    rows = run(f"{query} {keys}").fetchall()
+    for name, _ in rows:
+        run(f"DROP INDEX {name}")
+    return [definition for _, definition in rows]
+
+
+def _copy(run: Any, table: str, rows: list[dict[str, Any]]) -> None:
+    """Make a table of these rows, all of one kind."""
+    kinds = {bool: "boolean", int: "int", float: "float", str: "text"}
+    columns = ", ".join(f'"{name}" {kinds[type(value)]}' for name, value in rows[0].items())
+    run(f"CREATE UNLOGGED TABLE {table} ({columns})")
+    names = ", ".join(f'"{name}"' for name in rows[0])
+    marks = ", ".join(["%s"] * len(rows[0]))
+    for row in rows:
+        run(f"INSERT INTO {table} ({names}) VALUES ({marks})", list(row.values()))
+
+
+def _variants() -> list[dict[str, Any]]:
+    rows = []
+    for variant in range(VARIANTS):
+        report = report_of(variant)
+        answer = report.manual[0]
+        checks = [result for result in report.results if result.question == "scale"]
+        rows.append(
+            {
+                "v": variant,
+                "report": json.dumps(report.to_dict()),
+                "score": report.score,
+                "most": report.max_score,
+                "digest": answer_digest(answer),
+                "answered": answer_digest(answer) != NOTHING,
+                "checks": json.dumps(_checks(variant)),
+                "timed": all(result.outcome is Outcome.CORRECT for result in checks),
+            }
+        )
+    return rows
+
+
+def _checks(variant: int) -> list[standings.Thing]:
+    return standings._of_checks(report_of(variant).to_dict()["results"])
+
+
+def _things(best: int, last: int, comment: int, tenth: int) -> list[standings.Thing]:
+    """Return what a standing counts; `comment` is that of the mark, or -1: there is none."""
+    things = [*_checks(best), (standings.SCORE, "", str(tenth))]
+    written, marked = last != 0, comment >= 0
+    kinds = [standings.WRITTEN if written else standings.BLANK]
+    if not marked:
+        kinds.append(standings.WAITING if written else standings.UNMARKED)
+        things += [(standings.TO_MARK, "", "")] if written else []
+    elif COMMENTS[comment]:
+        things.append((standings.COMMENT, "why", COMMENTS[comment]))
+    return sorted(things + [(kind, "why", "") for kind in kinds])
+
+
+def _combos() -> list[dict[str, Any]]:
+    """Return what every kind of standing counts; the statements below name the one they mean."""
+    kinds = itertools.product(
+        range(VARIANTS), range(VARIANTS), range(-1, len(COMMENTS)), range(standings.BINS)
+    )
+    possible = {  # learners with one best notebook have few shares of the points
+        (*kind[:3], min(9, int(share * 10))) for kind in kinds for share in _shares(kind[0])
+    }
+    return [
+        {
+            "best": best,
+            "last": last,
+            "comment": comment,
+            "tenth": tenth,
+            "things": json.dumps(_things(best, last, comment, tenth)),
+        }
+        for best, last, comment, tenth in sorted(possible)
+    ]
+
+
+def _shares(variant: int) -> set[float]:
+    report = report_of(variant)
+    return {
+        (report.score + mark) * late / report.max_score
+        for mark in (0.0, POINTS)
+        for late in (1.0, 1.0 - PENALTY)
+    }
+
+
+def _copy_tokens(connection: Any, learners: int, now: float) -> None:
+    lines = io.StringIO()
+    for learner in range(1, learners + 1):
+        secret = token(login(learner))
+        digest = hashlib.sha256(secret.encode()).hexdigest()
+        row = (secret[:8], OFFSET + learner, "bearer", digest, now + 90 * DAY_S, now, "")
+        lines.write("\t".join(map(str, row)) + "\n")
+    columns = "key, person_id, kind, digest, expires_at, created_at, agent"
+    with connection.cursor().copy(f"COPY tokens ({columns}) FROM STDIN") as copy:
+        copy.write(lines.getvalue())
+
+
+def _counts(run: Any) -> None:
+    """Count what the standings say: kinds of standings first, for there are few of them."""
+    grouped = "SELECT lab, things, count(*) FROM standings GROUP BY lab, things"
+    numbers = Counter[tuple[str, standings.Thing]]()
+    for lab, things, count in run(grouped).fetchall():
+        for kind, question, words in json.loads(things):
+            numbers[lab, (kind, question, words)] += count
+    insert = "INSERT INTO counts (lab, kind, question, words, number) VALUES (%s, %s, %s, %s, %s)"
+    for (lab, thing), number in numbers.items():
+        run(insert, (lab, *thing, number))
+
+
+_NUMBERS = {
+    "labs": LABS,
+    "tries": MOST_TRIES,
+    "marked": MARKED_LABS,
+    "timed": TIMED_LABS,
+    "points": POINTS,
+    "counts": 1 - PENALTY,
+    "penalty": PENALTY,
+    "week": WEEK_S,
+    "day": DAY_S,
+    "comments": len(COMMENTS),
+    "said": ", ".join(f"'{comment}'" for comment in COMMENTS),
+}
+
+# `made` is a row a submission, in the order in which they came in: a lab a week, the last today.
+# The third try of labs with an odd number came a day late.
+_STATEMENTS = (
+    """INSERT INTO people (id, login, login_key, name, role, created_at, email, section)
+    SELECT {offset} + p, 'learner' || lpad(p::text, 6, '0'), 'learner' || lpad(p::text, 6, '0'),
+        'Name ' || (p * 7919) % {learners}, 'learner', {now}, 'learner' || p || '@example.org',
+        'Section ' || lpad((p % greatest(1, {learners} / 500))::text, 3, '0')
+    FROM generate_series(1, {learners}) p""",
+    "INSERT INTO lines (person_id, served_at) SELECT id, 0 FROM people WHERE id > {offset}",
+    """CREATE UNLOGGED TABLE made AS
+    SELECT row_number() OVER (ORDER BY l, k, p)::int AS id, {offset} + p AS p, k, n, l,
+        lpad(l::text, 2, '0') || '_lab' AS lab, (p * 7 + l * 3 + k * 5) % {variants} AS v,
+        CASE WHEN k = 3 AND l % 2 = 1 THEN {counts} ELSE 1.0 END::float AS share,
+        CASE WHEN k = n AND l < {marked} AND p % 10 > 0 THEN p % {comments} ELSE -1 END AS comment,
+        {now} - ({labs} - 1 - l) * {week} + (k - 3) * {day} * 0.9 - (p % 1000)::float AS at
+    FROM generate_series(0, {labs} - 1) l, generate_series(1, {tries}) k,
+        generate_series(1, {learners}) p, LATERAL (SELECT 2 + (p + l) % 2 AS n) tries
+    WHERE k <= n""",
+    """INSERT INTO submissions (id, person_id, lab, sha256, size_bytes, blank, submitted_at, state,
+        waiting_since, tries, kills, finished_at, grading_id, score, max_score, pending)
+    SELECT id, p, lab, lpad(to_hex(id), 64, '0'), 64, FALSE, at, 'graded', at, 0, 0, at + 5, id,
+        score + CASE WHEN comment >= 0 THEN {points} ELSE 0 END, most,
+        CASE WHEN answered AND comment < 0 THEN 1 ELSE 0 END
+    FROM made JOIN variants USING (v) ORDER BY id""",
+    """INSERT INTO notebooks SELECT id, convert_to(rpad(id::text, 64), 'UTF8') FROM made
+    ORDER BY id""",
+    """INSERT INTO gradings SELECT id, id, at + 5, score, most - 2
+    FROM made JOIN variants USING (v) ORDER BY id""",
+    "INSERT INTO reports SELECT id, report FROM made JOIN variants USING (v) ORDER BY id",
+    "INSERT INTO answers SELECT id, 'why', digest FROM made JOIN variants USING (v) ORDER BY id",
+    """INSERT INTO timings SELECT id, 'scale', (50 + (p * k * 31) % 500) / 100.0::float
+    FROM made JOIN variants USING (v) WHERE l < {timed} AND variants.timed ORDER BY id""",
+    """INSERT INTO marks (id, submission_id, question, answer_sha256, points, items, comment,
+        marked_by, marked_at)
+    SELECT row_number() OVER (ORDER BY id), id, 'why', digest, {points}, '[]',
+        (ARRAY[{said}])[comment + 1], 1, at + 100
+    FROM made JOIN variants USING (v) WHERE comment >= 0 ORDER BY id""",
+    """INSERT INTO audit_log (id, at, who, action, subject, before, after)
+    SELECT id, marked_at, 'instructor', 'mark', 'submission ' || submission_id || ': why',
+        '{{"points": null}}', '{{"points": {points}}}' FROM marks ORDER BY id""",
+    """INSERT INTO lab_rules (lab, due, penalty_per_day, grace_minutes, solutions, leaderboard,
+        held, requests_until)
+    SELECT DISTINCT lab, to_char(to_timestamp(floor({now} - ({labs} - 1 - l) * {week}
+            - CASE WHEN l % 2 = 1 THEN 1001 ELSE 0 END)) AT TIME ZONE 'UTC',
+            'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
+        {penalty}, 0, FALSE, l < {timed}, FALSE, '2099-01-01T00:00:00Z' FROM made""",
+    """INSERT INTO extensions SELECT lab_rules.lab, people.id, '2099-01-01T00:00:00Z'
+    FROM people, lab_rules WHERE people.id % 50 = 0 AND lab_rules.lab = '02_lab'""",
+    "INSERT INTO accommodations SELECT id, 1.5 FROM people WHERE id > {offset} AND id % 100 = 0",
+    """INSERT INTO regrades
+    SELECT l, lab, NULL, {now}, CASE WHEN l = 1 THEN {now} END, count(*) FROM made
+    WHERE l IN (1, 2) GROUP BY l, lab""",
+    """INSERT INTO drafts
+        (batch, submission_id, open, grading_id, before, score, max_score, pending)
+    SELECT l, id, FALSE, id, score + (id % 20 = 0)::int, score, most, 0
+    FROM made JOIN variants USING (v) WHERE l IN (1, 2)""",
+    """INSERT INTO regrade_requests
+    SELECT row_number() OVER (ORDER BY id), id, 'why', p, lab, at + 200, p % 10 = 0
+    FROM made WHERE k = n AND p % 100 < 11 AND l = 3""",
+    """INSERT INTO regrade_messages
+    SELECT id, id, person_id, asked_at, 'My answer names the unit in its second sentence.'
+    FROM regrade_requests""",
+    """CREATE UNLOGGED TABLE stood AS
+    SELECT DISTINCT ON (p, lab) p, lab, id, v, counted, most,
+        least(9, floor(counted / most * 10)) AS tenth, last_id, last_v, last_comment
+    FROM (SELECT made.*, most,
+            (score + CASE WHEN comment >= 0 THEN {points} ELSE 0 END) * share AS counted,
+            first_value(id) OVER w AS last_id, first_value(made.v) OVER w AS last_v,
+            first_value(comment) OVER w AS last_comment
+        FROM made JOIN variants ON variants.v = made.v
+        WINDOW w AS (PARTITION BY p, lab ORDER BY id DESC)) every
+    ORDER BY p, lab, counted DESC, id DESC""",
+    """INSERT INTO standings (person_id, lab, things, checks, grading_id, latest_id, best_id, score)
+    SELECT p, lab, things, checks, id, last_id, id, counted
+    FROM stood JOIN variants ON variants.v = stood.v
+        LEFT JOIN combos ON (combos.best, combos.last, combos.comment, combos.tenth)
+            = (stood.v, last_v, last_comment, stood.tenth)""",
+    """INSERT INTO pile (submission_id, question, lab, written, waits)
+    SELECT last_id, 'why', lab, last_v <> 0, last_comment < 0 FROM stood""",
+    """INSERT INTO best_times SELECT lab, question, p, min(ratio)
+    FROM timings JOIN made ON made.id = grading_id GROUP BY lab, question, p""",
+    "INSERT INTO sums SELECT p, sum(counted) FROM stood GROUP BY p",
+    """DO $$ DECLARE t text; BEGIN FOREACH t IN ARRAY ARRAY['people', 'submissions', 'gradings',
+        'marks', 'audit_log', 'regrades', 'regrade_requests', 'regrade_messages'] LOOP
+        EXECUTE format('SELECT setval(pg_get_serial_sequence(%L, ''id''), max(id)) FROM %I', t, t);
+    END LOOP; END $$""",
+)
+
+
+def size_bytes(url: str) -> dict[str, int]:
+    """Return what the tables take, their indexes included, by name."""
+    engine = sa.create_engine(url.replace("postgresql:", "postgresql+psycopg:"))
+    with engine.connect() as connection:
+        return {
+            name: connection.scalar(sa.text(f"SELECT pg_total_relation_size('{name}')")) or 0
+            for name in schema.metadata.tables
+        }
+
+
+if __name__ == "__main__":
+    main()
