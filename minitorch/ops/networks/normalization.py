@@ -193,10 +193,10 @@ class LayerNormGradients(Op):
         count = x.size + 2 * weight.size
         large = count * x.itemsize > allocator.LARGE
         made: Array = (allocator.cpu.empty if large else np.empty)((count,), x.dtype)
-        into, affine = made[: x.size], made[x.size :].reshape(2, -1)
-        affine.fill(0)
+        into, sums = made[: x.size], made[x.size :].reshape(2, -1)
+        sums.fill(0)
         given = [np.ascontiguousarray(a) for a in (g, x, weight)]
-        compiled.run_rows("layer_norm_gradient", (*given, into, *affine), self.eps)
+        compiled.run_rows("layer_norm_gradient", (*given, into, *sums), self.eps)
         return made
 
     def infer(self, *specs: Spec) -> Spec:

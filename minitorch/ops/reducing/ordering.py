@@ -54,7 +54,8 @@ class ArgExtreme(Position):
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the first such position."""
         if type(x) is np.ndarray:
-            return (x.argmax if self.largest else x.argmin)(self.dim, keepdims=True)
+            at: Array = (x.argmax if self.largest else x.argmin)(self.dim, keepdims=True)
+            return at
         find = xp.argmax if self.largest else xp.argmin
         return find(_numbers(x), axis=self.dim, keepdims=True)
 
