@@ -204,6 +204,8 @@ def apply(op: Op, /, *inputs: object) -> "Methods": ...
 
 def apply(op: Op, /, *inputs: object) -> object:
     """Return `op` of `inputs`, of the kind that the first `Value` among them is."""
+    if inputs and isinstance(inputs[0], Value):  # most often
+        return inputs[0]._apply(op, inputs)
     host = False
     for value in inputs:
         if type(value) in HOST_TYPES:

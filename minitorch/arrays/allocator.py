@@ -32,6 +32,9 @@ LARGE = 128 * 2**10
 """Bytes above which the C library asks the system for fresh pages, and the detour here pays."""
 
 
+_HOST = (np.ndarray, np.generic)
+
+
 class Lease(np.ndarray[Any, Any]):
     """The bytes of one block: the base of the array that was asked for.
 
@@ -113,7 +116,7 @@ def result_of(ufunc: Callable[..., "Array"], *arrays: object) -> "Array":
         return ufunc(*arrays)
     for other in arrays:
         if other is not like and not (
-            isinstance(other, np.ndarray | np.generic)
+            isinstance(other, _HOST)
             and other.dtype is like.dtype
             and (other.shape == like.shape or stretches(other.shape, like.shape))
         ):

@@ -68,6 +68,8 @@ HOST_TYPES = frozenset(
     [np.ndarray, *(dtype.type for dtype in DTYPES.values() if dtype is not bfloat16)]
 )
 """Types of NumPy's arrays, for which the namespace is NumPy itself. A scalar is a 0-d array."""
+_HOST = (np.ndarray, np.generic)
+_HOST_OR_NUMBER = (*_HOST, bool, int, float)
 NO_COMPLEX = (
     "complex numbers and Fourier transforms are not here: keep real and imaginary parts as two "
     "tensors, or do this part with numpy.fft on .numpy()."
@@ -282,7 +284,7 @@ def native_module() -> Any:
 
 def device_of(array: Array) -> Device:
     """Return where `array` lives."""
-    if isinstance(array, np.ndarray | np.generic):
+    if isinstance(array, _HOST):
         return CPU
     place = array.device
     if getattr(place, "type", "cuda") == "cpu":
@@ -293,7 +295,7 @@ def device_of(array: Array) -> Device:
 
 def namespace(array: object) -> Namespace:
     """Return the array API namespace of `array`'s library; NumPy's for Python numbers."""
-    if isinstance(array, np.ndarray | np.generic | bool | int | float):
+    if isinstance(array, _HOST_OR_NUMBER):
         return np
     return _namespace_of(type(array).__module__.partition(".")[0])
 
@@ -345,7 +347,9 @@ def native_dtype(xp: Namespace, dtype: DType) -> object:
 
 def cast(array: Array, dtype: DType) -> Array:
     """Return `array` as `dtype`, itself when it already is."""
-    if isinstance(array, np.ndarray | np.generic):
+    if isinstance(array, _HOST):
+        if array.dtype is dtype and type(array) is np.ndarray:
+            return array
         if dtype is bfloat16:
             return narrowed(array)
         return (
@@ -370,7 +374,7 @@ def asarray(
     wanted = None if dtype is None else native_dtype(xp, dtype)
     if isinstance(data, Halves):
         data, wanted = widened(data), wanted or xp.bfloat16
-    if isinstance(data, np.ndarray | np.generic):
+    if isinstance(data, _HOST):
         # torch reads neither negative strides nor scalars, and converts no array without axes
         data = np.array(data, None if dtype is None else host_dtype(dtype), order="C")
         copy = False  # it is one, and torch copies no array without axes to a device
@@ -418,7 +422,7 @@ def owner(array: Array) -> Array:
 
 def native_device_of(array: Array) -> dict[str, object]:
     """Return `device=` for a creation function that is to make an array beside `array`."""
-    if isinstance(array, np.ndarray | np.generic):
+    if isinstance(array, _HOST):
         return {}
     return {"device": array.device}
 

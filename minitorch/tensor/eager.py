@@ -65,15 +65,19 @@ def constant(number: Scalar, dtype: DType, kind: type["Tensor"]) -> "Tensor":
 def host_arrays(op: Op, inputs: tuple[Any, ...], kind: type["Tensor"]) -> list[Array] | None:
     """Return the inputs' arrays where NumPy computes with them as they are, else None.
 
-    All are tensors of `kind` in NumPy's memory, of one dtype where the operator promotes.
+    All are tensors of `kind` in NumPy's memory, of one dtype where the operator promotes. What a
+    view is taken of is an array, no scalar.
     """
     arrays, dtype, promotes = [], None, op.promotes
     for value in inputs:
         if not isinstance(value, kind):
             return None
         array = value.array
-        if type(array) not in HOST_TYPES:
-            return None
+        if type(array) is not np.ndarray:
+            if type(array) not in HOST_TYPES:
+                return None
+            if op.views:
+                array = value._own_array()
         if promotes and array.dtype is not dtype:
             if dtype is not None or (promotes == "float" and array.dtype.kind != "f"):
                 return None

@@ -66,9 +66,9 @@ class InPlace(Methods):
         Raises:
             GradientError: a leaf that requires a gradient would be overwritten.
         """
-        self._refuse_leaf(name)
         if not recording.on:
             return False
+        self._refuse_leaf(name)
         return self.requires_grad or any(getattr(s, "requires_grad", False) for s in sources)
 
     def _record(

@@ -104,8 +104,6 @@ class Tensor(Exchange):
 
     def _apply(self, op: Op, inputs: tuple[Any, ...]) -> "Tensor":
         """Return `op` of `inputs`; remembered when an input requires a gradient."""
-        if op.views and isinstance(inputs[0], Tensor):
-            inputs[0]._own_array()
         xp: Namespace = np
         compute, arrays = op.compute, host_arrays(op, inputs, Tensor)
         if arrays is None:
@@ -116,14 +114,22 @@ class Tensor(Exchange):
                 compute = partial(computed, op, op.compute)
         try:
             # The library's own operators cannot come back into this context; a learner's might.
-            run = quiet.run if op.on_arrays else _call
-            result = run(compute, xp, *arrays)
+            if op.views or not op.on_arrays:  # views compute nothing that NumPy could warn of
+                result = compute(xp, *arrays)
+            else:
+                result = quiet.run(compute, xp, *arrays)
         except Exception as error:
             better = explain(op, inputs, error)
             if better is error:
                 raise
             raise better from error
-        return _record(op, inputs, result)
+        made: Tensor = _blank(Tensor)
+        made.array = result
+        made.requires_grad, made.op, made.inputs = False, None, ()
+        made._grad, made._stamp, made.hooks = None, clock.now, None
+        if recording.on:
+            _record(made, op, inputs)
+        return made
 
     # ── what it is ──────────────────────────────────────────────────────────────────────────────
 
@@ -323,20 +329,14 @@ class Tensor(Exchange):
         return clock.count(self.array)
 
 
-def _record(op: Op, inputs: tuple[Tensor, ...], result: Array) -> Tensor:
-    """Return a tensor around a result, which knows its inputs where one requires a gradient."""
-    made: Tensor = _blank(Tensor)
-    made.array = result
-    made._grad, made._stamp, made.hooks = None, clock.now, None
-    if recording.on:
-        for value in inputs:
-            if value.requires_grad and _is_floating(result):
-                made.requires_grad, made.op, made.inputs = True, op, inputs
-                return made
-    made.requires_grad, made.op, made.inputs = False, None, ()
-    if op.views and recording.on:
+def _record(made: Tensor, op: Op, inputs: tuple[Tensor, ...]) -> None:
+    """Let the result of an operator know its inputs where one requires a gradient."""
+    for value in inputs:
+        if value.requires_grad and _is_floating(made.array):
+            made.requires_grad, made.op, made.inputs = True, op, inputs
+            return
+    if op.views:
         note_view(made, op, inputs)
-    return made
 
 
 def tensor(
@@ -430,7 +430,3 @@ def _is_floating(array: Array) -> bool:
     if type(array) in HOST_TYPES:
         return dtype.kind == "f"
     return bool(getattr(dtype, "is_floating_point", False))  # of torch's and bfloat16
-
-
-def _call(function: Callable[..., Array], *inputs: object) -> Array:
-    return function(*inputs)

@@ -22,7 +22,7 @@ from ..control.liveness import Deadness, deadness_of, die_first
 from ..core.node import Constant, Node, UnknownShape
 from ..core.order import schedule
 from ..memory.aliasing import SHAPED
-from .placed import sum_of_placed
+from .placed import PlaceEach, sum_of_placed
 from .rewrite import rebuilt, rewrite, simple
 
 Simplify = Callable[..., Node | None]
@@ -139,6 +139,10 @@ def _permute(node: Node, x: Node) -> Node | None:
         return x
     if simple(x) and isinstance(x.op, Permute):
         return rebuilt(Permute(tuple(x.op.dims[d] for d in dims)), x.inputs[0])
+    if simple(x) and isinstance(x.op, PlaceEach) and not x.op.order:
+        return rebuilt(
+            Permute(dims), rebuilt(PlaceEach(x.op.patterns, x.op.shape, dims), *x.inputs)
+        )
     return None
 
 

@@ -14,19 +14,30 @@ from .rewrite import rebuilt, simple
 
 
 class PlaceEach(Op):
-    """Zeros of `shape` with each input added at its own pattern."""
+    """Zeros of `shape` with each input added at its own pattern.
+
+    `order` is that of the axes in memory, for what transposes the sum.
+    """
 
     reads_inputs = reads_output = False
 
-    def __init__(self, patterns: tuple[tuple[Any, ...], ...], shape: tuple[int, ...]) -> None:
-        self.patterns, self.shape = patterns, shape
+    def __init__(
+        self,
+        patterns: tuple[tuple[Any, ...], ...],
+        shape: tuple[int, ...],
+        order: tuple[int, ...] = (),
+    ) -> None:
+        self.patterns, self.shape, self.order = patterns, shape, order
         firsts = [p[0] for p in patterns if p and isinstance(p[0], int) and len(p) == 1]
         self.all = sorted(firsts) == list(range(shape[0])) and len(firsts) == len(patterns)
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the sum; where the parts are all of the first axis, without zeros."""
-        make = xp.empty if self.all else xp.zeros
-        out = make(self.shape, dtype=arrays[0].dtype, **native_device_of(arrays[0]))
+        make, order = xp.empty if self.all else xp.zeros, self.order or range(len(self.shape))
+        sizes = tuple(self.shape[d] for d in order)
+        out = make(sizes, dtype=arrays[0].dtype, **native_device_of(arrays[0]))
+        if self.order:
+            out = xp.permute_dims(out, sorted(order, key=self.order.__getitem__))
         for pattern, array in zip(self.patterns, arrays, strict=True):
             if self.all:
                 out[pattern] = array

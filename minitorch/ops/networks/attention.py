@@ -108,15 +108,13 @@ def _grouped(query: Kind, key: Kind, value: Kind, mask: Any, *options: Any) -> K
 def _on_host(*values: Any) -> bool:
     """Tell whether these are NumPy's arrays, of one floating dtype but for a mask of bools."""
     arrays = [getattr(value, "array", value) for value in values]
-    first = arrays[0]
     for a in arrays:
         if type(a) is not np.ndarray or not a.size:
             return False
-    return (
-        first.dtype.char in "fd"
-        and first.dtype == arrays[1].dtype == arrays[2].dtype
-        and not any(getattr(mask, "requires_grad", False) for mask in values[3:])
-    )
+    dtypes = [a.dtype for a in arrays[:3]]
+    if dtypes[0].char not in "fd" or dtypes.count(dtypes[0]) < 3:
+        return False
+    return not any(getattr(mask, "requires_grad", False) for mask in values[3:])
 
 
 def _weights(query: Kind, key: Kind, mask: Any, factor: float, causal: bool) -> Any:
@@ -180,12 +178,18 @@ def _check_rows(input: Methods, count: Any) -> None:
     array = getattr(input, "array", None)
     if array is None or count is None or not math.prod(array.shape):
         return
+    host = type(array) is np.ndarray  # a number below 0 is read as one above all others
+    if host and np.maximum.reduce(array.view(_UNSIGNED[array.itemsize]), None) < count:
+        return
     low, high = int(array.min()), int(array.max())
     if low < 0 or high >= count:
         raise AxisError(
             f"embedding: got number {low if low < 0 else high} for a table of {count} rows, "
             f"expected 0 to {count - 1}. Check the vocabulary's size."
         )
+
+
+_UNSIGNED = {kind.itemsize: kind for kind in map(np.dtype, ("u1", "u2", "u4", "u8"))}
 
 
 def embedding(input: Kind, weight: Kind, padding_idx: int | None = None) -> Kind:

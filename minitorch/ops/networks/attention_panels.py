@@ -118,9 +118,10 @@ def _groups(lead: Sequence[int], most: int) -> Iterator[Any]:
 
 def spread(*arrays: Array) -> list[Array]:
     """Return views of the arrays with one shape but for the last two axes."""
-    if len({a.shape[:-2] for a in arrays}) == 1:
+    leads = [a.shape[:-2] for a in arrays]
+    if leads.count(leads[0]) == len(leads):
         return list(arrays)
-    lead = np.broadcast_shapes(*(a.shape[:-2] for a in arrays))
+    lead = np.broadcast_shapes(*leads)
     return [np.broadcast_to(a, (*lead, *a.shape[-2:])) for a in arrays]
 
 
@@ -138,6 +139,10 @@ def attend(q: Array, k: Array, v: Array, how: Weighing) -> Array:
     q, k, v = spread(q, k, v)
     shape = (*q.shape[:-1], k.shape[-2])
     out = empty_as(q, (*q.shape[:-1], v.shape[-1]))
+    if shape[-2] == 1 and not (how.causal or how.p) and math.prod(shape) <= PANEL:
+        alone = Panel((), slice(0, 1), shape[-1], 0)  # one query, as in generation
+        np.matmul(how.weights(q, k, alone, shape), v, out=out)
+        return out
     for panel in panels(shape, how.causal):
         here, rows, seen = panel.lead, panel.rows, slice(0, panel.keys)
         weights = how.weights(q[here][..., rows, :], k[here][..., seen, :], panel, shape)

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from ...arrays import allocator
 from ...arrays.library import Array, DType, DTypeLike, Namespace, as_dtype, finfo, float32
-from ...arrays.shapes import axis
+from ...arrays.shapes import axis, numel
 from ...errors import ArgumentError, ShapeError
-from ...op import Gradients, KeepsSpec, Kind, Methods, apply
+from ...op import Gradients, KeepsSpec, Kind, Methods, Op, Spec, apply
 from ..elementwise import compiled
 from ..elementwise.casting import cast_to, floats_only
 from ..elementwise.pointwise import clamp_min
@@ -167,11 +168,41 @@ class StandardizeGradient(KeepsSpec, Reduction):
 
 def _norm_gradients(g: Any, x: Any, weight: Any, eps: float) -> tuple[Array, Array, Array]:
     """Return the gradients of x, weight and bias of a layer norm over the last axis."""
-    to_weight, to_bias = np.zeros_like(weight), np.zeros_like(weight)
-    into = np.empty_like(x, order="C")
-    given = [np.ascontiguousarray(a) for a in (g, x, weight)]
-    compiled.run_rows("layer_norm_gradient", (*given, into, to_weight, to_bias), eps)
-    return into, to_weight, to_bias
+    together = LayerNormGradients(eps).compute(np, g, x, weight)
+    into, to_weight, to_bias = np.split(together, (x.size, x.size + weight.size))
+    return into.reshape(x.shape), to_weight, to_bias
+
+
+class LayerNormGradients(Op):
+    """The gradients of x, weight and bias of a layer norm over the last axis, one array of all."""
+
+    reads_output = False
+    name = "layer_norm_gradients"
+
+    def __init__(self, eps: float) -> None:
+        self.eps = eps
+
+    def compute(self, xp: Namespace, g: Array, x: Array, weight: Array) -> Array:
+        """Return them one behind another: x.size elements, then twice weight.size."""
+        if not compiled.fits_rows(xp, g, x, weight):
+            last, lead = (len(x.shape) - 1,), tuple(range(len(x.shape) - 1))
+            y = Standardize(last, self.eps).compute(xp, x)
+            into = StandardizeGradient(last, self.eps).compute(xp, g * weight, x, y)
+            affine = xp.sum(g * y, axis=lead), xp.sum(g, axis=lead)
+            return xp.concat([xp.reshape(into, (-1,)), *affine])
+        count = x.size + 2 * weight.size
+        large = count * x.itemsize > allocator.LARGE
+        made: Array = (allocator.cpu.empty if large else np.empty)((count,), x.dtype)
+        into, sums = made[: x.size], made[x.size :].reshape(2, -1)
+        sums.fill(0)
+        given = [np.ascontiguousarray(a) for a in (g, x, weight)]
+        compiled.run_rows("layer_norm_gradient", (*given, into, *sums), self.eps)
+        return made
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return one axis of all their elements."""
+        size, n = numel(specs[1].shape), specs[2].shape[0]
+        return Spec((None if size is None or n is None else size + 2 * n,), specs[1].dtype)
 
 
 class LayerNorm(KeepsSpec):
@@ -237,9 +268,10 @@ def _last_axes(name: str, x: Kind, sizes: Sequence[int], *vectors: Kind | None) 
     Raises:
         ShapeError: they have others.
     """
-    wanted, rank = tuple(sizes), len(x.shape)
-    if not wanted or tuple(x.shape[rank - len(wanted) :]) != wanted:
-        raise ShapeError(f"{name}: got shape {tuple(x.shape)}, expected its end to be {wanted}.")
+    wanted, shape = tuple(sizes), x.shape
+    rank = len(shape)
+    if not wanted or tuple(shape[rank - len(wanted) :]) != wanted:
+        raise ShapeError(f"{name}: got shape {tuple(shape)}, expected its end to be {wanted}.")
     for vector in vectors:
         if vector is not None and tuple(vector.shape) != wanted:
             raise ShapeError(f"{name}: got parameters {tuple(vector.shape)}, expected {wanted}.")

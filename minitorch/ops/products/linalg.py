@@ -207,11 +207,13 @@ class Linear(Op):
 
     def compute(self, xp: Namespace, x: Array, weight: Array, *bias: Array) -> Array:
         """Return (..., out) for x (..., in), weight (out, in), bias (out,)."""
-        rows = x if len(x.shape) == 2 else x.reshape((-1, x.shape[-1]))
+        shape = x.shape
+        flat = len(shape) == 2
+        rows = x if flat else x.reshape((-1, shape[-1]))
         y = matrix_product(rows, weight.T) if xp is np else xp.matmul(rows, weight.T)
         if bias:
             y += bias[0]
-        return y if len(x.shape) == 2 else y.reshape((*x.shape[:-1], weight.shape[0]))
+        return y if flat else y.reshape((*shape[:-1], weight.shape[0]))
 
     def infer(self, *specs: Spec) -> Spec:
         """Return (..., out).

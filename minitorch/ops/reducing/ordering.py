@@ -53,6 +53,9 @@ class ArgExtreme(Position):
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the first such position."""
+        if type(x) is np.ndarray:
+            at: Array = (x.argmax if self.largest else x.argmin)(self.dim, keepdims=True)
+            return at
         find = xp.argmax if self.largest else xp.argmin
         return find(_numbers(x), axis=self.dim, keepdims=True)
 

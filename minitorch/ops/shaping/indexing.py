@@ -34,7 +34,9 @@ class Slice(Op):
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return x[index]; a number of a NumPy array too is a view."""
         found: Array = x[self.index]
-        return x[(*self.index, ...)] if isinstance(found, np.generic) else found
+        if type(found) is not np.ndarray and isinstance(found, np.generic):
+            return x[(*self.index, ...)]
+        return found
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the shape of the slice; a size that is not known stays so under `:`."""
@@ -259,8 +261,9 @@ def located(x: Array, pattern: tuple[Any, ...], arrays: tuple[Any, ...]) -> tupl
 
 def put(x: Array, pattern: tuple[Any, ...], arrays: tuple[object, ...], values: Any) -> None:
     """Overwrite x[pattern], read as in `located`, with `values`, broadcast."""
-    lead = next((d for d, n in enumerate(values.shape) if n != 1), len(values.shape))
-    values = values.reshape(tuple(values.shape)[lead:])  # they broadcast; NumPy may refuse them
+    if values.shape and values.shape[0] == 1:  # they broadcast; NumPy may refuse them
+        lead = next((d for d, n in enumerate(values.shape) if n != 1), len(values.shape))
+        values = values.reshape(tuple(values.shape)[lead:])
     if not arrays:
         x[pattern if Ellipsis in pattern else (*pattern, ...)] = values
         return
@@ -286,6 +289,15 @@ def split_index(index: object) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         DTypeError: an item is not an integer, slice, None, Ellipsis, mask or array of integers.
     """
     items = index if isinstance(index, tuple) else (index,)
+    for item in items:
+        kind = type(item)
+        if kind is slice:
+            if not (item.step is None and type(item.start) in _PLAIN and type(item.stop) in _PLAIN):
+                break
+        elif kind is not int and item is not None and item is not Ellipsis:
+            break
+    else:  # most often: nothing to convert
+        return items, ()
     pattern: list[Any] = []
     arrays: list[Any] = []
     for item in items:
@@ -293,7 +305,7 @@ def split_index(index: object) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
             pattern.append(item)
         elif isinstance(item, slice):
             pattern.append(_slice(item))
-        elif isinstance(item, int | np.integer) and not isinstance(item, bool):
+        elif isinstance(item, _INTEGERS) and not isinstance(item, bool):
             pattern.append(int(item))
         else:
             pattern.append(ARRAY)
@@ -310,6 +322,7 @@ def _slice(item: slice) -> slice:
 
 
 _PLAIN = frozenset([int, type(None)])
+_INTEGERS = (int, np.integer)
 
 
 def _index_array(item: object) -> object:

@@ -160,9 +160,12 @@ class Flip(KeepsSpec, Movement):
 
 def sizes(given: tuple[Any, ...]) -> tuple[int, ...]:
     """Return numbers that were passed one by one, or as one sequence."""
-    if len(given) == 1 and not isinstance(given[0], int | np.integer):
+    if len(given) == 1 and not isinstance(given[0], _INTEGERS):
         given = tuple(given[0])
     return tuple(map(int, given))
+
+
+_INTEGERS = (int, np.integer)
 
 
 def listed(
@@ -183,7 +186,7 @@ def listed(
 def reshape(x: Kind, *shape: object, **named: object) -> Kind:
     """Return the elements of `x`, in the same order, under another shape; one size may be -1."""
     wanted = listed("reshape", "shape", shape, named)
-    if builtins.min(wanted, default=0) < 0 and known(x.shape):
+    if wanted and builtins.min(wanted) < 0 and known(x.shape):
         wanted = fill_in(wanted, numel(tuple(x.shape)), "reshape")  # type: ignore[assignment]
     return apply(Reshape(wanted), x)
 
@@ -194,11 +197,11 @@ def permute(x: Kind, *dims: int | Sequence[int] | None, **named: object) -> Kind
     order, each = wanted, list(range(rank))
     if sorted(order) != each:
         order = tuple([axis(d, rank, "permute") for d in wanted])
-    if sorted(order) != each:
-        raise ShapeError(
-            f"permute: not an order of the axes: got {wanted} for a value of {rank} axes, expected "
-            f"each of 0 to {rank - 1} once."
-        )
+        if sorted(order) != each:
+            raise ShapeError(
+                f"permute: not an order of the axes: got {wanted} for a value of {rank} axes, "
+                f"expected each of 0 to {rank - 1} once."
+            )
     return apply(Permute(order), x)
 
 

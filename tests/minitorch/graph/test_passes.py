@@ -18,8 +18,11 @@ from minitorch.graph.passes.fuse import LONGEST, fuse
 from minitorch.graph.passes.fused import Fused, FusedReduction
 from minitorch.graph.passes.matmul_chain import cheapest
 from minitorch.graph.passes.merge_matmuls import costs
+from minitorch.graph.passes.placed import PlaceEach
 from minitorch.graph.passes.recompute import recompute
 from minitorch.op import Op
+from minitorch.ops.elementwise import compiled
+from minitorch.ops.networks.normalization import layer_norm
 
 pytestmark = pytest.mark.as_built
 
@@ -728,3 +731,63 @@ def test_passes_that_are_not_there_are_refused() -> None:
         tf.optimize(x, passes=["nothing"])
     with pytest.raises(GraphError, match="expected a list"):
         tf.optimize(x, passes="fuse")
+
+
+# ── layer norms, and parts that are put together ──────────────────────────────────────────────────
+
+
+def norm_gradients(eps: tuple[float, float] = (1e-5, 1e-5)) -> tuple[Any, list[Any]]:
+    """Return the feed, and the gradients of two layer norms in a row by all that they read."""
+    x = tf.placeholder(tf.float32, (3, 4, 40))
+    rng = np.random.default_rng(5)
+    vectors = [tf.Variable(rng.standard_normal(40).astype(np.float32)) for _ in range(4)]
+    y = layer_norm(layer_norm(x, (40,), *vectors[:2], eps[0]).tanh(), (40,), *vectors[2:], eps[1])
+    return x, tf.gradients((y * y * y).sum(), [x, *vectors])
+
+
+@pytest.mark.parametrize("compiler", [True, False])
+def test_the_gradients_of_a_layer_norm_are_computed_together(
+    compiler: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, grads = norm_gradients()
+    after = tf.optimize(grads)
+    assert operators(after).count("layer_norm_gradients") == 2
+    assert "StandardizeGradient" not in operators(after)
+    assert not any(n.op.name == "Sum" and n.shape == (40,) for n in schedule(after, ()) if n.op)
+    if not compiler:
+        monkeypatch.setattr(compiled, "fits_rows", lambda *_: False)
+    feed = {x: np.random.default_rng(0).standard_normal((3, 4, 40)).astype(np.float32)}
+    with tf.Session(optimize=False) as session:
+        session.run(tf.initialize_all_variables())
+        for a, b in zip(*session.run([grads, after], feed), strict=True):
+            np.testing.assert_allclose(b, a, rtol=2e-4, atol=2e-4)
+
+
+def test_two_layer_norms_of_one_tensor_keep_gradients_of_their_own() -> None:
+    x, (w, u) = tf.placeholder(tf.float32, (4, 40)), (tf.Variable(np.ones(40, "f")) for _ in "wu")
+    b = tf.Variable(np.zeros(40, np.float32))
+    y = layer_norm(x, (40,), w, b) * layer_norm(x, (40,), u, b, 0.5)
+    grads = tf.gradients((y * x).sum(), [x, w, u, b])
+    after = tf.optimize(grads)
+    assert operators(after).count("layer_norm_gradients") == 2
+    feed = {x: np.random.default_rng(0).standard_normal((4, 40)).astype(np.float32)}
+    with tf.Session(optimize=False) as session:
+        session.run(tf.initialize_all_variables())
+        for before, now in zip(*session.run([grads, after], feed), strict=True):
+            np.testing.assert_allclose(now, before, rtol=2e-4, atol=2e-4)
+
+
+def test_parts_lie_as_the_transpose_of_their_sum_wants_them() -> None:
+    x = tf.placeholder(tf.float64, (4, 3, 2))
+    a, b, c = x.permute(1, 0, 2).unbind(0)
+    (grad,) = tf.gradients((a * b * c).sum(), [x])
+    after = tf.optimize(grad)
+    (parts,) = [n.op for n in schedule([after], ()) if isinstance(n.op, PlaceEach)]
+    numbers = np.random.default_rng(0).standard_normal((3, 4, 2))
+    made = parts.compute(np, *numbers)
+    assert made.transpose(parts.order).flags.c_contiguous
+    for pattern, part in zip(parts.patterns, numbers, strict=True):
+        assert (made[pattern] == part).all()
+    feed = {x: np.random.default_rng(1).standard_normal((4, 3, 2))}
+    with tf.Session(optimize=False) as session:
+        np.testing.assert_allclose(*session.run([grad, after], feed))
