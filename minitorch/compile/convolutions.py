@@ -130,14 +130,10 @@ class Windows:
 
     def convolve(self, x: _Array, w: _Array, bias: _Array | None = None) -> _Array:
         """Return the result (N, O, places) of images and kernels (O, C/G, ...), plus the bias."""
-        each, (image, w) = (
-            self.channels // self.groups,
-            (self._laid_out(x), np.ascontiguousarray(w)),
-        )
+        each, image, w = self.channels // self.groups, self._laid_out(x), np.ascontiguousarray(w)
         start = np.zeros(self.channels, x.dtype) if bias is None else np.ascontiguousarray(bias)
-        shape = (self.channels, self.places[0], self.line)
-        shape = (*shape, self.samples) if self.last else (self.samples, *shape)
-        out = _empty(shape, x.dtype)
+        sizes = (self.channels, self.places[0], self.line)
+        out = _empty((*sizes, self.samples) if self.last else (self.samples, *sizes), x.dtype)
         call = _convolve(self.dtype, _lanes(self.dtype), self.rows, self.vectors).call
         numbers = (len(self.offsets), each, self.blocks, self.group_bytes, self.out_row)
         self._run(call, (image, w, start, out), numbers, self.blocks * self.groups)
@@ -180,7 +176,7 @@ class Windows:
         image = memory[:size].reshape(self.shape)
         image = np.moveaxis(image[0], -1, 0) if self.last else image[..., 0]
         for at in itertools.product(*map(range, self.shape[2:4])):
-            phase = image[:, :, *at]
+            phase = image[:, :, at[0], at[1]]
             (rows, from_rows), (columns, from_columns) = (
                 _reach(x.shape[2 + d], phase.shape[2 + d], self.stride[d], first - self.padding[d])
                 for d, first in enumerate(p[i] for p, i in zip(self.phases, at, strict=True))
