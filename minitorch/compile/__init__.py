@@ -9,28 +9,48 @@ The package is also torch's function of that name: `minitorch.compile(function)`
 import sys
 from importlib import import_module
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from minitorch.compile.cost_model import CostModel
-from minitorch.compile.engine import (
-    Function,
-    available,
-    processor,
-    vector_registers,
-)
-from minitorch.compile.gpu.explain import Explanation, explain
-from minitorch.compile.kernels import Kernel, get_num_threads, kernel, set_num_threads
-from minitorch.compile.products import ProductKernel, conv2d, matmul
-from minitorch.compile.rows import DTYPES, POWERS, ROWS, Program, Step, gives, takes
-from minitorch.compile.schedule import DeviceSchedule, Schedule
-from minitorch.compile.spaces import Space, Table, recorded, space
-from minitorch.compile.tuned import (
-    get_cache_directory,
-    keep,
-    kernel_for,
-    set_cache_directory,
-)
-from minitorch.compile.tuning import Tuned, tune
+if TYPE_CHECKING:
+    from minitorch.compile.cost_model import CostModel
+    from minitorch.compile.engine import Function, available, processor, vector_registers
+    from minitorch.compile.gpu.explain import Explanation, explain
+    from minitorch.compile.kernels import Kernel, get_num_threads, kernel, set_num_threads
+    from minitorch.compile.products import ProductKernel, conv2d, matmul
+    from minitorch.compile.rows import DTYPES, POWERS, ROWS, Program, Step, gives, takes
+    from minitorch.compile.schedule import DeviceSchedule, Schedule
+    from minitorch.compile.spaces import Space, Table, recorded, space
+    from minitorch.compile.tuned import (
+        get_cache_directory,
+        keep,
+        kernel_for,
+        set_cache_directory,
+    )
+    from minitorch.compile.tuning import Tuned, tune
+
+_HOLDERS = {
+    "cost_model": "CostModel",
+    "engine": "Function available processor vector_registers",
+    "gpu.explain": "Explanation explain",
+    "kernels": "Kernel get_num_threads kernel set_num_threads",
+    "products": "ProductKernel conv2d matmul",
+    "rows": "DTYPES POWERS ROWS Program Step gives takes",
+    "schedule": "DeviceSchedule Schedule",
+    "spaces": "Space Table recorded space",
+    "tuned": "get_cache_directory keep kernel_for set_cache_directory",
+    "tuning": "Tuned tune",
+}
+"""Which module has which names; each is imported when one of them is asked for: a step of training
+that runs two kernels does without the search."""
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _HOLDERS.items():
+        if name in names.split():
+            value = getattr(import_module(f"{__name__}.{module}"), name)
+            globals()[name] = value
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class _Callable(ModuleType):

@@ -3,7 +3,7 @@
 Engines live as long as the function made from them, and are never shared: two modules behind one
 target machine have crashed. Compiling takes some ten milliseconds a kernel.
 
-May import: errors, extras; llvmlite, inside functions.
+May import: errors, extras, code_cache; llvmlite, inside functions.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 
 from ..errors import CompileError
 from ..extras import missing
+from . import code_cache
 
 SIGNATURE = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p)
 _lock = threading.Lock()  # LLVM's contexts are not made for several threads
@@ -43,13 +44,28 @@ def _llvm() -> Any:
 class Function:
     """A compiled function `void(i64 lo, i64 hi, ptr table)`. Calls run without the GIL.
 
+    Args:
+        lasting: whether later processes may take it from the disk.
     Raises:
         CompileError: llvmlite is missing, or the text is not LLVM IR; says where.
     """
 
-    def __init__(self, text: str, name: str = "kernel") -> None:
+    def __init__(self, text: str, name: str = "kernel", lasting: bool = True) -> None:
+        self._code = code_cache.load(text) if lasting else None
+        if self._code is None:
+            self._compile(text, name, lasting)
+        if self._code is not None:
+            self.call = SIGNATURE(self._code.address)
+
+    def _compile(self, text: str, name: str, lasting: bool) -> None:
         llvm = _llvm()
         with _lock:
+            if lasting and code_cache.directory() is not None:
+                machine = target_machine(reloc="pic", codemodel="small")
+                made = machine.emit_object(_optimised(llvm, text, machine))
+                self._code = code_cache.keep(text, made, name)
+                if self._code is not None:
+                    return
             self._machine = target_machine()
             module = _optimised(llvm, text, self._machine)
             self._engine = llvm.create_mcjit_compiler(module, self._machine)
@@ -57,13 +73,16 @@ class Function:
             self.call = SIGNATURE(self._engine.get_function_address(name))
 
 
-def target_machine(triple: str = "", processor: str = "") -> Any:
+def target_machine(triple: str = "", processor: str = "", **options: str) -> Any:
     """Return a new target machine: a processor of another kind, or this one with all it can do."""
     llvm = _llvm()
     if triple:
         return llvm.Target.from_triple(triple).create_target_machine(cpu=processor, opt=3)
     return llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3
+        cpu=llvm.get_host_cpu_name(),
+        features=llvm.get_host_cpu_features().flatten(),
+        opt=3,
+        **options,
     )
 
 
@@ -80,12 +99,13 @@ def vector_registers() -> tuple[int, int]:
     """Return how many vector registers this processor has, and of how many bits."""
     if not available():
         return 16, 128
-    features = _llvm().get_host_cpu_features()
-    if features.get("avx512f"):
+    flags: Any = code_cache.processor_fields().get("flags", "").split()
+    flags = flags or {name for name, has in _llvm().get_host_cpu_features().items() if has}
+    if "avx512f" in flags:
         return 32, 512
-    if features.get("avx"):
+    if "avx" in flags:
         return 16, 256
-    return (32, 128) if features.get("neon") else (16, 128)
+    return (32, 128) if "neon" in flags else (16, 128)
 
 
 def assembly(text: str, triple: str = "", processor: str = "") -> str:

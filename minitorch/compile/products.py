@@ -122,7 +122,7 @@ class _Code(NamedTuple):
 def code_for(plan: Plan) -> _Code:
     """Return the compiled code of a plan; the last hundreds are kept."""
     loops = TiledLoops(plan)
-    function = engine.Function(loops.text())
+    function = engine.Function(loops.text(), lasting=False)  # of a search most are run once
     return _Code(function.call, loops.outer_tiles, loops.buffer_bytes, function)
 
 

@@ -128,7 +128,7 @@ ROWS: dict[str, Row] = {
     "rint": lambda t, x: t.intrinsic("nearbyint", x),
     "sign": _sign,
     "relu": lambda t, x: t.either(t.compare("ugt", x, t.number(0.0)), x, t.number(0.0)),
-    "relu_grad": lambda t, g, y: t.either(t.compare("ogt", y, t.number(0.0)), g, t.number(0.0)),
+    "relu_grad": lambda t, g, y: t.either(t.compare("une", y, t.number(0.0)), g, t.number(0.0)),
     "zeros_like": lambda t, x: t.number(0.0),
     "ones_like": lambda t, x: t.number(1.0),
     "exp": functions.exp,

@@ -10,17 +10,17 @@ May import: engine, tasks, schedule, products, tuning.
 
 from __future__ import annotations
 
-import json
-import statistics
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import engine
-from .products import ProductKernel
 from .schedule import NAIVE, Schedule
 from .tasks import ITEM_BYTES, Task, task_of
-from .tuning import Clock, Tuned
+
+if TYPE_CHECKING:
+    from .products import ProductKernel
+    from .tuning import Tuned
 
 TURNS = 15
 
@@ -73,6 +73,8 @@ def _home() -> Path:
 
 
 def _parsed(line: str) -> tuple[Task, Kept] | None:
+    import json
+
     try:
         entry = json.loads(line)
         task, point = task_of(entry["task"]), dict(entry["point"])
@@ -103,6 +105,8 @@ def keep(found: Tuned) -> Kept:
         CompileError: there is no llvmlite here; or the kernel's result is wrong.
         OSError: the directory cannot be written to.
     """
+    import json
+
     entry = measured(found.best)
     _shelf.directory.mkdir(parents=True, exist_ok=True)
     line = {"task": found.best.task.key, **entry._asdict()}
@@ -114,6 +118,11 @@ def keep(found: Tuned) -> Kept:
 
 def measured(schedule: Schedule) -> Kept:
     """Return medians of a schedule's kernel and of NumPy's way, which take turns."""
+    import statistics
+
+    from .products import ProductKernel
+    from .tuning import Clock
+
     clock, kernel = Clock(schedule.task), ProductKernel(schedule.task, schedule)
     runs = (clock.computing_with(kernel), clock.compute_with_numpy)
     turns = [[clock.once(run) for run in runs] for _ in range(TURNS)]
@@ -129,6 +138,8 @@ def kernel_for(task: Task | Sequence[object]) -> ProductKernel | None:
     if kept is None or kept.seconds >= kept.library_seconds:
         return None
     if task not in _shelf.kernels:
+        from .products import ProductKernel
+
         _shelf.kernels[task] = ProductKernel(task, kept.point)
     return _shelf.kernels[task]
 

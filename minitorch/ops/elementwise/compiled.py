@@ -66,9 +66,8 @@ def row_in_order(
     turned = [a.transpose(order) for a in arrays]
     if not turned[0].flags.c_contiguous:
         return plain(xp, *arrays)
-    out: Array = np.empty_like(first)
-    _kernel_of(name, arrays)(*turned, out=out.transpose(order))
-    return out
+    back = sorted(range(first.ndim), key=order.__getitem__)
+    return _kernel_of(name, arrays)(*turned).transpose(back)
 
 
 def _kernel_of(name: str, arrays: Sequence[Array]) -> Callable[..., Array]:

@@ -81,19 +81,34 @@ abs = unary("abs", lambda xp, x: xp.abs(x), lambda g, x, y: g * sign(x), "|x|.",
 square = unary("square", lambda xp, x: x * x, lambda g, x, y: g * (x * 2.0), "x².", reads="x")
 
 
+SOME = 2**11  # elements, below which `where` is the fastest way to a gradient of relu
+
+
 def _masked(g: Array, y: Array, out: Array | None = None) -> Array:
-    product: Array = np.multiply(g, y > 0, out=out)
+    product: Array = np.multiply(g, y != 0, out=out)
     return product
 
 
 def _relu(xp: Namespace, x: Array) -> Array:
+    if xp is np and x.size >= compiled.MANY:
+        return compiled.row_in_order(xp, "relu", _cut, x, least=compiled.MANY)
+    return _cut(xp, x)
+
+
+def _cut(xp: Namespace, x: Array) -> Array:
     return np.maximum(x, 0) if xp is np else xp.clip(x, min=0)
 
 
-def _where_positive(xp: Namespace, g: Array, y: Array) -> Array:
-    """Return g where y > 0, else 0: also where g is infinite or NaN."""
+def _relu_grad(xp: Namespace, g: Array, y: Array) -> Array:
+    if xp is np and g.size < SOME:
+        return np.where(y != 0, g, g.dtype.type(0))
+    return compiled.row_in_order(xp, "relu_grad", _where_open, g, y, least=SOME)
+
+
+def _where_open(xp: Namespace, g: Array, y: Array) -> Array:
+    """Return g where y is not 0, else 0: also where g is infinite or NaN."""
     if xp is not np:
-        return xp.where(y > 0, g, xp.zeros_like(g))
+        return xp.where(y != 0, g, xp.zeros_like(g))
     product = result_of(
         _masked, g, y
     )  # three times as fast as `where`, and right unless 0 met infinity
@@ -107,15 +122,15 @@ def _through(g: Kind, y: object) -> Kind:
 
 _open = binary(
     "relu_grad",
-    lambda xp, g, y: compiled.row_in_order(xp, "relu_grad", _where_positive, g, y, least=2**11),
+    _relu_grad,
     lambda g, a, b, y: _through(g, b),
     lambda g, a, b, y: zeros_like(b),
-    "The gradient of relu: that of its result where the result is positive.",
+    "The gradient of relu: that of its result where the result is not 0: positive, or NaN.",
     reads="x",
 )
 relu = unary(
     "relu",
-    lambda xp, x: compiled.row_in_order(xp, "relu", _relu, x, least=compiled.MANY),
+    _relu,
     lambda g, x, y: _through(g, y),
     "x where positive, else 0.",
     reads="y",

@@ -39,6 +39,12 @@ class MaxWindows:
         sizes = zip(self.size, self.step, self.gap, strict=True)
         return all((size - 1) * gap < step for size, step, gap in sizes)
 
+    def cover(self, shape: Sequence[int]) -> bool:
+        """Whether each element of such an array is in a window."""
+        sizes = zip(self.size, self.step, self.places, strict=True)
+        reached = [step * count if size == step else 0 for size, step, count in sizes]
+        return reached == list(shape[-len(reached) :])
+
     def slices(self) -> list[tuple[Index, ...]]:
         """Return, for each element of a window, the index of that element of all windows."""
         found: list[tuple[Index, ...]] = []
@@ -92,8 +98,8 @@ class MaxPoolBack(OfWindows):
 
     def compute(self, xp: Namespace, g: Array, x: Array, y: Array) -> Array:
         """Return the gradient of x."""
-        out = xp.zeros_like(x)
-        apart = xp is np and type(out) is type(g) is np.ndarray and self.how.apart
+        apart = xp is np and type(x) is type(g) is np.ndarray and self.how.apart
+        out = np.empty_like(x) if apart and self.how.cover(x.shape) else xp.zeros_like(x)
         if apart and g.strides != y.strides:
             like = np.empty_like(y, dtype=g.dtype)  # one copy in another order, not four reads
             like[...] = g

@@ -120,11 +120,11 @@ def _conv(
             f"{name}: the kernel {tuple(w.shape[2:])} is larger than the padded input "
             f"{tuple(x.shape[2:])}. Pad more, or use a smaller kernel."
         )
-    y = apply(Convolve(how), x, w)
+    y = apply(Convolve(how), x, w) if bias is None else apply(Convolve(how), x, w, bias)
     if uneven:
         spans = [d * (k - 1) % 2 for d, k in zip(how.dilation, w.shape[2:], strict=True)]
         y = y[(slice(None), slice(None), *(slice(odd, None) for odd in spans))]
-    return y if bias is None else y + reshape(bias, (1, -1, *(1,) * count))
+    return y
 
 
 conv1d = over_axes(

@@ -8,7 +8,8 @@ in image x, kernel w and result y alike. So the gradient of each is the other tw
     ConvolveKernel  image, result -> kernel
 
 Letters: N samples, C channels of the image, O of the result, G groups, L places of the result.
-Windows are laid out as (G, C/G·kernel, L·N), so one product serves the whole batch. The samples
+Of large ones compiled kernels read the windows where they lie. Otherwise, and along one axis or
+three, they are laid out as (G, C/G·kernel, L·N), so one product serves the whole batch. The samples
 come last where there are enough of them: then each line of an image is one run of memory for all
 of them, which is copied ten times as fast as lines of four pixels are, and results keep that order.
 
@@ -26,6 +27,7 @@ import numpy as np
 from ...arrays.allocator import matrix_product, rows_of
 from ...arrays.library import Array, Index, Namespace, native_device_of, windows
 from ...op import Gradients, Methods, Op, Spec, apply
+from ..reducing.reduction import sum
 
 
 @dataclass(frozen=True)
@@ -112,6 +114,18 @@ def _product(xp: Namespace, a: Array, b: Array) -> Array:
     return matrix_product(a[0], b[0])[None] if xp is np and len(a) == 1 else xp.matmul(a, b)
 
 
+def _windows_for(
+    xp: Namespace, x: Array, other: Array, channels: int, kernel: Sequence[int],
+    places: Sequence[int], how: Geometry,
+) -> Any:  # fmt: skip
+    """Return the windows that compiled kernels read where they lie, where that pays."""
+    if xp is not np:
+        return None
+    from ...compile.convolutions import windows_for
+
+    return windows_for(x, other, channels, tuple(kernel), tuple(places), how)
+
+
 class FormDerivative(Op):
     """Base of the three partial derivatives of the form."""
 
@@ -121,20 +135,29 @@ class FormDerivative(Op):
 
 
 class Convolve(FormDerivative):
-    """The result for image (N, C, ...) and kernel (O, C/G, ...)."""
+    """The result for image (N, C, ...), kernel (O, C/G, ...) and, where there is one, bias (O,)."""
 
     name = "conv"
 
     def __init__(self, how: Geometry, places: tuple[int, ...] | None = None) -> None:
         self.how, self.places = how, places
 
-    def compute(self, xp: Namespace, x: Array, w: Array) -> Array:
+    def compute(self, xp: Namespace, x: Array, w: Array, *bias: Array) -> Array:
         """Return (N, O, places): one product of kernels by windows."""
         places = self.places or self.how.result_size(x.shape[2:], w.shape[2:])
         tuned = self.tuned(x, w) if xp is np else None
-        if tuned is not None:
-            y: Array = tuned(x, w)
+        windows = None
+        if tuned is None:
+            windows = _windows_for(xp, x, w, w.shape[0], w.shape[2:], places, self.how)
+        if windows is not None:
+            y: Array = windows.convolve(x, w, *bias)
             return y
+        y = self._product(xp, x, w, places) if tuned is None else tuned(x, w)
+        if bias:
+            y += bias[0].reshape((-1, *(1,) * len(places)))
+        return y
+
+    def _product(self, xp: Namespace, x: Array, w: Array, places: tuple[int, ...]) -> Array:
         kernels = w.reshape((self.how.groups, w.shape[0] // self.how.groups, -1))
         y = _product(xp, kernels, _columns(xp, x, tuple(w.shape[2:]), self.how, places))
         return _by_sample(xp, y, w.shape[0], x.shape[0], places)
@@ -156,12 +179,16 @@ class Convolve(FormDerivative):
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return the other two derivatives of the form."""
-        x, w = node.inputs
+        (x, w), wants = node.inputs[:2], node.wants
         image, kernel = tuple(x.shape[2:]), tuple(w.shape[2:])
-        return (
-            apply(ConvolveBack(self.how, image), out_grad, w) if node.wants[0] else None,
-            apply(ConvolveKernel(self.how, kernel), x, out_grad) if node.wants[1] else None,
-        )
+        shares = [
+            apply(ConvolveBack(self.how, image), out_grad, w) if wants[0] else None,
+            apply(ConvolveKernel(self.how, kernel), x, out_grad) if wants[1] else None,
+        ]
+        if len(wants) > 2:
+            places = range(2, 2 + len(image))
+            shares.append(sum(out_grad, (0, *places)) if wants[2] else None)
+        return shares
 
 
 class ConvolveBack(FormDerivative):
@@ -197,20 +224,18 @@ class ConvolveBack(FormDerivative):
         """Tell whether windows overlap so that each element gathers from a whole window."""
         how = self.how
         borders = zip(kernel, how.padding, strict=True)
-        return (
-            how.groups == 1
-            and set(how.stride) | set(how.dilation) == {1}
-            and all(padding < size for size, padding in borders)
+        return set(how.stride) | set(how.dilation) == {1} and all(
+            padding < size for size, padding in borders
         )
 
     def _convolved(self, y: Array, w: Array, kernel: tuple[int, ...]) -> Array:
         """Return the image as a convolution of the result with the kernels turned around."""
-        axes = tuple(range(2, w.ndim))
+        axes, groups = tuple(range(2, w.ndim)), self.how.groups
         padding = tuple(size - 1 - p for size, p in zip(kernel, self.how.padding, strict=True))
-        turned = np.ascontiguousarray(np.flip(w, axes).swapaxes(0, 1))
-        return Convolve(Geometry(self.how.stride, padding, self.how.dilation, 1)).compute(
-            np, y, turned
-        )
+        turned = np.flip(w, axes).reshape((groups, -1, *w.shape[1:])).swapaxes(1, 2)
+        turned = turned.reshape((groups * w.shape[1], -1, *kernel))
+        how = Geometry(self.how.stride, padding, self.how.dilation, groups)
+        return Convolve(how).compute(np, y, turned)
 
     def infer(self, *specs: Spec) -> Spec:
         """Return (N, C, image)."""
@@ -238,9 +263,14 @@ class ConvolveKernel(FormDerivative):
 
     def compute(self, xp: Namespace, x: Array, y: Array) -> Array:
         """Return (O, C/G, kernel): results times windows, summed over samples and places."""
-        columns = _columns(xp, x, self.kernel, self.how, tuple(y.shape[2:]))
-        w = _product(xp, _rows(xp, y, self.how.groups), xp.permute_dims(columns, (0, 2, 1)))
-        return w.reshape((y.shape[1], x.shape[1] // self.how.groups, *self.kernel))
+        how, shape = self.how, (y.shape[1], x.shape[1] // self.how.groups, *self.kernel)
+        windows = _windows_for(xp, x, y, y.shape[1], self.kernel, y.shape[2:], how)
+        if windows is not None and not windows.short:
+            found: Array = windows.gather(x, y).reshape(shape)
+            return found
+        columns = _columns(xp, x, self.kernel, how, tuple(y.shape[2:]))
+        w = _product(xp, _rows(xp, y, how.groups), xp.permute_dims(columns, (0, 2, 1)))
+        return w.reshape(shape)
 
     def infer(self, *specs: Spec) -> Spec:
         """Return (O, C/G, kernel)."""

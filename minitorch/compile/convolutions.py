@@ -1,0 +1,332 @@
+"""Convolutions of any shape by two kernels that read windows where they lie in the padded image.
+
+A matrix of windows (im2col) is as many times the image as a window has elements; here none is made.
+Sizes are numbers that the kernels get, so that one compiled kernel serves every shape. They see
+
+    slots     a vector of places of the result each: where its windows begin in the image, where
+              it lies in the result, how many of its lanes are inside, in bytes
+    offsets   for each element of a window, how far from its beginning it lies
+
+With a stride of s the padded image is cut into s by s phases, each of every s-th row and column, so
+that the places of a line lie side by side; many samples lie last, and are then part of a line.
+
+    convolve    result[o, place] = bias[o] + Σₖ weights[o, k] · image[place + offset k]
+    gather      weights[o, k] = Σ over places of result[o, place] · image[place + offset k]
+
+May import: allocator, engine, kernels, rows, tasks, text.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+import struct
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..arrays import allocator
+from . import engine, kernels
+from .rows import across
+from .tasks import ITEM_BYTES, MANY
+from .text import KERNEL, Text
+
+_Array = np.ndarray[Any, Any]
+Sizes = tuple[int, ...]
+SLOT_BYTES = 24
+CHUNK = 128  # slots of which a hundred rows stay in the second cache
+FEW = 4  # channels of a group, below which a block is one channel and more places
+LEAST, LEAST_APART = 2**19, 2**16  # multiplications worth the tables; where NumPy would do many
+# products, one a group, fewer are
+SHORT = 24  # slots, below which adding up lanes takes longer than the sums
+
+
+@functools.cache
+def _lanes(dtype: str) -> int:
+    """Return the numbers in a vector register."""
+    return engine.vector_registers()[1] // 8 // ITEM_BYTES[dtype]
+
+
+def _block(channels: int) -> tuple[int, int, int]:
+    """Return the vectors and rows of a block of a result, and the terms of one of a gradient."""
+    if channels < FEW:
+        return 4, 1, 9
+    return (2, 8, 3) if engine.vector_registers()[0] >= 32 else (2, 6, 2)
+
+
+class Windows:
+    """Where the windows of images of one shape lie, and the kernels that read them.
+
+    Args:
+        image: (N, C, height, width).
+        channels: of the result.
+        kernel, places: sizes of a window and of the result.
+        stride, padding, dilation: a number an axis.
+        groups: channels are convolved in so many groups.
+        dtype: float32 or float64.
+    """
+
+    def __init__(
+        self, image: Sizes, channels: int, kernel: Sizes, places: Sizes, stride: Sizes,
+        padding: Sizes, dilation: Sizes, groups: int, dtype: str,
+    ) -> None:  # fmt: skip
+        self.dtype, self.channels, self.groups, self.places = dtype, channels, groups, places
+        self.stride, self.padding, self.samples = stride, padding, image[0]
+        self.last, item = image[0] >= MANY, ITEM_BYTES[dtype]
+        batch, outer = (image[0], 1) if self.last else (1, image[0])
+        spots = [[i * d for i in range(k)] for k, d in zip(kernel, dilation, strict=True)]
+        self.phases = [sorted({i % s for i in at}) for at, s in zip(spots, stride, strict=True)]
+        high, wide = (n + at[-1] // s for n, at, s in zip(places, spots, stride, strict=True))
+        down, along = map(len, self.phases)
+        self.shape = (outer, image[1], down, along, high, wide, batch)
+        line, plane = wide * batch, high * wide * batch
+        self.group_bytes = image[1] // groups * down * along * plane * item
+        (i_phase, i), (j_phase, j) = (
+            np.array([(p.index(o % s), o // s) for o in at]).T
+            for at, p, s in zip(spots, self.phases, stride, strict=True)
+        )
+        channel, i_phase, i = (
+            np.arange(image[1] // groups)[:, None, None],
+            i_phase[:, None],
+            i[:, None],
+        )
+        offsets = ((channel * down + i_phase) * along + j_phase) * plane + i * line + j * batch
+        self.offsets = np.ascontiguousarray(offsets.reshape(-1) * item, np.int64)
+        self.whole = (high, wide) == image[2:] and wide * batch % _lanes(dtype) == 0
+        self.vectors, self.rows, self.terms = _block(channels // groups)
+        self.line = self._line(wide) if not self.last else places[1]
+        self.out_row = self.places[0] * self.line * batch * item
+        self.slots = self._slots(outer, image[1] * down * along * plane, line, batch)
+
+    def _line(self, wide: int) -> int:
+        """Return a line's places in the result: the image's, if that makes far fewer slots."""
+        (height, width), lanes = self.places, _lanes(self.dtype)
+        joined = -(-((height - 1) * wide + width) // lanes)
+        return wide if joined * 1.2 < height * -(-width // lanes) else width
+
+    def _slots(self, outer: int, sample: int, line: int, batch: int) -> _Array:
+        """Return three numbers for each vector of places, whole blocks of them."""
+        lanes, item = _lanes(self.dtype), ITEM_BYTES[self.dtype]
+        (height, width), joined = self.places, self.line * batch == line
+        if joined:  # all lines are one
+            height, width = 1, (height - 1) * self.line + width
+        width *= batch
+        n, y, x = np.ix_(np.arange(outer), np.arange(height), np.arange(0, width, lanes))
+        begins = (n * sample + y * line + x) * item
+        results = n * self.channels * self.out_row + (y * width + x) * item
+        fields = np.broadcast_arrays(begins, results, np.minimum(lanes, width - x))
+        slots = np.stack(fields, -1).reshape(-1, 3)
+        self.blocks = -(-len(slots) // self.vectors)
+        whole = np.zeros((self.blocks * self.vectors, 3), np.int64)
+        whole[: len(slots)] = slots
+        return whole
+
+    @property
+    def short(self) -> bool:
+        """Whether the windows are too few for `gather` to be the faster way."""
+        return len(self.slots) < SHORT and self.groups == 1
+
+    def convolve(self, x: _Array, w: _Array, bias: _Array | None = None) -> _Array:
+        """Return the result (N, O, places) of images and kernels (O, C/G, ...), plus the bias."""
+        each, image, w = self.channels // self.groups, self._laid_out(x), np.ascontiguousarray(w)
+        start = np.zeros(self.channels, x.dtype) if bias is None else np.ascontiguousarray(bias)
+        sizes = (self.channels, self.places[0], self.line)
+        out = _empty((*sizes, self.samples) if self.last else (self.samples, *sizes), x.dtype)
+        call = _convolve(self.dtype, _lanes(self.dtype), self.rows, self.vectors).call
+        numbers = (len(self.offsets), each, self.blocks, self.group_bytes, self.out_row)
+        self._run(call, (image, w, start, out), numbers, self.blocks * self.groups)
+        if self.last:
+            return np.moveaxis(out, -1, 0)
+        return out if self.line == self.places[1] else out[..., : self.places[1]].copy()
+
+    def gather(self, x: _Array, y: _Array) -> _Array:
+        """Return the kernels' gradient (O, C/G·kernel) from images and a result's gradient."""
+        each, depth = self.channels // self.groups, len(self.offsets)
+        if self.line != self.places[1]:
+            lines = np.zeros((*y.shape[:3], self.line), y.dtype)
+            lines[..., : self.places[1]] = y
+            y = lines
+        y = np.ascontiguousarray(np.moveaxis(y, 0, -1) if self.last else y)
+        out = np.zeros((self.channels, depth), x.dtype)
+        rows, columns = min(self.rows, 24 // self.terms), -(-depth // self.terms)
+        call = _gather(self.dtype, _lanes(self.dtype), rows, self.terms).call
+        slots = self.blocks * self.vectors
+        numbers = (depth, columns, each, self.group_bytes, self.out_row, slots)
+        self._run(call, (self._laid_out(x), y, out), numbers, columns * self.groups)
+        return out
+
+    def _run(self, call: Any, arrays: Sequence[_Array], numbers: Sizes, total: int) -> None:
+        table = struct.pack(
+            f"{len(arrays) + len(numbers) + 2}q",
+            *kernels.places_of((*arrays, self.slots, self.offsets)),
+            *numbers,
+        )
+        threads = min(kernels.get_num_threads(), total)
+        kernels.share(lambda lo, hi: call(lo, hi, table), total, -(-total // threads), threads)
+
+    def _laid_out(self, x: _Array) -> _Array:
+        """Return an image in the order in which it is read; the same memory where it is so."""
+        lines = np.moveaxis(x, 0, -1) if self.last else x
+        if self.whole and lines.flags.c_contiguous and not any(self.padding):
+            return x
+        size = math.prod(self.shape)
+        memory = _empty((size + _lanes(self.dtype),), x.dtype)  # the last load may reach over it
+        image = memory[:size].reshape(self.shape)
+        image = np.moveaxis(image[0], -1, 0) if self.last else image[..., 0]
+        for at in itertools.product(*map(range, self.shape[2:4])):
+            phase = image[:, :, at[0], at[1]]
+            (rows, from_rows), (columns, from_columns) = (
+                _reach(x.shape[2 + d], phase.shape[2 + d], self.stride[d], first - self.padding[d])
+                for d, first in enumerate(p[i] for p, i in zip(self.phases, at, strict=True))
+            )
+            phase[:, :, : rows.start] = phase[:, :, rows.stop :] = 0
+            inside = phase[:, :, rows]
+            inside[..., : columns.start] = inside[..., columns.stop :] = 0
+            inside[..., columns] = x[:, :, from_rows, from_columns]
+        return memory
+
+
+_windows = functools.lru_cache(256)(Windows)
+
+
+def windows_for(
+    x: _Array, w: Any, channels: int, kernel: Sizes, places: Sizes, how: Any
+) -> Windows | None:
+    """Return the windows of images (N, C, height, width), where the kernels are the faster way.
+
+    Args:
+        w: has the dtype of the other operand.
+        how: has stride, padding, dilation and groups.
+    """
+    if len(kernel) != 2 or type(x) is not np.ndarray or x.dtype is not w.dtype:
+        return None
+    n_terms = x.shape[1] // how.groups * math.prod(kernel)
+    least = LEAST if how.groups == 1 else LEAST_APART
+    if x.shape[0] * math.prod(places) * channels * n_terms < least:
+        return None
+    if x.dtype.name not in ITEM_BYTES or not engine.available():
+        return None
+    axes = (how.stride, how.padding, how.dilation)
+    return _windows(x.shape, channels, kernel, places, *axes, how.groups, x.dtype.name)
+
+
+def _reach(size: int, places: int, stride: int, offset: int) -> tuple[slice, slice]:
+    """Return which of an axis's places, at stride · place + offset, are elements; and these."""
+    first = min(max(-(offset // stride), 0), places)
+    last = max(min((size - 1 - offset) // stride + 1, places), first)
+    if first == last:
+        return slice(first, last), slice(0, 0)
+    begin = first * stride + offset
+    return slice(first, last), slice(begin, begin + (last - first - 1) * stride + 1, stride)
+
+
+def _empty(shape: Sizes, dtype: Any) -> _Array:
+    large = math.prod(shape) * dtype.itemsize > allocator.LARGE
+    return (allocator.cpu.empty if large else np.empty)(shape, dtype)
+
+
+class _Slot:
+    """A vector of places: addresses in the image and in the result, and the lanes inside."""
+
+    def __init__(self, t: Text, slots: str, number: str, image: str, result: str) -> None:
+        at = t.at(slots, t.times(number, SLOT_BYTES))
+        begin, out, count = (t.emit(f"load i64, ptr {t.at(at, 8 * f)}") for f in range(3))
+        self.image, self.result = t.at(image, begin), t.at(result, out)
+        self.inside = t.first_lanes(count)
+
+
+def _operands(t: Text, arrays: int, numbers: int) -> tuple[list[str], list[str]]:
+    """Return addresses of arrays, and numbers, from the table."""
+    places = [t.emit(f"load ptr, ptr {t.at('%table', 8 * i)}") for i in range(arrays)]
+    fields = [t.at("%table", 8 * (arrays + i)) for i in range(numbers)]
+    return (
+        [t.emit(f"load ptr, ptr {place}") for place in places],
+        [t.emit(f"load i64, ptr {field}") for field in fields],
+    )
+
+
+def _element(t: Text, at: str) -> str:
+    return t.spread(t.scalar, t.emit(f"load {t.scalar}, ptr {at}, align {t.item}"))
+
+
+@functools.cache
+def _convolve(dtype: str, lanes: int, rows: int, vectors: int) -> engine.Function:
+    """Return the kernel of the result: blocks of `rows` channels by `vectors` slots."""
+    t = Text(dtype, lanes)
+    cells = list(itertools.product(range(rows), range(vectors)))
+    sums = [t.variable() for _ in cells]
+    (image, weights, bias, out, slots, offsets), numbers = _operands(t, 6, 5)
+    depth, each, columns, group_bytes, out_row = numbers
+    with t.loop("n", "%hi", start="%lo") as n:
+        g, j = (t.emit(f"{how} i64 {n}, {columns}") for how in ("sdiv", "srem"))
+        begin, first = t.at(image, t.times(g, group_bytes)), t.times(j, vectors)
+        places = [_Slot(t, slots, t.plus(first, v), begin, out) for v in range(vectors)]
+        with t.loop("i", each, rows) as i:
+            channels, numbers = _channels(t, g, each, i, rows)
+            starts = [_element(t, t.at(bias, c, t.scalar)) for c in channels]
+            kernels = [t.at(weights, t.times(c, depth), t.scalar) for c in channels]
+            for (r, _), total in zip(cells, sums, strict=True):
+                t.store(starts[r], total, how="align 64")
+            with t.loop("k", depth) as k:
+                offset = t.emit(f"load i64, ptr {t.at(offsets, k, 'i64')}")
+                windows = [t.load(t.at(place.image, offset)) for place in places]
+                factors = [_element(t, t.at(kernel, k, t.scalar)) for kernel in kernels]
+                for (r, v), total in zip(cells, sums, strict=True):
+                    old = t.load(total, align=64)
+                    t.store(t.fma(factors[r], windows[v], old), total, how="align 64")
+            for r in range(rows):
+                with t.when(t.emit(f"icmp slt i64 {numbers[r]}, {each}")):
+                    line = t.times(channels[r], out_row)
+                    for v, place in enumerate(places):
+                        total = t.load(sums[r * vectors + v], align=64)
+                        t.store(total, t.at(place.result, line), place.inside)
+    t.do("ret void")
+    return engine.Function(t.module(KERNEL))
+
+
+@functools.cache
+def _gather(dtype: str, lanes: int, rows: int, terms: int) -> engine.Function:
+    """Return the kernel of the kernels' gradient: blocks of `rows` channels by `terms` elements."""
+    t = Text(dtype, lanes)
+    cells = list(itertools.product(range(rows), range(terms)))
+    sums = [t.variable() for _ in cells]
+    (image, result, out, slots, offsets), numbers = _operands(t, 5, 6)
+    depth, columns, each, group_bytes, out_row, count = numbers
+    with t.loop("c", count, CHUNK) as chunk, t.loop("n", "%hi", start="%lo") as n:
+        group, column = (t.emit(f"{how} i64 {n}, {columns}") for how in ("sdiv", "srem"))
+        begin = t.at(image, t.times(group, group_bytes))
+        last, first = t.plus(depth, -1), t.times(column, terms)
+        elements = [t.plus(first, c) for c in range(terms)]
+        reached = [t.at(offsets, t.least(element, last), "i64") for element in elements]
+        away = [t.emit(f"load i64, ptr {at}") for at in reached]
+        stop = t.least(t.plus(chunk, CHUNK), count)
+        with t.loop("i", each, rows) as i:
+            channels, numbers = _channels(t, group, each, i, rows)
+            lines = [t.times(channel, out_row) for channel in channels]
+            for total in sums:
+                t.store(t.number(0.0), total, how="align 64")
+            with t.loop("s", stop, start=chunk) as s:
+                place = _Slot(t, slots, s, begin, result)
+                gradients = [t.load(t.at(place.result, line), place.inside) for line in lines]
+                windows = [t.load(t.at(place.image, offset), place.inside) for offset in away]
+                for (r, c), total in zip(cells, sums, strict=True):
+                    old = t.load(total, align=64)
+                    t.store(t.fma(gradients[r], windows[c], old), total, how="align 64")
+            for (r, c), total in zip(cells, sums, strict=True):
+                share = across(t, "sum", t.load(total, align=64))
+                inside = (f"{numbers[r]}, {each}", f"{elements[c]}, {depth}")
+                with t.when(*[t.emit(f"icmp slt i64 {pair}") for pair in inside]):
+                    at = t.at(out, t.plus(t.times(channels[r], depth), elements[c]), t.scalar)
+                    old = t.emit(f"load {t.scalar}, ptr {at}")
+                    t.do(f"store {t.scalar} {t.emit(f'fadd {t.scalar} {old}, {share}')}, ptr {at}")
+    t.do("ret void")
+    return engine.Function(t.module(KERNEL))
+
+
+def _channels(t: Text, group: str, each: str, i: str, rows: int) -> tuple[list[str], list[str]]:
+    """Return a block's channels, the last one again past its end, and their numbers in a group."""
+    first, last = t.times(group, each), t.plus(each, -1)
+    numbers = [t.plus(i, r) for r in range(rows)]
+    return [t.plus(first, t.least(number, last)) for number in numbers], numbers
