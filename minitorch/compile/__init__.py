@@ -11,6 +11,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from minitorch.arrays.threads import get_num_threads, set_num_threads
 from minitorch.compile.cost_model import CostModel
 from minitorch.compile.engine import (
     Function,
@@ -19,7 +20,7 @@ from minitorch.compile.engine import (
     vector_registers,
 )
 from minitorch.compile.gpu.explain import Explanation, explain
-from minitorch.compile.kernels import Kernel, get_num_threads, kernel, set_num_threads
+from minitorch.compile.kernels import Kernel, kernel
 from minitorch.compile.products import ProductKernel, conv2d, matmul
 from minitorch.compile.rows import DTYPES, POWERS, ROWS, Program, Step, gives, takes
 from minitorch.compile.schedule import DeviceSchedule, Schedule

@@ -8,19 +8,23 @@ Legend: G matrices (heads of the batch) at a time, R rows of queries, K keys see
 Source: Dao et al., FlashAttention, NeurIPS 2022, which also cuts the keys.
 """
 
+import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...arrays.allocator import empty_as
 from ...arrays.library import Array
+from ...arrays.threads import get_num_threads
 from ..elementwise import compiled
 
 LONG = 256  # tokens, from which on rows are taken in panels
 ROWS = 64  # of a panel at least, unless they are too long
 PANEL = 2**17  # scores in a panel at most: half a MiB of a second cache
+SHARED = 2**15  # scores in a panel at least, where threads share them
 
 
 class Panel(NamedTuple):
@@ -87,12 +91,13 @@ class Weighing(NamedTuple):
         return factors
 
 
-def panels(shape: Sequence[int], causal: bool) -> Iterator[Panel]:
+def panels(shape: Sequence[int], causal: bool, most: int = PANEL) -> Iterator[Panel]:
     """Yield the panels of scores of this shape (..., L, S).
 
     Args:
         shape: of all scores.
         causal: a row sees the keys up to its own number only.
+        most: scores in a panel, unless one matrix's rows have more.
     """
     *lead, length, keys = shape
     rows = length
@@ -100,7 +105,7 @@ def panels(shape: Sequence[int], causal: bool) -> Iterator[Panel]:
         rows = min(max(ROWS, length // 8), max(PANEL // keys, 16), length)
     cuts = [slice(i, min(i + rows, length)) for i in range(0, length, rows)]
     place = 0
-    for index in _groups(lead, PANEL // max(rows * keys, 1)):
+    for index in _groups(lead, most // max(rows * keys, 1)):
         for cut in cuts:
             yield Panel(index, cut, min(keys, cut.stop) if causal else keys, place)
             place += 1
@@ -138,13 +143,32 @@ def attend(q: Array, k: Array, v: Array, how: Weighing) -> Array:
     q, k, v = spread(q, k, v)
     shape = (*q.shape[:-1], k.shape[-2])
     out = empty_as(q, (*q.shape[:-1], v.shape[-1]))
-    for panel in panels(shape, how.causal):
+
+    def attend_in(panel: Panel) -> None:
         here, rows, seen = panel.lead, panel.rows, slice(0, panel.keys)
         weights = how.weights(q[here][..., rows, :], k[here][..., seen, :], panel, shape)
         if how.p:
             weights *= how.kept(weights, panel)
         np.matmul(weights, v[here][..., seen, :], out=out[here][..., rows, :])
+
+    _for_each_panel(shape, how, attend_in)
     return out
+
+
+def _for_each_panel(shape: Sequence[int], how: Weighing, body: Callable[[Panel], None]) -> None:
+    """Let threads share the panels; those of the same matrices are one thread's, in order."""
+    most, total = PANEL, math.prod(shape)
+    if not how.p and total >= 2 * SHARED:  # how many matrices a panel has changes no bit
+        most = min(PANEL, max(total // get_num_threads(), SHARED))
+    all_panels = panels(shape, how.causal, most)
+    runs = [list(run) for _, run in itertools.groupby(all_panels, attrgetter("lead"))]
+
+    def work(lo: int, hi: int) -> None:
+        for run in runs[lo:hi]:
+            for panel in run:
+                body(panel)
+
+    compiled.parallel_for(len(runs), 1, work)
 
 
 def gradients(g: Array, q: Array, k: Array, v: Array, how: Weighing) -> tuple[Array, ...]:
@@ -156,7 +180,8 @@ def gradients(g: Array, q: Array, k: Array, v: Array, how: Weighing) -> tuple[Ar
     g, q, k, v = spread(g, q, k, v)
     shape = (*q.shape[:-1], k.shape[-2])
     dq, dk, dv = (empty_as(x, x.shape) for x in (q, k, v))
-    for panel in panels(shape, how.causal):
+
+    def differentiate(panel: Panel) -> None:
         here, rows, seen = panel.lead, panel.rows, slice(0, panel.keys)
         q_GRE, g_GRV = q[here][..., rows, :], g[here][..., rows, :]
         k_GKE, v_GKV = k[here][..., seen, :], v[here][..., seen, :]
@@ -170,6 +195,8 @@ def gradients(g: Array, q: Array, k: Array, v: Array, how: Weighing) -> tuple[Ar
         d_scores = _softmax_gradient(d_weights, weights, how, panel)
         np.matmul(d_scores, k_GKE, out=dq[here][..., rows, :])
         _add_product(dk[here], d_scores, q_GRE, panel)
+
+    _for_each_panel(shape, how, differentiate)
     return dq, dk, dv
 
 

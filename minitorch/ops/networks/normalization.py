@@ -165,12 +165,21 @@ class StandardizeGradient(KeepsSpec, Reduction):
         return by_g, by_x, by_y
 
 
+LEAST, MOST_PARTS = 2**14, 8  # numbers in a part of the rows of a layer norm, and parts
+
+
 def _norm_gradients(g: Any, x: Any, weight: Any, eps: float) -> tuple[Array, Array, Array]:
-    """Return the gradients of x, weight and bias of a layer norm over the last axis."""
-    to_weight, to_bias = np.zeros_like(weight), np.zeros_like(weight)
+    """Return the gradients of x, weight and bias of a layer norm over the last axis.
+
+    Rows are summed in parts that follow from the shape alone, which threads may share.
+    """
+    n = weight.size
+    rows = max(-(-LEAST // n), -(-x.size // n // MOST_PARTS))
+    sums = np.zeros((2, -(-x.size // n // rows), n), x.dtype)
     into = np.empty_like(x, order="C")
     given = [np.ascontiguousarray(a) for a in (g, x, weight)]
-    compiled.run_rows("layer_norm_gradient", (*given, into, to_weight, to_bias), eps)
+    compiled.run_rows("layer_norm_gradient", (*given, into, *sums), eps, rows=rows)
+    to_weight, to_bias = sums[:, 0] if sums.shape[1] == 1 else np.add.reduce(sums, 1)
     return into, to_weight, to_bias
 
 
