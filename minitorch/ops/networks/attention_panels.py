@@ -24,7 +24,7 @@ from ..elementwise import compiled
 LONG = 256  # tokens, from which on rows are taken in panels
 ROWS = 64  # of a panel at least, unless they are too long
 PANEL = 2**17  # scores in a panel at most: half a MiB of a second cache
-SHARED = 2**15  # scores in a panel at least, where threads share them
+SHARED = 2**15  # scores, of which a thread should have as many
 
 
 class Panel(NamedTuple):
@@ -91,13 +91,13 @@ class Weighing(NamedTuple):
         return factors
 
 
-def panels(shape: Sequence[int], causal: bool, most: int = PANEL) -> Iterator[Panel]:
+def panels(shape: Sequence[int], causal: bool, at_once: int | None = None) -> Iterator[Panel]:
     """Yield the panels of scores of this shape (..., L, S).
 
     Args:
         shape: of all scores.
         causal: a row sees the keys up to its own number only.
-        most: scores in a panel, unless one matrix's rows have more.
+        at_once: matrices in a panel at most.
     """
     *lead, length, keys = shape
     rows = length
@@ -105,7 +105,8 @@ def panels(shape: Sequence[int], causal: bool, most: int = PANEL) -> Iterator[Pa
         rows = min(max(ROWS, length // 8), max(PANEL // keys, 16), length)
     cuts = [slice(i, min(i + rows, length)) for i in range(0, length, rows)]
     place = 0
-    for index in _groups(lead, most // max(rows * keys, 1)):
+    most = PANEL // max(rows * keys, 1)
+    for index in _groups(lead, most if at_once is None else min(most, at_once)):
         for cut in cuts:
             yield Panel(index, cut, min(keys, cut.stop) if causal else keys, place)
             place += 1
@@ -157,10 +158,10 @@ def attend(q: Array, k: Array, v: Array, how: Weighing) -> Array:
 
 def _for_each_panel(shape: Sequence[int], how: Weighing, body: Callable[[Panel], None]) -> None:
     """Let threads share the panels; those of the same matrices are one thread's, in order."""
-    most, total = PANEL, math.prod(shape)
-    if not how.p and total >= 2 * SHARED:  # how many matrices a panel has changes no bit
-        most = min(PANEL, max(total // get_num_threads(), SHARED))
-    all_panels = panels(shape, how.causal, most)
+    at_once = count = math.prod(shape[:-2])
+    if not how.p and math.prod(shape) >= 2 * SHARED:  # how many a panel has changes no bit
+        at_once = -(-count // get_num_threads())
+    all_panels = panels(shape, how.causal, at_once)
     runs = [list(run) for _, run in itertools.groupby(all_panels, attrgetter("lead"))]
 
     def work(lo: int, hi: int) -> None:

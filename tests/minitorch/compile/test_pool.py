@@ -28,6 +28,13 @@ def count_restored() -> Iterator[None]:
     mt.set_num_threads(before)
 
 
+LONG = [RNG.standard_normal((1, 4, 260, 8)).astype(np.float32) for _ in range(4)]
+
+
+def attention(q: Any, k: Any, v: Any) -> Any:
+    return f.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+
 def with_gradients(function: Callable[..., Any], *arrays: np.ndarray, g: np.ndarray) -> list[Any]:
     tensors = [mt.tensor(a, requires_grad=True) for a in arrays]
     y = function(*tensors)
@@ -56,6 +63,7 @@ JOBS: dict[str, Callable[[], list[Any]]] = {
     "softmax": lambda: with_gradients(lambda x: f.softmax(x, -1), LARGE, g=G),
     "layer norm": lambda: with_gradients(layer_norm, LARGE, LARGE[0], LARGE[1], g=G),
     "attention": lambda: with_gradients(f.scaled_dot_product_attention, Q, K, V, g=WAY),
+    "long attention": lambda: with_gradients(attention, *LONG[:3], g=LONG[3]),
     "AdamW": lambda: steps_of("AdamW"),
     "SGD": lambda: steps_of("SGD"),
     "SGD with momentum": lambda: steps_of("SGD", momentum=0.9),
