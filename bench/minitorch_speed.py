@@ -1,7 +1,7 @@
-"""Minitorch beside PyTorch eager, HIPS autograd and NumPy by hand: one thread, interleaved.
+"""Minitorch beside PyTorch eager, with one thread and two, HIPS autograd and NumPy by hand.
 
-Every round runs one step of each library, so that load on the machine meets all of them; the table
-holds the median step of each over that of PyTorch. Run: python bench/minitorch_speed.py
+The libraries take turns, each in a process of its own, so that load on the machine meets all of
+them; the table holds the time of each over that of PyTorch. Run: python bench/minitorch_speed.py
 With --device cuda both libraries compute on a CUDA device, and each step waits until it is done.
 """
 
@@ -356,6 +356,99 @@ def medians(steps: dict[str, Step], rounds: int) -> dict[str, float]:
     return {name: statistics.median(values) for name, values in times.items()}
 
 
+SMALL, LARGE = (64, 32, 10), (784, 200, 100, 10)
+ROWS: dict[str, tuple[float, int, Callable[[Any], Step]]] = {
+    "chain of 1,000 scalar operators": (1.0, 8, chain),
+    "MLP 64-32-10, batch 64": (0.85, 60, lambda lib: mlp(lib, SMALL, 64)),
+    "MLP 784-200-100-10, batch 128": (0.85, 20, lambda lib: mlp(lib, LARGE, 128)),
+    "CNN on 8x8, batch 64": (0.95, 20, cnn),
+    "transformer block, 8x32x64": (1.0, 20, transformer),
+    "LSTM language model, 35x20x200": (0.9, 5, lambda lib: recurrent(lib, "LSTM")),
+    "GRU language model, 35x20x200": (0.9, 5, lambda lib: recurrent(lib, "GRU")),
+    "RNN language model, 35x20x200": (0.9, 5, lambda lib: recurrent(lib, "RNN")),
+    "GPT, 4 layers, 12x64x128": (1.0, 5, gpt),
+    "generation of 200 tokens, cached": (1.0, 2, generation),
+    "embedding, loss of 50,000 classes": (1.0, 5, vocabulary),
+    "attention, 128 tokens, causal": (1.0, 20, lambda lib: attention(lib, 128)),
+    "attention, 256 tokens, causal": (1.0, 10, lambda lib: attention(lib, 256)),
+    "attention, 1024 tokens, causal": (1.0, 3, lambda lib: attention(lib, 1024)),
+    "attention, 1024 tokens": (1.0, 3, lambda lib: attention(lib, 1024, False)),
+}
+"""For each row the goal on one thread, the steps of a run, and what makes a step of a library."""
+
+OTHERS: dict[str, dict[str, Callable[[], Step]]] = {
+    "chain of 1,000 scalar operators": {"autograd": chain_autograd},
+    "MLP 64-32-10, batch 64": {
+        "autograd": lambda: mlp_autograd(SMALL, 64), "by hand": lambda: mlp_by_hand(SMALL, 64)},
+    "MLP 784-200-100-10, batch 128": {
+        "autograd": lambda: mlp_autograd(LARGE, 128), "by hand": lambda: mlp_by_hand(LARGE, 128)},
+}  # fmt: skip
+"""What else is compared with PyTorch on one thread."""
+RUNS = 5
+
+
+def answer(title: str, side: str) -> None:
+    """Run a row's steps for each line that is read; write the median of their times."""
+    _, rounds, make = ROWS[title]
+    libraries = {"minitorch": minitorch, "torch": torch}
+    step = make(libraries[side]) if side in libraries else OTHERS[title][side]()
+    for _ in sys.stdin:
+        print(medians({side: step}, rounds)[side], flush=True)
+
+
+def times_of(title: str) -> dict[tuple[str, int], list[float]]:
+    """Return the times of each side with each number of threads, a number for each run.
+
+    Every side is a process of its own, and they take turns: a pool that waits for work in the
+    process of another would take its core.
+    """
+    threads = (1, 2) if PLACE == "cpu" else (1,)
+    sides = [(library, count) for count in threads for library in ("minitorch", "torch")]
+    sides += [(other, 1) for other in OTHERS.get(title, {}) if PLACE == "cpu"]
+    processes = {}
+    for side, count in sides:
+        options = ["--side", title, side, "--threads", str(count), "--device", PLACE]
+        wanted = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), str(count))
+        processes[side, count] = subprocess.Popen(
+            [sys.executable, __file__, *options], text=True, env=os.environ | wanted,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+    times: dict[tuple[str, int], list[float]] = {key: [] for key in processes}
+    for _ in range(RUNS):
+        for key, process in processes.items():
+            assert process.stdin is not None and process.stdout is not None
+            print(file=process.stdin, flush=True)
+            times[key].append(float(process.stdout.readline()))
+    for process in processes.values():
+        process.communicate()
+    return times
+
+
+def compared(ours: list[float], theirs: list[float]) -> str:
+    """Return the median ratio of runs, their least and greatest; ~ where they do not decide."""
+    ratios = sorted(a / b for a, b in zip(ours, theirs, strict=True))
+    undecided = "~" if ratios[0] < 1 < ratios[-1] else " "
+    return f"{statistics.median(ratios):.2f}{undecided}({ratios[0]:.2f}-{ratios[-1]:.2f})"
+
+
+def print_speeds() -> None:
+    """Print the table of times over PyTorch's, with one thread and with two."""
+    head = ("one thread", "goal", "two threads", "two over one", "autograd", "by hand")
+    print(f"{'times PyTorch eager':<34}" + "".join(f"{name:>19}" for name in head))
+    for title, (goal, *_) in ROWS.items():
+        times = times_of(title)
+        one = times["minitorch", 1]
+        cells = [compared(one, times["torch", 1]), f"{goal:.2f}", "", ""]
+        if ("torch", 2) in times:
+            two = times["minitorch", 2]
+            cells[2:] = compared(two, times["torch", 2]), compared(two, one)
+        for other in ("autograd", "by hand"):
+            known = (other, 1) in times
+            cells.append(compared(times[other, 1], times["torch", 1]) if known else "")
+        print(f"{title:<34}" + "".join(f"{cell:>19}" for cell in cells), flush=True)
+    print(f"medians of {RUNS} runs (least-greatest); ~: below 1 in some runs and above in others")
+
+
 PEAKS: dict[str, Callable[[Any], Step]] = {
     "MLP 784-200-100-10, batch 128": lambda lib: mlp(lib, (784, 200, 100, 10), 128),
     "CNN on 8x8, batch 64": cnn,
@@ -415,47 +508,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Times of training steps over PyTorch's.")
     parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:1")
     parser.add_argument("--peak", nargs=2, help="print the peak KiB of a model with a library")
+    parser.add_argument("--side", nargs=2, help="run a row's step with a library when asked to")
+    parser.add_argument("--threads", type=int, default=1, help="of --side")
     options = parser.parse_args()
     PLACE = str(minitorch.device(options.device))
-    torch.set_num_threads(1)
+    torch.set_num_threads(options.threads)
+    minitorch.set_num_threads(options.threads)
     if options.peak:
         print(peak_of(*options.peak))
         return
-    small, large = (64, 32, 10), (784, 200, 100, 10)
-    table: list[tuple[str, float, int, dict[str, Step]]] = [
-        ("chain of 1,000 scalar operators", 1.0, 20,
-         {"minitorch": chain(minitorch), "torch": chain(torch), "autograd": chain_autograd()}),
-        ("MLP 64-32-10, batch 64", 0.85, 200,
-         {"minitorch": mlp(minitorch, small, 64), "torch": mlp(torch, small, 64),
-          "autograd": mlp_autograd(small, 64), "by hand": mlp_by_hand(small, 64)}),
-        ("MLP 784-200-100-10, batch 128", 0.85, 60,
-         {"minitorch": mlp(minitorch, large, 128), "torch": mlp(torch, large, 128),
-          "autograd": mlp_autograd(large, 128), "by hand": mlp_by_hand(large, 128)}),
-        ("CNN on 8x8, batch 64", 0.95, 60, {"minitorch": cnn(minitorch), "torch": cnn(torch)}),
-        ("transformer block, 8x32x64", 1.0, 60,
-         {"minitorch": transformer(minitorch), "torch": transformer(torch)}),
-        *((f"{kind} language model, 35x20x200", 0.9, 20,
-           {"minitorch": recurrent(minitorch, kind), "torch": recurrent(torch, kind)})
-          for kind in ("LSTM", "GRU", "RNN")),
-        ("GPT, 4 layers, 12x64x128", 1.0, 12,
-         {"minitorch": gpt(minitorch), "torch": gpt(torch)}),
-        ("generation of 200 tokens, cached", 1.0, 3,
-         {"minitorch": generation(minitorch), "torch": generation(torch)}),
-        ("embedding, loss of 50,000 classes", 1.0, 10,
-         {"minitorch": vocabulary(minitorch), "torch": vocabulary(torch)}),
-        *((f"attention, {length} tokens{', causal' * causal}", 1.0, rounds,
-           {"minitorch": attention(minitorch, length, causal),
-            "torch": attention(torch, length, causal)})
-          for length, causal, rounds in ((128, True, 40), (256, True, 20), (1024, True, 5),
-                                         (1024, False, 5))),
-    ]  # fmt: skip
-    print(f"{'times PyTorch eager':<34}{'minitorch':>10}{'goal':>7}{'autograd':>10}{'by hand':>9}")
-    for title, goal, rounds, steps in table:
-        found = medians(steps, rounds)
-        ratio = {name: seconds / found["torch"] for name, seconds in found.items()}
-        others = [f"{ratio[n]:.2f}" if n in ratio else "" for n in ("autograd", "by hand")]
-        row = f"{title:<34}{ratio['minitorch']:>10.2f}{goal:>7.2f}{others[0]:>10}{others[1]:>9}"
-        print(row, flush=True)
+    if options.side:
+        answer(*options.side)
+        return
+    print_speeds()
     if PLACE == "cpu":
         print_peaks()
     print(f"import minitorch: {import_over_numpy():.0f} ms of CPU over NumPy (goal 150)")

@@ -1,9 +1,10 @@
-"""How many threads share a product of matrices: `set_num_threads`, `get_num_threads`, as in torch.
+"""How many threads share the work: `set_num_threads`, `get_num_threads`, as in torch.
 
-NumPy leaves products to a BLAS library, which starts a thread for each core of the machine, or as
-many as OMP_NUM_THREADS says. Where this process may use fewer cores (`taskset`, the CPU quota of a
-container) threads wait for others that are not running, and a step takes many times as long. So
-`import minitorch` lowers the number to the cores there are; `set_num_threads` sets any other.
+Products of matrices NumPy leaves to a BLAS library, which starts a thread for each core of the
+machine, or as many as OMP_NUM_THREADS says. Where this process may use fewer cores (`taskset`, the
+CPU quota of a container) threads wait for others that are not running, and a step takes many times
+as long. So `import minitorch` lowers the number to the cores there are. The same number of threads
+shares other large operators: `minitorch.compile.pool`, whose threads OpenBLAS then uses, too.
 
 May import: errors. Source: the cgroup interfaces, Linux's Documentation/admin-guide.
 """
@@ -12,8 +13,9 @@ import ctypes
 import math
 import os
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,10 +24,11 @@ from ..errors import ArgumentError
 
 
 class _Blas(NamedTuple):
-    """The functions of a BLAS library that tell and set its threads."""
+    """The functions of a BLAS library that tell and set its threads, and who works for them."""
 
     get: Callable[[], int]
     set: Callable[[int], Any]
+    share: Callable[[ctypes.c_void_p], Any] | None
 
 
 _NAMES = (
@@ -47,7 +50,10 @@ def _blas() -> _Blas | None:
         return None
     for get, put in _NAMES:  # looked for in what NumPy is linked with, too
         if hasattr(library, get) and hasattr(library, put):
-            return _Blas(getattr(library, get), getattr(library, put))
+            share = get.replace("get_num_threads", "set_threads_callback_function")
+            return _Blas(
+                getattr(library, get), getattr(library, put), getattr(library, share, None)
+            )
     return None
 
 
@@ -67,27 +73,75 @@ def cores(groups: Path = Path("/sys/fs/cgroup")) -> int:
     return max(count, 1)
 
 
+_count = min(cores(), blas.get() if (blas := _blas()) else cores())
+_followers: list[Callable[[int], None]] = []
+
+
 def get_num_threads() -> int:
-    """Return how many threads share a product of matrices."""
-    blas = _blas()
-    return cores() if blas is None else blas.get()
+    """Return how many threads share a large operator's work."""
+    return _count
 
 
 def set_num_threads(threads: int) -> None:
-    """Let this many threads share a product of matrices, from now on and in the whole process.
+    """Let this many threads share a large operator's work, from now on and in the whole process.
 
-    Without effect where NumPy's BLAS decides for itself (Apple's Accelerate). The threads of
-    generated kernels are `minitorch.compile.set_num_threads`.
+    Products of matrices are not shared where NumPy's BLAS decides for itself (Apple's Accelerate).
 
     Raises:
         ArgumentError: not an integer of 1 or more.
     """
+    global _count
     if type(threads) is not int or threads < 1:
         raise ArgumentError(f"set_num_threads: got {threads!r}, expected 1 or more.")
+    with products_by_one():
+        _count = threads
+        for resize in _followers:
+            resize(threads)
+
+
+def follow(resize: Callable[[int], None]) -> None:
+    """Call `resize` with the number of threads whenever it is set; a pool does so."""
+    _followers.append(resize)
+
+
+def share_products(callback: int | None) -> None:
+    """Let a function at this address run the parts of OpenBLAS's products; None: its own threads.
+
+    Without effect where there is another BLAS, or one that is too old.
+    """
     blas = _blas()
-    if blas is not None:
-        blas.set(threads)
+    if blas is not None and blas.share is not None:
+        blas.share(ctypes.c_void_p(callback))
 
 
-if get_num_threads() > (_most := cores()):
-    set_num_threads(_most)
+@contextmanager
+def products_by_one() -> Iterator[None]:
+    """Let each product be computed by the thread that asks for it, in the whole process."""
+    _alone.append(None)
+    _tell_blas()
+    try:
+        yield
+    finally:
+        _alone.pop()
+        _tell_blas()
+
+
+def _tell_blas() -> None:
+    with _telling:
+        blas = _blas()
+        if blas is not None:
+            blas.set(1 if _alone else _count)
+
+
+def _forget() -> None:
+    """In a forked child: nobody else is in `products_by_one`."""
+    global _telling
+    _telling = threading.Lock()
+    _alone.clear()
+
+
+_alone: list[None] = []  # one for each caller in `products_by_one`
+_telling = threading.Lock()
+_tell_blas()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget)

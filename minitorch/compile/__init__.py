@@ -11,11 +11,14 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from minitorch.arrays.threads import get_num_threads as get_num_threads
+from minitorch.arrays.threads import set_num_threads as set_num_threads
+
 if TYPE_CHECKING:
     from minitorch.compile.cost_model import CostModel
     from minitorch.compile.engine import Function, available, processor, vector_registers
     from minitorch.compile.gpu.explain import Explanation, explain
-    from minitorch.compile.kernels import Kernel, get_num_threads, kernel, set_num_threads
+    from minitorch.compile.kernels import Kernel, kernel
     from minitorch.compile.products import ProductKernel, conv2d, matmul
     from minitorch.compile.rows import DTYPES, POWERS, ROWS, Program, Step, gives, takes
     from minitorch.compile.schedule import DeviceSchedule, Schedule
@@ -32,7 +35,7 @@ _HOLDERS = {
     "cost_model": "CostModel",
     "engine": "Function available processor vector_registers",
     "gpu.explain": "Explanation explain",
-    "kernels": "Kernel get_num_threads kernel set_num_threads",
+    "kernels": "Kernel kernel",
     "products": "ProductKernel conv2d matmul",
     "rows": "DTYPES POWERS ROWS Program Step gives takes",
     "schedule": "DeviceSchedule Schedule",

@@ -13,7 +13,7 @@ that the places of a line lie side by side; many samples lie last, and are then 
     convolve    result[o, place] = bias[o] + Σₖ weights[o, k] · image[place + offset k]
     gather      weights[o, k] = Σ over places of result[o, place] · image[place + offset k]
 
-May import: allocator, engine, kernels, rows, tasks, text.
+May import: allocator, engine, kernels, pool, rows, tasks, text.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import allocator
-from . import engine, kernels
+from . import engine, kernels, pool
 from .rows import across
 from .tasks import ITEM_BYTES, MANY
 from .text import KERNEL, Text
@@ -163,8 +163,7 @@ class Windows:
             *kernels.places_of((*arrays, self.slots, self.offsets)),
             *numbers,
         )
-        threads = min(kernels.get_num_threads(), total)
-        kernels.share(lambda lo, hi: call(lo, hi, table), total, -(-total // threads), threads)
+        pool.share(call, total, 1, table)
 
     def _laid_out(self, x: _Array) -> _Array:
         """Return an image in the order in which it is read; the same memory where it is so."""

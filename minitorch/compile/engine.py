@@ -70,7 +70,11 @@ class Function:
             module = _optimised(llvm, text, self._machine)
             self._engine = llvm.create_mcjit_compiler(module, self._machine)
             self._engine.finalize_object()
-            self.call = SIGNATURE(self._engine.get_function_address(name))
+            self.call = SIGNATURE(self.address(name))
+
+    def address(self, name: str) -> int:
+        """Return where a function of the module begins."""
+        return int(self._engine.get_function_address(name))
 
 
 def target_machine(triple: str = "", processor: str = "", **options: str) -> Any:

@@ -3,7 +3,7 @@
 A kernel is specialised to how its operands lie, not to their sizes; `kernel(program)` gives equal
 programs the same one, so a structure is compiled once in a process.
 
-May import: rows, loops, engine; allocator, errors, shapes.
+May import: rows, loops, pool, engine; allocator, errors, shapes.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ import functools
 import math
 import struct
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -20,13 +19,12 @@ import numpy as np
 
 from ..arrays import allocator
 from ..arrays.shapes import broadcast
-from ..errors import ArgumentError, DTypeError, ShapeError
-from . import loops, rows
+from ..errors import DTypeError, ShapeError
+from . import loops, pool, rows
 from .engine import Function
 from .loops import Layout
 from .rows import Program
 
-SHARE = 2**16  # elements: a thread with fewer costs more than it brings
 PAST_CACHES = 2**21  # bytes of a new result: more than the caches of one core hold, and writing it
 # past them saves reading it first, a seventh of what five arrays of a million take
 LINE = 64  # bytes of a vector; a large new result begins at a multiple of 512
@@ -51,7 +49,7 @@ class _Call:
         pack: makes the rest of the table from those numbers, the result's last.
         shape: of the result.
         total: the bound of the whole work: elements, or rows of a reduction.
-        row: the length of a row.
+        grain: of which a thread's part has a multiple.
         empty: makes the result.
     """
 
@@ -60,7 +58,7 @@ class _Call:
     pack: Callable[..., bytes]
     shape: tuple[int, ...]
     total: int
-    row: int
+    grain: int
     empty: Callable[..., _Array]
 
 
@@ -137,7 +135,8 @@ class Kernel:
         pack = struct.Struct(f"{len(nest.strides)}q").pack
         total = math.prod(nest.sizes[:-1]) if self.program.reduction else math.prod(nest.sizes)
         empty = allocator.cpu.empty if n_bytes > allocator.LARGE else np.empty
-        return _Call(function.call, head, pack, kept, total if n_bytes else 0, numbers[0], empty)
+        grain = -(-pool.GRAIN // numbers[0]) if self.program.reduction else pool.GRAIN
+        return _Call(function.call, head, pack, kept, total if n_bytes else 0, grain, empty)
 
     def _compiled(self, layout: Layout) -> Function:
         function = self._functions.get(layout)
@@ -193,33 +192,10 @@ def check_fits(out: Any, shape: tuple[int, ...], dtype: object) -> None:
 
 
 def _run(call: _Call, arrays: Sequence[_Array], out: _Array) -> None:
-    """Do the work, in the caller's thread or shared among the pool's."""
-    if not call.total:
-        return
-    table = call.head + call.pack(*places_of((*arrays, out)))
-    threads = _threads[0]
-    elements = call.total * (call.row if call.total < call.row else 1)
-    if threads == 1 or elements < 2 * SHARE or call.total < threads:
-        call.function(0, call.total, table)
-        return
-    step = -(-call.total // threads)
-    step = -(-step // 16) * 16 if call.total >= 2 * SHARE else step  # whole vectors
-    share(lambda lo, hi: call.function(lo, hi, table), call.total, step, threads)
-
-
-def share(work: Callable[[int, int], None], total: int, step: int, threads: int) -> None:
-    """Let threads do the work from 0 to `total`, `step` at a time; one is the caller's."""
-    if threads == 1:
-        work(0, total)
-        return
-    bounds = [(lo, min(lo + step, total)) for lo in range(0, total, step)]
-    for waiting in [_pool(threads).submit(work, lo, hi) for lo, hi in bounds]:
-        waiting.result()
-
-
-@functools.cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, "kernel")
+    """Do the work; threads share it where it is large."""
+    if call.total:
+        table = call.head + call.pack(*places_of((*arrays, out)))
+        pool.share(call.function, call.total, call.grain, table)
 
 
 def places_of(arrays: Sequence[_Array]) -> list[int]:
@@ -233,25 +209,12 @@ def places_of(arrays: Sequence[_Array]) -> list[int]:
 
 
 _HEAD = object.__basicsize__
-_threads = [1]  # that share a kernel's work
 
 
 @functools.cache
 def kernel(program: Program) -> Kernel:
     """Return the kernel of a program, the same for equal programs; nothing is compiled yet."""
     return Kernel(program)
-
-
-def set_num_threads(threads: int) -> None:
-    """Let kernels on large arrays share their work among this many threads."""
-    if not isinstance(threads, int) or threads < 1:
-        raise ArgumentError(f"set_num_threads: got {threads!r}, expected 1 or more.")
-    _threads[0] = threads
-
-
-def get_num_threads() -> int:
-    """Return how many threads share a kernel's work."""
-    return _threads[0]
 
 
 # Operands of different shapes as one loop nest of as few axes as can be. A stride is in bytes; 0

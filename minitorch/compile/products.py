@@ -7,8 +7,8 @@ padded image is cut into s by s phases, each of every s-th row and column, so th
 row of the result always lie side by side, whatever the stride. Many samples lie last, and are then
 part of a row.
 
-May import: allocator, errors, tasks, schedule, tiled_loops, engine,
-kernels, schedule, gpu.cuda_driver.
+May import: allocator, errors, tasks, schedule, tiled_loops, engine, pool, kernels,
+gpu.cuda_driver.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from ..arrays import allocator
 from ..errors import ArgumentError, DTypeError
 from . import engine
 from .gpu.cuda_driver import DeviceProductKernel
-from .kernels import check_fits, places_of, share
+from .kernels import check_fits, places_of
+from .pool import parallel_for
 from .schedule import DeviceSchedule, Schedule, schedule_for
 from .tasks import EPILOGUES, Task, result_shape, task_of
 from .tiled_loops import Plan, TiledLoops
@@ -214,7 +215,7 @@ class ProductKernel:
             numbers = (*a.strides, b.strides[0], *self._buffers(code), *tables)
             code.call(lo, hi, struct.pack("11q", *places, *numbers))
 
-        share(work, code.tiles, -(-code.tiles // threads), threads)
+        parallel_for(code.tiles, -(-code.tiles // threads), work)
 
     def _buffers(self, code: _Code) -> tuple[int, int]:
         """Return where this thread packs its tiles of A and B."""

@@ -6,7 +6,7 @@ takes several sweeps over it takes memory's time once. Arrays are contiguous, ro
     void kernel(i64 lo, i64 hi, ptr table)   rows lo to hi; the table: three integers, n first,
                                              where the arrays' addresses are written, one number
 
-May import: text, rows, functions, engine, kernels.
+May import: text, rows, functions, engine, pool, kernels.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from . import functions, kernels
+from . import functions, kernels, pool
 from .engine import Function
 from .rows import IDENTITY, across, fold
 from .text import KERNEL, Text
 
+PIECE = 2**12  # numbers of a flat array that count as a row
 _Array = np.ndarray[Any, Any]
 Each = Callable[[str, str | None], str]
 
@@ -172,8 +173,10 @@ def _layer_norm(k: _Rows) -> None:
 
 
 def _layer_norm_gradient(k: _Rows) -> None:
-    """g, x, weight, dx, dweight, dbias: the gradients; the last two are added to."""
+    """g, x, weight, dx, dweight, dbias: the gradients; the last two a row for each `rows` rows."""
     t = k.t
+    n, rows, _ = k.integers
+    part = t.times(t.emit(f"sdiv i64 {k.row}, {rows}"), n)
     y, scale = _standardized(k, 1)
 
     def flow(v: str, mask: str | None) -> str:
@@ -185,15 +188,20 @@ def _layer_norm_gradient(k: _Rows) -> None:
         g, standard = k.load(0, v, mask), y(v, mask)
         inner = t.sub(t.sub(flow(v, mask), middle), t.mul(standard, along))
         k.store(3, t.mul(inner, scale), v, mask)
-        k.store(4, t.add(k.load(4, v, mask, True), t.mul(g, standard)), v, mask, True)
-        k.store(5, t.add(k.load(5, v, mask, True), g), v, mask, True)
+        total = t.plus(part, v)
+        k.store(4, t.add(k.load(4, total, mask, True), t.mul(g, standard)), total, mask, True)
+        k.store(5, t.add(k.load(5, total, mask, True), g), total, mask, True)
 
-    k.each(share, k.integers[0])
+    k.each(share, n)
 
 
 def _adam(k: _Rows) -> None:
-    """w, g, m, v, numbers: a step of Adam; see `optim.adam`, whose numbers and order these are."""
+    """w, g, m, v, numbers: a step of Adam; see `optim.adam`, whose numbers and order these are.
+
+    Rows are pieces of flat arrays; `first` is how many numbers these have.
+    """
     t = k.t
+    n, _, size = k.integers
 
     def number(i: int) -> str:
         at = t.at(k.bases[4], i, t.scalar)
@@ -209,7 +217,7 @@ def _adam(k: _Rows) -> None:
         root = t.add(t.mul(t.intrinsic("sqrt", square), root_scale), eps)
         k.store(0, t.sub(t.mul(w, keep), t.div(t.mul(step, m), root)), v, mask)
 
-    k.each(update, k.integers[0])
+    k.each(update, t.least(n, t.minus(size, k.first)))
 
 
 _KERNELS: dict[str, tuple[int, Callable[[_Rows], None]]] = {
@@ -244,16 +252,14 @@ def run(name: str, arrays: Sequence[_Array], number: float, rows: int = 1, first
     Args:
         name: one of `_KERNELS`, whose docstrings say what the arrays and the number are.
         rows, first: of a causal softmax, the rows of a matrix, and how many elements count in its
-            first row; all of them unless given.
+            first row; all of them unless given. Of layer norm's gradient, the rows a sum is over.
     """
     leading = arrays[0]
-    n = leading.shape[-1]
+    n, size = leading.shape[-1], leading.size
+    if name == "adam":
+        n, first = min(n, PIECE), n
     function, pack = _function(name, leading.dtype)
     reach = n if first < 0 else first
     table = pack(n, rows, reach, *kernels.places_of(arrays), number)
-    total = leading.size // n
-    if name == "layer_norm_gradient" or kernels.get_num_threads() == 1 or total * n < kernels.SHARE:
-        function.call(0, total, table)
-        return
-    threads = kernels.get_num_threads()
-    kernels.share(lambda lo, hi: function.call(lo, hi, table), total, -(-total // threads), threads)
+    grain = rows if name == "layer_norm_gradient" else -(-pool.GRAIN // n)
+    pool.share(function.call, -(-size // n), grain, table)

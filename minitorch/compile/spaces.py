@@ -3,7 +3,7 @@
 A space is a table of values a knob. A recorded one has what every schedule took on one machine: a
 search on it takes a second and is the same for everybody.
 
-May import: errors, tasks, schedule, kernels.
+May import: errors, threads, tasks, schedule.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays.threads import get_num_threads
 from ..errors import ArgumentError
-from .kernels import get_num_threads
 from .schedule import plain, schedule_for
 from .tasks import Task, task_of
 

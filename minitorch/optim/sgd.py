@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from minitorch.arrays.library import Array
+import numpy as np
+
+from minitorch.arrays.library import Array, namespace
+from minitorch.ops.elementwise import compiled
 from minitorch.optim.optimizer import Optimizer, Params, filled_like, hyperparameters
+
+STEP = (("mul", (2, 1)), ("sub", (0, -1)))  # of weights, gradient and learning rate
 
 
 class SGD(Optimizer):
@@ -47,4 +52,7 @@ class SGD(Optimizer):
                 b *= momentum
                 b += g if not group["dampening"] else (1.0 - group["dampening"]) * g
             g = g + momentum * b if group["nesterov"] else b
-        w -= group["lr"] * g
+        if compiled.fits(namespace(w), w, g) and w.flags.c_contiguous:  # one pass, the same bits
+            compiled.kernel(w.dtype, 3, STEP)(w, g, np.asarray(group["lr"], w.dtype), out=w)
+        else:
+            w -= group["lr"] * g

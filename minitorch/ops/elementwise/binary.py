@@ -10,10 +10,11 @@ from typing import Any, overload
 
 import numpy as np
 
-from ...arrays.allocator import LARGE, result_of
+from ...arrays.allocator import LARGE
 from ...arrays.library import HOST_TYPES, Array, Namespace, as_dtype, dtype_of
 from ...errors import ArgumentError, DTypeError
 from ...op import Kind, Value, apply
+from . import compiled
 from .logic import eq
 from .rows import NUMBERS, ROWS, Compute, Elementwise, Partial, binary
 from .unary import floor, log, minus, same, sigmoid, trunc, zero
@@ -24,7 +25,7 @@ def _cached(ufunc: Callable[..., Array], plain: Callable[..., Array]) -> Callabl
 
     def compute(xp: Namespace, a: Array, b: Array) -> Array:
         if type(a) is np.ndarray and a.nbytes > LARGE:
-            return result_of(ufunc, a, b)
+            return compiled.shared(ufunc, a, b)
         return plain(a, b)
 
     return compute

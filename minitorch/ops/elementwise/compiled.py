@@ -11,10 +11,12 @@ import numpy as np
 
 from ...arrays import allocator
 from ...arrays.library import Array, DType, Namespace
+from ...arrays.threads import get_num_threads
 
 Rows = Sequence[tuple[str, tuple[int, ...]]]
 FEW = 2**6  # elements, from which on a kernel over rows is faster than NumPy's calls
 SOME = 2**8  # elements, from which on one is faster than a dozen of NumPy's calls
+MUCH = 2**17  # elements, from which on threads share a call of NumPy's
 MANY = 2**14  # elements, from which on a compiled kernel is worth its call
 
 
@@ -96,6 +98,37 @@ def _runner() -> Callable[..., None]:
     from ...compile import row_kernels
 
     return row_kernels.run
+
+
+def parallel_for(total: int, grain: int, body: Callable[[int, int], object]) -> None:
+    """Let threads share `body(lo, hi)` over a range; see `compile.pool`."""
+    if get_num_threads() == 1 or total <= grain:
+        body(0, total)
+        return
+    from ...compile import pool
+
+    pool.parallel_for(total, grain, body)
+
+
+def shared(ufunc: Callable[..., Array], *arrays: Any) -> Array:
+    """Return `ufunc` of NumPy arrays; threads share large ones that lie in one order."""
+    first = arrays[0]
+    large = type(first) is np.ndarray and first.size >= MUCH and first.dtype.kind == "f"
+    if (
+        not large
+        or get_num_threads() == 1
+        or any(type(a) is not np.ndarray or a.dtype is not first.dtype for a in arrays)
+        or any(a.shape != first.shape or not a.flags.c_contiguous for a in arrays)
+    ):
+        return allocator.result_of(ufunc, *arrays)
+    out = allocator.cpu.empty(first.shape, first.dtype)
+    *flat, result = (a.reshape(-1) for a in (*arrays, out))
+
+    def compute(lo: int, hi: int) -> None:
+        ufunc(*(a[lo:hi] for a in flat), out=result[lo:hi])
+
+    parallel_for(first.size, MUCH // 4, compute)
+    return out
 
 
 def over_rows(name: str, arrays: Sequence[Array], number: float, shape: Sequence[int]) -> Array:

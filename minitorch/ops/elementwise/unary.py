@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ...arrays.allocator import result_of
 from ...arrays.library import Array, Namespace, dtype_of
 from ...op import Kind
 from . import compiled
@@ -109,7 +108,7 @@ def _where_open(xp: Namespace, g: Array, y: Array) -> Array:
     """Return g where y is not 0, else 0: also where g is infinite or NaN."""
     if xp is not np:
         return xp.where(y != 0, g, xp.zeros_like(g))
-    product = result_of(
+    product = compiled.shared(
         _masked, g, y
     )  # three times as fast as `where`, and right unless 0 met infinity
     total = np.add.reduce(product, axis=None)
@@ -152,7 +151,7 @@ rsqrt = _float_row(
 LN2, LN10 = math.log(2.0), math.log(10.0)
 exp = _float_row(
     "exp",
-    lambda xp, x: result_of(np.exp, x) if xp is np else xp.exp(x),
+    lambda xp, x: compiled.shared(np.exp, x) if xp is np else xp.exp(x),
     lambda g, x, y: g * y,
     "e to the x.",
     "y",
@@ -197,7 +196,7 @@ sinh = _float_row("sinh", lambda xp, x: xp.sinh(x), lambda g, x, y: g * _cosh(x)
 cosh = _float_row("cosh", lambda xp, x: xp.cosh(x), lambda g, x, y: g * sinh(x), "cosh x.")
 tanh = _float_row(
     "tanh",
-    lambda xp, x: result_of(np.tanh, x) if xp is np else xp.tanh(x),
+    lambda xp, x: compiled.shared(np.tanh, x) if xp is np else xp.tanh(x),
     lambda g, x, y: g * (1.0 - y * y),
     "tanh x.",
     "y",

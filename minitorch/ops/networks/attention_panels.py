@@ -8,19 +8,23 @@ Legend: G matrices (heads of the batch) at a time, R rows of queries, K keys see
 Source: Dao et al., FlashAttention, NeurIPS 2022, which also cuts the keys.
 """
 
+import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ...arrays.allocator import empty_as
 from ...arrays.library import Array
+from ...arrays.threads import get_num_threads
 from ..elementwise import compiled
 
 LONG = 256  # tokens, from which on rows are taken in panels
 ROWS = 64  # of a panel at least, unless they are too long
 PANEL = 2**17  # scores in a panel at most: half a MiB of a second cache
+SHARED = 2**15  # scores, of which a thread should have as many
 
 
 class Panel(NamedTuple):
@@ -87,12 +91,13 @@ class Weighing(NamedTuple):
         return factors
 
 
-def panels(shape: Sequence[int], causal: bool) -> Iterator[Panel]:
+def panels(shape: Sequence[int], causal: bool, at_once: int | None = None) -> Iterator[Panel]:
     """Yield the panels of scores of this shape (..., L, S).
 
     Args:
         shape: of all scores.
         causal: a row sees the keys up to its own number only.
+        at_once: matrices in a panel at most.
     """
     *lead, length, keys = shape
     rows = length
@@ -100,7 +105,8 @@ def panels(shape: Sequence[int], causal: bool) -> Iterator[Panel]:
         rows = min(max(ROWS, length // 8), max(PANEL // keys, 16), length)
     cuts = [slice(i, min(i + rows, length)) for i in range(0, length, rows)]
     place = 0
-    for index in _groups(lead, PANEL // max(rows * keys, 1)):
+    most = PANEL // max(rows * keys, 1)
+    for index in _groups(lead, most if at_once is None else min(most, at_once)):
         for cut in cuts:
             yield Panel(index, cut, min(keys, cut.stop) if causal else keys, place)
             place += 1
@@ -143,13 +149,32 @@ def attend(q: Array, k: Array, v: Array, how: Weighing) -> Array:
         alone = Panel((), slice(0, 1), shape[-1], 0)  # one query, as in generation
         np.matmul(how.weights(q, k, alone, shape), v, out=out)
         return out
-    for panel in panels(shape, how.causal):
+
+    def attend_in(panel: Panel) -> None:
         here, rows, seen = panel.lead, panel.rows, slice(0, panel.keys)
         weights = how.weights(q[here][..., rows, :], k[here][..., seen, :], panel, shape)
         if how.p:
             weights *= how.kept(weights, panel)
         np.matmul(weights, v[here][..., seen, :], out=out[here][..., rows, :])
+
+    _for_each_panel(shape, how, attend_in)
     return out
+
+
+def _for_each_panel(shape: Sequence[int], how: Weighing, body: Callable[[Panel], None]) -> None:
+    """Let threads share the panels; those of the same matrices are one thread's, in order."""
+    at_once = count = math.prod(shape[:-2])
+    if not how.p and math.prod(shape) >= 2 * SHARED:  # how many a panel has changes no bit
+        at_once = -(-count // get_num_threads())
+    all_panels = panels(shape, how.causal, at_once)
+    runs = [list(run) for _, run in itertools.groupby(all_panels, attrgetter("lead"))]
+
+    def work(lo: int, hi: int) -> None:
+        for run in runs[lo:hi]:
+            for panel in run:
+                body(panel)
+
+    compiled.parallel_for(len(runs), 1, work)
 
 
 def gradients(g: Array, q: Array, k: Array, v: Array, how: Weighing) -> tuple[Array, ...]:
@@ -161,7 +186,8 @@ def gradients(g: Array, q: Array, k: Array, v: Array, how: Weighing) -> tuple[Ar
     g, q, k, v = spread(g, q, k, v)
     shape = (*q.shape[:-1], k.shape[-2])
     dq, dk, dv = (empty_as(x, x.shape) for x in (q, k, v))
-    for panel in panels(shape, how.causal):
+
+    def differentiate(panel: Panel) -> None:
         here, rows, seen = panel.lead, panel.rows, slice(0, panel.keys)
         q_GRE, g_GRV = q[here][..., rows, :], g[here][..., rows, :]
         k_GKE, v_GKV = k[here][..., seen, :], v[here][..., seen, :]
@@ -175,6 +201,8 @@ def gradients(g: Array, q: Array, k: Array, v: Array, how: Weighing) -> tuple[Ar
         d_scores = _softmax_gradient(d_weights, weights, how, panel)
         np.matmul(d_scores, k_GKE, out=dq[here][..., rows, :])
         _add_product(dk[here], d_scores, q_GRE, panel)
+
+    _for_each_panel(shape, how, differentiate)
     return dq, dk, dv
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from ...arrays.library import Array, Namespace, as_dtype, cast, dtype_of, native_device_of
 from ...errors import ArgumentError, AxisError, ShapeError
 from ...op import Gradients, KeepsSpec, Kind, Methods, Op, Spec, apply
+from ..elementwise import compiled
 from ..elementwise.binary import where
 from ..elementwise.casting import cast_to
 from ..elementwise.logic import ne
@@ -58,6 +59,30 @@ class OfClasses(Op):
         self.ignore_index = ignore_index
 
 
+def _losses(x: Array, index: Array) -> Array:
+    """Return each row's ln Σ exp x - x[class]; threads share the rows."""
+    losses: Array = np.empty(len(x), x.dtype)
+
+    grain = _grain(x)
+
+    def compute(lo: int, hi: int) -> None:
+        for first in range(lo, hi, grain):  # what stays in a cache
+            rows = slice(first, min(first + grain, hi))
+            part = x[rows]
+            away = part - np.maximum.reduce(part, axis=1, keepdims=True)
+            picked = away[np.arange(len(part)), index[rows]]
+            total = np.add.reduce(np.exp(away, out=away), axis=1)
+            np.subtract(np.log(total, out=total), picked, out=losses[rows])
+
+    compiled.parallel_for(len(x), grain, compute)
+    return losses
+
+
+def _grain(x: Array) -> int:
+    """Return how many rows of logits one thread should take at least."""
+    return -(-compiled.MUCH // max(x.shape[1], 1))
+
+
 class CrossEntropy(OfClasses):
     """Mean over rows of ln Σ exp x - x[class]: one pass, no table of probabilities."""
 
@@ -66,13 +91,10 @@ class CrossEntropy(OfClasses):
     def compute(self, xp: Namespace, x: Array, index: Array) -> Array:
         """Return the mean for logits (n, classes) and classes (n,)."""
         safe, counts, n = _rows(xp, index, x.shape[1], self.ignore_index)
-        rows = xp.arange(x.shape[0], **native_device_of(x))
         if xp is np and counts is None:
-            away = x - np.maximum.reduce(x, axis=1, keepdims=True)
-            picked = away[rows, safe]
-            total = np.add.reduce(np.exp(away, out=away), axis=1)
-            mean: Array = np.add.reduce(np.log(total, out=total) - picked) / x.dtype.type(n)
+            mean: Array = np.add.reduce(_losses(x, safe)) / x.dtype.type(n)
             return mean
+        rows = xp.arange(x.shape[0], **native_device_of(x))
         away = x - xp.max(x, axis=1, keepdims=True)
         losses = xp.log(xp.sum(xp.exp(away), axis=1)) - away[rows, safe]
         if counts is not None:
@@ -106,7 +128,15 @@ class CrossEntropyGrad(KeepsSpec, OfClasses):
         safe, counts, n = _rows(xp, index, x.shape[1], self.ignore_index)
         y = Softmax(1).compute(xp, x)
         y[xp.arange(x.shape[0], **native_device_of(x)), safe] -= 1
-        y *= g / n if xp is not np else g / y.dtype.type(n)
+        if xp is np:
+            factor = g / y.dtype.type(n)
+
+            def scale(lo: int, hi: int) -> None:
+                y[lo:hi] *= factor
+
+            compiled.parallel_for(len(y), _grain(y), scale)
+        else:
+            y *= g / n
         return y if counts is None else xp.where(counts[:, None], y, xp.zeros_like(y))
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:

@@ -166,6 +166,9 @@ class StandardizeGradient(KeepsSpec, Reduction):
         return by_g, by_x, by_y
 
 
+LEAST, MOST_PARTS = 2**14, 8  # numbers in a part of the rows of a layer norm, and parts
+
+
 def _norm_gradients(g: Any, x: Any, weight: Any, eps: float) -> tuple[Array, Array, Array]:
     """Return the gradients of x, weight and bias of a layer norm over the last axis."""
     together = LayerNormGradients(eps).compute(np, g, x, weight)
@@ -183,7 +186,10 @@ class LayerNormGradients(Op):
         self.eps = eps
 
     def compute(self, xp: Namespace, g: Array, x: Array, weight: Array) -> Array:
-        """Return them one behind another: x.size elements, then twice weight.size."""
+        """Return them one behind another: x.size elements, then twice weight.size.
+
+        Rows are summed in parts that follow from the shape alone, which threads may share.
+        """
         if not compiled.fits_rows(xp, g, x, weight):
             last, lead = (len(x.shape) - 1,), tuple(range(len(x.shape) - 1))
             y = Standardize(last, self.eps).compute(xp, x)
@@ -193,10 +199,13 @@ class LayerNormGradients(Op):
         count = x.size + 2 * weight.size
         large = count * x.itemsize > allocator.LARGE
         made: Array = (allocator.cpu.empty if large else np.empty)((count,), x.dtype)
-        into, sums = made[: x.size], made[x.size :].reshape(2, -1)
-        sums.fill(0)
+        n = weight.size
+        rows = max(-(-LEAST // n), -(-x.size // n // MOST_PARTS))
+        sums = np.zeros((2, -(-x.size // n // rows), n), x.dtype)
         given = [np.ascontiguousarray(a) for a in (g, x, weight)]
-        compiled.run_rows("layer_norm_gradient", (*given, into, *sums), self.eps)
+        into = made[: x.size].reshape(x.shape)
+        compiled.run_rows("layer_norm_gradient", (*given, into, *sums), self.eps, rows=rows)
+        np.add.reduce(sums, 1, out=made[x.size :].reshape(2, n))
         return made
 
     def infer(self, *specs: Spec) -> Spec:
