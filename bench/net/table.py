@@ -19,7 +19,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from ranks import SIZES, Rounds, messages
+from ranks import FRAME_BYTES, SIZES, Rounds, messages
 
 import ddp_lab
 from ddp_lab.errors import HostsRefused
@@ -29,7 +29,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 Row = tuple[str, list[str], str]  # what, the ratios in words, what was wanted
 UNSHAPED = "no rate"
-FRAME_BYTES, DATA_BYTES = 1514, 1448  # a frame as the bucket counts it, and what it carries by TCP
+DATA_BYTES = 1448  # what a frame carries by TCP
 
 
 def run(job: str, n_hosts: int, per_host: int, rate: str | None, rounds: int) -> Rounds:
@@ -172,7 +172,8 @@ def report(rounds: int, rate: str) -> Iterator[str]:
     for name, share in bytes_sent():
         yield f"| {name} | {share:.2f} |"
     yield ""
-    yield "Counted at the interface, acknowledgements and headers too, these once a run of packets."
+    yield "Counted at the interface, acknowledgements and headers too, these once a run of packets;"
+    yield "without what TCP sent a second time."
     yield ""
     yield f"| the emulated link of `launch(link=)`, {rate}/s | its time by that of namespaces |"
     yield "|---|---|"
