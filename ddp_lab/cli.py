@@ -80,7 +80,7 @@ def on_hosts(known: argparse.ArgumentParser, words: list[str]) -> int:
     if rest:
         print(f"hosts: this is no option: got {rest[0]}. The command follows --.", file=sys.stderr)
         return 2
-    from ddp_lab.hosts.command import run_on_hosts
+    from ddp_lab.launch.hosts.command import run_on_hosts
 
     return run_on_hosts(options.hosts, options.rate, options.latency, words[at + 1 :])
 

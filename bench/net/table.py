@@ -23,7 +23,7 @@ from ranks import FRAME_BYTES, SIZES, Rounds, messages
 
 import ddp_lab
 from ddp_lab.errors import HostsRefused
-from ddp_lab.hosts import Hosts
+from ddp_lab.launch.hosts import Hosts
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

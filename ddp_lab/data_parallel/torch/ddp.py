@@ -5,15 +5,15 @@ torch_backend, this folder.
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from enum import Enum
 from functools import partial
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import nn
 from torch._C._distributed_c10d import BuiltinCommHookType
 from torch.distributed.algorithms.join import Join, Joinable, JoinHook
 
@@ -46,7 +46,6 @@ from ddp_lab.data_parallel.torch.process_groups import (
 )
 from ddp_lab.data_parallel.torch.reducer import TorchReducer
 from ddp_lab.data_parallel.torch.slots import TorchSlots
-from ddp_lab.data_parallel.torch.sync_batch_norm import use_on_cpu
 from ddp_lab.torch_backend.eager import eager
 
 
@@ -57,9 +56,6 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
     memory, whatever `gradient_as_bucket_view` says: that is what makes it fast. Over a torch group
     a rank that raised and lives on is noticed only when the group's timeout is over.
     """
-
-    broadcast_bucket_size = 250 * 1024 * 1024  # bytes; torch's
-    _clones_outputs = True
 
     def __init__(
         self,
@@ -105,7 +101,6 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
         self._buffer_sync = BufferSync(
             module, self.parameters_to_ignore, broadcast_buffers, forward_sync_buffers
         )
-        use_on_cpu(module, None if isinstance(self.group, C10dGroup) else self.group)
         managed = module_inspection.managed_params(module, self.parameters_to_ignore)
         if init_sync:
             verify_same_model(self.group, managed.specs)
@@ -144,9 +139,6 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
             slots, plan, self.group, self.caps.limits, find_unused=self.find_unused_parameters
         )
         self.reducer.skip_unused = self._skip_unused
-        self._hook_name: str | None = None
-        self._last_error: Exception | None = None
-        self._joins = False
         self._join_divides_by_all = True
         if static_graph:
             self._set_static_graph()
@@ -193,8 +185,7 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
             return
         if not self.reducer.iterations:
             self.reducer.steps_itself = optimized_in_backward(self.reducer.slots.params)
-        with self._noting_errors():
-            self.reducer.check_finished()
+        self.reducer.check_finished()
         self.reducer.rebuild()
         self.reducer.prepare()
 
@@ -209,9 +200,9 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
         static = self.reducer.usage.static
         if static is None and self.find_unused_parameters:
             self.reducer.prepare_backward(list(tensors_in(output)))
-            return through_entry(output, _nothing, self._clones_outputs)
+            return through_entry(output, _nothing)
         if static is not None and static.observing:
-            return through_entry(output, self._after_backward, self._clones_outputs)
+            return through_entry(output, self._after_backward)
         return output
 
     def _after_backward(self) -> None:
@@ -240,11 +231,6 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
     broadcast_buffers = forward_sync_buffers
     """The old name."""
 
-    @property
-    def modules_buffers(self) -> list[Tensor]:
-        """The buffers that are kept in step."""
-        return list(self._buffer_sync.buffers().values())
-
     def _register_buffer_comm_hook(
         self, state: Any, hook: Callable[..., Any], comm_hook_location: Enum | None = None
     ) -> None:
@@ -263,17 +249,15 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
             TypeError, ValueError: not a hook, by its signature.
             RuntimeError: a hook was registered before, or backward has run already.
         """
-        with self._noting_errors():
-            check_comm_hook(hook, BUCKETS)
-        if self.reducer.averaging.hook is not None and self.mixed_precision is None:
-            raise already_hooked(hook, str(self._hook_name))
-        self._hook_name = hook.__qualname__
-        self.reducer.averaging.hook = hook, state
+        check_comm_hook(hook, BUCKETS)
+        averaging = self.reducer.averaging
+        if averaging.hook is not None and self.mixed_precision is None:
+            raise already_hooked(hook, averaging.hook[0].__qualname__)
+        averaging.hook = hook, state
 
     def _register_builtin_comm_hook(self, kind: BuiltinCommHookType) -> None:
         """Register torch's built-in hook of that name."""
         is_half = kind == BuiltinCommHookType.FP16_COMPRESS
-        self._hook_name = str(kind)
         self._average_as(torch.float16 if is_half else None)
 
     # Uneven inputs
@@ -312,7 +296,6 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
     def join_hook(self, **kwargs: Any) -> JoinHook:
         """Return what a rank does that has no inputs left (torch's Joinable)."""
         self._join_divides_by_all = kwargs.get("divide_by_initial_world_size", True)
-        self._joins = True
         return DdpJoinHook(self)
 
     @property
@@ -352,11 +335,10 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
             )
             return
         if self.reducer.iterations:
-            with self._noting_errors():
-                raise DataParallelError(
-                    "_set_static_graph() should be called before training loop starts: "
-                    f"{self.reducer.iterations} iterations have been run. Pass static_graph=True."
-                )
+            raise DataParallelError(
+                "_set_static_graph() should be called before training loop starts: "
+                f"{self.reducer.iterations} iterations have been run. Pass static_graph=True."
+            )
         self.static_graph = True
         self.reducer.set_static_graph()
         if self.find_unused_parameters:
@@ -383,49 +365,11 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
         managed = module_inspection.managed_params(self.module, self.parameters_to_ignore)
         self._build_reducer(managed, static_graph)
 
-    # What torch's own tools, and programs written for torch's class, call
-
-    @contextmanager
-    def _noting_errors(self) -> Iterator[None]:
-        """Keep an error for `_get_ddp_logging_data`."""
-        try:
-            yield
-        except Exception as error:
-            self._last_error = error
-            raise
-
-    def _get_ddp_logging_data(self) -> dict[str, Any]:
-        """Return what is known of the buckets and options, under torch's keys; no times."""
-        plan, specs = self.reducer.memory.plan, self.reducer.slots.specs
-        facts = {
-            "world_size": self.group.size,
-            "rank": self.group.rank,
-            "module_name": type(self.module).__name__,
-            "iteration": self.reducer.iterations,
-            "num_buckets_reduced": self.reducer.buckets_reduced,
-            "join_uneven_inputs": int(self._joins),
-            "static_graph": int(self.static_graph),
-            "has_sync_bn": int(any("SyncBatchNorm" in type(m).__name__ for m in self.modules())),
-        }
-        if self._hook_name is not None:
-            facts["comm_hook"] = self._hook_name
-        if self._last_error is not None:
-            facts.update(has_error=1, error=str(self._last_error))
-        if self.reducer.rebuilt_order is not None:
-            facts["has_rebuilt_buckets"] = 1
-            facts["rebuilt_bucket_sizes"] = ", ".join(map(str, plan.bucket_bytes(specs)))
-            facts["rebuilt_per_bucket_param_indices"] = ", ".join(
-                " ".join(map(str, bucket)) for bucket in plan.buckets
-            )
-        return facts
+    # What programs written for torch's class call
 
     def _remove_autograd_hooks(self) -> None:
         """Detach from autograd: backward is local from now on."""
         self.reducer.remove_hooks()
-
-    def _check_reducer_finalized(self) -> None:
-        """Raise UnusedParameters when the last backward left buckets unreduced."""
-        self.reducer.check_finished()
 
     def _update_process_group(self, new_process_group: Any) -> None:
         """Go on over other ranks; buckets are rebuilt from the next iteration's order."""
@@ -433,49 +377,6 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
             self.process_group = new_process_group
             self.group = group_for(new_process_group, self.device)
         self.reducer.join(self.group)
-
-    def _set_ddp_sink_clone(self, val: bool) -> None:
-        """Choose whether outputs are cloned where they pass through DDP's own graph node."""
-        self._clones_outputs = val
-
-    def _default_broadcast_coalesced(
-        self,
-        bufs: Sequence[Tensor] | None = None,
-        bucket_size: int | None = None,
-        authoritative_rank: int = 0,
-    ) -> None:
-        """Broadcast buffers, as a buffer hook may wish to do."""
-        buffers = module_inspection.buffers(self.module, self.parameters_to_ignore)
-        broadcast_coalesced(self.group, bufs or list(buffers.values()), authoritative_rank)
-
-    def _build_params_for_reducer(self) -> tuple[list[nn.Parameter], list[bool]]:
-        """Return the parameters whose gradients are averaged, and which are sparse."""
-        managed = module_inspection.managed_params(self.module, self.parameters_to_ignore)
-        return managed.params, managed.sparse
-
-    def _build_debug_param_to_name_mapping(
-        self, parameters: Sequence[nn.Parameter]
-    ) -> dict[int, str]:
-        """Return the names of `parameters` by their position.
-
-        Raises:
-            ValueError: they are not the parameters of the module as it is now.
-        """
-        managed = module_inspection.managed_params(self.module, self.parameters_to_ignore)
-        names = {id(p): n for n, p in zip(managed.names, managed.params, strict=True)}
-        passed = {id(param) for param in parameters}
-        missing = [name for key, name in names.items() if key not in passed]
-        if missing:
-            raise ValueError(
-                f"names: Param with name {missing[0]} is in the module but not among the "
-                f"parameters: got {len(passed)}, expected {len(names)}. Wrap the module anew."
-            )
-        if len(passed) != len(names):
-            raise ValueError(
-                "names: Expected param to name mapping to cover all parameters: got "
-                f"{len(passed)}, expected {len(names)}. Wrap the module anew."
-            )
-        return {index: names[id(param)] for index, param in enumerate(parameters)}
 
 
 class DdpJoinHook(JoinHook):

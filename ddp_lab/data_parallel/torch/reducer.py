@@ -89,16 +89,6 @@ class TorchReducer(Reducer):
                 optimizer.step()
             param.grad = None
 
-    # Names that torch's own tools call
-
-    def _get_local_used_map(self) -> Tensor:
-        """Return 1 for each parameter used since the last reduction."""
-        return torch.tensor(self.usage.last_sums or self.usage.marks, dtype=torch.int32)
-
-    def _ddp_graph_static(self) -> bool:
-        """Return whether the same parameters were unused in every iteration."""
-        return self.usage.graph_is_static
-
 
 def _plain_hook(weak: "weakref.ref[TorchReducer]", index: int, order: LaunchOrder) -> Any:
     """Return a hook for a parameter: it is called once its gradient is in place.
