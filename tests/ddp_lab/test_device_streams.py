@@ -8,6 +8,7 @@ Then each wait that the packages ask for on that path is left out in turn, which
 import tempfile
 import threading
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ import torch.distributed as dist
 
 import ddp_lab
 from ddp_lab.data_parallel.hooks.comm_hooks import PowerSGDState, fp16_compress_hook, power_sgd_hook
+from ddp_lab.device_array import beside
 from ddp_lab.transport.c10d.device import DeviceC10dTransport
 from ddp_lab.transport.device import DeviceWorld
 from tests.ddp_lab import test_device
@@ -94,6 +96,14 @@ def check_path(machine: Machine, path: Callable[[], None], at_least: int) -> Non
 
 def test_every_wait_between_ranks_is_there_and_is_needed(machine: Machine) -> None:
     check_path(machine, on_virtual_ranks, at_least=6)
+
+
+def test_a_job_for_another_thread_comes_after_what_this_one_has_queued(machine: Machine) -> None:
+    x = torch.full((3,), 2.0, device=LATE)
+    job = beside(torch.device(LATE), lambda: x * 2)
+    with ThreadPoolExecutor(1) as pool:
+        assert (pool.submit(job).result() + 1).tolist() == [5.0] * 3
+    assert not machine.faults
 
 
 def test_every_collective_waits_for_what_it_reads(machine: Machine) -> None:

@@ -6,7 +6,6 @@ torch_backend, this folder.
 
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from enum import Enum
 from functools import partial
 from typing import Any
@@ -15,7 +14,6 @@ import torch
 import torch.distributed as dist
 from torch import nn
 from torch._C._distributed_c10d import BuiltinCommHookType
-from torch.distributed.algorithms.join import Join, Joinable, JoinHook
 
 from ddp_lab.data_parallel.bucketing import Caps
 from ddp_lab.data_parallel.ddp import DistributedDataParallel
@@ -49,7 +47,7 @@ from ddp_lab.data_parallel.torch.slots import TorchSlots
 from ddp_lab.torch_backend.eager import eager
 
 
-class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable):
+class TorchDistributedDataParallel(DistributedDataParallel, nn.Module):
     """`DistributedDataParallel` for a torch module, over torch.distributed or a Communicator.
 
     Over a Communicator gradients are always views of buckets, and these lie in the transport's
@@ -81,7 +79,6 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
         forward_sync_buffers: bool | None = None,
     ) -> None:
         nn.Module.__init__(self)
-        Joinable.__init__(self)
         refuse_unsupported(
             check_reduction,
             delay_all_reduce_named_params=delay_all_reduce_named_params,
@@ -139,7 +136,6 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
             slots, plan, self.group, self.caps.limits, find_unused=self.find_unused_parameters
         )
         self.reducer.skip_unused = self._skip_unused
-        self._join_divides_by_all = True
         if static_graph:
             self._set_static_graph()
 
@@ -167,11 +163,12 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
     @eager
     def _pre_forward(self, inputs: Any, kwargs: Any) -> tuple[Any, Any]:
         syncs = torch.is_grad_enabled() and self.require_backward_grad_sync
-        self._notify_join()
+        if self.uneven is not None:
+            self.reducer.averaging.divisor = self.uneven.divisor(self.uneven.count(True))
         if torch.is_grad_enabled():
             self._start_iteration(syncs)
         self._sync_buffers(before_forward=True)
-        if self._join_config.enable or self.uneven is not None:
+        if self.uneven is not None:
             self._agree_on_sync(joined=False)
         if self.device_ids:
             device = torch.device(self.device.type, self.device_ids[0])
@@ -214,9 +211,7 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
         """Take rank 0's buffers, or those of a rank that has not joined, where it is time to."""
         if not self.require_forward_param_sync or not self._buffer_sync.is_due(before_forward):
             return
-        root = 0
-        if self._join_config.enable or self.uneven is not None:
-            root = last_rank(self.group, not joined)
+        root = 0 if self.uneven is None else last_rank(self.group, not joined)
         self.reducer.post_backward.extend(self._buffer_sync.run(self.group, root))
 
     @property
@@ -267,22 +262,13 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
         divide_by_initial_world_size: bool = True,
         enable: bool = True,
         throw_on_early_termination: bool = False,
-    ) -> AbstractContextManager[Any]:
+    ) -> UnevenInputs:
         """Let ranks run out of inputs at different times; who is done shadows the others.
 
         With `divide_by_initial_world_size` gradients are divided by the number of ranks, else by
         the number of those that still have inputs.
         """
-        if not isinstance(self.group, C10dGroup):
-            return UnevenInputs(
-                self, divide_by_initial_world_size, enable, throw_on_early_termination
-            )
-        return Join(
-            [self],
-            enable,
-            throw_on_early_termination,
-            divide_by_initial_world_size=divide_by_initial_world_size,
-        )
+        return UnevenInputs(self, divide_by_initial_world_size, enable, throw_on_early_termination)
 
     def shadow_step(self) -> None:
         """Do without inputs what the others do in an iteration, collective by collective."""
@@ -292,31 +278,6 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
         self.require_forward_param_sync = syncs
         if syncs:
             self.reducer.shadow()
-
-    def join_hook(self, **kwargs: Any) -> JoinHook:
-        """Return what a rank does that has no inputs left (torch's Joinable)."""
-        self._join_divides_by_all = kwargs.get("divide_by_initial_world_size", True)
-        return DdpJoinHook(self)
-
-    @property
-    def join_device(self) -> torch.device:
-        """Device of the tensors that ranks agree with (torch's Joinable)."""
-        return self.device
-
-    @property
-    def join_process_group(self) -> Any:
-        """Group of the ranks that join (torch's Joinable)."""
-        return self.process_group
-
-    def _notify_join(self) -> None:
-        if self.uneven is not None:
-            self.reducer.averaging.divisor = self.uneven.divisor(self.uneven.count(True))
-            return
-        work = Join.notify_join_context(self)
-        if work and not self._join_divides_by_all:
-            self.reducer.averaging.divisor = lambda: _count_of(work)
-        else:
-            self.reducer.averaging.divisor = lambda: self.group.size
 
     def _agree_on_sync(self, joined: bool) -> bool:
         """Tell joined ranks whether this iteration ends in a synchronised backward."""
@@ -379,28 +340,5 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
         self.reducer.join(self.group)
 
 
-class DdpJoinHook(JoinHook):
-    """Takes part in every collective of an iteration, with zeros for gradients."""
-
-    def __init__(self, model: Any) -> None:
-        self.model = model
-
-    def main_hook(self) -> None:
-        """Shadow one iteration of the ranks that go on."""
-        self.model.shadow_step()
-
-    def post_hook(self, is_last_joiner: bool) -> None:
-        """Take over the final model of a rank that ended last."""
-        root = last_rank(self.model.group, is_last_joiner)
-        self.model._authoritative_rank = root
-        self.model.broadcast_state(root, self.model.forward_sync_buffers)
-
-
 def _nothing() -> None:
     """Do nothing: the node is there for the gradients that pass through it."""
-
-
-def _count_of(work: Any) -> float:
-    """Return the number of ranks that still have inputs, from the join's own all-reduce."""
-    work.wait()
-    return float(work.result()[0].item())

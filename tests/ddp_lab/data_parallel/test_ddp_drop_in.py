@@ -112,7 +112,8 @@ def test_a_gradient_summed_and_not_averaged_would_be_seen(gloo: Callable[..., An
 
     def run(comm: Any) -> list[str]:
         class Sums(TorchDistributedDataParallel):
-            def _notify_join(self) -> None:
+            def _start_iteration(self, syncs: bool) -> None:
+                super()._start_iteration(syncs)
                 self.reducer.averaging.divisor = lambda: 1.0
 
         ours, theirs = Sums(mlp()), TorchDdp(mlp())

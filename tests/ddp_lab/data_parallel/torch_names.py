@@ -5,6 +5,7 @@ Nobody else asks for them, so the package has none of them.
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -53,9 +54,22 @@ class ObservedDdp(TorchDistributedDataParallel):
         super()._register_builtin_comm_hook(kind)
         self.hook_name = str(kind)
 
-    def join_hook(self, **kwargs: Any) -> Any:
+    def join(self, *args: Any, **kwargs: Any) -> Any:
         self.joins = True
-        return super().join_hook(**kwargs)
+        return super().join(*args, **kwargs)
+
+    @property
+    def _join_config(self) -> Any:
+        return SimpleNamespace(enable=self.uneven is not None)
+
+    @property
+    def _authoritative_rank(self) -> int:
+        return self.seen.took_over_from
+
+    def broadcast_state(self, root: int, with_buffers: bool) -> None:
+        super().broadcast_state(root, with_buffers)
+        if hasattr(self, "seen"):
+            self.seen.took_over_from = root
 
     def _get_ddp_logging_data(self) -> dict[str, Any]:
         """Return what is known of the buckets and options, under torch's keys; no times."""
@@ -117,6 +131,7 @@ class Seen:
     def __init__(self, reducer: Any) -> None:
         self.buckets_reduced = 0  # in the last iteration
         self.used: list[int] | None = None  # by parameter: how many ranks used it
+        self.took_over_from = 0  # whose model all had at the end of a join
         self.is_static = True  # the same parameters were unused in every iteration
         self._unused: list[int] | None = None
         usage, finish, agree = reducer.usage, reducer.finish, reducer.usage.unused_everywhere
