@@ -93,8 +93,6 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module):
         self.gradient_as_bucket_view = gradient_as_bucket_view
         self.mixed_precision = mixed_precision
         self.caps = Caps.from_mb(bucket_cap_mb, bucket_cap_mb_list)
-        self.bucket_bytes_cap = self.caps.cap
-        self.bucket_bytes_cap_list = list(self.caps.per_bucket)
         self._buffer_sync = BufferSync(
             module, self.parameters_to_ignore, broadcast_buffers, forward_sync_buffers
         )
@@ -105,9 +103,7 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module):
         self._skip_unused = skip_all_reduce_unused_params
         self._build_reducer(managed, static_graph)
         if mixed_precision is not None:
-            cast_buffers(module, mixed_precision, self.parameters_to_ignore)
-            note_dtypes(module, mixed_precision, self.parameters_to_ignore)
-            self._average_as(reduce_dtype_of(mixed_precision))
+            self._compute_in(mixed_precision)
 
     def _take_module(self, module: nn.Module, device_ids: Any, output_device: Any) -> None:
         """Note what is wrapped, where it lies and which ranks have it."""
@@ -121,6 +117,12 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module):
         self.static_graph = False
         self.require_backward_grad_sync = self.require_forward_param_sync = True
         self.uneven: UnevenInputs | None = None
+
+    def _compute_in(self, mixed_precision: Any) -> None:
+        """Have forward, buffers and averages use the dtypes that were asked for."""
+        cast_buffers(self.module, mixed_precision, self.parameters_to_ignore)
+        note_dtypes(self.module, mixed_precision, self.parameters_to_ignore)
+        self._average_as(reduce_dtype_of(mixed_precision))
 
     def _average_as(self, dtype: torch.dtype | None) -> None:
         """Have gradients averaged in a dtype of their own, by a hook of ours."""
@@ -138,6 +140,16 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module):
         self.reducer.skip_unused = self._skip_unused
         if static_graph:
             self._set_static_graph()
+
+    @property
+    def bucket_bytes_cap(self) -> int:
+        """The most bytes of a bucket, as `torch.compile` asks for it."""
+        return self.caps.cap
+
+    @property
+    def bucket_bytes_cap_list(self) -> list[int]:
+        """The same by bucket."""
+        return list(self.caps.per_bucket)
 
     def broadcast_state(self, root: int, with_buffers: bool) -> None:
         """Overwrite parameters, and buffers if asked, with rank `root`'s."""
