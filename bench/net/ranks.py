@@ -16,6 +16,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -135,16 +136,32 @@ def mlp() -> nn.Module:
     return nn.Sequential(*itertools.chain.from_iterable(pairs))
 
 
-def stepper(model: Any) -> Call:
-    """Return what takes a step of training."""
+def stepper(model: Any, finish: Call = lambda: None) -> Call:
+    """Return what takes a step of training; `finish` is called before the optimizer steps."""
     optimizer, x = torch.optim.SGD(model.parameters(), lr=1e-3), torch.randn(BATCH, WIDTHS[0])
 
     def step() -> None:
         optimizer.zero_grad()
         model(x).square().mean().backward()
+        finish()
         optimizer.step()
 
     return step
+
+
+def beside_sockets(wire: Wire) -> Call:
+    """Return a step beside which plain sockets carry as many bytes, from the first gradients on.
+
+    Nothing is added up and nothing copied: what the cores leave of the link.
+    """
+    model = mlp()
+    n_bytes = sum(p.numel() * p.element_size() for p in model.parameters())
+    pool, carried = ThreadPoolExecutor(1), []
+    last: Any = model[-2].weight  # the first whose gradient is there
+    last.register_post_accumulate_grad_hook(
+        lambda _: carried.append(pool.submit(wire.exchange, n_bytes))
+    )
+    return stepper(model, lambda: carried.pop().result())
 
 
 @job
@@ -162,6 +179,7 @@ def ddp(rounds: int) -> Rounds:
         "ours, backend": ddp_lab.DistributedDataParallel(mlp(), **ours),
     }
     calls = {name: stepper(model) for name, model in models.items()}
+    calls["plain sockets"] = beside_sockets(Wire())
     x = torch.randn(BATCH, WIDTHS[0])
     calls["forward"] = lambda: alone(x)
     n_bytes = sum(p.numel() * p.element_size() for p in alone.parameters())

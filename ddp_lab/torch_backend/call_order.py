@@ -45,10 +45,10 @@ class CallOrder:
     def __init__(self, comm: Communicator, timeout_s: float) -> None:
         self._comm, self._timeout_s = comm, timeout_s
         self._calls = itertools.count()
-        self._lanes = [
-            Lane(comm if n == 0 else comm.aside(context_of(("lane", n))), f"{comm.rank}.{n}")
-            for n in range(LANES if len(comm.hosts) > 1 else 1)
-        ]
+        # made by `split`, for a place in each host's memory goes with a context of its own
+        others = range(1, LANES if len(comm.hosts) > 1 else 1)
+        comms = [comm, *(comm.split(0, comm.rank) for _ in others)]
+        self._lanes = [Lane(c, f"{comm.rank}.{n}") for n, c in enumerate(comms) if c is not None]
         self._crew = Crew(f"ddp_lab callbacks {comm.rank}/{comm.size}")
 
     def submit(self, job: Job, result: Any, waits: bool, group_name: str) -> Running:

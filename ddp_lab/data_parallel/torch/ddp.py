@@ -5,8 +5,7 @@ torch_backend, this folder.
 """
 
 import warnings
-from collections.abc import Callable, Sequence
-from enum import Enum
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -179,7 +178,7 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module):
             self.reducer.averaging.divisor = self.uneven.divisor(self.uneven.count(True))
         if torch.is_grad_enabled():
             self._start_iteration(syncs)
-        self._sync_buffers(before_forward=True)
+        self._sync_buffers(joined=False)
         if self.uneven is not None:
             self._agree_on_sync(joined=False)
         if self.device_ids:
@@ -200,7 +199,6 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module):
 
     @eager
     def _post_forward(self, output: Any) -> Any:
-        self._sync_buffers(before_forward=False)
         self.require_forward_param_sync = (
             torch.is_grad_enabled() and self.require_backward_grad_sync
         )
@@ -219,12 +217,12 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module):
 
     # Buffers
 
-    def _sync_buffers(self, before_forward: bool, joined: bool = False) -> None:
+    def _sync_buffers(self, joined: bool) -> None:
         """Take rank 0's buffers, or those of a rank that has not joined, where it is time to."""
-        if not self.require_forward_param_sync or not self._buffer_sync.is_due(before_forward):
+        if not self.require_forward_param_sync or not self._buffer_sync.is_due:
             return
         root = 0 if self.uneven is None else last_rank(self.group, not joined)
-        self.reducer.post_backward.extend(self._buffer_sync.run(self.group, root))
+        self._buffer_sync.run(self.group, root)
 
     @property
     def forward_sync_buffers(self) -> bool:
@@ -237,13 +235,6 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module):
 
     broadcast_buffers = forward_sync_buffers
     """The old name."""
-
-    def _register_buffer_comm_hook(
-        self, state: Any, hook: Callable[..., Any], comm_hook_location: Enum | None = None
-    ) -> None:
-        """Register a buffer hook; torch's enum says whether it runs before or after forward."""
-        before = comm_hook_location is not None and comm_hook_location.name == "PRE_FORWARD"
-        self._buffer_sync.hook = hook, state, before
 
     # Communication hooks
 
@@ -285,7 +276,7 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module):
     def shadow_step(self) -> None:
         """Do without inputs what the others do in an iteration, collective by collective."""
         self.reducer.rebuild()
-        self._sync_buffers(before_forward=True, joined=True)
+        self._sync_buffers(joined=True)
         syncs = self._agree_on_sync(joined=True)
         self.require_forward_param_sync = syncs
         if syncs:

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.grad_mode import _unsafe_preserve_version_counter
 
 from ddp_lab.data_parallel.reducer import NOTHING_TO_DO
 from ddp_lab.data_parallel.torch import module_inspection
@@ -26,6 +27,7 @@ class ObservedDdp(TorchDistributedDataParallel):
         self.hook_name: str | None = None
         self.last_error: Exception | None = None
         self.joins = False
+        self.buffer_hook: tuple[Any, Any, bool] | None = None  # its state, and if before forward
         super()._build_reducer(*args)
         self.seen = Seen(self.reducer)
 
@@ -53,6 +55,28 @@ class ObservedDdp(TorchDistributedDataParallel):
     def _register_builtin_comm_hook(self, kind: Any) -> None:
         super()._register_builtin_comm_hook(kind)
         self.hook_name = str(kind)
+
+    def _register_buffer_comm_hook(self, state: Any, hook: Any, location: Any = None) -> None:
+        before = location is not None and location.name == "PRE_FORWARD"
+        self.buffer_hook = hook, state, before
+
+    def _sync_buffers(self, joined: bool) -> None:
+        if self.buffer_hook is None:
+            super()._sync_buffers(joined)
+        elif self.buffer_hook[2]:
+            self._run_buffer_hook()
+
+    def _post_forward(self, output: Any) -> Any:
+        if self.buffer_hook is not None and not self.buffer_hook[2]:
+            self._run_buffer_hook()
+        return super()._post_forward(output)
+
+    def _run_buffer_hook(self) -> None:
+        if self.require_forward_param_sync and self._buffer_sync.is_due and self.buffer_hook:
+            hook, state, _ = self.buffer_hook
+            buffers = self._buffer_sync.buffers()
+            with torch.no_grad(), _unsafe_preserve_version_counter(tuple(buffers.values())):
+                self.seen.futures.extend(hook(state, buffers) or ())
 
     def join(self, *args: Any, **kwargs: Any) -> Any:
         self.joins = True
@@ -133,6 +157,7 @@ class Seen:
         self.used: list[int] | None = None  # by parameter: how many ranks used it
         self.took_over_from = 0  # whose model all had at the end of a join
         self.is_static = True  # the same parameters were unused in every iteration
+        self.futures: list[Any] = []  # of buffer hooks: backward has to wait for them
         self._unused: list[int] | None = None
         usage, finish, agree = reducer.usage, reducer.finish, reducer.usage.unused_everywhere
         expect = usage.expect_unused
@@ -140,6 +165,8 @@ class Seen:
         def counted_finish() -> None:
             self.buckets_reduced = sum(work is not NOTHING_TO_DO for _, work in reducer._works)
             finish()
+            while self.futures:
+                self.futures.pop().wait()
 
         def noted_agree(otherwise: set[int]) -> set[int]:
             sums = usage._sum
