@@ -17,14 +17,14 @@ from ddp_lab.launch.launcher import PROCESSES, launch
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command line; return the exit code."""
-    known = parser()
+    arguments_parser = parser()
     words = sys.argv[1:] if arguments is None else arguments
     if words[:1] == ["hosts"]:
-        return on_hosts(known, words)
-    options, rest = known.parse_known_args(words)
+        return on_hosts(arguments_parser, words)
+    options, rest = arguments_parser.parse_known_args(words)
     if options.command == "calibrate":
         if rest:
-            known.error(f"unrecognized arguments: {' '.join(rest)}")
+            arguments_parser.error(f"unrecognized arguments: {' '.join(rest)}")
         from ddp_lab.costs.calibrate import calibrate
 
         try:
@@ -73,14 +73,14 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-def on_hosts(known: argparse.ArgumentParser, words: list[str]) -> int:
+def on_hosts(arguments_parser: argparse.ArgumentParser, words: list[str]) -> int:
     """Run what stands after -- on each host."""
     at = words.index("--") if "--" in words else len(words)
-    options, rest = known.parse_known_args(words[:at])
+    options, rest = arguments_parser.parse_known_args(words[:at])
     if rest:
         print(f"hosts: this is no option: got {rest[0]}. The command follows --.", file=sys.stderr)
         return 2
-    from ddp_lab.hosts.command import run_on_hosts
+    from ddp_lab.launch.hosts.command import run_on_hosts
 
     return run_on_hosts(options.hosts, options.rate, options.latency, words[at + 1 :])
 

@@ -128,8 +128,8 @@ class DeviceArray(NDArrayOperatorsMixin):
     def __array_function__(
         self, function: Any, types: Any, args: Sequence[Any], options: dict[str, Any]
     ) -> Any:
-        known = DeviceArray.functions.get(function)
-        return NotImplemented if known is None else known(*args, **options)
+        function_here = DeviceArray.functions.get(function)
+        return NotImplemented if function_here is None else function_here(*args, **options)
 
 
 def synchronize(device: torch.device) -> None:

@@ -13,7 +13,7 @@ import minitorch.extras
 from autograder.errors import AutograderError
 from autograder.service.client import Connection
 from ddp_lab.errors import DdpLabError
-from ddp_lab.hosts.hosts import find_tool, refusal
+from ddp_lab.launch.hosts.hosts import find_tool, refusal
 from minitorch.errors import ServeError
 from minitorch.serve.__main__ import listen
 

@@ -16,6 +16,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,7 @@ KIB, MIB = 1 << 10, 1 << 20
 SIZES = {"1 KiB": KIB, "64 KiB": 64 * KIB, "4 MiB": 4 * MIB, "25 MiB": 25 * MIB}
 WARM_UP = 2  # rounds not counted
 WIDTHS, BATCH, BUCKET_MB = [512] * 7, 256, 1  # of the MLP: 6.3 MB of gradients
+FRAME_BYTES = 1514  # of a full packet, as the interface counts it
 SIDE = 1024  # of the layers whose bytes are counted: 4 MiB each
 JOBS: dict[str, Callable[[int], Any]] = {}
 
@@ -134,16 +136,32 @@ def mlp() -> nn.Module:
     return nn.Sequential(*itertools.chain.from_iterable(pairs))
 
 
-def stepper(model: Any) -> Call:
-    """Return what takes a step of training."""
+def stepper(model: Any, finish: Call = lambda: None) -> Call:
+    """Return what takes a step of training; `finish` is called before the optimizer steps."""
     optimizer, x = torch.optim.SGD(model.parameters(), lr=1e-3), torch.randn(BATCH, WIDTHS[0])
 
     def step() -> None:
         optimizer.zero_grad()
         model(x).square().mean().backward()
+        finish()
         optimizer.step()
 
     return step
+
+
+def beside_sockets(wire: Wire) -> Call:
+    """Return a step beside which plain sockets carry as many bytes, from the first gradients on.
+
+    Nothing is added up and nothing copied: what the cores leave of the link.
+    """
+    model = mlp()
+    n_bytes = sum(p.numel() * p.element_size() for p in model.parameters())
+    pool, carried = ThreadPoolExecutor(1), []
+    last: Any = model[-2].weight  # the first whose gradient is there
+    last.register_post_accumulate_grad_hook(
+        lambda _: carried.append(pool.submit(wire.exchange, n_bytes))
+    )
+    return stepper(model, lambda: carried.pop().result())
 
 
 @job
@@ -161,6 +179,7 @@ def ddp(rounds: int) -> Rounds:
         "ours, backend": ddp_lab.DistributedDataParallel(mlp(), **ours),
     }
     calls = {name: stepper(model) for name, model in models.items()}
+    calls["plain sockets"] = beside_sockets(Wire())
     x = torch.randn(BATCH, WIDTHS[0])
     calls["forward"] = lambda: alone(x)
     n_bytes = sum(p.numel() * p.element_size() for p in alone.parameters())
@@ -168,9 +187,12 @@ def ddp(rounds: int) -> Rounds:
 
 
 def sent() -> int:
-    """Return the bytes that this host has sent, headers included."""
+    """Return the bytes that this host has sent, headers included, each packet once."""
     lines = Path("/proc/self/net/dev").read_text().splitlines()
-    return int(next(line for line in lines if "eth0" in line).split()[9])
+    all_bytes = int(next(line for line in lines if "eth0" in line).split()[9])
+    tcp = [line for line in Path("/proc/self/net/snmp").read_text().splitlines() if "Tcp:" in line]
+    counters = dict(zip(*(line.split() for line in tcp), strict=True))
+    return all_bytes - int(counters["RetransSegs"]) * FRAME_BYTES
 
 
 def layers() -> nn.Module:
@@ -214,6 +236,7 @@ def counted(_rounds: int) -> Rounds:
         step()
         dist.barrier()
         row[name] = (sent() - before) / least
+        dist.barrier()  # nobody begins the next step before all have read
     return [row]
 
 

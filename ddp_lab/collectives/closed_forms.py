@@ -70,9 +70,9 @@ def collective_time(
     """
     form = FORMS.get((collective, algorithm))
     if form is None:
-        known = ", ".join(name for other, name in FORMS if other == collective) or "none"
+        names = ", ".join(name for other, name in FORMS if other == collective) or "none"
         raise UnknownAlgorithm(
-            f"cost: no closed form for {collective} by {algorithm!r}: expected one of {known}. "
+            f"cost: no closed form for {collective} by {algorithm!r}: expected one of {names}. "
             "Simulate it instead: ddp_lab.simulate.collective."
         )
     _check(collective, algorithm, n_bytes, world_size)

@@ -77,13 +77,13 @@ def register_algorithm(collective: str, name: str, fn: Callable[..., Any]) -> No
     Raises:
         InvalidArgument: no such collective, no name, one of the package's own, or no function.
     """
-    known = _of(collective)
+    by_name = _of(collective)
     if not isinstance(name, str) or not name or not name.isprintable() or "|" in name:
         raise InvalidArgument(
             f"register_algorithm: not a name: got {name!r}, expected printable text without '|'. "
             "It is what algorithm= will be given."
         )
-    if name == "auto" or (name in known and known[name].built_in):
+    if name == "auto" or (name in by_name and by_name[name].built_in):
         raise InvalidArgument(
             f"register_algorithm: the name is taken: got {name!r}, expected a name of your own. "
             f"{collective} already has {', '.join(algorithms(collective))}."
@@ -93,7 +93,7 @@ def register_algorithm(collective: str, name: str, fn: Callable[..., Any]) -> No
             f"register_algorithm: not a function: got {fn!r}, expected fn(comm, x, ...). "
             "Pass the function itself."
         )
-    known[name] = Algorithm(name, fn, built_in=False)
+    by_name[name] = Algorithm(name, fn, built_in=False)
 
 
 def built_in(
@@ -127,7 +127,7 @@ def learners() -> list[tuple[str, str, Callable[..., Any]]]:
     """Return what was added with `register_algorithm`, for the ranks to add as well."""
     return [
         (collective, algorithm.name, algorithm.fn)
-        for collective, known in _REGISTRY.items()
-        for algorithm in known.values()
+        for collective, by_name in _REGISTRY.items()
+        for algorithm in by_name.values()
         if not algorithm.built_in
     ]

@@ -101,10 +101,10 @@ class Call:
         like = self._like(inner)
         if result is not None and not hasattr(result, "nbytes"):
             result = np.asarray(result, None if like is None else like[1])
-        got = None if result is None else (tuple(result.shape), result.dtype)
-        if got is None or (like is not None and got != like):
+        fact = None if result is None else (tuple(result.shape), result.dtype)
+        if fact is None or (like is not None and fact != like):
             due = "the root's array" if like is None else f"{like[1]} {like[0]}"
-            what = "None" if got is None else f"{got[1]} {got[0]}"
+            what = "None" if fact is None else f"{fact[1]} {fact[0]}"
             raise InvalidArgument(
                 f"{self.operation}: the algorithm {self.algorithm.name!r} returned no such array: "
                 f"got {what} on rank {inner.rank}, expected {due}. "

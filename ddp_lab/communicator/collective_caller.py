@@ -23,7 +23,7 @@ from ddp_lab.errors import InvalidArgument
 from ddp_lab.handle import Handle, Worker
 from ddp_lab.reduction import check_operation
 from ddp_lab.transport import header as headers
-from ddp_lab.transport.base import NDArray, Transport
+from ddp_lab.transport.base import NDArray, Tells, Transport
 
 
 class CollectiveCaller(Messenger):
@@ -130,8 +130,8 @@ class CollectiveCaller(Messenger):
         try:
             return self._recorded(call, inner)
         except Exception as error:
-            if self._tells is not None:
-                self._tells.failed(error)
+            if isinstance(self._carrier, Tells):
+                self._carrier.failed(error)
             raise
 
     def _recorded(self, call: Call, inner: Self) -> Any:

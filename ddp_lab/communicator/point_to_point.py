@@ -43,14 +43,12 @@ class Messenger:
             )
         self._transport = transport
         self._recorder = transport if isinstance(transport, Recorder) else None
-        carrier = transport.transport if isinstance(transport, Recorder) else transport
-        self._takes_turns = bool(getattr(carrier, "takes_turns", False))
+        self._carrier = carrier = self._recorder.transport if self._recorder else transport
+        # what a call needs, looked for once
         self._board: Board | None = carrier.board if isinstance(carrier, Watched) else None
         self._computes = carrier if isinstance(carrier, Computes) else None
-        self._probes = carrier if isinstance(carrier, Probes) else None
         self._memory = carrier if isinstance(carrier, SharesMemory) else None
         self._tensors = carrier if isinstance(carrier, HoldsTensors) else None
-        self._tells = carrier if isinstance(carrier, Tells) else None
         everybody = tuple(range(transport.size))
         self._all_hosts: Hosts = getattr(carrier, "hosts", (everybody,))
         self.link: Link | None = getattr(carrier, "link", None)  # between hosts, where it is known
@@ -136,11 +134,11 @@ class Messenger:
     def probe(self, src: int) -> bool:
         """Return whether a message from rank `src` is there for `recv`, without taking it."""
         self._check_rank("probe", src)
-        if self._probes is None:
+        if not isinstance(self._carrier, Probes):
             raise InvalidArgument(
                 f"probe: {type(self._transport).__name__} cannot look ahead. Receive from a rank."
             )
-        return self._probes.probe(self._members[src], self._channel)
+        return self._carrier.probe(self._members[src], self._channel)
 
     def send(self, x: Any, dst: int) -> None:
         """Send a copy of `x` to rank `dst`; the array may be changed afterwards."""
@@ -189,15 +187,15 @@ class Messenger:
     @property
     def takes_turns(self) -> bool:
         """Whether one rank runs at a time, so that none may have a second thread that waits."""
-        return self._takes_turns
+        return bool(getattr(self._carrier, "takes_turns", False))
 
     def tolerate(self, ranks: Iterable[int]) -> None:
         """Let the failure of one of these ranks end only waits for that rank, from now on.
 
         A transport whose ranks tell all others of a failure ends every wait otherwise.
         """
-        if self._tells is not None:
-            self._tells.tolerate({self._members[rank] for rank in ranks})
+        if isinstance(self._carrier, Tells):
+            self._carrier.tolerate({self._members[rank] for rank in ranks})
 
     def empty(self, shape: Shape, dtype: Any = np.float32) -> Any:
         """Return an uninitialised array in the transport's own memory.

@@ -9,8 +9,7 @@ caches: beyond, beta is another.
 
 One set of constants serves all collectives as far as a transport keeps to the model: each rank
 sends and receives at the same time, and copies nothing besides. Where a rank's one core does both,
-collectives differ; so each algorithm also gets a set of its own, and both are held against what
-was kept from them.
+collectives differ, and the table shows by how much.
 
 Nothing is claimed where launches of the same collective disagree: then other programs were running
 in all of them, and the constants would be those of that crowd. How many blocks they interrupted is
@@ -20,21 +19,13 @@ May import: NumPy, fit, timing.
 """
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from ddp_lab.costs.fit import Constants, Sample, fit
 from ddp_lab.costs.timing import ROUNDS, cores, measure
 
-PLAN = (
-    ("all_reduce", "ring"),
-    ("all_reduce", "recursive_doubling"),
-    ("all_gather", "ring"),
-    ("broadcast", "tree"),
-    ("reduce_scatter", "ring"),
-)
 WORLD_SIZES, HELD_OUT_WORLD_SIZES = (2, 4), (3,)  # as far as there are cores
 SIZES = (1 << 10, 1 << 14, 1 << 17, 1 << 20)
 HELD_OUT_SIZES = (1 << 12, 1 << 16, 1 << 19)
@@ -45,22 +36,14 @@ NOISY = 0.3  # beyond it a launch differs from the next by more than predictions
 class Calibration:
     """The constants of one transport, what they were fitted to and what was kept from the fit.
 
-    `own` are the constants of each (collective, algorithm) alone; an algorithm with a reduction
-    cannot tell gamma from beta, so only their sum counts there. `load` is how many programs wanted
-    to run, on average over a minute, when the measurement began.
+    `load` is how many programs wanted to run, on average over a minute, when the measurement began.
     """
 
     transport: str
     constants: Constants
     fitted: tuple[Sample, ...]
     held_out: tuple[Sample, ...]
-    own: Mapping[tuple[str, str], Constants] = field(default_factory=dict)
     load: float = 0.0
-
-    def predict(self, sample: Sample) -> float:
-        """Return the seconds of what `sample` measured, by its algorithm's own constants."""
-        key = sample.collective, sample.algorithm
-        return self.own.get(key, self.constants).predict(sample)
 
     @property
     def spread(self) -> float:
@@ -78,11 +61,9 @@ class Calibration:
         """Whether launches agree well enough to tell constants by them."""
         return self.spread <= NOISY
 
-    def factors(self) -> tuple[list[float], list[float]]:
-        """Return by which factors held-out samples are missed: by one set, and by sets of own."""
-        ways = (self.constants.predict, self.predict)
-        shared, own = ([_factor(predict(s), s.seconds) for s in self.held_out] for predict in ways)
-        return shared, own
+    def factors(self) -> list[float]:
+        """Return by which factors held-out samples are missed."""
+        return [_factor(self.constants.predict(s), s.seconds) for s in self.held_out]
 
     def table(self) -> str:
         """Return predicted over measured for each held-out sample, the constants, a verdict."""
@@ -90,14 +71,14 @@ class Calibration:
         lines = [
             f"{self.transport}: alpha {c.alpha * 1e6:.3g} µs, 1/beta {_rate(c.beta)}, "
             f"1/gamma {_rate(c.gamma)}, on {cores()} cores; held out, predicted over measured:",
-            f"{'collective':30}{'ranks':>6}{'bytes':>10}{'spread':>8}{'own set':>9}{'one set':>9}",
+            f"{'collective':30}{'ranks':>6}{'bytes':>10}{'spread':>8}{'ratio':>9}",
         ]
         for sample in self.held_out:
             name = f"{sample.collective} {sample.algorithm}"
-            ratios = (self.predict(sample), c.predict(sample))
-            columns = "".join(f"{seconds / sample.seconds:>9.2f}" for seconds in ratios)
+            ratio = c.predict(sample) / sample.seconds
             lines.append(
-                f"{name:30}{sample.world_size:>6}{sample.n_bytes:>10}{sample.spread:>8.0%}{columns}"
+                f"{name:30}{sample.world_size:>6}{sample.n_bytes:>10}"
+                f"{sample.spread:>8.0%}{ratio:>9.2f}"
             )
         return "\n".join([*lines, *self._verdict()])
 
@@ -111,14 +92,10 @@ class Calibration:
                 f"no claim: {facts}: other programs keep this machine too busy to trust these "
                 "constants. Measure again when it is idle."
             ]
-        lines = []
-        for name, factors in zip(("one set", "own set"), self.factors(), strict=True):
-            if factors:
-                half, most = np.quantile(factors, [0.5, 0.9])
-                lines.append(
-                    f"{name}: half within a factor {half:.2f}, nine in ten within {most:.2f}"
-                )
-        return [*lines, facts]
+        if not self.held_out:
+            return [facts]
+        half, most = np.quantile(self.factors(), [0.5, 0.9])
+        return [f"half within a factor {half:.2f}, nine in ten within {most:.2f}", facts]
 
 
 def _factor(predicted: float, measured: float) -> float:
@@ -137,18 +114,14 @@ def calibrate(transport: str = "shm", rounds: int = ROUNDS) -> Calibration:
     """
     load = os.getloadavg()[0]
     world_sizes = [p for p in (*WORLD_SIZES, *HELD_OUT_WORLD_SIZES) if p <= max(2, cores())]
-    samples = measure(transport, world_sizes, (*SIZES, *HELD_OUT_SIZES), PLAN, rounds)
+    samples = measure(transport, world_sizes, (*SIZES, *HELD_OUT_SIZES), rounds)
     held_out = [
         sample
         for sample in samples
         if sample.n_bytes in HELD_OUT_SIZES or sample.world_size in HELD_OUT_WORLD_SIZES
     ]
     fitted = [sample for sample in samples if sample not in held_out]
-    own = {
-        key: fit([s for s in fitted if (s.collective, s.algorithm) == key], told_apart=2)
-        for key in PLAN
-    }
-    return Calibration(transport, fit(fitted), tuple(fitted), tuple(held_out), own, load)
+    return Calibration(transport, fit(fitted), tuple(fitted), tuple(held_out), load)
 
 
 def _rate(seconds_a_byte: float) -> str:

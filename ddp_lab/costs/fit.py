@@ -51,18 +51,14 @@ class Constants:
         return cost.collective_time(*_key(sample), self.alpha, self.beta, self.gamma)
 
 
-def fit(samples: Sequence[Sample], told_apart: int = 3) -> Constants:
+def fit(samples: Sequence[Sample]) -> Constants:
     """Return the constants, none below 0, whose predictions are nearest to the samples as ratios.
 
     Of predicted p and measured m it brings the sum of (p - m)^2 / pm near its least: a prediction
     of half the time is as wrong as one of twice the time.
 
-    Args:
-        samples: what was measured.
-        told_apart: how many of the three constants the samples must be able to tell apart.
-
     Raises:
-        InvalidArgument: they cannot.
+        InvalidArgument: the samples cannot tell the three constants apart.
     """
     rows = np.array([_coefficients(sample) for sample in samples], np.float64).reshape(-1, 3)
     seconds = np.array([sample.seconds for sample in samples], np.float64)
@@ -71,8 +67,7 @@ def fit(samples: Sequence[Sample], told_apart: int = 3) -> Constants:
             f"fit: a collective takes time: got {seconds.min():.3g} s, expected more than 0. "
             "Leave that sample out."
         )
-    _check_rank(rows / seconds[:, np.newaxis], samples, told_apart)
-
+    _check_rank(rows / seconds[:, np.newaxis], samples)
     alpha, beta, gamma = (float(value) for value in _fit_linear(rows, seconds))
     return Constants(alpha, beta, gamma)
 
@@ -89,10 +84,10 @@ def _fit_linear(rows: NDArray, seconds: NDArray) -> NDArray:
     return x
 
 
-def _check_rank(rows: NDArray, samples: Sequence[Sample], told_apart: int) -> None:
+def _check_rank(rows: NDArray, samples: Sequence[Sample]) -> None:
     lengths = np.linalg.norm(rows, axis=0)
     scaled = rows / np.where(lengths > 0, lengths, 1)
-    if not len(rows) or np.linalg.matrix_rank(scaled) < told_apart:
+    if not len(rows) or np.linalg.matrix_rank(scaled) < 3:
         raise InvalidArgument(
             f"fit: the constants cannot be told apart: got {len(samples)} samples of "
             f"{sorted({(s.collective, s.algorithm) for s in samples})}, expected several sizes, "

@@ -16,7 +16,7 @@ May import: NumPy, communicator, cost, errors, fit, launch, transport.
 
 import os
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -38,9 +38,13 @@ BLOCK_S = 1e-3  # well below the few milliseconds for which a scheduler lets a p
 CALLS = (2, 40)  # in a block: the fewest and the most
 WARM_UP = 1  # rounds not counted
 
-WHOLE = ("all_reduce", "broadcast")  # each rank's array has all the bytes
-BY_ROWS = ("all_to_all", "reduce_scatter")  # its first axis is one row a rank
-BACK_TO_BACK = (*WHOLE, *BY_ROWS, "all_gather")  # no rank can run ahead of the others
+PLAN = (  # in none of them can a rank run ahead of the others
+    ("all_reduce", "ring"),
+    ("all_reduce", "recursive_doubling"),
+    ("all_gather", "ring"),
+    ("broadcast", "tree"),
+    ("reduce_scatter", "ring"),
+)
 
 
 def cores() -> int:
@@ -56,31 +60,27 @@ def available_cores() -> list[int]:
 def measure(
     transport: str,
     world_sizes: Sequence[int],
-    sizes: Iterable[int],
-    plan: Iterable[tuple[str, str]],
+    sizes: Sequence[int],
     rounds: int = ROUNDS,
-    passes: int = PASSES,
 ) -> list[Sample]:
     """Return a sample for each collective of the plan, world size and size in bytes.
 
     Collectives whose algorithm has no closed form for a world size are left out there.
 
     Raises:
-        InvalidArgument: fewer than one round, no such transport or world size, or a collective
-            whose ranks could run ahead of each other.
+        InvalidArgument: fewer than one round, no such transport or world size.
     """
     if rounds < 1:
         raise InvalidArgument(
             f"calibrate: no such number of rounds: got {rounds}, expected 1 or more. "
             "Three dozen find some that nothing disturbed."
         )
-    plan, sizes = list(plan), list(sizes)
-    jobs = {p: [(*key, n) for key in plan if _has_form(key, p) for n in sizes] for p in world_sizes}
+    jobs = {p: [(*key, n) for key in PLAN if _has_form(key, p) for n in sizes] for p in world_sizes}
     blocks_of: dict[int, list[NDArray]] = {p: [] for p in world_sizes}
-    for number in range(max(passes, MOST_PASSES)):
+    for number in range(MOST_PASSES):
         for p in world_sizes:
-            if number < passes or _too_few(blocks_of[p]):
-                arguments = jobs[p], -(-rounds // passes)
+            if number < PASSES or _too_few(blocks_of[p]):
+                arguments = jobs[p], -(-rounds // PASSES)
                 blocks_of[p].append(_blocks(launch(_time_jobs, p, *arguments, transport=transport)))
     return [
         _sample(job, p, [blocks[:, index] for blocks in blocks_of[p]])
@@ -177,19 +177,11 @@ def _calls_a_block(comm: Communicator, call: Callable[[int], Any]) -> int:
 def call_of(
     comm: Communicator, collective: str, algorithm: str, n_bytes: int
 ) -> Callable[[int], Any]:
-    """Return the i-th call of a block: a collective over `n_bytes` in all, as `cost` counts them.
-
-    Raises:
-        InvalidArgument: a rank could run ahead of the others in this collective.
-    """
-    if collective not in BACK_TO_BACK:
-        raise InvalidArgument(
-            f"calibrate: ranks run ahead of each other in {collective!r}: expected one of "
-            f"{', '.join(BACK_TO_BACK)}. Time one of these."
-        )
+    """Return the i-th call of a block, over `n_bytes` in all as `cost` counts them."""
     method = getattr(comm, collective)
-    shape = [max(1, n_bytes // 4 // (1 if collective in WHOLE else comm.size))]
-    x = comm.empty([comm.size, *shape] if collective in BY_ROWS else shape, np.float32)
+    is_whole = collective in ("all_reduce", "broadcast")  # each rank's array has all the bytes
+    shape = [max(1, n_bytes // 4 // (1 if is_whole else comm.size))]
+    x = comm.empty([comm.size, *shape] if collective == "reduce_scatter" else shape, np.float32)
     x[...] = 0  # its pages are there before the clock runs
     if collective == "all_reduce":  # in place: the closed forms know of no copy
         return lambda i: method(x, algorithm=algorithm, out=x)

@@ -138,10 +138,14 @@ class ArrayDistributedDataParallel(DistributedDataParallel, Wrapper):
         plan = reverse_plan(slots.specs, caps.limits)
         may_miss = find_unused_parameters or static_graph
         self.reducer = Reducer(slots, plan, self.group, caps.limits, may_miss)
+        self._add_hooks()
+
+    def _add_hooks(self) -> None:
+        """Have backward tell the reducer of each gradient, for as long as this wrapper lives."""
         weak = weakref.ref(self.reducer)
         hooks = [
             param.register_post_accumulate_grad_hook(_hook(weak, index))
-            for index, (_, param) in enumerate(params)
+            for index, param in enumerate(self._params)
         ]
         weakref.finalize(self, _remove, hooks)
 

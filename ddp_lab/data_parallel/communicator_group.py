@@ -8,12 +8,9 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ddp_lab.data_parallel.reduction_group import AtWait, Work
 from ddp_lab.transport.base import NDArray
-
-Array = npt.NDArray[Any]
 
 
 class CommunicatorGroup:
@@ -25,23 +22,12 @@ class CommunicatorGroup:
     def __init__(self, communicator: Any, algorithm: str = "auto") -> None:
         self.communicator = communicator
         self.algorithm = algorithm
+        self.rank: int = communicator.rank
+        self.size: int = communicator.size
 
-    @property
-    def rank(self) -> int:
-        """This rank."""
-        rank: int = self.communicator.rank
-        return rank
-
-    @property
-    def size(self) -> int:
-        """Number of ranks."""
-        size: int = self.communicator.size
-        return size
-
-    def empty(self, numel: int, dtype: npt.DTypeLike) -> Array:
+    def empty(self, numel: int, dtype: Any) -> Any:
         """Return a flat array in the transport's own memory."""
-        flat: Array = self.communicator.empty((numel,), dtype)
-        return flat
+        return self.communicator.empty((numel,), dtype)
 
     def all_reduce(self, flat: Any, op: str = "sum", at_wait: bool = False) -> Work:
         """Start an all-reduce in place, of an array or a CPU tensor."""
@@ -49,11 +35,11 @@ class CommunicatorGroup:
         work: Work = AtWait(call) if at_wait else call(async_op=True)
         return work
 
-    def broadcast(self, flat: Array, root: int) -> None:
+    def broadcast(self, flat: Any, root: int) -> None:
         """Overwrite `flat` with rank `root`'s."""
         flat[...] = self.communicator.broadcast(flat, root)
 
-    def counters(self, values: Sequence[int] | NDArray) -> Array:
+    def counters(self, values: Sequence[int] | NDArray) -> Any:
         """Return integers as an array that `all_reduce` takes."""
         return np.array(values, dtype=np.int64)
 

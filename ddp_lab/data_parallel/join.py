@@ -1,6 +1,4 @@
-"""Uneven inputs over a Communicator: who is done takes part in the others' collectives.
-
-Over torch.distributed it is torch's own `Join` that does this.
+"""Uneven inputs: a rank that is done takes part in the others' collectives.
 
 May import: errors, reduction_group.
 """

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ddp_lab.data_parallel.bucketing import ParamSpec
 from ddp_lab.data_parallel.buckets import Bucket
-from ddp_lab.data_parallel.hooks.kit import kit_for
+from ddp_lab.data_parallel.hooks.kit import Kit
 
 Array = npt.NDArray[Any]
 
@@ -170,7 +170,7 @@ class ArraySlots:
     def put(self, flat: Array, result: Any) -> None:
         """Write what a communication hook gave into a bucket's buffer, unless it is that."""
         if result is not flat:
-            kit_for(flat).put(flat, result)
+            Kit().put(flat, result)
 
     def deliver(self, bucket: Bucket) -> None:
         """Make what the views hold the parameters' gradients."""

@@ -22,9 +22,7 @@ class Usage:
         self.names = names
         self.find_unused = find_unused
         self.static: StaticGraph | None = None
-        self.graph_is_static = True  # the same parameters were unused in every iteration
         self.marks = [0] * len(names)
-        self.last_sums: list[int] = []  # of the ranks' marks
         self._found_unused: list[int] | None = None
         self._unmarked: list[int] = []
 
@@ -32,7 +30,6 @@ class Usage:
         """Go on over this group: nothing is marked."""
         self._group = group
         self.marks = [0] * len(self.names)
-        self.last_sums = []
         self._sum: tuple[Any, Work] | None = None
 
     def set_static_graph(self) -> None:
@@ -65,8 +62,6 @@ class Usage:
 
     def expect_unused(self, indices: Sequence[int]) -> None:
         """Say which parameters this iteration's backward will not reach."""
-        if self._found_unused is not None and list(indices) != self._found_unused:
-            self.graph_is_static = False
         self._found_unused = list(indices)
         self._unmarked = list(indices)
 
@@ -111,8 +106,7 @@ class Usage:
         counts, work = self._sum
         work.wait()
         self._sum = None
-        self.last_sums = counts.tolist()
-        return {index for index, count in enumerate(self.last_sums) if not count}
+        return {index for index, count in enumerate(counts.tolist()) if not count}
 
     def end(self) -> None:
         """End the iteration, once all buckets have been delivered."""

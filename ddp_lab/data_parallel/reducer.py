@@ -59,7 +59,6 @@ class Reducer:
         self.usage = Usage([spec.name for spec in slots.specs], find_unused)
         self.order = LaunchOrder()  # one for good: hooks count in it
         self.iterations = 0
-        self.buckets_reduced = 0  # in the last iteration
         self.join(group)
         self._lay_out(plan)
 
@@ -185,7 +184,6 @@ class Reducer:
         """
         self.stop_expecting()
         self.slots.untouched = self.usage.unused_everywhere(self.slots.untouched)
-        self.buckets_reduced = sum(work is not NOTHING_TO_DO for _, work in self._works)
         for bucket, work in self._works:
             work.wait()
             if work is not NOTHING_TO_DO:

@@ -52,15 +52,8 @@ class AtWait:
 class Group(Protocol):
     """Ranks that reduce flat buffers together, in place, in the order of the calls."""
 
-    @property
-    def rank(self) -> int:
-        """This rank."""
-        ...
-
-    @property
-    def size(self) -> int:
-        """Number of ranks."""
-        ...
+    rank: int
+    size: int
 
     def empty(self, numel: int, dtype: Any) -> Any:
         """Return a flat buffer of the transport's own memory, contents undefined."""

@@ -31,7 +31,7 @@ from ddp_lab.launch.processes import Ending, Run, make_job
 from ddp_lab.launch.rank_main import Job
 from ddp_lab.launch.results import Results
 from ddp_lab.launch.zygote_client import SHARED, start_ranks
-from ddp_lab.transport.connect import tell, told
+from ddp_lab.transport.connect import post_port, read_port
 from ddp_lab.transport.links.link import Hosts
 from ddp_lab.transport.shm.board import ShmBoard
 from ddp_lab.transport.shm.segment import Segment
@@ -153,7 +153,7 @@ class Launch:
         self._timeout_s = timeout_s
         self._topic = f"ddp_lab-{secrets.token_hex(8)}"
         self._ended = threading.Semaphore(0)  # hosts whose last line has been printed
-        self._told = threading.Event()
+        self._is_port_known = threading.Event()
         self._port = 0  # where rank 0 listens, once that is told
         self._endings: dict[int, Ending] = {}  # by host
         self._tasks: list[Any] = []
@@ -189,7 +189,7 @@ class Launch:
             self._look(self._endings)
             if self._endings:
                 break
-            self._told.wait(LOOK_S)
+            self._is_port_known.wait(LOOK_S)
         return self._port
 
     def _submit(self, task: Callable[..., Any], worker: str, *args: Any) -> Any:
@@ -214,7 +214,7 @@ class Launch:
             self._ended.release()
         elif stream == "port":
             self._port = int(text)
-            self._told.set()
+            self._is_port_known.set()
         else:
             (sys.stdout if stream == "out" else sys.stderr).write(text)
 
@@ -302,7 +302,7 @@ def run_host(
         try:
             run.send(job)
             if port:
-                tell(segment, port)
+                post_port(segment, port)
             port_events = Events(worker, topic, "port")
             with telling_port(segment, port_events) if asked else contextlib.nullcontext():
                 run.listen(abandoned)
@@ -333,8 +333,8 @@ def telling_port(segment: Segment, events: Events) -> Iterator[None]:
 
     def tell_it() -> None:
         while not over.wait(PORT_LOOK_S):
-            if told(segment):
-                events.write(str(told(segment)))
+            if read_port(segment):
+                events.write(str(read_port(segment)))
                 return
 
     teller = threading.Thread(target=tell_it, name="ddp_lab port", daemon=True)

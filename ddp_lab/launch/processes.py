@@ -124,21 +124,16 @@ class Run:
     ) -> None:
         self._ranks = ranks
         self._board = board
-        self._size = board.size
         self._here = list(ranks.links)  # of the world's ranks, those that this process started
         self._timeout_s = timeout_s
-        self._ready: set[int] = set()
+        self._ready = 0  # ranks that call their function
         self._deadline = Deadline(board, START_S + timeout_s)
-        self._outcomes: dict[int, Outcome] = {}
-        self._failures: list[Failure] = []
+        self._ending = Ending({}, [], None, {})
         self._asked: set[int] = set()
-        self._stacks: dict[int, list[Frame]] = {}
-        self._codes: dict[int, int] = {}
-        self._late: dict[int, Entry] | None = None
         self._status_text = b""
         self._all_gone = False
         self._killed = False
-        self._printer = Printer(names_of_ranks(self._size))
+        self._printer = Printer(names_of_ranks(board.size))
         self._out, self._err = out or sys.stdout, err or sys.stderr
         self._selector = selectors.DefaultSelector()
         for fd in (ranks.status, *ranks.outs.values(), *ranks.errs.values()):
@@ -165,12 +160,11 @@ class Run:
 
         It also returns once nobody waits for them any more.
         """
-        while not abandoned() and len(self._outcomes) < len(self._here) and not self._all_gone:
-            silent = [rank for rank in self._here if rank not in self._outcomes]
-            left_s = self._deadline.left_s(silent, self._asked - self._stacks.keys())
+        while not abandoned() and (silent := self._silent()) and not self._all_gone:
+            left_s = self._deadline.left_s(silent, self._asked - self._ending.stacks.keys())
             if left_s > 0:
                 self._handle(min(left_s, 1.0))
-            elif self._failures or self._late is not None:
+            elif self._ending.failures or self._ending.late is not None:
                 return
             else:
                 self._ask_where()
@@ -183,21 +177,20 @@ class Run:
 
     def _ask_where(self) -> None:
         """The time is over: note who waits for whom, and ask all for their stacks."""
-        self._late = {rank: self._board.read(rank) for rank in self._here}
+        self._ending.late = {rank: self._board.read(rank) for rank in self._here}
         self._board.deadline = time.monotonic()  # now who waits gives up, and no earlier
         self._deadline.run_out()
-        for rank in self._here:
-            if rank not in self._outcomes:
-                try:
-                    send_message(self._ranks.links[rank], WHERE)
-                except OSError:
-                    continue  # it died just now
-                self._asked.add(rank)
+        for rank in self._silent():
+            try:
+                send_message(self._ranks.links[rank], WHERE)
+            except OSError:
+                continue  # it died just now
+            self._asked.add(rank)
 
-    def _begin(self, rank: int) -> None:
+    def _begin(self) -> None:
         """A rank calls its function; once all do, their time begins."""
-        self._ready.add(rank)
-        if len(self._ready) == len(self._here):
+        self._ready += 1
+        if self._ready == len(self._here):
             self._deadline.begin(self._timeout_s)
 
     def _read_link(self, rank: int) -> bool:
@@ -208,13 +201,13 @@ class Run:
         if not kind:
             return False
         if kind == READY:
-            self._begin(rank)
+            self._begin()
             return True
         if kind == WHERE:
-            self._stacks[rank] = cloudpickle.loads(payload)
+            self._ending.stacks[rank] = cloudpickle.loads(payload)
             return True
         outcome: Outcome = cloudpickle.loads(payload)
-        self._outcomes[rank] = outcome
+        self._ending.outcomes[rank] = outcome
         if outcome.failure is not None:
             self._fail(outcome.failure)
         return True
@@ -225,27 +218,26 @@ class Run:
         for line in lines:
             if line.startswith(b"end "):
                 rank, code = map(int, line.split()[1:])
-                self._codes[rank] = code
                 self._died(rank, code)
         self._all_gone = not data
         return bool(data)
 
     def _died(self, rank: int, code: int) -> None:
         """A rank's process has ended: a failure, unless its outcome is here or on the way."""
-        while rank not in self._outcomes and self._read_link(rank):
+        while rank not in self._ending.outcomes and self._read_link(rank):
             pass
-        if rank in self._outcomes or self._killed:
+        if rank in self._ending.outcomes or self._killed:
             return
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"left with {code}"
         self._board.end(rank, FAILED, how)
         doing = self._board.read(rank).doing
         where = f", last seen in {operation_of(doing)} at {site_of(doing)}" if doing else ""
         self._fail(Failure(rank, "process ended", how + where, time.monotonic()))
-        self._outcomes[rank] = Outcome(failure=self._failures[-1])
+        self._ending.outcomes[rank] = Outcome(failure=self._ending.failures[-1])
 
     def _fail(self, failure: Failure) -> None:
         self._deadline.run_out()
-        self._failures.append(failure)
+        self._ending.failures.append(failure)
 
     def _print(self, rank: int) -> bool:
         return self._printer.take(rank, os.read(self._ranks.outs[rank], READ_BYTES), self._out)
@@ -255,7 +247,7 @@ class Run:
 
     def end(self) -> None:
         """Leave no process: wait for those that are done, kill the others, print what is left."""
-        if len(self._outcomes) < len(self._here) or self._failures:
+        if self._silent() or self._ending.failures:
             self._killed = True
             self._ranks.kill()
         give_up = time.monotonic() + STOP_S
@@ -277,9 +269,13 @@ class Run:
         except BlockingIOError:
             return  # a process that the rank started still holds the pipe
 
+    def _silent(self) -> list[int]:
+        """Return the ranks that have not told how they ended."""
+        return [rank for rank in self._here if rank not in self._ending.outcomes]
+
     def ending(self) -> Ending:
         """Return how the ranks of this process have ended."""
-        for rank in self._here:
-            if rank not in self._outcomes and self._late is None and not self._failures:
+        if self._ending.late is None and not self._ending.failures:
+            for rank in self._silent()[:1]:
                 self._fail(Failure(rank, "process ended", "it could not be started", 0.0))
-        return Ending(self._outcomes, self._failures, self._late, self._stacks)
+        return self._ending

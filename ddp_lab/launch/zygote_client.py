@@ -26,11 +26,11 @@ SOCKET_KIND = socket.SOCK_SEQPACKET if sys.platform == "linux" else socket.SOCK_
 
 _lock = threading.Lock()
 _numbers = itertools.count()
-_kept: "Kept | None" = None
+_running: "ZygoteProcess | None" = None
 
 
 @dataclass(frozen=True)
-class Kept:
+class ZygoteProcess:
     """A zygote under this process."""
 
     process: "subprocess.Popen[bytes]"
@@ -111,19 +111,19 @@ def start_ranks(ranks: Sequence[int], segment: Segment) -> Ranks:
     return started
 
 
-def _zygote() -> Kept:
+def _zygote() -> ZygoteProcess:
     """Return the zygote, started at the first call and when torch has come into play since."""
-    global _kept
+    global _running
     with _lock:
-        if _kept is not None and not _kept.usable:
+        if _running is not None and not _running.usable:
             stop_zygote()
-        if _kept is None:
-            _kept = _start_zygote()
+        if _running is None:
+            _running = _start_zygote()
             atexit.register(stop_zygote)
-        return _kept
+        return _running
 
 
-def _start_zygote() -> Kept:
+def _start_zygote() -> ZygoteProcess:
     mine, theirs = socket.socketpair(socket.AF_UNIX, SOCKET_KIND)
     has_torch = "torch" in sys.modules
     arguments = [str(theirs.fileno()), *(name for name in SHARED if name in sys.modules)]
@@ -140,18 +140,18 @@ def _start_zygote() -> Kept:
             env=environment,
             start_new_session=True,
         )
-    return Kept(process, mine, os.getpid(), has_torch)
+    return ZygoteProcess(process, mine, os.getpid(), has_torch)
 
 
 def stop_zygote() -> None:
     """End the zygote, and with it every rank; the next launch starts another."""
-    global _kept
-    kept, _kept = _kept, None
-    if kept is None or kept.owner != os.getpid():
+    global _running
+    ended, _running = _running, None
+    if ended is None or ended.owner != os.getpid():
         return
-    kept.control.close()
+    ended.control.close()
     try:
-        kept.process.wait(STOP_S)
+        ended.process.wait(STOP_S)
     except subprocess.TimeoutExpired:
-        kept.process.kill()
-        kept.process.wait()
+        ended.process.kill()
+        ended.process.wait()

@@ -29,12 +29,12 @@ def communicator_of(operation: str, comm: Any) -> Communicator:
             "torch process group. Use ddp_lab.launch, ddp_lab.init or torch.distributed.new_group."
         )
     if comm not in _of_groups:
-        known = getattr(comm, "comm", None)  # a group of this package's backend has one
-        if not isinstance(known, Communicator):
+        communicator = getattr(comm, "comm", None)  # a group of this package's backend has one
+        if not isinstance(communicator, Communicator):
             from ddp_lab.parallel.torch_group import GroupCommunicator
 
-            known = GroupCommunicator(comm)
-        _of_groups[comm] = known
+            communicator = GroupCommunicator(comm)
+        _of_groups[comm] = communicator
     return _of_groups[comm]
 
 
@@ -43,10 +43,10 @@ def separate(comm: Communicator, purpose: str) -> Communicator:
 
     It is the same one for the same `purpose` every time.
     """
-    known = _separate.setdefault(comm, {})
-    if purpose not in known:
+    by_purpose = _separate.setdefault(comm, {})
+    if purpose not in by_purpose:
         over_torch = getattr(comm, "separate_group", None)
         group = comm.split(0, comm.rank) if over_torch is None else over_torch()
         assert group is not None
-        known[purpose] = group
-    return known[purpose]
+        by_purpose[purpose] = group
+    return by_purpose[purpose]

@@ -17,8 +17,9 @@ from ddp_lab.data_parallel.bucketing import MIB
 from ddp_lab.data_parallel.measurement.backward_profile import BackwardProfile
 from ddp_lab.data_parallel.measurement.step_times import Span, StepTimes, union
 from ddp_lab.errors import InvalidArgument
+from ddp_lab.show.axes import Axis
 from ddp_lab.show.chart import Chart, module
-from ddp_lab.show.svg_text import box, line, picture, text, ticks
+from ddp_lab.show.svg_text import box, line, picture, text
 from ddp_lab.simulate.ddp import DdpStep, ddp
 
 HUES = {"forward": "dl-d", "backward": "dl-a", "optimizer": "dl-d"}  # of recorded compute
@@ -152,7 +153,7 @@ class DdpTimeline(Chart):
             marks += _recorded(lane, [s for s in self.recorded if s["lane"] == lane], row, scale)
         foot = TOP + (2 + len(lanes)) * (LANE + 12)
         marks.append(line([(LEFT, foot), (LEFT + limit * scale, foot)], "faint"))
-        for tick in ticks(limit * 1e3):
+        for tick in Axis(0.0, limit * 1e3).marks():
             marks.append(text(LEFT + tick / 1e3 * scale, foot + 16, f"{tick:g} ms", "middle"))
         return picture(WIDTH, foot + 28, self.summary(), marks)
 

@@ -12,8 +12,9 @@ import traitlets
 
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.parallel.parameter_server.consistency import CONSISTENCIES, Progress
+from ddp_lab.show.axes import Axis
 from ddp_lab.show.chart import Chart, module
-from ddp_lab.show.svg_text import box, line, picture, text, ticks
+from ddp_lab.show.svg_text import box, line, picture, text
 from ddp_lab.simulate.parameter_server import ServerRun, run_on_clock
 from ddp_lab.transport.base import NDArray
 
@@ -108,6 +109,6 @@ class ServerTimeline(Chart):
             marks.append(box(LEFT + when * scale - 1, SERVER - 7, 2, 14, "hidden"))
         foot = TOP + count * (ROW + GAP)
         marks.append(line([(LEFT, foot), (LEFT + end * scale, foot)], "faint"))
-        for tick in ticks(end):
+        for tick in Axis(0.0, end).marks():
             marks.append(text(LEFT + tick * scale, foot + 16, f"{tick:g}", "middle"))
         return picture(WIDTH, foot + 28, self.summary(), marks)

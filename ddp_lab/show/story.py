@@ -1,9 +1,10 @@
 """A recorded run told in rounds: who sends what to whom, and what each rank then knows.
 
-Pure data: messages in, plain lists out. Imports NumPy's types, `ddp_lab.errors` and
-`provenance`. The round of a message is its place in a schedule with one port in and one port out
-a rank (Thakur, Rabenseifner, Gropp 2005, section 3): rounds are what latency and bandwidth are
-paid by, whatever the clock of a busy machine said.
+Pure data: messages in, plain lists out. The round of a message is its place in a schedule with one
+port in and one port out a rank (Thakur, Rabenseifner, Gropp 2005, section 3): rounds are what
+latency and bandwidth are paid by, whatever the clock of a busy machine said.
+
+May import: NumPy, errors, provenance, transport.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,32 +12,15 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from itertools import accumulate, pairwise
 from math import isnan
-from typing import Any, Protocol
+from typing import Any
 
 from numpy.typing import NDArray
 
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.show.provenance import PartialSum, explain, subset_sums
+from ddp_lab.transport.record import Message
 
 MAX_MESSAGES = 20_000  # all are in the page, some 130 bytes each; only one round's are drawn
-
-
-class Recorded(Protocol):
-    """What is known of a message; `transport.record.Message` is one. Times are of one clock.
-
-    A message may also have `values`, a copy of the array that travelled.
-    """
-
-    @property
-    def src(self) -> int: ...  # noqa: D102
-    @property
-    def dst(self) -> int: ...  # noqa: D102
-    @property
-    def n_bytes(self) -> int: ...  # noqa: D102
-    @property
-    def sent_at(self) -> float: ...  # noqa: D102
-    @property
-    def received_at(self) -> float: ...  # noqa: D102
 
 
 @dataclass(frozen=True)
@@ -96,7 +80,7 @@ class Story:
 
 
 def tell(
-    messages: Iterable[Recorded],
+    messages: Iterable[Message],
     world_size: int,
     inputs: Sequence[NDArray[Any]] | None = None,
     title: str = "A recorded run",
@@ -105,7 +89,8 @@ def tell(
     """Return the story of a run.
 
     Args:
-        messages: every message of the run, in any order.
+        messages: every message of the run, in any order, by one clock; one may also have `values`,
+            a copy of the array that travelled.
         world_size: number of ranks.
         inputs: what each rank put in, one array a rank, all of one size; with them, and with
             messages that have `values`, each message is explained as a partial sum.
@@ -136,7 +121,7 @@ def tell(
     )
 
 
-def _ended(messages: Sequence[Recorded], hops: Sequence[Hop]) -> tuple[float, ...]:
+def _ended(messages: Sequence[Message], hops: Sequence[Hop]) -> tuple[float, ...]:
     """Return by round the seconds from the first message's start until all so far had arrived."""
     ends = [0.0] * (max(hop.round for hop in hops) + 1) if hops else []
     for message, hop in zip(messages, hops, strict=True):
@@ -144,7 +129,7 @@ def _ended(messages: Sequence[Recorded], hops: Sequence[Hop]) -> tuple[float, ..
     return tuple(accumulate(ends, max))
 
 
-def rounds_of(messages: Sequence[Recorded]) -> list[int]:
+def rounds_of(messages: Sequence[Message]) -> list[int]:
     """Return the round of each message; `messages` in order of sending.
 
     A message goes out after every message that its sender had received, as soon as the sender's

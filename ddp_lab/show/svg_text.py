@@ -76,16 +76,3 @@ def line(points: Iterable[tuple[float, float]], kind: str, width: float = 1, das
     joined = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     dashes = f' stroke-dasharray="{dash}"' if dash else ""
     return f'<polyline class="line-{kind}" points="{joined}" stroke-width="{width}"{dashes}/>'
-
-
-def ticks(limit: float, most: int = 6) -> list[float]:
-    """Return round numbers from 0 to at most `limit`, evenly spaced: 1, 2 or 5 times 10**k."""
-    if not limit > 0:
-        return [0.0]
-    step = 1e-9
-    while True:
-        for factor in (1, 2, 5):
-            if limit / (step * factor) <= most:
-                width = step * factor
-                return [k * width for k in range(int(limit / width * (1 + 1e-12)) + 1)]
-        step *= 10

@@ -144,12 +144,12 @@ def horovod() -> Iterator[Figure]:
     for name, workload, images_per_s, published in HOROVOD:
         hosts = paced(clusters.P100S_ROCE, workload, images_per_s)
         for overlap in (True, False):
-            got = step(workload, hosts, 512, 64, overlap=overlap, bucket_bytes=64 * MIB)
+            result = step(workload, hosts, 512, 64, overlap=overlap, bucket_bytes=64 * MIB)
             yield Figure(
                 "Sergeev 2018",
                 f"{name} on 512 GPUs, efficiency",
                 published,
-                100 * got.efficiency,
+                100 * result.efficiency,
                 "%",
                 f"line rate, {'full' if overlap else 'no'} overlap, 64 MiB fused",
             )
@@ -236,9 +236,9 @@ def poseidon() -> Iterator[Figure]:
                 f"whole tensors on servers, as if {whole}; no overlap",
             ),
         )
-        for system, published, got, rests_on in rows:
+        for system, published, result, rests_on in rows:
             what = f"{name} on 32 Titan X, {system}, times faster than one"
-            yield Figure("Zhang 2017", what, published, 32 * got.efficiency, "times", rests_on)
+            yield Figure("Zhang 2017", what, published, 32 * result.efficiency, "times", rests_on)
 
 
 def geeps() -> Iterator[Figure]:
@@ -247,12 +247,12 @@ def geeps() -> Iterator[Figure]:
     workload = (even,) * 8
     hosts = replace(clusters.K20S, flops=1e12)
     for overlap in (True, False):
-        got = step(
+        result = step(
             workload, hosts, 16, 200, strategy="parameter_server", overlap=overlap, states=2.0
         )
         rests_on = f"16 servers, {'full' if overlap else 'no'} overlap, 1 Tflop/s"
         what = "ImageNet22K's model on 16 K20s, times faster than one"
-        yield Figure("Cui 2016", what, 13.0, 16 * got.efficiency, "times", rests_on)
+        yield Figure("Cui 2016", what, 13.0, 16 * result.efficiency, "times", rests_on)
 
 
 TORCHGPIPE = ((2, 16, 1.350), (4, 64, 2.291), (8, 64, 3.114))
@@ -270,10 +270,10 @@ def torchgpipe() -> Iterator[Figure]:
     ):
         for stages, microbatches, published in TORCHGPIPE:
             part = 1 / stages  # of a micro-batch's forward, which takes 1
-            got = pipeline(
+            result = pipeline(
                 "gpipe", stages, microbatches, part, 3 * part, overhead=overhead * stages
             )
-            speed_up = 3 * microbatches / got.makespan
+            speed_up = 3 * microbatches / result.makespan
             what = f"ResNet-101 in {stages} stages, times faster than one"
             yield Figure("torchgpipe 2020", what, published, speed_up, "times", rests_on)
 
@@ -314,10 +314,10 @@ def gpt3() -> Iterator[Figure]:
     yield Figure("course notes", what, 147, days, "days", "time in proportion to parameters")
     for name, (layers, width, pp, gpus, batch, published) in MEGATRON.items():
         workload = transformer(layers, width, 2048, 51_200, number_bytes=2, recompute=True)
-        got = megatron_step(workload, pp, gpus, batch)
+        result = megatron_step(workload, pp, gpus, batch)
         rests_on = "A100 at 159 Tflop/s, fitted to 39.1B"
         what = f"GPT of {name} on {gpus} A100s, a GPU's Tflop/s"
-        predicted = got.efficiency * A100_FLOPS / 1e12
+        predicted = result.efficiency * A100_FLOPS / 1e12
         yield Figure("Narayanan 2021", what, published, predicted, "Tflop/s", rests_on)
     steps = 300e9 / (1536 * 2048)
     days = steps * megatron_step(GPT3, 8, 1024, 1536).step_time / DAY_S
@@ -329,15 +329,15 @@ def gpt3_by_devices() -> list[str]:
     """Return a line a number of A100s: what of GPT-3's step changes as replicas are added."""
     lines = []
     for dp in (2, 8, 16, 32, 48):
-        got = megatron_step(GPT3, 8, 64 * dp, 1536)
-        days = 300e9 / (1536 * 2048) * got.step_time / DAY_S
+        run = megatron_step(GPT3, 8, 64 * dp, 1536)
+        days = 300e9 / (1536 * 2048) * run.step_time / DAY_S
         idle, tensor, data = (
-            100 * got.breakdown[name] / got.step_time
+            100 * run.breakdown[name] / run.step_time
             for name in ("bubble", "tensor_parallel", "data_parallel")
         )
         lines.append(
-            f"| {64 * dp:,} | {got.step_time:.1f} | {days:.0f} | {100 * got.efficiency:.0f} % | "
-            f"{idle:.0f} % | {tensor:.0f} % | {data:.0f} % | {got.memory_bytes / 1e9:.0f} |"
+            f"| {64 * dp:,} | {run.step_time:.1f} | {days:.0f} | {100 * run.efficiency:.0f} % | "
+            f"{idle:.0f} % | {tensor:.0f} % | {data:.0f} % | {run.memory_bytes / 1e9:.0f} |"
         )
     return lines
 

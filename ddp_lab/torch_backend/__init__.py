@@ -22,8 +22,9 @@ import torch.distributed as dist
 from ddp_lab.collectives.registry import lookup
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.torch_backend import gloo_names
-from ddp_lab.torch_backend.process_group import ALGORITHMS, ProcessGroup
+from ddp_lab.torch_backend.process_group import ProcessGroup
 from ddp_lab.torch_backend.rendezvous import join
+from ddp_lab.torch_backend.tensor_collectives import ALGORITHMS
 
 
 def use_algorithm(collective: str, name: str) -> None:

@@ -4,11 +4,8 @@ The methods are the ones that torch calls, by its names and with its arguments; 
 some of them stand beside the newer ones.
 """
 
-import hashlib
 import itertools
-import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
@@ -18,25 +15,20 @@ from torch.futures import Future
 
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import InvalidArgument, OutOfSharedMemory
-from ddp_lab.handle import Crew, Handle, Worker
+from ddp_lab.torch_backend.call_order import CallOrder, context_of, limited
 from ddp_lab.torch_backend.eager import eager
-from ddp_lab.torch_backend.future import Name, name_of_call
 from ddp_lab.torch_backend.monitored_barrier import monitored_barrier
-from ddp_lab.torch_backend.work import Gathered, Received, Result, Running, fill, fill_all
-from ddp_lab.transport import header as headers
+from ddp_lab.torch_backend.tensor_collectives import (
+    algorithm_of,
+    exchange_uneven,
+    gather_all,
+    reduce_in_place,
+)
+from ddp_lab.torch_backend.work import Gathered, Received, fill, fill_all
 
 # torch's own signatures are overloaded, and differ between its versions.
 TorchGroup: Any = dist.ProcessGroup
 create_work: Any = torch._C._distributed_c10d._create_work_from_future  # type: ignore[attr-defined]
-
-LANES = 2  # of a group over several hosts
-
-ALGORITHMS: dict[str, str] = {}
-
-
-def algorithm_of(collective: str) -> str:
-    """Return the algorithm that this process uses for a collective."""
-    return ALGORITHMS.get(collective, "auto")
 
 
 def operation_of(op: Any) -> str:
@@ -64,20 +56,6 @@ def operation_of(op: Any) -> str:
     )
 
 
-class Lane:
-    """A thread that runs collectives one after another, as a communicator of their own.
-
-    A group of one host has one. Over a link there are two that take turns: the link carries one
-    collective while the next is added up inside the hosts, and is never idle between them.
-    """
-
-    def __init__(self, comm: Communicator, name: str) -> None:
-        self.comm = comm
-        self.worker = Worker(f"ddp_lab group {name}")
-        self.last = Handle()  # of the last collective that was left to the thread
-        self.last.finish()
-
-
 class ProcessGroup(TorchGroup):  # type: ignore[misc]
     """A group of ranks over a `Communicator`."""
 
@@ -86,13 +64,8 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         self.comm = comm
         self._timeout_s = timeout_s
         self._group_name = ""
-        self._calls = itertools.count()
         self._barriers = itertools.count()
-        self._lanes = [
-            Lane(comm if n == 0 else comm.aside(_context_of(("lane", n))), f"{comm.rank}.{n}")
-            for n in range(LANES if len(comm.hosts) > 1 else 1)
-        ]
-        self._crew = Crew(f"ddp_lab callbacks {comm.rank}/{comm.size}")
+        self._order = CallOrder(comm, timeout_s)
 
     def getBackendName(self) -> str:
         """Return the name under which this backend is registered."""
@@ -118,51 +91,9 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         return [torch.device("cpu")]
 
     def _submit(self, job: Callable[[Communicator], Any], result: Any, opts: Any = None) -> Any:
-        """Run `job` behind all earlier ones; return torch's work for it.
-
-        Who waits at once anyway (`asyncOp` is false) runs it itself, if nobody is ahead. What a
-        callback calls passes by all others; see `torch_future`.
-        """
-        name = name_of_call()
-        number = 0 if name else next(self._calls)
-        lane = self._lanes[number % len(self._lanes)]
-        comm = self.comm.aside(_context_of(name)) if name else lane.comm
+        """Run `job` in its place in the order of calls; return torch's work for it."""
         waits = not getattr(opts, "asyncOp", True)
-
-        def run() -> None:
-            with self._limited():
-                job(comm)
-
-        handle = Handle()
-        if waits and (name or not lane.worker.busy):
-            handle.run(run)
-        else:
-            site = headers.call_site()  # a thread of ours has no line of the program's
-
-            def run_there() -> None:
-                headers.stand_at(site)
-                run()
-
-            if name:
-                self._crew.run(lambda: handle.run(run_there))
-            else:
-                handle = lane.last = lane.worker.submit(run_there)
-        if not isinstance(result, Result):
-            result = Result(result)
-        return Running(handle, result, name or (self._group_name, number), self._crew)
-
-    @contextmanager
-    def _limited(self) -> Iterator[None]:
-        """Have what this thread waits for end with the group's timeout."""
-        board = self.comm._board
-        if board is None:
-            yield
-            return
-        board.allow(self._timeout_s)
-        try:
-            yield
-        finally:
-            board.allow(float("inf"))
+        return self._order.submit(job, result, waits, self._group_name)
 
     def empty(self, numel: int, dtype: torch.dtype) -> torch.Tensor:
         """Return a flat tensor that collectives read and write where it lies, if there is room."""
@@ -179,7 +110,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
         def job(comm: Communicator) -> None:
             for tensor in tensors:
-                _reduce_in_place(comm, tensor, op)
+                reduce_in_place(comm, tensor, op)
 
         return self._submit(job, tensors, opts)
 
@@ -196,9 +127,9 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         def job(comm: Communicator) -> None:
             algorithm = algorithm_of("broadcast")
             for tensor in tensors:
-                got = comm.broadcast(tensor, root, algorithm=algorithm)
+                copy = comm.broadcast(tensor, root, algorithm=algorithm)
                 if comm.rank != root:
-                    fill(tensor, got)
+                    fill(tensor, copy)
 
         return self._submit(job, tensors, opts)
 
@@ -209,9 +140,9 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
         def job(comm: Communicator) -> None:
             for tensor in tensors:
-                got = comm.reduce(tensor, root, op=op, algorithm=algorithm_of("reduce"))
-                if got is not None:
-                    fill(tensor, got)
+                total = comm.reduce(tensor, root, op=op, algorithm=algorithm_of("reduce"))
+                if total is not None:
+                    fill(tensor, total)
 
         return self._submit(job, tensors, opts)
 
@@ -223,7 +154,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
         def job(comm: Communicator) -> None:
             for output, tensor in zip(outputs, inputs, strict=True):
-                fill_all(output, _gathered(comm, tensor, output))
+                fill_all(output, gather_all(comm, tensor, output))
 
         return self._submit(job, Gathered(outputs), opts)
 
@@ -343,7 +274,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
         def job(comm: Communicator) -> None:
             dtype = outputs[0].dtype
-            fill_all(outputs, _uneven(comm, inputs, dtype))
+            fill_all(outputs, exchange_uneven(comm, inputs, dtype))
 
         return self._submit(job, outputs, opts)
 
@@ -367,10 +298,10 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
     @eager
     def barrier(self, opts: Any = None) -> Any:
         """Complete once every rank has called it."""
-        before = [lane.last for lane in self._lanes]
+        earlier = self._order.under_way()
 
         def job(comm: Communicator) -> None:
-            for handle in before:
+            for handle in earlier:
                 handle.exception()  # waits for its end
             comm.barrier()
 
@@ -384,13 +315,13 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
         name = ("monitored_barrier", self._group_name, next(self._barriers))
         limit_s = self._timeout_s if seconds is None else seconds
-        monitored_barrier(self.comm.aside(_context_of(name)), limit_s, wait_all_ranks)
+        monitored_barrier(self.comm.aside(context_of(name)), limit_s, wait_all_ranks)
 
     @eager
     def send(self, tensors: list[torch.Tensor], dst: int, tag: int) -> Any:
         """Send one tensor."""
         (tensor,) = tensors
-        with self._limited():
+        with limited(self.comm, self._timeout_s):
             self.comm.on_channel(_channel(self.comm, tag)).send(tensor, dst)
         future: Future[Any] = Future()
         future.set_result(tensors)
@@ -411,67 +342,10 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
     def shutdown(self) -> None:
         """Release the transport, once what is under way has ended, callbacks too."""
-        give_up = time.monotonic() + self._timeout_s
-        workers: list[Worker | Crew] = [*(lane.worker for lane in self._lanes), self._crew]
-        while any(w.busy for w in workers) and (left_s := give_up - time.monotonic()) > 0:
-            for worker in workers:
-                worker.finish(left_s)
+        self._order.finish()
         self.comm._transport.close()
-
-
-def _reduce_in_place(comm: Communicator, tensor: torch.Tensor, op: str) -> None:
-    algorithm = algorithm_of("all_reduce")
-    if tensor.is_sparse:
-        _sum_sparse(comm, tensor, op)
-    elif tensor.is_contiguous():
-        detached = tensor.detach()
-        comm.all_reduce(detached, op=op, algorithm=algorithm, out=detached)
-    else:
-        fill(tensor, comm.all_reduce(tensor, op=op, algorithm=algorithm))
-
-
-def _sum_sparse(comm: Communicator, tensor: torch.Tensor, op: str) -> None:
-    if op not in ("sum", "avg"):
-        raise InvalidArgument(
-            f"all_reduce: sparse tensors can be added: got {op}, expected sum or avg. "
-            "Convert them by to_dense() first."
-        )
-    own = tensor.detach().coalesce()
-    indices = _uneven(comm, [own.indices()] * comm.size, torch.int64)
-    values = _uneven(comm, [own.values()] * comm.size, tensor.dtype)
-    whole = torch.sparse_coo_tensor(torch.cat(indices, 1), torch.cat(values), tensor.shape)
-    if op == "avg":
-        whole = whole / comm.size
-    with torch.no_grad():
-        tensor.copy_(whole.coalesce())
-
-
-def _gathered(
-    comm: Communicator, tensor: torch.Tensor, outputs: list[torch.Tensor]
-) -> list[torch.Tensor]:
-    if all(output.shape == tensor.shape for output in outputs):
-        return list(comm.all_gather(tensor, algorithm=algorithm_of("all_gather")))
-    return _uneven(comm, [tensor] * comm.size, tensor.dtype)
-
-
-def _context_of(name: Name) -> int:
-    """Return a context that belongs to the collective of this name alone, far above all others."""
-    digest = hashlib.blake2b(repr(name).encode(), digest_size=7).digest()
-    return 1 << 60 | int.from_bytes(digest)
 
 
 def _channel(comm: Communicator, tag: int) -> int:
     """Return the channel of a tag: tags are told apart, as torch has it."""
     return 2 * ((tag << 20) + comm._context)
-
-
-def _uneven(
-    comm: Communicator, parts: list[torch.Tensor], dtype: torch.dtype
-) -> list[torch.Tensor]:
-    """Return what each rank has for this one, whatever the sizes, by messages."""
-    others = [(comm.rank + k) % comm.size for k in range(1, comm.size)]
-    inner = comm.on_channel(2 * comm._context + 1)
-    for dst in others:
-        inner.send(parts[dst], dst)
-    got = {src: inner.recv(src) for src in others}
-    return [parts[r] if r == comm.rank else got[r].to(dtype) for r in range(comm.size)]

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import torch
 
 LOOPBACK = "127.0.0.1"
-TOLD_WORD = 12  # of rank 0's page of the board
+PORT_WORD = 12  # of rank 0's page of the board
 
 
 def connect(
@@ -46,10 +46,6 @@ def connect(
         return _connect_tcp(rank, segment)
     if transport in ("gloo", "nccl"):
         return _connect_c10d(transport, rank, segment)
-    if transport == "cuda_ipc":
-        from ddp_lab.transport.device_ipc import IpcTransport
-
-        return IpcTransport(ShmTransport(segment, rank), device_of(rank))
     return ShmTransport(segment, rank)
 
 
@@ -61,26 +57,26 @@ def device_of(rank: int) -> "torch.device":
     return torch.device("cuda", torch.cuda.current_device())
 
 
-def told(segment: Segment) -> int:
+def read_port(segment: Segment) -> int:
     """Return the number that rank 0 has told all others, 0 before that."""
-    return int(segment.words[segment.layout.board(0) // 8 + TOLD_WORD])
+    return int(segment.words[segment.layout.board(0) // 8 + PORT_WORD])
 
 
-def tell(segment: Segment, number: int) -> None:
+def post_port(segment: Segment, number: int) -> None:
     """Tell the ranks of this machine what rank 0 has told on its own."""
     words = Words(segment.words, segment.address, segment.layout.size)
-    words.post(segment.layout.board(0) // 8 + TOLD_WORD, number)
+    words.post(segment.layout.board(0) // 8 + PORT_WORD, number)
 
 
-def _tell(rank: int, segment: Segment, number: int) -> int:
+def share_port(rank: int, segment: Segment, number: int) -> int:
     """Return the number that rank 0 tells all others, which must not be 0."""
     if rank == 0:
-        tell(segment, number)
+        post_port(segment, number)
     else:
         words = Words(segment.words, segment.address, segment.layout.size)
-        board, word = ShmBoard(segment), segment.layout.board(0) // 8 + TOLD_WORD
+        board, word = ShmBoard(segment), segment.layout.board(0) // 8 + PORT_WORD
         words.wait(word, 1, lambda: inspect(board, rank, 0))
-    return told(segment)
+    return read_port(segment)
 
 
 def _connect_tcp(
@@ -91,7 +87,7 @@ def _connect_tcp(
     secret: bytes = b"",
 ) -> Transport:
     listener = listen((LOOPBACK if master == LOOPBACK else "", 0)) if rank == 0 else None
-    port = _tell(rank, segment, listener.getsockname()[1] if listener else 0)
+    port = share_port(rank, segment, listener.getsockname()[1] if listener else 0)
     size, board = segment.layout.size, ShmBoard(segment)
     return tcp_connect(rank, size, (master, port), listener, board, secret=secret, hosts=hosts)
 
@@ -125,7 +121,7 @@ def _connect_c10d(backend: str, rank: int, segment: Segment) -> Transport:
     size, host = segment.layout.size, "127.0.0.1"
     device = device_of(rank) if backend == "nccl" else torch.device("cpu")
     store = TCPStore(host, 0, size, True, wait_for_workers=False) if rank == 0 else None
-    port = _tell(rank, segment, store.port if store else 0)
+    port = share_port(rank, segment, store.port if store else 0)
     store = store or TCPStore(host, port, size, False)
     dist.init_process_group(backend, store=store, rank=rank, world_size=size)
     return DeviceC10dTransport(device)

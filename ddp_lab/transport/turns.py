@@ -11,7 +11,7 @@ import threading
 
 from ddp_lab.errors import Deadlock
 from ddp_lab.transport.base import NDArray, Sent
-from ddp_lab.transport.board import RUNNING, Board, entries, inspect, report
+from ddp_lab.transport.board import RUNNING, entries, inspect, report
 from ddp_lab.transport.header import call_site
 from ddp_lab.transport.threads import Receive, ThreadTransport, ThreadWorld
 
@@ -19,8 +19,8 @@ from ddp_lab.transport.threads import Receive, ThreadTransport, ThreadWorld
 class TurnWorld(ThreadWorld):
     """A world of threads of which one runs at a time."""
 
-    def __init__(self, size: int, seed: int | None = None, board: Board | None = None) -> None:
-        super().__init__(size, board)
+    def __init__(self, size: int, seed: int | None = None) -> None:
+        super().__init__(size)
         self._random = None if seed is None else random.Random(seed)
         self._gates = [threading.Semaphore(0) for _ in range(size)]
         self._waiting: dict[int, Receive | None] = {}  # ranks off the baton, and for what

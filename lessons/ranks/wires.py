@@ -5,10 +5,13 @@ A link between hosts is `launch`'s own; a rank that waits for it sleeps, so that
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from time import perf_counter, sleep
+from time import perf_counter
 from typing import Any
 
 import numpy as np
+
+from ddp_lab import Link
+from ddp_lab.launch.threads import LinkedThreadWorld
 
 
 class Alone:
@@ -44,6 +47,14 @@ def time_groups(
             work.wait()
         seconds.append(perf_counter() - began)
     return seconds
+
+
+def own_link(ms: float, n_bytes: int) -> LinkedThreadWorld:
+    """Return a link between two ranks, for nothing else, that carries so many bytes in `ms`.
+
+    `Communicator(link.transport(rank))` is a rank's end of it, where ranks are threads.
+    """
+    return LinkedThreadWorld(2, ((0,), (1,)), Link(0.0, ms / 1e3 / n_bytes))
 
 
 class Clocked:
@@ -93,24 +104,6 @@ class Noted(Clocked):
         ended = perf_counter()
         self.busy += ended - began
         self.trips.append((round(began * 1e9), round(ended * 1e9)))
-        return result
-
-
-class OwnLink(Clocked):
-    """A group over a link that no other group uses, which carries a bucket in `ms`."""
-
-    def __init__(self, comm: Any, ms: float) -> None:
-        super().__init__(comm)
-        self.ms, self.queue = ms, ThreadPoolExecutor(1)
-
-    def start(self, x: Any, op: str) -> Callable[[], Any]:
-        """Put an all-reduce on the link, behind those before it."""
-        return self.queue.submit(self._carry, x, op).result
-
-    def _carry(self, x: Any, op: str) -> Any:
-        began = perf_counter()
-        result = self.comm.all_reduce(x, op)
-        sleep(max(0.0, self.ms / 1e3 - (perf_counter() - began)))
         return result
 
 

@@ -71,13 +71,13 @@ def spoil() -> None:
     """Make every result that is copied into a tensor 0.05 % wrong."""
     import torch
 
-    from ddp_lab.torch_backend import process_group, work
+    from ddp_lab.torch_backend import process_group, tensor_collectives, work
 
     def fill(tensor: torch.Tensor, values: torch.Tensor) -> None:
         with torch.no_grad():
             tensor.copy_(values.reshape(tensor.shape) * 1.0005)
 
-    process_group.fill = work.fill = fill
+    process_group.fill = tensor_collectives.fill = work.fill = fill
 
 
 class Lines(unittest.TestResult):

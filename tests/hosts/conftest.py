@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from ddp_lab.errors import HostsRefused
-from ddp_lab.hosts import Hosts
+from ddp_lab.launch.hosts import Hosts
 
 ROOT = Path(__file__).parents[2]
 LONGEST_S = 240.0  # for what a loaded machine makes of seconds

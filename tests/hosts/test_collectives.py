@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from ddp_lab.hosts import Hosts
+from ddp_lab.launch.hosts import Hosts
 
 COUNT = 100_000
 PROGRAM = f"""

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from ddp_lab.errors import InvalidArgument
-from ddp_lab.hosts import Hosts
-from ddp_lab.hosts.command import with_flags
+from ddp_lab.launch.hosts import Hosts
+from ddp_lab.launch.hosts.command import with_flags
 
 Tool = Callable[..., "subprocess.Popen[str]"]
 SEEN = {"NNODES": "2", "NODE_RANK": "1", "MASTER_ADDR": "10.9.0.1", "MASTER_PORT": "29500"}

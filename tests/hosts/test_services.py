@@ -8,7 +8,7 @@ import pytest
 
 from autograder.authoring.notebook import solution_notebook
 from autograder.authoring.source import load_lab
-from ddp_lab.hosts import Hosts
+from ddp_lab.launch.hosts import Hosts
 
 SAMPLES = Path(__file__).parents[1] / "autograder" / "sample_labs"
 AUTOGRADER = ("-m", "autograder")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from ddp_lab.hosts import Hosts
+from ddp_lab.launch.hosts import Hosts
 
 pytestmark = pytest.mark.timeout(560)
 

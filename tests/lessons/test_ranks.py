@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from ddp_lab import Link, launch
+from ddp_lab import Communicator, Link, launch
 from lessons.flat_network import SIZE, loss_and_gradient
 from lessons.ranks.distribution import (
     COPIES,
@@ -21,7 +21,7 @@ from lessons.ranks.pretended_device import OnDevice
 from lessons.ranks.rank_timing import ranks_in_turns
 from lessons.ranks.readiness import launches, ready_times
 from lessons.ranks.steps import PARTS, ends, length, slower_of
-from lessons.ranks.wires import Alone, Noted, OwnLink, time_groups
+from lessons.ranks.wires import Alone, Noted, own_link, time_groups
 from lessons.timing import best_seconds
 
 
@@ -75,20 +75,33 @@ def test_what_was_under_way_and_waited_for_is_noted() -> None:
 
 
 def test_groups_are_timed_by_how_many_of_them_take_part() -> None:
-    used: list[int] = []
-
     def first(groups: list[Any]) -> Any:
-        used.append(len(groups))
         return groups[0]
 
     def times(comm: Any) -> list[float]:
         return time_groups(comm, 64, (1, 2), first)
 
     assert all(len(rank) == 2 and min(rank) > 0 for rank in launch(times, 2))
-    alone = Alone()
-    alone.barrier = lambda: None  # type: ignore[attr-defined]
-    links = [OwnLink(alone, ms=0.1), OwnLink(alone, ms=0.1)]
-    assert len(time_groups(alone, 64, (1, 2), first, links)) == 2 and used == [1, 2]
+
+
+def test_links_of_their_own_do_not_wait_for_each_other() -> None:
+    links = [own_link(60_000, 8), own_link(0.1, 8)]
+
+    def receive(comm: Any) -> bool:
+        slow, fast = (Communicator(link.transport(comm.rank)) for link in links)
+        if comm.rank == 0:
+            slow.send(np.ones(1), 1)
+            fast.send(np.ones(1), 1)
+            return True
+        late = slow.irecv(0)
+        return bool(fast.recv(0) == 1) and not late.test()
+
+    def times(comm: Any) -> list[float]:
+        groups = [Communicator(link.transport(comm.rank)) for link in links[1:]]
+        return time_groups(comm, 64, (1,), lambda groups: groups[0], groups)
+
+    assert list(launch(receive, 2, transport="threads")) == [True, True]
+    assert all(rank[0] > 0 for rank in launch(times, 2, transport="threads"))
 
 
 def test_gradients_are_ready_from_the_last_layer_to_the_first() -> None:

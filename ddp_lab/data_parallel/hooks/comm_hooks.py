@@ -199,8 +199,8 @@ def power_sgd_hook(state: PowerSGDState, bucket: Any) -> "Done | Later":
 
 def _memory(state: PowerSGDState, index: int, matrices: list[Any]) -> tuple[list[Any], list[Any]]:
     """Return a bucket's leftovers and its right factors, from last time or made anew."""
-    known = state.left_out.get(index, [])
-    if [m.shape for m in known] != [m.shape for m in matrices]:
+    errors = state.left_out.get(index, [])
+    if [m.shape for m in errors] != [m.shape for m in matrices]:
         state.left_out[index] = [kit_for(m).zeros_like(m) for m in matrices]
         state.factors[index] = [  # alike on every rank
             kit_for(m).normal((m.shape[1], state.rank), state.seed + index, m) for m in matrices

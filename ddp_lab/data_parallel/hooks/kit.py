@@ -1,65 +1,24 @@
 """What communication hooks do to arrays, whichever library these are of.
 
-`Kit` is the seam: `NumpyKit` here, for modules of minitorch, and `torch_kit.TorchKit`. What
-both libraries write alike (`+`, `@`, `.T`, `x[i]`, `reshape`) is not in it.
+`Kit` is for modules of minitorch, `torch_kit.TorchKit` for torch's. What both libraries write
+alike (`+`, `@`, `.T`, `x[i]`, `reshape`) is not in it.
 
 May import: NumPy, reduction; torch_kit inside functions.
 """
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ddp_lab.reduction import divide
 
-
-class Kit(Protocol):
-    """The operations that libraries name differently."""
-
-    def halved(self, x: Any) -> Any:
-        """Return `x` as float16; what is too large for it is infinite."""
-        ...
-
-    def put(self, target: Any, values: Any) -> None:
-        """Overwrite `target` with values of any floating dtype and of its size."""
-        ...
-
-    def divide(self, x: Any, by: int) -> None:
-        """Divide in place."""
-        ...
-
-    def zeros(self, shape: tuple[int, ...], like: Any) -> Any:
-        """Return float64 zeros on the device of `like`."""
-        ...
-
-    def zeros_like(self, x: Any) -> Any:
-        """Return zeros of its shape and dtype."""
-        ...
-
-    def normal(self, shape: tuple[int, ...], seed: int, like: Any) -> Any:
-        """Return random numbers, alike wherever the seed is, of the dtype of `like`."""
-        ...
-
-    def largest(self, x: Any, count: int) -> Any:
-        """Return the positions of the `count` numbers of largest magnitude."""
-        ...
-
-    def add_at(self, target: Any, positions: Any, values: Any) -> None:
-        """Add to `target` at these positions, which may repeat; all in place."""
-        ...
-
-    def orthonormal(self, x: Any) -> Any:
-        """Return an orthonormal basis of the columns of `x`."""
-        ...
-
-    def joined(self, parts: Sequence[Any]) -> Any:
-        """Return the numbers of all parts as one flat array, a copy."""
-        ...
+if TYPE_CHECKING:
+    from ddp_lab.data_parallel.hooks.torch_kit import TorchKit
 
 
-class NumpyKit:
-    """`Kit` for NumPy arrays."""
+class Kit:
+    """The operations that libraries name differently, for NumPy arrays."""
 
     def halved(self, x: Any) -> Any:
         """Return `x` as float16; what is too large for it is infinite."""
@@ -75,7 +34,7 @@ class NumpyKit:
         divide(x, by)
 
     def zeros(self, shape: tuple[int, ...], like: Any) -> Any:
-        """Return float64 zeros."""
+        """Return float64 zeros on the device of `like`."""
         return np.zeros(shape)
 
     def zeros_like(self, x: Any) -> Any:
@@ -103,10 +62,10 @@ class NumpyKit:
         return np.concatenate([part.reshape(-1) for part in parts])
 
 
-def kit_for(flat: Any) -> Kit:
+def kit_for(flat: Any) -> "Kit | TorchKit":
     """Return the kit for arrays of this kind."""
     if isinstance(flat, np.ndarray):
-        return NumpyKit()
+        return Kit()
     from ddp_lab.data_parallel.hooks.torch_kit import TorchKit
 
     return TorchKit()

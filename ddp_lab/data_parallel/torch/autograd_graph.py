@@ -66,24 +66,22 @@ class BackwardEntry(torch.autograd.Function):
 
     @staticmethod
     def forward(  # noqa: D102
-        ctx: Any, on_backward: Callable[[], None], clone: bool, *outputs: Any
+        ctx: Any, on_backward: Callable[[], None], *outputs: Any
     ) -> tuple[Any, ...]:
         ctx.set_materialize_grads(False)
         ctx.on_backward = on_backward
-        if not clone:
-            return outputs
         return tuple(x.clone() if isinstance(x, Tensor) else x for x in outputs)
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Any, ...]:  # noqa: D102
         ctx.on_backward()
-        return (None, None, *grads)
+        return (None, *grads)
 
 
-def through_entry(output: Any, on_backward: Callable[[], None], clone: bool) -> Any:
+def through_entry(output: Any, on_backward: Callable[[], None]) -> Any:
     """Return `output` with its differentiable tensors led through a `BackwardEntry`."""
     leaves, structure = torch.utils._pytree.tree_flatten(output)
-    passed = BackwardEntry.apply(on_backward, clone, *leaves)  # type: ignore[no-untyped-call]
+    passed = BackwardEntry.apply(on_backward, *leaves)  # type: ignore[no-untyped-call]
     merged = [
         before if isinstance(before, Tensor) and before.grad_fn is None else after
         for before, after in zip(leaves, passed, strict=True)

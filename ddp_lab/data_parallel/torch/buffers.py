@@ -4,8 +4,6 @@ May import: torch, module_inspection, process_groups, reduction_group.
 """
 
 import warnings
-from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -17,15 +15,11 @@ from ddp_lab.data_parallel.torch.process_groups import broadcast_coalesced
 
 
 class BufferSync:
-    """Broadcasts one rank's buffers to all before forward, or lets a buffer hook do so.
-
-    A hook, `hook(state, {name: buffer})`, runs before or after forward; the futures that it
-    returns are waited for at the end of backward.
+    """Broadcasts one rank's buffers to all before forward.
 
     Attributes:
         at_start: whether buffers are broadcast when a module is wrapped.
         in_forward: whether they are in each forward pass.
-        hook: a buffer hook, its state, and whether it runs before forward.
     """
 
     def __init__(
@@ -45,25 +39,19 @@ class BufferSync:
             )
         self.at_start = forward_sync_buffers is not None or broadcast_buffers is not False
         self.in_forward = self.at_start and forward_sync_buffers is not False
-        self.hook: tuple[Callable[..., Any], Any, bool] | None = None
         self._has_buffers = bool(self.buffers())  # walking a deep module takes long
 
     def buffers(self) -> dict[str, Tensor]:
         """Return the buffers by name; looked up anew, for a module may replace them."""
         return module_inspection.buffers(self._module, self._ignored)
 
-    def is_due(self, before_forward: bool) -> bool:
-        """Return whether buffers are synchronised at this point of a forward pass."""
-        runs_before = self.hook is None or self.hook[2]
-        return self.in_forward and self._has_buffers and runs_before == before_forward
+    @property
+    def is_due(self) -> bool:
+        """Whether there are buffers that each forward pass synchronises."""
+        return self.in_forward and self._has_buffers
 
-    def run(self, group: Group, root: int) -> list[Any]:
-        """Overwrite the buffers with those of rank `root`; return what a hook left to wait for."""
-        buffers = self.buffers()
-        tensors = tuple(buffers.values())
+    def run(self, group: Group, root: int) -> None:
+        """Overwrite the buffers with those of rank `root`."""
+        tensors = tuple(self.buffers().values())
         with torch.no_grad(), _unsafe_preserve_version_counter(tensors):
-            if self.hook is None:
-                broadcast_coalesced(group, tensors, root)
-                return []
-            hook, state, _ = self.hook
-            return list(hook(state, buffers) or ())
+            broadcast_coalesced(group, tensors, root)

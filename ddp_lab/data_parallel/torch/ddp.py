@@ -5,17 +5,14 @@ torch_backend, this folder.
 """
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from enum import Enum
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch import Tensor, nn
+from torch import nn
 from torch._C._distributed_c10d import BuiltinCommHookType
-from torch.distributed.algorithms.join import Join, Joinable, JoinHook
 
 from ddp_lab.data_parallel.bucketing import Caps
 from ddp_lab.data_parallel.ddp import DistributedDataParallel
@@ -46,20 +43,16 @@ from ddp_lab.data_parallel.torch.process_groups import (
 )
 from ddp_lab.data_parallel.torch.reducer import TorchReducer
 from ddp_lab.data_parallel.torch.slots import TorchSlots
-from ddp_lab.data_parallel.torch.sync_batch_norm import use_on_cpu
 from ddp_lab.torch_backend.eager import eager
 
 
-class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable):
+class TorchDistributedDataParallel(DistributedDataParallel, nn.Module):
     """`DistributedDataParallel` for a torch module, over torch.distributed or a Communicator.
 
     Over a Communicator gradients are always views of buckets, and these lie in the transport's
     memory, whatever `gradient_as_bucket_view` says: that is what makes it fast. Over a torch group
     a rank that raised and lives on is noticed only when the group's timeout is over.
     """
-
-    broadcast_bucket_size = 250 * 1024 * 1024  # bytes; torch's
-    _clones_outputs = True
 
     def __init__(
         self,
@@ -85,7 +78,6 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
         forward_sync_buffers: bool | None = None,
     ) -> None:
         nn.Module.__init__(self)
-        Joinable.__init__(self)
         refuse_unsupported(
             check_reduction,
             delay_all_reduce_named_params=delay_all_reduce_named_params,
@@ -100,12 +92,9 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
         self.gradient_as_bucket_view = gradient_as_bucket_view
         self.mixed_precision = mixed_precision
         self.caps = Caps.from_mb(bucket_cap_mb, bucket_cap_mb_list)
-        self.bucket_bytes_cap = self.caps.cap
-        self.bucket_bytes_cap_list = list(self.caps.per_bucket)
         self._buffer_sync = BufferSync(
             module, self.parameters_to_ignore, broadcast_buffers, forward_sync_buffers
         )
-        use_on_cpu(module, None if isinstance(self.group, C10dGroup) else self.group)
         managed = module_inspection.managed_params(module, self.parameters_to_ignore)
         if init_sync:
             verify_same_model(self.group, managed.specs)
@@ -113,9 +102,7 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
         self._skip_unused = skip_all_reduce_unused_params
         self._build_reducer(managed, static_graph)
         if mixed_precision is not None:
-            cast_buffers(module, mixed_precision, self.parameters_to_ignore)
-            note_dtypes(module, mixed_precision, self.parameters_to_ignore)
-            self._average_as(reduce_dtype_of(mixed_precision))
+            self._compute_in(mixed_precision)
 
     def _take_module(self, module: nn.Module, device_ids: Any, output_device: Any) -> None:
         """Note what is wrapped, where it lies and which ranks have it."""
@@ -129,6 +116,12 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
         self.static_graph = False
         self.require_backward_grad_sync = self.require_forward_param_sync = True
         self.uneven: UnevenInputs | None = None
+
+    def _compute_in(self, mixed_precision: Any) -> None:
+        """Have forward, buffers and averages use the dtypes that were asked for."""
+        cast_buffers(self.module, mixed_precision, self.parameters_to_ignore)
+        note_dtypes(self.module, mixed_precision, self.parameters_to_ignore)
+        self._average_as(reduce_dtype_of(mixed_precision))
 
     def _average_as(self, dtype: torch.dtype | None) -> None:
         """Have gradients averaged in a dtype of their own, by a hook of ours."""
@@ -144,12 +137,18 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
             slots, plan, self.group, self.caps.limits, find_unused=self.find_unused_parameters
         )
         self.reducer.skip_unused = self._skip_unused
-        self._hook_name: str | None = None
-        self._last_error: Exception | None = None
-        self._joins = False
-        self._join_divides_by_all = True
         if static_graph:
             self._set_static_graph()
+
+    @property
+    def bucket_bytes_cap(self) -> int:
+        """The most bytes of a bucket, as `torch.compile` asks for it."""
+        return self.caps.cap
+
+    @property
+    def bucket_bytes_cap_list(self) -> list[int]:
+        """The same by bucket."""
+        return list(self.caps.per_bucket)
 
     def broadcast_state(self, root: int, with_buffers: bool) -> None:
         """Overwrite parameters, and buffers if asked, with rank `root`'s."""
@@ -175,11 +174,12 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
     @eager
     def _pre_forward(self, inputs: Any, kwargs: Any) -> tuple[Any, Any]:
         syncs = torch.is_grad_enabled() and self.require_backward_grad_sync
-        self._notify_join()
+        if self.uneven is not None:
+            self.reducer.averaging.divisor = self.uneven.divisor(self.uneven.count(True))
         if torch.is_grad_enabled():
             self._start_iteration(syncs)
-        self._sync_buffers(before_forward=True)
-        if self._join_config.enable or self.uneven is not None:
+        self._sync_buffers(joined=False)
+        if self.uneven is not None:
             self._agree_on_sync(joined=False)
         if self.device_ids:
             device = torch.device(self.device.type, self.device_ids[0])
@@ -193,14 +193,12 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
             return
         if not self.reducer.iterations:
             self.reducer.steps_itself = optimized_in_backward(self.reducer.slots.params)
-        with self._noting_errors():
-            self.reducer.check_finished()
+        self.reducer.check_finished()
         self.reducer.rebuild()
         self.reducer.prepare()
 
     @eager
     def _post_forward(self, output: Any) -> Any:
-        self._sync_buffers(before_forward=False)
         self.require_forward_param_sync = (
             torch.is_grad_enabled() and self.require_backward_grad_sync
         )
@@ -209,9 +207,9 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
         static = self.reducer.usage.static
         if static is None and self.find_unused_parameters:
             self.reducer.prepare_backward(list(tensors_in(output)))
-            return through_entry(output, _nothing, self._clones_outputs)
+            return through_entry(output, _nothing)
         if static is not None and static.observing:
-            return through_entry(output, self._after_backward, self._clones_outputs)
+            return through_entry(output, self._after_backward)
         return output
 
     def _after_backward(self) -> None:
@@ -219,14 +217,12 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
 
     # Buffers
 
-    def _sync_buffers(self, before_forward: bool, joined: bool = False) -> None:
+    def _sync_buffers(self, joined: bool) -> None:
         """Take rank 0's buffers, or those of a rank that has not joined, where it is time to."""
-        if not self.require_forward_param_sync or not self._buffer_sync.is_due(before_forward):
+        if not self.require_forward_param_sync or not self._buffer_sync.is_due:
             return
-        root = 0
-        if self._join_config.enable or self.uneven is not None:
-            root = last_rank(self.group, not joined)
-        self.reducer.post_backward.extend(self._buffer_sync.run(self.group, root))
+        root = 0 if self.uneven is None else last_rank(self.group, not joined)
+        self._buffer_sync.run(self.group, root)
 
     @property
     def forward_sync_buffers(self) -> bool:
@@ -240,18 +236,6 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
     broadcast_buffers = forward_sync_buffers
     """The old name."""
 
-    @property
-    def modules_buffers(self) -> list[Tensor]:
-        """The buffers that are kept in step."""
-        return list(self._buffer_sync.buffers().values())
-
-    def _register_buffer_comm_hook(
-        self, state: Any, hook: Callable[..., Any], comm_hook_location: Enum | None = None
-    ) -> None:
-        """Register a buffer hook; torch's enum says whether it runs before or after forward."""
-        before = comm_hook_location is not None and comm_hook_location.name == "PRE_FORWARD"
-        self._buffer_sync.hook = hook, state, before
-
     # Communication hooks
 
     def register_comm_hook(self, state: object, hook: CommHook) -> None:
@@ -263,17 +247,15 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
             TypeError, ValueError: not a hook, by its signature.
             RuntimeError: a hook was registered before, or backward has run already.
         """
-        with self._noting_errors():
-            check_comm_hook(hook, BUCKETS)
-        if self.reducer.averaging.hook is not None and self.mixed_precision is None:
-            raise already_hooked(hook, str(self._hook_name))
-        self._hook_name = hook.__qualname__
-        self.reducer.averaging.hook = hook, state
+        check_comm_hook(hook, BUCKETS)
+        averaging = self.reducer.averaging
+        if averaging.hook is not None and self.mixed_precision is None:
+            raise already_hooked(hook, averaging.hook[0].__qualname__)
+        averaging.hook = hook, state
 
     def _register_builtin_comm_hook(self, kind: BuiltinCommHookType) -> None:
         """Register torch's built-in hook of that name."""
         is_half = kind == BuiltinCommHookType.FP16_COMPRESS
-        self._hook_name = str(kind)
         self._average_as(torch.float16 if is_half else None)
 
     # Uneven inputs
@@ -283,57 +265,22 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
         divide_by_initial_world_size: bool = True,
         enable: bool = True,
         throw_on_early_termination: bool = False,
-    ) -> AbstractContextManager[Any]:
+    ) -> UnevenInputs:
         """Let ranks run out of inputs at different times; who is done shadows the others.
 
         With `divide_by_initial_world_size` gradients are divided by the number of ranks, else by
         the number of those that still have inputs.
         """
-        if not isinstance(self.group, C10dGroup):
-            return UnevenInputs(
-                self, divide_by_initial_world_size, enable, throw_on_early_termination
-            )
-        return Join(
-            [self],
-            enable,
-            throw_on_early_termination,
-            divide_by_initial_world_size=divide_by_initial_world_size,
-        )
+        return UnevenInputs(self, divide_by_initial_world_size, enable, throw_on_early_termination)
 
     def shadow_step(self) -> None:
         """Do without inputs what the others do in an iteration, collective by collective."""
         self.reducer.rebuild()
-        self._sync_buffers(before_forward=True, joined=True)
+        self._sync_buffers(joined=True)
         syncs = self._agree_on_sync(joined=True)
         self.require_forward_param_sync = syncs
         if syncs:
             self.reducer.shadow()
-
-    def join_hook(self, **kwargs: Any) -> JoinHook:
-        """Return what a rank does that has no inputs left (torch's Joinable)."""
-        self._join_divides_by_all = kwargs.get("divide_by_initial_world_size", True)
-        self._joins = True
-        return DdpJoinHook(self)
-
-    @property
-    def join_device(self) -> torch.device:
-        """Device of the tensors that ranks agree with (torch's Joinable)."""
-        return self.device
-
-    @property
-    def join_process_group(self) -> Any:
-        """Group of the ranks that join (torch's Joinable)."""
-        return self.process_group
-
-    def _notify_join(self) -> None:
-        if self.uneven is not None:
-            self.reducer.averaging.divisor = self.uneven.divisor(self.uneven.count(True))
-            return
-        work = Join.notify_join_context(self)
-        if work and not self._join_divides_by_all:
-            self.reducer.averaging.divisor = lambda: _count_of(work)
-        else:
-            self.reducer.averaging.divisor = lambda: self.group.size
 
     def _agree_on_sync(self, joined: bool) -> bool:
         """Tell joined ranks whether this iteration ends in a synchronised backward."""
@@ -352,11 +299,10 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
             )
             return
         if self.reducer.iterations:
-            with self._noting_errors():
-                raise DataParallelError(
-                    "_set_static_graph() should be called before training loop starts: "
-                    f"{self.reducer.iterations} iterations have been run. Pass static_graph=True."
-                )
+            raise DataParallelError(
+                "_set_static_graph() should be called before training loop starts: "
+                f"{self.reducer.iterations} iterations have been run. Pass static_graph=True."
+            )
         self.static_graph = True
         self.reducer.set_static_graph()
         if self.find_unused_parameters:
@@ -383,49 +329,11 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
         managed = module_inspection.managed_params(self.module, self.parameters_to_ignore)
         self._build_reducer(managed, static_graph)
 
-    # What torch's own tools, and programs written for torch's class, call
-
-    @contextmanager
-    def _noting_errors(self) -> Iterator[None]:
-        """Keep an error for `_get_ddp_logging_data`."""
-        try:
-            yield
-        except Exception as error:
-            self._last_error = error
-            raise
-
-    def _get_ddp_logging_data(self) -> dict[str, Any]:
-        """Return what is known of the buckets and options, under torch's keys; no times."""
-        plan, specs = self.reducer.memory.plan, self.reducer.slots.specs
-        facts = {
-            "world_size": self.group.size,
-            "rank": self.group.rank,
-            "module_name": type(self.module).__name__,
-            "iteration": self.reducer.iterations,
-            "num_buckets_reduced": self.reducer.buckets_reduced,
-            "join_uneven_inputs": int(self._joins),
-            "static_graph": int(self.static_graph),
-            "has_sync_bn": int(any("SyncBatchNorm" in type(m).__name__ for m in self.modules())),
-        }
-        if self._hook_name is not None:
-            facts["comm_hook"] = self._hook_name
-        if self._last_error is not None:
-            facts.update(has_error=1, error=str(self._last_error))
-        if self.reducer.rebuilt_order is not None:
-            facts["has_rebuilt_buckets"] = 1
-            facts["rebuilt_bucket_sizes"] = ", ".join(map(str, plan.bucket_bytes(specs)))
-            facts["rebuilt_per_bucket_param_indices"] = ", ".join(
-                " ".join(map(str, bucket)) for bucket in plan.buckets
-            )
-        return facts
+    # What programs written for torch's class call
 
     def _remove_autograd_hooks(self) -> None:
         """Detach from autograd: backward is local from now on."""
         self.reducer.remove_hooks()
-
-    def _check_reducer_finalized(self) -> None:
-        """Raise UnusedParameters when the last backward left buckets unreduced."""
-        self.reducer.check_finished()
 
     def _update_process_group(self, new_process_group: Any) -> None:
         """Go on over other ranks; buckets are rebuilt from the next iteration's order."""
@@ -434,72 +342,6 @@ class TorchDistributedDataParallel(DistributedDataParallel, nn.Module, Joinable)
             self.group = group_for(new_process_group, self.device)
         self.reducer.join(self.group)
 
-    def _set_ddp_sink_clone(self, val: bool) -> None:
-        """Choose whether outputs are cloned where they pass through DDP's own graph node."""
-        self._clones_outputs = val
-
-    def _default_broadcast_coalesced(
-        self,
-        bufs: Sequence[Tensor] | None = None,
-        bucket_size: int | None = None,
-        authoritative_rank: int = 0,
-    ) -> None:
-        """Broadcast buffers, as a buffer hook may wish to do."""
-        buffers = module_inspection.buffers(self.module, self.parameters_to_ignore)
-        broadcast_coalesced(self.group, bufs or list(buffers.values()), authoritative_rank)
-
-    def _build_params_for_reducer(self) -> tuple[list[nn.Parameter], list[bool]]:
-        """Return the parameters whose gradients are averaged, and which are sparse."""
-        managed = module_inspection.managed_params(self.module, self.parameters_to_ignore)
-        return managed.params, managed.sparse
-
-    def _build_debug_param_to_name_mapping(
-        self, parameters: Sequence[nn.Parameter]
-    ) -> dict[int, str]:
-        """Return the names of `parameters` by their position.
-
-        Raises:
-            ValueError: they are not the parameters of the module as it is now.
-        """
-        managed = module_inspection.managed_params(self.module, self.parameters_to_ignore)
-        names = {id(p): n for n, p in zip(managed.names, managed.params, strict=True)}
-        passed = {id(param) for param in parameters}
-        missing = [name for key, name in names.items() if key not in passed]
-        if missing:
-            raise ValueError(
-                f"names: Param with name {missing[0]} is in the module but not among the "
-                f"parameters: got {len(passed)}, expected {len(names)}. Wrap the module anew."
-            )
-        if len(passed) != len(names):
-            raise ValueError(
-                "names: Expected param to name mapping to cover all parameters: got "
-                f"{len(passed)}, expected {len(names)}. Wrap the module anew."
-            )
-        return {index: names[id(param)] for index, param in enumerate(parameters)}
-
-
-class DdpJoinHook(JoinHook):
-    """Takes part in every collective of an iteration, with zeros for gradients."""
-
-    def __init__(self, model: Any) -> None:
-        self.model = model
-
-    def main_hook(self) -> None:
-        """Shadow one iteration of the ranks that go on."""
-        self.model.shadow_step()
-
-    def post_hook(self, is_last_joiner: bool) -> None:
-        """Take over the final model of a rank that ended last."""
-        root = last_rank(self.model.group, is_last_joiner)
-        self.model._authoritative_rank = root
-        self.model.broadcast_state(root, self.model.forward_sync_buffers)
-
 
 def _nothing() -> None:
     """Do nothing: the node is there for the gradients that pass through it."""
-
-
-def _count_of(work: Any) -> float:
-    """Return the number of ranks that still have inputs, from the join's own all-reduce."""
-    work.wait()
-    return float(work.result()[0].item())

@@ -23,21 +23,12 @@ class C10dGroup:
 
     def __init__(self, process_group: dist.ProcessGroup, device: torch.device) -> None:
         self.process_group = process_group
+        self.rank, self.size = process_group.rank(), process_group.size()
         self.device = device
         self._is_ours = device.type == "cpu" and hasattr(process_group, "empty")
         comm = getattr(process_group, "comm", None)
         # Over a link, who leaves a collective to its wait leaves the link idle until then.
         self._starts_at_once = not self._is_ours or comm is None or len(comm.hosts) > 1
-
-    @property
-    def rank(self) -> int:
-        """This process's rank in the group."""
-        return self.process_group.rank()
-
-    @property
-    def size(self) -> int:
-        """Number of processes in the group."""
-        return self.process_group.size()
 
     def empty(self, numel: int, dtype: tuple[torch.dtype, torch.device]) -> Tensor:
         """Return a flat tensor on the device of the parameters, in the group's memory if any."""
@@ -62,24 +53,11 @@ class C10dGroup:
         return torch.tensor(values, dtype=torch.int64, device=self.device)
 
 
-class TorchCommunicatorGroup:
+class TorchCommunicatorGroup(CommunicatorGroup):
     """A `ddp_lab.Communicator` as a `Group` of torch CPU tensors, without a copy.
 
     Buffers lie in the transport's own memory, and torch and NumPy look at the same bytes.
     """
-
-    def __init__(self, arrays: CommunicatorGroup) -> None:
-        self.arrays = arrays
-
-    @property
-    def rank(self) -> int:
-        """This rank."""
-        return self.arrays.rank
-
-    @property
-    def size(self) -> int:
-        """Number of ranks."""
-        return self.arrays.size
 
     def empty(self, numel: int, dtype: tuple[torch.dtype, torch.device]) -> Tensor:
         """Return a flat tensor over a buffer of the transport.
@@ -87,7 +65,7 @@ class TorchCommunicatorGroup:
         Raises:
             ValueError: for a parameter that is on another device than that.
         """
-        flat: Tensor = self.arrays.communicator.empty((numel,), dtype[0])
+        flat: Tensor = self.communicator.empty((numel,), dtype[0])
         if dtype[1].type != flat.device.type:
             raise ValueError(
                 f"DistributedDataParallel: this Communicator moves tensors of {flat.device}: got "
@@ -98,11 +76,11 @@ class TorchCommunicatorGroup:
 
     def all_reduce(self, flat: Tensor, op: str = "sum", at_wait: bool = False) -> Work:
         """Start an all-reduce in place on the communication thread."""
-        return self.arrays.all_reduce(flat.detach(), op, at_wait and flat.is_cpu)
+        return super().all_reduce(flat.detach(), op, at_wait and flat.is_cpu)
 
     def broadcast(self, flat: Tensor, root: int) -> None:
         """Overwrite `flat` with rank `root`'s."""
-        flat.copy_(self.arrays.communicator.broadcast(flat.detach(), root))
+        flat.copy_(self.communicator.broadcast(flat.detach(), root))
 
     def counters(self, values: Sequence[int] | NDArray) -> Tensor:
         """Return integers as a tensor."""
@@ -112,9 +90,9 @@ class TorchCommunicatorGroup:
 def group_for(process_group: Any, device: torch.device) -> Group:
     """Return the `Group` behind what was passed as `process_group`."""
     if isinstance(process_group, CommunicatorGroup):
-        return TorchCommunicatorGroup(process_group)
+        return TorchCommunicatorGroup(process_group.communicator, process_group.algorithm)
     if is_communicator(process_group):
-        return TorchCommunicatorGroup(CommunicatorGroup(process_group))
+        return TorchCommunicatorGroup(process_group)
     return C10dGroup(process_group, device)
 
 

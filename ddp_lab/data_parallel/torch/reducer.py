@@ -41,7 +41,6 @@ class TorchReducer(Reducer):
         super().__init__(slots, plan, group, limits, find_unused)
         self.skip_unused = False
         self.steps_itself: list[Any] = []  # parameters whose optimizers run in backward
-        self.post_backward: list[Any] = []  # futures that backward has to wait for
         self._accumulators = {accumulator(p): i for i, p in enumerate(slots.params)}
         self._handles: list[Any] = []
         self._add_hooks(on_nodes=find_unused)
@@ -81,23 +80,10 @@ class TorchReducer(Reducer):
     def finish(self) -> None:
         """Wait for all buckets, deliver them, and wait for what else the backward owes."""
         super().finish()
-        for future in self.post_backward:
-            future.wait()
-        self.post_backward.clear()
         for param in self.steps_itself:
             for optimizer in param._in_backward_optimizers:
                 optimizer.step()
             param.grad = None
-
-    # Names that torch's own tools call
-
-    def _get_local_used_map(self) -> Tensor:
-        """Return 1 for each parameter used since the last reduction."""
-        return torch.tensor(self.usage.last_sums or self.usage.marks, dtype=torch.int32)
-
-    def _ddp_graph_static(self) -> bool:
-        """Return whether the same parameters were unused in every iteration."""
-        return self.usage.graph_is_static
 
 
 def _plain_hook(weak: "weakref.ref[TorchReducer]", index: int, order: LaunchOrder) -> Any:

@@ -183,8 +183,10 @@ def _facts(
     if not isinstance(params, Mapping) or not params:
         _refuse(rank, "params", params, "a dict of name to array, not empty")
     facts = {name: repr(value) for name, value in options.items()}
-    known = repr(optimizer) if hasattr(optimizer, "fresh") else type(optimizer).__qualname__
-    facts["the optimizer"] = known
+    optimizer_text = (
+        repr(optimizer) if hasattr(optimizer, "fresh") else type(optimizer).__qualname__
+    )
+    facts["the optimizer"] = optimizer_text
     return facts | {f"array {name!r}": _described(x) for name, x in _arrays(params).items()}
 
 

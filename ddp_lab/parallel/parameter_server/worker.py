@@ -192,8 +192,8 @@ class Worker:
 
     def _check_name(self, operation: str, name: Any) -> None:
         if name not in self._kinds:
-            known = ", ".join(map(repr, self._names[:8]))
-            raise self._wrong(operation, f"no such array: got {name!r}, expected one of {known}")
+            names = ", ".join(map(repr, self._names[:8]))
+            raise self._wrong(operation, f"no such array: got {name!r}, expected one of {names}")
 
     def _wrong(self, operation: str, what: str, step: str = "Mend the call") -> InvalidArgument:
         return InvalidArgument(f"{operation}: {what} (rank {self._comm.rank}). {step}.")

@@ -55,8 +55,6 @@ class FlatParams:
         self.layout = FlatLayout([p.shape for p in shares], gathers.size)
         self.trains = shares[0].requires_grad
         self.row = empty(gathers, self.layout.row, shares[0].detach())
-        floating = shares[0].is_floating_point()
-        self.dtype = (compute_dtype if floating else None) or shares[0].dtype
         self.pass_number = -1  # the forward pass for which it was gathered
         self.is_whole = False
         self.arrived: set[int] = set()  # parameters that have a gradient in this backward pass
@@ -66,7 +64,8 @@ class FlatParams:
         self._reducing: Any = None
         self._reduced: Tensor | None = None
         self._keep_own_row(gathers.rank)
-        self._make_whole(gathers.size)
+        floating = shares[0].is_floating_point()
+        self._make_whole(gathers.size, (compute_dtype if floating else None) or shares[0].dtype)
 
     @torch.no_grad()
     def _keep_own_row(self, rank: int) -> None:
@@ -78,10 +77,9 @@ class FlatParams:
             share.grad = None
             share._ddp_lab_share = self, i  # type: ignore[attr-defined]
 
-    def _make_whole(self, size: int) -> None:
+    def _make_whole(self, size: int, dtype: torch.dtype) -> None:
         device = self.row.device
-        self.whole = torch.empty(size * self.layout.row, dtype=self.dtype, device=device)
-        self._nbytes = self.whole.untyped_storage().nbytes()
+        self.whole = torch.empty(size * self.layout.row, dtype=dtype, device=device)
         self.params = [
             nn.Parameter(view, requires_grad=self.trains) for view in self.layout.views(self.whole)
         ]
@@ -99,8 +97,8 @@ class FlatParams:
             return
         self.pass_number = pass_number
         self._check_shares()
-        self.whole.untyped_storage().resize_(self._nbytes)
-        own = self.row if self.dtype == self.row.dtype else self.row.to(self.dtype)
+        self.whole.untyped_storage().resize_(self.whole.nbytes)
+        own = self.row.to(self.whole.dtype)  # itself, where that is its own
         rows = self.whole.view(self.layout.ranks, -1)
         self._gathering = self.gathers.all_gather(own, out=rows, async_op=True)
 

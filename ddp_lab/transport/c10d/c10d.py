@@ -18,7 +18,8 @@ from ddp_lab.transport.base import NDArray, Shape, check_buffer
 from ddp_lab.transport.c10d.watch import Watch
 from ddp_lab.transport.description import describe, parse
 
-HEAD = 1024  # bytes of the first message: three lengths, header and description
+HEAD = 1024  # bytes of the first message: four integers, header and description
+FIXED = 4 * 8  # of these integers: two lengths, channel, kind
 MOST_TAGS = 1 << 30
 
 
@@ -48,7 +49,7 @@ class C10dTransport:
         if dst == self.rank:
             self._to_self.setdefault(channel, deque()).append((copy, header))
             return C10dSend([], [])
-        tensors = [torch.from_numpy(_head(copy, header))]
+        tensors = [torch.from_numpy(pack_head(copy, header))]
         if copy.nbytes:
             tensors.append(torch.from_numpy(copy.reshape(-1).view(np.uint8)))
         tag = channel % MOST_TAGS
@@ -85,7 +86,7 @@ class C10dTransport:
         head = np.empty(HEAD, np.uint8)
         tag = channel % MOST_TAGS
         self._recv(head, src, tag)
-        header, description = _texts(head)
+        header, description, _, _ = unpack_head(head)
         dtype, shape = parse(description)
         array = np.empty(shape, dtype)
         if array.nbytes:
@@ -140,20 +141,22 @@ def lost(operation: str, rank: int, peer: int, error: RuntimeError) -> RankLost 
     )
 
 
-def _head(array: NDArray, header: bytes) -> NDArray:
+def pack_head(array: Any, header: bytes, channel: int = 0, kind: int = 0) -> NDArray:
+    """Return the first message: who needs them puts channel and kind of array into it too."""
     description = describe(array.dtype, array.shape)
-    header = header[: HEAD - 16 - len(description)]
+    header = header[: HEAD - FIXED - len(description)]
     head = np.zeros(HEAD, np.uint8)
-    head[:16].view(np.int64)[:] = len(header), len(description)
+    head[:FIXED].view(np.int64)[:] = len(header), len(description), channel, kind
     text = np.frombuffer(header + description, np.uint8)
-    head[16 : 16 + len(text)] = text
+    head[FIXED : FIXED + len(text)] = text
     return head
 
 
-def _texts(head: NDArray) -> tuple[bytes, bytes]:
-    n_header, n_description = (int(n) for n in head[:16].view(np.int64))
-    text = head[16 : 16 + n_header + n_description].tobytes()
-    return text[:n_header], text[n_header:]
+def unpack_head(head: NDArray) -> tuple[bytes, bytes, int, int]:
+    """Return header, description, channel and kind."""
+    n_header, n_description, channel, kind = (int(n) for n in head[:FIXED].view(np.int64))
+    text = head[FIXED : FIXED + n_header + n_description].tobytes()
+    return text[:n_header], text[n_header:], channel, kind
 
 
 class C10dSend:
@@ -181,26 +184,23 @@ class C10dSend:
 class C10dReceive:
     """A receive, before and after its message came."""
 
-    def __init__(
-        self, transport: C10dTransport, src: int, channel: int, buffer: NDArray | None
-    ) -> None:
+    def __init__(self, transport: Any, src: int, channel: int, buffer: Any) -> None:
         self.src, self.channel = src, channel
         self.header = b""
         self.done = False
         self._transport = transport
         self._buffer = buffer
-        self._array: NDArray | None = None
+        self._array: Any = None
 
-    def accept(self, array: NDArray, header: bytes) -> None:
+    def accept(self, array: Any, header: bytes) -> None:
         """Take the message."""
         self._array, self.header, self.done = array, header, True
 
-    def wait(self, timeout_s: float | None = None) -> NDArray:
-        """Return the array; the time allowed is the group's."""
+    def wait(self, timeout_s: float | None = None) -> Any:
+        """Return the array, or the buffer filled with it; the time allowed is the group's."""
         if not self.done:
             self._transport.take_until(self)
         array = self._array
-        assert array is not None
         if self._buffer is None or array is self._buffer:
             return array
         check_buffer(self._buffer, array.dtype, array.shape, self.src, self._transport.rank)

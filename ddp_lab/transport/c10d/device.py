@@ -22,11 +22,10 @@ import torch.distributed as dist
 from torch import Tensor
 
 from ddp_lab.device_array import DeviceArray, adopted, beside, synchronize, torch_dtype
-from ddp_lab.transport.base import SENT, NDArray, Sent, Shape, check_buffer
-from ddp_lab.transport.c10d.c10d import HEAD, lost
-from ddp_lab.transport.description import describe, parse
+from ddp_lab.transport.base import SENT, Sent, Shape
+from ddp_lab.transport.c10d.c10d import HEAD, C10dReceive, lost, pack_head, unpack_head
+from ddp_lab.transport.description import parse
 
-FIXED = 4 * 8  # bytes of four integers: lengths of header and description, channel, kind
 NUMPY, TENSOR = 0, 1
 Message = tuple[Any, bytes]
 
@@ -40,7 +39,7 @@ class DeviceC10dTransport:
         self.size: int = dist.get_world_size()
         self._up, self._down = dist.new_group(), dist.new_group()
         self._arrived: dict[tuple[int, int], deque[Message]] = {}
-        self._wanted: dict[tuple[int, int], deque[DeviceC10dReceive]] = {}
+        self._wanted: dict[tuple[int, int], deque[C10dReceive]] = {}
         self._locks = [threading.Lock() for _ in range(self.size)]
         self._sends: deque[tuple[Any, Tensor]] = deque()  # torch wants them alive till then
 
@@ -60,7 +59,7 @@ class DeviceC10dTransport:
             self._arrived.setdefault((dst, channel), deque()).append((copy, header))
             return SENT
         raw = copy.tensor if kind == TENSOR else torch.from_numpy(copy.reshape(-1).view(np.uint8))
-        head = torch.from_numpy(_head(copy, header, channel, kind)).to(self.device)
+        head = torch.from_numpy(pack_head(copy, header, channel, kind)).to(self.device)
         group = self._up if dst > self.rank else self._down
         for tensor in [head, _bytes(raw).to(self.device)] if copy.nbytes else [head]:
             try:
@@ -72,13 +71,13 @@ class DeviceC10dTransport:
             self._sends.popleft()
         return SENT
 
-    def irecv(self, src: int, *, channel: int = 0, buffer: Any = None) -> "DeviceC10dReceive":
+    def irecv(self, src: int, *, channel: int = 0, buffer: Any = None) -> "C10dReceive":
         """Receive the next array from `src`."""
-        receive = DeviceC10dReceive(self, src, channel, buffer)
+        receive = C10dReceive(self, src, channel, buffer)
         self._wanted.setdefault((src, channel), deque()).append(receive)
         return receive
 
-    def take_until(self, receive: "DeviceC10dReceive") -> None:
+    def take_until(self, receive: "C10dReceive") -> None:
         """Receive from a rank, whatever the channel, until `receive` has its message."""
         with self._locks[receive.src]:
             while not receive.done:
@@ -93,7 +92,7 @@ class DeviceC10dTransport:
     def _take(self, src: int) -> tuple[int, Message]:
         head = torch.empty(HEAD, dtype=torch.uint8, device=self.device)
         self._recv(head, src)
-        header, description, channel, kind = _parsed(head.cpu().numpy())
+        header, description, channel, kind = unpack_head(head.cpu().numpy())
         dtype, shape = parse(description)
         tensor = torch.empty(shape, dtype=torch_dtype(dtype), device=self.device)
         if tensor.numel():
@@ -127,54 +126,6 @@ class DeviceC10dTransport:
             dist.barrier()
 
 
-class DeviceC10dReceive:
-    """A receive, before and after its message came."""
-
-    def __init__(self, transport: DeviceC10dTransport, src: int, channel: int, buffer: Any) -> None:
-        self.src, self.channel = src, channel
-        self.header = b""
-        self.done = False
-        self._transport = transport
-        self._buffer = buffer
-        self._array: Any = None
-
-    def accept(self, array: Any, header: bytes) -> None:
-        """Take the message."""
-        self._array, self.header, self.done = array, header, True
-
-    def wait(self, timeout_s: float | None = None) -> Any:
-        """Return the array, or the buffer filled with it; the time allowed is the group's."""
-        if not self.done:
-            self._transport.take_until(self)
-        array = self._array
-        if self._buffer is None or array is self._buffer:
-            return array
-        check_buffer(self._buffer, array.dtype, array.shape, self.src, self._transport.rank)
-        np.copyto(self._buffer, array)
-        self._array = self._buffer
-        return self._buffer
-
-    def test(self) -> bool:
-        """Return whether it has been received; torch cannot tell what is on the way."""
-        return self.done
-
-
 def _bytes(tensor: Tensor) -> Tensor:
     """Return the bytes of a contiguous tensor, over the same memory."""
     return tensor.reshape(-1).view(torch.uint8)
-
-
-def _head(array: Any, header: bytes, channel: int, kind: int) -> NDArray:
-    description = describe(array.dtype, array.shape)
-    header = header[: HEAD - FIXED - len(description)]
-    head = np.zeros(HEAD, np.uint8)
-    head[:FIXED].view(np.int64)[:] = len(header), len(description), channel, kind
-    text = np.frombuffer(header + description, np.uint8)
-    head[FIXED : FIXED + len(text)] = text
-    return head
-
-
-def _parsed(head: NDArray) -> tuple[bytes, bytes, int, int]:
-    n_header, n_description, channel, kind = (int(n) for n in head[:FIXED].view(np.int64))
-    text = head[FIXED : FIXED + n_header + n_description].tobytes()
-    return text[:n_header], text[n_header:], channel, kind

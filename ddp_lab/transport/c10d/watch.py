@@ -74,7 +74,7 @@ class Watch:
                 that are tolerated only `peer`.
         """
         try:
-            failures = self._told()
+            failures = self._failures()
         except RuntimeError:  # the store is gone with the rank that kept it
             return
         concern = [words for words in failures if int(words[0]) not in self.tolerated - {peer}]
@@ -89,7 +89,7 @@ class Watch:
             int(first),
         )
 
-    def _told(self) -> list[tuple[str, str]]:
+    def _failures(self) -> list[tuple[str, str]]:
         """Return the ranks that have failed and why, in the order in which they said so."""
         if not self._store.check([self._key]):
             return []

@@ -100,6 +100,4 @@ def test_parameters_to_ignore_are_set_by_the_name_that_users_import() -> None:
 
 
 def _managed(comm: Any, net: torch.nn.Module) -> list[str]:
-    return list(
-        DistributedDataParallel(net, comm)._build_debug_param_to_name_mapping([net.weight]).values()
-    )
+    return [spec.name for spec in DistributedDataParallel(net, comm).reducer.slots.specs]

@@ -1,4 +1,4 @@
-"""Uneven inputs over a Communicator; gloo's way is judged by torch's own tests."""
+"""Uneven inputs over a Communicator; over gloo torch's own tests judge."""
 
 from typing import Any
 

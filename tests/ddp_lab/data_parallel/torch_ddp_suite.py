@@ -101,12 +101,12 @@ def load(native: bool) -> types.ModuleType:
     import torch
 
     if not native:
-        from ddp_lab.data_parallel.torch.ddp import TorchDistributedDataParallel
+        from tests.ddp_lab.data_parallel.torch_names import ObservedDdp
 
-        torch.nn.parallel.DistributedDataParallel = TorchDistributedDataParallel
+        torch.nn.parallel.DistributedDataParallel = ObservedDdp
     exec(compile(tree, spec.origin, "exec"), module.__dict__)
     if not native:
-        module.DistributedDataParallel = TorchDistributedDataParallel
+        module.DistributedDataParallel = ObservedDdp
     return module
 
 

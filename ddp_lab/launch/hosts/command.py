@@ -22,7 +22,7 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from ddp_lab.errors import HostsRefused, InvalidArgument
-from ddp_lab.hosts.hosts import Hosts
+from ddp_lab.launch.hosts.hosts import Hosts
 from ddp_lab.launch.rank_output import Printer
 
 STOP_S = 10.0  # what COMMAND has to end after Ctrl-C

@@ -113,7 +113,7 @@ def die_with_parent(parent: int) -> None:
 def switch(order: dict[str, Any]) -> NoReturn:
     """Make the hosts, tell the tool, and obey it until it is gone."""
     control = socket.socket(fileno=order["control"])
-    with told(control):
+    with reporting_refusals(control):
         is_mine = leave_the_machine()
         if child := os.fork():
             control.close()
@@ -134,7 +134,7 @@ def switch(order: dict[str, Any]) -> NoReturn:
 
 
 @contextmanager
-def told(control: socket.socket) -> Iterator[None]:
+def reporting_refusals(control: socket.socket) -> Iterator[None]:
     """Tell the tool what was refused, and end."""
     try:
         yield
@@ -151,7 +151,7 @@ def obey(control: socket.socket, order: dict[str, Any]) -> None:
         request = control.recv(MESSAGE_BYTES) if control in ready else b""
         if not request:
             return
-        with told(control):
+        with reporting_refusals(control):
             run(order["ip"], [request.decode()])
             control.send(b"{}")
 

@@ -1,0 +1,119 @@
+"""The order in which a group's collectives run, and the threads that run them.
+
+May import: communicator, future, handle, transport, work.
+"""
+
+import hashlib
+import itertools
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from ddp_lab.communicator.communicator import Communicator
+from ddp_lab.handle import Crew, Handle, Worker
+from ddp_lab.torch_backend.future import Name, name_of_call
+from ddp_lab.torch_backend.work import Result, Running
+from ddp_lab.transport import header as headers
+
+LANES = 2  # of a group over several hosts
+Job = Callable[[Communicator], Any]
+
+
+class Lane:
+    """A thread that runs collectives one after another, as a communicator of their own.
+
+    A group of one host has one. Over a link there are two that take turns: the link carries one
+    collective while the next is added up inside the hosts, and is never idle between them.
+    """
+
+    def __init__(self, comm: Communicator, name: str) -> None:
+        self.comm = comm
+        self.worker = Worker(f"ddp_lab group {name}")
+        self.last = Handle()  # of the last collective that was left to the thread
+        self.last.finish()
+
+
+class CallOrder:
+    """Runs a group's collectives in the order of the calls, lane by lane in turn.
+
+    Invariant: every rank gives the n-th call to the same lane, so that each lane has one order on
+    all ranks. What a callback calls passes by all others: it has a name in place of a number
+    (`future`), and a communicator of its own.
+    """
+
+    def __init__(self, comm: Communicator, timeout_s: float) -> None:
+        self._comm, self._timeout_s = comm, timeout_s
+        self._calls = itertools.count()
+        # made by `split`, for a place in each host's memory goes with a context of its own
+        others = range(1, LANES if len(comm.hosts) > 1 else 1)
+        comms = [comm, *(comm.split(0, comm.rank) for _ in others)]
+        self._lanes = [Lane(c, f"{comm.rank}.{n}") for n, c in enumerate(comms) if c is not None]
+        self._crew = Crew(f"ddp_lab callbacks {comm.rank}/{comm.size}")
+
+    def submit(self, job: Job, result: Any, waits: bool, group_name: str) -> Running:
+        """Run `job` behind all earlier ones of its lane; return torch's work for it.
+
+        Args:
+            result: the tensors that it fills.
+            waits: whether the caller waits at once anyway: it runs the job itself if nobody is
+                ahead.
+        """
+        name = name_of_call()
+        number = 0 if name else next(self._calls)
+        lane = self._lanes[number % len(self._lanes)]
+        comm = self._comm.aside(context_of(name)) if name else lane.comm
+
+        def run() -> None:
+            with limited(comm, self._timeout_s):
+                job(comm)
+
+        handle = Handle()
+        if waits and (name or not lane.worker.busy):
+            handle.run(run)
+        else:
+            site = headers.call_site()  # a thread of ours has no line of the program's
+
+            def run_there() -> None:
+                headers.stand_at(site)
+                run()
+
+            if name:
+                self._crew.run(lambda: handle.run(run_there))
+            else:
+                handle = lane.last = lane.worker.submit(run_there)
+        if not isinstance(result, Result):
+            result = Result(result)
+        return Running(handle, result, name or (group_name, number), self._crew)
+
+    def under_way(self) -> list[Handle]:
+        """Return the last collective of each lane."""
+        return [lane.last for lane in self._lanes]
+
+    def finish(self) -> None:
+        """Wait until what is under way has ended, callbacks too, at most the group's timeout."""
+        give_up = time.monotonic() + self._timeout_s
+        workers: list[Worker | Crew] = [*(lane.worker for lane in self._lanes), self._crew]
+        while any(w.busy for w in workers) and (left_s := give_up - time.monotonic()) > 0:
+            for worker in workers:
+                worker.finish(left_s)
+
+
+@contextmanager
+def limited(comm: Communicator, timeout_s: float) -> Iterator[None]:
+    """Have what this thread waits for end after so many seconds."""
+    board = comm._board
+    if board is None:
+        yield
+        return
+    board.allow(timeout_s)
+    try:
+        yield
+    finally:
+        board.allow(float("inf"))
+
+
+def context_of(name: Name) -> int:
+    """Return a context that belongs to the collective of this name alone, far above all others."""
+    digest = hashlib.blake2b(repr(name).encode(), digest_size=7).digest()
+    return 1 << 60 | int.from_bytes(digest)
