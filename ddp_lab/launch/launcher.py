@@ -14,11 +14,11 @@ from ddp_lab.launch.results import Results
 from ddp_lab.transport.links.link import Hosts, Link, equal_hosts
 from ddp_lab.transport.threads import ThreadWorld
 
-PROCESSES = ("shm", "tcp", "gloo", "nccl")
-TRANSPORTS = ("shm", "tcp", "threads", "gloo", "nccl", "cuda")
+PROCESSES = ("shm", "tcp", "gloo", "nccl", "cuda_ipc")
+TRANSPORTS = ("shm", "tcp", "threads", "gloo", "nccl", "cuda_ipc", "cuda")
 NEEDS = {  # a package that is not NumPy: its extra, and the transports that need it
     "cloudpickle": ("lab", PROCESSES),
-    "torch": ("torch", ("gloo", "nccl", "cuda")),
+    "torch": ("torch", ("gloo", "nccl", "cuda_ipc", "cuda")),
 }
 
 
@@ -40,7 +40,8 @@ def launch(
         transport: `"shm"`, `"tcp"` or `"gloo"`, with a process a rank; `"threads"`; or a world of
             threads of your own, such as `TurnWorld(world_size, seed)`, `SimWorld(world_size, link)`
             or `DeviceWorld(world_size, device)`. On GPUs: `"nccl"`, a process and a GPU a rank;
-            `"cuda"`, NCCL where there are GPUs enough, else virtual ranks on one.
+            `"cuda_ipc"`, processes that may share GPUs; `"cuda"`, NCCL where there are GPUs
+            enough, else virtual ranks on one.
         timeout_s: how long the run may take, from when all ranks have begun.
         record: keep every message; see `Results.traffic` and `Results.trace`.
         hosts: the ranks lie on so many hosts, in equal runs of neighbours, and share memory only
@@ -114,7 +115,7 @@ def _available(transport: Any, world_size: int) -> str | ThreadWorld:
     for module, (extra, users) in NEEDS.items():
         if transport in users and importlib.util.find_spec(module) is None:
             raise InvalidArgument(missing("launch", extra, f"No module named {module!r}"))
-    if transport not in ("cuda", "nccl"):
+    if transport not in ("cuda", "nccl", "cuda_ipc"):
         return str(transport)
     import torch
 

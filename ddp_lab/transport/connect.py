@@ -46,6 +46,10 @@ def connect(
         return _connect_tcp(rank, segment)
     if transport in ("gloo", "nccl"):
         return _connect_c10d(transport, rank, segment)
+    if transport == "cuda_ipc":
+        from ddp_lab.transport.device_ipc import IpcTransport
+
+        return IpcTransport(ShmTransport(segment, rank), device_of(rank))
     return ShmTransport(segment, rank)
 
 

@@ -14,6 +14,8 @@ from ddp_lab.device_array import DeviceArray, torch_dtype
 from ddp_lab.launch.launcher import on_gpus
 from ddp_lab.reduction import BFLOAT16
 from ddp_lab.transport.device import DeviceWorld
+from ddp_lab.transport.device_ipc import IpcTransport
+from ddp_lab.transport.shm.shm import ShmTransport
 
 DEVICES = ["cpu", pytest.param(os.environ.get("GPU_DEVICE", "cuda"), marks=pytest.mark.gpu)]
 DTYPES = (torch.float32, torch.float64, torch.bfloat16, torch.int64, torch.uint8)
@@ -93,8 +95,21 @@ def test_processes_joined_by_torch_compute_every_collective() -> None:
 
 
 @pytest.mark.gpu(itself=True)
-def test_ranks_on_cuda_compute_every_collective() -> None:
-    for faults in ddp_lab.launch(check_all, 2, "cuda", transport="cuda", timeout_s=120):
+@pytest.mark.parametrize("transport", ["cuda_ipc", "cuda"])
+def test_processes_and_ranks_on_cuda_compute_every_collective(transport: str) -> None:
+    for faults in ddp_lab.launch(check_all, 2, "cuda", transport=transport, timeout_s=120):
+        assert not faults
+
+
+def over_ipc(comm: Any, work: Any, *args: Any) -> Any:
+    """Call work(comm, *args) with a communicator that sends handles, as `cuda_ipc` does."""
+    host = comm._transport
+    assert isinstance(host, ShmTransport)
+    return work(ddp_lab.Communicator(IpcTransport(host, torch.device("cpu"))), *args)
+
+
+def test_processes_hand_each_other_tensors_by_handle() -> None:
+    for faults in ddp_lab.launch(over_ipc, 3, check_all, "cpu", timeout_s=120):
         assert not faults
 
 
@@ -133,6 +148,7 @@ def test_tensors_and_arrays_travel_side_by_side(device: str) -> None:
 
 def test_between_processes_too() -> None:
     check_mix(ddp_lab.launch(mix, 3, "cpu", transport="gloo", timeout_s=60))
+    check_mix(ddp_lab.launch(over_ipc, 3, mix, "cpu", timeout_s=60))
 
 
 def test_a_disagreement_is_told_as_on_any_transport() -> None:
@@ -194,7 +210,7 @@ def test_a_device_that_is_not_here_is_refused(device: str) -> None:
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="no CUDA device is what it is about")
-@pytest.mark.parametrize("transport", ["cuda", "nccl"])
+@pytest.mark.parametrize("transport", ["cuda", "nccl", "cuda_ipc"])
 def test_without_gpus_launch_says_what_to_use(transport: str) -> None:
     with pytest.raises(ddp_lab.InvalidArgument, match=r"not enough GPUs .*DeviceWorld"):
         ddp_lab.launch(print, 2, transport=transport)
@@ -205,3 +221,4 @@ def test_nccl_with_one_device_and_several_processes_is_refused_in_one_line() -> 
         on_gpus("nccl", 2, count=1)
     assert "\n" not in str(refused.value)
     assert on_gpus("nccl", 2, count=2) == on_gpus("cuda", 2, count=2) == "nccl"
+    assert on_gpus("cuda_ipc", 2, count=1) == "cuda_ipc"

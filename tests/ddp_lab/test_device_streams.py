@@ -21,6 +21,8 @@ from ddp_lab.data_parallel.hooks.comm_hooks import PowerSGDState, fp16_compress_
 from ddp_lab.device_array import beside
 from ddp_lab.transport.c10d.device import DeviceC10dTransport
 from ddp_lab.transport.device import DeviceWorld
+from ddp_lab.transport.device_ipc import IpcTransport
+from ddp_lab.transport.threads import ThreadWorld
 from tests.ddp_lab import test_device
 from tests.standins.late_device import installed
 from tests.standins.late_group import Meeting, registered
@@ -73,6 +75,19 @@ def on_virtual_ranks() -> None:
     check(ddp_lab.launch(use, RANKS, threading.Event(), transport=world, timeout_s=60))
 
 
+def over_handles(comm: Any, work: Any, *args: Any) -> Any:
+    ends = IpcTransport(comm._transport, torch.device(LATE))
+    result = work(ddp_lab.Communicator(ends), *args)
+    torch.get_device_module(LATE).current_stream().synchronize()  # as what leaves a process
+    return result
+
+
+def by_handles() -> None:
+    args = use, threading.Event()
+    world = ThreadWorld(RANKS)
+    check(ddp_lab.launch(over_handles, RANKS, *args, transport=world, timeout_s=60))
+
+
 def faults_without(machine: Machine, site: Site, seed: int, path: Callable[[], None]) -> list[str]:
     """Return what was noted, or raised, when the wait at `site` did nothing."""
     machine.start(seed, ignored=site)
@@ -94,8 +109,11 @@ def check_path(machine: Machine, path: Callable[[], None], at_least: int) -> Non
         assert seen, f"not needed: {site}"
 
 
-def test_every_wait_between_ranks_is_there_and_is_needed(machine: Machine) -> None:
-    check_path(machine, on_virtual_ranks, at_least=6)
+@pytest.mark.parametrize(("path", "waits"), [(on_virtual_ranks, 6), (by_handles, 5)])
+def test_every_wait_between_ranks_is_there_and_is_needed(
+    path: Callable[[], None], waits: int, machine: Machine
+) -> None:
+    check_path(machine, path, waits)
 
 
 def test_a_job_for_another_thread_comes_after_what_this_one_has_queued(machine: Machine) -> None:
