@@ -7,11 +7,12 @@ state, moving, printing) is a walk over them. Source of the interface: `torch.nn
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from minitorch.arrays.library import DeviceLike, DTypeLike, as_dtype
-from minitorch.errors import ArgumentError, DTypeError, MinitorchError
+from minitorch.errors import ArgumentError, DTypeError
 from minitorch.nn.parameter import Parameter
+from minitorch.nn.state_dicts import IncompatibleKeys, check_state, compare_keys
 from minitorch.tensor.conversions import place_and_dtype
 from minitorch.tensor.hooks import Handle, add_hook
 from minitorch.tensor.modes import no_grad
@@ -19,21 +20,6 @@ from minitorch.tensor.tensor import Tensor, tensor
 
 M = TypeVar("M", bound="Module")
 STORES = ("_parameters", "_modules", "_buffers")
-
-
-class IncompatibleKeys(NamedTuple):
-    """The keys that only one side had."""
-
-    missing_keys: list[str]
-    unexpected_keys: list[str]
-
-
-class StateDictMismatch(MinitorchError, RuntimeError):
-    """A state_dict that does not fit its module; `.problems` has a line for each difference."""
-
-    def __init__(self, message: str, problems: list[str]) -> None:
-        super().__init__(message)
-        self.problems = problems
 
 
 def _to(target: str) -> Callable[[M], M]:
@@ -349,23 +335,14 @@ class Module:
                 "name, as state_dict() gives it."
             )
         own = dict(self._saved())
-        missing = [key for key in own if key not in state_dict]
-        unexpected = [key for key in state_dict if key not in own]
-        problems = _mismatches(own, state_dict)
-        if strict and unexpected:
-            problems.insert(0, f"Unexpected key(s) in state_dict: {_quoted(unexpected)}.")
-        if strict and missing:
-            problems.insert(0, f"Missing key(s) in state_dict: {_quoted(missing)}.")
-        if problems:
-            head = f"Error(s) in loading state_dict for {type(self).__name__}:"
-            message = "\n\t".join([head, *problems, "Nothing was copied."])
-            raise StateDictMismatch(message, problems)
+        keys = compare_keys(own, state_dict)
+        check_state(type(self).__name__, own, state_dict, keys if strict else None)
         with no_grad():
             for key, target in own.items():
                 if key in state_dict:
                     source = state_dict[key]
                     target.copy_(source if isinstance(source, Tensor) else tensor(source))
-        return IncompatibleKeys(missing, unexpected)
+        return keys
 
     def _saved(self) -> Iterator[tuple[str, Tensor]]:
         """Yield parameters and saved buffers, module by module, a shared one under each name."""
@@ -416,21 +393,3 @@ def _convert(tensor: Tensor, device: DeviceLike, dtype: DTypeLike) -> None:
     tensor.data = tensor.detach().to(device=device, dtype=wanted)
     if tensor.grad is not None:
         tensor.grad = tensor.grad.detach().to(device=device, dtype=wanted)
-
-
-def _mismatches(own: Mapping[str, Tensor], state: Mapping[str, object]) -> list[str]:
-    problems = []
-    for key, target in own.items():
-        if key not in state:
-            continue
-        shape = getattr(state[key], "shape", None)
-        if shape is None:
-            problems.append(f"{key}: got {type(state[key]).__name__}, expected a tensor.")
-        elif tuple(shape) != tuple(target.shape):
-            got, want = tuple(shape), tuple(target.shape)
-            problems.append(f"size mismatch for {key}: got shape {got}, expected {want}.")
-    return problems
-
-
-def _quoted(keys: list[str]) -> str:
-    return ", ".join(f'"{key}"' for key in keys)

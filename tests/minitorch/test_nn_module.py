@@ -12,7 +12,7 @@ import torch
 from minitorch import nn, optim
 from minitorch.arrays.generator import manual_seed
 from minitorch.errors import ArgumentError, DTypeError, GradientError, MinitorchError
-from minitorch.nn.module import StateDictMismatch
+from minitorch.nn.state_dicts import StateDictMismatch
 from minitorch.serialize import load, save
 from minitorch.tensor.tensor import Tensor, tensor
 

@@ -13,7 +13,8 @@ from ...ops.shaping.broadcasting import expand_to
 from ...sweep import Rule, ancestors, count_uses, sweep
 from ...vjp import on_values
 from ..shapes.deferred import late
-from .node import Constant, Node, UnknownShape, convert, located
+from .graph import located
+from .node import Constant, Node, UnknownShape, convert
 from .order import needed
 
 

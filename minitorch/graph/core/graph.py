@@ -12,9 +12,9 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...errors import GraphError
+from ...errors import GraphError, MinitorchError
 
 if TYPE_CHECKING:
     from ..control.cond import Branch
@@ -33,6 +33,7 @@ __all__ = [
 
 
 PACKAGE = str(Path(__file__).parents[2])
+E = TypeVar("E", bound=MinitorchError)
 
 
 def call_site() -> tuple[str, int]:
@@ -171,6 +172,20 @@ def get_default_graph() -> Graph:
     """Return the graph in which nodes are being built."""
     stack = _local.stack
     return stack[-1] if stack else _root[0]
+
+
+def place_of_new() -> tuple[str, int]:
+    """Return the line that a node built now belongs to: the user's, or its predecessor's."""
+    return get_default_graph().site or call_site()
+
+
+def located(error: E, place: tuple[str, int], name: str | None = None) -> E:
+    """Return an error of the same type whose message also names the line (and the node)."""
+    what = f"node {name!r} built at" if name else "built at"
+    new = type(error)(f"{error} ({what} {place[0]}:{place[1]})")
+    new.__dict__.update(error.__dict__)
+    new.__dict__.update(built_at=place, node_name=name)
+    return new
 
 
 def open_sessions() -> list[Session]:

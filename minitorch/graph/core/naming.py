@@ -13,7 +13,8 @@ from ...arrays.library import DType
 from ...errors import MinitorchError
 from ...pytree import Rebuild, walk
 from ..shapes.deferred import late
-from .node import Node, UnknownShape, located, place_of_new
+from .graph import located, place_of_new
+from .node import Node, UnknownShape
 
 
 def rename(node: Node, name: str | None) -> Node:

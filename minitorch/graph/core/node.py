@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from itertools import count
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 
@@ -29,7 +29,14 @@ from ..shapes.static import StaticShape as StaticShape
 from ..shapes.static import UnknownShape as UnknownShape
 from ..shapes.static import as_static
 from .constants import constant_array, filled_to
-from .graph import Graph, call_site, get_default_graph, innermost_session
+from .graph import (
+    Graph,
+    call_site,
+    get_default_graph,
+    innermost_session,
+    located,
+    place_of_new,
+)
 
 if TYPE_CHECKING:
     from .fetches import Feeds
@@ -357,23 +364,6 @@ def _as_seen_here(nodes: tuple[Node, ...], graph: Graph) -> tuple[Node, ...]:
         for branch in graph.branches:
             nodes = tuple(map(branch.bring, nodes))
     return nodes
-
-
-def place_of_new() -> tuple[str, int]:
-    """Return the line that a node built now belongs to: the user's, or its predecessor's."""
-    return get_default_graph().site or call_site()
-
-
-E = TypeVar("E", bound=MinitorchError)
-
-
-def located(error: E, place: tuple[str, int], name: str | None = None) -> E:
-    """Return an error of the same type whose message also names the line (and the node)."""
-    what = f"node {name!r} built at" if name else "built at"
-    new = type(error)(f"{error} ({what} {place[0]}:{place[1]})")
-    new.__dict__.update(error.__dict__)
-    new.__dict__.update(built_at=place, node_name=name)
-    return new
 
 
 def _promote(op: Op, inputs: Sequence[object], graph: Graph) -> tuple[Node, ...]:

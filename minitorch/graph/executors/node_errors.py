@@ -8,7 +8,8 @@ from typing import Any
 from ...arrays.library import dtype_of
 from ...errors import GraphError, MinitorchError
 from ...op import Op, Spec
-from ..core.node import Node, located
+from ..core.graph import located
+from ..core.node import Node
 from ..passes.fused import FusedSequence
 
 
