@@ -54,7 +54,9 @@ def application(server: Server) -> FastAPI:
     async def answer_error(_: Request, error: MinitorchError) -> Response:
         return refusal(error)
 
-    add_routes_for_clients(app, server)
+    gate = Gate()
+    add_routes_for_queries(app, server, gate)
+    add_routes_for_generation(app, server, gate)
     add_routes_for_operators(app, server, registry)
     return app
 
@@ -83,9 +85,8 @@ class Gate:
         self.under_way -= 1
 
 
-def add_routes_for_clients(app: FastAPI, server: Server) -> None:
-    """Answer queries, feedback, requests to generate, and who wants to type one."""
-    gate = Gate()
+def add_routes_for_queries(app: FastAPI, server: Server, gate: Gate) -> None:
+    """Answer queries and feedback."""
 
     @app.post("/apps/{name}/predict")
     async def predict(name: str, request: Request) -> Response:
@@ -105,6 +106,10 @@ def add_routes_for_clients(app: FastAPI, server: Server) -> None:
         fields = await _fields(request, {"x", "label"}, {"context"})
         await server.feedback(name, fields["x"], fields["label"], fields.get("context"))
         return _json(200, {"ok": True})
+
+
+def add_routes_for_generation(app: FastAPI, server: Server, gate: Gate) -> None:
+    """Answer requests to generate, and who wants to type one."""
 
     @app.post("/apps/{name}/generate")
     async def generate(name: str, request: Request) -> Response:

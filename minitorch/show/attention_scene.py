@@ -40,27 +40,16 @@ def see_attention(
     """
     _check(words, rows, prompt)
     n = len(rows)
-    steps_of = [1 if i < prompt else i - prompt + 2 for i in range(n)]
     right, bottom = LEFT + COLUMN * n, TOP + ROW * n
     canvas = Canvas()
     _mask(canvas, n, temperature)
-    for i, (word, at) in enumerate(zip(words, steps_of, strict=False)):
-        y, x, known = TOP + ROW * i, LEFT + COLUMN * i, 0 if i < prompt else at
-        canvas.text(LEFT - 10, y + 14, word, _from(known, at, "end", "end now bold"))
-        canvas.text(x + COLUMN / 2, TOP - 8, word, _from(known, at, "middle", "middle now bold"))
-        for j, share in enumerate(rows[i]):
-            if share >= LEAST:
-                tip = f"{word} looks at {words[j]}: {share:.0%}"
-                width, seen = (COLUMN - 2) * share, _from(at, at, "bar faded", "bar")
-                canvas.rect(LEFT + COLUMN * j + 1, y + 2, width, ROW - 4, seen, 1, tip)
+    for i in range(n):
+        at = 1 if i < prompt else i - prompt + 2  # the step that takes the word
+        _row(canvas, words, rows[i], i, 0 if i < prompt else at, at)
         if i >= prompt - 1:
             text = _from(at, at, "", "now bold")
-            canvas.text(right + 10, y + 14, f"→ {words[i + 1]}", text)
-        for k, kind in enumerate(("value", "grad")):
-            top, new = bottom + 14 + (CACHE + 6) * k, ((at, at + 1, "ring"),)
-            tip = f"{('key', 'value')[k]} of {word}"
-            canvas.rect(x + 3, top, COLUMN - 6, CACHE, forever(at, f"box {kind}"), tip=tip)
-            canvas.rect(x + 1, top - 2, COLUMN - 2, CACHE + 4, new)
+            canvas.text(right + 10, TOP + ROW * i + 14, f"→ {words[i + 1]}", text)
+        _cached(canvas, words[i], LEFT + COLUMN * i, bottom, at)
     for k, name in enumerate(("keys", "values")):
         top = bottom + 14 + (CACHE + 6) * k
         canvas.text(LEFT - 10, top + 13, name, "end muted")
@@ -84,6 +73,29 @@ def _check(words: Sequence[str], rows: Sequence[Sequence[float]], prompt: int) -
             f"expected at most {MOST} words, a row for each but the last, and in row i the shares "
             "of words 0 to i, which are 1 together."
         )
+
+
+def _row(
+    canvas: Canvas, words: Sequence[str], shares: Sequence[float], i: int, known: int, at: int
+) -> None:
+    """Add the word of row and column i, and its share of each word as a bar."""
+    word, y, middle = words[i], TOP + ROW * i, LEFT + COLUMN * i + COLUMN / 2
+    canvas.text(LEFT - 10, y + 14, word, _from(known, at, "end", "end now bold"))
+    canvas.text(middle, TOP - 8, word, _from(known, at, "middle", "middle now bold"))
+    for j, share in enumerate(shares):
+        if share >= LEAST:
+            tip = f"{word} looks at {words[j]}: {share:.0%}"
+            width, shown = (COLUMN - 2) * share, _from(at, at, "bar faded", "bar")
+            canvas.rect(LEFT + COLUMN * j + 1, y + 2, width, ROW - 4, shown, 1, tip)
+
+
+def _cached(canvas: Canvas, word: str, x: float, bottom: float, at: int) -> None:
+    """Add the key and the value of a word to the cache, from step `at` on."""
+    for k, (name, kind) in enumerate((("key", "value"), ("value", "grad"))):
+        top, new = bottom + 14 + (CACHE + 6) * k, ((at, at + 1, "ring"),)
+        tip = f"{name} of {word}"
+        canvas.rect(x + 3, top, COLUMN - 6, CACHE, forever(at, f"box {kind}"), tip=tip)
+        canvas.rect(x + 1, top - 2, COLUMN - 2, CACHE + 4, new)
 
 
 def _from(known: int, at: int, later: str, now: str) -> tuple[tuple[int, int, str], ...]:

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from minitorch.errors import ArgumentError
 from minitorch.serve.generation import GenerationSimulation, Iteration
 from minitorch.show.scene import Canvas, Scene, Step, since
+from minitorch.show.time_axis import LEFT, TOP, WIDTH, draw_lane, draw_time_axis
 
 MOST = 24  # requests to show
-LEFT, TOP, WIDTH, ROW, LANE = 92.0, 22.0, 780.0, 15.0, 22.0
+ROW, LANE = 15.0, 22.0
 HINT = (
     "Across: time. Above, a line for each request. Below, slots: a box is an iteration, with the "
     "number of the request that is in the slot."
@@ -48,35 +49,21 @@ def see_generation(
     bottom = TOP + ROW * len(requests) + 12
     slots = 1 + max(slot for iteration in run.iterations for slot in iteration.slots)
     for request in range(len(requests)):
-        y = TOP + ROW * request
-        canvas.text(LEFT - 8, y + 11, f"request {request}", "small muted end")
+        canvas.text(LEFT - 8, TOP + ROW * request + 11, f"request {request}", "small muted end")
     for slot in range(slots):
-        y = bottom + LANE * slot
-        canvas.rect(LEFT, y, WIDTH, LANE - 4, "panel")
-        canvas.text(LEFT - 8, y + LANE / 2 + 2, f"slot {slot}", "small muted end")
+        draw_lane(canvas, bottom + LANE * slot, LANE, f"slot {slot}")
     first, last = _first_and_last(run.iterations)
     for k, iteration in enumerate(run.iterations):
         for request, slot in zip(iteration.starts + iteration.steps, iteration.slots, strict=True):
             if first[request] == k:
-                came = LEFT + requests[request][0] * scale
-                width = max(LEFT + iteration.began_ms * scale - came, 0.6)
-                seen = since(k + 1, "bar grad faded", "bar grad")
-                canvas.rect(came, TOP + ROW * request + 3, width, ROW - 6, seen, rx=1)
+                _wait(canvas, k, request, requests[request][0], iteration.began_ms, scale)
             _iteration(canvas, k, iteration, request, bottom + LANE * slot, scale)
     foot = bottom + LANE * slots
-    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
-        x = LEFT + WIDTH * share
-        canvas.line(x, TOP - 4, x, foot, "rule")
-        canvas.text(x, foot + 14, f"{end_ms * share:.0f} ms", "small muted middle")
+    draw_time_axis(canvas, foot, end_ms)
     if load is not None:
-        x, y = LEFT + WIDTH - 104.0, TOP + 4
-        canvas.rect(x, y, 100, 40, "box")
-        canvas.text(x + 50, y + 16, "load", "middle")
-        canvas.text(x + 50, y + 33, f"{load:g} a second", "middle bold")
+        _load(canvas, load)
     steps = [Step(f"Before the first request of {len(requests)}, with {slots} slots.")]
-    steps += [
-        _step(k, iteration, requests, first, last) for k, iteration in enumerate(run.iterations)
-    ]
+    steps += [_step(k, i, requests, first, last) for k, i in enumerate(run.iterations)]
     return Scene(
         title, HINT, tab, _summary(requests, run), LEFT + WIDTH + 34, foot + 24,
         tuple(canvas.marks), tuple(steps), max(1, len(steps) * 2 // 3), LEGEND,
@@ -91,6 +78,22 @@ def _first_and_last(iterations: Sequence[Iteration]) -> tuple[dict[int, int], di
             first.setdefault(request, k)
             last[request] = k
     return first, last
+
+
+def _load(canvas: Canvas, load: float) -> None:
+    x, y = LEFT + WIDTH - 104.0, TOP + 4
+    canvas.rect(x, y, 100, 40, "box")
+    canvas.text(x + 50, y + 16, "load", "middle")
+    canvas.text(x + 50, y + 33, f"{load:g} a second", "middle bold")
+
+
+def _wait(
+    canvas: Canvas, k: int, request: int, came_ms: float, began_ms: float, scale: float
+) -> None:
+    x = LEFT + came_ms * scale
+    width = max(LEFT + began_ms * scale - x, 0.6)
+    shown = since(k + 1, "bar grad faded", "bar grad")
+    canvas.rect(x, TOP + ROW * request + 3, width, ROW - 6, shown, rx=1)
 
 
 def _iteration(

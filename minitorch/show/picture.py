@@ -115,13 +115,9 @@ def _kind(value: Value, is_root: bool) -> str:
 
 
 def show(
-    value: object,
-    *,
-    names: object = None,
-    limit: int = MOST,
-    feed_dict: Mapping[Node, object] | None = None,
-    session: Session | None = None,
-) -> Picture:
+    value: object, *, names: object = None, limit: int = MOST,
+    feed_dict: Mapping[Node, object] | None = None, session: Session | None = None,
+) -> Picture:  # fmt: skip
     """Return a picture of the operators behind `value`, with shapes, numbers and gradients.
 
     In a notebook it can be stepped through, forward and backward; a node of a dataflow graph also

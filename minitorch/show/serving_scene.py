@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from minitorch.errors import ArgumentError
 from minitorch.serve.simulation import Batch, Simulation
 from minitorch.show.scene import Canvas, Scene, Step, since
+from minitorch.show.time_axis import LEFT, TOP, WIDTH, draw_lane, draw_time_axis
 
 MOST = 60  # queries to show, the first ones
-LEFT, TOP, WIDTH, ROW, LANE = 92.0, 22.0, 780.0, 8.0, 26.0
+ROW, LANE = 8.0, 26.0
 HINT = (
     "Across: time. Above, a line for each query. Below, containers: a batch is a bar, with its "
     "size."
@@ -36,11 +37,10 @@ def see_serving(
         ArgumentError: there is no query, or not as many latencies.
     """
     shown = min(len(arrivals_ms), MOST)
-    if shown < 1 or len(simulation.latency_ms) != len(arrivals_ms):
-        raise ArgumentError(
-            f"see_serving: got {len(arrivals_ms)} arrivals and "
-            f"{len(simulation.latency_ms)} latencies, expected as many, 1 or more."
-        )
+    latencies = len(simulation.latency_ms)
+    if shown < 1 or latencies != len(arrivals_ms):
+        got = f"{len(arrivals_ms)} arrivals and {latencies} latencies"
+        raise ArgumentError(f"see_serving: got {got}, expected as many, 1 or more.")
     runs = [run for run in simulation.runs if min(run.queries) < shown]
     start = arrivals_ms[0]
     last = max([run.ended_ms for run in runs] + [arrivals_ms[shown - 1] + slo_ms])
@@ -53,19 +53,16 @@ def see_serving(
         _query(canvas, TOP + ROW * query, arrivals_ms[query] - start, slo_ms, scale, place, start)
     lanes = sorted({run.container for run in runs})
     for lane in lanes:
-        y = bottom + LANE * lane
-        canvas.rect(LEFT, y, WIDTH, LANE - 4, "panel")
-        canvas.text(LEFT - 8, y + LANE / 2 + 2, f"container {lane}", "small muted end")
+        draw_lane(canvas, bottom + LANE * lane, LANE, f"container {lane}")
     for k, run in enumerate(runs):
         _batch(canvas, k, run, bottom + LANE * run.container, start, scale)
     foot = bottom + LANE * len(lanes)
-    _axis(canvas, foot, last - start)
+    draw_time_axis(canvas, foot, last - start)
     canvas.text(LEFT - 8, TOP + 8, f"{shown} queries", "small muted end")
     steps = [Step(f"Before the first query. Each is to be answered within {slo_ms:g} ms.")]
     steps += [_step(k, run, arrivals_ms, simulation, slo_ms) for k, run in enumerate(runs)]
-    summary = _summary(arrivals_ms, simulation, slo_ms)
     return Scene(
-        title, HINT, tab, summary, LEFT + WIDTH + 20, foot + 24,
+        title, HINT, tab, _summary(arrivals_ms, simulation, slo_ms), LEFT + WIDTH + 20, foot + 24,
         tuple(canvas.marks), tuple(steps), max(1, len(steps) * 2 // 3), LEGEND,
     )  # fmt: skip
 
@@ -97,13 +94,6 @@ def _batch(canvas: Canvas, k: int, run: Batch, y: float, start: float, scale: fl
     if w > 8 * len(label) + 2:
         when = since(k + 1, "small middle value", "small middle over")
         canvas.text(x + w / 2, y + LANE / 2 + 2, label, when, tip)
-
-
-def _axis(canvas: Canvas, y: float, span_ms: float) -> None:
-    for share in (0.0, 0.25, 0.5, 0.75, 1.0):
-        x = LEFT + WIDTH * share
-        canvas.line(x, TOP - 4, x, y, "rule")
-        canvas.text(x, y + 14, f"{span_ms * share:.0f} ms", "small muted middle")
 
 
 def _step(

@@ -22,6 +22,26 @@ class Request(Job):
 
 
 @dataclass(frozen=True)
+class Costs:
+    """What an iteration takes, in ms; raises ArgumentError where that cannot be."""
+
+    step_ms: float
+    per_slot_ms: float
+    prompt_ms_per_token: float
+
+    def __post_init__(self) -> None:
+        for what, cost in vars(self).items():
+            if not 0 <= cost < float("inf"):
+                got = f"{what}: got {cost}, expected 0 ms or more."
+                raise ArgumentError(f"simulate_generation: {got}")
+
+    def of(self, plan: Plan[Request]) -> float:
+        """Return how long a plan takes."""
+        prompts_ms = self.prompt_ms_per_token * sum(job.prompt_tokens for job in plan.starts)
+        return prompts_ms + bool(plan.steps) * self.step_ms + self.per_slot_ms * len(plan.steps)
+
+
+@dataclass(frozen=True)
 class Iteration:
     """One iteration: from when to when, whose prompts it started or whom it gave a token."""
 
@@ -69,11 +89,7 @@ def simulate_generation(
     Raises:
         ArgumentError: a number out of its range, or a request that never fits the cache.
     """
-    costs = {"step_ms": step_ms, "per_slot_ms": per_slot_ms,
-             "prompt_ms_per_token": prompt_ms_per_token}  # fmt: skip
-    for what, cost in costs.items():
-        if not 0 <= cost < float("inf"):
-            raise ArgumentError(f"simulate_generation: {what}: got {cost}, expected 0 ms or more.")
+    costs = Costs(step_ms, per_slot_ms, prompt_ms_per_token)
     by_arrival = sorted(range(len(requests)), key=lambda at: requests[at][0])
     jobs = [_request(at, requests[at], number) for number, at in enumerate(by_arrival)]
     clock = VirtualClock()
@@ -90,12 +106,9 @@ def simulate_generation(
         plan = under_way or scheduler.plan()
         if under_way is None and (plan.starts or plan.steps):
             under_way = plan
-            took_ms = prompt_ms_per_token * sum(job.prompt_tokens for job in plan.starts)
-            if plan.steps:
-                took_ms += step_ms + per_slot_ms * len(plan.steps)
-            began_ms = clock.now_ms()
-            simulation.iterations.append(_iteration(plan, began_ms, began_ms + took_ms))
-            clock.call_at(began_ms + took_ms, partial(end, plan))
+            ended_ms = clock.now_ms() + costs.of(plan)
+            simulation.iterations.append(_iteration(plan, clock.now_ms(), ended_ms))
+            clock.call_at(ended_ms, partial(end, plan))
 
     def end(plan: Plan[Request]) -> None:
         nonlocal under_way
