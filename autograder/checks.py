@@ -202,13 +202,9 @@ def generator(seed: int, name: str) -> Any:
 
 
 def run_check(
-    check: Check,
-    student: Student,
-    seed: int,
-    max_score: float = 1.0,
-    *,
+    check: Check, student: Student, seed: int, max_score: float = 1.0, *,
     within_s: float | None = None,
-) -> CheckResult:
+) -> CheckResult:  # fmt: skip
     """Return what `check` finds; it raises nothing but KeyboardInterrupt.
 
     `within_s` is for the check's own code; one that does not end in that time is broken.
@@ -217,14 +213,9 @@ def run_check(
     or an answer provoked it, `autograder.grading.grade` finds out by asking the solution.
     """
     result = CheckResult(
-        name=check.name,
-        question=check.question,
-        outcome=Outcome.INCORRECT,
-        score=0.0,
-        max_score=max_score,
-        hidden=check.hidden,
-        title=check.title,
-    )
+        name=check.name, question=check.question, outcome=Outcome.INCORRECT, score=0.0,
+        max_score=max_score, hidden=check.hidden, title=check.title,
+    )  # fmt: skip
     # Made before the clock runs: an import of NumPy that is cut off cannot be done again.
     rng = generator(seed, check.name)
     try:

@@ -28,7 +28,6 @@ def deadline(seconds: float | None) -> Iterator[None]:
     if seconds is None or threading.current_thread() is not threading.main_thread():
         yield
         return
-
     late: list[TimeoutError] = []
     over = False
 

@@ -68,15 +68,19 @@ def report_unwritten_answers(shell: Any, names: Collection[str]) -> None:
         if result.success:
             made()
 
+    _call_after_cells(shell, after)
+    shell.set_custom_exc((Exception,), say)
+
+
+_forgetting: list[Callable[[Any], None]] = []  # what this session's shell calls after each cell
+
+
+def _call_after_cells(shell: Any, after: Callable[[Any], None]) -> None:
     while _forgetting:
         with contextlib.suppress(ValueError):  # it was another shell's
             shell.events.unregister("post_run_cell", _forgetting.pop())
     _forgetting.append(after)
     shell.events.register("post_run_cell", after)
-    shell.set_custom_exc((Exception,), say)
-
-
-_forgetting: list[Callable[[Any], None]] = []  # what this session's shell calls after each cell
 
 
 def _needed(error: BaseException, cell: str, waiting: Collection[str]) -> str | None:

@@ -63,18 +63,10 @@ class DataLoader:
         persistent_workers: bool = False,
     ) -> None:
         self.prefetch_factor = 2 if prefetch_factor is None else prefetch_factor
-        if num_workers < 0 or self.prefetch_factor < 1:
-            raise ArgumentError(
-                f"DataLoader: got num_workers {num_workers} and prefetch_factor {prefetch_factor}, "
-                "expected 0 or more and 1 or more."
-            )
         streams = isinstance(dataset, IterableDataset)
         orders = [shuffle, sampler is not None, batch_sampler is not None, streams]
-        if sum(map(bool, orders)) > 1 or (batch_sampler and (batch_size != 1 or drop_last)):
-            raise ArgumentError(
-                "DataLoader: the order is fixed twice: expected one of shuffle, a sampler, a "
-                "batch_sampler (without batch_size and drop_last), and an IterableDataset."
-            )
+        is_twice = bool(batch_sampler) and (batch_size != 1 or drop_last)
+        _check(num_workers, self.prefetch_factor, is_twice or sum(map(bool, orders)) > 1)
         self.dataset = dataset
         self.batch_size = batch_size if batch_sampler is None else None
         self.drop_last = drop_last
@@ -82,13 +74,7 @@ class DataLoader:
         self.pin_memory = pin_memory
         self.worker_init_fn = worker_init_fn
         if sampler is None and not streams:
-            if isinstance(generator, int):  # one that moves on, so that each epoch is shuffled anew
-                generator = np.random.default_rng(generator)
-            sampler = (
-                RandomSampler(dataset, generator=generator)  # type: ignore[arg-type]
-                if shuffle
-                else SequentialSampler(dataset)  # type: ignore[arg-type]
-            )
+            sampler = _in_order(dataset, bool(shuffle), generator)
         self.sampler = sampler
         if batch_size is None and drop_last:
             raise ArgumentError("DataLoader: single items (batch_size=None) are never dropped.")
@@ -150,6 +136,27 @@ class DataLoader:
                 yield batch
         finally:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _check(num_workers: int, prefetch_factor: int, is_ordered_twice: bool) -> None:
+    if num_workers < 0 or prefetch_factor < 1:
+        raise ArgumentError(
+            f"DataLoader: got num_workers {num_workers} and prefetch_factor {prefetch_factor}, "
+            "expected 0 or more and 1 or more."
+        )
+    if is_ordered_twice:
+        raise ArgumentError(
+            "DataLoader: the order is fixed twice: expected one of shuffle, a sampler, a "
+            "batch_sampler (without batch_size and drop_last), and an IterableDataset."
+        )
+
+
+def _in_order(dataset: Any, shuffle: bool, generator: GeneratorLike) -> Iterable[int]:
+    if not shuffle:
+        return SequentialSampler(dataset)
+    if isinstance(generator, int):  # one that moves on, so that each epoch is shuffled anew
+        generator = np.random.default_rng(generator)
+    return RandomSampler(dataset, generator=generator)
 
 
 def _as_it_is(item: object) -> object:

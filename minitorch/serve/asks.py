@@ -5,14 +5,14 @@ May import: errors, selection, wire.
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
 from typing import Any
 
-from minitorch.errors import DeadlineMissed, ModelFailed, ServeError
-from minitorch.serve.selection import Asked, Policy, Weights
+from minitorch.errors import ArgumentError, DeadlineMissed, ModelFailed, ServeError
+from minitorch.serve.selection import POLICIES, Asked, Policy, Weights
 from minitorch.serve.wire import callers_own
 
 MOST_CONTEXTS = 10_000
@@ -49,6 +49,38 @@ class App:
                 self.weights.popitem(last=False)
         self.weights.move_to_end(context)
         return self.weights[context]
+
+
+def check_name(operation: str, name: object, others: Collection[str]) -> None:
+    """Raise ArgumentError where a model cannot be called so; `others` are of the other kind."""
+    if not isinstance(name, str) or not name:
+        raise ArgumentError(f"{operation}: name: got {name!r}, expected text.")
+    if name in others:
+        raise ArgumentError(
+            f"{operation}: {name!r} is deployed as the other kind. Take another name."
+        )
+
+
+def link_models(
+    name: str, models: tuple[str, ...], policy: str, default: object,
+    predictors: Collection[str], generators: Collection[str],
+) -> App:  # fmt: skip
+    """Return an application of models that are deployed; `Server.link` says what each must be."""
+    deployed = [*predictors, *generators]
+    if not models or len(set(models)) < len(models) or not set(models) <= set(deployed):
+        expected = f"at least one of those deployed, {deployed}, each once"
+        raise ArgumentError(f"link: models of {name!r}: got {[*models]}, expected {expected}.")
+    if policy not in POLICIES:
+        raise ArgumentError(f"link: policy: got {policy!r}, expected one of {[*POLICIES]}.")
+    is_alone = len(models) == 1 and policy == "first" and default is None
+    if set(models) & set(generators) and not is_alone:
+        raise ArgumentError(
+            f'link: {name!r}: a generator is linked alone, by policy "first" and without a '
+            f"default: got {[*models]}, {policy!r}, {default!r}."
+        )
+    app = App(name, models, POLICIES[policy](), callers_own(default))
+    app.weights_of(None)
+    return app
 
 
 @dataclass(slots=True, eq=False)

@@ -4,7 +4,7 @@
             <- combined when all have answered, or at the deadline with what has arrived
 
 May import: asks, batching, cache, clock, containers, dispatch, errors, generation, replicas,
-selection, wire.
+wire.
 """
 
 import asyncio
@@ -16,18 +16,17 @@ from itertools import count
 from typing import Any
 
 from minitorch.errors import ArgumentError, DeadlineMissed, ServeError, UnknownApp
-from minitorch.serve.asks import App, Ask, Prediction
+from minitorch.serve.asks import App, Ask, Prediction, check_name, link_models
 from minitorch.serve.batching import Batching, controllers
 from minitorch.serve.cache import MISS, Cache
 from minitorch.serve.clock import Clock, LoopClock, Timer
 from minitorch.serve.containers import Hub, pickle_model
 from minitorch.serve.dispatch import Dispatcher, Group, Query
 from minitorch.serve.generation.engine import Engine, GeneratorCounts
-from minitorch.serve.generation.reply import Stream, request
+from minitorch.serve.generation.reply import Stream, request, texts_of
 from minitorch.serve.generation.scheduler import Scheduler
 from minitorch.serve.replicas import Model, Replica
-from minitorch.serve.selection import POLICIES
-from minitorch.serve.wire import callers_own, digest_input
+from minitorch.serve.wire import digest_input
 
 MARGIN_MS = 2.0  # an answer is sent off so much before the deadline, or a tenth of the goal
 Key = tuple[str, int, bytes, Group]  # of an answer: model, version, digest of the input, group
@@ -103,7 +102,7 @@ class Server:
             ModelFailed: it cannot be made in its container; what was there goes on.
         """
         hub = self._open("deploy")
-        self._check_name("deploy", name, self._generators)
+        check_name("deploy", name, self._generators)
         if not isinstance(replicas, int) or replicas < 1:
             raise ArgumentError(f"deploy: replicas: got {replicas!r}, expected at least 1.")
         data = pickle_model(model)
@@ -146,11 +145,9 @@ class Server:
             ModelFailed: it cannot be made in its container; what was there goes on.
         """
         hub = self._open("deploy_generator")
-        self._check_name("deploy_generator", name, self._known)
+        check_name("deploy_generator", name, self._known)
         scheduler = Scheduler[Any](slots, cache_tokens, batching)
-        texts = None if words is None else [*words]
-        if texts is not None and not (texts and all(isinstance(text, str) for text in texts)):
-            raise ArgumentError("deploy_generator: words: expected the text of each token.")
+        texts = texts_of(words)
         old = self._generators.get(name)
         counts = old.counts if old else GeneratorCounts()
         hang_ms = self._generator_hang_ms
@@ -165,14 +162,6 @@ class Server:
         self._generators[name], engine.words = engine, texts
         if old is not None:
             old.retire()
-
-    def _check_name(self, operation: str, name: object, others: Iterable[str]) -> None:
-        if not isinstance(name, str) or not name:
-            raise ArgumentError(f"{operation}: name: got {name!r}, expected text.")
-        if name in others:
-            raise ArgumentError(
-                f"{operation}: {name!r} is deployed as the other kind. Take another name."
-            )
 
     def _open(self, operation: str) -> Hub:
         if self._hub is None:
@@ -193,20 +182,7 @@ class Server:
         names = (models,) if isinstance(models, str) else tuple(models)
         if not isinstance(app, str) or not app:
             raise ArgumentError(f"link: app: got {app!r}, expected text.")
-        known = [*self._models, *self._generators]
-        if not names or len(set(names)) < len(names) or not set(names) <= set(known):
-            wanted = f"at least one of those deployed, {known}, each once"
-            raise ArgumentError(f"link: models of {app!r}: got {[*names]}, expected {wanted}.")
-        if policy not in POLICIES:
-            raise ArgumentError(f"link: policy: got {policy!r}, expected one of {[*POLICIES]}.")
-        is_alone = len(names) == 1 and policy == "first" and default is None
-        if set(names) & set(self._generators) and not is_alone:
-            raise ArgumentError(
-                f'link: {app!r}: a generator is linked alone, by policy "first" and without a '
-                f"default: got {[*names]}, {policy!r}, {default!r}."
-            )
-        self._apps[app] = App(app, names, POLICIES[policy](), callers_own(default))
-        self._apps[app].weights_of(None)
+        self._apps[app] = link_models(app, names, policy, default, self._models, self._generators)
 
     async def predict(self, app: str, x: object, context: Hashable = None) -> Prediction:
         """Return the answer by the deadline: of what has arrived, else the default.
@@ -250,7 +226,7 @@ class Server:
             ModelFailed, ContainerDied: the model raised, or its process ended with the request.
         """
         self._open("generate")
-        engine = self._generators.get(self._app(app, None, "generate").models[0])
+        engine = self._engine(app)
         if engine is None:
             raise ArgumentError(f"generate: {app!r} predicts. Ask it with `predict`.")
         return engine.submit(request(
@@ -259,6 +235,9 @@ class Server:
             first_token_deadline_ms=first_token_deadline_ms,
         ))  # fmt: skip
 
+    def _engine(self, app: str) -> Engine | None:
+        return self._generators.get(self._app(app, None, "generate").models[0])
+
     def words(self, app: str) -> list[str]:
         """Return the text of each token of an app that generates.
 
@@ -266,7 +245,7 @@ class Server:
             UnknownApp: there is none of that name.
             ArgumentError: it does not generate, or was deployed without words.
         """
-        engine = self._generators.get(self._app(app, None, "generate").models[0])
+        engine = self._engine(app)
         if engine is None or engine.words is None:
             raise ArgumentError(
                 f"words: {app!r} has no words: give them to `deploy_generator`, one for each token."

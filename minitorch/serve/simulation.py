@@ -56,11 +56,7 @@ def simulate(
     make = controllers("simulate", batching)
     costs = [_cost(container) for container in containers]
     times = [float(time) for time in arrivals]
-    if not costs or not all(0 <= time < float("inf") for time in times) or not slo_ms > 0:
-        raise ArgumentError(
-            f"simulate: got {len(costs)} containers, a goal of {slo_ms} ms, arrivals from "
-            f"{min(times, default=0)} ms: expected at least one, positive, not negative."
-        )
+    _check(costs, times, slo_ms)
     clock = VirtualClock()
     dispatcher = Dispatcher(
         clock, lambda call: clock.call_at(clock.now_ms(), call), delay_ms, drops=deadlines
@@ -85,6 +81,14 @@ def simulate(
         clock.call_at(at_ms, partial(dispatcher.submit, query))
     clock.run()
     return simulation
+
+
+def _check(costs: Sequence[object], times: Sequence[float], slo_ms: float) -> None:
+    if not costs or not all(0 <= time < float("inf") for time in times) or not slo_ms > 0:
+        raise ArgumentError(
+            f"simulate: got {len(costs)} containers, a goal of {slo_ms} ms, arrivals from "
+            f"{min(times, default=0)} ms: expected at least one, positive, not negative."
+        )
 
 
 def _cost(container: Cost) -> Callable[[int], float]:

@@ -108,6 +108,14 @@ class Stream:
         self._cancel(self._reply)
 
 
+def texts_of(words: Iterable[str] | None) -> list[str] | None:
+    """Return the text of each token, if there are any; raise ArgumentError for what is no text."""
+    texts = None if words is None else [*words]
+    if texts is not None and not (texts and all(isinstance(text, str) for text in texts)):
+        raise ArgumentError("deploy_generator: words: expected the text of each token.")
+    return texts
+
+
 def request(
     number: int, tokens: Iterable[int], *, max_tokens: int, temperature: float = 0.0,
     top_k: int | None = None, seed: int | None = None, stop: Iterable[int] = (),
