@@ -207,8 +207,7 @@ def audit(arguments: argparse.Namespace) -> int:
     """Print how many mutants of the solution the checks catch, and those that they miss."""
     from autograder.audit.audit import audit as audit_lab
 
-    wide = os.environ.get("WIDE") == "1"
-    result = audit_lab(load_lab(arguments.lab), jobs=arguments.jobs, wide=wide)
+    result = audit_lab(load_lab(arguments.lab), jobs=arguments.jobs)
     if arguments.json:
         print(json.dumps(result, indent=2))
         return 0

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from autograder.audit.mutation import Mutant, mutants_of
-from autograder.audit.trivial import THEFT_SAMPLE, THEFTS, trivial_answers
+from autograder.audit.trivial import trivial_answers
 from autograder.audit.variants import Trial, Trials, Variant
 from autograder.authoring.regions import parts_of, solution_text
 from autograder.checks import load_checks
@@ -33,10 +33,8 @@ class Case:
     cells: tuple[str, ...]
 
 
-def audit(lab: Lab, *, jobs: int | None = None, wide: bool = False) -> dict[str, Any]:
+def audit(lab: Lab, *, jobs: int | None = None) -> dict[str, Any]:
     """Return {"lab": name, "mutants": n, "killed": k, "survivors": [...], "paid": [...]}.
-
-    Of the thieves among the answers that do nothing a sample is tried, all of them if `wide`.
 
     A survivor has `question`, `line` (in the answer), `change`, `before`, `after` and `diff`;
     what was paid, see `paid_for_nothing`.
@@ -52,7 +50,7 @@ def audit(lab: Lab, *, jobs: int | None = None, wide: bool = False) -> dict[str,
         own = [tuple(c.name for c in checks.of(case.question)) for case in cases]
         alive = _survivors(trials, cases, own, timeout_s)
         alive = _survivors(trials, alive, [every] * len(alive), timeout_s)
-        paid = paid_for_nothing(lab, trials, but=() if wide else set(THEFTS) - THEFT_SAMPLE)
+        paid = paid_for_nothing(lab, trials)
     return {
         "lab": lab.name,
         "mutants": len(cases),
@@ -63,17 +61,12 @@ def audit(lab: Lab, *, jobs: int | None = None, wide: bool = False) -> dict[str,
 
 
 def paid_for_nothing(
-    lab: Lab,
-    trials: Trials,
-    *,
-    kinds: Collection[str] | None = None,
-    but: Collection[str] = (),
+    lab: Lab, trials: Trials, *, kinds: Collection[str] | None = None
 ) -> list[dict[str, str]]:
     """Return which checks are passed by answers that do nothing; none of a lab that is right.
 
     Each has `question`, `answer` (what it gives back) and `check`. One question at a time is
-    answered so, and all others by the solution. `kinds` are the answers to try, all by default,
-    `but` those to leave out.
+    answered so, and all others by the solution. `kinds` are the answers to try, all by default.
     """
     checks = load_checks(lab.directory / CHECKS)
     every = tuple(check.name for check in checks.checks)
@@ -82,7 +75,7 @@ def paid_for_nothing(
         name = cell.attributes["question"]
         own = tuple(check.name for check in checks.of(name))
         for answer in trivial_answers(solved[index], _solution_lines(cell, lab)):
-            if answer.kind in but or (kinds is not None and answer.kind not in kinds):
+            if kinds is not None and answer.kind not in kinds:
                 continue
             paid.append((name, answer.kind))
             cells = (*solved[:index], answer.text, *solved[index + 1 :])

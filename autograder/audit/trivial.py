@@ -1,19 +1,15 @@
-"""Answers that do nothing: NaN, zeros, the argument as it came, None, a constant, chance, loot.
+"""Answers that do nothing: NaN, zeros, the argument as it came, None, a constant, chance.
 
 Whoever writes no line of the answer can write one of these, so none of them may earn a point. A
 trivial answer keeps the signature of the solution and replaces the body of each function, and the
-value of each variable, that learners have to write. A thief gives back what it finds in the frames
-of the probe that calls it, or among the globals that it shares with that probe; one more asks the
-garbage collector.
+value of each variable, that learners have to write. A thief knows the solution and gives back what
+equals its result and was in the process before: see `theft`.
 """
 
 import ast
 import copy
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
-from typing import Any
 
 # of what a function gives back; {array} is its first argument that has a shape
 RETURNS = {
@@ -28,14 +24,8 @@ RETURNS = {
     "the first argument": "{first}",
     "chance": "{array} * 0.0 + __import__('random').gauss(0.0, 1.0)",
 }
-THEFTS = {  # the thief takes the n-th of what it finds; a probe holds less than so much
-    f"theft {n}": f"__import__('autograder.audit.trivial', fromlist=['loot']).loot({n})"
-    for n in range(40)
-}
-BY_COLLECTOR = "theft by the garbage collector"
-COLLECTED = "__import__('autograder.audit.collected', fromlist=['found']).found(lambda: {call})"
-CODE = (ModuleType, FunctionType, BuiltinFunctionType, type)  # no answer to a question
-THEFT_SAMPLE = frozenset(list(THEFTS)[:8])
+THEFT = "theft"
+STOLEN = "__import__('autograder.audit.theft', fromlist=['stolen']).stolen(lambda: {call})"
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 VALUES = ("None", "float('nan')", "0", "1", "-1", "True", "False", "''", "[]")
 
@@ -60,17 +50,17 @@ def trivial_answers(text: str, lines: frozenset[int]) -> Iterator[TrivialAnswer]
         return
     seen = {ast.unparse(tree)}
     values = ((f"the value {value}", value) for value in VALUES)
-    kinds = [*RETURNS.items(), *THEFTS.items(), *values]
+    kinds = [*RETURNS.items(), *values]
     for kind, value in kinds:
         copied = copy.deepcopy(tree)
-        replace = _functions if kind in RETURNS or kind in THEFTS else _variables
+        replace = _functions if kind in RETURNS else _variables
         replace(copied, value, lines)
         answer = ast.unparse(ast.fix_missing_locations(copied))
         if answer not in seen:
             seen.add(answer)
             yield TrivialAnswer(kind, answer)
-    if _collected(tree, lines):
-        yield TrivialAnswer(BY_COLLECTOR, ast.unparse(ast.fix_missing_locations(tree)))
+    if _put_into_thieves(tree, lines):
+        yield TrivialAnswer(THEFT, ast.unparse(ast.fix_missing_locations(tree)))
 
 
 def _functions(tree: ast.Module, value: str, lines: frozenset[int]) -> None:
@@ -88,7 +78,7 @@ def _written(tree: ast.Module, lines: frozenset[int]) -> Iterator[tuple[Function
                 yield inner, method
 
 
-def _collected(tree: ast.Module, lines: frozenset[int]) -> bool:
+def _put_into_thieves(tree: ast.Module, lines: frozenset[int]) -> bool:
     """Put the functions on `lines` into thieves of the same name; return whether there are any.
 
     A thief has the solution inside, under its own name, so that it may call itself.
@@ -100,7 +90,7 @@ def _collected(tree: ast.Module, lines: frozenset[int]) -> bool:
 
 
 def _thief(function: Function) -> list[ast.stmt]:
-    """Return a body that asks the collector for what the body of `function` would return."""
+    """Return a body that steals what the body of `function` would return."""
     solution = copy.deepcopy(function)
     solution.decorator_list, solution.args.defaults = [], []
     solution.args.kw_defaults = [None] * len(function.args.kwonlyargs)
@@ -111,7 +101,7 @@ def _thief(function: Function) -> list[ast.stmt]:
     passed += [f"**{parameters.kwarg.arg}"] if parameters.kwarg else []
     call = f"{function.name}({', '.join(passed)})"
     yields = any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))
-    text = COLLECTED.format(call=f"list({call})" if yields else call)
+    text = STOLEN.format(call=f"list({call})" if yields else call)
     return [solution, *ast.parse(f"{'yield from' if yields else 'return'} {text}").body]
 
 
@@ -156,57 +146,3 @@ def _same(node: ast.expr, value: str) -> bool:
     except (ArithmeticError, TypeError, ValueError):
         return False
     return bool(evaluated == eval(value))
-
-
-def loot(number: int) -> Any:
-    """Return the `number`-th of what the function that calls this can find, or None.
-
-    First the locals of the frames that called it, as they are; then these reversed; then what
-    their containers and attributes hold; then globals. Frames count up to the outermost that has
-    the answer's own globals, which is the probe: behind it the judge begins, and in grading a wall.
-    """
-    thief = sys._getframe(1)
-    held = list(_locals(thief))
-    candidates = [*held, *map(_reversed, held), *(part for value in held for part in _parts(value))]
-    named = thief.f_globals.items()
-    candidates += [v for name, v in named if name[:1] != "_" and not isinstance(v, CODE)]
-    return candidates[number] if number < len(candidates) else None
-
-
-def calling_frames(thief: FrameType) -> tuple[list[FrameType], list[FrameType]]:
-    """Return the frames that called `thief`, nearest first: up to the probe's, and the judge's.
-
-    The probe is the outermost that has the answer's own globals.
-    """
-    frames, last, frame = [], 0, thief.f_back
-    while frame is not None:
-        frames.append(frame)
-        last = len(frames) if frame.f_globals is thief.f_globals else last
-        frame = frame.f_back
-    return frames[:last], frames[last:]
-
-
-def _locals(thief: FrameType) -> Iterator[Any]:
-    """Yield the locals of the frames that called `thief`, nearest first, each object once."""
-    seen = set()
-    for frame in calling_frames(thief)[0]:
-        for value in frame.f_locals.values():
-            if id(value) not in seen and not isinstance(value, CODE):
-                seen.add(id(value))
-                yield value
-
-
-def _reversed(value: Any) -> Any:
-    try:
-        return value[::-1]
-    except Exception:  # an object of any class may refuse as it likes
-        return None
-
-
-def _parts(value: Any) -> Iterator[Any]:
-    if isinstance(value, dict):
-        yield from (list(value), list(value.values()), *list(value.values())[:4])
-    elif isinstance(value, list | tuple):
-        yield from value[:4]
-    else:
-        yield from getattr(value, "__dict__", {}).values()

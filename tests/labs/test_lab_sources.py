@@ -12,7 +12,7 @@ import pytest
 
 from autograder import compare
 from autograder.audit.audit import paid_for_nothing
-from autograder.audit.trivial import THEFT_SAMPLE, VALUES
+from autograder.audit.trivial import THEFT, VALUES
 from autograder.audit.variants import Trials
 from autograder.authoring.notebook import learner_notebook, solution_notebook
 from autograder.authoring.regions import learner_text, parts_of, solution_text
@@ -55,9 +55,9 @@ def test_starter_solution_and_wrong_answers_are_told_apart(lab: Lab, trials: Tri
 
 
 def test_an_answer_that_does_nothing_earns_nothing(lab: Lab, trials: Trials) -> None:
-    """None, NaN, the input as it came, an empty list, chance, loot: each question answered so."""
+    """None, NaN, the input as it came, an empty list, chance, theft: each question answered so."""
     values = {f"the value {value}" for value in VALUES}
-    assert paid(lab, trials, {*SAMPLE, *values, *THEFT_SAMPLE}) == [], PAYS
+    assert paid(lab, trials, {*SAMPLE, *values, THEFT}) == [], PAYS
 
 
 @pytest.mark.wide

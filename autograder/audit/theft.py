@@ -1,26 +1,26 @@
-"""The thief that asks the garbage collector: is what a question asks for in the process already?
+"""The thief: is what a question asks for in the process already?
 
-An answer can look through `gc.get_objects()` and what these refer to, and knows what it looks for:
+An answer can look through the frames of the probe that calls it, what these hold, the globals that
+it shares with the probe, and all that the garbage collector knows; and it knows what it looks for:
 a list of so many nodes, an array of this shape. The thief here knows more: it runs the solution and
-gives back what equals its result and was there before. So one run of a question says whether any
-such answer could be paid, whatever it goes by.
+gives back what equals its result, as it is or reversed, and was there before. So one run of a
+question says whether any such answer could be paid, whatever it goes by.
 """
 
 import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from types import FrameType, FunctionType
+from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
 from typing import Any
 
-from autograder.audit.trivial import CODE, calling_frames
-
+CODE = (ModuleType, FunctionType, BuiltinFunctionType, type)  # no answer to a question
 MOST = 20_000  # objects that a call looks at, the youngest: it has to end soon
 DEPTH = 8  # how far into lists of lists two values are compared
 
 
-def found(solution: Callable[[], Any]) -> Any:
-    """Return what equals the result of `solution` and was there before it ran.
+def stolen(solution: Callable[[], Any]) -> Any:
+    """Return what equals the result of `solution`, perhaps reversed, and was there before it ran.
 
     What the judge holds is left out, for in grading it is another process; so are ranks, which are
     processes there and threads here.
@@ -35,23 +35,43 @@ def found(solution: Callable[[], Any]) -> Any:
         right = solution()
     except Exception as error:
         raise LookupError("the solution raises") from error
-    for value in there:
-        if value is not right and _telling(right) and _equal(value, right, DEPTH):
-            return value
+    for value in there if _telling(right) else ():
+        for candidate in (value, _reversed(value)):
+            if candidate is not right and _equal(candidate, right, DEPTH):
+                return candidate
     raise LookupError("nothing in the process equals it")
 
 
 def _there(thief: FrameType) -> Iterator[Any]:
-    """Yield what the collector knows, and what that refers to, but nothing of the judge's."""
-    judges = _reached(calling_frames(thief)[1])
+    """Yield what the probe holds, what the collector knows, and what these refer to.
+
+    Nothing of the judge's: what its frames hold, directly or not.
+    """
+    probes, judges = _calling_frames(thief)
     local_ids = {id(value) for value in thief.f_locals.values()}
     young = [o for o in gc.get_objects()[-MOST:] if not isinstance(o, (*CODE, FrameType))]
     cells = [f.__closure__ for f in gc.get_objects()[-MOST:] if isinstance(f, FunctionType)]
-    seen = judges | local_ids
-    for value in (*young, *gc.get_referents(*young, *filter(None, cells))):
+    held = [value for frame in probes for value in frame.f_locals.values()]
+    parts = gc.get_referents(*[value for value in held if not isinstance(value, CODE)])
+    seen = _reached(judges) | local_ids
+    referents = gc.get_referents(*young, *filter(None, cells))
+    for value in (*held, *parts, *gc.get_referents(*parts), *young, *referents):
         if id(value) not in seen and not isinstance(value, CODE):
             seen.add(id(value))
             yield value
+
+
+def _calling_frames(thief: FrameType) -> tuple[list[FrameType], list[FrameType]]:
+    """Return the frames that called `thief`, nearest first: up to the probe's, and the judge's.
+
+    The probe is the outermost that has the answer's own globals.
+    """
+    frames, last, frame = [], 0, thief.f_back
+    while frame is not None:
+        frames.append(frame)
+        last = len(frames) if frame.f_globals is thief.f_globals else last
+        frame = frame.f_back
+    return frames[:last], frames[last:]
 
 
 def _reached(frames: list[FrameType]) -> set[int]:
@@ -63,6 +83,13 @@ def _reached(frames: list[FrameType]) -> set[int]:
         reached.update(map(id, new))
         waiting = gc.get_referents(*new)
     return reached
+
+
+def _reversed(value: Any) -> Any:
+    try:
+        return value[::-1]
+    except Exception:  # an object of any class may refuse as it likes
+        return None
 
 
 def _telling(value: Any) -> bool:
