@@ -196,7 +196,9 @@ class Roster:
         mine = tokens.c.person_id == person.id
         with self.database.write() as connection:
             connection.execute(tokens.delete().where(tokens.c.expires_at < now))
-            if kind == "bearer":
+            if kind == "bearer":  # of two at once the later one stays
+                owner = sa.select(people.c.id).where(people.c.id == person.id)
+                connection.execute(owner.with_for_update())
                 connection.execute(tokens.delete().where(mine))
             else:
                 bearers = sa.select(tokens.c.expires_at).where(mine, tokens.c.kind == "bearer")

@@ -16,6 +16,8 @@ from autograder.service.grading.queue import Queue
 from autograder.service.records.claims import Claims
 from autograder.service.records.people import LEARNER
 from autograder.service.records.store import Store, sqlite_url
+from autograder.service.running.server import TOKEN_FILE, instructor_token
+from autograder.service.tokens import new_token
 
 
 @pytest.fixture
@@ -147,3 +149,33 @@ def until(condition: Callable[[], bool]) -> None:
     waiting = threading.Event()
     while not condition():
         waiting.wait(0.01)
+
+
+def test_servers_that_start_at_once_agree_on_the_instructor(
+    database_url: str, tmp_path: Path
+) -> None:
+    """Each looks for the instructor before another has added them."""
+    token, count = new_token(), 4
+    stores = [Store(database_url) for _ in range(count)]
+    start, errors = threading.Barrier(count), list[BaseException]()
+
+    def agree(number: int) -> None:
+        folder = tmp_path / f"server{number}"
+        folder.mkdir()
+        (folder / TOKEN_FILE).write_text(token)
+        try:
+            start.wait(60)
+            assert instructor_token(folder, stores[number].roster) == token
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=agree, args=(n,)) for n in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not errors
+    owner = stores[0].roster.owner(token, "bearer")
+    assert owner is not None and owner.login == "instructor"
+    for store in stores:
+        store.close()
