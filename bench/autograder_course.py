@@ -4,18 +4,15 @@
 
 fills the empty database at URL: 16 labs, each handed in two or three times by every learner and
 graded each time (2,000,000 gradings of 50,000 learners), marks, a log, requests, batches of
-re-gradings. What the server keeps up with each grading (`standings`, `counts`, `pile`, `sums`) is
-computed here over all rows at once; a test holds it against counting anew. Notebooks are small, for
-lists and pages never read them.
+re-gradings. What the server keeps up with each grading is counted by the server's own `recount`.
+Notebooks are small, for lists and pages never read them.
 """
 
 import argparse
 import hashlib
 import io
-import itertools
 import json
 import time
-from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -24,8 +21,9 @@ import sqlalchemy as sa
 
 from autograder.records import CheckResult, ManualAnswer, Outcome, Report
 from autograder.service.database import schema
-from autograder.service.records import standings
-from autograder.service.records.marks import NOTHING, answer_digest
+from autograder.service.records.dates import calendar
+from autograder.service.records.marks import NOTHING, alike_digest, answer_digest
+from autograder.service.records.standings import recount
 from autograder.service.records.store import Store
 
 LABS, VARIANTS, MOST_TRIES, MARKED_LABS, TIMED_LABS = 16, 8, 3, 14, 2
@@ -96,16 +94,19 @@ def fill(url: str, learners: int, now: float | None = None) -> None:
         dropped = _drop_indexes(run)
         values = {"learners": learners, "offset": OFFSET, "now": now, "variants": VARIANTS}
         _copy(run, "variants", _variants())
-        _copy(run, "combos", _combos())
+        _copy(run, "variant_outcomes", _outcomes())
         for statement in _STATEMENTS:
             run(statement.format(**values, **_NUMBERS))
         _copy_tokens(connection, learners, now)
-        _counts(run)
         for statement in dropped:
             run(statement)
-        run("DROP TABLE made, variants, combos, stood")
+        run("DROP TABLE made, variants, variant_outcomes")
     with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
         connection.execute("VACUUM ANALYZE")
+    store = Store(url)
+    with store.database.write() as counting:
+        recount(counting, lambda: calendar(counting).counted)
+    store.close()
 
 
 def _add_person(store: Store, name: str, role: str) -> None:
@@ -147,58 +148,24 @@ def _variants() -> list[dict[str, Any]]:
                 "score": report.score,
                 "most": report.max_score,
                 "digest": answer_digest(answer),
+                "alike": alike_digest(answer.answer),
                 "answered": answer_digest(answer) != NOTHING,
-                "checks": json.dumps(_checks(variant)),
                 "timed": all(result.outcome is Outcome.CORRECT for result in checks),
             }
         )
     return rows
 
 
-def _checks(variant: int) -> list[standings.Thing]:
-    return standings._of_checks(report_of(variant).to_dict()["results"])
-
-
-def _things(best: int, last: int, comment: int, tenth: int) -> list[standings.Thing]:
-    """Return what a standing counts; `comment` is that of the mark, or -1: there is none."""
-    things = [*_checks(best), (standings.SCORE, "", str(tenth))]
-    written, marked = last != 0, comment >= 0
-    kinds = [standings.WRITTEN if written else standings.BLANK]
-    if not marked:
-        kinds.append(standings.WAITING if written else standings.UNMARKED)
-        things += [(standings.TO_MARK, "", "")] if written else []
-    elif COMMENTS[comment]:
-        things.append((standings.COMMENT, "why", COMMENTS[comment]))
-    return sorted(things + [(kind, "why", "") for kind in kinds])
-
-
-def _combos() -> list[dict[str, Any]]:
-    """Return what every kind of standing counts; the statements below name the one they mean."""
-    kinds = itertools.product(
-        range(VARIANTS), range(VARIANTS), range(-1, len(COMMENTS)), range(standings.BINS)
-    )
-    possible = {  # learners with one best notebook have few shares of the points
-        (*kind[:3], min(9, int(share * 10))) for kind in kinds for share in _shares(kind[0])
-    }
-    return [
-        {
-            "best": best,
-            "last": last,
-            "comment": comment,
-            "tenth": tenth,
-            "things": json.dumps(_things(best, last, comment, tenth)),
-        }
-        for best, last, comment, tenth in sorted(possible)
-    ]
-
-
-def _shares(variant: int) -> set[float]:
-    report = report_of(variant)
-    return {
-        (report.score + mark) * late / report.max_score
-        for mark in (0.0, POINTS)
-        for late in (1.0, 1.0 - PENALTY)
-    }
+def _outcomes() -> list[dict[str, Any]]:
+    """Return which questions pass in each kind of notebook."""
+    rows = []
+    for variant in range(VARIANTS):
+        results = report_of(variant).results
+        for question in sorted({result.question for result in results}):
+            mine = [r.outcome for r in results if r.question == question]
+            right = all(outcome is Outcome.CORRECT for outcome in mine)
+            rows.append({"v": variant, "question": question, "passed": right})
+    return rows
 
 
 def _copy_tokens(connection: Any, learners: int, now: float) -> None:
@@ -211,18 +178,6 @@ def _copy_tokens(connection: Any, learners: int, now: float) -> None:
     columns = "key, person_id, kind, digest, expires_at, created_at, agent"
     with connection.cursor().copy(f"COPY tokens ({columns}) FROM STDIN") as copy:
         copy.write(lines.getvalue())
-
-
-def _counts(run: Any) -> None:
-    """Count what the standings say: kinds of standings first, for there are few of them."""
-    grouped = "SELECT lab, things, count(*) FROM standings GROUP BY lab, things"
-    numbers = Counter[tuple[str, standings.Thing]]()
-    for lab, things, count in run(grouped).fetchall():
-        for kind, question, words in json.loads(things):
-            numbers[lab, (kind, question, words)] += count
-    insert = "INSERT INTO counts (lab, kind, question, words, number) VALUES (%s, %s, %s, %s, %s)"
-    for (lab, thing), number in numbers.items():
-        run(insert, (lab, *thing, number))
 
 
 _NUMBERS = {
@@ -268,7 +223,10 @@ _STATEMENTS = (
     """INSERT INTO gradings SELECT id, id, at + 5, score, most - 2
     FROM made JOIN variants USING (v) ORDER BY id""",
     "INSERT INTO reports SELECT id, report FROM made JOIN variants USING (v) ORDER BY id",
-    "INSERT INTO answers SELECT id, 'why', digest FROM made JOIN variants USING (v) ORDER BY id",
+    """INSERT INTO answers (grading_id, question, answer_sha256, alike)
+    SELECT id, 'why', digest, alike FROM made JOIN variants USING (v) ORDER BY id""",
+    """INSERT INTO outcomes SELECT id, question, passed
+    FROM made JOIN variant_outcomes USING (v)""",
     """INSERT INTO timings SELECT id, 'scale', (50 + (p * k * 31) % 500) / 100.0::float
     FROM made JOIN variants USING (v) WHERE l < {timed} AND variants.timed ORDER BY id""",
     """INSERT INTO marks (id, submission_id, question, answer_sha256, points, items, comment,
@@ -301,26 +259,6 @@ _STATEMENTS = (
     """INSERT INTO regrade_messages
     SELECT id, id, person_id, asked_at, 'My answer names the unit in its second sentence.'
     FROM regrade_requests""",
-    """CREATE UNLOGGED TABLE stood AS
-    SELECT DISTINCT ON (p, lab) p, lab, id, v, counted, most,
-        least(9, floor(counted / most * 10)) AS tenth, last_id, last_v, last_comment
-    FROM (SELECT made.*, most,
-            (score + CASE WHEN comment >= 0 THEN {points} ELSE 0 END) * share AS counted,
-            first_value(id) OVER w AS last_id, first_value(made.v) OVER w AS last_v,
-            first_value(comment) OVER w AS last_comment
-        FROM made JOIN variants ON variants.v = made.v
-        WINDOW w AS (PARTITION BY p, lab ORDER BY id DESC)) every
-    ORDER BY p, lab, counted DESC, id DESC""",
-    """INSERT INTO standings (person_id, lab, things, checks, grading_id, latest_id, best_id, score)
-    SELECT p, lab, things, checks, id, last_id, id, counted
-    FROM stood JOIN variants ON variants.v = stood.v
-        LEFT JOIN combos ON (combos.best, combos.last, combos.comment, combos.tenth)
-            = (stood.v, last_v, last_comment, stood.tenth)""",
-    """INSERT INTO pile (submission_id, question, lab, written, waits)
-    SELECT last_id, 'why', lab, last_v <> 0, last_comment < 0 FROM stood""",
-    """INSERT INTO best_times SELECT lab, question, p, min(ratio)
-    FROM timings JOIN made ON made.id = grading_id GROUP BY lab, question, p""",
-    "INSERT INTO sums SELECT p, sum(counted) FROM stood GROUP BY p",
     """DO $$ DECLARE t text; BEGIN FOREACH t IN ARRAY ARRAY['people', 'submissions', 'gradings',
         'marks', 'audit_log', 'regrades', 'regrade_requests', 'regrade_messages'] LOOP
         EXECUTE format('SELECT setval(pg_get_serial_sequence(%L, ''id''), max(id)) FROM %I', t, t);

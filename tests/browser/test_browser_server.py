@@ -521,7 +521,7 @@ def test_a_team_is_made_and_hands_in_once(
     assert hers.get_by_text("Team Reds: Learner Number 50, Learner Number 51.").count() == 1
     hers.get_by_label(f"Notebook for {TITLE}").set_input_files(notebook)
     hers.get_by_role("button", name="Hand in").first.click()
-    hers.get_by_text("Being graded").wait_for()
+    hers.get_by_role("region", name="Grade").get_by_text("Being graded").wait_for()
     his.goto(f"{server.url}/submissions")
     his.get_by_role("link", name=TITLE).click()
     his.get_by_text("Reds, handed in by Learner Number 50").wait_for()
@@ -603,7 +603,7 @@ def test_alike_answers_are_marked_at_once_with_a_comment_of_the_list(
     page = logged_in(visit, server, "grace")
     page.goto(f"{server.url}/today")
     page.get_by_role("link", name=re.compile("^4 of .* wait")).click()
-    page.get_by_role("link", name="01_first: why").first.click()
+    page.get_by_role("link", name=f"{TITLE}: why").first.click()
     page.wait_for_function("document.activeElement.id === 'points'")
     assert "keep theirs" in page.locator("main").inner_text()
     page.keyboard.press("g")  # in the field of a number a letter is none

@@ -68,7 +68,7 @@ def test_a_filled_course_that_counts_wrongly_is_found(filled: Store) -> None:
 @pytest.mark.parametrize("lab", ["", "05_lab"])
 def test_the_database_sorts_as_the_rows_say(filled: Store, sort: str, lab: str) -> None:
     order, turned = sort.removeprefix("-"), sort.startswith("-")
-    everybody = gradebook.rows_of(filled.roster.learners(), filled.submissions, lab)
+    everybody = gradebook.rows(filled.roster.learners(), filled.submissions, lab)
 
     def key(row: gradebook.Row) -> Any:
         if order in gradebook.ORDERS:
@@ -89,7 +89,7 @@ def test_what_counts_is_the_best_of_all_submissions(filled: Store) -> None:
         (person.login for person in people),
         filled.submissions.of_people([person.id for person in people]),
     )
-    for row in gradebook.rows_of(people, filled.submissions):
+    for row in gradebook.rows(people, filled.submissions):
         assert row.labs == every[row.person.login]
 
 
