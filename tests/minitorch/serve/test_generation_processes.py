@@ -541,7 +541,10 @@ def test_a_client_that_goes_away_frees_its_slot_before_its_first_token_and_after
 def test_a_client_that_does_not_read_holds_up_no_other() -> None:
     async def program() -> None:
         async with over_http(slots=1, cache_tokens=2**20) as (server, port):
-            reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**10)
+            narrow = socket.socket()  # whose memory for what is not read is soon full
+            narrow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2**10)
+            narrow.connect(("127.0.0.1", port))
+            reader, writer = await asyncio.open_connection(sock=narrow, limit=2**10)
             writer.write(post({"tokens": [1], "max_tokens": CONTEXT * 1000}))
             await reader.readuntil(b"data: ")
             other = await all_of(server.generate("app", [2], max_tokens=9))
