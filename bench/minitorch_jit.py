@@ -85,7 +85,7 @@ def gpt(
 
 
 def elementwise(lib: Any, count: int = 1_000_000) -> Step:
-    """Return relu(x * w + b) * s + tanh(y) of arguments: what a trace takes from outside is fixed."""
+    """Return relu(x * w + b) * s + tanh(y) of arguments: a trace fixes what is outside."""
     rng = np.random.default_rng(0)
     inputs = (lib.tensor(rng.standard_normal(count).astype(np.float32)) for _ in range(5))
     return partial(lambda x, w, b, s, y: (x * w + b).relu() * s + y.tanh(), *inputs)

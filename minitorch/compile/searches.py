@@ -27,7 +27,7 @@ PARENTS = 12
 CHANGED = 0.15  # the share of a child's knobs that are drawn anew
 WALKS, STEPS = 32, 60
 OWN, OTHER = 3, 1  # how often a trial counts: of this shape, of another
-FIRST = 8  # trials without a model
+FIRST = 6  # trials without a model
 
 
 class State:

@@ -43,7 +43,7 @@ PathLike = str | os.PathLike[str]
 STOP = 3.0  # times the best: the search learns nothing from how slow a slow one is
 BUSY = 1.25  # times its best, of the reference
 TOLERANCE = {"float32": 1e-4, "float64": 1e-11}
-BATCH = 8  # trials between two fits of the model
+BATCH = 2  # trials between two fits of the model
 
 
 @dataclass(frozen=True)

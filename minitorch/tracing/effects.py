@@ -1,20 +1,18 @@
 """What a traced step does besides computing: it sets gradients, writes memory, calls optimizers.
 
 While it is traced none of this happens: `Effects` takes note of it, and later reads see what would
-then be there. A run makes up for it, in order. An optimizer is called itself, after the graph has
-computed what it needs: its hyperparameters, which a scheduler may change, and its state are those
-of the moment, and its parameters are overwritten where they lie. What the function computes after
-that from the parameters is a graph of its own, a further stage. So a stage is a graph without
-effects, and what goes wrong in it leaves everything as it was.
+then be there. `steps` makes up for it in a run, in order. An optimizer is called itself, after the
+graph has computed what it needs: its hyperparameters, which a scheduler may change, and its state
+are those of the moment, and its parameters are overwritten where they lie. What the function
+computes after that from the parameters is a graph of its own, a further stage. So a stage is a
+graph without effects, and what goes wrong in it leaves everything as it was.
 """
 
 from __future__ import annotations
 
 import weakref
-from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,13 +20,11 @@ import numpy as np
 from minitorch.arrays.library import Array
 from minitorch.errors import GradientError, GraphError
 from minitorch.graph.core.gradients import StopGradient, gradients
-from minitorch.graph.core.node import Constant, Node, Placeholder, build
+from minitorch.graph.core.node import Constant, Node, build
 from minitorch.ops.elementwise.casting import cast_to
-from minitorch.optim.lr_scheduler import LRScheduler
 from minitorch.optim.optimizer import Optimizer
 from minitorch.tensor.modes import no_grad, recording
 from minitorch.tensor.tensor import Tensor
-from minitorch.tracing.program import Plan, Program
 from minitorch.tracing.symbol import Symbol, place
 
 if TYPE_CHECKING:
@@ -333,10 +329,6 @@ class Effects:
                         f"{other.shape}. Use one of them for both."
                     )
 
-    def replacements(self, current: Callable[[], Tracer | None]) -> list[tuple[type, str, Any]]:
-        """Return the methods that ask the innermost trace first: class, name and method."""
-        return replacements(current)
-
     def flush(self) -> None:
         """Note what must be written so that the outside is as it should be by now."""
         effects = self.stages[-1].effects
@@ -355,240 +347,3 @@ class Effects:
                 effects.append(Effect("write", old, node))
             else:
                 effects.append(Effect("grad", tensor, value if node is None else node))
-
-
-class Steps:
-    """The run of a trace with effects: stage by stage, the graph of each and then its effects.
-
-    Args:
-        starts: the nodes of the arguments.
-        results: the nodes of what is returned.
-    """
-
-    def __init__(
-        self,
-        effects: Effects,
-        starts: Sequence[Node],
-        captured: dict[Node, Tensor],
-        results: Sequence[Node],
-        program: Callable[[Sequence[Node], Sequence[Node]], Program],
-    ) -> None:
-        self._ends = [stage.end for stage in effects.stages[:-1]]
-        self._stage_of, self._program = effects.stage_of, program
-        self._captured = captured
-        self._place = {node: i for i, node in enumerate(starts)}
-        written = {id(e.on) for stage in effects.stages for e in stage.effects}
-        stages = range(len(effects.stages))
-        wanted: list[dict[Node, None]] = [{} for _ in stages]
-        for node in results:
-            wanted[self._of(node)][node] = None
-        for stage in effects.stages:
-            for effect in stage.effects:
-                if isinstance(effect.value, Node):
-                    wanted[self._of(effect.value)][effect.value] = None
-        self._stages: list[tuple[Any, ...]] = []
-        for k in reversed(stages):
-            feeds = self._feeds(wanted[k], k)
-            for node in feeds:
-                if self._of(node) < k and not self._stays(node, written):
-                    wanted[self._of(node)][node] = None
-            self._stages.insert(0, self._stage(k, wanted[k], feeds, effects.stages[k].effects))
-        self.results = [self._number(node) for node in results]
-        self.count = len(self._place)
-
-    def _of(self, node: Node) -> int:
-        """Return the stage in which a node is computed, or is read from outside."""
-        if isinstance(node, Placeholder):
-            return self._stage_of.get(node, 0)
-        return bisect_right(self._ends, node.id)
-
-    def _stays(self, node: Node, written: set[int]) -> bool:
-        """Tell whether what a placeholder stands for is what it was in an earlier stage."""
-        if not isinstance(node, Placeholder):
-            return False
-        if node not in self._captured:
-            return self._place[node] not in written
-        tensor = self._captured[node]
-        return id(tensor) not in written and not tensor.requires_grad
-
-    def _feeds(self, outputs: dict[Node, None], k: int) -> list[Node]:
-        """Return what stage `k` needs that it does not compute."""
-        found: dict[Node, None] = {}
-        seen: set[Node] = set()
-        waiting = list(outputs)
-        while waiting:
-            node = waiting.pop()
-            if node in seen or isinstance(node, Constant):
-                continue
-            seen.add(node)
-            if isinstance(node, Placeholder) or self._of(node) < k:
-                found[node] = None
-            else:
-                waiting += [*node.inputs, *node.control_inputs]
-        return list(found)
-
-    def _number(self, node: Node) -> int:
-        return self._place.setdefault(node, len(self._place))
-
-    def _stage(
-        self, k: int, outputs: dict[Node, None], feeds: list[Node], effects: list[Effect]
-    ) -> tuple[Any, ...]:
-        """Return what to read, the places of the feeds, the plan, the places it fills, effects."""
-        program = self._program(feeds, list(outputs))
-        read = [
-            (self._number(node), self._captured[node])
-            for node in feeds
-            if node in self._captured and self._of(node) == k
-        ]
-        do = [partial(DO[e.kind], e.on, self._value(e)) for e in effects]
-        places = [self._number(node) for node in feeds], [self._number(node) for node in outputs]
-        plan: Plan | None = program.forward if outputs else None
-        return read, places[0], plan, places[1], do
-
-    def _value(self, effect: Effect) -> object:
-        return self._number(effect.value) if isinstance(effect.value, Node) else effect.value
-
-    def run(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """Return the results for these arguments, and have the effects."""
-        values: list[Any] = [None] * self.count
-        values[: len(tensors)] = [tensor.array for tensor in tensors]
-        for read, feeds, plan, outputs, effects in self._stages:
-            for i, tensor in read:
-                values[i] = tensor.array
-            if plan is not None:
-                for i, array in zip(outputs, plan([values[i] for i in feeds]), strict=True):
-                    values[i] = array
-            with no_grad():
-                for effect in effects:
-                    effect(values, tensors)
-        return [Tensor._new(values[i]) for i in self.results]
-
-
-def _write(target: Any, value: Any, values: list[Any], tensors: Sequence[Tensor]) -> None:
-    on = tensors[target] if isinstance(target, int) else target
-    on.copy_(Tensor._new(values[value]))
-
-
-def _give(tensor: Tensor, value: Any, values: list[Any], tensors: Sequence[Tensor]) -> None:
-    tensor._grad = Tensor._new(values[value]) if type(value) is int else value
-
-
-def _add(target: int, value: Any, values: list[Any], tensors: Sequence[Tensor]) -> None:
-    tensors[target].accumulate(Tensor._new(values[value]), False)
-
-
-def _call(function: Any, value: Any, values: list[Any], tensors: Sequence[Tensor]) -> None:
-    function()
-
-
-DO: dict[str, Callable[..., None]] = {"write": _write, "grad": _give, "add": _add, "call": _call}
-
-
-# ── what a trace puts in the place of methods ───────────────────────────────────────────────────
-
-
-def replacements(current: Callable[[], Tracer | None]) -> list[tuple[type, str, Any]]:
-    """Return the methods that ask the trace, `current`, first: class, name and method."""
-    made: list[tuple[type, str, Any]] = []
-    for name in ("_arithmetic", "_signed", "_updated", "copy_", "fill_", "_drawn", "__setitem__"):
-        made.append((Tensor, name, _moving(name, getattr(Tensor, name), current)))
-    made.append((Tensor, "detach", _detaching(Tensor.detach, current)))
-    made.append((Tensor, "data", _data(Tensor.data, current)))
-    made.append((Tensor, "grad", _gradient(Tensor.grad, current)))
-    made.append((Optimizer, "step", _stepping(Optimizer.step, current)))
-    kinds: list[type] = [LRScheduler]
-    for kind in kinds:
-        kinds += kind.__subclasses__()
-        if "step" in vars(kind):
-            made.append((kind, "step", _scheduling(vars(kind)["step"], current)))
-    return made
-
-
-def _moving(name: str, eager: Any, current: Callable[[], Tracer | None]) -> Any:
-    def method(self: Tensor, *args: object, **kwargs: object) -> Any:
-        tracer = current()
-        if tracer is None or not tracer.is_outside(self):
-            return eager(self, *args, **kwargs)
-        return tracer.effects.move(self, name, *args, **kwargs)
-
-    return method
-
-
-def _detaching(eager: Any, current: Callable[[], Tracer | None]) -> Any:
-    def detach(self: Tensor) -> Any:
-        tracer = current()
-        if tracer is None or not tracer.is_outside(self):
-            return eager(self)
-        return tracer.effects.detach(self, eager)
-
-    return detach
-
-
-def _data(eager: Any, current: Callable[[], Tracer | None]) -> property:
-    def write(self: Tensor, value: Tensor) -> None:
-        tracer = current()
-        if tracer is None or not isinstance(value, Symbol):
-            _set(eager)(self, value)
-        elif value.source is not self:
-            with no_grad():
-                tracer.effects.move(self, "copy_", value)
-
-    return property(_detaching(_get(eager), current), write)
-
-
-def _gradient(eager: Any, current: Callable[[], Tracer | None]) -> property:
-    def read(self: Tensor) -> Tensor | None:
-        tracer = current()
-        if tracer is None or not tracer.is_outside(self) or self.op is not None:
-            return _get(eager)(self)  # type: ignore[no-any-return]
-        return tracer.effects.grad(self)
-
-    def write(self: Tensor, value: Tensor | None) -> None:
-        tracer = current()
-        if tracer is None or not tracer.is_outside(self) or self.op is not None:
-            _set(eager)(self, value)
-        else:
-            before = self._grad
-            try:
-                _set(eager)(self, value)  # which checks it
-            finally:
-                self._grad = before
-            tracer.effects.set_grad(self, value)
-
-    return property(read, write)
-
-
-def _stepping(eager: Any, current: Callable[[], Tracer | None]) -> Any:
-    def step(self: Optimizer, closure: Callable[[], object] | None = None) -> object:
-        tracer = current()
-        if tracer is None:
-            return eager(self, closure)
-        loss = None if closure is None else closure()
-        tracer.effects.step(self)
-        return loss
-
-    return step
-
-
-def _scheduling(eager: Any, current: Callable[[], Tracer | None]) -> Any:
-    def step(self: LRScheduler, *args: object, **kwargs: object) -> None:
-        tracer = current()
-        if tracer is None:
-            eager(self, *args, **kwargs)
-        elif any(isinstance(value, Symbol) for value in (*args, *kwargs.values())):
-            raise GraphError(
-                f"{tracer.operation}: a scheduler asks for a number that only a run can tell (at "
-                f"{place()}). Return it, and step the scheduler outside."
-            )
-        else:
-            tracer.effects.call(partial(eager, self, *args, **kwargs))
-
-    return step
-
-
-def _get(attribute: Any) -> Callable[[Any], Any]:
-    return attribute.fget  # type: ignore[no-any-return]
-
-
-def _set(attribute: Any) -> Callable[[Any, Any], None]:
-    return attribute.fset  # type: ignore[no-any-return]

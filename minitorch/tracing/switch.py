@@ -17,6 +17,7 @@ from minitorch.op import Op
 from minitorch.ops.random import Drawn
 from minitorch.tensor.modes import set_grad_enabled
 from minitorch.tensor.tensor import Tensor
+from minitorch.tracing import methods
 
 if TYPE_CHECKING:
     from minitorch.tracing.tracer import Tracer
@@ -80,23 +81,23 @@ def _replacements() -> list[tuple[type, str, Any]]:
 @contextmanager
 def tracing(tracer: Tracer) -> Iterator[None]:
     """Have `tracer` take note of this thread's operators until the end of the context."""
-    _count(1, tracer)
+    _count(1)
     _local.stack.append(tracer)
     try:
         with tracer.graph.as_default(), set_grad_enabled(True):
             yield
     finally:
         _local.stack.pop()
-        _count(-1, tracer)
+        _count(-1)
         tracer.effects.close()
 
 
-def _count(change: int, tracer: Tracer) -> None:
+def _count(change: int) -> None:
     global _running
     with _lock:
         _running += change
         if change > 0 and not _eager:
-            ours = [*_replacements(), *tracer.effects.replacements(innermost)]
+            ours = [*_replacements(), *methods.replacements(innermost)]
             _eager[:] = [(kind, name, kind.__dict__.get(name)) for kind, name, _ in ours]
             for kind, name, method in ours:
                 setattr(kind, name, method)

@@ -21,9 +21,10 @@ from minitorch.tensor.modes import no_grad
 from minitorch.tensor.tensor import Tensor
 from minitorch.tracing.arguments import flatten
 from minitorch.tracing.control import lift
-from minitorch.tracing.effects import Effects, Steps
+from minitorch.tracing.effects import Effects
 from minitorch.tracing.program import Program
 from minitorch.tracing.reach import Reach
+from minitorch.tracing.steps import Steps
 from minitorch.tracing.switch import tracing
 from minitorch.tracing.symbol import Symbol
 from minitorch.tracing.tracer import Outside, Tracer, at_the_start
