@@ -13,7 +13,7 @@ from .elementwise import binary, casting, logic, pointwise
 from .elementwise import unary as elementwise
 from .elementwise.rows import ROWS
 from .networks import normalization
-from .products import decompositions, linalg
+from .products import linalg, linear_systems
 from .reducing import ordering, reduction, statistics
 from .shaping import assigning, gathering, indexing, joining, matrices, movement, scattering
 
@@ -238,8 +238,8 @@ class Methods(Value):
     outer = linalg.outer
     addmm = linalg.addmm
     baddbmm = linalg.baddbmm
-    det = decompositions.det
-    slogdet = decompositions.slogdet
+    det = linear_systems.det
+    slogdet = linear_systems.slogdet
     softmax = normalization.softmax
     log_softmax = normalization.log_softmax
     T = property(movement.t_reversed)

@@ -1,4 +1,4 @@
-"""Matrices taken apart: determinants, linear systems, eigenvalues, singular values, norms of them.
+"""Matrices taken apart: eigenvalues, singular values, and norms by them.
 
 A decomposition is one operator whose result holds all its parts side by side, a row for each
 eigenvalue or singular value; the parts are slices of it. So one rule serves all of them, reads the
@@ -12,31 +12,22 @@ import math
 from collections.abc import Sequence
 from typing import Generic, NamedTuple
 
-import numpy as np
-
 from ...arrays.library import Array, DTypeLike, Namespace
-from ...arrays.shapes import axes, broadcast
+from ...arrays.shapes import axes
 from ...errors import ArgumentError, AxisError, ShapeError
-from ...op import Flat, Gradients, KeepsSpec, Kind, Methods, Op, Spec, apply
+from ...op import Flat, Gradients, Kind, Methods, Op, Spec, apply
 from ..elementwise.binary import where
-from ..elementwise.casting import cast_to, floats_only
+from ..elementwise.casting import cast_to
 from ..elementwise.logic import eq
-from ..elementwise.unary import abs, ones_like
+from ..elementwise.unary import abs
 from ..reducing.reduction import amax, amin, sum
 from ..reducing.statistics import vector_norm
-from ..shaping.broadcasting import sum_to
 from ..shaping.indexing import narrow
 from ..shaping.joining import cat
-from ..shaping.matrices import diagonal, diagonal_matrices
-from ..shaping.movement import insert_axes, movedim, remove_axes
+from ..shaping.matrices import diagonal_matrices
+from ..shaping.movement import insert_axes, movedim
 from .linalg import matmul, mT
-
-
-class SlogDet(NamedTuple, Generic[Kind]):
-    """What `slogdet` gives."""
-
-    sign: Kind
-    logabsdet: Kind
+from .linear_systems import check_matrices
 
 
 class Eigh(NamedTuple, Generic[Kind]):
@@ -52,196 +43,6 @@ class SVD(NamedTuple, Generic[Kind]):
     U: Kind
     S: Kind
     Vh: Kind
-
-
-def _matrices(name: str, x: Methods, square: bool = True) -> None:
-    """Raise unless `x` holds floating matrices, square ones where told.
-
-    Raises:
-        ShapeError, DTypeError: it does not.
-    """
-    shape = tuple(x.shape)
-    if len(shape) < 2 or (square and shape[-1] != shape[-2]):
-        kind = "(..., n, n)" if square else "(..., m, n)"
-        raise ShapeError(f"linalg.{name}: got shape {shape}, expected {kind}.")
-    floats_only(f"linalg.{name}", x)
-
-
-def _inverse(x: Kind) -> Kind:
-    return solve(x, diagonal_matrices(ones_like(diagonal(x, 0, -2, -1))))
-
-
-# ── determinants ────────────────────────────────────────────────────────────────────────────────
-
-
-class Det(Op):
-    """The determinant of each matrix (..., n, n)."""
-
-    on_arrays = True
-    reads_output = False
-    name = "linalg_det"
-
-    def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return (...)."""
-        return xp.linalg.det(x)
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the shape without the last two axes."""
-        return Spec(specs[0].shape[:-2], specs[0].dtype)
-
-    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return the cofactors, times the gradient."""
-        cofactors = apply(Cofactors(), node.inputs[0])
-        rank = len(out_grad.shape)
-        return (insert_axes(out_grad, (rank, rank + 1)) * cofactors,)
-
-
-class Cofactors(KeepsSpec):
-    """det(A) A⁻ᵀ, which is there for singular matrices too: by singular values."""
-
-    on_arrays = True
-    name = "cofactors"
-
-    def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return U diag(Π of the other singular values) Vᵀ, with the sign of det(U Vᵀ)."""
-        if not x.shape[-1]:
-            return x
-        u, s, vh = xp.linalg.svd(x, full_matrices=False)
-        others = xp.stack(
-            [xp.prod(_without(xp, s, i), axis=-1) for i in range(s.shape[-1])], axis=-1
-        )
-        sign = xp.linalg.det(u) * xp.linalg.det(vh)
-        cofactors: Array = ((u * others[..., None, :]) @ vh) * xp.round(sign)[..., None, None]
-        return cofactors
-
-    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return A⁻ᵀ <C, g> - A⁻ᵀ gᵀ C: only where A is regular."""
-        cofactors, back = node.output, mT(_inverse(node.inputs[0]))
-        total = sum(out_grad * cofactors, (-2, -1), True)
-        return (back * total - matmul(back, matmul(mT(out_grad), cofactors)),)
-
-
-def _without(xp: Namespace, x: Array, place: int) -> Array:
-    return xp.concat([x[..., :place], x[..., place + 1 :]], axis=-1)
-
-
-class LogDet(Det):
-    """ln |det| of each matrix (..., n, n)."""
-
-    name = "logabsdet"
-
-    def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return (...); -∞ of a singular matrix."""
-        logarithm: Array = xp.linalg.slogdet(x)[1]
-        return logarithm
-
-    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return A⁻ᵀ, times the gradient."""
-        rank = len(out_grad.shape)
-        return (insert_axes(out_grad, (rank, rank + 1)) * mT(_inverse(node.inputs[0])),)
-
-
-class DetSign(Flat, Det):
-    """The sign of the determinant: 1, -1 or 0."""
-
-    reads_inputs = False
-    name = "det_sign"
-
-    def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return (...)."""
-        sign: Array = xp.linalg.slogdet(x)[0]
-        return sign
-
-
-def det(x: Kind) -> Kind:
-    """Return the determinant of each matrix (..., n, n).
-
-    Raises:
-        ShapeError, DTypeError: no square matrices of floats; so do all functions here.
-    """
-    _matrices("det", x)
-    return apply(Det(), x)
-
-
-def slogdet(x: Kind) -> SlogDet[Kind]:
-    """Return the sign of each determinant, and the logarithm of its size, without overflow."""
-    _matrices("slogdet", x)
-    return SlogDet(apply(DetSign(), x), apply(LogDet(), x))
-
-
-# ── linear systems ──────────────────────────────────────────────────────────────────────────────
-
-
-class Solve(Op):
-    """X of A X = B, for A (..., n, n) and B (..., n, k); the leading axes broadcast."""
-
-    on_arrays = True
-    promotes = "same"
-    name = "linalg_solve"
-
-    def compute(self, xp: Namespace, a: Array, b: Array) -> Array:
-        """Return A⁻¹ B.
-
-        Raises:
-            ArgumentError: a matrix is singular.
-        """
-        try:
-            return xp.linalg.solve(a, b)
-        except (np.linalg.LinAlgError, RuntimeError) as error:
-            if "ingular" not in str(error):
-                raise
-            raise ArgumentError(
-                "linalg.solve: a matrix is singular: got no inverse. Add a small multiple of the "
-                "identity, or use svd."
-            ) from error
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return (..., n, k).
-
-        Raises:
-            ShapeError: the rows of B are not those of A.
-        """
-        a, b = specs[0].shape, specs[1].shape
-        if a[-1] != b[-2] and None not in (a[-1], b[-2]):
-            raise ShapeError(f"linalg.solve: got {a} and {b}, expected (..., n, n), (..., n, k).")
-        return Spec((*broadcast(a[:-2], b[:-2], op="linalg.solve"), *b[-2:]), specs[0].dtype)
-
-    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """dB = A⁻ᵀ dX and dA = -dB Xᵀ."""
-        a, b = node.inputs
-        share = apply(self, mT(a), out_grad)
-        left = sum_to(-matmul(share, mT(node.output)), a) if node.wants[0] else None
-        return left, sum_to(share, b)
-
-
-def solve(A: Kind, B: Kind, *, left: bool = True) -> Kind:
-    """Return X of A X = B, or of X A = B where not `left`.
-
-    Args:
-        A: (..., n, n), regular.
-        B: (..., n, k), or vectors (..., n) where it has one axis, or the axes of A but one.
-        left: whether A stands on the left.
-
-    Raises:
-        ArgumentError: a matrix is singular.
-    """
-    _matrices("solve", A)
-    shape = tuple(B.shape)
-    if len(shape) == 1 or (len(shape) == len(A.shape) - 1 and shape == tuple(A.shape[:-1])):
-        columns = apply(Solve(), A if left else mT(A), insert_axes(B, (len(shape),)))
-        return remove_axes(columns, (len(columns.shape) - 1,))
-    _matrices("solve", B, square=False)
-    return apply(Solve(), A, B) if left else mT(apply(Solve(), mT(A), mT(B)))
-
-
-def inv(A: Kind) -> Kind:
-    """Return the inverse of each matrix (..., n, n).
-
-    Raises:
-        ArgumentError: a matrix is singular.
-    """
-    _matrices("inv", A)
-    return _inverse(A)
 
 
 # ── eigenvalues and singular values ─────────────────────────────────────────────────────────────
@@ -290,7 +91,7 @@ def eigh(A: Kind, UPLO: str = "L") -> Eigh[Kind]:
         A: (..., n, n), of which one triangle is read.
         UPLO: "L", the lower one, or "U".
     """
-    _matrices("eigh", A)
+    check_matrices("eigh", A)
     if UPLO not in ("L", "U"):
         raise ArgumentError(f"linalg.eigh: got UPLO {UPLO!r}, expected 'L' or 'U'.")
     parts = apply(SymmetricParts(UPLO), A)
@@ -357,7 +158,7 @@ def svd(A: Kind, full_matrices: bool = True) -> SVD[Kind]:
     A = U diag(S) Vh, with k = min(m, n). `full_matrices` makes U and Vh square; through the
     vectors that this adds flows no gradient, as in torch.
     """
-    _matrices("svd", A, square=False)
+    check_matrices("svd", A, square=False)
     u, s, vh = _parts(apply(SingularParts(), A), *A.shape[-2:])
     u = mT(u)
     if full_matrices and A.shape[-2] > A.shape[-1]:
@@ -394,7 +195,7 @@ def matrix_norm(
         AxisError: not two different axes.
     """
     A = A if dtype is None else cast_to(A, dtype)
-    _matrices("matrix_norm", A, square=False)
+    check_matrices("matrix_norm", A, square=False)
     if len(dim) != 2 or len(axes(dim, len(A.shape), "linalg.matrix_norm")) != 2:
         raise AxisError(f"linalg.matrix_norm: got dim {dim}, expected two axes.")
     if ord == "fro":
