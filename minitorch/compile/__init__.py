@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from minitorch.compile.products import ProductKernel, conv2d, matmul
     from minitorch.compile.rows import DTYPES, POWERS, ROWS, Program, Step, gives, takes
     from minitorch.compile.schedule import DeviceSchedule, Schedule
-    from minitorch.compile.spaces import Space, Table, recorded, space
+    from minitorch.compile.spaces import Space, Table, recorded, recorded_tasks, space
     from minitorch.compile.tuned import (
         get_cache_directory,
         keep,
@@ -39,7 +39,7 @@ _HOLDERS = {
     "products": "ProductKernel conv2d matmul",
     "rows": "DTYPES POWERS ROWS Program Step gives takes",
     "schedule": "DeviceSchedule Schedule",
-    "spaces": "Space Table recorded space",
+    "spaces": "Space Table recorded recorded_tasks space",
     "tuned": "get_cache_directory keep kernel_for set_cache_directory",
     "tuning": "Tuned tune",
 }
@@ -93,6 +93,7 @@ __all__ = [
     "matmul",
     "processor",
     "recorded",
+    "recorded_tasks",
     "set_cache_directory",
     "set_num_threads",
     "space",

@@ -97,11 +97,12 @@ class Trees:
         self.cuts = np.array([c for _, c in cuts], float)
         self.start = float(y_N.mean())
         self.trees: list[Tree] = []
-        answers, found = self._answers(x_NF), np.full(len(y_N), self.start)
+        answers, guesses = self._answers(x_NF), np.full(len(y_N), self.start)
+        numbers, everywhere = answers.astype(float), np.ones(len(y_N))
         for _ in range(self.rounds if cuts else 0):
-            left = by_pairs(found, y_N) if self.ranking else y_N - found
-            self.trees.append(self._grown(answers, left, self.depth))
-            found += self.rate * _values(self.trees[-1], answers)
+            rest = by_pairs(guesses, y_N) if self.ranking else y_N - guesses
+            self.trees.append(self._grown(numbers, rest, everywhere, self.depth))
+            guesses += self.rate * _values(self.trees[-1], answers)
         return self
 
     def predict(self, x_NF: _Array) -> _Array:
@@ -112,24 +113,25 @@ class Trees:
         return total
 
     def _answers(self, x_NF: _Array) -> _Array:
-        return np.asarray(x_NF[:, self.columns] > self.cuts)
+        return np.asfortranarray(x_NF[:, self.columns] > self.cuts)  # read by columns
 
-    def _grown(self, answers: _Array, left: _Array, depth: int) -> Tree:
-        """Return the tree that is fitted to what is left over of some rows."""
-        leaf, rows = float(left.mean()), len(left)
+    def _grown(self, answers: _Array, rest: _Array, chosen: _Array, depth: int) -> Tree:
+        """Return the tree that is fitted to what is left over of the chosen rows, each 1 or 0."""
+        mine = rest * chosen
+        rows, total = chosen.sum(), mine.sum()
         if depth == 0 or rows < 2 * self.least:
-            return leaf
-        yes, total, sums = answers.sum(0), left.sum(), left @ answers
+            return float(total / rows)
+        yes, sums = np.stack([chosen, mine]) @ answers
         no = rows - yes
         with np.errstate(divide="ignore", invalid="ignore"):
             gain = sums**2 / yes + (total - sums) ** 2 / no
         gain[(yes < self.least) | (no < self.least)] = -np.inf
         best = int(gain.argmax())
         if not gain[best] > total**2 / rows + 1e-12:
-            return leaf
-        says_yes = answers[:, best]
-        parts = ((answers[on], left[on]) for on in (~says_yes, says_yes))
-        below = [self._grown(said, rest, depth - 1) for said, rest in parts]
+            return float(total / rows)
+        says_yes = chosen * answers[:, best]
+        parts = (chosen - says_yes, says_yes)
+        below = [self._grown(answers, rest, part, depth - 1) for part in parts]
         return best, below[0], below[1]
 
 
@@ -176,9 +178,11 @@ class CostModel:
         self.features = _of_device if schedule_for(device) is DeviceSchedule else _of
         self._knobs: list[str] = []
 
-    def fit(self, points: Points, seconds: Sequence[float]) -> CostModel:
+    def fit(self, points: Points, seconds: Sequence[float], prepared: Any = None) -> CostModel:
         """Learn from points that took so many seconds; return self.
 
+        Args:
+            prepared: the features of the points, as `prepare` gives them.
         Raises:
             ArgumentError: no points, not as many seconds, or seconds that are not above zero.
         """
@@ -189,19 +193,22 @@ class CostModel:
             raise ArgumentError("fit: seconds have to be finite and above zero.")
         self._points = [dict(point) for point in points]
         self._knobs = sorted({knob for point in points for knob in point})
-        self._fit(self.prepare(points), np.log(y))
+        self._fit(prepared or self.prepare(points), np.log(y))
         return self
 
-    def prepare(self, points: Points) -> tuple[_Array, _Array]:
-        """Return the features of points, which `predict` takes in place of making them."""
+    def prepare(self, points: Points, tasks: Sequence[Task] = ()) -> tuple[_Array, _Array]:
+        """Return the features of points, which `fit` and `predict` take in place of making them.
+
+        Args:
+            tasks: what each point computes, where not the model's task.
+        """
         knobs = self._knobs or sorted({knob for point in points for knob in point})
         plain = raw(points, knobs)
-        return plain, plain if self.task is None else self._derived(plain, points, self.task)
-
-    def _derived(self, plain: _Array, points: Points, task: Task) -> _Array:
-        """Return the raw columns and those that are made from several knobs."""
-        extra = np.array([self.features(task, dict(point)) for point in points], float)
-        return np.hstack([plain, extra.reshape(len(points), -1)])
+        if self.task is None:
+            return plain, plain
+        pairs = zip(tasks or [self.task] * len(points), points, strict=True)
+        derived = np.array([self.features(task, dict(point)) for task, point in pairs], float)
+        return plain, np.hstack([plain, derived.reshape(len(points), -1)])
 
     def _fit(self, features: tuple[_Array, _Array], y: _Array) -> None:
         plain, made = features

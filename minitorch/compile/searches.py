@@ -14,19 +14,20 @@ May import: cost_model, spaces. Source: Chen et al., NeurIPS 2018, section 4.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from .cost_model import CostModel
-from .spaces import Point, Space
+from .spaces import Point, Space, Trial
 
 SURPRISES = 0.1  # the share of points drawn at random, so that the model learns where it is wrong
 PARENTS = 12
 CHANGED = 0.15  # the share of a child's knobs that are drawn anew
 WALKS, STEPS = 32, 60
-OWN, OTHER = 3, 1  # how often a trial counts: of this shape, of another
+OWN = 8  # times that a trial of this shape counts beside one of another
 FIRST = 6  # trials without a model
 
 
@@ -36,16 +37,15 @@ class State:
     Attributes:
         space: with all legal points.
         history: the points tried so far with their seconds.
-        before: the same of other shapes, their seconds brought to this shape's scale.
+        before: trials of other shapes: task, point, and seconds by the mean of their task's.
         rng: where all chance comes from.
     """
 
-    def __init__(self, space: Space, seed: int, before: Sequence[tuple[Point, float]] = ()) -> None:
+    def __init__(self, space: Space, seed: int, before: Sequence[Trial] = ()) -> None:
         self.space, self.rng = space, np.random.default_rng(seed)
-        self.points, self.before = space.points(), list(before)
+        self.points, self.before = space.points(), before
         self.history: list[tuple[Point, float]] = []
         self._open = np.ones(len(self.points), bool)
-        self._features: Any = None
 
     def add(self, point: Point, seconds: float) -> None:
         """Remember a trial."""
@@ -65,15 +65,45 @@ class State:
 
     def guesses(self) -> Any:
         """Return the model's guess for every point; None while there is nothing to fit."""
-        timed = [(p, s) for p, s in self.history if math.isfinite(s)]
-        if len(timed) < FIRST and not self.before:
+        timed = [(n, s) for n, s in self._timed() if math.isfinite(s)]
+        if not self.before and len(timed) < FIRST:
             return None
+        numbers = [number for number, _ in timed]
+        seconds = np.array([s for _, s in timed])
+        if not self.before:
+            return self._fitted(numbers, seconds)
+        if timed:  # brought to where a model of the others alone sees these points
+            seconds /= np.exp(np.log(seconds / self._of_others[numbers]).mean())
+        return self._fitted(numbers * OWN, np.tile(seconds, OWN))
+
+    def _timed(self) -> Iterator[tuple[int, float]]:
+        for point, seconds in self.history:
+            number = self.space.number_of(point)
+            if number is not None:
+                yield number, seconds
+
+    @cached_property
+    def _of_others(self) -> Any:
+        """What a model of other shapes alone guesses for every point."""
+        return self._fitted([], np.empty(0))
+
+    def _fitted(self, numbers: list[int], seconds: Any) -> Any:
+        """Return the guesses of a model of other shapes' trials and of these points."""
+        count = len(self.before)
+        rows = [*range(count), *(count + number for number in numbers)]
+        points = [*(t.point for t in self.before), *(self.points[number] for number in numbers)]
+        plain, derived = self._features
+        taken = np.concatenate([[t.seconds for t in self.before], seconds])
         model = CostModel(self.space.task, device=self.space.device)
-        data = timed * OWN + self.before * OTHER if self.before else timed
-        model.fit([p for p, _ in data], [s for _, s in data])
-        if self._features is None:
-            self._features = model.prepare(self.points)
-        return model.predict(self.points, self._features)
+        model.fit(points, taken.tolist(), (plain[rows], derived[rows]))
+        return model.predict(self.points, (plain[count:], derived[count:]))
+
+    @cached_property
+    def _features(self) -> tuple[Any, Any]:
+        """The features of the other shapes' trials, then of all points."""
+        tasks = [*(t.task for t in self.before), *[self.space.task] * len(self.points)]
+        model = CostModel(self.space.task, device=self.space.device)
+        return model.prepare([*(t.point for t in self.before), *self.points], tasks)
 
 
 def random(state: State, count: int) -> list[int]:

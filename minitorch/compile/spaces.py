@@ -8,13 +8,14 @@ May import: errors, threads, tasks, schedule.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 import math
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -25,6 +26,16 @@ from .tasks import Task, task_of
 
 Point = dict[str, Any]
 FOLDER = Path(__file__).parent / "recorded"
+STEP = 11  # of a table a search gets each 11th trial, which meets all values of all knobs
+
+
+class Trial(NamedTuple):
+    """A point that was measured."""
+
+    task: Task
+    point: Point
+    seconds: float
+
 
 MATMUL: dict[str, tuple[Any, ...]] = {
     "rows": (1, 2, 4, 8, 12, 16, 24, 32),
@@ -149,6 +160,11 @@ class Table:
         self.processor = str(entry["processor"])
         self.blas_seconds = float(entry["blas_microseconds"]) * 1e-6
 
+    def trials(self) -> list[Trial]:
+        """Return every point with its seconds."""
+        pairs = zip(self.space.points(), self.seconds.tolist(), strict=True)
+        return [Trial(self.task, point, seconds) for point, seconds in pairs]
+
     def __call__(self, point: Mapping[str, Any]) -> float:
         """Return what a point took.
 
@@ -161,6 +177,29 @@ class Table:
         return float(self.seconds[number])
 
 
+def recorded_trials(seed: int = 0) -> list[Trial]:
+    """Return some trials of each table, each table's seconds by their mean."""
+    tables = map(recorded, recorded_tasks())
+    return [trial for t in tables for trial in by_their_mean(t.trials()[seed % STEP :: STEP])]
+
+
+def by_their_mean(trials: Sequence[Trial]) -> list[Trial]:
+    """Return trials of one task with seconds over their geometric mean, so that tasks compare."""
+    logs = [math.log(trial.seconds) for trial in trials]
+    mean = math.exp(sum(logs) / max(1, len(logs)))
+    return [trial._replace(seconds=trial.seconds / mean) for trial in trials]
+
+
+def recorded_tasks() -> list[tuple[Any, ...]]:
+    """Return the tasks of which there is a table: layers of the course."""
+    return [tuple(json.loads(p.read_text())["task"]) for p in sorted(FOLDER.glob("*.json"))]
+
+
+@functools.cache
+def _table(path: Path) -> Table:
+    return Table(json.loads(path.read_text()))
+
+
 def recorded(task: Task | Sequence[object]) -> Table:
     """Return the table of a task.
 
@@ -169,6 +208,6 @@ def recorded(task: Task | Sequence[object]) -> Table:
     """
     path = FOLDER / ("_".join(map(str, task_of(task).key)) + ".json")
     if not path.exists():
-        there = [tuple(json.loads(p.read_text())["task"]) for p in sorted(FOLDER.glob("*.json"))]
+        there = recorded_tasks()
         raise ArgumentError(f"recorded: there is no table of {task_of(task)}, but of {there}.")
-    return Table(json.loads(path.read_text()))
+    return _table(path)

@@ -26,7 +26,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -35,7 +35,7 @@ from . import engine
 from .products import ProductKernel, by_numpy
 from .schedule import NAIVE, Schedule
 from .searches import SEARCHES, State
-from .spaces import Point, Space
+from .spaces import Point, Space, Trial, by_their_mean, recorded_trials
 from .tasks import Task, task_of
 
 _say = logging.getLogger("minitorch.compile")
@@ -78,7 +78,7 @@ def tune(
     measure: Callable[[Point], float] | None = None,
     seed: int = 0,
     log: PathLike | None = None,
-    start_from: PathLike | None = None,
+    start_from: PathLike | Sequence[Trial] | None = None,
     *,
     space: Space | None = None,
 ) -> Tuned:
@@ -90,7 +90,8 @@ def tune(
         search: "learned", "genetic", "annealing" or "random".
         measure: gives the seconds of a point, in place of this machine's clock.
         log: a JSONL file, added to after each trial; what it holds is not measured again.
-        start_from: the log of another shape, from which the model knows something already.
+        start_from: what is known of other shapes before the first trial: a log, or trials of
+            tables; those of the recorded tables unless given, `()` for nothing.
         space: other points than `minitorch.compile.space(task)`.
     Raises:
         ArgumentError: arguments that cannot be; a measurement that is no number above zero.
@@ -100,7 +101,7 @@ def tune(
     propose = _checked(search, trials)
     space = space or Space(task)
     on = "" if space.device == "cpu" else space.device
-    before, skipped = _transferred(task, start_from, on)
+    before, skipped = _known_before(task, start_from, seed, on)
     state = State(space, seed, before)
     if log is not None and Path(log).exists():
         known, why = read(log, task.operator, task, on)
@@ -127,14 +128,20 @@ def _checked(search: str, trials: int) -> Callable[[State, int], list[int]]:
     return SEARCHES[search]
 
 
-def _transferred(
-    task: Task, path: PathLike | None, on: str
-) -> tuple[list[tuple[Point, float]], list[str]]:
-    """Return the trials of other shapes, as if this one did its arithmetic at the same speed."""
-    if path is None:
-        return [], []
-    found, skipped = read(path, task.operator, on=on)
-    return [(t.point, t.seconds / t.task.flops * task.flops) for t in found], skipped
+def _known_before(
+    task: Task, source: PathLike | Sequence[Trial] | None, seed: int, on: str
+) -> tuple[list[Trial], list[str]]:
+    """Return trials of other shapes, each shape's seconds by their mean, and what was skipped."""
+    if source is None:
+        return ([] if on else [t for t in recorded_trials(seed) if t.task != task]), []
+    if not isinstance(source, str | os.PathLike):
+        return list(source), []
+    trials, skipped = read(source, task.operator, on=on)
+    trials = [trial for trial in trials if math.isfinite(trial.seconds)]
+    shapes = dict.fromkeys(trial.task for trial in trials)
+    return [
+        trial for shape in shapes for trial in by_their_mean([t for t in trials if t.task == shape])
+    ], skipped
 
 
 def _clock(space: Space) -> Callable[[Mapping[str, Any]], float]:
@@ -244,14 +251,6 @@ def _time(run: Callable[[], object]) -> float:
 
 
 # Logs
-
-
-class Trial(NamedTuple):
-    """A point that was measured."""
-
-    task: Task
-    point: dict[str, Any]
-    seconds: float
 
 
 def read(

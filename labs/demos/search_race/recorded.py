@@ -19,7 +19,8 @@ def curve(task: tuple[str, int, int, int], search: str) -> list[float]:
     """Return the median, over seeds, of the best after each trial over the best of all."""
     table = recorded(task)
     runs = [
-        tune(task, TRIALS, search, table, seed, space=table.space).curve() for seed in range(SEEDS)
+        tune(task, TRIALS, search, table, seed, start_from=(), space=table.space).curve()
+        for seed in range(SEEDS)
     ]
     return [round(float(x), 4) for x in np.median(runs, axis=0) / table.seconds.min()]
 
