@@ -78,7 +78,7 @@ def tune(
     measure: Callable[[Point], float] | None = None,
     seed: int = 0,
     log: PathLike | None = None,
-    start_from: PathLike | Sequence[Trial] | None = None,
+    start_from: PathLike | tuple[()] | None = None,
     *,
     space: Space | None = None,
 ) -> Tuned:
@@ -90,8 +90,8 @@ def tune(
         search: "learned", "genetic", "annealing" or "random".
         measure: gives the seconds of a point, in place of this machine's clock.
         log: a JSONL file, added to after each trial; what it holds is not measured again.
-        start_from: what is known of other shapes before the first trial: a log, or trials of
-            tables; those of the recorded tables unless given, `()` for nothing.
+        start_from: the log of other shapes, from which the model knows something already; unless
+            given the recorded tables of other shapes, and with `()` nothing.
         space: other points than `minitorch.compile.space(task)`.
     Raises:
         ArgumentError: arguments that cannot be; a measurement that is no number above zero.
@@ -129,13 +129,15 @@ def _checked(search: str, trials: int) -> Callable[[State, int], list[int]]:
 
 
 def _known_before(
-    task: Task, source: PathLike | Sequence[Trial] | None, seed: int, on: str
+    task: Task, source: PathLike | tuple[()] | None, seed: int, on: str
 ) -> tuple[list[Trial], list[str]]:
     """Return trials of other shapes, each shape's seconds by their mean, and what was skipped."""
     if source is None:
         return ([] if on else [t for t in recorded_trials(seed) if t.task != task]), []
+    if source == ():
+        return [], []
     if not isinstance(source, str | os.PathLike):
-        return list(source), []
+        raise ArgumentError(f"tune: got start_from={source!r}, expected the path of a log, or ().")
     trials, skipped = read(source, task.operator, on=on)
     trials = [trial for trial in trials if math.isfinite(trial.seconds)]
     shapes = dict.fromkeys(trial.task for trial in trials)

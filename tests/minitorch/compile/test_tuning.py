@@ -117,6 +117,8 @@ def test_another_shapes_log_gives_a_search_its_start(tmp_path: Path) -> None:
     assert np.median(firsts[True]) < np.median(firsts[False])
     with pytest.raises(FileNotFoundError):
         tune(TASK, 8, measure=landscape, start_from=tmp_path / "none")
+    with pytest.raises(ValueError, match="path of a log"):
+        tune(TASK, 8, measure=landscape, start_from=[1])  # type: ignore[arg-type]
 
 
 def test_a_clock_refuses_a_kernel_that_computes_something_else() -> None:
