@@ -18,6 +18,7 @@ class Generator:
 
     def __init__(self, place: object = "cpu") -> None:
         self.device = device(place)
+        self._on_host = namespace_on(self.device) is np
         self._lock = threading.Lock()
         self._seed = 0
         self.manual_seed(int.from_bytes(os.urandom(4), "little"))
@@ -27,7 +28,7 @@ class Generator:
         self._seed = int(seed)
         self._host = np.random.Generator(np.random.PCG64(self._seed % 2**64))
         self._native: Any = None
-        if namespace_on(self.device) is not np:
+        if not self._on_host:
             torch = importlib.import_module("torch")
             self._native = torch.Generator(device=native_device(self.device))
             self._native.manual_seed(self._seed % 2**63)

@@ -14,6 +14,7 @@ from hypothesis.extra import numpy as hnp
 
 import minitorch
 from minitorch.arrays import shapes
+from minitorch.arrays.library import use_library
 from minitorch.errors import ArgumentError, DeviceError, DTypeError, GradientError, ShapeError
 
 DTYPES = ["bool", "uint8", "int32", "int64", "float16", "float32", "float64"]
@@ -309,3 +310,15 @@ def test_the_gpus_code_path_trains_over_torch_arrays(torch_arrays: None) -> None
             w.add_(w.grad, alpha=-0.5)
     assert type(w.array).__module__ == "torch"
     assert losses[-1] < losses[0]
+
+
+def test_a_generator_stays_with_the_library_that_it_was_made_for() -> None:
+    generator = minitorch.Generator().manual_seed(3)
+    first = generator.normal((2,), minitorch.float32)
+    use_library("cpu", "torch")
+    try:
+        generator.manual_seed(3)
+    finally:
+        use_library("cpu", "numpy")
+    assert np.array_equal(generator.normal((2,), minitorch.float32), first)
+    assert type(first) is np.ndarray
