@@ -145,12 +145,13 @@ def test_the_winner_of_the_race_is_its_strongest_line(visit: Callable[..., Any])
             widget.locator("[role=tab]").nth(k).click()
             widget.focus()
             tab.keyboard.press("End")
-            winner = re.search(r"trials (\w+) is in front", widget.inner_text())
+            said = re.search(r"trials (.+) (is|are level) in front", widget.inner_text())
             names = widget.locator("svg text.bold").all_text_contents()
             lines = widget.locator("svg path.wire[d*='h ']").evaluate_all(
                 "(paths) => paths.map(strength)"
             )
-            assert winner and names[lines.index(max(lines))] == winner[1]
+            assert said
+            assert names[lines.index(max(lines))] in re.findall(r"\w+", said[1])
             assert max(lines) > 1.5 * sorted(lines)[-2]
 
 
