@@ -36,12 +36,17 @@ class LateRoute(Route):
     ) -> None:
         super().__init__(router.prefix + path, endpoint)
         self.methods = set(options["methods"])
-        self._make = lambda: _read(router, path, endpoint, options)
+        self._router, self._path, self._options = router, path, options
 
     @cached_property
     def whole(self) -> APIRoute:
         """The route with its parameters."""
-        return self._make()
+        late = self._router
+        router = APIRouter(prefix=late.prefix, include_in_schema=late.include_in_schema)
+        router.add_api_route(self._path, self.endpoint, **self._options)
+        (route,) = router.routes
+        assert isinstance(route, APIRoute)
+        return route
 
     def matches(self, scope: "Scope") -> tuple[Match, "Scope"]:
         """Return whether a request is for this route; `scope` then says which it is."""
@@ -51,13 +56,3 @@ class LateRoute(Route):
     async def handle(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         """Answer a request, or refuse its method."""
         await self.whole.handle(scope, receive, send)
-
-
-def _read(
-    late: APIRouter, path: str, endpoint: Callable[..., Any], options: Mapping[str, Any]
-) -> APIRoute:
-    router = APIRouter(prefix=late.prefix, include_in_schema=late.include_in_schema)
-    router.add_api_route(path, endpoint, **options)
-    (route,) = router.routes
-    assert isinstance(route, APIRoute)
-    return route
