@@ -47,7 +47,9 @@ TESTS = (
 )
 LEFT_OUT = (  # which reach nothing more, or only in other processes
     "test_processes or between_processes or buckets_is_there or every_operator or Backwards or "
-    "Loops-2 or Loops-3 or Loops-1-1"
+    "Loops-2 or Loops-3 or Loops-1-1 or curve_of_the_cpu or every_collective_waits or 3-cpu or "
+    "4-cpu or by_handles or writes_nothing_outside or waits_for_its_buckets or ragged_schedules or "
+    "every_element_once"
 )
 
 

@@ -2,11 +2,13 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tomllib
 import zipfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import nbformat
@@ -30,6 +32,7 @@ from autograder.grading.grade import LabGrader
 from autograder.grading.slicing import needed, statements_of
 from autograder.records import Lab, Report
 
+SAMPLE = Path(__file__).parent / "sample_labs" / "scale_and_sum"
 SECRETS = ("x * factor", "total += row", "predicted_size = 3", "sum of squares", "SOLUTION",
            "a_negative_factor_changes_the_sign", "secret_length", "-1.5", "rubric")  # fmt: skip
 
@@ -43,24 +46,32 @@ here = pathlib.Path(__file__).parents[1]
 SAYS_WHERE = "\nimport os, autograder\nprint(os.getcwd())\n"
 
 
-@pytest.fixture
-def wheel(tmp_path: Path) -> Path:
-    path = tmp_path / "course-1.0-py3-none-any.whl"
-    path.write_bytes(b"a wheel")
-    return path
+@dataclass(frozen=True)
+class Made:
+    """A lab that has assets and a style sheet, and its released folder, made for Colab; to read."""
+
+    lab: Lab
+    folder: Path
+    wheel: Path
+
+    @property
+    def archive(self) -> Path:
+        return self.folder / archive_name(self.lab)
 
 
-@pytest.fixture
-def released(lab_copy: Callable[..., Path], tmp_path: Path, wheel: Path) -> Path:
-    """Return the released folder of a lab that has assets and a style sheet, made for Colab."""
-    lab = load_lab(lab_copy())
-    (lab.directory / "assets").mkdir()
-    (lab.directory / "assets" / "ring.svg").write_text("<svg/>")
-    (tmp_path / "style.mplstyle").write_text("lines.linewidth: 2")
-    release(lab, tmp_path / "out")
-    target = tmp_path / "out" / lab.name
-    add_colab(lab, target, wheel)
-    return target
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    top = tmp_path_factory.mktemp("made")
+    shutil.copytree(SAMPLE, top / "copied_lab")
+    (top / "copied_lab" / "assets").mkdir()
+    (top / "copied_lab" / "assets" / "ring.svg").write_text("<svg/>")
+    (top / "style.mplstyle").write_text("lines.linewidth: 2")
+    wheel = top / "course-1.0-py3-none-any.whl"
+    wheel.write_bytes(b"a wheel")
+    lab = load_lab(top / "copied_lab")
+    release(lab, top / "out")
+    add_colab(lab, top / "out" / lab.name, wheel)
+    return Made(lab, top / "out" / lab.name, wheel)
 
 
 @pytest.fixture
@@ -86,28 +97,26 @@ def colab(tmp_path: Path) -> Callable[[str], "subprocess.CompletedProcess[str]"]
     return run
 
 
-def test_the_archive_holds_what_the_notebook_looks_for_and_no_secret(released: Path) -> None:
-    with zipfile.ZipFile(
-        released / archive_name(load_lab(released.parents[1] / "copied_lab"))
-    ) as z:
+def test_the_archive_holds_what_the_notebook_looks_for_and_no_secret(made: Made) -> None:
+    with zipfile.ZipFile(made.archive) as z:
         texts = {name: z.read(name).decode() for name in z.namelist()}
-    name = released.name
+    name = made.lab.name
     assert set(texts) == {
         "course-1.0-py3-none-any.whl", f"{name}/checks.py", f"{name}/lab.json",
         f"{name}/assets/ring.svg", "style.mplstyle",
     }  # fmt: skip
-    texts["colab.ipynb"] = (released / "colab.ipynb").read_text()
+    texts["colab.ipynb"] = (made.folder / "colab.ipynb").read_text()
     assert not [(name, s) for name, text in texts.items() for s in SECRETS if s in text]
 
 
-def test_what_a_release_writes_without_it_stays_byte_for_byte(released: Path, tmp_path) -> None:
-    release(load_lab(tmp_path / "copied_lab"), tmp_path / "plain")
-    plain = tmp_path / "plain" / released.name
+def test_what_a_release_writes_without_it_stays_byte_for_byte(made: Made, tmp_path) -> None:
+    release(made.lab, tmp_path / "plain")
+    plain = tmp_path / "plain" / made.lab.name
     files = [p.relative_to(plain) for p in plain.rglob("*") if p.is_file()]
     assert {str(p) for p in files} >= {"checks.py", "lab.ipynb", "lab.json"}
-    assert all((plain / p).read_bytes() == (released / p).read_bytes() for p in files)
-    more = {p.name for p in released.iterdir()} - {p.name for p in plain.iterdir()}
-    assert more == {"colab.ipynb", f"{released.name}_colab.zip"}
+    assert all((plain / p).read_bytes() == (made.folder / p).read_bytes() for p in files)
+    more = {p.name for p in made.folder.iterdir()} - {p.name for p in plain.iterdir()}
+    assert more == {"colab.ipynb", f"{made.lab.name}_colab.zip"}
 
 
 def test_the_notebook_is_the_learners_with_one_cell_in_front(sample_lab: Lab) -> None:
@@ -120,39 +129,37 @@ def test_the_notebook_is_the_learners_with_one_cell_in_front(sample_lab: Lab) ->
     assert colab_notebook(sample_lab) == colab_notebook(load_lab(sample_lab.directory))
 
 
-def test_two_archives_are_the_same_bytes(released: Path, tmp_path: Path, wheel: Path) -> None:
-    archive = released / f"{released.name}_colab.zip"
-    before = archive.read_bytes()
-    add_colab(load_lab(tmp_path / "copied_lab"), released, wheel)
-    assert archive.read_bytes() == before
+def test_two_archives_are_the_same_bytes(made: Made, tmp_path: Path) -> None:
+    again = shutil.copytree(made.folder, tmp_path / made.lab.name)
+    (again / made.archive.name).unlink()
+    add_colab(made.lab, again, made.wheel)
+    assert (again / made.archive.name).read_bytes() == made.archive.read_bytes()
 
 
 def test_the_cell_unpacks_installs_and_moves_into_the_labs_folder(
-    released: Path, tmp_path: Path, colab
+    made: Made, tmp_path: Path, colab
 ) -> None:
     content = tmp_path / "content"
-    archive = released / f"{released.name}_colab.zip"
-    (content / archive.name).write_bytes(archive.read_bytes())
-    cell = set_up_text(load_lab(tmp_path / "copied_lab"))
+    (content / made.archive.name).write_bytes(made.archive.read_bytes())
+    cell = set_up_text(made.lab)
     done = colab(cell + SAYS_WHERE)
     assert done.stderr == ""
-    assert done.stdout.strip() == str(content / released.name)
-    assert (content / released.name / "checks.py").is_file()
-    assert (content / released.name / ".." / "style.mplstyle").is_file()
+    assert done.stdout.strip() == str(content / made.lab.name)
+    assert (content / made.lab.name / "checks.py").is_file()
+    assert (content / made.lab.name / ".." / "style.mplstyle").is_file()
     asked = json.loads((tmp_path / "site" / "asked.json").read_text())
     assert asked == ["install", "-q", "course-1.0-py3-none-any.whl[colab]"]
 
 
-def test_the_cell_does_nothing_twice(released: Path, tmp_path: Path, colab) -> None:
+def test_the_cell_does_nothing_twice(made: Made, tmp_path: Path, colab) -> None:
     content = tmp_path / "content"
-    archive = released / f"{released.name}_colab.zip"
-    (content / archive.name).write_bytes(archive.read_bytes())
-    cell = set_up_text(load_lab(tmp_path / "copied_lab"))
+    (content / made.archive.name).write_bytes(made.archive.read_bytes())
+    cell = set_up_text(made.lab)
     assert colab(cell).returncode == 0
-    (content / archive.name).unlink()
+    (content / made.archive.name).unlink()
     (tmp_path / "site" / "asked.json").unlink()
     again = colab(cell + "\nset_up_course()" + SAYS_WHERE)  # as after a restart of the kernel
-    assert (again.stderr, again.stdout.strip()) == ("", str(content / released.name))
+    assert (again.stderr, again.stdout.strip()) == ("", str(content / made.lab.name))
     assert not (tmp_path / "site" / "asked.json").exists()
 
 

@@ -18,14 +18,17 @@ from autograder.cli import main
 from autograder.errors import LabError, ReleaseRefused
 from autograder.records import Lab
 
+SAMPLE = Path(__file__).parent / "sample_labs" / "scale_and_sum"
 SOLUTIONS = ("x * factor", "total += row", "predicted_size = 3", "sum of squares", "SOLUTION")
 HIDDEN = ("a_negative_factor_changes_the_sign", "secret_length", "-1.5")
 
 
-@pytest.fixture
-def released(sample_lab: Lab, tmp_path: Path) -> Path:
-    release(sample_lab, tmp_path, solutions=True)
-    return tmp_path / "scale_and_sum"
+@pytest.fixture(scope="module")
+def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the released folder of the sample lab, to read."""
+    folder = tmp_path_factory.mktemp("released")
+    release(load_lab(SAMPLE), folder, solutions=True)
+    return folder / SAMPLE.name
 
 
 def test_learners_get_no_solution_and_no_hidden_check(released: Path) -> None:
@@ -186,11 +189,8 @@ def test_a_notebook_is_stale_until_it_is_written_and_when_the_source_changes(lab
     assert is_stale(load_lab(directory))
 
 
-def test_the_manifest_counts_the_checks_that_run_at_submission_only(
-    sample_lab, tmp_path: Path
-) -> None:
-    release(sample_lab, tmp_path)
-    questions = load_released(tmp_path / sample_lab.name).questions
+def test_the_manifest_counts_the_checks_that_run_at_submission_only(released: Path) -> None:
+    questions = load_released(released).questions
     assert {q.name: q.hidden_checks for q in questions if not q.manual} == {
         "scale": 1,
         "predicted_size": 0,

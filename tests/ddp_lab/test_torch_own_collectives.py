@@ -3,10 +3,8 @@
 Of those that gloo passes all must pass here, but for the exempted.
 """
 
-import os
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -29,22 +27,20 @@ SOME = [  # of each kind one, none of which may be skipped
 ]
 
 
-def outcomes(*arguments: str, ranks: int = 3) -> dict[str, str]:
+def outcomes(python: Any, *arguments: str, ranks: int = 3) -> dict[str, str]:
     """Return how each test went."""
-    command = [sys.executable, str(DRIVER), "ddp_lab", *arguments]
-    environment = {**os.environ, "WORLD_SIZE": str(ranks)}
-    found = subprocess.run(
-        command, capture_output=True, text=True, timeout=LONGEST_S, env=environment
-    )
-    lines = [tuple(line.split()) for line in found.stdout.splitlines() if line.startswith("test_")]
-    assert lines, found.stderr
+    (ended,) = python(DRIVER, ["ddp_lab", *arguments], environments=[{"WORLD_SIZE": str(ranks)}])
+    lines = [tuple(line.split()) for line in ended.output.splitlines() if line.startswith("test_")]
+    assert lines, ended.errors
     return dict(lines)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(LONGEST_S + 10)
-def test_all_of_torchs_own_tests_of_collectives_pass_but_those_that_ask_for_gloo_by_name() -> None:
-    found = outcomes()
+def test_all_of_torchs_own_tests_of_collectives_pass_but_those_that_ask_for_gloo_by_name(
+    python: Any,
+) -> None:
+    found = outcomes(python)
     failed = {name for name, how in found.items() if how == "failed"}
     assert failed <= EXEMPT.keys()
     assert sum(how == "ok" for how in found.values()) >= LEAST
@@ -52,15 +48,15 @@ def test_all_of_torchs_own_tests_of_collectives_pass_but_those_that_ask_for_gloo
     assert not [name for name in EXEMPT if found.get(name) == "ok"]  # then it needs no exemption
 
 
-def test_a_monitored_barrier_names_the_ranks_that_are_missing() -> None:
+def test_a_monitored_barrier_names_the_ranks_that_are_missing(python: Any) -> None:
     for ranks, kinds in {
         3: ("gloo", "gloo_rank_0_timeout", "gloo_subgroup"),
         8: ("failure_order", "wait_all_ranks"),  # which torch skips with fewer
     }.items():
         names = [f"test_monitored_barrier_{kind}" for kind in kinds]
-        assert outcomes(*names, ranks=ranks) == dict.fromkeys(names, "ok")
+        assert outcomes(python, *names, ranks=ranks) == dict.fromkeys(names, "ok")
 
 
-def test_they_notice_results_that_are_slightly_wrong() -> None:
+def test_they_notice_results_that_are_slightly_wrong(python: Any) -> None:
     spoilt = ["test_all_gather", "test_broadcast", "test_send_recv"]
-    assert outcomes("--spoil", *spoilt) == dict.fromkeys(spoilt, "failed")
+    assert outcomes(python, "--spoil", *spoilt) == dict.fromkeys(spoilt, "failed")

@@ -59,8 +59,11 @@ def become(
     os.environ.clear()
     os.environ.update(environment)
     sys.argv = [name, *arguments]
-    sys.path[0] = str(Path(name).parent) if name.endswith(".py") else ""
+    is_file = name.endswith(".py")
+    sys.path[0] = str(Path(name).parent) if is_file else ""
     module: Any = types.ModuleType("__main__")
+    if is_file:
+        module.__file__ = name
     sys.modules["__main__"] = module
     exec(compile(program, name, "exec"), module.__dict__)
 

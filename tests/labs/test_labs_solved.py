@@ -1,8 +1,8 @@
 """All labs solved in order from what is released: only the answer regions are copied in.
 
 The notebooks run beside each other in one working folder; the checks in them are content, and so
-is the judge. A sample runs under `pytest --nbval-lax` in a kernel each, all of them with WIDE=1;
-the others in a warm shell, for to import takes longer than to run.
+is the judge. One runs under `pytest --nbval-lax` in a kernel, all of them with WIDE=1; the others
+in a warm shell, for to import takes longer than to run.
 """
 
 import importlib.util
@@ -25,7 +25,7 @@ from autograder.records import Lab
 from autograder.service.running.handout import hand_out
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "solve_labs.py"
-IN_A_KERNEL = ("01_gradients_by_hand", "08_collectives")  # one of a process alone, one of ranks
+IN_A_KERNEL = ("08_collectives",)  # one of ranks; the starter that runs in a kernel has none
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlsplit
 
-from fastapi import APIRouter, FastAPI, Request
+from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
@@ -19,6 +19,7 @@ from autograder.service.errors import Refused
 from autograder.service.settings import Settings
 from autograder.service.web import access
 from autograder.service.web.course import Course
+from autograder.service.web.late_routes import LateRouter
 from autograder.service.web.limits import BodyLimit
 from autograder.service.web.logs import RequestWatch, log_request
 from autograder.service.web.metrics import Metrics
@@ -82,7 +83,7 @@ def create_app(course: Course) -> "ASGIApp":
     app.state.course = course
     app.state.metrics = Metrics(course)
     for router in routers(course):
-        app.include_router(router)
+        app.router.routes += router.routes
     app.mount("/static", _Static(directory=HERE / "static"))
     for kind, answer in _ANSWERS.items():
         app.add_exception_handler(kind, answer)
@@ -101,9 +102,9 @@ def create_app(course: Course) -> "ASGIApp":
     return RequestWatch(whole, app.state.metrics.count_request, *logged)
 
 
-def routers(course: Course) -> tuple[APIRouter, APIRouter, APIRouter]:
+def routers(course: Course) -> tuple[LateRouter, LateRouter, LateRouter]:
     """Return the routes under `/api`, those for monitors, and the pages."""
-    api, pages = APIRouter(prefix="/api"), APIRouter(include_in_schema=False)
+    api, pages = LateRouter(prefix="/api"), LateRouter(include_in_schema=False)
     for subject in _SUBJECTS:
         subject.add_routes(api, pages, course)
     return api, operations.router(course), pages

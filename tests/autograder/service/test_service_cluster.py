@@ -20,7 +20,7 @@ from autograder.authoring.notebook import solution_notebook
 from autograder.authoring.source import load_lab
 from autograder.service.client import Connection
 from autograder.service.database.schema import gradings
-from autograder.service.errors import GraderDied, GraderUnable
+from autograder.service.errors import GraderDied, GraderUnable, ServerError
 from autograder.service.grading.dask import ClusterGrader
 from autograder.service.records.store import existing
 from autograder.service.running.start import free_port
@@ -125,7 +125,16 @@ class Course:
         solution = solution_notebook(load_lab(SAMPLES / "scale_and_sum"))
         for _ in range(count):
             self.handed_in += 1
-            self.ada.submit("scale_and_sum", (solution + " " * self.handed_in).encode())
+            notebook = (solution + " " * self.handed_in).encode()
+            until(lambda: self._taken(notebook))  # noqa: B023
+
+    def _taken(self, notebook: bytes) -> bool:
+        try:
+            self.ada.submit("scale_and_sum", notebook)
+        except ServerError as error:
+            assert error.status == 429, error  # so many at once: a little later
+            return False
+        return True
 
     def queue(self) -> Any:
         return self.staff._json("queue", "/api/queue")

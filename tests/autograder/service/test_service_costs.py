@@ -3,9 +3,11 @@
 Counted in the database's own steps and plans, never in seconds.
 """
 
+import functools
 import re
+import shutil
 import sqlite3
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -31,14 +33,11 @@ LARGE = ("notebooks", "reports")
 
 
 class Course:
-    """A store with `learners` who each have one waiting submission in each of `labs`."""
+    """A store of learners who each have one waiting submission in each lab."""
 
-    def __init__(self, folder: Path, learners: int, labs: int = 1) -> None:
+    def __init__(self, folder: Path) -> None:
         self.store = Store(sqlite_url(folder))
-        self.learners = [self.store.roster.add(f"L{i:03}", LEARNER) for i in range(learners)]
-        for lab in range(labs):
-            for i, learner in enumerate(self.learners):
-                self.store.submissions.add(learner, f"lab{lab}", f"{lab} {i}".encode() * 500)
+        self.learners = self.store.roster.learners()
 
     def traced(self, run: Callable[[], object]) -> tuple[int, list[str]]:
         """Return the steps of the database's machine that `run` takes, and its plans."""
@@ -79,14 +78,32 @@ class Course:
         self.store.close()
 
 
+@pytest.fixture(scope="module")
+def filled(tmp_path_factory: pytest.TempPathFactory) -> Callable[[int, int], Path]:
+    """Return what makes a folder with a course of so many learners and labs, each once."""
+
+    @functools.cache
+    def fill(learners: int, labs: int) -> Path:
+        folder = tmp_path_factory.mktemp("course")
+        store = Store(sqlite_url(folder))
+        people = [store.roster.add(f"L{i:03}", LEARNER) for i in range(learners)]
+        for lab in range(labs):
+            for i, learner in enumerate(people):
+                store.submissions.add(learner, f"lab{lab}", f"{lab} {i}".encode() * 500)
+        store.close()
+        return folder
+
+    return fill
+
+
 @pytest.fixture
-def course(tmp_path: Path) -> Any:
+def course(tmp_path: Path, filled: Callable[[int, int], Path]) -> Iterator[Any]:
+    """Return what makes a course of a test's own."""
     made: list[Course] = []
 
     def make(learners: int, labs: int = 1) -> Course:
-        folder = tmp_path / f"{len(made)}"
-        folder.mkdir()
-        made.append(Course(folder, learners, labs))
+        folder = shutil.copytree(filled(learners, labs), tmp_path / f"{len(made)}")
+        made.append(Course(folder))
         return made[-1]
 
     yield make

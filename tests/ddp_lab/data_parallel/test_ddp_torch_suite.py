@@ -1,9 +1,8 @@
 """torch's own DDP tests with our class in torch's place; see torch_ddp_suite.py for all of them."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -38,24 +37,23 @@ LEFT_OUT = {
 PASSED_BY_TORCH = 73  # torch 2.13, two ranks
 
 
-def outcomes(tmp_path: Path, *arguments: str) -> dict[str, str]:
+def outcomes(python: Any, tmp_path: Path, *arguments: str) -> dict[str, str]:
     report = tmp_path / "report.json"
-    command = [sys.executable, str(SUITE), "--json", str(report), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=900)
-    assert report.exists(), done.stderr
+    (ended,) = python(SUITE, ["--json", report, *arguments])
+    assert report.exists(), ended.errors
     found: dict[str, str] = json.loads(report.read_text())
     return found
 
 
-def test_a_sample_of_torchs_tests_passes(tmp_path: Path) -> None:
-    found = outcomes(tmp_path, "--names", *SAMPLE)
+def test_a_sample_of_torchs_tests_passes(python: Any, tmp_path: Path) -> None:
+    found = outcomes(python, tmp_path, "--names", *SAMPLE)
     assert {name: text for name, text in found.items() if text != "passed"} == {}
 
 
 @pytest.mark.wide
 @pytest.mark.timeout(1200)
-def test_all_that_torchs_class_passes_ours_passes_but_five(tmp_path: Path) -> None:
-    theirs, ours = outcomes(tmp_path, "--native"), outcomes(tmp_path)
+def test_all_that_torchs_class_passes_ours_passes_but_five(python: Any, tmp_path: Path) -> None:
+    theirs, ours = outcomes(python, tmp_path, "--native"), outcomes(python, tmp_path)
     passed = {name for name, text in theirs.items() if text == "passed"}
     failed = {name for name in passed if ours[name] != "passed"}
     assert failed <= set(LEFT_OUT)

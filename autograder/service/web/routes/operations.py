@@ -10,6 +10,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from autograder.service.web import openapi
 from autograder.service.web.access import Staff
 from autograder.service.web.course import Course
+from autograder.service.web.late_routes import LateRouter
 
 
 def add_routes(api: APIRouter, _pages: APIRouter, course: Course) -> None:
@@ -20,9 +21,9 @@ def add_routes(api: APIRouter, _pages: APIRouter, course: Course) -> None:
         return {"status": "ok", "labs": course.catalog.names}
 
 
-def router(course: Course) -> APIRouter:
+def router(course: Course) -> LateRouter:
     """Return the routes beside `/api`."""
-    routes = APIRouter()
+    routes = LateRouter()
 
     @routes.get("/healthz")
     def healthz() -> dict[str, Any]:
@@ -36,7 +37,8 @@ def router(course: Course) -> APIRouter:
 
     @routes.get("/openapi.json", include_in_schema=False)
     def described(request: Request, _by: Staff) -> dict[str, Any]:
-        description = get_openapi(title="Course", version="1", routes=request.app.routes)
+        routes = [getattr(route, "whole", route) for route in request.app.routes]
+        description = get_openapi(title="Course", version="1", routes=routes)
         return openapi.completed(description)
 
     return routes
