@@ -48,21 +48,28 @@ def verify(
     nodes = needed(fetches, fed)
     if len(schedule(fetches, fed)) != len(nodes):
         raise GraphError(f"{after}: the graph has a cycle. A node must not depend on itself.")
+    inferred: dict[object, Spec] = {}
     for node in nodes:
         if node.op is not None and node not in fed and (checked is None or node not in checked):
-            _verify_node(node, node.op, after)
+            _verify_node(node, node.op, after, inferred)
     if checked is not None:
         checked.become(nodes)
 
 
-def _verify_node(node: Node, op: Op, after: str) -> None:
-    """Raise unless a node has the type that its operator infers, as far as shapes are known."""
+def _verify_node(node: Node, op: Op, after: str, inferred: dict[object, Spec]) -> None:
+    """Raise unless a node has the type that its operator infers, as far as shapes are known.
+
+    Args:
+        inferred: what operators gave before, by their addresses and the types of their inputs.
+    """
     if isinstance(op, While):
         _verify_loop(node, after)
     if any(isinstance(source.shape, UnknownShape) for source in (*node.inputs, node)):
         return
+    specs = [Spec(tuple(source.shape), source.dtype) for source in node.inputs]
+    key = (id(op), *specs)
     try:
-        spec = op.infer(*[Spec(tuple(s.shape), s.dtype) for s in node.inputs])
+        spec = inferred[key] if key in inferred else inferred.setdefault(key, op.infer(*specs))
     except MinitorchError as error:
         raise node.error(
             f"{after}: node {node.name!r} does not fit its inputs: {error}."

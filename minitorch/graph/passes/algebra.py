@@ -77,7 +77,7 @@ def _is(node: Node, number: float) -> bool:
     """Tell whether a node is a constant with this number everywhere."""
     if not isinstance(node, Constant) or not node.value.size or node.value.size > 4096:
         return False
-    return bool((node.value == number).all())
+    return node.value.item(0) == number and bool((node.value == number).all())
 
 
 def _of(node: Node, name: str) -> tuple[Node, ...] | None:

@@ -14,44 +14,44 @@ SMALL = 4096  # bytes of a constant that is compared by value
 
 def cse(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
     """Return the fetches with every value computed in one place."""
-    first: dict[object, Node] = {}  # of each value, by the inputs' addresses
-    twins: dict[Node, Node] = {}  # the first node of the same value, where it is another
-    constants: dict[Node, Node] = {}
-    signatures: dict[int, object] = {}  # by the operators' addresses: many nodes share one
-
-    def canonical(node: Node) -> Node:
-        """Return the one node that stands for all constants like this."""
-        if node in constants or not isinstance(node, Constant) or node in fed:
-            return constants.get(node, node)
-        constants[node] = node
-        if node.value.nbytes <= SMALL:
-            key = (node.device, node.value.dtype.str, node.value.shape, node.value.tobytes())
-            constants[node] = first.setdefault(key, node)
-        return constants[node]
-
     order = schedule(fetches, fed)
-    for node in simple_among(order):
-        if node in fed:
-            continue
-        sources = [canonical(twins.get(source, source)) for source in node.inputs]
-        if id(node.op) not in signatures:
-            signatures[id(node.op)] = signature(node.op)
-        key = (signatures[id(node.op)], node.device, tuple(map(id, sources)))
-        if first.setdefault(key, node) is not node:
-            twins[node] = first[key]
-
-    made: dict[Node, Node] = {}  # what stands for the first nodes
+    twins = _twins(order, fed)
+    copies: dict[Node, Node] = {}  # what stands for the first node of each value
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
         if node in twins:
-            return made.get(twins[node], twins[node])
-        sources = tuple(canonical(source) for source in inputs)
+            return copies.get(twins[node], twins[node])
+        sources = tuple([twins.get(source, source) for source in inputs])  # of constants
         same = all(a is b for a, b in zip(sources, node.inputs, strict=True))
-        made[node] = node if same else node.with_inputs(sources, ())
-        return made[node]
+        copies[node] = node if same else node.with_inputs(sources, ())
+        return copies[node]
 
-    of_constants = {n for n in order if any(constants.get(s, s) is not s for s in n.inputs)}
-    return rewrite(fetches, rule, fed, at=twins.keys() | of_constants)
+    users = {n for n in order if not twins.keys().isdisjoint(n.inputs)}
+    return rewrite(fetches, rule, fed, at=twins.keys() | users)
+
+
+def _twins(order: Sequence[Node], fed: Collection[Node]) -> dict[Node, Node]:
+    """Return the nodes whose value an earlier node of `order` has, each with that node."""
+    first: dict[object, Node] = {}
+    twins: dict[Node, Node] = {}
+    signatures: dict[int, object] = {}  # by the operators' addresses: many nodes share one
+    simple = set(simple_among(order))
+    for node in order:
+        if node in fed:
+            continue
+        if isinstance(node, Constant) and node.value.nbytes <= SMALL:
+            value: object = (node.value.dtype.str, node.value.shape, node.value.tobytes())
+        elif node in simple:
+            if id(node.op) not in signatures:
+                signatures[id(node.op)] = signature(node.op)
+            sources = [id(twins.get(source, source)) for source in node.inputs]
+            value = (signatures[id(node.op)], *sources)
+        else:
+            continue
+        canonical = first.setdefault((node.device, value), node)
+        if canonical is not node:
+            twins[node] = canonical
+    return twins
 
 
 def signature(op: Op) -> object:

@@ -146,8 +146,8 @@ class _Group:
         self.root, self.end = root, end
         self.parts: list[tuple[Op, tuple[int, ...]]] = []
         self.origins: list[Origin] = []
-        self.leaves: list[Node] = []
-        self.found: dict[Node, int] = {}
+        self.leaves: dict[Node, int] = {}  # the inputs of the whole, numbered
+        self.results: dict[Node, int] = {}  # the operators' numbers as operands
 
     def collect(self, node: Node, inputs: Sequence[Node]) -> int:
         """Add `node` and what belongs to its group; return its number as an operand."""
@@ -157,16 +157,13 @@ class _Group:
         assert node.op is not None  # a node of a group is an operator
         self.parts.append((node.op, operands))
         self.origins.append((node.name, node.built_at))
-        self.found[node] = -len(self.parts)
-        return self.found[node]
+        self.results[node] = -len(self.parts)
+        return self.results[node]
 
     def _operand(self, old: Node, new: Node) -> int:
         if self.root.get(old) is self.end:
-            return self.found[old] if old in self.found else self.collect(old, new.inputs)
-        place = next((i for i, leaf in enumerate(self.leaves) if leaf is new), len(self.leaves))
-        if place == len(self.leaves):
-            self.leaves.append(new)
-        return place
+            return self.results[old] if old in self.results else self.collect(old, new.inputs)
+        return self.leaves.setdefault(new, len(self.leaves))
 
     def as_node(self, node: Node, reasons: list[str], alone: bool = False) -> Node | None:
         """Return the node of the whole group; `alone`: None when no kernel computes it."""

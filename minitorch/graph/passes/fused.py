@@ -53,10 +53,15 @@ class FusedSequence(Op):
 
     def infer(self, *specs: Spec) -> Spec:
         """Return what the parts infer, one after another."""
-        found: list[Spec] = []
+        results: list[Spec] = []
+        known: dict[object, Spec] = {}  # many parts are one operator on inputs of one type
         for op, operands in self.parts:
-            found.append(op.infer(*[found[-1 - i] if i < 0 else specs[i] for i in operands]))
-        return found[-1]
+            inputs = [results[-1 - i] if i < 0 else specs[i] for i in operands]
+            key = (id(op), *inputs)
+            if key not in known:
+                known[key] = op.infer(*inputs)
+            results.append(known[key])
+        return results[-1]
 
     def blamed(self, *specs: Spec) -> Origin | None:
         """Return the node, as it was before fusion, that cannot take inputs of these specs."""
@@ -89,7 +94,6 @@ class Fused(FusedSequence):
     """FusedSequence elementwise operators as one.
 
     Attributes:
-        program: what a kernel computes, or the reason why there is none.
         least: the number of elements from which the kernel computes; None for never.
         widest: the place of an input that is as large as the result, where that is known.
         small: whether the result is known to be too small for anything but one call.
@@ -106,11 +110,14 @@ class Fused(FusedSequence):
         origins: Sequence[Origin] = (),
     ) -> None:
         super().__init__(parts, origins)
-        self.dtypes, self.widest = tuple(dtypes), widest
-        self.program = program_of(self.parts, self.dtypes)
-        self.least = least if isinstance(self.program, Program) else None
+        self.dtypes, self.least, self.widest = tuple(dtypes), least, widest
         if small:  # nothing to decide at run time
             self.compute = self._function  # type: ignore[method-assign]
+
+    @functools.cached_property
+    def program(self) -> Program | str:
+        """What a kernel computes, or the reason why there is none."""
+        return program_of(self.parts, self.dtypes)
 
     @functools.cached_property
     def kernel(self) -> Kernel:
@@ -191,11 +198,14 @@ class FusedReduction(Fused):
     ) -> None:
         super().__init__(parts, dtypes, least, origins=origins)
         self.reduction = reduction
-        self.program = program_of(self.parts, self.dtypes, kernel_reduction(reduction))
-        self.least = least if isinstance(self.program, Program) else None
         self._whole = _expression([*self.parts, (reduction, (-len(self.parts),))])
         if small:
             self.compute = self._whole  # type: ignore[method-assign]
+
+    @functools.cached_property
+    def program(self) -> Program | str:
+        """What a kernel computes, the reduction included, or the reason why there is none."""
+        return program_of(self.parts, self.dtypes, kernel_reduction(self.reduction))
 
     @property
     def name(self) -> str:
