@@ -26,8 +26,10 @@ def router(course: Course) -> APIRouter:
 
     @routes.get("/healthz")
     def healthz() -> dict[str, Any]:
-        state = course.queue_state()
-        return {"status": "paused" if state["paused"] else "ok", "reason": state["reason"]}
+        reasons = [course.queue_state()["reason"]]
+        reasons += [_told(name, other) for name, other in course.others.items()]
+        reason = "; ".join(filter(None, reasons)) or None
+        return {"status": "paused" if reason else "ok", "reason": reason}
 
     @routes.get("/metrics", response_class=Response, responses=openapi.METRICS)
     def metrics(request: Request) -> Response:
@@ -37,6 +39,13 @@ def router(course: Course) -> APIRouter:
     @routes.get("/openapi.json", include_in_schema=False)
     def described(request: Request, _by: Staff) -> dict[str, Any]:
         description = get_openapi(title="Course", version="1", routes=request.app.routes)
+        if course.path:
+            description["servers"] = [{"url": course.path}]
         return openapi.completed(description)
 
     return routes
+
+
+def _told(name: str, course: Course) -> str:
+    reason = course.queue_state()["reason"]
+    return f"{name}: {reason}" if reason else ""
