@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -89,9 +90,15 @@ def test_courses_know_nothing_of_each_other(several: Any) -> None:
     assert not any("held" in action or "date" in action for action in log)
 
 
-def test_addresses_that_leave_the_server_lead_back_to_the_course(several: Any) -> None:
+def test_addresses_that_leave_the_server_lead_back_to_the_course(
+    several: Any, tmp_path: Path, capsys: Any
+) -> None:
     ml = staff_of(several, "ml")
     ada = enrolled(ml, "ada")
+    (tmp_path / "lab.ipynb").write_bytes(CELL)
+    where = ["--server", f"{ml.server}/", "--token", ada.token]
+    assert main(["submit", "first", str(tmp_path / "lab.ipynb"), *where]) == 0
+    assert f"{ml.server}/submissions/1\n" in capsys.readouterr().out
     assert ada.page("/labs").startswith(f"{ml.server}/enter?code=")
     dates = b"lab,due\n01_first,2031-02-28T23:59:00+01:00\n"
     ml.set_schedule(dates, dry_run=False)
@@ -233,6 +240,17 @@ def test_no_link_of_a_course_leaves_it(filled: Any, browse: Any, login: str) -> 
                     todo.append(link)
     assert problems == []
     assert len(seen) > (30 if login == "instructor" else 8)
+
+
+def test_a_platform_launches_a_course_below_its_path(filled: Any, browse: Any) -> None:
+    hint = "iss=https://canvas.example&login_hint=1"
+    away = browse(filled.staff.server).get(f"{ML}/lti/login?{hint}")
+    target = urlsplit(away.getheader("Location"))
+    assert target.path == "/authorize"
+    returns = parse_qs(target.query)["redirect_uri"]
+    assert returns == [f"{filled.staff.server}{ML}/lti/launch"]
+    assert f"Path={ML}/lti;" in away.getheader("Set-Cookie")
+    assert browse(filled.staff.server).get(f"/lti/login?{hint}").status == 404
 
 
 @pytest.mark.parametrize("specimen", ["/labs", "/courses/mlx/labs", "https://elsewhere/", ""])
