@@ -19,8 +19,8 @@ from ddp_lab.transport.shm.segment import Segment
 MOST_RANKS = 80  # one message to the zygote carries at most 253 descriptors
 STOP_S = 5.0
 # What the launcher has imported of these takes each rank long if the zygote has not: torch seconds,
-# and its second line comes with the first optimizer; pytest, which a test's own module imports, more
-# than all else that a rank does.
+# and its second line comes with the first optimizer; pytest, which a test's own module imports,
+# more than all else that a rank does.
 SHARED = ("torch", "torch._dynamo", "pytest")
 # Boundaries between requests are kept, where the system can.
 SOCKET_KIND = socket.SOCK_SEQPACKET if sys.platform == "linux" else socket.SOCK_STREAM

@@ -1,11 +1,13 @@
-"""A course in one file: taken while the server runs, and proven before it is put back.
+"""A server's courses in one file: taken while the server runs, and proven before it is put back.
 
 A backup is a line with the SHA-256 of the rest, and a zip: the database (by SQLite's online backup
-or by `dumps`: one state, however much is written meanwhile) and the instructor's token.
+or by `dumps`: one state, however much is written meanwhile) and the instructor's token; of the
+courses beside the one at `/` the same, below `courses/NAME`. A dump holds all of them.
 """
 
 import hashlib
 import os
+import re
 import shutil
 import sqlite3
 import tempfile
@@ -20,6 +22,8 @@ from autograder.service.database import dumps
 from autograder.service.errors import StartError
 
 DATABASE, DUMP, TOKEN = "course.sqlite3", "course.pgdump", "instructor.token"
+
+_BELOW = re.compile(rf"courses/[a-z0-9-]+/({re.escape(DATABASE)}|{re.escape(TOKEN)})")
 
 _PIECE_BYTES = 1 << 20
 
@@ -40,7 +44,7 @@ def backup(data: Path, target: Path, url: str = "") -> int:
             packed = Path(folder) / "packed"
             with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
                 for path in files:
-                    archive.write(path, path.name)
+                    archive.write(path, path.relative_to(folder))
             partial = Path(folder) / "whole"  # where nobody else can have put a file or a link
             descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
             with os.fdopen(descriptor, "wb") as file, packed.open("rb") as zipped:
@@ -62,11 +66,14 @@ def backup(data: Path, target: Path, url: str = "") -> int:
 def _copies(data: Path, folder: Path, url: str) -> list[Path]:
     if url:
         dumps.write(url, folder / DUMP)
-    else:
-        _copy(data, folder)
-    if (data / TOKEN).is_file():
-        shutil.copyfile(data / TOKEN, folder / TOKEN)
-    return [path for path in (folder / DATABASE, folder / DUMP, folder / TOKEN) if path.is_file()]
+    for place in (data, *sorted(data.glob("courses/*/"))):
+        into = folder / place.relative_to(data)
+        into.mkdir(parents=True, exist_ok=True)
+        if not url and (place / DATABASE).is_file():
+            _copy(place, into)
+        if (place / TOKEN).is_file():
+            shutil.copyfile(place / TOKEN, into / TOKEN)
+    return sorted(path for path in folder.rglob("*") if path.is_file())
 
 
 def _copy(data: Path, folder: Path) -> None:
@@ -87,7 +94,7 @@ def restore(source: Path, data: Path, url: str = "") -> None:
     Raises:
         StartError: there is a course already, or the backup is damaged; nothing has changed.
     """
-    there = sorted(path.name for path in data.glob(f"{DATABASE}*"))
+    there = [str(path.relative_to(data)) for path in sorted(data.rglob(f"{DATABASE}*"))]
     if there:  # a log of another database would be written into this one
         problem = f"{data} holds a course already, or what is left of one: {', '.join(there)}"
         raise StartError(f"restore: {problem}. Give another --data directory.")
@@ -98,10 +105,14 @@ def restore(source: Path, data: Path, url: str = "") -> None:
             raise StartError(f"restore: {source} needs {needs}.")
         for path in dumped:
             dumps.read_into(url, path)
+            path.unlink()
             files.remove(path)
+        folder = min(files, key=lambda path: len(path.parts)).parent
         for path in sorted(files, key=lambda path: path.name == DATABASE):
             path.chmod(0o600)
-            path.replace(data / path.name)
+            target = data / path.relative_to(folder)
+            target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.replace(target)
 
 
 @contextmanager
@@ -116,8 +127,9 @@ def unpacked(source: Path, beside: Path | None = None) -> Iterator[list[Path]]:
             files = _extracted(source, Path(folder))
             if (Path(folder) / DUMP).exists():
                 dumps.prove(Path(folder) / DUMP)
-            else:
-                _prove(Path(folder) / DATABASE)
+            for path in files:
+                if path.name == DATABASE:
+                    _prove(path)
         except (zipfile.BadZipFile, zlib.error, ValueError, KeyError, EOFError) as error:
             raise StartError(f"restore: {source} is damaged, or no backup: {error}.") from error
         except (sqlite3.Error, NotImplementedError, RuntimeError) as error:
@@ -133,9 +145,11 @@ def _extracted(source: Path, folder: Path) -> list[Path]:
         file.seek(0)
         with zipfile.ZipFile(file) as archive:
             names = set(archive.namelist())
-            if names - {TOKEN} not in ({DATABASE}, {DUMP}):
+            below = {name for name in names if _BELOW.fullmatch(name)}
+            if names - below - {TOKEN} not in ({DATABASE}, {DUMP}):
                 raise ValueError(f"it holds {', '.join(names)[:100]}")
             for name in names:
+                (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 with archive.open(name) as packed, (folder / name).open("wb") as unpacked_file:
                     shutil.copyfileobj(packed, unpacked_file, _PIECE_BYTES)
                     unpacked_file.flush()

@@ -26,6 +26,7 @@ _AGAIN_S = 5
 # Requests are served by 40 threads, and each worker has two.
 _POOL = 20
 _POOL_MORE = 60
+_POOL_OF_MANY = 5  # kept open by one of several courses in schemas of their own
 
 log = logging.getLogger(__name__)
 
@@ -35,10 +36,11 @@ class Database:
 
     def __init__(self, url: str | sa.URL, *, busy_ms: int = _BUSY_MS) -> None:
         url = sa.engine.make_url(url)
+        pool = _POOL_OF_MANY if "search_path" in str(url.query.get("options")) else _POOL
         sqlite = url.get_backend_name() == "sqlite"
         if url.drivername == "postgresql":
             url = url.set(drivername="postgresql+psycopg")
-        options: dict[str, Any] = {"pool_size": _POOL, "max_overflow": _POOL_MORE}
+        options: dict[str, Any] = {"pool_size": pool, "max_overflow": _POOL_MORE}
         options["hide_parameters"] = True  # an error that is logged says nothing of a person
         if not sqlite:
             options["pool_pre_ping"] = True

@@ -43,33 +43,33 @@ def prove(source: Path) -> None:
         StartError: `pg_restore` is not there, or cannot read it.
         ValueError: a notebook has not the digest of its submission.
     """
-    expected: dict[bytes, str] = {}
-    digests: dict[bytes, str] = {}
+    expected: dict[tuple[str, bytes], str] = {}
+    digests: dict[tuple[str, bytes], str] = {}
     with _running("pg_restore", "--data-only", "--file=-", str(source)) as script:
-        for table, row in _rows(script):
+        for schema, table, row in _rows(script):
             if table == "submissions":
-                expected[row[b"id"]] = row[b"sha256"].decode()
+                expected[schema, row[b"id"]] = row[b"sha256"].decode()
             elif table == "notebooks":
                 content = bytes.fromhex(row[b"notebook"].removeprefix(b"\\\\x").decode())
-                digests[row[b"submission_id"]] = hashlib.sha256(content).hexdigest()
-    for number, digest in expected.items():
-        if digests.get(number) != digest:
+                digests[schema, row[b"submission_id"]] = hashlib.sha256(content).hexdigest()
+    for (schema, number), digest in expected.items():
+        if digests.get((schema, number)) != digest:
             problem = "is not as it was handed in"
             raise ValueError(f"the notebook of submission {number.decode()} {problem}")
 
 
-def _rows(script: IO[bytes]) -> Iterator[tuple[str, dict[bytes, bytes]]]:
-    """Yield the rows of a script of COPY statements, each with its table; cells are as written."""
-    table, columns = "", list[bytes]()
+def _rows(script: IO[bytes]) -> Iterator[tuple[str, str, dict[bytes, bytes]]]:
+    """Yield each row of a script of COPY statements with its schema and table; cells as written."""
+    schema, table, columns = "", "", list[bytes]()
     for line in script:
         if line.startswith(b"COPY "):
             name, _, rest = line.removeprefix(b"COPY ").partition(b" (")
-            table = name.rpartition(b".")[2].decode()
+            schema, _, table = name.decode().rpartition(".")
             columns = rest.partition(b")")[0].split(b", ")
         elif line == b"\\.\n":
             table = ""
         elif table:
-            yield table, dict(zip(columns, line.rstrip(b"\n").split(b"\t"), strict=True))
+            yield schema, table, dict(zip(columns, line.rstrip(b"\n").split(b"\t"), strict=True))
 
 
 @contextmanager

@@ -24,7 +24,7 @@ class Grader(Protocol):
     """Whoever turns a notebook into a report."""
 
     def grade(self, lab: str, notebook: bytes) -> Report:
-        """Return the report on `notebook`.
+        """Return the report on `notebook`; `lab` is a name, or a path elsewhere.
 
         Raises:
             GraderDied: there is no report, and it may be the notebook's fault.

@@ -11,9 +11,10 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from autograder.service.errors import GraderDied, GraderKilled, GraderUnable
@@ -62,7 +63,8 @@ class Queue:
     """`workers` threads over one table of claims; each has a grader of its own.
 
     `owner` names this server's claims. `solution(lab)` is a notebook that graders must be able to
-    grade; what it raises is a reason to pause the lab.
+    grade; what it raises is a reason to pause the lab. `labs` is where labs lie, if it is not where
+    the graders look. The threads serve the queues of other courses too (`start`), in turn.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Queue:
         solution: Callable[[str], bytes],
         workers: int = 1,
         lease_s: float = 30.0,
+        labs: Path = Path(),
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.tally = Tally()
@@ -81,7 +84,10 @@ class Queue:
         self._owner = owner
         self._solution = solution
         self._lease_s = lease_s
+        self._labs = labs
         self._clock = clock
+        self._served_at = 0.0
+        self._queues: list[Queue] = [self]
         self._graders = [make_grader() for _ in range(workers)]
         self._threads: list[threading.Thread] = []
         self._stopping = threading.Event()
@@ -90,8 +96,11 @@ class Queue:
         self._pauses: dict[str, Pause] = {}
         self._trouble: str | None = None  # the database is away, or full
 
-    def start(self) -> None:
-        """Begin to grade, in threads."""
+    def start(self, others: Iterable["Queue"] = ()) -> None:
+        """Begin to grade, in threads, for these other queues too, which have none of their own."""
+        for other in others:
+            other._work, other._stopping = self._work, self._stopping
+            self._queues.append(other)
         for grader in self._graders:
             thread = threading.Thread(target=self._run, args=(grader,), daemon=True)
             thread.start()
@@ -130,15 +139,20 @@ class Queue:
 
     def _run(self, grader: Grader) -> None:
         while not self._stopping.is_set():
-            try:
-                busy = self.work(grader)
-                self._trouble = None
-            except Exception as error:  # the lease runs out and is taken again
-                log.exception("queue: a worker could not read or write the database")
-                self._trouble = _said(error)
-                busy = False
-            if not busy:
+            # whose turn was longest ago first, so that a rush in one course holds up no other
+            queues = sorted(self._queues, key=lambda queue: queue._served_at)
+            if not any(queue._try(grader) for queue in queues):
                 self._work.acquire(timeout=_POLL_S)
+
+    def _try(self, grader: Grader) -> bool:
+        try:
+            busy = self.work(grader)
+            self._trouble = None
+        except Exception as error:  # the lease runs out and is taken again
+            log.exception("queue: a worker could not read or write the database")
+            self._trouble = _said(error)
+            busy = False
+        return busy
 
     def work(self, grader: Grader) -> bool:
         """Look at a paused lab if it is time, and grade one submission; False when none waits."""
@@ -148,6 +162,7 @@ class Queue:
         claim = self._claims.claim(self._owner, self._lease_s, avoid=paused)
         if claim is None:
             return False
+        self._served_at = time.monotonic()
         with self._renewed(claim):
             self._grade(grader, claim)
         return True
@@ -175,7 +190,7 @@ class Queue:
     def _grade(self, grader: Grader, claim: Claim) -> None:
         began = self._clock()
         try:
-            report = grader.grade(claim.lab, claim.notebook)
+            report = grader.grade(str(self._labs / claim.lab), claim.notebook)
         except Exception as error:
             if self._stopping.is_set():
                 self._claims.put_back(claim.id, self._owner)
@@ -213,7 +228,7 @@ class Queue:
     def _fault(self, grader: Grader, lab: str) -> str | None:
         """Return why the solution of `lab` cannot be graded, or None: it can."""
         try:
-            grader.grade(lab, self._solution(lab))
+            grader.grade(str(self._labs / lab), self._solution(lab))
         except Exception as error:
             return _said(error)
         return None

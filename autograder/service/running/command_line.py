@@ -12,7 +12,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from autograder.service.running import staff_commands
+from autograder.service.running import data_commands, staff_commands
 from autograder.service.running.commands import command as _command
 from autograder.service.running.commands import connection as _connection
 from autograder.service.running.commands import read_file
@@ -30,7 +30,7 @@ def add_commands(subparsers: "Subparsers") -> None:
     """Add the service's commands; each sets `run`, a function of the arguments to an exit code."""
     _add_start(subparsers)
     _add_serve(subparsers)
-    _add_data_commands(subparsers)
+    data_commands.add_commands(subparsers)
     enroll = _command(subparsers, "enroll", _enroll, "enrol a learner and print their token")
     enroll.add_argument("name", metavar="NAME", help="the learner's name or login")
     enroll.add_argument("--renew", action="store_true", help="replace the token of one enrolled")
@@ -46,6 +46,7 @@ def add_commands(subparsers: "Subparsers") -> None:
     add("--format", choices=FORMATS, default="csv", help="default: csv")
     add("-o", "--output", type=Path, metavar="FILE", help="instead of printing it")
     add("--data", type=Path, metavar="DIR", help="read this directory, no server")
+    add("--course", metavar="NAME", default="", help="with --data: one of several courses there")
     add("--lab", metavar="LAB", default="", help="this lab alone")
     add("--template", type=Path, metavar="FILE", help="what the platform exported, to be filled in")
     staffs = (*_add_daily(subparsers), *_add_schedule(subparsers), *_add_roster(subparsers))
@@ -133,6 +134,8 @@ def _add_staff(subparsers: "Subparsers") -> argparse.ArgumentParser:
     parser.add_argument("--role", choices=("instructor", "assistant"), required=True)
     parser.add_argument("--renew", action="store_true", help="replace the token of one added")
     parser.add_argument("--data", type=Path, metavar="DIR", help="write here, without a server")
+    says = "with --data: one of several courses there"
+    parser.add_argument("--course", metavar="NAME", default="", help=says)
     return parser
 
 
@@ -179,21 +182,6 @@ def _add_serve(subparsers: "Subparsers") -> None:
     add("--lti", "FILE", "the learning platforms that launch this course", type=Path)
     says = "json: one object a line"
     parser.add_argument("--log-format", choices=LOG_FORMATS, help=says)
-
-
-def _add_data_commands(subparsers: "Subparsers") -> None:
-    migrate = _command(subparsers, "migrate", _migrate, "bring a course's database up to date")
-    backup = _command(subparsers, "backup", _backup, "write a course to a file, while it runs")
-    restore = _command(subparsers, "restore", _restore, "put a backup into an empty directory")
-    person = _command(subparsers, "person", _person, "give or remove all that is kept of a learner")
-    person.add_argument("login", metavar="LOGIN")
-    person.add_argument("-o", "--output", type=Path, metavar="FILE", help="write a copy there")
-    person.add_argument("--remove", action="store_true", help="remove the learner and their work")
-    for parser in (backup, restore):
-        parser.add_argument("file", metavar="FILE", type=Path)
-    for parser in (migrate, backup, restore, person):
-        parser.add_argument("--data", type=Path, metavar="DIR", required=True, help="the course's")
-        parser.add_argument("--database", metavar="URL", default="", help="default: SQLite in DIR")
 
 
 def _whole(least: int, most: int) -> Callable[[str], int]:
@@ -324,11 +312,11 @@ def _write_export(arguments: argparse.Namespace, file: BinaryIO) -> dict[str, An
         if template is None and arguments.format not in FINAL:
             return {"problems": [], "not_final": []}
         return connection.export_notes(arguments.format, **asked)
-    from autograder.service.records.store import existing
     from autograder.service.reports.exports import Book, chunks, export, not_final
     from autograder.service.reports.platforms import filled
+    from autograder.service.running import courses
 
-    with existing(arguments.data) as store:
+    with courses.opened(arguments.data, "", arguments.course) as store:
         book = Book(store.roster, store.submissions, arguments.lab)
         problems: list[str] = []
         if template is None:
@@ -464,87 +452,20 @@ def _staff_add(arguments: argparse.Namespace) -> int:
     token = (
         _connection(arguments).add_staff(asked)["token"]
         if arguments.data is None
-        else _add_staff_here(arguments.data, asked)
+        else _add_staff_here(arguments.data, arguments.course, asked)
     )
     print(f"{arguments.login} is {arguments.role}. The token, shown this once: {token}")
     return 0
 
 
-def _add_staff_here(data: Path, asked: dict[str, str]) -> str:
+def _add_staff_here(data: Path, course: str, asked: dict[str, str]) -> str:
     from autograder.service.errors import Refused, StartError
     from autograder.service.records.enrolment import enroll
-    from autograder.service.records.store import existing
+    from autograder.service.running import courses
 
-    with existing(data) as store:
+    with courses.opened(data, "", course) as store:
         try:
             lives_s = Settings(data, data).bearer_s
             return enroll(store.roster, asked, lives_s, role=asked["role"], by="command line")[1]
         except Refused as error:
             raise StartError(str(error)) from error
-
-
-def _backup(arguments: argparse.Namespace) -> int:
-    from autograder.service.database.backups import backup
-
-    size = backup(arguments.data, arguments.file, arguments.database)
-    print(f"{arguments.file}: {size} bytes, read back and whole.")
-    return 0
-
-
-def _restore(arguments: argparse.Namespace) -> int:
-    from autograder.service.database.backups import restore
-    from autograder.service.errors import StartError
-    from autograder.service.running.server import data_directory, locked
-
-    data = data_directory(arguments.data)
-    there = set(data.iterdir())
-    try:
-        with locked(data):
-            restore(arguments.file, data, arguments.database)
-    except StartError:
-        for path in set(data.iterdir()) - there:  # the lock
-            path.unlink()
-        raise
-    print(f"The course of {arguments.file} is in {data}.")
-    return 0
-
-
-def _person(arguments: argparse.Namespace) -> int:
-    from contextlib import closing
-
-    from autograder.service.errors import Refused, StartError
-    from autograder.service.records import personal_data
-    from autograder.service.records.store import Store, existing
-
-    url, login = arguments.database, arguments.login
-    with closing(Store(url, migrate=False)) if url else existing(arguments.data) as store:
-        person = store.roster.find(login)
-        if person is None or person.login != login:
-            raise StartError(f"person: nobody is called {login!r} here. Check the login.")
-        if arguments.output is not None:
-            arguments.output.touch(0o600)
-            with store.database.read() as connection, arguments.output.open("w") as file:
-                file.writelines(personal_data.copy(connection, person))
-            print(f"{arguments.output}: what is kept of {login}.")
-        if arguments.remove:
-            try:
-                with store.database.write() as connection:
-                    personal_data.remove(connection, person, store.clock, "command line")
-            except Refused as error:
-                raise StartError(str(error)) from error
-            print(f"{login} is removed, with all that was theirs.")
-    return 0
-
-
-def _migrate(arguments: argparse.Namespace) -> int:
-    from autograder.service.records.store import Store, existing
-    from autograder.service.running.server import locked
-
-    with locked(arguments.data):
-        if arguments.database:
-            Store(arguments.database).close()
-        else:
-            with existing(arguments.data, migrate=True):
-                pass
-    print(f"The database of {arguments.data} is up to date.")
-    return 0

@@ -29,6 +29,7 @@ from autograder.service.grading.process import Grader, ProcessGrader
 from autograder.service.grading.queue import Queue
 from autograder.service.records.people import INSTRUCTOR, Roster
 from autograder.service.records.store import Store, sqlite_url
+from autograder.service.running import courses
 from autograder.service.settings import Settings
 from autograder.service.tokens import is_token, new_token
 from autograder.service.web.app import create_app
@@ -80,15 +81,17 @@ class Server:
     def run(self, ready: Callable[[], None]) -> None:
         """Serve and grade until `stop`, SIGINT or SIGTERM; call `ready` once it answers."""
         self._uvicorn.ready = ready
-        self._queue.start()
-        if self.course.lti:
-            self.course.lti.passback.start()
+        others = self.course.others.values()
+        tools = [each.lti for each in (self.course, *others) if each.lti]
+        self._queue.start(other.queue for other in others)
+        for tool in tools:
+            tool.passback.start()
         try:
             self._uvicorn.run(sockets=[self._listener])
         finally:
             self._queue.stop()
-            if self.course.lti:
-                self.course.lti.passback.stop()
+            for tool in tools:
+                tool.passback.stop()
 
     def stop(self) -> None:
         """Ask `run` to return; may be called from any thread."""
@@ -130,31 +133,48 @@ def opened(settings: Settings, make_grader: Callable[[], Grader] | None = None) 
     Raises:
         StartError: a port, a directory or the database is not to be had; nothing is left open.
     """
-    catalog = LabCatalog(settings.labs)
-    catalog.require()
+    LabCatalog(settings.labs).require()
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(listen(settings.host, settings.port))
         data = data_directory(settings.data)
         stack.enter_context(locked(data))
-        store = Store(settings.database_url or sqlite_url(data))
-        stack.callback(store.close)
+        if settings.cluster:
+            settings = replace(settings, scheduler=stack.enter_context(_cluster(settings)))
+        url = settings.public_url.rstrip("/") or address(listener)
+        first = stack.enter_context(_opened_course(settings, data, url, make_grader))
+        others = {
+            entry.name: stack.enter_context(_opened_other(settings, data, url, entry))
+            for entry in courses.entries(first.store.database)
+        }
+        yield Server(replace(first, others=others), listener)
+
+
+@contextlib.contextmanager
+def _opened_course(
+    settings: Settings,
+    data: Path,
+    url: str,
+    make_grader: Callable[[], Grader] | None = None,
+    entry: courses.CourseEntry = courses.FIRST,
+) -> Iterator[Course]:
+    """Open a course whose files lie in `data`; only the one without a name has graders."""
+    catalog = LabCatalog(settings.labs)
+    with contextlib.closing(Store(settings.database_url or sqlite_url(data))) as store:
         instructor_token(data, store.roster)
         node = node_name(data)
         freed = store.claims.free_orphans(node)
         if freed:
             log.info("%d submissions were being graded when the server ended: again", freed)
-        if settings.cluster:
-            settings = replace(settings, scheduler=stack.enter_context(_cluster(settings)))
         queue = Queue(
             store.claims,
             make_grader or partial(_grader, settings, catalog.directory),
             owner=f"{node}/{os.getpid()}",
             solution=catalog.solution,
-            workers=settings.workers,
+            workers=0 if entry.name else settings.workers,
             lease_s=settings.lease_s,
+            labs=catalog.directory if entry.name else Path(),
         )
-        url = settings.public_url.rstrip("/") or address(listener)
-        course = Course(
+        yield Course(
             settings,
             url,
             store,
@@ -163,8 +183,31 @@ def opened(settings: Settings, make_grader: Callable[[], Grader] | None = None) 
             Limits(settings),
             _sign_in(settings, url),
             _lti(settings, data, store, url),
+            entry.name,
+            entry.title,
         )
-        yield Server(course, listener)
+
+
+@contextlib.contextmanager
+def _opened_other(
+    settings: Settings, data: Path, url: str, entry: courses.CourseEntry
+) -> Iterator[Course]:
+    """Open a course beside the one at `/`."""
+    own = replace(
+        settings,
+        database_url=courses.address(settings.database_url, entry.name),
+        labs=Path(entry.labs) if entry.labs else settings.labs,
+        lti=Path(entry.lti) if entry.lti else None,
+        jupyterhub="",  # a hub leads its people back to one address of a service
+    )
+    try:
+        LabCatalog(own.labs).require()
+    except StartError as error:
+        raise StartError(f"course {entry.name}: {error}") from error
+    folder = data_directory(courses.folder(data, entry.name))
+    path = f"{url}/{courses.FOLDER}/{entry.name}"
+    with _opened_course(own, folder, path, entry=entry) as course:
+        yield course
 
 
 def _sign_in(settings: Settings, url: str) -> "SignIn | None":
@@ -336,4 +379,7 @@ def _say_ready(server: Server, settings: Settings) -> None:
         print("Others on the network can reach this server. Put a proxy with TLS in front of it.")
     print(f"Labs: {', '.join(server.course.catalog.names)}")
     print(f"The instructor's token is in {settings.data / TOKEN_FILE}")
+    for course in server.course.others.values():
+        token = courses.folder(settings.data, course.name) / TOKEN_FILE
+        print(f"{course.title}: {course.url}. The instructor's token is in {token}")
     print(f"Course server: {server.url}", flush=True)

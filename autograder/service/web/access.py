@@ -21,6 +21,7 @@ from autograder.service.records.people import (
     Person,
 )
 from autograder.service.records.submissions import Entry, Submissions
+from autograder.service.web.below import path_in_course
 from autograder.service.web.course import Course
 
 COOKIE = "course_session"
@@ -35,7 +36,7 @@ class LoginNeeded(Exception):
 
     def __init__(self, request: Request) -> None:
         super().__init__("log in")
-        self.next = request.url.path
+        self.next = path_in_course(request.scope)
 
 
 async def _here(request: Request) -> Course:
@@ -77,9 +78,19 @@ def visitor(request: Request, course: Here) -> Person:
     return person
 
 
+def _cookie(course: Course) -> str:
+    """Return the cookie's name: that of the course at `/` comes along to every other."""
+    return f"{COOKIE}_{course.name}" if course.name else COOKIE
+
+
+def session_of(request: Request, course: Course) -> str:
+    """Return the token of this browser's session here, or an empty text."""
+    return request.cookies.get(_cookie(course), "")
+
+
 def logged_in(request: Request, course: Course) -> Person | None:
     """Return who is logged in with this browser, or None."""
-    cookie = request.cookies.get(COOKIE, "")
+    cookie = session_of(request, course)
     return course.store.roster.owner(cookie, "session") if cookie else None
 
 
@@ -166,7 +177,7 @@ def log_in(request: Request, response: R, person: Person, course: Course) -> R:
     roster, lives_s = course.store.roster, course.settings.session_s
     secure = course.url.startswith("https://")
     response.set_cookie(
-        COOKIE,
+        _cookie(course),
         roster.give_token(person, "session", lives_s=lives_s, agent=_agent(request)),
         max_age=int(lives_s),
         secure=request.url.scheme == "https" or secure,
@@ -183,8 +194,8 @@ def _agent(request: Request) -> str:
 
 def log_out(request: Request, response: Response, course: Course) -> None:
     """End this browser's session, here and there."""
-    course.store.roster.spend(request.cookies.get(COOKIE, ""), "session")
-    response.delete_cookie(COOKIE, path="/", httponly=True, samesite="strict")
+    course.store.roster.spend(session_of(request, course), "session")
+    response.delete_cookie(_cookie(course), path="/", httponly=True, samesite="strict")
 
 
 def from_this_machine(request: Request) -> bool:

@@ -2,6 +2,7 @@
 
 import errno
 import logging
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
@@ -18,15 +19,17 @@ from starlette.requests import ClientDisconnect
 from autograder.service.errors import Refused
 from autograder.service.settings import Settings
 from autograder.service.web import access
+from autograder.service.web.below import FOLDER, Below, path_in_course
 from autograder.service.web.course import Course
 from autograder.service.web.late_routes import LateRouter
 from autograder.service.web.limits import BodyLimit
 from autograder.service.web.logs import RequestWatch, log_request
 from autograder.service.web.metrics import Metrics
-from autograder.service.web.page import HERE, page
+from autograder.service.web.page import HERE
 from autograder.service.web.routes import (
     announcements,
     audit,
+    courses,
     drafts,
     gradebook,
     grades,
@@ -72,7 +75,14 @@ HSTS = {"Strict-Transport-Security": "max-age=31536000"}
 
 
 def create_app(course: Course) -> "ASGIApp":
-    """Return the application over the parts of a course."""
+    """Return the application over the parts of a course, and of the others on its server."""
+    metrics = {name: Metrics(each) for name, each in course.others.items()}
+    below = {name: _of_one(each, metrics[name]) for name, each in course.others.items()}
+    whole = _of_one(course, Metrics(course, metrics))
+    return Below(whole, below) if below else whole
+
+
+def _of_one(course: Course, metrics: Metrics) -> "ASGIApp":
     app = FastAPI(
         title="Course",
         docs_url=None,
@@ -81,7 +91,9 @@ def create_app(course: Course) -> "ASGIApp":
         redirect_slashes=False,  # it would lead to whatever host the client named
     )
     app.state.course = course
-    app.state.metrics = Metrics(course)
+    app.state.metrics = metrics
+    if course.others:
+        app.router.routes += courses.router(course).routes
     for router in routers(course):
         app.router.routes += router.routes
     app.mount("/static", _Static(directory=HERE / "static"))
@@ -99,7 +111,7 @@ def create_app(course: Course) -> "ASGIApp":
     secure = settings.public_url.startswith("https://")
     whole = _Headers(_Hosts(limited, _names(settings)), HEADERS | (HSTS if secure else {}))
     logged = (log_request,) if settings.log_format == "json" else ()
-    return RequestWatch(whole, app.state.metrics.count_request, *logged)
+    return RequestWatch(whole, metrics.count_request, *logged)
 
 
 def routers(course: Course) -> tuple[LateRouter, LateRouter, LateRouter]:
@@ -185,10 +197,12 @@ def _say(
     request: Request, status: int, message: str, headers: Mapping[str, str] | None = None
 ) -> Response:
     """Return an error as JSON to a program, as a page to a person."""
-    if request.url.path.startswith(("/api/", "/openapi.json", "/healthz", "/metrics")):
+    course: Course = request.app.state.course
+    path = re.sub(f"^{FOLDER}/[^/]+", "", path_in_course(request.scope))  # one that is not there
+    if path.startswith(("/api/", "/openapi.json", "/healthz", "/metrics")):
         return JSONResponse({"detail": message}, status, headers)
     title = _TITLES.get(status, HTTPStatus(status).phrase)
-    answer = page("message", status, title=title, message=message)
+    answer = course.page("message", status, title=title, message=message)
     answer.headers.update(headers or {})
     return answer
 

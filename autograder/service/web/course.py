@@ -1,6 +1,7 @@
 """What the routes work with: one object that holds the parts of a running course server."""
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -20,6 +21,7 @@ from autograder.service.records.store import Store
 from autograder.service.records.teams import teams
 from autograder.service.reports.similarity import Similarity
 from autograder.service.settings import Settings
+from autograder.service.web.below import FOLDER
 from autograder.service.web.limits import Limits
 from autograder.service.web.live import Live
 from autograder.service.web.page import page
@@ -27,7 +29,10 @@ from autograder.service.web.page import page
 
 @dataclass(frozen=True)
 class Course:
-    """The parts of a course server; `url` is how others reach it."""
+    """The parts of a course; `url` is how others reach it.
+
+    One of several has a `name`, and lies below `path`; the first, at `/`, has all the `others`.
+    """
 
     settings: Settings
     url: str
@@ -37,10 +42,23 @@ class Course:
     limits: Limits
     sign_in: SignIn | None = None
     lti: LtiTool | None = None
+    name: str = ""
+    title: str = "Course"
+    others: Mapping[str, "Course"] = field(default_factory=dict)
 
-    def page(self, name: str, **values: Any) -> HTMLResponse:
+    @property
+    def path(self) -> str:
+        """Where the course lies on its server: "", or such as "/courses/ml"."""
+        return f"{FOLDER}/{self.name}" if self.name else ""
+
+    def page(self, name: str, status: int = 200, **values: Any) -> HTMLResponse:
         """Return the page made of a template, in which labs are called by their titles."""
-        return page(name, titles=self.catalog.titles, **values)
+        here = {"root": self.path, "course_title": self.title}
+        return page(name, status, titles=self.catalog.titles, **here, **values)
+
+    def onward(self, target: str) -> HTMLResponse:
+        """Return the page that leads a browser on which is logged in now."""
+        return self.page("onward", next=target, message="You are logged in.")
 
     @cached_property
     def similarity(self) -> Similarity:

@@ -13,6 +13,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from autograder.service.errors import Refused
 from autograder.service.settings import Settings
+from autograder.service.web.below import path_in_course
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -44,7 +45,7 @@ class BodyLimit:
         if scope["type"] != "http" or not _has_body(scope):
             await self._app(scope, receive, send)
             return
-        limit_bytes = self._larger.get(scope["path"], self._limit_bytes)
+        limit_bytes = self._larger.get(path_in_course(scope), self._limit_bytes)
         body = _Body(receive, limit_bytes, self._limit_s)
 
         async def send_after_body(message: "Message") -> None:

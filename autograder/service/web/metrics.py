@@ -1,6 +1,6 @@
 """What Prometheus is told: every request by its route, and the queue as it is at that moment."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
@@ -20,10 +20,14 @@ _OTHER = "other"  # whatever else a client makes up is counted together
 
 
 class Metrics(Collector):
-    """The numbers of one server; errors are requests whose `status` is 400 or more."""
+    """The numbers of one course; errors are requests whose `status` is 400 or more.
 
-    def __init__(self, course: Course) -> None:
+    `others` are those of the other courses on its server, which are told with it by their names.
+    """
+
+    def __init__(self, course: Course, others: "Mapping[str, Metrics] | None" = None) -> None:
         self._course = course
+        self._others = others or {}
         self._registry = CollectorRegistry()
         self._registry.register(self)
         self._requests = Counter(
@@ -49,7 +53,16 @@ class Metrics(Collector):
 
     def text(self) -> bytes:
         """Return everything in Prometheus's text format."""
-        return generate_latest(self._registry)
+        return generate_latest(_Whole(self))
+
+    def families(self) -> Iterator[Metric]:
+        """Yield everything, the others' with the label `course`."""
+        families = {family.name: family for family in self._registry.collect()}
+        for course, metrics in self._others.items():
+            for family in metrics.families():
+                named = [s._replace(labels={**s.labels, "course": course}) for s in family.samples]
+                families[family.name].samples += named
+        yield from families.values()
 
     def collect(self) -> Iterable[Metric]:
         """Return the state of the queue."""
@@ -69,6 +82,14 @@ class Metrics(Collector):
         says = "Time of gradings."
         yield CounterMetricFamily("course_grading_seconds", says, value=tally.graded_s)
         yield _ended(tally.outcomes)
+
+
+class _Whole(Collector):
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        return self._metrics.families()
 
 
 def _gauge(name: str, says: str, value: float) -> GaugeMetricFamily:

@@ -1,6 +1,7 @@
 """A page made of a template."""
 
 import json
+import re
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 import jinja2
+import jinja2.ext
 import mistune
 import nh3
 from fastapi.responses import HTMLResponse
@@ -57,26 +59,38 @@ _TAGS = {
     "code", "em", "strong", "del", "a", "table", "thead", "tbody", "tr", "th", "td",
 }  # fmt: skip
 
+
+class _Below(jinja2.ext.Extension):
+    """Puts each address of a template below the path of the course, but for one called `away`."""
+
+    _ADDRESS = re.compile(r'\b((?:href|action|src|data-live)=")(?=/|\{\{(?! away))')
+
+    def preprocess(self, source: str, name: str | None, filename: str | None = None) -> str:
+        return self._ADDRESS.sub(r"\1{{ root }}", source)
+
+
+@jinja2.pass_context
+def _written(context: jinja2.runtime.Context, text: str) -> Markup:
+    html = written(text)
+    return Markup(html.replace('href="/', f'href="{context["root"]}/'))
+
+
 _templates = jinja2.Environment(
     loader=jinja2.FileSystemLoader(HERE / "templates"),
     autoescape=True,
     undefined=jinja2.StrictUndefined,
     trim_blocks=True,
+    extensions=[_Below],
 )
 _templates.filters.update(
-    moment=_moment, number=_number, percent=_percent, zoned=zoned, plain=_plain, written=written
+    moment=_moment, number=_number, percent=_percent, zoned=zoned, plain=_plain, written=_written
 )
 
 
 def page(name: str, status: int = 200, **values: Any) -> HTMLResponse:
     """Return the page made of the template `name`."""
-    values.setdefault("person", None)
+    values = {"person": None, "root": "", "course_title": "Course", **values}
     return HTMLResponse(_templates.get_template(f"{name}.html").render(values), status)
-
-
-def onward(target: str) -> HTMLResponse:
-    """Return the page that leads a browser on which is logged in now."""
-    return page("onward", next=target, message="You are logged in.")
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,6 @@ from autograder.service.web import access
 from autograder.service.web.access import Instructor, InstructorSender, StaffSender
 from autograder.service.web.course import Course
 from autograder.service.web.forms import Fields
-from autograder.service.web.page import onward, page
 
 # Platforms show tools inside their own pages, where browsers keep cookies from us; any may.
 _FRAMED = {
@@ -58,7 +57,7 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
     def links(person: StaffSender, form: Fields) -> Response:
         chosen = [name for name in course.catalog.names if name == form.get("lab") or name in form]
         target, token = tool.links.answer(form.get("asked", ""), person, chosen)
-        answer = page("lti_back", person=person, labs=chosen, target=target, token=token)
+        answer = course.page("lti_back", person=person, labs=chosen, away=target, token=token)
         site = urlsplit(target)
         policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
         allowed = f"form-action {site.scheme}://{site.netloc}; frame-ancestors 'none'"
@@ -69,7 +68,7 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
     def roster(person: InstructorSender, form: Fields) -> Response:
         sure = "sure" in form
         changes = tool.members.take(person, dry_run=not sure)
-        return page("roster", person=person, text=None, sure=sure, changes=changes)
+        return course.page("roster", person=person, text=None, sure=sure, changes=changes)
 
     @api.post("/lti/roster")
     def take_roster(by: Instructor, dry_run: bool = False) -> dict[str, Any]:
@@ -91,11 +90,13 @@ def _opened(
     """
     if launched.choice is None:
         staff = f"/gradebook?lab={quote(lab)}" if lab else "/gradebook"
-        return onward(staff if person.is_staff else "/labs")
+        return course.onward(staff if person.is_staff else "/labs")
     if not person.is_staff:
         raise Refused(403, "launch: links to labs are chosen by whoever teaches the course.")
     asked, several = tool.links.asked(launched, person), launched.choice.several
-    return page("lti_links", person=person, labs=course.catalog.names, asked=asked, several=several)
+    return course.page(
+        "lti_links", person=person, labs=course.catalog.names, asked=asked, several=several
+    )
 
 
 def _away(request: Request, course: Course, tool: LtiTool, fields: dict[str, str]) -> Response:
@@ -104,7 +105,7 @@ def _away(request: Request, course: Course, tool: LtiTool, fields: dict[str, str
         url, cookie = tool.launches.away(fields)
     if request.headers.get("sec-fetch-dest") in ("iframe", "frame"):
         again = urlencode({name: fields[name] for name in HINTS if name in fields})
-        answer = page("window", target=f"/lti/login?{again}")
+        answer = course.page("window", target=f"/lti/login?{again}")
         answer.headers.update(_FRAMED)
         return answer
     gone = RedirectResponse(url, 303)

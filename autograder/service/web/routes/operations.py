@@ -27,8 +27,10 @@ def router(course: Course) -> LateRouter:
 
     @routes.get("/healthz")
     def healthz() -> dict[str, Any]:
-        state = course.queue_state()
-        return {"status": "paused" if state["paused"] else "ok", "reason": state["reason"]}
+        reasons = [course.queue_state()["reason"]]
+        reasons += [_told(name, other) for name, other in course.others.items()]
+        reason = "; ".join(filter(None, reasons)) or None
+        return {"status": "paused" if reason else "ok", "reason": reason}
 
     @routes.get("/metrics", response_class=Response, responses=openapi.METRICS)
     def metrics(request: Request) -> Response:
@@ -39,6 +41,13 @@ def router(course: Course) -> LateRouter:
     def described(request: Request, _by: Staff) -> dict[str, Any]:
         routes = [getattr(route, "whole", route) for route in request.app.routes]
         description = get_openapi(title="Course", version="1", routes=routes)
+        if course.path:
+            description["servers"] = [{"url": course.path}]
         return openapi.completed(description)
 
     return routes
+
+
+def _told(name: str, course: Course) -> str:
+    reason = course.queue_state()["reason"]
+    return f"{name}: {reason}" if reason else ""

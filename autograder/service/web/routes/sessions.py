@@ -20,7 +20,6 @@ from autograder.service.web import access, views
 from autograder.service.web.access import Caller, OwnForm, Sender, Visitor
 from autograder.service.web.course import Course
 from autograder.service.web.forms import Fields
-from autograder.service.web.page import onward, page
 
 
 def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
@@ -59,7 +58,7 @@ def _add_login(pages: APIRouter, course: Course) -> None:
 
     @pages.get("/login")
     def login_form(next: str = "/") -> Response:
-        return page("login", next=access.own_path(next), problem="", elsewhere=elsewhere)
+        return course.page("login", next=access.own_path(next), problem="", elsewhere=elsewhere)
 
     @pages.post("/login")
     def login(request: Request, _ours: OwnForm, form: Fields) -> Response:
@@ -68,7 +67,7 @@ def _add_login(pages: APIRouter, course: Course) -> None:
         if person is None:
             access.wrong(request, course)
             problem = "This token is not known here. Copy the whole of it."
-            return page("login", 401, next=target, problem=problem, elsewhere=elsewhere)
+            return course.page("login", 401, next=target, problem=problem, elsewhere=elsewhere)
         return access.log_in(request, RedirectResponse(target, 303), person, course)
 
     @pages.post("/logout")
@@ -85,10 +84,10 @@ def _add_links(pages: APIRouter, course: Course) -> None:
         target = access.own_path(next)
         if person is None or (here is not None and here.id == person.id):
             message = "You are logged in." if here else "This link has been used already."
-            return page("onward", next=target, message=message)
+            return course.page("onward", next=target, message=message)
         if access.from_this_machine(request) and course.store.roster.spend(code, "code"):
-            return access.log_in(request, onward(target), person, course)
-        return page("enter", next=target, code=code, whom=person.name, here=here)
+            return access.log_in(request, course.onward(target), person, course)
+        return course.page("enter", next=target, code=code, whom=person.name, here=here)
 
     @pages.post("/enter")
     def enter(request: Request, _ours: OwnForm, form: Fields) -> Response:
@@ -97,7 +96,7 @@ def _add_links(pages: APIRouter, course: Course) -> None:
         if person is None:
             access.wrong(request, course)
             message = "This link has been used already."
-            return page("onward", 401, next=target, message=message)
+            return course.page("onward", 401, next=target, message=message)
         return access.log_in(request, RedirectResponse(target, 303), person, course)
 
 
@@ -124,7 +123,7 @@ def _add_sign_in(pages: APIRouter, course: Course, sign_in: SignIn) -> None:
             held = request.cookies.get(COOKIE, "")
             asked = Asked(**unsealed(held, course.store.cookie_key, COOKIE, state))
             person = _on_roster(course, sign_in.back(code, asked))
-        answer = access.log_in(request, onward(access.own_path(asked.next)), person, course)
+        answer = access.log_in(request, course.onward(access.own_path(asked.next)), person, course)
         answer.delete_cookie(COOKIE, path="/signin")
         return answer
 
@@ -140,9 +139,9 @@ def _on_roster(course: Course, login: str) -> Person:
 def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.get("/sessions")
     def sessions(request: Request, person: Visitor) -> Response:
-        here = request.cookies.get(access.COOKIE, "").partition(".")[0]
+        here = access.session_of(request, course).partition(".")[0]
         open_sessions = course.store.roster.sessions(person)
-        return page("sessions", person=person, sessions=open_sessions, here=here)
+        return course.page("sessions", person=person, sessions=open_sessions, here=here)
 
     @pages.post("/sessions/{key}/end")
     def end(person: Sender, key: str) -> Response:

@@ -80,4 +80,5 @@ def _plain(found: _Found) -> dict[str, Any]:
 
 def _calendar(course: Course, person: Person) -> str:
     host = urlsplit(course.url).hostname or "course"
+    host = f"{course.name}.{host}" if course.name else host
     return standing.calendar(course.labs_for(person), host, course.store.clock())

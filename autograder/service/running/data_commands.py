@@ -1,0 +1,154 @@
+"""Commands about what a server keeps, which work on its directory and database themselves."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from autograder.service.running.commands import command
+
+if TYPE_CHECKING:
+    from autograder.service.running.commands import Subparsers
+
+
+def add_commands(subparsers: "Subparsers") -> None:
+    """Add the commands; none asks a server."""
+    several = _add_courses(subparsers)
+    migrate = command(subparsers, "migrate", _migrate, "bring every database up to date")
+    backup = command(subparsers, "backup", _backup, "write all courses to a file, while they run")
+    restore = command(subparsers, "restore", _restore, "put a backup into an empty directory")
+    person = command(subparsers, "person", _person, "give or remove all that is kept of a learner")
+    person.add_argument("login", metavar="LOGIN")
+    person.add_argument("-o", "--output", type=Path, metavar="FILE", help="write a copy there")
+    person.add_argument("--remove", action="store_true", help="remove the learner and their work")
+    for parser in (backup, restore):
+        parser.add_argument("file", metavar="FILE", type=Path)
+    person.add_argument("--course", metavar="NAME", default="", help="one of several courses")
+    for parser in (migrate, backup, restore, person, *several):
+        parser.add_argument("--data", type=Path, metavar="DIR", required=True, help="of the server")
+        parser.add_argument("--database", metavar="URL", default="", help="default: SQLite in DIR")
+
+
+def _add_courses(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
+    courses = subparsers.add_parser("courses", help="several courses on one server")
+    actions = courses.add_subparsers(metavar="ACTION", required=True, dest="action")
+    shown = command(actions, "list", _courses, "say which there are beside the one at /")
+    add = command(actions, "add", _add_course, "add one at /courses/NAME")
+    add.add_argument("--title", metavar="T", default="", help="default: NAME")
+    add.add_argument("--labs", metavar="DIR", type=Path, help="default: those of the server")
+    add.add_argument("--lti", metavar="FILE", type=Path, help="the platforms that launch it")
+    remove = command(actions, "remove", _remove_course, "let the server forget one; it is kept")
+    for parser in (add, remove):
+        parser.add_argument("name", metavar="NAME")
+    return [shown, add, remove]
+
+
+def _courses(arguments: argparse.Namespace) -> int:
+    from autograder.service.running import courses
+
+    with courses.opened(arguments.data, arguments.database, "") as store:
+        for entry in courses.entries(store.database):
+            print(f"/{courses.FOLDER}/{entry.name}: {entry.title}. {entry.labs or 'labs as at /'}")
+    return 0
+
+
+def _add_course(arguments: argparse.Namespace) -> int:
+    from contextlib import closing
+
+    from autograder.service.errors import StartError
+    from autograder.service.grading.catalog import LabCatalog
+    from autograder.service.records.store import Store, sqlite_url
+    from autograder.service.running import courses
+    from autograder.service.running.server import TOKEN_FILE, data_directory, instructor_token
+
+    data, url, name = data_directory(arguments.data), arguments.database, arguments.name
+    if arguments.labs is not None:
+        LabCatalog(arguments.labs).require()
+    if arguments.lti is not None and not arguments.lti.is_file():
+        raise StartError(f"courses: lti: no file {arguments.lti}. Check the path.")
+    paths = {what: getattr(arguments, what) for what in ("labs", "lti")}
+    given = {what: str(path.resolve()) for what, path in paths.items() if path}
+    entry = courses.CourseEntry(name, arguments.title or name, **given)
+    with closing(Store(url or sqlite_url(data), migrate=False)) as store:
+        courses.add(store.database, entry)
+    folder = data_directory(courses.folder(data, name))
+    with closing(Store(courses.address(url, name) or sqlite_url(folder))) as own:
+        instructor_token(folder, own.roster)
+    print(f"{entry.title} is at /courses/{name} when the server starts next.")
+    print(f"Its instructor's token is in {folder / TOKEN_FILE}")
+    return 0
+
+
+def _remove_course(arguments: argparse.Namespace) -> int:
+    from autograder.service.running import courses
+
+    with courses.opened(arguments.data, arguments.database, "") as store:
+        courses.remove(store.database, arguments.name)
+    print(f"{arguments.name} is gone when the server starts next. What it holds is kept:")
+    print(f"`autograder courses add {arguments.name}` brings it back.")
+    return 0
+
+
+def _backup(arguments: argparse.Namespace) -> int:
+    from autograder.service.database.backups import backup
+
+    size = backup(arguments.data, arguments.file, arguments.database)
+    print(f"{arguments.file}: {size} bytes, read back and whole.")
+    return 0
+
+
+def _restore(arguments: argparse.Namespace) -> int:
+    from autograder.service.database.backups import restore
+    from autograder.service.errors import StartError
+    from autograder.service.running.server import data_directory, locked
+
+    data = data_directory(arguments.data)
+    there = set(data.iterdir())
+    try:
+        with locked(data):
+            restore(arguments.file, data, arguments.database)
+    except StartError:
+        for path in set(data.iterdir()) - there:  # the lock
+            path.unlink()
+        raise
+    print(f"What {arguments.file} holds is in {data}.")
+    return 0
+
+
+def _person(arguments: argparse.Namespace) -> int:
+    from autograder.service.errors import Refused, StartError
+    from autograder.service.records import personal_data
+    from autograder.service.running import courses
+
+    login = arguments.login
+    with courses.opened(arguments.data, arguments.database, arguments.course) as store:
+        person = store.roster.find(login)
+        if person is None or person.login != login:
+            raise StartError(f"person: nobody is called {login!r} here. Check the login.")
+        if arguments.output is not None:
+            arguments.output.touch(0o600)
+            with store.database.read() as connection, arguments.output.open("w") as file:
+                file.writelines(personal_data.copy(connection, person))
+            print(f"{arguments.output}: what is kept of {login}.")
+        if arguments.remove:
+            try:
+                with store.database.write() as connection:
+                    personal_data.remove(connection, person, store.clock, "command line")
+            except Refused as error:
+                raise StartError(str(error)) from error
+            print(f"{login} is removed, with all that was theirs.")
+    return 0
+
+
+def _migrate(arguments: argparse.Namespace) -> int:
+    from autograder.service.running import courses
+    from autograder.service.running.server import locked
+
+    data, url = arguments.data, arguments.database
+    with locked(data):
+        with courses.opened(data, url, "", migrate=True) as store:
+            names = [entry.name for entry in courses.entries(store.database)]
+        for name in names:
+            with courses.opened(data, url, name, migrate=True):
+                pass
+    print(f"The database of {data} is up to date.")
+    return 0

@@ -1,0 +1,55 @@
+"""A course below a path, which knows nothing of it.
+
+Inside a course every address is its own and begins with `/`. What leaves it is put below its path
+in three places: templates when they are compiled (`page`), and here the headers `Location` and
+`Set-Cookie`.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+FOLDER = "/courses"
+
+_COURSE = re.compile(rf"({FOLDER}/([^/]+))/.*", re.DOTALL)
+_COOKIE_PATH = re.compile(rb"(; path=)/", re.IGNORECASE)
+
+
+def path_in_course(scope: "Scope") -> str:
+    """Return the path that was asked for, as the course knows it."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", ""))
+
+
+class Below:
+    """ASGI: requests for `/courses/NAME/...` go to that course, all others to `root`."""
+
+    def __init__(self, root: "ASGIApp", courses: "Mapping[str, ASGIApp]") -> None:
+        self._root = root
+        self._courses = courses
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        """Serve one request."""
+        asked = _COURSE.fullmatch(scope["path"]) if scope["type"] == "http" else None
+        course = self._courses.get(asked[2]) if asked else None
+        if asked is None or course is None:
+            await self._root(scope, receive, send)
+            return
+        path = asked[1].encode()
+
+        async def send_below(message: "Message") -> None:
+            if message["type"] == "http.response.start":
+                headers = [(name, _moved(name, value, path)) for name, value in message["headers"]]
+                message = {**message, "headers": headers}
+            await send(message)
+
+        await course({**scope, "root_path": asked[1]}, receive, send_below)
+
+
+def _moved(name: bytes, value: bytes, path: bytes) -> bytes:
+    if name == b"location" and value.startswith(b"/"):
+        return path + value
+    return _COOKIE_PATH.sub(rb"\1" + path + b"/", value) if name == b"set-cookie" else value

@@ -1,0 +1,79 @@
+"""A course below a path in a real browser: from the list of courses to a grade that appears."""
+
+import json
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from autograder.cli import main
+from autograder.service.running.server import Server, opened
+from autograder.service.settings import Settings
+
+from .test_browser_server import FIRST, LAB, OF_WIDGETS, Bench, axe
+
+pytestmark = pytest.mark.browser
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+@pytest.fixture
+def server(tmp_path: Path, bench: Bench) -> Iterator[Server]:
+    """Return a server of two courses beside the one at `/`."""
+    (tmp_path / "labs" / FIRST).mkdir(parents=True)
+    (tmp_path / "labs" / FIRST / "lab.py").write_text(LAB)
+    (tmp_path / "labs" / FIRST / "checks.py").write_text("")
+    data = tmp_path / "data"
+    for name, title in (("ml", "Machine-learning systems, 2031"), ("art", "Art")):
+        assert main(["courses", "add", name, "--title", title, "--data", str(data)]) == 0
+    with opened(Settings(data=data, labs=tmp_path / "labs", port=0), lambda: bench) as server:
+        ready = threading.Event()
+        thread = threading.Thread(target=server.run, args=(ready.set,))
+        thread.start()
+        try:
+            assert ready.wait(60)
+            yield server
+        finally:
+            bench.close()
+            server.stop()
+            thread.join()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_learner_goes_from_the_list_to_a_grade(
+    server: Server, bench: Bench, visit: Any, audit: Any, scheme: str
+) -> None:
+    course = server.course.others["ml"]
+    ada = course.store.roster.add("ada", "learner")
+    token = course.store.roster.give_token(ada, "bearer", lives_s=600)
+    page = visit(color_scheme=scheme).open(server.url)
+    page.set_viewport_size({"width": 390, "height": 900})
+    problems = [*audit(page, "main"), *axe(page)]
+    page.get_by_role("link", name="Machine-learning systems, 2031").click()
+    page.get_by_label("token").fill(token)
+    page.get_by_role("button", name="Log in").click()
+    page.wait_for_url(f"{server.url}/courses/ml/submissions")
+    assert page.get_by_role("link", name="Machine-learning systems, 2031").count() == 1
+    page.get_by_role("link", name="Labs", exact=True).click()
+    cell = {"cell_type": "code", "source": "x = 1", "metadata": {}, "outputs": []}
+    notebook = json.dumps({"cells": [cell], "metadata": {}, "nbformat": 4, "nbformat_minor": 5})
+    file = {"name": "lab.ipynb", "mimeType": "application/json", "buffer": notebook.encode()}
+    page.locator("input[type=file]").set_input_files(file)
+    page.locator("form:has(input[type=file]) button").click()
+    page.wait_for_url(f"{server.url}/courses/ml/submissions/1")
+    page.wait_for_selector("[data-live^='/courses/ml/']")
+    bench.gate.set()
+    page.wait_for_selector(".grade")  # by the script, which waits below the path too
+    assert page.evaluate("getComputedStyle(document.querySelector('.card')).borderRadius") != "0px"
+    problems += [*audit(page, "main"), *axe(page)]
+    page.goto(f"{server.url}/courses/art/submissions")
+    assert page.url == f"{server.url}/courses/art/login?next=/submissions"
+    page.goto(f"{server.url}/courses/none/")
+    assert page.get_by_text("there is no course 'none' on this server.").count() == 1
+    problems += [*audit(page, "main"), *axe(page)]
+    assert [p for p in problems if not any(rule in p for rule in OF_WIDGETS)] == []
