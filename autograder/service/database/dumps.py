@@ -3,7 +3,7 @@
 import hashlib
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -56,6 +56,17 @@ def prove(source: Path) -> None:
         if digests.get(number) != digest:
             problem = "is not as it was handed in"
             raise ValueError(f"the notebook of submission {number.decode()} {problem}")
+
+
+def rows_of(source: Path, tables: Collection[str]) -> list[tuple[str, dict[bytes, bytes]]]:
+    """Return the rows of some tables of a file, each with its table; cells are as written.
+
+    Raises:
+        StartError: `pg_restore` is not there, or cannot read it.
+    """
+    chosen = [f"--table={table}" for table in tables]
+    with _running("pg_restore", "--data-only", "--file=-", *chosen, str(source)) as script:
+        return list(_rows(script))
 
 
 def _rows(script: IO[bytes]) -> Iterator[tuple[str, dict[bytes, bytes]]]:

@@ -44,6 +44,7 @@ from autograder.service.web.routes import (
     standing,
     submissions,
     teams,
+    term,
     today,
 )
 
@@ -92,6 +93,8 @@ def create_app(course: Course) -> "ASGIApp":
         "/submissions": settings.upload_bytes + _FORM_BYTES,
         "/api/roster": people.ROSTER_BYTES,
         "/api/export": people.ROSTER_BYTES,
+        "/api/term": term.PLAN_BYTES,
+        "/term": term.PLAN_BYTES + _FORM_BYTES,
         "/people/roster": people.ROSTER_BYTES + _FORM_BYTES,
     }
     limited = BodyLimit(app, limit_bytes=_OTHER_BYTES, limit_s=settings.upload_s, larger=larger)
@@ -113,7 +116,7 @@ def routers(course: Course) -> tuple[APIRouter, APIRouter, APIRouter]:
 _SUBJECTS = (
     submissions, drafts, people, labs, regrades, requests, markers, marking, gradebook, grades,
     leaderboard, audit, sessions, queue, operations, lti, today, schedule, standing,
-    announcements, teams,
+    announcements, teams, term,
 )  # fmt: skip
 
 
