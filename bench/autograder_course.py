@@ -118,11 +118,11 @@ def fill(url: str, learners: int, now: float | None = None) -> None:
     _side_by_side(url, [f"VACUUM ANALYZE {table}" for table in tables], autocommit=True)
 
 
-def _side_by_side(url: str, statements: list[str], **how: bool) -> None:
+def _side_by_side(url: str, statements: list[str], *, autocommit: bool = False) -> None:
     """Run statements that do not need each other, two at a time."""
 
     def run(statement: str) -> None:
-        with _connected(url, **how) as cursor:
+        with _connected(url, autocommit=autocommit) as cursor:
             cursor.execute(statement)
 
     with ThreadPoolExecutor(2) as pool:
@@ -130,9 +130,9 @@ def _side_by_side(url: str, statements: list[str], **how: bool) -> None:
 
 
 @contextmanager
-def _connected(url: str, **how: bool) -> Iterator[Any]:
+def _connected(url: str, *, autocommit: bool = False) -> Iterator[Any]:
     """Give a cursor for one transaction that looks at no foreign keys: they are right."""
-    with psycopg.connect(url.replace("+psycopg", ""), **how) as connection:
+    with psycopg.connect(url.replace("+psycopg", ""), autocommit=autocommit) as connection:
         cursor = connection.cursor()
         cursor.execute("SET session_replication_role = replica")
         cursor.execute("SET synchronize_seqscans = off")

@@ -51,9 +51,8 @@ def _weighed(
 def _decided(rule: CourseRule) -> sa.Select[Any]:
     """Select the points that staff set."""
     column = decisions.c
-    weight = column.max_score
-    if rule.weights:
-        weight = sa.case(dict(rule.weights), value=column.lab, else_=1.0)
+    by_lab = sa.case(dict(rule.weights), value=column.lab, else_=1.0) if rule.weights else None
+    weight = column.max_score if by_lab is None else by_lab
     share = column.points / column.max_score
     query = sa.select(column.person_id, share.label("share"), weight.label("weight"))
     query = query.join_from(decisions, people, people.c.id == column.person_id)
@@ -82,7 +81,7 @@ def _missing(reckoning: Reckoning) -> list[sa.Select[Any]]:
     selects = []
     for lab in sorted(over & set(reckoning.points)):
         may_still = [p for p in sorted(more_time) if not dates.of(lab, p).is_over(now)]
-        late = sa.bindparam(None, may_still, expanding=True, literal_execute=True)
+        late: Any = sa.bindparam(None, may_still, expanding=True, literal_execute=True)
         nothing = [
             ~sa.exists().where(table.c.person_id == people.c.id, table.c.lab == lab)
             for table in (submissions, decisions)

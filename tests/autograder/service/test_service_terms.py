@@ -4,6 +4,7 @@ import io
 import json
 import sqlite3
 import zipfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -61,7 +62,8 @@ def fill(store: Store) -> None:
         for text in TEXTS:
             kept_comments.keep(store.database, lab, question, item, text, staff, 0.0)
     with store.database.write() as connection:
-        kept_comments.count_uses(connection, "01_first", {("why", " ".join(TEXTS[1].split())): 2})
+        used = Counter({("why", " ".join(TEXTS[1].split())): 2})
+        kept_comments.count_uses(connection, "01_first", used)
 
 
 @pytest.fixture

@@ -58,7 +58,8 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
     def links(person: StaffSender, form: Fields) -> Response:
         chosen = [name for name in course.catalog.names if name == form.get("lab") or name in form]
         target, token = tool.links.answer(form.get("asked", ""), person, chosen)
-        answer = page("lti_back", person=person, labs=chosen, target=target, token=token)
+        shown = {"labs": chosen, "target": target, "token": token}
+        answer = course.page("lti_back", person=person, **shown)
         site = urlsplit(target)
         policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
         allowed = f"form-action {site.scheme}://{site.netloc}; frame-ancestors 'none'"
@@ -95,7 +96,8 @@ def _opened(
     if not person.is_staff:
         raise Refused(403, "launch: links to labs are chosen by whoever teaches the course.")
     asked, several = tool.links.asked(launched, person), launched.choice.several
-    return page("lti_links", person=person, labs=course.catalog.names, asked=asked, several=several)
+    shown: dict[str, Any] = {"labs": course.catalog.names, "asked": asked, "several": several}
+    return course.page("lti_links", person=person, **shown)
 
 
 def _away(request: Request, course: Course, tool: LtiTool, fields: dict[str, str]) -> Response:
