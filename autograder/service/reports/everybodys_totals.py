@@ -31,7 +31,9 @@ def shares(submissions_: Submissions) -> sa.Subquery:
     maxima = sa.select(counts.c.lab, sa.func.count()).where(counts.c.kind == POINTS)
     rows = submissions_.database.rows(maxima.group_by(counts.c.lab))
     most = {lab: reckoning.points[lab] if number == 1 else None for lab, number in rows}
-    selects = [_decided(rule), *(_graded(rule, *pair) for pair in most.items())]
+    decided = {row.lab for row in submissions_.database.rows(sa.select(decisions.c.lab).distinct())}
+    selects = [_graded(rule, lab, most[lab], decided=lab in decided) for lab in most]
+    selects.append(_decided(rule))
     counted = sa.union_all(*selects, *_missing(reckoning)).subquery()
     kept = _without_lowest(counted, rule.drop_lowest)
     earned = sa.func.sum(kept.c.share * kept.c.weight) / sa.func.sum(kept.c.weight)
@@ -61,16 +63,16 @@ def _decided(rule: CourseRule) -> sa.Select[Any]:
     )
 
 
-def _graded(rule: CourseRule, lab: str, most: float | None) -> sa.Select[Any]:
-    """Select what counts of a lab about which nothing is decided; it gives `most`, or several."""
+def _graded(rule: CourseRule, lab: str, most: float | None, *, decided: bool) -> sa.Select[Any]:
+    """Select the scores of a lab that gives `most`, or several; not those `decided` otherwise."""
     full = submissions.c.max_score if most is None else sa.literal(most, sa.Float)
     query = _weighed(rule, lab, standings.c.person_id, standings.c.score, full)
     if most is None:
         query = query.join_from(standings, submissions, submissions.c.id == standings.c.best_id)
-    decided = sa.exists().where(
-        decisions.c.person_id == standings.c.person_id, decisions.c.lab == lab
-    )
-    return query.where(standings.c.lab == lab, standings.c.score.is_not(None), ~decided)
+    query = query.where(standings.c.lab == lab, standings.c.score.is_not(None))
+    theirs = decisions.c.person_id == standings.c.person_id
+    otherwise = sa.exists().where(theirs, decisions.c.lab == lab)
+    return query.where(~otherwise) if decided else query
 
 
 def _missing(reckoning: Reckoning) -> list[sa.Select[Any]]:
