@@ -271,6 +271,7 @@ def test_what_is_no_archive_is_refused_by_name(
         ("other", data[:200] + b"x" + data[201:], "is damaged, or no backup"),
         ("text", b"hello", "is damaged, or no backup"),
         ("empty", b"", "is damaged, or no backup"),
+        ("deep.json", b'{"labs": ' + b"[" * 100_000, "is damaged, or no plan"),
         ("half.json", b'{"labs": ', "is damaged, or no plan"),
         ("latin.json", b'{"labs": "\xff"}', "is damaged, or no plan"),
         (

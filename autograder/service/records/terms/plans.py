@@ -80,7 +80,7 @@ def plan_of(archive: Path) -> Any:
             if file.read(1) != b"{":
                 return plan(archives.read(archive, TABLES))
         return json.loads(archive.read_bytes())
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise StartError(f"term: {archive} is damaged, or no plan: {error}.") from error
     except OSError as error:
         raise StartError(f"term: {archive}: {error.strerror}.") from error
@@ -88,8 +88,12 @@ def plan_of(archive: Path) -> Any:
 
 def current_plan(database: Database) -> dict[str, Any]:
     """Return the plan of this course."""
-    tables = {name: sa.select(schema.metadata.tables[name]) for name in TABLES}
-    return plan({n: [dict(row._mapping) for row in database.rows(q)] for n, q in tables.items()})
+    rows: Rows = {}
+    with database.read() as connection:
+        for name in TABLES:
+            found = connection.execute(sa.select(schema.metadata.tables[name])).mappings()
+            rows[name] = [dict(row) for row in found]
+    return plan(rows)
 
 
 def _comment(said: Any) -> dict[str, str]:
