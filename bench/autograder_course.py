@@ -4,8 +4,8 @@
 
 fills the empty database at URL: 16 labs, each handed in two or three times by every learner and
 graded each time (2,000,000 gradings of 50,000 learners), marks, a log, requests, batches of
-re-gradings. What the server keeps up with each grading is counted by the server's own `recount`.
-Notebooks are small, for lists and pages never read them.
+re-gradings. What the server keeps up with each grading is counted by the server's own lines for the
+first learners, whom the others repeat. Notebooks are small, for lists and pages never read them.
 """
 
 import argparse
@@ -13,6 +13,9 @@ import hashlib
 import io
 import json
 import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -23,7 +26,7 @@ from autograder.records import CheckResult, ManualAnswer, Outcome, Report
 from autograder.service.database import schema
 from autograder.service.records.dates import calendar
 from autograder.service.records.marks import NOTHING, alike_digest, answer_digest
-from autograder.service.records.standings import recount
+from autograder.service.records.standings import restand
 from autograder.service.records.store import Store
 
 LABS, VARIANTS, MOST_TRIES, MARKED_LABS, TIMED_LABS = 16, 8, 3, 14, 2
@@ -31,6 +34,9 @@ OFFSET = 100  # of learners' ids: staff stand before them
 PENALTY = 0.25  # of a late day: exact in binary, as all scores here are
 POINTS = 1.5  # of a mark
 DAY_S, WEEK_S = 86_400, 7 * 86_400
+PERIOD = (
+    200  # so many learners on, another one does the same: all that `p` is divided by divides it
+)
 COMMENTS = ("Good.", "Name the unit.", "Why?", "See the text.", "Yes.", "Half of it.", "", "")
 
 
@@ -86,27 +92,53 @@ def fill(url: str, learners: int, now: float | None = None) -> None:
     now = time.time() if now is None else now
     _add_person(store, "instructor", "instructor")
     store.close()
+    values = {"learners": learners, "offset": OFFSET, "now": now, "variants": VARIANTS, **_NUMBERS}
+    with _connected(url) as cursor:
+        dropped, later = _drop_indexes(cursor.execute)
+        _copy(cursor.execute, "variants", _variants())
+        _copy(cursor.execute, "variant_outcomes", _outcomes())
+        for statement in _PEOPLE:
+            cursor.execute(statement.format(**values))
+        _copy_tokens(cursor, learners, now)
+    _side_by_side(url, [statement.format(**values) for statement in _STATEMENTS])
+    _side_by_side(url, [*dropped, _NEXT_NUMBERS])
     with psycopg.connect(url.replace("+psycopg", "")) as connection:
-        run = connection.cursor().execute
-        run("SET session_replication_role = replica")  # the keys of other tables are right
-        run("SET work_mem = '512MB'")
-        run("SET maintenance_work_mem = '512MB'")
-        dropped = _drop_indexes(run)
-        values = {"learners": learners, "offset": OFFSET, "now": now, "variants": VARIANTS}
-        _copy(run, "variants", _variants())
-        _copy(run, "variant_outcomes", _outcomes())
-        for statement in _STATEMENTS:
-            run(statement.format(**values, **_NUMBERS))
-        _copy_tokens(connection, learners, now)
-        for statement in dropped:
-            run(statement)
-        run("DROP TABLE made, variants, variant_outcomes")
-    with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
-        connection.execute("VACUUM ANALYZE")
+        connection.execute("ANALYZE submissions, answers, outcomes, marks, made")
     store = Store(url)
     with store.database.write() as counting:
-        recount(counting, lambda: calendar(counting).counted)
+        first = range(OFFSET + 1, OFFSET + 1 + min(PERIOD, learners))
+        for lab in map(lab_name, range(LABS)):
+            restand(counting, lambda: calendar(counting).counted, lab, *first)
     store.close()
+    with _connected(url) as cursor:
+        for statement in _COPIES:
+            cursor.execute(statement.format(**values))
+    _side_by_side(url, later)
+    tables = sorted(schema.metadata.tables, key=lambda name: name != "reports")  # the largest first
+    _side_by_side(url, [f"VACUUM ANALYZE {table}" for table in tables], autocommit=True)
+
+
+def _side_by_side(url: str, statements: list[str], *, autocommit: bool = False) -> None:
+    """Run statements that do not need each other, two at a time."""
+
+    def run(statement: str) -> None:
+        with _connected(url, autocommit=autocommit) as cursor:
+            cursor.execute(statement)
+
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(run, statements))
+
+
+@contextmanager
+def _connected(url: str, *, autocommit: bool = False) -> Iterator[Any]:
+    """Give a cursor for one transaction that looks at no foreign keys: they are right."""
+    with psycopg.connect(url.replace("+psycopg", ""), autocommit=autocommit) as connection:
+        cursor = connection.cursor()
+        cursor.execute("SET session_replication_role = replica")
+        cursor.execute("SET synchronize_seqscans = off")
+        cursor.execute("SET work_mem = '512MB'")
+        cursor.execute("SET maintenance_work_mem = '512MB'")
+        yield cursor
 
 
 def _add_person(store: Store, name: str, role: str) -> None:
@@ -114,14 +146,21 @@ def _add_person(store: Store, name: str, role: str) -> None:
     store.roster.give_token(person, "bearer", token=token(name))
 
 
-def _drop_indexes(run: Any) -> list[str]:
-    """Drop the indexes that are no keys; return the statements that make them again."""
-    query = "SELECT indexname, indexdef FROM pg_indexes WHERE schemaname = 'public'"
+def _drop_indexes(run: Any) -> tuple[list[str], list[str]]:
+    """Drop the indexes that are no keys; return the statements that make them again.
+
+    Those of what is copied when the rest is there come second.
+    """
+    query = "SELECT indexname, indexdef, tablename FROM pg_indexes WHERE schemaname = 'public'"
     keys = "AND indexname NOT LIKE '%_pkey' AND indexdef NOT LIKE '%UNIQUE%'"
     rows = run(f"{query} {keys}").fetchall()
-    for name, _ in rows:
+    for name, *_ in rows:
         run(f"DROP INDEX {name}")
-    return [definition for _, definition in rows]
+    copied = ("standings", "pile", "best_times")
+    return (
+        [definition for _, definition, table in rows if table not in copied],
+        [definition for _, definition, table in rows if table in copied],
+    )
 
 
 def _copy(run: Any, table: str, rows: list[dict[str, Any]]) -> None:
@@ -168,7 +207,7 @@ def _outcomes() -> list[dict[str, Any]]:
     return rows
 
 
-def _copy_tokens(connection: Any, learners: int, now: float) -> None:
+def _copy_tokens(cursor: Any, learners: int, now: float) -> None:
     lines = io.StringIO()
     for learner in range(1, learners + 1):
         secret = token(login(learner))
@@ -176,12 +215,13 @@ def _copy_tokens(connection: Any, learners: int, now: float) -> None:
         row = (secret[:8], OFFSET + learner, "bearer", digest, now + 90 * DAY_S, now, "")
         lines.write("\t".join(map(str, row)) + "\n")
     columns = "key, person_id, kind, digest, expires_at, created_at, agent"
-    with connection.cursor().copy(f"COPY tokens ({columns}) FROM STDIN") as copy:
+    with cursor.copy(f"COPY tokens ({columns}) FROM STDIN") as copy:
         copy.write(lines.getvalue())
 
 
 _NUMBERS = {
     "labs": LABS,
+    "period": PERIOD,
     "tries": MOST_TRIES,
     "marked": MARKED_LABS,
     "timed": TIMED_LABS,
@@ -196,13 +236,23 @@ _NUMBERS = {
 
 # `made` is a row a submission, in the order in which they came in: a lab a week, the last today.
 # The third try of labs with an odd number came a day late.
-_STATEMENTS = (
+_PEOPLE = (
     """INSERT INTO people (id, login, login_key, name, role, created_at, email, section)
     SELECT {offset} + p, 'learner' || lpad(p::text, 6, '0'), 'learner' || lpad(p::text, 6, '0'),
         'Name ' || (p * 7919) % {learners}, 'learner', {now}, 'learner' || p || '@example.org',
         'Section ' || lpad((p % greatest(1, {learners} / 500))::text, 3, '0')
     FROM generate_series(1, {learners}) p""",
     "INSERT INTO lines (person_id, served_at) SELECT id, 0 FROM people WHERE id > {offset}",
+    """INSERT INTO lab_rules (lab, due, penalty_per_day, grace_minutes, solutions, leaderboard,
+        held, requests_until)
+    SELECT lpad(l::text, 2, '0') || '_lab', to_char(to_timestamp(floor(
+            {now} - ({labs} - 1 - l) * {week} - CASE WHEN l % 2 = 1 THEN 1001 ELSE 0 END))
+            AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
+        {penalty}, 0, FALSE, l < {timed}, FALSE, '2099-01-01T00:00:00Z'
+    FROM generate_series(0, {labs} - 1) l""",
+    """INSERT INTO extensions SELECT lab_rules.lab, people.id, '2099-01-01T00:00:00Z'
+    FROM people, lab_rules WHERE people.id % 50 = 0 AND lab_rules.lab = '02_lab'""",
+    "INSERT INTO accommodations SELECT id, 1.5 FROM people WHERE id > {offset} AND id % 100 = 0",
     """CREATE UNLOGGED TABLE made AS
     SELECT row_number() OVER (ORDER BY l, k, p)::int AS id, {offset} + p AS p, k, n, l,
         lpad(l::text, 2, '0') || '_lab' AS lab, (p * 7 + l * 3 + k * 5) % {variants} AS v,
@@ -212,57 +262,89 @@ _STATEMENTS = (
     FROM generate_series(0, {labs} - 1) l, generate_series(1, {tries}) k,
         generate_series(1, {learners}) p, LATERAL (SELECT 2 + (p + l) % 2 AS n) tries
     WHERE k <= n""",
+    """INSERT INTO regrades
+    SELECT l, lab, NULL, {now}, CASE WHEN l = 1 THEN {now} END, count(*) FROM made
+    WHERE l IN (1, 2) GROUP BY l, lab""",
+)
+
+# What needs nothing of each other, the longest first; each goes through `made` in its order.
+_STATEMENTS = (
+    "INSERT INTO reports SELECT id, report FROM made JOIN variants USING (v)",
     """INSERT INTO submissions (id, person_id, lab, sha256, size_bytes, blank, submitted_at, state,
         waiting_since, tries, kills, finished_at, grading_id, score, max_score, pending)
     SELECT id, p, lab, lpad(to_hex(id), 64, '0'), 64, FALSE, at, 'graded', at, 0, 0, at + 5, id,
         score + CASE WHEN comment >= 0 THEN {points} ELSE 0 END, most,
         CASE WHEN answered AND comment < 0 THEN 1 ELSE 0 END
-    FROM made JOIN variants USING (v) ORDER BY id""",
-    """INSERT INTO notebooks SELECT id, convert_to(rpad(id::text, 64), 'UTF8') FROM made
-    ORDER BY id""",
-    """INSERT INTO gradings SELECT id, id, at + 5, score, most - 2
-    FROM made JOIN variants USING (v) ORDER BY id""",
-    "INSERT INTO reports SELECT id, report FROM made JOIN variants USING (v) ORDER BY id",
-    """INSERT INTO answers (grading_id, question, answer_sha256, alike)
-    SELECT id, 'why', digest, alike FROM made JOIN variants USING (v) ORDER BY id""",
+    FROM made JOIN variants USING (v)""",
     """INSERT INTO outcomes SELECT id, question, passed
     FROM made JOIN variant_outcomes USING (v)""",
-    """INSERT INTO timings SELECT id, 'scale', (50 + (p * k * 31) % 500) / 100.0::float
-    FROM made JOIN variants USING (v) WHERE l < {timed} AND variants.timed ORDER BY id""",
     """INSERT INTO marks (id, submission_id, question, answer_sha256, points, items, comment,
         marked_by, marked_at)
     SELECT row_number() OVER (ORDER BY id), id, 'why', digest, {points}, '[]',
         (ARRAY[{said}])[comment + 1], 1, at + 100
-    FROM made JOIN variants USING (v) WHERE comment >= 0 ORDER BY id""",
-    """INSERT INTO audit_log (id, at, who, action, subject, before, after)
+    FROM made JOIN variants USING (v) WHERE comment >= 0 ORDER BY id;
+    INSERT INTO audit_log (id, at, who, action, subject, before, after)
     SELECT id, marked_at, 'instructor', 'mark', 'submission ' || submission_id || ': why',
         '{{"points": null}}', '{{"points": {points}}}' FROM marks ORDER BY id""",
-    """INSERT INTO lab_rules (lab, due, penalty_per_day, grace_minutes, solutions, leaderboard,
-        held, requests_until)
-    SELECT DISTINCT lab, to_char(to_timestamp(floor({now} - ({labs} - 1 - l) * {week}
-            - CASE WHEN l % 2 = 1 THEN 1001 ELSE 0 END)) AT TIME ZONE 'UTC',
-            'YYYY-MM-DD"T"HH24:MI:SS"Z"'),
-        {penalty}, 0, FALSE, l < {timed}, FALSE, '2099-01-01T00:00:00Z' FROM made""",
-    """INSERT INTO extensions SELECT lab_rules.lab, people.id, '2099-01-01T00:00:00Z'
-    FROM people, lab_rules WHERE people.id % 50 = 0 AND lab_rules.lab = '02_lab'""",
-    "INSERT INTO accommodations SELECT id, 1.5 FROM people WHERE id > {offset} AND id % 100 = 0",
-    """INSERT INTO regrades
-    SELECT l, lab, NULL, {now}, CASE WHEN l = 1 THEN {now} END, count(*) FROM made
-    WHERE l IN (1, 2) GROUP BY l, lab""",
+    """INSERT INTO notebooks SELECT id, convert_to(rpad(id::text, 64), 'UTF8') FROM made""",
+    """INSERT INTO answers (grading_id, question, answer_sha256, alike)
+    SELECT id, 'why', digest, alike FROM made JOIN variants USING (v)""",
+    """INSERT INTO gradings SELECT id, id, at + 5, score, most - 2
+    FROM made JOIN variants USING (v)""",
+    """INSERT INTO timings SELECT id, 'scale', (50 + (p * k * 31) % {period}) / 100.0::float
+    FROM made JOIN variants USING (v) WHERE l < {timed} AND variants.timed""",
     """INSERT INTO drafts
         (batch, submission_id, open, grading_id, before, score, max_score, pending)
     SELECT l, id, FALSE, id, score + (id % 20 = 0)::int, score, most, 0
     FROM made JOIN variants USING (v) WHERE l IN (1, 2)""",
     """INSERT INTO regrade_requests
     SELECT row_number() OVER (ORDER BY id), id, 'why', p, lab, at + 200, p % 10 = 0
-    FROM made WHERE k = n AND p % 100 < 11 AND l = 3""",
-    """INSERT INTO regrade_messages
+    FROM made WHERE k = n AND p % 100 < 11 AND l = 3;
+    INSERT INTO regrade_messages
     SELECT id, id, person_id, asked_at, 'My answer names the unit in its second sentence.'
     FROM regrade_requests""",
-    """DO $$ DECLARE t text; BEGIN FOREACH t IN ARRAY ARRAY['people', 'submissions', 'gradings',
-        'marks', 'audit_log', 'regrades', 'regrade_requests', 'regrade_messages'] LOOP
+)
+
+_NEXT_NUMBERS = """DO $$ DECLARE t text; BEGIN FOREACH t IN ARRAY ARRAY['people', 'submissions',
+        'gradings', 'marks', 'audit_log', 'regrades', 'regrade_requests', 'regrade_messages'] LOOP
         EXECUTE format('SELECT setval(pg_get_serial_sequence(%L, ''id''), max(id)) FROM %I', t, t);
-    END LOOP; END $$""",
+    END LOOP; END $$"""
+
+# What the server keeps up is counted for the first learners, by the server's own lines; the others
+# stand as the first one who did the same, with their own numbers and section.
+_COPIES = (
+    "CREATE INDEX made_by_person ON made (p, lab, k)",
+    """CREATE UNLOGGED TABLE twins AS
+    SELECT other.id AS p, other.section, first.id AS first, first.section AS first_section
+    FROM people other JOIN people first
+        ON first.id = {offset} + 1 + (other.id - {offset} - 1) % {period}
+    WHERE other.id > {offset} + {period}""",
+    """CREATE UNLOGGED TABLE stood AS
+    SELECT standings.*, latest.k AS latest_k, best.k AS best_k FROM standings
+    JOIN made latest ON latest.id = latest_id JOIN made best ON best.id = best_id""",
+    "CREATE UNLOGGED TABLE piled AS SELECT * FROM pile",
+    """INSERT INTO standings (person_id, lab, things, checks, grading_id, latest_id, best_id, score)
+    SELECT twins.p, stood.lab,
+        replace(things, '"' || first_section || '"', '"' || section || '"'), checks,
+        best.id, latest.id, best.id, score
+    FROM twins JOIN stood ON person_id = first
+        JOIN made latest ON (latest.p, latest.lab, latest.k) = (twins.p, stood.lab, latest_k)
+        JOIN made best ON (best.p, best.lab, best.k) = (twins.p, stood.lab, best_k)""",
+    """INSERT INTO pile
+        (submission_id, question, lab, written, waits, section, alike, marked_by)
+    SELECT standings.latest_id, question, piled.lab, written, waits, twins.section, alike, marked_by
+    FROM piled JOIN stood ON stood.latest_id = submission_id JOIN twins ON first = stood.person_id
+        JOIN standings ON (standings.person_id, standings.lab) = (twins.p, stood.lab)""",
+    """INSERT INTO best_times (lab, question, person_id, ratio)
+    SELECT lab, question, p, ratio FROM best_times JOIN twins ON first = person_id""",
+    "INSERT INTO sums (person_id, score) SELECT p, score FROM sums JOIN twins ON first = person_id",
+    "DELETE FROM counts",
+    """INSERT INTO counts (kind, lab, question, words, number)
+    SELECT thing ->> 0, lab, thing ->> 1, thing ->> 2, sum(number)
+    FROM (SELECT lab, things, count(*) AS number FROM standings GROUP BY lab, things) kinds,
+        json_array_elements(things::json) thing
+    GROUP BY 1, 2, 3, 4""",
+    "DROP TABLE made, variants, variant_outcomes, twins, stood, piled",
 )
 
 

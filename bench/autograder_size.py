@@ -81,6 +81,7 @@ STAFF: dict[str, Path_] = {
         f"/gradebook?sort=-name&page={c.number(max(1, c.learners // 50))}"
     ),
     "/gradebook by total": lambda c: "/gradebook?sort=-total",
+    "/gradebook by course total": lambda c: "/gradebook?sort=-course",
     "/gradebook by a lab": lambda c: f"/gradebook?sort=-{c.lab()}",
     "/gradebook, one section": lambda c: "/gradebook?section=Section+000&sort=total",
     "/gradebook, found": lambda c: f"/gradebook?search={c.learner()[-5:]}",

@@ -197,6 +197,15 @@ class Connection:
         changes: list[dict[str, Any]] = self._json(what, path, body, kind, method=method)["changes"]
         return changes
 
+    def term(self) -> dict[str, Any]:
+        """Return the plan of the course, for the next term."""
+        return self._json("term", "/api/term")
+
+    def take_term(self, body: Mapping[str, Any], *, dry_run: bool) -> dict[str, Any]:
+        """Return what taking a plan over has changed, or would: `added`, `problems`, ..."""
+        path, data = f"/api/term?dry_run={int(dry_run)}", json.dumps(body).encode()
+        return self._json("term", path, data, "application/json")
+
     def today(self) -> dict[str, Any]:
         """Return what came in today, what waits, what is due and where many fail."""
         return self._json("today", "/api/today")

@@ -221,6 +221,7 @@ STAFF_PAGES = (
     *("/labs/01_first/similarity", "/labs/01_first/similarity/scale?left=1&right=2"),
     *("/submissions", "/submissions/1", "/submissions/1?as=learner", "/sessions"),
     *("/rule", "/schedule", "/today", "/people", "/people?role=former", "/announcements"),
+    *("/term",),
     *(f"/labs/{FIRST}/teams", "/grading/people"),
     *(
         f"/grading/01_first/why/{what}"
@@ -552,6 +553,54 @@ def test_a_roster_is_looked_at_and_taken_over(
     page.get_by_role("button", name="Remove zoe").click()
     page.goto(f"{server.url}/people?role=former")
     assert page.get_by_role("row", name="zoe").count() == 1
+    assert [p for p in problems if not any(rule in p for rule in OF_WIDGETS)] == []
+
+
+def test_the_last_terms_plan_is_looked_at_and_taken_over(
+    server: Server, visit: Any, audit: Any, tmp_path: Path
+) -> None:
+    """As it was given out, with one more lab and a comment; clocks are those of the browser."""
+    store, problems = server.course.store, []
+    last = {"opens": "2131-03-10T08:00:00+01:00", "due": "2131-03-31T12:00:00+02:00"}
+    comment = {"lab": FIRST, "question": "why", "item": "Names the unit", "text": "Whose unit?"}
+    for width, scheme in ((390, "dark"), (1440, "light")):
+        page = logged_in(visit, server, "instructor", color_scheme=scheme)
+        page.set_viewport_size({"width": width, "height": 900})
+        page.goto(f"{server.url}/schedule")
+        page.get_by_role("link", name="Take over the last term's plan").click()
+        with page.expect_download() as asked:
+            page.get_by_role("link", name="Download this course's plan").click()
+        term = json.loads(Path(asked.value.path()).read_text())
+        term["labs"] |= {SECOND: last, "09_gone_" + "x" * 60: last}
+        term["comments"].append(comment)
+        plan = tmp_path / "term.json"
+        plan.write_text(json.dumps(term))
+        zone = page.evaluate("Intl.DateTimeFormat().resolvedOptions().timeZone")
+        assert page.get_by_label("The zone").input_value() == zone
+        page.get_by_label("The zone").fill("Europe/Zurich")
+        page.get_by_label("The day on which").fill("2132-03-08")
+        page.get_by_label("The plan").set_input_files(plan)
+        page.get_by_role("button", name="Show what would change").click()
+        page.get_by_role("row", name=OTHER_TITLE).wait_for()
+        page.get_by_text("this server has no such lab").wait_for()
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        problems += [*audit(page, "main"), *axe(page)]
+    before = store.dates.calendar().rules
+    try:
+        page.get_by_role("button", name="Take it over").click()
+        page.get_by_role("heading", name="The term is taken over").wait_for()
+        rules = store.dates.calendar().rules[SECOND]
+        assert rules.opens == "2132-03-08T08:00:00+01:00"
+        assert rules.due == "2132-03-29T12:00:00+01:00"  # before clocks go forward
+        kept = kept_comments.of_question(store.database, FIRST, "why")
+        assert "Whose unit?" in [c.text for c in kept]
+        page.goto(f"{server.url}/audit")
+        page.get_by_role("cell", name="import term").wait_for()
+    finally:
+        staff = store.roster.find("instructor")
+        assert staff
+        for lab in (FIRST, SECOND):
+            store.dates.set_rules(lab, before.get(lab, Rules()), staff)
     assert [p for p in problems if not any(rule in p for rule in OF_WIDGETS)] == []
 
 

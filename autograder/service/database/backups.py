@@ -116,8 +116,12 @@ def restore(source: Path, data: Path, url: str = "") -> None:
 
 
 @contextmanager
-def unpacked(source: Path, beside: Path | None = None) -> Iterator[list[Path]]:
+def unpacked(
+    source: Path, beside: Path | None = None, *, what: str = "restore"
+) -> Iterator[list[Path]]:
     """Give the files of a backup, proven, in a folder that lasts as long as the `with`.
+
+    `what` it is for begins what is said of a damaged one.
 
     Raises:
         StartError: it is no backup, or damaged.
@@ -131,9 +135,9 @@ def unpacked(source: Path, beside: Path | None = None) -> Iterator[list[Path]]:
                 if path.name == DATABASE:
                     _prove(path)
         except (zipfile.BadZipFile, zlib.error, ValueError, KeyError, EOFError) as error:
-            raise StartError(f"restore: {source} is damaged, or no backup: {error}.") from error
+            raise StartError(f"{what}: {source} is damaged, or no backup: {error}.") from error
         except (sqlite3.Error, NotImplementedError, RuntimeError) as error:
-            raise StartError(f"restore: {source} is damaged: {error}.") from error
+            raise StartError(f"{what}: {source} is damaged: {error}.") from error
         yield files
 
 

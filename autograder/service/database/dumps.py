@@ -3,7 +3,7 @@
 import hashlib
 import os
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from autograder.service.errors import StartError
 
 _ALL_OR_NOTHING = ("--single-transaction", "--exit-on-error", "--no-owner", "--no-privileges")
+_COURSE = "course_"  # begins the schemas of the courses beside the one at `/`
 
 
 def write(url: str, target: Path) -> None:
@@ -56,6 +57,28 @@ def prove(source: Path) -> None:
         if digests.get((schema, number)) != digest:
             problem = "is not as it was handed in"
             raise ValueError(f"the notebook of submission {number.decode()} {problem}")
+
+
+def schema_of(course: str) -> str:
+    """Return the schema of a course beside the one at `/`."""
+    return f"{_COURSE}{course.replace('-', '_')}"
+
+
+def rows_of(
+    source: Path, tables: Collection[str], course: str = ""
+) -> list[tuple[str, dict[bytes, bytes]]]:
+    """Return the rows of some tables of a course, each with its table; cells are as written.
+
+    Raises:
+        StartError: `pg_restore` is not there, or cannot read it.
+    """
+    chosen = [f"--table={table}" for table in tables]
+    with _running("pg_restore", "--data-only", "--file=-", *chosen, str(source)) as script:
+        return [(table, row) for schema, table, row in _rows(script) if _is_of(schema, course)]
+
+
+def _is_of(schema: str, course: str) -> bool:
+    return schema == schema_of(course) if course else not schema.startswith(_COURSE)
 
 
 def _rows(script: IO[bytes]) -> Iterator[tuple[str, str, dict[bytes, bytes]]]:

@@ -116,10 +116,15 @@ class LabCatalog:
 
     def asked_of_people(self, name: str) -> list[str]:
         """Return which questions of a lab people mark; none where it cannot be read."""
+        return list(self.rubrics(name))
+
+    def rubrics(self, name: str) -> dict[str, tuple[str, ...]]:
+        """Return the items of the rubric of each question that people mark; none where unread."""
         try:
-            return [question.name for question in self._read(name).questions if question.manual]
+            manual = [question for question in self._read(name).questions if question.manual]
         except (AutograderError, OSError):
-            return []
+            return {}
+        return {q.name: tuple(item.text for item in q.rubric) for q in manual}
 
     def asked(self, name: str, question: str) -> tuple[str, str]:
         """Return what a question for a person asks and its model answer, as Markdown.

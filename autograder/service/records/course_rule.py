@@ -81,20 +81,32 @@ def put(
     """
     with database.write() as connection:
         before = course_rule(connection)
-        rule = _read({**before.to_dict(), **body}, labs)
-        connection.execute(facts.delete().where(facts.c.name == DROP_LOWEST))
-        connection.execute(facts.insert().values(name=DROP_LOWEST, value=str(rule.drop_lowest)))
-        connection.execute(weights.delete())
-        if rule.weights:
-            rows = [{"lab": lab, "weight": weight} for lab, weight in rule.weights.items()]
-            connection.execute(weights.insert(), rows)
-        both = (before.to_dict(), rule.to_dict())
-        audit_log.write(connection, now, by.login, "course rule", "course total", *both)
+        rule = read_rule({**before.to_dict(), **body}, labs)
+        put_rule(connection, now, before, rule, by)
     return rule
 
 
-def _read(body: Mapping[str, Any], labs: Collection[str]) -> CourseRule:
-    drop, given = body["drop_lowest"], body["weights"]
+def put_rule(
+    connection: sa.Connection, now: float, before: CourseRule, rule: CourseRule, by: Person
+) -> None:
+    """Write down a rule instead of the one that held, and who says so."""
+    connection.execute(facts.delete().where(facts.c.name == DROP_LOWEST))
+    connection.execute(facts.insert().values(name=DROP_LOWEST, value=str(rule.drop_lowest)))
+    connection.execute(weights.delete())
+    if rule.weights:
+        rows = [{"lab": lab, "weight": weight} for lab, weight in rule.weights.items()]
+        connection.execute(weights.insert(), rows)
+    both = (before.to_dict(), rule.to_dict())
+    audit_log.write(connection, now, by.login, "course rule", "course total", *both)
+
+
+def read_rule(body: Mapping[str, Any], labs: Collection[str]) -> CourseRule:
+    """Return the rule that plain data says, for these labs.
+
+    Raises:
+        Refused: 422, something is malformed, or names no lab.
+    """
+    drop, given = body.get("drop_lowest"), body.get("weights")
     if set(body) != {"drop_lowest", "weights"} or not isinstance(given, Mapping):
         raise Refused(422, 'rule: expected {"drop_lowest": 1, "weights": {LAB: 2.0}}.')
     if isinstance(drop, bool) or not isinstance(drop, int) or not 0 <= drop <= _MOST_DROPPED:

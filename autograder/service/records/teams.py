@@ -5,6 +5,7 @@ but shows the grading and the marks of its origin, and counts by its owner's dat
 becomes of the team later, everybody keeps what they have handed in.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,14 +94,14 @@ def notebook(database: Database, submission_id: int) -> bytes | None:
     return content
 
 
-def handed_in_by(database: Database, submission_id: int) -> tuple[str, str] | None:
-    """Return the team of a submission and the name of who handed it in; None: it is of no team."""
+def handed_in_by(database: Database, submission_ids: Collection[int]) -> dict[int, tuple[str, str]]:
+    """Return, of those submissions that are a team's, the team and the name of who handed it in."""
     copy = team_copies.c
-    ours = (copy.submission_id == submission_id) | (copy.origin_id == submission_id)
-    query = sa.select(copy.team, people.c.name).select_from(team_copies)
-    query = query.join(submissions, submissions.c.id == copy.origin_id).join(people)
-    row = database.first(query.where(ours).limit(1))
-    return None if row is None else (row[0], row[1])
+    ours = copy.submission_id.in_(submission_ids) | copy.origin_id.in_(submission_ids)
+    query = sa.select(copy.submission_id, copy.origin_id, copy.team, people.c.name)
+    query = query.join_from(team_copies, submissions, submissions.c.id == copy.origin_id)
+    rows = database.rows(query.join(people).where(ours))
+    return {number: (row.team, row.name) for row in rows for number in row[:2]}
 
 
 def follow(connection: sa.Connection, origin_id: int) -> list[int]:

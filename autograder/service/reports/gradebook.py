@@ -13,12 +13,12 @@ from autograder.service.records.course_rule import Total
 from autograder.service.records.decisions import Decision
 from autograder.service.records.people import LEARNER, PERSON, Person, named
 from autograder.service.records.submissions import EXCUSED, SET, Entry, Submissions, pages_of
+from autograder.service.reports.everybodys_totals import shares
 from autograder.service.reports.totals import Reckoning
 
 # Rows of a page: what a screen or two hold, and a browser lays out at once.
 PAGE_ROWS = 50
 MOST_PAGES = 1_000_000
-_AT_ONCE = 500  # learners whose course totals are reckoned together
 
 ORDERS = {
     "login": people.c.login_key,
@@ -128,15 +128,10 @@ def page(submissions: Submissions, asked: Asked) -> Page:
     query: sa.Select[Any] = sa.select(*PERSON).where(*conditions)
     database = submissions.database
     start = (asked.page - 1) * PAGE_ROWS
-    if asked.sort.removeprefix("-") == COURSE:
-        every = [Person(*row) for row in database.rows(query)]
-        every = _by_course(every, submissions, turned=asked.sort.startswith("-"))
-        learners, total = every[start : start + PAGE_ROWS], len(every)
-    else:
-        query = _sorted(query, submissions, asked).offset(start).limit(PAGE_ROWS)
-        learners = [Person(*row) for row in database.rows(query)]
-        count = sa.select(sa.func.count()).select_from(people).where(*conditions)
-        total = database.scalar(count) or 0
+    query = _sorted(query, submissions, asked).offset(start).limit(PAGE_ROWS)
+    learners = [Person(*row) for row in database.rows(query)]
+    count = sa.select(sa.func.count()).select_from(people).where(*conditions)
+    total = database.scalar(count) or 0
     return Page(rows(learners, submissions, asked.lab), pages_of(total, PAGE_ROWS), total)
 
 
@@ -145,6 +140,10 @@ def _sorted(query: sa.Select[Any], submissions: Submissions, asked: Asked) -> sa
     lab = asked.lab if order == "total" else order
     if order in ORDERS:
         key: sa.ColumnElement[Any] = ORDERS[order]
+    elif order == COURSE:
+        everybodys = shares(submissions)
+        query = query.join(everybodys, everybodys.c.person_id == people.c.id, isouter=True)
+        key = sa.func.coalesce(everybodys.c.share, -1.0)
     elif order == "total" and not lab:
         query = query.join(sums, sums.c.person_id == people.c.id, isouter=True)
         key = sa.func.coalesce(sums.c.score, 0.0)
@@ -157,16 +156,6 @@ def _sorted(query: sa.Select[Any], submissions: Submissions, asked: Asked) -> sa
         raise Refused(422, f"gradebook: sort: got {asked.sort[:60]!r}, expected {expected}.")
     keys = (key, people.c.login)
     return query.order_by(*(key.desc() for key in keys) if turned else keys)
-
-
-def _by_course(learners: list[Person], submissions: Submissions, *, turned: bool) -> list[Person]:
-    """Return learners by their course total, which the database does not know."""
-    shares: dict[int, float] = {}
-    for start in range(0, len(learners), _AT_ONCE):
-        for row in rows(learners[start : start + _AT_ONCE], submissions):
-            share = row.course.share
-            shares[row.person.id] = -1.0 if share is None else share
-    return sorted(learners, key=lambda p: (shares[p.id], p.login), reverse=turned)
 
 
 def rows(

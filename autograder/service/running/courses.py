@@ -14,6 +14,7 @@ from pathlib import Path
 import sqlalchemy as sa
 
 from autograder.service.database.database import Database
+from autograder.service.database.dumps import schema_of
 from autograder.service.database.schema import facts
 from autograder.service.errors import StartError
 from autograder.service.records.store import Store, existing, sqlite_url
@@ -68,7 +69,7 @@ def add(database: Database, course: CourseEntry) -> None:
         raise StartError(f"courses: there is a course {course.name!r} already. Choose another.")
     with database.write() as connection:
         if connection.dialect.name == "postgresql":
-            make = sa.schema.CreateSchema(_schema(course.name), if_not_exists=True)
+            make = sa.schema.CreateSchema(schema_of(course.name), if_not_exists=True)
             connection.execute(make)
         rows = [{"name": f"course:{course.name}:{what}", "value": values[what]} for what in values]
         connection.execute(facts.insert(), rows)
@@ -109,12 +110,8 @@ def address(url: str, name: str) -> str:
     made = sa.engine.make_url(url)
     given = made.query.get("options", "")
     options = f"{given if isinstance(given, str) else ' '.join(given)} -csearch_path="
-    made = made.update_query_dict({"options": f"{options}{_schema(name)}".strip()})
+    made = made.update_query_dict({"options": f"{options}{schema_of(name)}".strip()})
     return made.render_as_string(hide_password=False)
-
-
-def _schema(name: str) -> str:
-    return f"course_{name.replace('-', '_')}"
 
 
 @contextmanager

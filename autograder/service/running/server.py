@@ -182,7 +182,7 @@ def _opened_course(
             queue,
             Limits(settings),
             _sign_in(settings, url),
-            _lti(settings, data, store, url),
+            _lti(settings, data, store, url, catalog),
             entry.name,
             entry.title,
         )
@@ -223,7 +223,9 @@ def _sign_in(settings: Settings, url: str) -> "SignIn | None":
     return SignIn(provider, client, "openid profile email")
 
 
-def _lti(settings: Settings, data: Path, store: Store, url: str) -> "LtiTool | None":
+def _lti(
+    settings: Settings, data: Path, store: Store, url: str, catalog: LabCatalog
+) -> "LtiTool | None":
     """Return this server as a tool of learning platforms, if it is one."""
     if settings.lti is None:
         return None
@@ -232,7 +234,7 @@ def _lti(settings: Settings, data: Path, store: Store, url: str) -> "LtiTool | N
     path = data / LTI_KEY_FILE
     if not path.exists():
         write_secret(path, new_key().decode())
-    return lti_tool(settings, store, url, path.read_bytes())
+    return lti_tool(settings, store, url, path.read_bytes(), catalog.title)
 
 
 def _cluster(settings: Settings) -> contextlib.AbstractContextManager[str]:

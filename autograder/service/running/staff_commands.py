@@ -1,6 +1,7 @@
 """Commands about a course: grades of whole labs, how labs make up the total, announcements."""
 
 import argparse
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +23,52 @@ def add_commands(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
     put.add_argument("--dry-run", action="store_true", help="only say what would change")
     numbers = command(subparsers, "numbers", _numbers, "print how a lab went, a CSV")
     numbers.add_argument("lab", metavar="LAB")
-    return [*_add_grades(subparsers), *_add_announcements(subparsers), show, put, numbers]
+    others = (*_add_announcements(subparsers), *_add_term(subparsers))
+    return [*_add_grades(subparsers), *others, show, put, numbers]
+
+
+def _add_term(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
+    term = subparsers.add_parser("term", help="take the last term's dates, rule and comments over")
+    actions = term.add_subparsers(metavar="ACTION", required=True, dest="action")
+    show = command(actions, "show", _term, "print the plan of this course, for the next term")
+    take = command(actions, "import", _import_term, "let a plan, or that of a backup, hold here")
+    take.add_argument("file", metavar="ARCHIVE", type=Path, help="a backup, or what `show` printed")
+    when = take.add_mutually_exclusive_group(required=True)
+    when.add_argument("--start", metavar="DAY", help="on which the first lab opens")
+    when.add_argument("--weeks", metavar="N", type=int, help="by which all dates move")
+    zone = "whose clocks keep their time, such as Europe/Zurich"
+    take.add_argument("--zone", metavar="ZONE", required=True, help=zone)
+    take.add_argument("--of", metavar="NAME", default="", help="of a backup: its course NAME")
+    take.add_argument("--dry-run", action="store_true", help="only say what would change")
+    return [show, take]
+
+
+def _term(arguments: argparse.Namespace) -> int:
+    import json
+
+    print(json.dumps(connection(arguments).term(), indent=1))
+    return 0
+
+
+def _import_term(arguments: argparse.Namespace) -> int:
+    """Take a term over; the exit code is 1 where something had to be left out."""
+    from autograder.printable import printable
+    from autograder.service.records.terms.plans import plan_of
+
+    body = {"term": plan_of(arguments.file, arguments.of), "zone": arguments.zone}
+    body |= {"weeks": arguments.weeks} if arguments.start is None else {"start": arguments.start}
+    taken = connection(arguments).take_term(body, dry_run=arguments.dry_run)
+    rule = [{"lab": "course total", **taken["rule"]}] if taken["rule"] else []
+    for change in (*taken["changes"], *rule):
+        for name, before in change["before"].items():
+            if (after := change["after"][name]) != before:
+                print(printable(f"{change['lab']}: {name}: {before} -> {after}"))
+    for problem in taken["problems"]:
+        print(printable(f"{problem['lab']}: {problem['reason']}"), file=sys.stderr)
+    counts = ", ".join(f"{taken[name]} {name}" for name in ("added", "changed", "unchanged"))
+    would = "Would be: " if arguments.dry_run else ""
+    print(f"{would}labs: {counts}; comments: {taken['comments']} added.")
+    return 1 if taken["problems"] else 0
 
 
 def _teams(arguments: argparse.Namespace) -> int:

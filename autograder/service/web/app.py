@@ -48,6 +48,7 @@ from autograder.service.web.routes import (
     standing,
     submissions,
     teams,
+    term,
     today,
 )
 
@@ -105,6 +106,8 @@ def _of_one(course: Course, metrics: Metrics) -> "ASGIApp":
         "/submissions": settings.upload_bytes + _FORM_BYTES,
         "/api/roster": people.ROSTER_BYTES,
         "/api/export": people.ROSTER_BYTES,
+        "/api/term": term.PLAN_BYTES,
+        "/term": term.PLAN_BYTES + _FORM_BYTES,
         "/people/roster": people.ROSTER_BYTES + _FORM_BYTES,
     }
     limited = BodyLimit(app, limit_bytes=_OTHER_BYTES, limit_s=settings.upload_s, larger=larger)
@@ -126,7 +129,7 @@ def routers(course: Course) -> tuple[LateRouter, LateRouter, LateRouter]:
 _SUBJECTS = (
     submissions, drafts, people, labs, regrades, requests, markers, marking, gradebook, grades,
     leaderboard, audit, sessions, queue, operations, lti, today, schedule, standing,
-    announcements, teams,
+    announcements, teams, term,
 )  # fmt: skip
 
 

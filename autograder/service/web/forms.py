@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, Path, Query, Request
+from starlette.datastructures import UploadFile
 
 from autograder.service.errors import Refused
 from autograder.service.reports import gradebook
@@ -51,6 +52,27 @@ async def json_object(request: Request) -> dict[str, Any]:
 async def _fields(request: Request) -> dict[str, str]:
     async with request.form(max_files=0, max_fields=_MAX_FIELDS) as form:
         return once((key, str(value)) for key, value in form.multi_items())
+
+
+async def text_of_file(request: Request, missing: str, limit_bytes: int) -> dict[str, str]:
+    """Return the fields of a form; `text` is that of its file, or as it was shown and sent back.
+
+    Raises:
+        Refused: 422, there is none, as `missing` says, or it is not UTF-8.
+    """
+    how: dict[str, int] = {"max_files": 1, "max_fields": 8, "max_part_size": limit_bytes}
+    async with request.form(**how) as form:
+        fields = once(form.multi_items())
+        file = fields.pop("file", None)
+        texts = {name: text for name, text in fields.items() if isinstance(text, str)}
+        if isinstance(file, UploadFile):
+            try:
+                texts["text"] = (await file.read()).decode("utf-8-sig")
+            except UnicodeDecodeError as error:
+                raise Refused(422, f"{missing}: this one is no text in UTF-8: {error}.") from error
+    if not texts.get("text", "").strip():
+        raise Refused(422, f"{missing}.")
+    return texts
 
 
 async def _body(request: Request) -> bytes:

@@ -42,6 +42,8 @@ SAMPLE = _body(_JSON, _object(size={"type": "integer", "minimum": 1, "maximum": 
 DECISION = _body(_JSON, _object(take={"enum": ["first", "second"]}))
 REQUEST = _body(_JSON, _object(question=_TEXT, text=_TEXT, points={"type": ["number", "null"]}))
 SHIFT = _body(_JSON, _object(weeks={"type": "integer", "minimum": -104, "maximum": 104}))
+_WEEKS = {"type": "integer", "minimum": -520, "maximum": 520}
+TERM = _body(_JSON, _object(term={"type": "object"}, start=_TEXT, weeks=_WEEKS, zone=_TEXT))
 _POINTS: dict[str, Any] = {"type": ["number", "null"], "minimum": 0}
 DECISION = _body(
     _JSON,

@@ -15,9 +15,11 @@ import pytest
 
 from autograder.cli import main
 from autograder.service.client import Connection
+from autograder.service.database.backups import backup
 from autograder.service.errors import ServerError, StartError
 from autograder.service.grading.queue import Queue
 from autograder.service.records.store import Store, sqlite_url
+from autograder.service.records.terms.plans import plan_of
 from autograder.service.running import courses
 from tests.browser.test_browser_server import FIRST, LAB, PLATFORM, SECOND, fill
 
@@ -109,6 +111,21 @@ def test_addresses_that_leave_the_server_lead_back_to_the_course(
     request.add_header("Authorization", f"Bearer {ml.token}")
     with urllib.request.urlopen(request) as answer:
         assert json.load(answer)["servers"] == [{"url": ML}]
+
+
+def test_a_term_is_taken_from_one_course_of_a_backup(several: Any, tmp_path: Path) -> None:
+    for name, due in (("art", "2031-02-28"), ("ml", "2031-03-31")):
+        dates = f"lab,due\n01_first,{due}T12:00:00+02:00\n"
+        staff_of(several, name).set_schedule(dates.encode(), dry_run=False)
+    settings = several.server.course.settings
+    backup(settings.data, tmp_path / "all", settings.database_url)
+    labs = [plan_of(tmp_path / "all", name)["labs"] for name in ("art", "ml", "")]
+    assert [lab["due"][:10] for lab in (labs[0]["01_first"], labs[1]["01_first"])] == [
+        "2031-02-28", "2031-03-31",
+    ]  # fmt: skip
+    assert labs[2] == {}
+    with pytest.raises(StartError, match=r"has no course 'none'\. Check --of"):
+        plan_of(tmp_path / "all", "none")
 
 
 def test_one_browser_is_logged_in_to_several_courses(several: Any, browse: Any) -> None:

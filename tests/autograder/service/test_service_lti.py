@@ -650,15 +650,22 @@ def test_who_had_a_grade_before_the_first_launch_has_it_sent(
         assert {score["userId"] for score in sent} == {"person-1", "person-2"}
 
 
+def entitle(labs: Path) -> None:
+    """Give the first lab a title, by which platforms call it."""
+    lab = labs / "01_first" / "lab.py"
+    lab.write_text(f"# %% [markdown]\n# # Scale & sum\n\n{lab.read_text()}")
+
+
 def test_where_the_link_has_no_line_item_one_is_made_once(
-    course: Any, browser: Any, platform: Platform
+    course: Any, browser: Any, platform: Platform, labs: Path
 ) -> None:
+    entitle(labs)
     only = {"scope": SCOPES, "lineitems": f"{platform.url}/items"}
     launch(browser, platform, **{f"{GRADES}claim/endpoint": only})
     submit_as(course, "ada", RIGHT)
     assert platform.wait(1)[0]["path"] == "/items/2/scores"
     [item] = platform.items.values()
-    assert (item["label"], item["resourceId"]) == ("01_first", "01_first")
+    assert (item["label"], item["resourceId"]) == ("Scale & sum", "01_first")
     assert item["scoreMaximum"] == 4.0
     submit_as(course, "ada", ANSWERED)
     assert platform.wait(2)[1]["path"] == "/items/2/scores" and len(platform.items) == 1
@@ -738,6 +745,7 @@ def test_a_platform_that_is_away_is_asked_once_for_all(
         store.submissions,
         [described],
         KEY.as_pem(private=True),
+        str,
         clock=store.clock,
         look_s=1.0,
     )
@@ -883,10 +891,12 @@ def field(page: Any, name: str) -> str:
 
 @pytest.mark.parametrize("several", [False, True])
 def test_whoever_teaches_chooses_labs_and_the_platform_gets_signed_links(
-    course: Any, browser: Any, platform: Platform, several: bool
+    course: Any, browser: Any, platform: Platform, several: bool, labs: Path
 ) -> None:
+    entitle(labs)
     page = launch(browser, platform, **wanted(platform, accept_multiple=several))
     assert page.status == 200 and ('type="checkbox"' in page.text) == several
+    assert "Scale &amp; sum</label>" in page.text
     chosen = {"01_first": "on"} if several else {"lab": "01_first"}
     form = {"asked": field(page, "asked"), **chosen}
     answer = browser.ask("POST", "/lti/links", form, Origin=course.staff.server)
@@ -902,6 +912,7 @@ def test_whoever_teaches_chooses_labs_and_the_platform_gets_signed_links(
     assert claims[f"{CLAIM}deployment_id"] == "7" and claims[f"{LINKS}data"] == "keep <this>"
     [item] = claims[f"{LINKS}content_items"]
     assert (item["type"], item["custom"]) == ("ltiResourceLink", {"lab": "01_first"})
+    assert item["title"] == "Scale & sum" and "<li>Scale &amp; sum</li>" in answer.text
     opened = launch(browser, platform, target_link_uri=item["url"], custom={"login": "grace"})
     assert opened.status == 200
 

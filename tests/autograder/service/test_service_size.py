@@ -9,10 +9,17 @@ import sqlalchemy as sa
 
 from autograder.records import CheckResult, Outcome, Report
 from autograder.service.database.schema import (
+    best_times,
+    counts,
+    pile,
+    standings,
     submissions,
+    sums,
 )
 from autograder.service.errors import ServerError
 from autograder.service.records import audit_log
+from autograder.service.records.dates import calendar
+from autograder.service.records.standings import recount
 from autograder.service.records.store import Store
 from autograder.service.reports import gradebook
 from autograder.service.reports.gradebook import PAGE_ROWS, Asked
@@ -27,6 +34,28 @@ def filled(bench: Callable[[str], Any], make_postgres: Callable[[], str]) -> Ite
     store = Store(url)
     yield store
     store.close()
+
+
+def test_those_who_repeat_others_stand_as_the_server_would_count_them(
+    bench: Callable[[str], Any], make_postgres: Callable[[], str]
+) -> None:
+    """Of learners beyond the first period, and of nobody else, whatever is kept up is copied."""
+    course, url = bench("autograder_course"), make_postgres()
+    course.fill(url, course.PERIOD + 30, now=1.9e9)
+    store = Store(url)
+    with store.database.write() as connection:
+        copied = [rows(connection, table) for table in KEPT_UP]
+        recount(connection, lambda: calendar(connection).counted)
+        assert copied == [rows(connection, table) for table in KEPT_UP]
+    assert len(copied[0]) == LABS * (course.PERIOD + 30)
+    store.close()
+
+
+KEPT_UP = (standings, pile, best_times, sums, counts)
+
+
+def rows(connection: sa.Connection, table: sa.Table) -> list[Any]:
+    return sorted(map(tuple, connection.execute(sa.select(table))), key=str)
 
 
 def test_every_learner_has_handed_in_every_lab_two_times_or_three(filled: Store) -> None:

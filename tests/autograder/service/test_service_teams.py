@@ -75,6 +75,7 @@ def test_one_submission_counts_for_each_member_by_their_own_dates(
     browser.log_in(people["bob"].token)
     page = browser.get(f"/submissions/{copy.id}").text
     assert "reds, handed in by ada" in page and "4</strong> of 4" in page
+    assert browser.get("/submissions").text.count("reds, handed in by ada") == 1
     assert json.loads(browser.get(f"/submissions/{copy.id}/notebook").text)["cells"]
     assert "Team reds: ada, bob." in browser.get("/labs").text
     assert people["bob"].standing()["total"] == 1

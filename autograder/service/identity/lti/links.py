@@ -9,7 +9,7 @@ Source: 1EdTech, LTI Deep Linking 2.0.
 import json
 import secrets
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -32,11 +32,18 @@ class Links:
     """Signs the links; `url` is where platforms launch, `seal` the key of what waits in forms."""
 
     def __init__(
-        self, platforms: Iterable[Platform], url: str, key: "RSAKey", seal: str, lives_s: float
+        self,
+        platforms: Iterable[Platform],
+        url: str,
+        key: "RSAKey",
+        seal: str,
+        lives_s: float,
+        title_of: Callable[[str], str],
     ) -> None:
         self._platforms = {platform.name: platform for platform in platforms}
         self._url, self._key = url, key
         self._seal, self._lives_s = seal, lives_s
+        self._title_of = title_of
 
     def asked(self, launch: Launch, person: Person) -> str:
         """Return a text for the form in which `person` chooses; `answer` reads it."""
@@ -82,7 +89,7 @@ class Links:
     def _item(self, lab: str) -> dict[str, Any]:
         return {
             "type": "ltiResourceLink",
-            "title": lab,
+            "title": self._title_of(lab),
             "url": f"{self._url}?lab={quote(lab)}",
             "custom": {"lab": lab},
             "window": {"targetName": "_blank"},

@@ -30,7 +30,10 @@ log = logging.getLogger(__name__)
 
 
 class Passback:
-    """Sends what is due in the outbox; `private_key` is this server's, as PEM."""
+    """Sends what is due in the outbox; `private_key` is this server's, as PEM.
+
+    `title_of` says how a lab's line item is called.
+    """
 
     def __init__(
         self,
@@ -38,6 +41,7 @@ class Passback:
         submissions: Submissions,
         platforms: Sequence[Platform],
         private_key: bytes,
+        title_of: Callable[[str], str],
         *,
         clock: Callable[[], float],
         look_s: float,
@@ -46,6 +50,7 @@ class Passback:
         self._submissions = submissions
         self._platforms = [platform.name for platform in platforms]
         self._platform = Sessions(platforms, private_key)
+        self._title_of = title_of
         self._clock, self._look_s = clock, look_s
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -125,7 +130,8 @@ class Passback:
         items = listed if isinstance(listed, list) else []
         item = next((i for i in items if dict(i).get("resourceId") == due.lab), None)
         if item is None:
-            made = {"label": due.lab, "resourceId": due.lab, "scoreMaximum": entry.max_score}
+            label = self._title_of(due.lab)
+            made = {"label": label, "resourceId": due.lab, "scoreMaximum": entry.max_score}
             kinds = dict.fromkeys(("Content-Type", "Accept"), f"{_KIND}+json")
             item = ask("POST", due.lineitems, json=made, headers=kinds)
         url = item.get("id") if isinstance(item, dict) else None

@@ -1,5 +1,6 @@
 """This server as a tool of learning platforms: launches, people, grades sent, and its own key."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -28,8 +29,16 @@ class LtiTool:
     keys: dict[str, Any]
 
 
-def lti_tool(settings: Settings, store: Store, url: str, private_key: bytes) -> LtiTool:
+def lti_tool(
+    settings: Settings,
+    store: Store,
+    url: str,
+    private_key: bytes,
+    title_of: Callable[[str], str],
+) -> LtiTool:
     """Return the tool at the address `url`, with the platforms of `settings.lti`.
+
+    `title_of` says how a lab is called there.
 
     Raises:
         StartError: the file of the platforms, or the key, cannot be read.
@@ -53,8 +62,8 @@ def lti_tool(settings: Settings, store: Store, url: str, private_key: bytes) -> 
         Launches(platforms, launch, store.cookie_key, settings.code_s),
         known,
         Members(known, platforms, partial(Sessions, platforms, private_key)),
-        Links(platforms, launch, key, store.cookie_key, settings.session_s),
-        Passback(outbox, shown, platforms, private_key, clock=clock, look_s=look_s),
+        Links(platforms, launch, key, store.cookie_key, settings.session_s, title_of),
+        Passback(outbox, shown, platforms, private_key, title_of, clock=clock, look_s=look_s),
         {"keys": [public]},
     )
 

@@ -49,24 +49,58 @@ def keep(
     Raises:
         Refused: 422, it is no text, or too long; 409, the list is full.
     """
-    if not isinstance(text, str) or not isinstance(item, str):
-        raise Refused(422, 'comment: expected {"item": "...", "text": "..."}.')
-    text, item = " ".join(text.replace("\0", "").split()), item.replace("\0", "")
-    if not 0 < len(text) <= _CHARS or len(item) > 8 * _CHARS:
-        expected = f"1 to {_CHARS} characters"
-        raise Refused(422, f"comment: got {len(text)} characters, expected {expected}.")
-    said = {"lab": lab, "question": question, "item": item, "text": text}
-    digest = hashlib.sha256(json.dumps(said).encode()).hexdigest()
+    comment = read(lab, question, item, text)
     column = kept_comments.c
     count = sa.select(sa.func.count()).select_from(kept_comments)
     with database.write() as connection:
         here = count.where(column.lab == lab, column.question == question)
         if (connection.scalar(here) or 0) >= _MOST:
             raise Refused(409, f"comment: {question} has {_MOST} comments: remove some.")
-        if connection.execute(_ADD, {**said, "digest": digest}).rowcount:
-            what = f"{lab}: {question}"
-            audit_log.write(connection, now, by.login, "keep comment", what, after=said)
-    return text
+        add(connection, now, by, comment)
+    return comment["text"]
+
+
+def read(lab: str, question: str, item: object, text: object) -> dict[str, str]:
+    """Return a comment as it is kept, its text on one line.
+
+    Raises:
+        Refused: 422, it is no text, or too long.
+    """
+    if not isinstance(text, str) or not isinstance(item, str):
+        raise Refused(422, 'comment: expected {"item": "...", "text": "..."}.')
+    text, item = " ".join(text.replace("\0", "").split()), item.replace("\0", "")
+    if not 0 < len(text) <= _CHARS or len(item) > 8 * _CHARS:
+        expected = f"1 to {_CHARS} characters"
+        raise Refused(422, f"comment: got {len(text)} characters, expected {expected}.")
+    return {"lab": lab, "question": question, "item": item, "text": text}
+
+
+def add(connection: sa.Connection, now: float, by: Person, comment: dict[str, str]) -> None:
+    """Keep a comment that `read` has let through, unless it is there."""
+    if connection.execute(_ADD, {**comment, "digest": _digest(comment)}).rowcount:
+        what = f"{comment['lab']}: {comment['question']}"
+        audit_log.write(connection, now, by.login, "keep comment", what, after=comment)
+
+
+def missing(
+    connection: sa.Connection, comments: list[dict[str, str]]
+) -> tuple[list[dict[str, str]], list[dict[str, str]]]:
+    """Return those comments that are not kept yet, and those of them for which there is no room."""
+    columns = (kept_comments.c.digest, kept_comments.c.lab, kept_comments.c.question)
+    rows = connection.execute(sa.select(*columns)).all()
+    digests, counts = {row.digest for row in rows}, Counter((row.lab, row.question) for row in rows)
+    fresh, left_out = list[dict[str, str]](), list[dict[str, str]]()
+    for comment in comments:
+        if (digest := _digest(comment)) not in digests:
+            digests.add(digest)
+            counts[comment["lab"], comment["question"]] += 1
+            full = counts[comment["lab"], comment["question"]] > _MOST
+            (left_out if full else fresh).append(comment)
+    return fresh, left_out
+
+
+def _digest(comment: dict[str, str]) -> str:
+    return hashlib.sha256(json.dumps(comment).encode()).hexdigest()
 
 
 _ADD = sa.text(

@@ -94,9 +94,8 @@ def _opened(
     if not person.is_staff:
         raise Refused(403, "launch: links to labs are chosen by whoever teaches the course.")
     asked, several = tool.links.asked(launched, person), launched.choice.several
-    return course.page(
-        "lti_links", person=person, labs=course.catalog.names, asked=asked, several=several
-    )
+    shown: dict[str, Any] = {"labs": course.catalog.names, "asked": asked, "several": several}
+    return course.page("lti_links", person=person, **shown)
 
 
 def _away(request: Request, course: Course, tool: LtiTool, fields: dict[str, str]) -> Response:

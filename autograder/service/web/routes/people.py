@@ -7,7 +7,6 @@ from urllib.parse import quote
 from fastapi import APIRouter, Query, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
-from starlette.datastructures import UploadFile
 
 from autograder.service.errors import Refused
 from autograder.service.records import enrolment
@@ -25,7 +24,7 @@ from autograder.service.web.access import (
     StaffVisitor,
 )
 from autograder.service.web.course import Course
-from autograder.service.web.forms import Body, Fields, Json, once
+from autograder.service.web.forms import Body, Fields, Json, text_of_file
 
 ROSTER_BYTES = 8 << 20  # sixty thousand people
 _LINK_S = 7 * 86400.0  # a link that is mailed is followed within a week
@@ -136,7 +135,9 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
 
     @pages.post("/people/roster")
     async def roster(person: InstructorSender, request: Request) -> Response:
-        text, sure = await _roster(request)
+        missing = "roster: choose a CSV with a header"
+        fields = await text_of_file(request, missing, ROSTER_BYTES)
+        text, sure = fields["text"], "sure" in fields
         take = course.take_roster
         changes = await run_in_threadpool(take, text.encode(), person, dry_run=not sure)
         return course.page("roster", person=person, text=text, sure=sure, changes=changes)
@@ -158,26 +159,6 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
 
 def _counted(count: int, role: str) -> str:
     return f"{count} {role}" if count == 1 or role == FORMER else f"{count} {role}s"
-
-
-async def _roster(request: Request) -> tuple[str, bool]:
-    """Return the roster that a form brings, as a file or as it was shown, and whether to take it.
-
-    Raises:
-        Refused: 422, there is none, or it is not UTF-8.
-    """
-    how: dict[str, int] = {"max_files": 1, "max_fields": 2, "max_part_size": ROSTER_BYTES}
-    async with request.form(**how) as form:
-        fields = once(form.multi_items())
-        file, text = fields.get("file"), fields.get("text", "")
-        if isinstance(file, UploadFile):
-            try:
-                text = (await file.read()).decode("utf-8-sig")
-            except UnicodeDecodeError as error:
-                raise Refused(422, f"roster: this is no CSV in UTF-8: {error}.") from error
-    if not isinstance(text, str) or not text.strip():
-        raise Refused(422, "roster: no file: choose a CSV with a header.")
-    return text, "sure" in fields
 
 
 def _add_learner(pages: APIRouter, course: Course) -> None:

@@ -92,6 +92,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         }
         beside: dict[str, Any] = {
             **course.news(person),
+            "teams": handed_in_by(course.store.database, [entry.id for entry in entries]),
             "drafts": course.drafts_for(person),
             "requests": [] if person.is_staff else course.store.requests.of_person(person.id),
         }
@@ -119,7 +120,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return course.page(
             "submission",
             threads=requests.threads(entry),
-            team=handed_in_by(course.store.database, entry.id),
+            team=handed_in_by(course.store.database, [entry.id]).get(entry.id),
             refusal=requests.refusal(entry),
             person=person,
             entry=entry,

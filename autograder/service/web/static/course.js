@@ -98,6 +98,8 @@ function pick(field) {
   field.after(picker, zone);
 }
 for (const field of document.querySelectorAll("[data-date]")) pick(field);
+for (const field of document.querySelectorAll("[data-zone]"))
+  field.value = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
 // Ticking the items of a rubric fills in their points; what is typed afterwards counts.
 document.addEventListener("change", (event) => {

@@ -1,0 +1,1 @@
+"""From a term to the next: its plan, how dates move, what an import changes."""
