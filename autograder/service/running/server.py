@@ -159,6 +159,7 @@ def _opened_course(
 ) -> Iterator[Course]:
     """Open a course whose files lie in `data`; only the one without a name has graders."""
     catalog = LabCatalog(settings.labs)
+    catalog.require()
     with contextlib.closing(Store(settings.database_url or sqlite_url(data))) as store:
         instructor_token(data, store.roster)
         node = node_name(data)
