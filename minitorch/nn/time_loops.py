@@ -1,11 +1,13 @@
 """The loops over time of recurrent layers on NumPy arrays, there and back.
 
 Legend: L steps, N batch, H hidden, G gates * H. The product of the input with its weights is given
-for all steps. A step is then one product and a few passes in place; the way back computes for all
-steps at once by what factor the gradient of each gate follows from that of the state, so that its
-step is one product, too, and the gradient of the weights is one product at the end.
+for all steps. A step is then one product and what follows it: one kernel (`compile.time_steps`), or
+without a compiler a few passes in place. There the way back computes for all steps at once by what
+factor the gradient of each gate follows from that of the state, so that its step is one product,
+too. The gradient of the weights is one product at the end.
 
-May import: allocator. Source: Appleyard, Kocisky & Blunsom, arXiv:1604.01946, 2016.
+May import: allocator, ops.elementwise.compiled.
+Source: Appleyard, Kocisky & Blunsom, arXiv:1604.01946, 2016.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from minitorch.arrays import allocator
+from minitorch.ops.elementwise.compiled import run_steps
 
 Array = np.ndarray[Any, Any]
 FEW_STEPS = 4
@@ -47,10 +50,11 @@ class Loop:
 
     def forward(self, from_x_LNG: Array, w: Array, b: Array | None, *first: Array) -> list[Array]:
         """Return the outputs (L, N, H), and the last of each state (N, H)."""
+        from_x_LNG = np.ascontiguousarray(from_x_LNG)
         self.order = range(len(from_x_LNG))[:: -1 if self.backwards else 1]
         self.w, self.before, self.after = w, *self._states(from_x_LNG, first[0])
-        w_t = w.T if len(from_x_LNG) <= FEW_STEPS else np.ascontiguousarray(w.T)
-        last = self._forward(from_x_LNG, w_t, 0 if b is None else b, *first[1:])
+        b = np.zeros(len(w), w.dtype) if b is None else b
+        last = self._forward(from_x_LNG, b, *first[1:])
         return [self.after.copy(), self.after[self.order[-1]].copy(), *last]
 
     def backward(self, dy_LNH: Array | None, *last: Array | None) -> tuple[Array, ...]:
@@ -76,9 +80,38 @@ class Loop:
         before[self.order[0]] = first
         return before, after
 
-    def _forward(self, from_x_LNG: Array, w_t: Array, b: object, *first: Array) -> list[Array]:
+    def _forward(self, from_x_LNG: Array, b: Array, *first: Array) -> list[Array]:
         """Fill `after`; return the last of each state but the hidden one."""
         raise NotImplementedError
+
+    def _turned_weights(self) -> Array:
+        return self.w.T if len(self.order) <= FEW_STEPS else np.ascontiguousarray(self.w.T)
+
+    def _compiled(self, name: str, *arrays: Array) -> bool:
+        """Let a kernel take all steps forward, if it is worth it; tell whether it did."""
+        return len(self.order) > FEW_STEPS and run_steps(
+            name, self.before, self.w, self.order, arrays
+        )
+
+    def _compiled_back(
+        self, name: str, d: Array, dy_LNH: Array | None, dh: Array, *arrays: Array
+    ) -> bool:
+        """Let a kernel take all steps back, and leave in `dh` what the first state's follows from.
+
+        Args:
+            d: what arrives at the product of each step, written.
+            dh: the gradient of the last hidden state.
+            arrays: what else is read and written; `d` is the last of it.
+        """
+        if len(self.order) <= FEW_STEPS:
+            return False
+        arriving = np.zeros_like(self.after) if dy_LNH is None else dy_LNH.copy()
+        arriving[self.order[-1]] += dh
+        back = self.order[::-1]
+        if not run_steps(f"{name} back", d, self.w, back, (arriving, *arrays, d)):
+            return False
+        np.matmul(d[self.order[0]], self.w, out=dh)
+        return True
 
     def _backward(self, dy_LNH: Array | None, *ends: Array) -> tuple[Array, Array]:
         """Return the gradients of the two products; turn `ends` into those of the first states."""
@@ -90,9 +123,12 @@ class PlainLoop(Loop):
 
     def __init__(self, backwards: bool, nonlinearity: str) -> None:
         super().__init__(backwards)
-        self.relu = nonlinearity == "relu"
+        self.relu, self.kind = nonlinearity == "relu", nonlinearity
 
-    def _forward(self, from_x_LNG: Array, w_t: Array, b: object, *first: Array) -> list[Array]:
+    def _forward(self, from_x_LNG: Array, b: Array, *first: Array) -> list[Array]:
+        if self._compiled(self.kind, from_x_LNG, b, self.after):
+            return []
+        w_t = self._turned_weights()
         for t in self.order:
             h = np.matmul(self.before[t], w_t, out=self.after[t])
             h += from_x_LNG[t]
@@ -104,6 +140,8 @@ class PlainLoop(Loop):
         (dh,) = ends
         h = self.after
         d = empty(h.shape, h.dtype)
+        if self._compiled_back(self.kind, d, dy_LNH, dh, h):
+            return d, d
         if self.relu:
             np.greater(h, 0, out=d, casting="unsafe")
         else:
@@ -122,14 +160,19 @@ class LSTMLoop(Loop):
     As σ(x) = tanh(x / 2) / 2 + 1/2, one tanh makes all four gates.
     """
 
-    def _forward(self, from_x_LNG: Array, w_t: Array, b: object, *first: Array) -> list[Array]:
-        width = len(w_t)
-        dtype = from_x_LNG.dtype
-        half = np.repeat(np.array([0.5, 0.5, 1, 0.5], dtype), width)
-        rest = 1 - half
-        self.gates = empty(from_x_LNG.shape, dtype)
+    def _forward(self, from_x_LNG: Array, b: Array, *first: Array) -> list[Array]:
+        self.gates = empty(from_x_LNG.shape, from_x_LNG.dtype)
         self.c_before, c_after = self._states(from_x_LNG, first[0])
-        self.tanh_c = empty(c_after.shape, dtype)
+        self.tanh_c = empty(c_after.shape, c_after.dtype)
+        arrays = (self.gates, self.c_before, c_after, self.tanh_c, self.after)
+        if not self._compiled("lstm", from_x_LNG, b, *arrays):
+            self._steps(from_x_LNG, b, c_after)
+        return [c_after[self.order[-1]].copy()]
+
+    def _steps(self, from_x_LNG: Array, b: Array, c_after: Array) -> None:
+        w_t = self._turned_weights()
+        half = np.repeat(np.array([0.5, 0.5, 1, 0.5], w_t.dtype), len(w_t))
+        rest = 1 - half
         i_LNH, f_LNH, g_LNH, o_LNH = np.split(self.gates, 4, -1)
         for t in self.order:
             z = np.matmul(self.before[t], w_t, out=self.gates[t])
@@ -143,12 +186,15 @@ class LSTMLoop(Loop):
             np.multiply(i_LNH[t], g_LNH[t], out=c)
             c += np.multiply(f_LNH[t], self.c_before[t], out=tanh_c)
             np.multiply(o_LNH[t], np.tanh(c, out=tanh_c), out=self.after[t])
-        return [c_after[self.order[-1]].copy()]
 
     def _backward(self, dy_LNH: Array | None, *ends: Array) -> tuple[Array, Array]:
         dh, dc = ends
         steps, n, width = self.tanh_c.shape
-        d, dc_of_dh = self._factors()
+        d = empty(self.gates.shape, self.gates.dtype)
+        arrays = (self.gates, self.c_before, self.tanh_c, dc)
+        if self._compiled_back("lstm", d, dy_LNH, dh, *arrays):
+            return d, d
+        dc_of_dh = self._factors(d)
         d_LN4H = d.reshape(steps, n, 4, width)
         f_LNH = self.gates[..., width : 2 * width]
         part = np.empty_like(dh)
@@ -162,10 +208,9 @@ class LSTMLoop(Loop):
             np.matmul(d[t], self.w, out=dh)
         return d, d
 
-    def _factors(self) -> tuple[Array, Array]:
-        """Return dz / dc of the gates i, f, g and dz / dh of o; and dc / dh."""
+    def _factors(self, d: Array) -> Array:
+        """Write dz / dc of the gates i, f, g and dz / dh of o into `d`; return dc / dh."""
         i, f, g, o = np.split(self.gates, 4, -1)
-        d = empty(self.gates.shape, self.gates.dtype)
         d_i, d_f, d_g, d_o = np.split(d, 4, -1)
         np.subtract(1, self.gates, out=d)
         d *= self.gates
@@ -177,18 +222,21 @@ class LSTMLoop(Loop):
         dc_of_dh = np.multiply(self.tanh_c, self.tanh_c, out=empty(f.shape, d.dtype))
         np.subtract(1, dc_of_dh, out=dc_of_dh)
         dc_of_dh *= o
-        return d, dc_of_dh
+        return dc_of_dh
 
 
 class GRULoop(Loop):
     """n = tanh(x part + r * h part); h' = n + z (h - n); the gates lie in the order r, z, n."""
 
-    def _forward(self, from_x_LNG: Array, w_t: Array, b: object, *first: Array) -> list[Array]:
-        steps, n, wide = from_x_LNG.shape
-        width, dtype = len(w_t), from_x_LNG.dtype
+    def _forward(self, from_x_LNG: Array, b: Array, *first: Array) -> list[Array]:
+        (steps, n, wide), width, dtype = from_x_LNG.shape, self.w.shape[1], from_x_LNG.dtype
         self.gates = empty((steps, n, 2 * width), dtype)
         self.new = empty((steps, n, width), dtype)
         self.from_h = empty((steps, n, width), dtype)  # the part of n
+        arrays = (self.gates, self.from_h, self.new, self.before, self.after)
+        if self._compiled("gru", from_x_LNG, b, *arrays):
+            return []
+        w_t = self._turned_weights()
         half = np.asarray(0.5, dtype)
         both = np.empty((n, wide), dtype)
         to_gates, to_new = both[:, : 2 * width], both[:, 2 * width :]
@@ -212,7 +260,13 @@ class GRULoop(Loop):
     def _backward(self, dy_LNH: Array | None, *ends: Array) -> tuple[Array, Array]:
         (dh,) = ends
         steps, n, width = self.new.shape
-        d_h, d_new = self._factors()
+        d_h, d_x = (empty((steps, n, 3 * width), dh.dtype) for _ in range(2))
+        carried = np.zeros_like(dh)
+        arrays = (self.gates, self.from_h, self.new, self.before, carried, d_x)
+        if self._compiled_back("gru", d_h, dy_LNH, dh, *arrays):
+            dh += carried
+            return d_x, d_h
+        d_new = self._factors(d_h)
         d_LN3H = d_h.reshape(steps, n, 3, width)
         z_LNH = self.gates[..., width:]
         part = np.empty_like(dh)
@@ -224,16 +278,13 @@ class GRULoop(Loop):
             np.matmul(d_h[t], self.w, out=part)
             dh *= z_LNH[t]
             dh += part
-        d_x = empty(d_h.shape, d_h.dtype)
         d_x[..., : 2 * width] = d_h[..., : 2 * width]
         d_x[..., 2 * width :] = d_new
         return d_x, d_h
 
-    def _factors(self) -> tuple[Array, Array]:
-        """Return by what dh is multiplied in the h part of r, z and n, and in the x part of n."""
-        steps, n, width = self.new.shape
+    def _factors(self, d_h: Array) -> Array:
+        """Write by what dh is multiplied in the h part of r, z and n; return that of n's x part."""
         r, z = np.split(self.gates, 2, -1)
-        d_h = empty((steps, n, 3 * width), r.dtype)
         d_r, d_z, d_n = np.split(d_h, 3, -1)
         d_new = np.multiply(self.new, self.new, out=empty(self.new.shape, r.dtype))
         np.subtract(1, d_new, out=d_new)
@@ -245,4 +296,4 @@ class GRULoop(Loop):
         np.subtract(1, r, out=d_r)
         d_r *= d_n
         d_r *= self.from_h
-        return d_h, d_new
+        return d_new

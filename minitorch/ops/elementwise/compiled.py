@@ -100,6 +100,19 @@ def _runner() -> Callable[..., None]:
     return row_kernels.run
 
 
+def run_steps(name: str, a: Array, w: Array, order: Sequence[int], arrays: Sequence[Array]) -> bool:
+    """Let a kernel take the steps of a recurrent layer, if there can be one; tell whether it did.
+
+    See `compile.time_steps.run`; there is none of arrays that are not contiguous, or empty.
+    """
+    if not _compiles(a.dtype) or not a.size or not all(x.flags.c_contiguous for x in arrays):
+        return False
+    from ...compile import time_steps
+
+    time_steps.run(name, a, w, order, arrays)
+    return True
+
+
 def parallel_for(total: int, grain: int, body: Callable[[int, int], object]) -> None:
     """Let threads share `body(lo, hi)` over a range; see `compile.pool`."""
     if get_num_threads() == 1 or total <= grain:

@@ -1,0 +1,342 @@
+"""The steps of recurrent layers: a step's product and all that follows it, as one kernel.
+
+Legend: N batch, H hidden, K terms of a sum. A kernel computes panels of the result of
+`a @ weights`: a panel is a vector of units, on the way forward for each gate. Sums of some rows
+stay in registers while the terms are added, and what becomes of them is written at once, so that a
+step goes over memory once. The weights are packed before the first step, as the panels read them.
+Threads share the panels.
+
+    void kernel(i64 lo, i64 hi, ptr table)   panels lo to hi; the table: six integers (`_Kernel`),
+                                             where the arrays' addresses are written
+
+May import: text, functions, engine, pool, kernels.
+Source: Appleyard, Kocisky & Blunsom, arXiv:1604.01946, 2016.
+"""
+
+from __future__ import annotations
+
+import functools
+import struct
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from . import engine, functions, kernels, pool
+from .text import KERNEL, LANES, Text
+
+_Array = np.ndarray[Any, Any]
+_GRAIN = 2**17  # multiplications, of which a thread should compute a multiple
+
+
+class _Cell(NamedTuple):
+    """A vector of units in one row: the rows of this step's matrix and of the batch, and which."""
+
+    row: str
+    of_batch: str
+    unit: str
+    inside: str
+
+
+class _Kernel:
+    """The code of one step.
+
+    Attributes:
+        depth: terms of a sum, the length of a row of `a`.
+        hidden: H.
+        whole: rows in whole blocks.
+        source, first: where this step's rows of `a` and of the other arrays begin.
+        width: of a row of `a`; `depth` may be 0.
+    """
+
+    def __init__(self, step: _Step, dtype: str) -> None:
+        self.step = step
+        self.t = t = Text(dtype, lanes(dtype))
+        count = len(step.arrays) + 2
+        places = [t.at("%table", 8 * i) for i in range(6 + count)]
+        numbers = [t.emit(f"load i64, ptr {at}, align 8") for at in places[:6]]
+        self.depth, self.hidden, self.whole, self.source, self.first, self.width = numbers
+        bases = [t.emit(f"load ptr, ptr {t.emit(f'load ptr, ptr {at}')}") for at in places[6:]]
+        self.weights, self.a = bases[:2]
+        self.bases = dict(zip(step.arrays, bases[2:], strict=True))
+
+    def text(self, rows: int, rest: int) -> str:
+        """Return the module: blocks of `rows` rows, then one of `rest`."""
+        t, vectors = self.t, self.step.vectors
+        self.sums = [t.variable() for _ in range(rows * vectors)]
+        self.done = t.emit(f"alloca [{rows * vectors} x {t.vector}], align 64")
+        with t.loop("p", "%hi", start="%lo") as panel:
+            self.panel = panel
+            offset = t.times(t.times(panel, self.depth), vectors * t.width)
+            self.columns = t.at(self.weights, offset, t.scalar)
+            with t.loop("i", self.whole, rows) as i:
+                self._block(i, rows)
+            if rest:
+                self._block(self.whole, rest)
+        t.do("ret void")
+        return t.module(KERNEL)
+
+    def _block(self, first: str, rows: int) -> None:
+        t, vectors = self.t, self.step.vectors
+        numbers = [t.plus(first, i) for i in range(rows)]
+        starts = [t.times(t.plus(self.source, row), self.width) for row in numbers]
+        lines = [t.at(self.a, start, t.scalar) for start in starts]
+        for i in range(rows * vectors):
+            t.store(t.number(0.0), self.sums[i], how="align 64")
+        with t.loop("k", self.depth) as k:
+            at = t.at(self.columns, t.times(k, vectors * t.width), t.scalar)
+            columns = [t.load(t.at(at, v * t.width, t.scalar), align=4) for v in range(vectors)]
+            for i, line in enumerate(lines):
+                one = t.emit(f"load {t.scalar}, ptr {t.at(line, k, t.scalar)}, align {t.item}")
+                many = t.spread(t.scalar, one)
+                for v, column in enumerate(columns):
+                    place = self.sums[i * vectors + v]
+                    t.store(t.fma(many, column, t.load(place, align=64)), place, how="align 64")
+        for i in range(rows * vectors):
+            t.store(t.load(self.sums[i], align=64), t.at(self.done, i, t.vector), how="align 64")
+        with t.loop("r", str(rows)) as r:
+            self._finish(t.plus(first, r), t.at(self.done, t.times(r, vectors), t.vector))
+
+    def _finish(self, of_batch: str, done: str) -> None:
+        """Write what becomes of a row's sums."""
+        t = self.t
+        sums = [t.load(t.at(done, v, t.vector), align=64) for v in range(self.step.vectors)]
+        unit = t.times(self.panel, t.width)
+        inside = t.first_lanes(t.minus(self.hidden, unit))
+        self.step.finish(self, _Cell(t.plus(self.first, of_batch), of_batch, unit, inside), sums)
+
+    def _at(self, name: str, cell: _Cell, row: str | None, gate: int, gates: int) -> str:
+        t = self.t
+        line = str(gate) if row is None else t.plus(t.times(row, gates), gate)
+        return t.at(self.bases[name], t.plus(t.times(line, self.hidden), cell.unit), t.scalar)
+
+    def load(self, name: str, cell: _Cell, gate: int = 0, gates: int = 1) -> str:
+        """Return a vector of an array of steps, of one of its gates."""
+        return self.t.load(self._at(name, cell, cell.row, gate, gates), cell.inside)
+
+    def store(self, value: str, name: str, cell: _Cell, gate: int = 0, gates: int = 1) -> str:
+        """Write one; return it."""
+        self.t.store(value, self._at(name, cell, cell.row, gate, gates), cell.inside)
+        return value
+
+    def bias(self, cell: _Cell, gate: int = 0) -> str:
+        """Return a vector of the bias, which all rows share."""
+        return self.t.load(self._at("b", cell, None, gate, 1), cell.inside)
+
+    def carried(self, name: str, cell: _Cell) -> str:
+        """Return a vector of what one step leaves for the next, an array without steps."""
+        return self.t.load(self._at(name, cell, cell.of_batch, 0, 1), cell.inside)
+
+    def carry(self, value: str, name: str, cell: _Cell) -> None:
+        """Leave one for the next step."""
+        self.t.store(value, self._at(name, cell, cell.of_batch, 0, 1), cell.inside)
+
+    def sigmoid(self, x: str) -> str:
+        """Return tanh(x / 2) / 2 + 1/2."""
+        t, half = self.t, self.t.number(0.5)
+        return t.fma(functions.tanh(t, t.mul(x, half)), half, half)
+
+    def slope(self, y: str) -> str:
+        """Return 1 - y², the derivative of tanh where it is y."""
+        return self.t.sub(self.t.number(1.0), self.t.mul(y, y))
+
+    def sigmoid_slope(self, y: str) -> str:
+        """Return y (1 - y), the derivative of the sigmoid where it is y."""
+        return self.t.mul(y, self.t.sub(self.t.number(1.0), y))
+
+
+def _plain(relu: bool, k: _Kernel, cell: _Cell, sums: Sequence[str]) -> None:
+    """h' = tanh(x part + h part), or max(x part + h part, 0)."""
+    t = k.t
+    z = t.add(t.add(sums[0], k.load("x", cell)), k.bias(cell))
+    if relu:
+        zero = t.number(0.0)
+        k.store(t.either(t.compare("olt", z, zero), zero, z), "h", cell)  # NaN stays NaN
+    else:
+        k.store(functions.tanh(t, z), "h", cell)
+
+
+def _plain_gradient(relu: bool, k: _Kernel, cell: _Cell, sums: Sequence[str]) -> None:
+    t, h = k.t, k.load("h", cell)
+    dh = t.add(sums[0], k.load("dy", cell))
+    zero = t.number(0.0)
+    slope = t.either(t.compare("ogt", h, zero), t.number(1.0), zero) if relu else k.slope(h)
+    k.store(t.mul(dh, slope), "d", cell)
+
+
+def _lstm(k: _Kernel, cell: _Cell, sums: Sequence[str]) -> None:
+    """c' = f c + i g; h' = o tanh c'; the gates lie in the order i, f, g, o."""
+    t = k.t
+    z = [t.add(t.add(s, k.load("x", cell, n, 4)), k.bias(cell, n)) for n, s in enumerate(sums)]
+    gates = [functions.tanh(t, x) if n == 2 else k.sigmoid(x) for n, x in enumerate(z)]
+    i, f, g, o = (k.store(gate, "gates", cell, n, 4) for n, gate in enumerate(gates))
+    c = k.store(t.fma(f, k.load("c_before", cell), t.mul(i, g)), "c", cell)
+    k.store(t.mul(o, k.store(functions.tanh(t, c), "tanh_c", cell)), "h", cell)
+
+
+def _lstm_gradient(k: _Kernel, cell: _Cell, sums: Sequence[str]) -> None:
+    t = k.t
+    i, f, g, o = (k.load("gates", cell, n, 4) for n in range(4))
+    tanh_c = k.load("tanh_c", cell)
+    dh = t.add(sums[0], k.load("dy", cell))
+    dc = t.fma(t.mul(dh, o), k.slope(tanh_c), k.carried("dc", cell))
+    before = k.load("c_before", cell)
+    k.store(t.mul(dc, t.mul(g, k.sigmoid_slope(i))), "d", cell, 0, 4)
+    k.store(t.mul(dc, t.mul(before, k.sigmoid_slope(f))), "d", cell, 1, 4)
+    k.store(t.mul(dc, t.mul(i, k.slope(g))), "d", cell, 2, 4)
+    k.store(t.mul(dh, t.mul(tanh_c, k.sigmoid_slope(o))), "d", cell, 3, 4)
+    k.carry(t.mul(dc, f), "dc", cell)
+
+
+def _gru(k: _Kernel, cell: _Cell, sums: Sequence[str]) -> None:
+    """n = tanh(x part + r * h part); h' = n + z (h - n); the gates lie in the order r, z, n."""
+    t = k.t
+    from_h = [t.add(s, k.bias(cell, n)) for n, s in enumerate(sums)]
+    r, z = (
+        k.store(k.sigmoid(t.add(from_h[n], k.load("x", cell, n, 3))), "gates", cell, n, 2)
+        for n in range(2)
+    )
+    part = k.store(from_h[2], "from_h", cell)
+    n = k.store(functions.tanh(t, t.fma(r, part, k.load("x", cell, 2, 3))), "new", cell)
+    k.store(t.fma(z, t.sub(k.load("h_before", cell), n), n), "h", cell)
+
+
+def _gru_gradient(k: _Kernel, cell: _Cell, sums: Sequence[str]) -> None:
+    t = k.t
+    r, z = (k.load("gates", cell, n, 2) for n in range(2))
+    n = k.load("new", cell)
+    dh = t.add(t.add(sums[0], k.load("dy", cell)), k.carried("dh", cell))
+    d_n = k.store(t.mul(t.mul(dh, t.sub(t.number(1.0), z)), k.slope(n)), "d_x", cell, 2, 3)
+    away = t.sub(k.load("h_before", cell), n)
+    d_z = t.mul(dh, t.mul(away, k.sigmoid_slope(z)))
+    d_r = t.mul(t.mul(d_n, k.load("from_h", cell)), k.sigmoid_slope(r))
+    for at, d in enumerate((d_r, d_z)):
+        k.store(k.store(d, "d_x", cell, at, 3), "d", cell, at, 3)
+    k.store(t.mul(d_n, r), "d", cell, 2, 3)
+    k.carry(t.mul(dh, z), "dh", cell)
+
+
+_Finish = Callable[[_Kernel, _Cell, Sequence[str]], None]
+
+
+class _Step(NamedTuple):
+    """What becomes of the sums, and the arrays it reads and writes.
+
+    Attributes:
+        vectors: of sums in a row of a panel, one a gate; on the way back there is one.
+    """
+
+    vectors: int
+    arrays: tuple[str, ...]
+    finish: _Finish
+
+
+_STEPS = {
+    "tanh": _Step(1, ("x", "b", "h"), functools.partial(_plain, False)),
+    "relu": _Step(1, ("x", "b", "h"), functools.partial(_plain, True)),
+    "lstm": _Step(4, ("x", "b", "gates", "c_before", "c", "tanh_c", "h"), _lstm),
+    "gru": _Step(3, ("x", "b", "gates", "from_h", "new", "h_before", "h"), _gru),
+}
+_BACK: dict[str, tuple[tuple[str, ...], _Finish]] = {
+    "tanh": (("dy", "h", "d"), functools.partial(_plain_gradient, False)),
+    "relu": (("dy", "h", "d"), functools.partial(_plain_gradient, True)),
+    "lstm": (("dy", "gates", "c_before", "tanh_c", "dc", "d"), _lstm_gradient),
+    "gru": (("dy", "gates", "from_h", "new", "h_before", "dh", "d_x", "d"), _gru_gradient),
+}
+_STEPS |= {f"{name} back": _Step(1, *step) for name, step in _BACK.items()}
+
+
+@functools.cache
+def lanes(dtype: str) -> int:
+    """Return how many numbers a vector register of this processor holds."""
+    _, bits = engine.vector_registers()
+    return min(LANES[dtype], bits // (32 if dtype == "float32" else 64))
+
+
+def _blocks(batch: int, vectors: int) -> tuple[int, int]:
+    """Return how many rows a block has whose sums stay in registers, and those that are left."""
+    registers, _ = engine.vector_registers()
+    most = max((registers - vectors - 1) // vectors, 1)
+    rows = -(-batch // -(-batch // most))
+    return rows, batch % rows
+
+
+def module(name: str, dtype: str, rows: int, rest: int) -> str:
+    """Return the LLVM module of a step, one of `_STEPS`."""
+    return _Kernel(_STEPS[name], dtype).text(rows, rest)
+
+
+@functools.cache
+def _function(name: str, dtype: str, rows: int, rest: int) -> tuple[Any, Callable[..., bytes]]:
+    count = 6 + 2 + len(_STEPS[name].arrays)
+    text = module(name, dtype, rows, rest)
+    return engine.Function(text), struct.Struct(f"{count}q").pack
+
+
+@functools.cache
+def _packing(dtype: str, vectors: int) -> tuple[Any, Callable[..., bytes]]:
+    """Return the kernel that packs weights (vectors, H, K), of any strides, into panels.
+
+    Lanes behind the last unit hold numbers that nobody reads.
+    """
+    t = Text(dtype, 1)
+    width = lanes(dtype)
+    names = ("depth", "hidden", "gate", "unit", "term")  # the last three: strides in numbers
+    depth, hidden, *strides = (
+        t.emit(f"load i64, ptr {t.at('%table', 8 * i)}, align 8") for i in range(len(names))
+    )
+    source, target = (
+        t.emit(f"load ptr, ptr {t.emit(f'load ptr, ptr {at}')}")
+        for at in (t.at("%table", 8 * (len(names) + i)) for i in range(2))
+    )
+    last = t.plus(hidden, -1)
+    with t.loop("p", "%hi", start="%lo") as panel, t.loop("k", depth) as k:
+        line = t.times(t.plus(t.times(panel, depth), k), vectors * width)
+        for v in range(vectors):
+            with t.loop("l", str(width)) as lane:
+                unit = t.least(t.plus(t.times(panel, width), lane), last)
+                steps = zip((str(v), unit, k), strides, strict=True)
+                offset = functools.reduce(t.plus, (t.times(i, stride) for i, stride in steps))
+                into = t.plus(t.plus(line, v * width), lane)
+                t.store(t.load(t.at(source, offset, t.scalar)), t.at(target, into, t.scalar))
+    t.do("ret void")
+    return engine.Function(t.module(KERNEL)), struct.Struct(f"{len(names) + 2}q").pack
+
+
+def packed(weights_VHK: _Array) -> _Array:
+    """Return weights (panels, K, V, lanes): a panel's for one term lie side by side."""
+    vectors, hidden, depth = weights_VHK.shape
+    dtype = weights_VHK.dtype
+    width = lanes(dtype.name)
+    panels = np.empty((-(-hidden // width), depth, vectors, width), dtype)
+    function, pack = _packing(dtype.name, vectors)
+    strides = (stride // dtype.itemsize for stride in weights_VHK.strides)
+    table = pack(depth, hidden, *strides, *kernels.places_of((weights_VHK, panels)))
+    pool.share(function.call, len(panels), -(-_GRAIN // panels[0].size), table)
+    return panels
+
+
+def run(name: str, a: _Array, w: _Array, order: Iterable[int], arrays: Sequence[_Array]) -> None:
+    """Take steps one after the other; the last arrays are written.
+
+    Args:
+        name: one of `_STEPS`, which says what the arrays are; all contiguous and of one dtype.
+        a: (steps, N, K): the step's own part is multiplied by the weights; on the way back that of
+            the step before in `order`, and nothing at the first.
+        w: (gates * H, H); on the way back K is gates * H.
+        order: the numbers of the steps.
+    """
+    step = _STEPS[name]
+    back = name.endswith("back")
+    _, batch, width = a.shape
+    panels = packed(w.T[None] if back else w.reshape(step.vectors, -1, width))
+    rows, rest = _blocks(batch, step.vectors)
+    function, pack = _function(name, a.dtype.name, rows, rest)
+    places = kernels.places_of((panels, a, *arrays))
+    grain = -(-_GRAIN // (batch * panels[0].size))
+    before = -1
+    for number in order:
+        source, depth = (max(before, 0), width if before >= 0 else 0) if back else (number, width)
+        ints = (depth, w.shape[1], batch - rest, batch * source, batch * number, width)
+        pool.share(function.call, len(panels), grain, pack(*ints, *places))
+        before = number
