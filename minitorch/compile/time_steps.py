@@ -9,7 +9,7 @@ Threads share the panels.
     void kernel(i64 lo, i64 hi, ptr table)   panels lo to hi; the table: six integers (`_Kernel`),
                                              where the arrays' addresses are written
 
-May import: text, functions, engine, pool, kernels.
+May import: text, functions, engine, pool, kernels, panels.
 Source: Appleyard, Kocisky & Blunsom, arXiv:1604.01946, 2016.
 """
 
@@ -22,11 +22,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from . import engine, functions, kernels, pool
-from .text import KERNEL, LANES, Text
+from . import engine, functions, kernels, panels, pool
+from .text import KERNEL, Text
 
 _Array = np.ndarray[Any, Any]
-_GRAIN = 2**17  # multiplications, of which a thread should compute a multiple
 
 
 class _Cell(NamedTuple):
@@ -51,7 +50,7 @@ class _Kernel:
 
     def __init__(self, step: _Step, dtype: str) -> None:
         self.step = step
-        self.t = t = Text(dtype, lanes(dtype))
+        self.t = t = Text(dtype, panels.lanes(dtype))
         count = len(step.arrays) + 2
         places = [t.at("%table", 8 * i) for i in range(6 + count)]
         numbers = [t.emit(f"load i64, ptr {at}, align 8") for at in places[:6]]
@@ -81,17 +80,8 @@ class _Kernel:
         numbers = [t.plus(first, i) for i in range(rows)]
         starts = [t.times(t.plus(self.source, row), self.width) for row in numbers]
         lines = [t.at(self.a, start, t.scalar) for start in starts]
-        for i in range(rows * vectors):
-            t.store(t.number(0.0), self.sums[i], how="align 64")
-        with t.loop("k", self.depth) as k:
-            at = t.at(self.columns, t.times(k, vectors * t.width), t.scalar)
-            columns = [t.load(t.at(at, v * t.width, t.scalar), align=4) for v in range(vectors)]
-            for i, line in enumerate(lines):
-                one = t.emit(f"load {t.scalar}, ptr {t.at(line, k, t.scalar)}, align {t.item}")
-                many = t.spread(t.scalar, one)
-                for v, column in enumerate(columns):
-                    place = self.sums[i * vectors + v]
-                    t.store(t.fma(many, column, t.load(place, align=64)), place, how="align 64")
+        columns = [t.at(self.columns, v * t.width, t.scalar) for v in range(vectors)]
+        panels.add_terms(t, lines, columns, self.depth, vectors * t.width, self.sums)
         for i in range(rows * vectors):
             t.store(t.load(self.sums[i], align=64), t.at(self.done, i, t.vector), how="align 64")
         with t.loop("r", str(rows)) as r:
@@ -246,13 +236,6 @@ _BACK: dict[str, tuple[tuple[str, ...], _Finish]] = {
 _STEPS |= {f"{name} back": _Step(1, *step) for name, step in _BACK.items()}
 
 
-@functools.cache
-def lanes(dtype: str) -> int:
-    """Return how many numbers a vector register of this processor holds."""
-    _, bits = engine.vector_registers()
-    return min(LANES[dtype], bits // (32 if dtype == "float32" else 64))
-
-
 def _blocks(batch: int, vectors: int) -> tuple[int, int]:
     """Return how many rows a block has whose sums stay in registers, and those that are left."""
     registers, _ = engine.vector_registers()
@@ -273,49 +256,6 @@ def _function(name: str, dtype: str, rows: int, rest: int) -> tuple[Any, Callabl
     return engine.Function(text), struct.Struct(f"{count}q").pack
 
 
-@functools.cache
-def _packing(dtype: str, vectors: int) -> tuple[Any, Callable[..., bytes]]:
-    """Return the kernel that packs weights (vectors, H, K), of any strides, into panels.
-
-    Lanes behind the last unit hold numbers that nobody reads.
-    """
-    t = Text(dtype, 1)
-    width = lanes(dtype)
-    names = ("depth", "hidden", "gate", "unit", "term")  # the last three: strides in numbers
-    depth, hidden, *strides = (
-        t.emit(f"load i64, ptr {t.at('%table', 8 * i)}, align 8") for i in range(len(names))
-    )
-    source, target = (
-        t.emit(f"load ptr, ptr {t.emit(f'load ptr, ptr {at}')}")
-        for at in (t.at("%table", 8 * (len(names) + i)) for i in range(2))
-    )
-    last = t.plus(hidden, -1)
-    with t.loop("p", "%hi", start="%lo") as panel, t.loop("k", depth) as k:
-        line = t.times(t.plus(t.times(panel, depth), k), vectors * width)
-        for v in range(vectors):
-            with t.loop("l", str(width)) as lane:
-                unit = t.least(t.plus(t.times(panel, width), lane), last)
-                steps = zip((str(v), unit, k), strides, strict=True)
-                offset = functools.reduce(t.plus, (t.times(i, stride) for i, stride in steps))
-                into = t.plus(t.plus(line, v * width), lane)
-                t.store(t.load(t.at(source, offset, t.scalar)), t.at(target, into, t.scalar))
-    t.do("ret void")
-    return engine.Function(t.module(KERNEL)), struct.Struct(f"{len(names) + 2}q").pack
-
-
-def packed(weights_VHK: _Array) -> _Array:
-    """Return weights (panels, K, V, lanes): a panel's for one term lie side by side."""
-    vectors, hidden, depth = weights_VHK.shape
-    dtype = weights_VHK.dtype
-    width = lanes(dtype.name)
-    panels = np.empty((-(-hidden // width), depth, vectors, width), dtype)
-    function, pack = _packing(dtype.name, vectors)
-    strides = (stride // dtype.itemsize for stride in weights_VHK.strides)
-    table = pack(depth, hidden, *strides, *kernels.places_of((weights_VHK, panels)))
-    pool.share(function.call, len(panels), -(-_GRAIN // panels[0].size), table)
-    return panels
-
-
 def run(name: str, a: _Array, w: _Array, order: Iterable[int], arrays: Sequence[_Array]) -> None:
     """Take steps one after the other; the last arrays are written.
 
@@ -329,14 +269,14 @@ def run(name: str, a: _Array, w: _Array, order: Iterable[int], arrays: Sequence[
     step = _STEPS[name]
     back = name.endswith("back")
     _, batch, width = a.shape
-    panels = packed(w.T[None] if back else w.reshape(step.vectors, -1, width))
+    weights = panels.packed(w.T[None] if back else w.reshape(step.vectors, -1, width))
     rows, rest = _blocks(batch, step.vectors)
     function, pack = _function(name, a.dtype.name, rows, rest)
-    places = kernels.places_of((panels, a, *arrays))
-    grain = -(-_GRAIN // (batch * panels[0].size))
+    places = kernels.places_of((weights, a, *arrays))
+    grain = -(-panels.GRAIN // (batch * weights[0].size))
     before = -1
     for number in order:
         source, depth = (max(before, 0), width if before >= 0 else 0) if back else (number, width)
         ints = (depth, w.shape[1], batch - rest, batch * source, batch * number, width)
-        pool.share(function.call, len(panels), grain, pack(*ints, *places))
+        pool.share(function.call, len(weights), grain, pack(*ints, *places))
         before = number

@@ -4,6 +4,7 @@ May import: arrays; compile, inside functions.
 """
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,6 +18,8 @@ Rows = Sequence[tuple[str, tuple[int, ...]]]
 FEW = 2**6  # elements, from which on a kernel over rows is faster than NumPy's calls
 SOME = 2**8  # elements, from which on one is faster than a dozen of NumPy's calls
 MUCH = 2**17  # elements, from which on threads share a call of NumPy's
+FEW_TERMS = 2**7  # of a product, up to which a kernel that packs once is faster than BLAS
+MANY_ROWS = 2**8  # of B, from which on that is so
 MANY = 2**14  # elements, from which on a compiled kernel is worth its call
 
 
@@ -111,6 +114,34 @@ def run_steps(name: str, a: Array, w: Array, order: Sequence[int], arrays: Seque
 
     time_steps.run(name, a, w, order, arrays)
     return True
+
+
+class TurnedRows:
+    """Products with the rows of B (..., N, K): A (..., M, K) @ Bᵀ, for many A and the same B.
+
+    A single matrix of few terms is packed once, for a kernel; other products are BLAS's.
+    """
+
+    def __init__(self, b: Array) -> None:
+        self._b = b
+        self._packed: Array | None = None
+        *lead, rows, terms = b.shape
+        few = 0 < terms <= FEW_TERMS and rows >= MANY_ROWS and math.prod(lead) == 1
+        self._packs = few and _compiles(b.dtype)
+
+    def product(self, a: Array, count: int) -> Array:
+        """Return the product with the first `count` rows of B, (..., M, count)."""
+        if not self._packs or a.shape[-2] < FEW or a.strides[-1] != a.itemsize:
+            product: Array = np.matmul(a, self._b[..., :count, :].swapaxes(-1, -2))
+            return product
+        from ...compile import panels, short_products
+
+        first = (0,) * (a.ndim - 2)
+        if self._packed is None:
+            self._packed = panels.packed(self._b[first][None])
+        out = np.empty((*a.shape[:-1], count), a.dtype)
+        short_products.product(a[first], self._packed, out[first])
+        return out
 
 
 def parallel_for(total: int, grain: int, body: Callable[[int, int], object]) -> None:

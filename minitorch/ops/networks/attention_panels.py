@@ -57,9 +57,11 @@ class Weighing(NamedTuple):
     p: float = 0.0
     seed: int = 0
 
-    def weights(self, q_GRE: Array, k_GKE: Array, panel: Panel, shape: Sequence[int]) -> Array:
+    def weights(
+        self, q_GRE: Array, keys: compiled.TurnedRows, panel: Panel, shape: Sequence[int]
+    ) -> Array:
         """Return the softmax of the panel's scores, none of them dropped yet."""
-        scores: Array = np.matmul(q_GRE, k_GKE.swapaxes(-1, -2))
+        scores = keys.product(q_GRE, panel.keys)
         if self.mask is None and compiled.fits_rows(np, scores):
             first = panel.rows.start + 1 if self.causal else scores.shape[-1]
             compiled.run_rows("softmax", (scores, scores), self.scale,
@@ -147,22 +149,28 @@ def attend(q: Array, k: Array, v: Array, how: Weighing) -> Array:
     out = empty_as(q, (*q.shape[:-1], v.shape[-1]))
     if shape[-2] == 1 and not (how.causal or how.p) and math.prod(shape) <= PANEL:
         alone = Panel((), slice(0, 1), shape[-1], 0)  # one query, as in generation
-        np.matmul(how.weights(q, k, alone, shape), v, out=out)
+        np.matmul(how.weights(q, compiled.TurnedRows(k), alone, shape), v, out=out)
         return out
 
-    def attend_in(panel: Panel) -> None:
+    def attend_in(panel: Panel, keys: compiled.TurnedRows) -> None:
         here, rows, seen = panel.lead, panel.rows, slice(0, panel.keys)
-        weights = how.weights(q[here][..., rows, :], k[here][..., seen, :], panel, shape)
+        weights = how.weights(q[here][..., rows, :], keys, panel, shape)
         if how.p:
             weights *= how.kept(weights, panel)
         np.matmul(weights, v[here][..., seen, :], out=out[here][..., rows, :])
 
-    _for_each_panel(shape, how, attend_in)
+    _for_each_panel(shape, how, attend_in, k)
     return out
 
 
-def _for_each_panel(shape: Sequence[int], how: Weighing, body: Callable[[Panel], None]) -> None:
-    """Let threads share the panels; those of the same matrices are one thread's, in order."""
+def _for_each_panel(
+    shape: Sequence[int], how: Weighing, body: Callable[..., None], *turned: Array
+) -> None:
+    """Let threads share the panels; those of the same matrices are one thread's, in order.
+
+    Args:
+        body: called with a panel, and the `TurnedRows` of its matrices of each of `turned`.
+    """
     at_once = count = math.prod(shape[:-2])
     if not how.p and math.prod(shape) >= 2 * SHARED:  # how many a panel has changes no bit
         at_once = -(-count // get_num_threads())
@@ -171,8 +179,9 @@ def _for_each_panel(shape: Sequence[int], how: Weighing, body: Callable[[Panel],
 
     def work(lo: int, hi: int) -> None:
         for run in runs[lo:hi]:
+            rows = [compiled.TurnedRows(matrices[run[0].lead]) for matrices in turned]
             for panel in run:
-                body(panel)
+                body(panel, *rows)
 
     compiled.parallel_for(len(runs), 1, work)
 
@@ -187,22 +196,21 @@ def gradients(g: Array, q: Array, k: Array, v: Array, how: Weighing) -> tuple[Ar
     shape = (*q.shape[:-1], k.shape[-2])
     dq, dk, dv = (empty_as(x, x.shape) for x in (q, k, v))
 
-    def differentiate(panel: Panel) -> None:
+    def differentiate(panel: Panel, keys: compiled.TurnedRows, values: compiled.TurnedRows) -> None:
         here, rows, seen = panel.lead, panel.rows, slice(0, panel.keys)
         q_GRE, g_GRV = q[here][..., rows, :], g[here][..., rows, :]
-        k_GKE, v_GKV = k[here][..., seen, :], v[here][..., seen, :]
-        weights = how.weights(q_GRE, k_GKE, panel, shape)
-        d_weights = np.matmul(g_GRV, v_GKV.swapaxes(-1, -2))
+        weights = how.weights(q_GRE, keys, panel, shape)
+        d_weights = values.product(g_GRV, panel.keys)
         kept = how.kept(weights, panel) if how.p else None
         used = weights if kept is None else weights * kept
         _add_product(dv[here], used, g_GRV, panel)
         if kept is not None:
             d_weights *= kept
         d_scores = _softmax_gradient(d_weights, weights, how, panel)
-        np.matmul(d_scores, k_GKE, out=dq[here][..., rows, :])
+        np.matmul(d_scores, k[here][..., seen, :], out=dq[here][..., rows, :])
         _add_product(dk[here], d_scores, q_GRE, panel)
 
-    _for_each_panel(shape, how, differentiate)
+    _for_each_panel(shape, how, differentiate, k, v)
     return dq, dk, dv
 
 

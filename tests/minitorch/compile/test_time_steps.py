@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import minitorch
-from minitorch.compile import engine, time_steps
+from minitorch.compile import engine, panels, time_steps
 from minitorch.nn import time_loops
 from minitorch.nn.time_loops import GRULoop, Loop, LSTMLoop, PlainLoop
 
@@ -64,7 +64,7 @@ def test_a_kernel_computes_what_numpy_does(
 
 @pytest.mark.parametrize("name", LOOPS)
 def test_threads_change_no_bit(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time_steps, "_GRAIN", 1)  # a panel is worth a thread
+    monkeypatch.setattr(panels, "GRAIN", 1)  # a panel is worth a thread
     alone = run(name, 9, 70, "float32")
     before = minitorch.get_num_threads()
     minitorch.set_num_threads(3)
