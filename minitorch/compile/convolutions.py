@@ -134,9 +134,9 @@ class Windows:
         start = np.zeros(self.channels, x.dtype) if bias is None else np.ascontiguousarray(bias)
         sizes = (self.channels, self.places[0], self.line)
         out = _empty((*sizes, self.samples) if self.last else (self.samples, *sizes), x.dtype)
-        call = _convolve(self.dtype, _lanes(self.dtype), self.rows, self.vectors).call
+        kernel = _convolve(self.dtype, _lanes(self.dtype), self.rows, self.vectors)
         numbers = (len(self.offsets), each, self.blocks, self.group_bytes, self.out_row)
-        self._run(call, (image, w, start, out), numbers, self.blocks * self.groups)
+        self._run(kernel, (image, w, start, out), numbers, self.blocks * self.groups)
         if self.last:
             return np.moveaxis(out, -1, 0)
         return out if self.line == self.places[1] else out[..., : self.places[1]].copy()
@@ -151,19 +151,22 @@ class Windows:
         y = np.ascontiguousarray(np.moveaxis(y, 0, -1) if self.last else y)
         out = np.zeros((self.channels, depth), x.dtype)
         rows, columns = min(self.rows, 24 // self.terms), -(-depth // self.terms)
-        call = _gather(self.dtype, _lanes(self.dtype), rows, self.terms).call
+        kernel = _gather(self.dtype, _lanes(self.dtype), rows, self.terms)
         slots = self.blocks * self.vectors
         numbers = (depth, columns, each, self.group_bytes, self.out_row, slots)
-        self._run(call, (self._laid_out(x), y, out), numbers, columns * self.groups)
+        self._run(kernel, (self._laid_out(x), y, out), numbers, columns * self.groups)
         return out
 
-    def _run(self, call: Any, arrays: Sequence[_Array], numbers: Sizes, total: int) -> None:
+    def _run(
+        self, kernel: engine.Function, arrays: Sequence[_Array], numbers: Sizes, total: int
+    ) -> None:
+        """Run a kernel, whose code is there as long as somebody holds it."""
         table = struct.pack(
             f"{len(arrays) + len(numbers) + 2}q",
             *kernels.places_of((*arrays, self.slots, self.offsets)),
             *numbers,
         )
-        pool.share(call, total, 1, table)
+        pool.share(kernel.call, total, 1, table)
 
     def _laid_out(self, x: _Array) -> _Array:
         """Return an image in the order in which it is read; the same memory where it is so."""

@@ -1,5 +1,6 @@
 """Convolution and pooling beside PyTorch, with few samples and with so many that they lie last."""
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 import torch
 
 import minitorch as mt
+from minitorch.compile import convolutions
 from minitorch.compile.convolutions import windows_for
 from minitorch.ops.products.convolution import Geometry
 
@@ -106,3 +108,23 @@ def test_few_multiplications_are_left_to_numpy() -> None:
     x, w = np.ones((1, 4, 8, 8)), np.ones((4, 4, 3, 3))
     way = ((1, 1), (0, 0), (1, 1), 1)
     assert windows_for(x, w, 4, (3, 3), (6, 6), Geometry(*way)) is None
+
+
+def test_the_first_convolutions_may_come_at_once() -> None:
+    """Of kernels that several threads make at the same time all but one are dropped."""
+    rng = np.random.default_rng(0)
+    x, w = (rng.normal(size=size).astype(np.float32) for size in ((1, 16, 28, 28), (16, 16, 3, 3)))
+
+    def step(_: int) -> tuple[Any, Any]:
+        weight = mt.tensor(w, requires_grad=True)
+        y = mt.nn.functional.conv2d(mt.tensor(x), weight, padding=1)
+        y.sum().backward()
+        return y.detach().numpy(), weight.grad.numpy()
+
+    for kernel in (convolutions._convolve, convolutions._gather):
+        kernel.cache_clear()
+    with ThreadPoolExecutor(8) as pool:
+        results = list(pool.map(step, range(32)))
+    for found in results:
+        for own, first in zip(found, results[0], strict=True):
+            np.testing.assert_array_equal(own, first)
