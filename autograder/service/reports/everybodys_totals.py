@@ -31,7 +31,7 @@ from autograder.service.reports.totals import Reckoning
 
 NOTHING = -1.0  # the share of whoever has nothing that counts
 _DIGITS = 9  # of a share: what a sum's order changes lies behind them
-_FEW = 2_000  # people: more are faster worked out with everybody
+_FEW = 500  # people: more are faster worked out with everybody
 _INSERT: dict[str, Any] = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
 
 
