@@ -26,7 +26,7 @@ def name(connection: sa.Connection, person_ids: Iterable[int]) -> None:
 
 
 def take(connection: sa.Connection) -> set[int]:
-    """Return who is named; those whose changes are all written are named no more."""
+    """Return who is named; but for those who are being changed just now, they are no more."""
     free = sa.select(stale_totals.c.person_id).with_for_update(skip_locked=True)
     taken = stale_totals.delete().where(stale_totals.c.person_id.in_(free))
     people = set(connection.scalars(taken.returning(stale_totals.c.person_id)))

@@ -79,7 +79,8 @@ def _keep(connection: sa.Connection, reckoning: Reckoning, whose: Collection[int
     shares = _shares(connection, reckoning, chosen)
     share = sa.func.coalesce(shares.c.share, NOTHING)
     query = sa.select(people.c.id, share).join_from(people, shares, isouter=True)
-    query = _among(chosen, query.where(people.c.id > 0), people.c.id)
+    query = query.where(people.c.id > 0)  # SQLite takes ON CONFLICT behind a WHERE only
+    query = _among(chosen, query, people.c.id)
     insert = _INSERT[connection.dialect.name](course_totals)
     values = {"share": insert.excluded.share}
     differs = course_totals.c.share != insert.excluded.share
