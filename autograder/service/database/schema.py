@@ -21,7 +21,7 @@ from sqlalchemy import (
 )
 
 # Raised when a table changes shape; `migrations` brings an older database here.
-VERSION = 15
+VERSION = 16
 
 # Of `facts`, beside "schema": what signs the cookies of a sign-in under way, and ...
 COOKIE_KEY = "cookie_key"
@@ -253,6 +253,29 @@ sums = Table(
     metadata,
     Column("person_id", ForeignKey("people.id"), primary_key=True),
     Column("score", Float, nullable=False),
+)
+
+# Everybody's share of what can be had, by the course's rule, rounded; -1 where nothing counts yet.
+course_totals = Table(
+    "course_totals",
+    metadata,
+    Column("person_id", ForeignKey("people.id"), primary_key=True),
+    Column("share", Float, nullable=False),
+    Index("course_totals_by_share", "share", "person_id"),
+)
+
+# Whose is to be worked out anew, and what all were worked out from: one row; see `stale_totals`.
+stale_totals = Table(
+    "stale_totals",
+    metadata,
+    Column("person_id", ForeignKey("people.id"), primary_key=True),
+)
+
+totals_basis = Table(
+    "totals_basis",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("basis", Text, nullable=False),  # JSON
 )
 
 counts = Table(

@@ -7,6 +7,7 @@ is pure; a `Calendar` says what holds for whom, as the database keeps it.
 
 import itertools
 import math
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Annotated, Any, ClassVar
@@ -198,6 +199,14 @@ class Calendar:
         rules, due = self.rules.get(lab, Rules()), self.later.get((lab, person_id))
         factor = self.factors.get(person_id)
         return rules.extended(due if factor is None else _later(due, rules.stretched_due(factor)))
+
+    def still_open(self, lab: str, now: float) -> list[int]:
+        """Return for whom a lab that is over at `now` is not: they have more time."""
+        alike = defaultdict[tuple[str | None, float | None], list[int]](list)
+        for person in {person for _, person in self.later} | set(self.factors):
+            alike[self.later.get((lab, person)), self.factors.get(person)].append(person)
+        groups = (group for group in alike.values() if not self.of(lab, group[0]).is_over(now))
+        return sorted(person for group in groups for person in group)
 
     def counted(self, lab: str, person_id: int, score: float, submitted_at: float) -> float:
         """Return what counts of a score."""

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 from autograder.service.database.database import Database
 from autograder.service.database.schema import lines, people, tokens
 from autograder.service.errors import Refused
-from autograder.service.records import audit_log
+from autograder.service.records import audit_log, stale_totals
 from autograder.service.tokens import digest, key_of, matches, new_token
 
 LEARNER, ASSISTANT, INSTRUCTOR = "learner", "assistant", "instructor"
@@ -75,6 +75,7 @@ def add_person(connection: sa.Connection, row: Mapping[str, Any]) -> int:
     key = connection.execute(people.insert().values(values)).inserted_primary_key
     assert key is not None
     connection.execute(lines.insert().values(person_id=key[0]))
+    stale_totals.name(connection, key)
     return int(key[0])
 
 

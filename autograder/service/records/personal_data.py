@@ -13,10 +13,12 @@ import sqlalchemy as sa
 from autograder.service.database.schema import (
     audit_log,
     best_times,
+    course_totals,
     lines,
     metadata,
     people,
     pile,
+    stale_totals,
     standings,
     submissions,
     sums,
@@ -27,11 +29,12 @@ from autograder.service.records import audit_log as log
 from autograder.service.records.claims import line_up
 from autograder.service.records.dates import calendar
 from autograder.service.records.people import STAFF, Person
+from autograder.service.records.stale_totals import lock
 from autograder.service.records.standings import drop_person, restand, restand_people
 from autograder.service.records.teams import hand_over
 
 # Keys, and what is made of the rest.
-_NOT_GIVEN = (tokens, lines, standings, pile, sums, best_times)
+_NOT_GIVEN = (tokens, lines, standings, pile, sums, best_times, course_totals, stale_totals)
 
 
 def copy(connection: sa.Connection, person: Person) -> Iterator[str]:
@@ -65,7 +68,9 @@ def remove(connection: sa.Connection, person: Person, clock: Callable[[], float]
         _rewrite(connection, theirs, before=None, after=None)  # comments name people
     others = _marked_by(connection, person.id)
     heirs = hand_over(connection, person.id)
+    line_up(connection, *(heir for _, heir in heirs))
     drop_person(connection, person.id)
+    lock(connection)
     for table in reversed(metadata.sorted_tables):
         for column in _named_in(table, people):
             if column.nullable:
@@ -76,7 +81,6 @@ def remove(connection: sa.Connection, person: Person, clock: Callable[[], float]
             connection.execute(table.delete().where(condition))
     restand_people(connection, lambda: calendar(connection).counted, *others)
     for lab, heir in heirs:
-        line_up(connection, heir)
         restand(connection, lambda: calendar(connection).counted, lab, heir)
     called = f"person {person.id}"
     subject, login = audit_log.c.subject, person.login

@@ -9,7 +9,7 @@ It also says which submission counts and what of it, and `sums` what a person's 
 gradebook is sorted and cut by the database.
 
 Rows are locked in one order: submissions (as rows that others may name: `key_share`), lines,
-standings, counts by their keys, then sums.
+standings, counts by their keys, sums, then whose course total is stale.
 """
 
 import json
@@ -35,7 +35,7 @@ from autograder.service.database.schema import (
     sums,
     team_copies,
 )
-from autograder.service.records import leaderboard, tries
+from autograder.service.records import leaderboard, stale_totals, tries
 from autograder.service.records.marks import NOTHING
 from autograder.service.records.people import LEARNER
 from autograder.service.records.tries import Thing
@@ -61,6 +61,7 @@ Counting = Callable[[], Counted]  # asked once the standings are locked, so that
 def restand(connection: sa.Connection, counting: Counting, lab: str, *person_ids: int) -> None:
     """Make the standings of these people in a lab anew; `counting` says what a score counts."""
     _sum_up(connection, _count(connection, counting, lab, person_ids))
+    stale_totals.name(connection, person_ids)
 
 
 def _count(
@@ -117,6 +118,7 @@ def restand_people(connection: sa.Connection, counting: Counting, *person_ids: i
     for lab, these in sorted(labs.items()):
         _count(connection, counting, lab, these)
     _sum_up(connection, person_ids)  # once the standings of all labs are locked
+    stale_totals.name(connection, person_ids)
 
 
 def recount(connection: sa.Connection, counting: Counting) -> None:

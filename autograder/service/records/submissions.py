@@ -36,7 +36,7 @@ from autograder.service.database.schema import (
     submissions,
 )
 from autograder.service.errors import Refused
-from autograder.service.records import drafts, gradings, teams
+from autograder.service.records import drafts, gradings, stale_totals, teams
 from autograder.service.records.dates import HELD_LABS, Calendar, calendar
 from autograder.service.records.decisions import Decision, decided
 from autograder.service.records.people import LEARNER, Person
@@ -235,10 +235,11 @@ class Submissions:
         }
         number = gradings.inserted(connection, submissions, row)
         connection.execute(notebooks.insert().values(submission_id=number, notebook=notebook))
-        teams.share(connection, number, row)
+        others = teams.share(connection, number, row)
         theirs = lines.c.person_id == person.id
         first = sa.func.coalesce(lines.c.next_id, number)
         connection.execute(lines.update().where(theirs).values(next_id=first))
+        stale_totals.name(connection, [person.id, *others])  # the lab is not missing any more
         return {"id": number, "lab": lab, "sha256": digest, "submitted_at": now, "is_new": True}
 
     def attempts(self, person_id: int) -> dict[str, int]:

@@ -13,8 +13,8 @@ from autograder.service.database.schema import team_members
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log
 from autograder.service.records.people import LEARNER, Person, as_given
-from autograder.service.records.schedule import table
 from autograder.service.records.teams import Team
+from autograder.service.records.terms.schedule import table
 
 _COLUMNS = {"team", "login"}
 _MOST_LINES = 60_000

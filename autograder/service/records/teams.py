@@ -59,8 +59,8 @@ def teams(database: Database, *, lab: str = "", person_id: int | None = None) ->
     ]
 
 
-def share(connection: sa.Connection, number: int, row: dict[str, Any]) -> None:
-    """Give the other members of a team a copy of a submission that is newly written.
+def share(connection: sa.Connection, number: int, row: dict[str, Any]) -> list[int]:
+    """Give the other members of a team a copy of a submission that is newly written; return them.
 
     Args:
         row: of `submissions`, as it was written.
@@ -70,12 +70,14 @@ def share(connection: sa.Connection, number: int, row: dict[str, Any]) -> None:
     query = sa.select(other.c.person_id, other.c.team).join_from(mine, other, same)
     query = query.where(mine.c.person_id == row["person_id"], mine.c.lab == row["lab"])
     query = query.where(other.c.person_id != row["person_id"]).order_by(other.c.person_id)
-    for person_id, team in connection.execute(query).all():
+    others = connection.execute(query).all()
+    for person_id, team in others:
         values = {**row, "person_id": person_id, "size_bytes": 0, "state": SHARED}
         key = connection.execute(submissions.insert().values(values)).inserted_primary_key
         assert key is not None
         link = {"submission_id": key[0], "origin_id": number, "team": team}
         connection.execute(team_copies.insert().values(link))
+    return [person_id for person_id, _ in others]
 
 
 def origin_of(connection: sa.Connection, submission_id: int) -> int:

@@ -1,41 +1,111 @@
 """Everybody's course total as the database works it out, to sort by; `totals` is one learner's.
 
-Each select gives (person_id, share, weight) of what counts: scores of a lab, what staff decided,
-labs that were missed. Where a lab gives everybody as many points, an index has all that is read.
+Totals are kept. Whoever wants to see them has those worked out anew that are stale, by name or
+because of what all of them follow from: the rule, and the labs that have closed. One statement does
+it, for some or for all. Each of its selects gives (person_id, share, weight) of what counts: scores
+of a lab, what staff decided, labs that were missed. Where a lab gives everybody as many points, an
+index has all that is read.
 """
 
+import json
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 
 from autograder.service.database.schema import (
     counts,
+    course_totals,
     decisions,
     people,
     standings,
     submissions,
 )
+from autograder.service.records import stale_totals
 from autograder.service.records.course_rule import CourseRule
 from autograder.service.records.people import LEARNER
 from autograder.service.records.standings import POINTS
 from autograder.service.records.submissions import Submissions
 from autograder.service.reports.totals import Reckoning
 
+NOTHING = -1.0  # the share of whoever has nothing that counts
 _DIGITS = 9  # of a share: what a sum's order changes lies behind them
+_FEW = 500  # people: more are faster worked out with everybody
+_INSERT: dict[str, Any] = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
 
 
-def shares(submissions_: Submissions) -> sa.Subquery:
-    """Select (person_id, share) of all learners of whom something counts, rounded."""
-    reckoning = Reckoning.of(submissions_)
+def bring_up_to_date(submissions_: Submissions) -> None:
+    """Work those course totals out anew that are stale."""
+    database, clock = submissions_.database, submissions_.clock
+    with database.read() as connection:
+        basis = _basis(Reckoning.by(connection, clock()))
+        known = json.loads(stale_totals.basis(connection))
+        if basis == known and not stale_totals.any_named(connection):
+            return
+    with database.write() as connection:
+        stale_totals.lock(connection)
+        named = stale_totals.take(connection)  # before anything is read that totals follow from
+        reckoning = Reckoning.by(connection, clock())
+        basis, known = _basis(reckoning), json.loads(stale_totals.basis(connection))
+        _keep(connection, reckoning, _stale(basis, known, named))
+        stale_totals.put_basis(connection, json.dumps(basis))
+
+
+def _basis(reckoning: Reckoning) -> dict[str, Any]:
+    """Return what all totals follow from, as JSON holds it.
+
+    That is the rule, and of labs that have closed what they give, and for whom they are still open.
+    """
+    dates, now = reckoning.dates, reckoning.now
+    over = sorted(lab for lab, rules in dates.rules.items() if rules.is_over(now))
+    closed = {lab: reckoning.points[lab] for lab in over if lab in reckoning.points}
+    still_open = {lab: dates.still_open(lab, now) for lab in closed}
+    return {"rule": reckoning.rule.to_dict(), "closed": closed, "open": still_open}
+
+
+def _stale(basis: Mapping[str, Any], known: Mapping[str, Any], named: set[int]) -> set[int] | None:
+    """Return whose totals are stale, None for everybody's."""
+    if any(basis[part] != known.get(part) for part in ("rule", "closed")):
+        return None
+    moved = (set(now_open) ^ set(known["open"][lab]) for lab, now_open in basis["open"].items())
+    stale = named.union(*moved)
+    return stale if len(stale) <= _FEW else None
+
+
+def _keep(connection: sa.Connection, reckoning: Reckoning, whose: Collection[int] | None) -> None:
+    """Write down the totals of some people, or of everybody, where they differ."""
+    chosen = None if whose is None else sa.select(people.c.id).where(people.c.id.in_(whose)).cte()
+    shares = _shares(connection, reckoning, chosen)
+    share = sa.func.coalesce(shares.c.share, NOTHING)
+    query = sa.select(people.c.id, share).join_from(people, shares, isouter=True)
+    query = query.where(people.c.id > 0)  # SQLite takes ON CONFLICT behind a WHERE only
+    query = _among(chosen, query, people.c.id)
+    insert = _INSERT[connection.dialect.name](course_totals)
+    values = {"share": insert.excluded.share}
+    differs = course_totals.c.share != insert.excluded.share
+    insert = insert.from_select(["person_id", "share"], query)
+    key = [course_totals.c.person_id]
+    insert = insert.on_conflict_do_update(index_elements=key, set_=values, where=differs)
+    connection.execute(insert)
+
+
+def _among(chosen: sa.CTE | None, query: sa.Select[Any], person: Any) -> sa.Select[Any]:
+    return query if chosen is None else query.where(person.in_(sa.select(chosen.c.id)))
+
+
+def _shares(connection: sa.Connection, reckoning: Reckoning, chosen: sa.CTE | None) -> sa.Subquery:
+    """Select (person_id, share) of everybody of whom something counts, or the `chosen`; rounded."""
     rule = reckoning.rule
-    maxima = sa.select(counts.c.lab, sa.func.count()).where(counts.c.kind == POINTS)
-    rows = submissions_.database.rows(maxima.group_by(counts.c.lab))
-    most = {lab: reckoning.points[lab] if number == 1 else None for lab, number in rows}
-    decided = {row.lab for row in submissions_.database.rows(sa.select(decisions.c.lab).distinct())}
-    selects = [_graded(rule, lab, most[lab], decided=lab in decided) for lab in most]
-    selects.append(_decided(rule))
-    counted = sa.union_all(*selects, *_missing(reckoning)).subquery()
-    kept = _without_lowest(counted, rule.drop_lowest)
+    kinds = sa.select(counts.c.lab).where(counts.c.kind == POINTS).group_by(counts.c.lab)
+    alike = set(connection.scalars(kinds.having(sa.func.count() == 1)))
+    decided = set(connection.scalars(sa.select(decisions.c.lab).distinct()))
+    selects = [_decided(rule), *_missing(reckoning)]
+    for lab, points in reckoning.points.items():
+        most = points if lab in alike else None
+        selects.append(_graded(rule, lab, most, decided=lab in decided))
+    selects = [_among(chosen, query, query.selected_columns.person_id) for query in selects]
+    kept = _without_lowest(sa.union_all(*selects).subquery(), rule.drop_lowest)
     earned = sa.func.sum(kept.c.share * kept.c.weight) / sa.func.sum(kept.c.weight)
     rounded = sa.func.round(sa.cast(earned, sa.Numeric), _DIGITS).label("share")
     return sa.select(kept.c.person_id, rounded).group_by(kept.c.person_id).subquery()
@@ -77,18 +147,15 @@ def _graded(rule: CourseRule, lab: str, most: float | None, *, decided: bool) ->
 
 def _missing(reckoning: Reckoning) -> list[sa.Select[Any]]:
     """Select, with no points, the labs that have closed for somebody who never handed them in."""
-    dates, now = reckoning.dates, reckoning.now
-    over = {lab for lab, rules in dates.rules.items() if rules.is_over(now)}
-    more_time = {person for _, person in dates.later} | set(dates.factors)
     selects = []
-    for lab in sorted(over & set(reckoning.points)):
-        may_still = [p for p in sorted(more_time) if not dates.of(lab, p).is_over(now)]
-        late: Any = sa.bindparam(None, may_still, expanding=True, literal_execute=True)
+    basis = _basis(reckoning)
+    for lab, points in basis["closed"].items():
+        late: Any = sa.bindparam(None, basis["open"][lab], expanding=True, literal_execute=True)
         nothing = [
             ~sa.exists().where(table.c.person_id == people.c.id, table.c.lab == lab)
             for table in (submissions, decisions)
         ]
-        full = sa.literal(reckoning.points[lab], sa.Float)
+        full = sa.literal(points, sa.Float)
         query = _weighed(reckoning.rule, lab, people.c.id, sa.literal(0.0, sa.Float), full)
         selects.append(query.where(people.c.role == LEARNER, *nothing, people.c.id.not_in(late)))
     return selects

@@ -7,13 +7,13 @@ from typing import Annotated, Any
 import sqlalchemy as sa
 from pydantic import Field
 
-from autograder.service.database.schema import GRADED, people, standings, sums
+from autograder.service.database.schema import GRADED, course_totals, people, standings, sums
 from autograder.service.errors import Refused
 from autograder.service.records.course_rule import Total
 from autograder.service.records.decisions import Decision
 from autograder.service.records.people import LEARNER, PERSON, Person, named
 from autograder.service.records.submissions import EXCUSED, SET, Entry, Submissions, pages_of
-from autograder.service.reports.everybodys_totals import shares
+from autograder.service.reports.everybodys_totals import bring_up_to_date
 from autograder.service.reports.totals import Reckoning
 
 # Rows of a page: what a screen or two hold, and a browser lays out at once.
@@ -141,9 +141,9 @@ def _sorted(query: sa.Select[Any], submissions: Submissions, asked: Asked) -> sa
     if order in ORDERS:
         key: sa.ColumnElement[Any] = ORDERS[order]
     elif order == COURSE:
-        everybodys = shares(submissions)
-        query = query.join(everybodys, everybodys.c.person_id == people.c.id, isouter=True)
-        key = sa.func.coalesce(everybodys.c.share, -1.0)
+        bring_up_to_date(submissions)
+        query = query.join(course_totals, course_totals.c.person_id == people.c.id)
+        key = course_totals.c.share
     elif order == "total" and not lab:
         query = query.join(sums, sums.c.person_id == people.c.id, isouter=True)
         key = sa.func.coalesce(sums.c.score, 0.0)

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import sqlalchemy as sa
+
 from autograder.service.records.course_rule import CourseRule, Total, course_rule
 from autograder.service.records.dates import Calendar, calendar
 from autograder.service.records.standings import lab_points
@@ -26,9 +28,13 @@ class Reckoning:
     def of(cls, submissions: Submissions) -> "Reckoning":
         """Return what holds now, for those who see these submissions."""
         with submissions.database.read() as connection:
-            rule, points = course_rule(connection), lab_points(connection)
-            dates = calendar(connection)
-        return cls(rule, dates, points, submissions.clock(), submissions.veiled)
+            return cls.by(connection, submissions.clock(), submissions.veiled)
+
+    @classmethod
+    def by(cls, connection: sa.Connection, now: float, veiled: bool = False) -> "Reckoning":
+        """Return what holds at `now` for staff, or `veiled`."""
+        rule, points = course_rule(connection), lab_points(connection)
+        return cls(rule, calendar(connection), points, now, veiled)
 
     def total(self, person_id: int, labs: Mapping[str, Entry]) -> Total:
         """Return the total of what counts of each lab that somebody has handed in."""

@@ -20,6 +20,7 @@ from autograder.service.records import marking
 from autograder.service.records.dates import Rules
 from autograder.service.records.marks import answer_digest
 from autograder.service.records.store import Store, existing, sqlite_url
+from autograder.service.reports import gradebook
 from autograder.service.tokens import digest, key_of, new_token
 
 # As the releases made them.
@@ -428,6 +429,28 @@ def test_a_course_of_layout_14_learns_which_answers_are_alike_and_who_marked(
     store = Store(database_url)
     assert [_sorted(store, table) for table in (schema.pile, schema.answers)] == before
     assert [g.number for g in marking.groups(store.submissions, "lab", "why")] == [2]
+    store.close()
+
+
+def test_a_course_of_layout_15_works_out_everybodys_course_total(database_url: Any) -> None:
+    store = Store(database_url)
+    for login, points in (("ada", 1.0), ("bob", 0.0), ("eve", 2.0), ("zoe", None)):
+        person = store.roster.add(login, "learner")
+        if points is not None:
+            store.submissions.add(person, "lab", login.encode())
+            claim = store.claims.claim("a", 10)
+            result = replace(RESULT, score=points)
+            assert claim
+            store.claims.finish(claim.id, "a", Report("lab", (result,)).with_totals())
+    with store.database.write() as connection:
+        for table in (schema.course_totals, schema.stale_totals, schema.totals_basis):
+            table.drop(connection)
+        facts = schema.facts.update().where(schema.facts.c.name == "schema")
+        connection.execute(facts.values(value="15"))
+    store.close()
+    store = Store(database_url)
+    page = gradebook.page(store.submissions, gradebook.Asked(sort="-course"))
+    assert [row.person.login for row in page.rows] == ["eve", "ada", "bob", "zoe"]
     store.close()
 
 

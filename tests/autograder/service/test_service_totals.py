@@ -1,20 +1,31 @@
 """The gradebook in the order of the course total, by the database and learner by learner."""
 
 import random
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from autograder.records import CheckResult, Outcome, Report
-from autograder.service.records import course_rule
+from autograder.service.database import schema
+from autograder.service.database.schema import course_totals, decisions
+from autograder.service.records import (
+    course_rule,
+    personal_data,
+    roster,
+    stale_totals,
+    team_lists,
+)
 from autograder.service.records.dates import Rules
 from autograder.service.records.decisions import decide
 from autograder.service.records.people import Person
 from autograder.service.records.store import Store
 from autograder.service.reports import gradebook
+from autograder.service.reports.everybodys_totals import bring_up_to_date
 from autograder.service.reports.gradebook import Asked
 
 LABS = ("01_first", "02_second", "03_third", "04_fourth")
@@ -28,47 +39,113 @@ class Course:
         self.rng, self.now = random.Random(seed), START
         self.store = Store(url, clock=lambda: self.now)
         self.staff = self.store.roster.add("instructor", "instructor")
-        add = self.store.roster.add
-        self.learners = [add(f"learner{n:02}", "learner") for n in range(14)]
+        for number in range(14):
+            self.store.roster.add(f"learner{number:02}", "learner")
+        self.fulls = {lab: self.rng.choice([(4.0,), (3.0,), (3.0, 7.0)]) for lab in LABS}
+
+    @property
+    def learners(self) -> list[Person]:
+        return self.store.roster.learners()
 
     def live(self) -> None:
         """Let a term go by."""
-        fulls = {lab: self.rng.choice([(4.0,), (3.0,), (3.0, 7.0)]) for lab in LABS}
         for lab in LABS[:3]:
-            due = self.rng.randint(2, 6)
-            closes = self.date(due + self.rng.randint(0, 8)) if self.rng.random() < 0.8 else None
-            rules = Rules(opens=self.date(0), due=self.date(due), late_until=closes)
-            rules = Rules.read({**rules.to_dict(), "penalty_per_day": self.rng.choice([0.0, 0.1])})
-            self.store.dates.set_rules(lab, rules, self.staff)
-            for person in self.some(3):
-                self.store.dates.extend(lab, person, self.date(due + 5), self.staff)
-        for person in self.some(3):
-            self.store.dates.stretch(person, self.rng.choice([1.5, 3.0]), self.staff)
+            self.set_dates(lab)
+        self.stretch()
         for day in range(6):
             self.now = START + day * DAY + 3600.0
             for person in self.learners[:-1]:
                 for lab in LABS:
                     if self.rng.random() < 0.2:
-                        self.hand_in(person, lab, self.rng.choice(fulls[lab]))
+                        self.hand_in(person, lab)
         for lab in LABS:
-            for person in self.some(7):
-                decision = self.rng.choice([{"excused": True}, {"points": 2, "max_score": 5}])
-                decide(self.store.database, self.now, lab, person, decision, self.staff)
+            self.decide(lab)
         self.now = START + self.rng.choice([7, 9, 20]) * DAY
+
+    def happens(self) -> None:
+        """Let one of the things happen that change totals."""
+        lab, rng = self.rng.choice(LABS), self.rng
+        events: list[Callable[[], object]] = [
+            *5 * [lambda: self.hand_in(rng.choice(self.learners), lab)],
+            *2 * [self.pass_time],
+            lambda: self.set_dates(lab),
+            lambda: self.decide(lab),
+            lambda: self.team(lab),
+            lambda: self.put(rng.choice([*self.rules()])),
+            self.regrade,
+            self.stretch,
+            self.role,
+            self.come_and_go,
+        ]
+        rng.choice(events)()
+
+    def pass_time(self) -> None:
+        self.now += self.rng.choice([0.1, 1.0, 2.0]) * DAY
+
+    def set_dates(self, lab: str) -> None:
+        due, closes = self.rng.randint(2, 6), None
+        if self.rng.random() < 0.8:
+            closes = self.date(due + self.rng.randint(0, 8))
+        rules = Rules(opens=self.date(0), due=self.date(due), late_until=closes)
+        rules = Rules.read({**rules.to_dict(), "penalty_per_day": self.rng.choice([0.0, 0.1])})
+        self.store.dates.set_rules(lab, rules, self.staff)
+        for person in self.some(3):
+            self.store.dates.extend(lab, person, self.date(due + 5), self.staff)
+
+    def stretch(self) -> None:
+        for person in self.some(3):
+            self.store.dates.stretch(person, self.rng.choice([1.0, 1.5, 3.0]), self.staff)
+
+    def decide(self, lab: str) -> None:
+        choice = [{"excused": True}, {"points": 2, "max_score": self.rng.choice([5, 8])}, {}]
+        for person in self.some(7):
+            decision = self.rng.choice(choice)
+            decide(self.store.database, self.now, lab, person, decision, self.staff)
+
+    def team(self, lab: str) -> None:
+        teams = "".join(f"{p.login},{self.rng.choice(['', 'a', 'b'])}\n" for p in self.learners)
+        how = {"find": self.store.roster.find, "dry_run": False}
+        data = f"login,team\n{teams}".encode()
+        team_lists.take(self.store.database, self.now, lab, data, self.staff, **how)
+
+    def put(self, rule: dict[str, Any]) -> None:
+        course_rule.put(self.store.database, self.now, rule, LABS, self.staff)
+
+    def regrade(self) -> None:
+        graded = [e for e in self.store.submissions.all() if e.state == "graded"]
+        for entry in self.rng.sample(graded, min(3, len(graded))):
+            self.store.claims.regrade(entry.id)
+            self.grade(entry.lab)
+
+    def role(self) -> None:
+        login, role = (
+            f"learner{self.rng.randrange(14):02}",
+            self.rng.choice(["learner", "assistant"]),
+        )
+        data = f"login,role\n{login},{role}\n".encode()
+        roster.take(self.store.database, self.store.clock, data, self.staff, dry_run=False)
+
+    def come_and_go(self) -> None:
+        with self.store.database.write() as connection:
+            gone = self.rng.choice(self.learners)
+            personal_data.remove(connection, gone, self.store.clock, self.staff.login)
+        self.store.roster.add(f"learner{self.rng.randrange(100, 10**9)}", "learner")
 
     def some(self, most: int) -> list[Person]:
         return self.rng.sample(self.learners, self.rng.randint(0, most))
 
-    def hand_in(self, person: Person, lab: str, full: float) -> None:
+    def hand_in(self, person: Person, lab: str) -> None:
         """Hand in, if the lab takes it; now and then nobody grades it."""
         dates = self.store.dates.calendar().of(lab, person.id)
-        if dates.refusal(self.now, 0):
-            return
-        self.store.submissions.add(person, lab, str(self.rng.random()).encode())
+        if not dates.refusal(self.now, 0):
+            self.store.submissions.add(person, lab, str(self.rng.random()).encode())
+            self.grade(lab)
+
+    def grade(self, lab: str) -> None:
         claim = self.store.claims.claim("test", 1e9)
         assert claim
         if self.rng.random() < 0.9:
-            points = self.rng.choice([0.0, 1.0, 2.0, 3.0])
+            points, full = self.rng.choice([0.0, 1.0, 2.0, 3.0]), self.rng.choice(self.fulls[lab])
             right = Outcome.CORRECT if points else Outcome.INCORRECT
             check = CheckResult("c", "q", right, points, full)
             report = Report(lab, (check,)).with_totals()
@@ -106,7 +183,7 @@ def test_the_database_sorts_by_the_course_total_as_the_rows_say(
         rules = list(course.rules())
         orders = []
         for rule in rules:
-            course_rule.put(store.database, course.now, rule, LABS, course.staff)
+            course.put(rule)
             for sort in ("course", "-course"):
                 page = gradebook.page(store.submissions, Asked(sort=sort))
                 found = [row.person.login for row in page.rows]
@@ -121,3 +198,131 @@ def test_a_course_in_which_nothing_counts_is_sorted_by_login(database_url: Any) 
         found = gradebook.page(store.submissions, Asked(sort="course")).rows
         assert [row.person.login for row in found] == [p.login for p in course.learners]
         assert gradebook.page(store.submissions, Asked(sort="course", page=2)).rows == []
+
+
+def assert_as_counted_anew(store: Store) -> None:
+    """Hold the totals that are kept against each learner's own row."""
+    bring_up_to_date(store.submissions)
+    rows = store.database.rows(sa.select(course_totals.c.person_id, course_totals.c.share))
+    kept = dict(rows)
+    anew = {
+        row.person.id: row.course.share
+        for row in gradebook.rows(store.roster.learners(), store.submissions)
+    }
+    for person, share in anew.items():
+        assert kept[person] == pytest.approx(-1.0 if share is None else share, abs=1e-8), person
+
+
+@pytest.mark.parametrize("seed", [0, 2])
+def test_totals_are_kept_by_whatever_changes_what_counts(database_url: Any, seed: int) -> None:
+    course = Course(database_url, seed)
+    with closing(course.store) as store:
+        for _ in range(40):
+            for _ in range(course.rng.randint(1, 4)):
+                course.happens()
+            assert_as_counted_anew(store)
+
+
+def test_a_change_that_names_nobody_is_found(database_url: Any) -> None:
+    course = Course(database_url, 0)
+    with closing(course.store) as store:
+        course.live()
+        assert_as_counted_anew(store)
+        with store.database.write() as connection:
+            connection.execute(decisions.update().values(points=4.0, max_score=5.0))
+        with pytest.raises(AssertionError):
+            assert_as_counted_anew(store)
+
+
+def test_a_lab_that_is_handed_in_just_before_it_closes_is_not_missing(database_url: Any) -> None:
+    """Another server's clock is ahead, and has let the lab count 0."""
+    course = Course(database_url, 0)
+    with closing(course.store) as store, closing(Store(database_url, clock=lambda: START)) as slow:
+        for person in course.learners[:3]:
+            course.hand_in(person, LABS[0])
+        store.dates.set_rules(LABS[0], Rules(late_until=course.date(1)), course.staff)
+        course.now += 2 * DAY
+        ada, bob = course.learners[-2:]
+        teams = f"login,team\n{ada.login},a\n{bob.login},a\n".encode()
+        how = {"find": store.roster.find, "dry_run": False}
+        team_lists.take(store.database, START, LABS[0], teams, course.staff, **how)
+        assert_as_counted_anew(store)
+        slow.submissions.add(ada, LABS[0], b"in time")
+        assert_as_counted_anew(store)
+        assert {share_of(store, person) for person in (ada, bob)} == {-1.0}
+
+
+def share_of(store: Store, person: Person) -> float:
+    query = sa.select(course_totals.c.share).where(course_totals.c.person_id == person.id)
+    return float(store.database.scalar(query))
+
+
+def test_whoever_is_graded_while_totals_are_worked_out_stays_stale(
+    make_postgres: Callable[[], str],
+) -> None:
+    course = Course(f"{make_postgres()}&options=-c%20lock_timeout%3D20s", 0)
+    with closing(course.store) as store, closing(Store(store.database.engine.url)) as other:
+        course.live()
+        assert_as_counted_anew(store)
+        ada, bob, eve = course.learners[:3]
+        decide(store.database, course.now, LABS[3], ada, {"excused": True}, course.staff)
+        with other.database.write() as connection:  # she is named already, by what is written
+            stale_totals.name(connection, [ada.id])
+            hers = decisions.c.person_id == ada.id
+            connection.execute(decisions.update().where(hers).values(points=1.0, max_score=9.0))
+            bring_up_to_date(store.submissions)  # nor does it wait
+        assert named(store) == [ada.id]
+        waits = [eve]
+
+        def grade_another(*executed: Any) -> None:
+            if waits and "INSERT INTO course_totals" in executed[2]:
+                mark = {"points": 2, "max_score": 9}
+                decide(other.database, course.now, LABS[3], waits.pop(), mark, course.staff)
+
+        sa.event.listen(store.database.engine, "after_cursor_execute", grade_another)
+        decide(store.database, course.now, LABS[3], bob, {"excused": True}, course.staff)
+        bring_up_to_date(store.submissions)
+        assert named(store) == [eve.id]
+        assert_as_counted_anew(store)
+        assert named(store) == []
+
+
+def named(store: Store) -> list[int]:
+    return [row[0] for row in store.database.rows(sa.select(schema.stale_totals))]
+
+
+def test_totals_are_right_after_several_write_and_work_them_out_at_once(database_url: Any) -> None:
+    course = Course(database_url, 5)
+    with closing(course.store) as store:
+        course.team(LABS[0])
+        course.team(LABS[1])
+        learners, rules = course.learners, list(course.rules())
+        failures: list[Exception] = []
+
+        def work(seed: int) -> None:
+            rng = random.Random(seed)
+            try:
+                for number in range(25):
+                    person, lab = rng.choice(learners), rng.choice(LABS)
+                    store.submissions.add(person, lab, f"{seed} {number}".encode())
+                    if claim := store.claims.claim(f"worker{seed}", 1e9):
+                        check = CheckResult("c", "q", Outcome.CORRECT, rng.choice([1.0, 2.0]), 3.0)
+                        report = Report(claim.lab, (check,)).with_totals()
+                        store.claims.finish(claim.id, f"worker{seed}", report)
+                    if seed == 0 and number % 8 == 0:
+                        course.put(rng.choice(rules))
+                    if number % 2:
+                        decision = {"points": 2, "max_score": 5} if number % 3 else {}
+                        mine = learners[seed]
+                        decide(store.database, 0.0, lab, mine, decision, course.staff)
+                    bring_up_to_date(store.submissions)
+            except Exception as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not failures
+        assert_as_counted_anew(store)

@@ -1,1 +1,1 @@
-"""From a term to the next: its plan, how dates move, what an import changes."""
+"""All dates of a term; from a term to the next: its plan, how dates move, what imports change."""

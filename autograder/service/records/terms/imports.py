@@ -14,9 +14,9 @@ from autograder.service.records.course_rule import CourseRule, course_rule, put_
 from autograder.service.records.dates import Rules, calendar, put_rules
 from autograder.service.records.markers import kept_comments
 from autograder.service.records.people import Person
-from autograder.service.records.schedule import FIELDS
 from autograder.service.records.terms.moves import Move
 from autograder.service.records.terms.plans import Plan
+from autograder.service.records.terms.schedule import FIELDS
 
 Rubrics = Callable[[], Mapping[str, tuple[str, ...]]]  # of a lab: a question's items
 

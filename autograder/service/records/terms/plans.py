@@ -17,8 +17,8 @@ from autograder.service.errors import Refused, StartError
 from autograder.service.records.course_rule import CourseRule, read_rule
 from autograder.service.records.dates import Rules
 from autograder.service.records.markers import kept_comments
-from autograder.service.records.schedule import FIELDS
 from autograder.service.records.terms.moves import wrong
+from autograder.service.records.terms.schedule import FIELDS
 
 TABLES = ("lab_rules", "weights", "facts", "kept_comments")
 _PARTS = ("labs", "rule", "comments")
