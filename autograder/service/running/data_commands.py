@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autograder.service.running.commands import command
+from autograder.service.running.commands import command, group
 
 if TYPE_CHECKING:
     from autograder.service.running.commands import Subparsers
@@ -29,8 +29,7 @@ def add_commands(subparsers: "Subparsers") -> None:
 
 
 def _add_courses(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
-    courses = subparsers.add_parser("courses", help="several courses on one server")
-    actions = courses.add_subparsers(metavar="ACTION", required=True, dest="action")
+    actions = group(subparsers, "courses", "several courses on one server")
     shown = command(actions, "list", _courses, "say which there are beside the one at /")
     add = command(actions, "add", _add_course, "add one at /courses/NAME")
     add.add_argument("--title", metavar="T", default="", help="default: NAME")
