@@ -28,9 +28,9 @@ from .arrays.library import int8 as int8
 from .arrays.library import int16 as int16
 from .arrays.library import int32 as int32
 from .arrays.library import int64 as int64
-from .arrays.library import promote_types as promote_types
 from .arrays.library import set_default_dtype as set_default_dtype
 from .arrays.library import uint8 as uint8
+from .arrays.promotion import promote_types as promote_types
 from .arrays.threads import get_num_threads as get_num_threads
 from .arrays.threads import set_num_threads as set_num_threads
 from .backward import grad as grad

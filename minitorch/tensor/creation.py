@@ -17,6 +17,7 @@ from ..arrays.library import (
     native_device,
     native_dtype,
 )
+from ..arrays.promotion import scalar_dtype
 from ..errors import ArgumentError
 from ..ops.random import Integers, Normal, Permutation, Uniform
 from ..ops.shaping.movement import sizes
@@ -60,7 +61,7 @@ def full(
     """Return a tensor of shape `size` filled with one number, whose dtype it has unless given."""
     place = _arrays.device(device)
     xp = _arrays.namespace_on(place)
-    wanted = _arrays.scalar_dtype(fill_value) if dtype is None else as_dtype(dtype)
+    wanted = scalar_dtype(fill_value) if dtype is None else as_dtype(dtype)
     place_of = {} if xp is np else {"device": native_device(place)}
     shape = _shape("full", (size,))
     dtype_there = native_dtype(xp, _arrays.host_dtype(wanted))

@@ -20,8 +20,8 @@ from ..arrays.library import (
     asarray,
     get_default_dtype,
     host_dtype,
-    result_type,
 )
+from ..arrays.promotion import result_type
 from ..errors import AxisError, DeviceError, DTypeError, MinitorchError, ShapeError
 from ..op import Op, Spec, Value, refuse_bools
 from ..ops.elementwise.casting import Cast, Move

@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..arrays import library as _arrays
+from ..arrays import promotion
 from ..arrays.bfloat16 import computed
 from ..arrays.library import (
     HOST_TYPES,
@@ -412,7 +413,9 @@ def numel(value: Tensor) -> int:
 
 def result_type(a: Tensor | Scalar, b: Tensor | Scalar) -> DType:
     """Return the dtype in which an operator computes with two tensors or Python numbers."""
-    return _arrays.result_type([(v.dtype, v.ndim) if isinstance(v, Tensor) else v for v in (a, b)])
+    return promotion.result_type(
+        [(v.dtype, v.ndim) if isinstance(v, Tensor) else v for v in (a, b)]
+    )
 
 
 def plain(data: object) -> Any:

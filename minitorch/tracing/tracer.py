@@ -22,9 +22,9 @@ from minitorch.arrays.library import (
     DType,
     bfloat16,
     get_default_dtype,
-    result_type,
     to_numpy,
 )
+from minitorch.arrays.promotion import result_type
 from minitorch.errors import DeviceError, GraphError
 from minitorch.graph.core.gradients import StopGradient
 from minitorch.graph.core.graph import Graph, get_default_graph

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from ...arrays.library import Array, DType, get_default_dtype, result_type
+from ...arrays.library import Array, DType, get_default_dtype
+from ...arrays.promotion import result_type
 from ...arrays.shapes import broadcast
 from ...errors import DTypeError
 from ...op import Gradients, Kind, Methods, Op, Spec, Value, apply

@@ -19,7 +19,7 @@ from ..shaping.broadcasting import sum_to
 from ..shaping.indexing import ARRAY, Take
 from ..shaping.movement import insert_axes, reshape
 from .attention_panels import LONG, Weighing, attend, dropped, gradients
-from .normalization import SoftmaxGradient, softmax
+from .softmax import SoftmaxGradient, softmax
 
 
 def scaled_dot_product_attention(

@@ -21,7 +21,7 @@ from ..reducing.reduction import sum
 from ..shaping.gathering import gather
 from ..shaping.movement import insert_axes, remove_axes, reshape
 from .loss import reduced
-from .normalization import LogSoftmax, Softmax
+from .softmax import LogSoftmax, Softmax
 
 
 def _in_range(index: Any, classes: int) -> bool:

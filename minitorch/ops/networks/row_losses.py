@@ -17,7 +17,7 @@ from ..reducing.reduction import sum
 from ..shaping.broadcasting import sum_to
 from ..shaping.gathering import OneHot
 from ..shaping.movement import insert_axes
-from .normalization import LogSoftmax, Softmax
+from .softmax import LogSoftmax, Softmax
 
 
 class SoftCrossEntropy(Op):

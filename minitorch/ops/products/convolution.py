@@ -25,7 +25,8 @@ from typing import Any
 import numpy as np
 
 from ...arrays.allocator import matrix_product, rows_of
-from ...arrays.library import Array, Index, Namespace, native_device_of, windows
+from ...arrays.extensions import windows
+from ...arrays.library import Array, Index, Namespace, native_device_of
 from ...op import Gradients, Methods, Op, Spec, apply
 from ..reducing.reduction import sum
 

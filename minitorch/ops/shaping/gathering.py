@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays.library import Array, DType, Namespace, add_at, as_dtype, cast, copied, int64
+from ...arrays.extensions import add_at
+from ...arrays.library import Array, DType, Namespace, as_dtype, cast, copied, int64
 from ...arrays.shapes import axis, broadcast, known, numel
 from ...errors import ArgumentError, AxisError, DTypeError, ShapeError
 from ...op import Flat, Gradients, KeepsSpec, Kind, Methods, Spec, apply

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from ...arrays.allocator import empty_as
-from ...arrays.library import Array, Index, Namespace, add_at, dtype_of, native_device_of
+from ...arrays.extensions import add_at
+from ...arrays.library import Array, Index, Namespace, dtype_of, native_device_of
 from ...arrays.shapes import Shape, axis, known
 from ...errors import AxisError, DTypeError
 from ...op import Gradients, Kind, Methods, Op, Spec, Value, apply, infer_by_trial

@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ...arrays.library import Array, Namespace, as_dtype, promote_types
+from ...arrays.library import Array, Namespace, as_dtype
+from ...arrays.promotion import promote_types
 from ...arrays.shapes import axis
 from ...errors import ArgumentError, DTypeError, ShapeError
 from ...op import Gradients, Kind, Methods, Spec, apply

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays.library import Array, Namespace, as_dtype, native_device_of, windows
+from ...arrays.extensions import windows
+from ...arrays.library import Array, Namespace, as_dtype, native_device_of
 from ...arrays.shapes import axis
 from ...errors import ArgumentError, ShapeError
 from ...op import Gradients, Kind, Methods, Spec, apply
