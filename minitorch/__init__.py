@@ -164,8 +164,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"minitorch.{name}: {NO_COMPLEX}")
     if name not in _MODULES and name not in _LATER:
         raise AttributeError(f"module 'minitorch' has no attribute {name!r}")
-    found: Any = import_module(f"minitorch.{_LATER.get(name, name)}")
-    value = getattr(found, name) if name in _LATER else found
+    module: Any = import_module(f"minitorch.{_LATER.get(name, name)}")
+    value = getattr(module, name) if name in _LATER else module
     globals()[name] = value
     return value
 

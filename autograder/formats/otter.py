@@ -180,14 +180,14 @@ def export_notebook(lab: Lab) -> str:
             parts += _question(cell, question, lab, [t for t in tasks if t.question is question])
         elif "check" not in cell.tags:
             parts.append((cell.kind, alone(to_marks(cell, lab.directory))))
-    made: list[dict[str, Any]] = []
+    exported: list[dict[str, Any]] = []
     for number, (kind, text) in enumerate(parts):
         about: dict[str, Any] = {}
         if kind == "code":
             about = {"execution_count": None, "outputs": []}
         about |= {"cell_type": kind, "id": f"cell-{number}", "metadata": {}}
-        made.append(about | {"source": text.splitlines(keepends=True)})
-    return notebook_text(lab, made)
+        exported.append(about | {"source": text.splitlines(keepends=True)})
+    return notebook_text(lab, exported)
 
 
 def _question(

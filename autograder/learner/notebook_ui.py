@@ -194,10 +194,10 @@ class Notebook:
             return Card(UNCHECKED, question.name, text)
         try:
             judgement = self.practice.check(question)
-            made = card(question, judgement, *self.practice.counts(question))
+            verdict = card(question, judgement, *self.practice.counts(question))
             path = answer_file(self.practice.lab.directory, question.name)
             read = f"Read from {path.parent.name}/{path.name}." if path.exists() else ""
-            return replace(made, foot=" ".join(filter(None, [made.foot, read])))
+            return replace(verdict, foot=" ".join(filter(None, [verdict.foot, read])))
         except AnswerFileError as error:
             return Card(SIGNS[Outcome.INCORRECT], question.name, str(error))
         except AutograderError as error:

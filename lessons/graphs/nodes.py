@@ -42,14 +42,14 @@ class GroupOp(Op):
 
 def every_node(*nodes: object) -> list[Any]:
     """Return all nodes that these depend on, themselves included."""
-    found: dict[Any, bool] = {}
+    seen: dict[Any, bool] = {}
     waiting: list[Any] = list(nodes)
     while waiting:
         node = waiting.pop()
-        if node not in found:
-            found[node] = True
+        if node not in seen:
+            seen[node] = True
             waiting += node.inputs
-    return list(found)
+    return list(seen)
 
 
 def variables_of(nodes: Iterable[Any], kind: type) -> list[Any]:

@@ -36,11 +36,11 @@ def docstrings(characters: int) -> str:
 
 def distinct_bytes(arrays: Iterable[NDArray[Any]]) -> int:
     """Return the bytes of memory that arrays lie in; what several look into counts once."""
-    found, end = 0, 0
+    total, end = 0, 0
     for low, high in sorted(map(byte_bounds, arrays)):
-        found += max(0, high - max(low, end))
+        total += max(0, high - max(low, end))
         end = max(end, high)
-    return found
+    return total
 
 
 def tokens_of(text: str) -> list[int]:

@@ -106,10 +106,10 @@ def stage_step(
     for h, out in ends:
         sources = [*parameters, h] if comm.rank else parameters
         out_grad = None if comm.rank else mt.tensor(comm.recv(src=1))
-        found = mt.grad(out, sources, grad_outputs=out_grad, allow_unused=True)
+        own_grads = mt.grad(out, sources, grad_outputs=out_grad, allow_unused=True)
         if comm.rank:
-            comm.send(found[-1].numpy(), 0)
-        grads = [added(a, b) for a, b in zip(grads, found, strict=False)]
+            comm.send(own_grads[-1].numpy(), 0)
+        grads = [added(a, b) for a, b in zip(grads, own_grads, strict=False)]
     return comm.broadcast(np.array([loss]), root=1)[0], grads
 
 

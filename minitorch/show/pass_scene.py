@@ -181,13 +181,13 @@ def _step(before: Stage, after: Stage, k: int, count: int) -> Step:
     old, new = before.names, after.names
     left, known = set(new.values()), set(old.values())
     removed = [_words_for(n) for n in before.nodes if old[n] not in left]
-    made = [_words_for(n) for n in after.nodes if new[n] not in known]
+    new_words = [_words_for(n) for n in after.nodes if new[n] not in known]
     text = (
         f"{head}{plural(len(before.nodes), 'node')} become {len(after.nodes)}, and a predicted "
         f"{in_seconds(before.predicted_s)} become {in_seconds(after.predicted_s)}."
     )
     rows = [f"gone: {_some(removed)}"] if removed else []
-    rows += [f"new: {_some(made)}"] if made else []
+    rows += [f"new: {_some(new_words)}"] if new_words else []
     return Step(text, tuple(rows))
 
 

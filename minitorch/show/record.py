@@ -82,12 +82,12 @@ def record(
         raise ArgumentError(
             f"step_through: got {type(root).__name__}, expected a tensor or a node of a graph."
         )
-    made, order = structure([root], names, MOST)
+    computation, order = structure([root], names, MOST)
     if isinstance(root, Node):
-        _run(made, order, root, feed_dict, session)
+        _run(computation, order, root, feed_dict, session)
     elif hasattr(root, "array"):
-        _go_back(made, order, root)
-    return made
+        _go_back(computation, order, root)
+    return computation
 
 
 def structure(

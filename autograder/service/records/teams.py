@@ -226,8 +226,8 @@ def hand_over(connection: sa.Connection, person_id: int) -> list[tuple[str, int]
         threads = sa.select(regrade_requests.c.id).where(
             regrade_requests.c.submission_id == origin_id
         )
-        said = regrade_messages.delete().where(regrade_messages.c.request_id.in_(threads))
-        connection.execute(said)
+        messages = regrade_messages.delete().where(regrade_messages.c.request_id.in_(threads))
+        connection.execute(messages)
         asked = regrade_requests.c.submission_id
         connection.execute(regrade_requests.delete().where(asked == origin_id))
         connection.execute(

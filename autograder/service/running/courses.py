@@ -107,11 +107,11 @@ def address(url: str, name: str) -> str:
     """Return the URL of a course's tables; `url` is the database's, and empty for SQLite."""
     if not (url and name):
         return url
-    made = sa.engine.make_url(url)
-    given = made.query.get("options", "")
-    options = f"{given if isinstance(given, str) else ' '.join(given)} -csearch_path="
-    made = made.update_query_dict({"options": f"{options}{schema_of(name)}".strip()})
-    return made.render_as_string(hide_password=False)
+    parts = sa.engine.make_url(url)
+    before = parts.query.get("options", "")
+    options = f"{before if isinstance(before, str) else ' '.join(before)} -csearch_path="
+    parts = parts.update_query_dict({"options": f"{options}{schema_of(name)}".strip()})
+    return parts.render_as_string(hide_password=False)
 
 
 @contextmanager

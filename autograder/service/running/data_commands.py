@@ -65,8 +65,8 @@ def _add_course(arguments: argparse.Namespace) -> int:
     if arguments.lti is not None and not arguments.lti.is_file():
         raise StartError(f"courses: lti: no file {arguments.lti}. Check the path.")
     paths = {what: getattr(arguments, what) for what in ("labs", "lti")}
-    given = {what: str(path.resolve()) for what, path in paths.items() if path}
-    entry = courses.CourseEntry(name, arguments.title or name, **given)
+    absolute = {what: str(path.resolve()) for what, path in paths.items() if path}
+    entry = courses.CourseEntry(name, arguments.title or name, **absolute)
     with closing(Store(url or sqlite_url(data), migrate=False)) as store:
         courses.add(store.database, entry)
     folder = data_directory(courses.folder(data, name))

@@ -144,10 +144,11 @@ def _add_announcements(subparsers: "Subparsers") -> list[argparse.ArgumentParser
 def _news(arguments: argparse.Namespace) -> int:
     from autograder.printable import printable
 
-    for one in connection(arguments).announcements():
-        star, to = "* " if one["unread"] else "", f" to {one['section']}" if one["section"] else ""
-        print(printable(f"{star}{one['id']}: {one['starts']}, {one['by']}{to}"))
-        for line in one["text"].splitlines():
+    for news in connection(arguments).announcements():
+        star = "* " if news["unread"] else ""
+        to = f" to {news['section']}" if news["section"] else ""
+        print(printable(f"{star}{news['id']}: {news['starts']}, {news['by']}{to}"))
+        for line in news["text"].splitlines():
             print(printable(f"    {line}"))
     return 0
 

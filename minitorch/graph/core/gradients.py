@@ -61,7 +61,7 @@ def _later(
 ) -> list[Node | None]:
     """Return gradients that are built once the shapes are known; None where none will be."""
     between = ancestors(wanted, roots)
-    has = [grad is not None for grad in arriving]
+    arrives = [grad is not None for grad in arriving]
     arrived = [convert(grad) for grad in arriving if grad is not None]
     inputs = (*roots, *wanted, *stops, *arrived)
     first, second = len(roots), len(roots) + len(wanted)
@@ -70,7 +70,7 @@ def _later(
     def by(place: int) -> Callable[..., Node]:
         def build(*nodes: Node) -> Node:
             ys, xs, seeds = nodes[:first], nodes[first:second], iter(nodes[third:])
-            ends = [next(seeds) if present else None for present in has]
+            ends = [next(seeds) if present else None for present in arrives]
             constant = list(nodes[second:third])
             grad = gradients(list(ys), list(xs), ends, stop_gradients=constant)[place]
             return xs[place] * 0.0 if grad is None else grad

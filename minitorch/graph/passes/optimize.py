@@ -103,11 +103,11 @@ def named(passes: Sequence[str] | None) -> list[str]:
 
 
 def _called(name: str) -> Pass:
-    found = PASSES.get(name) or ON_REQUEST.get(name)
-    if found is None:
+    named = PASSES.get(name) or ON_REQUEST.get(name)
+    if named is None:
         have = ", ".join([*PASSES, *ON_REQUEST])
         raise GraphError(f"optimize: got pass {name!r}, expected one of {have}.")
-    return found
+    return named
 
 
 LAST = ("fuse", "cse again")  # once, when nothing else finds anything to do
@@ -147,8 +147,8 @@ def recompute(fetches: object, budget_bytes: int | None = None, fed: Collection[
         raise GraphError(f"recompute: got a budget of {budget_bytes!r}, expected whole bytes.")
     leaves: list[Node] = []
     rebuild = flatten(fetches, leaves)
-    found = computed_again(leaves, set(fed), budget_bytes)
-    return rebuild(iter(verified(found, leaves, set(fed), "recompute")))
+    again = computed_again(leaves, set(fed), budget_bytes)
+    return rebuild(iter(verified(again, leaves, set(fed), "recompute")))
 
 
 def run_pass(

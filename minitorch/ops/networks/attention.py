@@ -160,14 +160,14 @@ class Attention(Op):
         q, k, v, *masks = node.inputs
         rest = (None,) * len(masks)
         if type(out_grad) is np.ndarray:
-            found: Any = gradients(out_grad, q, k, v, self._how(masks))
-            return (*(sum_to(d, x) for d, x in zip(found, (q, k, v), strict=True)), *rest)
+            by_inputs: Any = gradients(out_grad, q, k, v, self._how(masks))
+            return (*(sum_to(d, x) for d, x in zip(by_inputs, (q, k, v), strict=True)), *rest)
         weights = _weights(q, k, masks[0] if masks else None, self.scale, self.causal)
         d_weights = matmul(out_grad, mT(v))
         used = weights
         if self.p:
-            kept = dropped(weights.array, self._how(()))
-            used, d_weights = weights * kept, d_weights * kept
+            dropout = dropped(weights.array, self._how(()))
+            used, d_weights = weights * dropout, d_weights * dropout
         d_scores = apply(SoftmaxGradient(len(weights.shape) - 1), d_weights, weights) * self.scale
         shares = matmul(d_scores, k), matmul(mT(d_scores), q), matmul(mT(used), out_grad)
         return (*(sum_to(d, x) for d, x in zip(shares, (q, k, v), strict=True)), *rest)
@@ -208,5 +208,5 @@ def embedding(input: Kind, weight: Kind, padding_idx: int | None = None) -> Kind
     if padding_idx is None:
         return rows
     skipped = padding_idx + weight.shape[0] if padding_idx < 0 else padding_idx
-    kept = insert_axes(ne(input, skipped), (len(input.shape),))
-    return where(kept, rows, rows.detach() if hasattr(rows, "detach") else rows)
+    has_gradient = insert_axes(ne(input, skipped), (len(input.shape),))
+    return where(has_gradient, rows, rows.detach() if hasattr(rows, "detach") else rows)

@@ -47,11 +47,11 @@ class MaxWindows:
 
     def slices(self) -> list[tuple[Index, ...]]:
         """Return, for each element of a window, the index of that element of all windows."""
-        found: list[tuple[Index, ...]] = []
+        spans: list[tuple[Index, ...]] = []
         for at in itertools.product(*map(range, self.size)):
             spots = zip(at, self.step, self.gap, self.places, strict=True)
-            found.append((..., *(slice(i * g, i * g + (n - 1) * s + 1, s) for i, s, g, n in spots)))
-        return found
+            spans.append((..., *(slice(i * g, i * g + (n - 1) * s + 1, s) for i, s, g, n in spots)))
+        return spans
 
 
 class OfWindows(Op):

@@ -34,10 +34,10 @@ class Slice(Op):
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return x[index]; a number of a NumPy array too is a view."""
-        found: Array = x[self.index]
-        if type(found) is not np.ndarray and isinstance(found, np.generic):
+        part: Array = x[self.index]
+        if type(part) is not np.ndarray and isinstance(part, np.generic):
             return x[(*self.index, ...)]
-        return found
+        return part
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the shape of the slice; a size that is not known stays so under `:`."""
@@ -369,8 +369,8 @@ def nonzero(x: Kind, *, as_tuple: bool = False) -> Kind | tuple[Kind, ...]:
     if not as_tuple:
         return apply(NonZero(), x)
     row = x if x.shape else x.reshape(1)
-    found = apply(NonZero(), row)
-    return tuple(getitem(found, (slice(None), d)) for d in range(len(row.shape)))
+    indices = apply(NonZero(), row)
+    return tuple(getitem(indices, (slice(None), d)) for d in range(len(row.shape)))
 
 
 class NonZero(Op):

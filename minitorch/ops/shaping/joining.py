@@ -79,8 +79,8 @@ def cat(tensors: Sequence[Kind], dim: int = 0) -> Kind:
         dtype = promote_types(dtype, as_dtype(value.dtype))
     values = [cast_to(value, dtype) for value in values]
     rank = builtins.max(len(value.shape) for value in values)
-    kept = [value for value in values if rank == 1 or tuple(value.shape) != (0,)]
-    return apply(Cat(axis(dim, rank, "cat")), *kept)
+    nonempty = [value for value in values if rank == 1 or tuple(value.shape) != (0,)]
+    return apply(Cat(axis(dim, rank, "cat")), *nonempty)
 
 
 def stack(tensors: Sequence[Kind], dim: int = 0) -> Kind:

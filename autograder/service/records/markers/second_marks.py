@@ -117,8 +117,8 @@ class SecondMarks:
             first = sa.select(pile.c.marked_by).where(this, second_waits(by.id))
             row = connection.execute(first).first()
             if row is None:
-                said = "it waits for no second mark of yours"
-                raise Refused(409, f"second mark: submission {number}: {question}: {said}.")
+                refusal = "it waits for no second mark of yours"
+                raise Refused(409, f"second mark: submission {number}: {question}: {refusal}.")
             self._change(
                 connection,
                 (number, question),
