@@ -125,13 +125,10 @@ def _weights(query: Kind, key: Kind, mask: Any, factor: float, causal: bool) -> 
         return softmax(where(seen, scores, -math.inf), -1)
     if mask is None:
         return softmax(scores, -1)
-    scores = where(mask, scores, -math.inf) if _is_bool(mask) else scores + mask
+    hides = str(mask.dtype).endswith("bool")
+    scores = where(mask, scores, -math.inf) if hides else scores + mask
     nothing = amax(scores, -1, True) == -math.inf  # a row that sees nothing
     return where(nothing, 0.0, softmax(where(nothing, 0.0, scores), -1))
-
-
-def _is_bool(mask: Any) -> bool:
-    return str(mask.dtype).endswith("bool")
 
 
 class Attention(Op):

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ...arrays import allocator
-from ...arrays.library import Array, DType, Namespace, as_dtype, finfo, float32
+from ...arrays.library import Array, Namespace, as_dtype, finfo, float32
 from ...arrays.shapes import numel
 from ...errors import ArgumentError, ShapeError
 from ...op import Gradients, KeepsSpec, Kind, Methods, Op, Spec, apply
@@ -346,15 +346,12 @@ def rms_norm(
 ) -> Kind:
     """Return `x` over the root of the mean of its squares, along its last axes, scaled."""
     over = _last_axes("rms_norm", x, normalized_shape, weight)
-    small = _smallest(as_dtype(x.dtype)) if eps is None else eps
-    return _affine(x * rsqrt(mean(x * x, over, True) + small), weight, None)
+    if eps is None:  # that of what is computed in: float32 for dtypes of two bytes
+        dtype = as_dtype(x.dtype)
+        eps = float(finfo(dtype if dtype.itemsize > 2 else float32).eps)
+    return _affine(x * rsqrt(mean(x * x, over, True) + eps), weight, None)
 
 
 def normalize(x: Kind, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Kind:
     """Return `x` over its norm along `dim`, which counts as `eps` at least."""
     return x / clamp_min(vector_norm(x, p, dim, True), eps)
-
-
-def _smallest(dtype: DType) -> float:
-    """Return the epsilon of what is computed in: float32 for dtypes of two bytes."""
-    return float(finfo(dtype if dtype.itemsize > 2 else float32).eps)
