@@ -72,9 +72,9 @@ def assert_check(name: str, namespace: dict[str, Any], directory: str = ".") -> 
     from autograder.student.local import LocalStudent
 
     checks = load_checks(Path(directory) / CHECKS).checks
-    wanted = {name, *required(checks, name)}
+    names = {name, *required(checks, name)}
     student, seed = LocalStudent(namespace), secrets.randbits(63)
-    results = {c.name: run_check(c, student, seed) for c in checks if c.name in wanted}
+    results = {c.name: run_check(c, student, seed) for c in checks if c.name in names}
     result = settled(results, checks)[name]
     if result.outcome is not Outcome.CORRECT:
         raise AssertionError(result.output or str(result.outcome))

@@ -72,9 +72,9 @@ def import_notebook(path: Path, directory: Path) -> list[Path]:
             elif part != "PROMPT" and cell["kind"] != "raw":
                 draft.cells.append(Cell(cell["kind"], cell["text"].strip("\n")))
             continue
-        edge, what = bound.groups()
-        part = what if edge == "BEGIN" and what != "QUESTION" else ""
-        if what == "QUESTION":
+        edge, mark = bound.groups()
+        part = mark if edge == "BEGIN" and mark != "QUESTION" else ""
+        if mark == "QUESTION":
             if block is not None:
                 _close(draft, block)
             block = Block(_settings(cell["text"])) if edge == "BEGIN" else None

@@ -63,8 +63,8 @@ def lab(name: str, directory: str | Path | None = None) -> "Notebook":
     one_thread()
     shell = _shell()
     if shell is not None:
-        asked = practice.lab.questions
-        report_unwritten_answers(shell, {name for q in asked for name in (q.name, *q.defines)})
+        questions = practice.lab.questions
+        report_unwritten_answers(shell, {name for q in questions for name in (q.name, *q.defines)})
         follow(shell, practice.lab.directory, practice.follow)
         follow_theme(shell)
     return Notebook(practice)
@@ -111,8 +111,8 @@ class Notebook:
     def hint(self, name: Any = None) -> None:
         """Say the next hint for a question; without a name, for the first that is not solved."""
         if name is None:
-            asked = [q for q in self.practice.questions if q.points]  # the others are optional
-            name = next((q.name for q in asked if not self._solved(q)), "")
+            counting = [q for q in self.practice.questions if q.points]  # the others are optional
+            name = next((q.name for q in counting if not self._solved(q)), "")
         for question in self._asked(name, "hint") if name else []:
             print(self.hinted(question))
         if not name:

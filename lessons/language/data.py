@@ -100,8 +100,8 @@ def answer_loss(logits: Callable[[Ints], NDArray[np.float32]], digits: int, n: i
     scores = logits(rows[:, :-1])[:, digits:-1].astype(np.float64)
     scores -= scores.max(axis=2, keepdims=True)
     log_sums = np.log(np.exp(scores).sum(axis=2))
-    wanted = np.take_along_axis(scores, rows[:, digits + 1 : -1, np.newaxis], axis=2)[..., 0]
-    return float((log_sums - wanted).mean())
+    right_scores = np.take_along_axis(scores, rows[:, digits + 1 : -1, np.newaxis], axis=2)[..., 0]
+    return float((log_sums - right_scores).mean())
 
 
 def least_table_loss(digits: int, seen: int, n: int = 20_000) -> float:

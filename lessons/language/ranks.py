@@ -94,13 +94,13 @@ def stage_step(
     grads: list[Any] = [None] * len(parameters)
     parts = list(zip(np.split(x, microbatches), np.split(y, microbatches), strict=True))
     ends, loss = [], 0.0
-    for rows, wanted in parts:
+    for rows, targets in parts:
         h = model.embed(mt.tensor(rows)) if comm.rank == 0 else received(comm)
         out = through(blocks, h)
         if comm.rank == 0:
             comm.send(out.detach().numpy(), 1)
         else:
-            out = loss_of(model.top(out), mt.tensor(wanted)) / microbatches
+            out = loss_of(model.top(out), mt.tensor(targets)) / microbatches
             loss += out.item()
         ends.append((h, out))
     for h, out in ends:

@@ -318,14 +318,14 @@ def asarray(
         if dtype is bfloat16:
             return narrowed(np.array(host, dtype=float32))
         return np.array(host, dtype=dtype, copy=True if copy else None)
-    wanted = None if dtype is None else native_dtype(xp, dtype)
+    native = None if dtype is None else native_dtype(xp, dtype)
     if isinstance(data, Halves):
-        data, wanted = widened(data), wanted or xp.bfloat16
+        data, native = widened(data), native or xp.bfloat16
     if isinstance(data, _HOST):
         # torch reads neither negative strides nor scalars, and converts no array without axes
         data = np.array(data, None if dtype is None else host_dtype(dtype), order="C")
         copy = False  # it is one, and torch copies no array without axes to a device
-    return xp.asarray(data, dtype=wanted, device=native_device(place), copy=copy or None)
+    return xp.asarray(data, dtype=native, device=native_device(place), copy=copy or None)
 
 
 def to_numpy(array: Any) -> Array:

@@ -206,8 +206,8 @@ def _some(names: list[str], most: int = 8) -> str:
 def _summary(stages: Sequence[Stage], useful: list[str]) -> str:
     count, first, last = len(stages) - 1, len(stages[0].nodes), len(stages[-1].nodes)
     passes = "1 pass" if count == 1 else f"{count} passes"
-    what = "None changes anything"
+    effect = "None changes anything"
     if useful:
         others = "" if len(useful) == count else "; the others find nothing to do"
-        what = f"It is changed by {listing(useful)}{others}"
-    return f"{passes} over a graph of {plural(first, 'node')} leave {last}. {what}."
+        effect = f"It is changed by {listing(useful)}{others}"
+    return f"{passes} over a graph of {plural(first, 'node')} leave {last}. {effect}."

@@ -228,10 +228,10 @@ def hand_over(connection: sa.Connection, person_id: int) -> list[tuple[str, int]
         )
         messages = regrade_messages.delete().where(regrade_messages.c.request_id.in_(threads))
         connection.execute(messages)
-        asked = regrade_requests.c.submission_id
-        connection.execute(regrade_requests.delete().where(asked == origin_id))
+        submission = regrade_requests.c.submission_id
+        connection.execute(regrade_requests.delete().where(submission == origin_id))
         connection.execute(
-            regrade_requests.update().where(asked == copy_id).values(submission_id=origin_id)
+            regrade_requests.update().where(submission == copy_id).values(submission_id=origin_id)
         )
         connection.execute(team_copies.delete().where(team_copies.c.submission_id == copy_id))
         connection.execute(pile.delete().where(pile.c.submission_id == origin_id))

@@ -227,12 +227,12 @@ def _write_export(arguments: argparse.Namespace, file: BinaryIO) -> dict[str, An
     """Write the gradebook to `file`; return what is to be said of it."""
     template = None if arguments.template is None else arguments.template.read_bytes()
     if arguments.data is None:
-        asked = {"lab": arguments.lab, "template": template}
+        options = {"lab": arguments.lab, "template": template}
         connection = _connection(arguments)
-        connection.export_to(arguments.format, file, **asked)
+        connection.export_to(arguments.format, file, **options)
         if template is None and arguments.format not in FINAL:
             return {"problems": [], "not_final": []}
-        return connection.export_notes(arguments.format, **asked)
+        return connection.export_notes(arguments.format, **options)
     from autograder.service.reports.exports import Book, chunks, export, not_final
     from autograder.service.reports.platforms import filled
     from autograder.service.running import courses

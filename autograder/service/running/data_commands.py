@@ -64,8 +64,8 @@ def _add_course(arguments: argparse.Namespace) -> int:
         LabCatalog(arguments.labs).require()
     if arguments.lti is not None and not arguments.lti.is_file():
         raise StartError(f"courses: lti: no file {arguments.lti}. Check the path.")
-    paths = {what: getattr(arguments, what) for what in ("labs", "lti")}
-    absolute = {what: str(path.resolve()) for what, path in paths.items() if path}
+    paths = {option: getattr(arguments, option) for option in ("labs", "lti")}
+    absolute = {option: str(path.resolve()) for option, path in paths.items() if path}
     entry = courses.CourseEntry(name, arguments.title or name, **absolute)
     with closing(Store(url or sqlite_url(data), migrate=False)) as store:
         courses.add(store.database, entry)

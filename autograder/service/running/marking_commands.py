@@ -37,9 +37,9 @@ def _list(arguments: Namespace) -> int:
         print(f"{p['lab']}: {p['question']}: {p['waiting']} of {p['written']} answers wait")
     for m in state["markers"]:
         parts = (", ".join(filter(None, a.values())) for a in m["assigned"])
-        what = "; ".join(parts) or "nothing is assigned"
+        assigned = "; ".join(parts) or "nothing is assigned"
         waits = f"{m['waiting']} of {m['written']} answers wait, {m['marked']} marked"
-        print(printable(f"{m['login']}: {waits}: {what}"))
+        print(printable(f"{m['login']}: {waits}: {assigned}"))
     return 0
 
 
@@ -47,8 +47,8 @@ def _assign(arguments: Namespace) -> int:
     body = {name: getattr(arguments, name) for name in ("login", "lab", "question", "section")}
     method = "DELETE" if arguments.remove else "PUT"
     done = connection(arguments).grading("/assignments", body, method)
-    what = ", ".join(done[name] for name in ("lab", "question", "section") if done[name])
-    print(f"{done['login']} {'no longer marks' if arguments.remove else 'marks'} {what}.")
+    pile = ", ".join(done[name] for name in ("lab", "question", "section") if done[name])
+    print(f"{done['login']} {'no longer marks' if arguments.remove else 'marks'} {pile}.")
     return 0
 
 

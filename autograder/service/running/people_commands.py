@@ -86,17 +86,18 @@ def _roster_import(arguments: argparse.Namespace) -> int:
 
 def _roster_change(arguments: argparse.Namespace) -> int:
     connection(arguments).change_person(arguments.login, arguments.factor)
-    what = "is removed" if arguments.factor is None else f"has {arguments.factor:g} times the time"
-    print(f"{arguments.login} {what}.")
+    factor = arguments.factor
+    change = "is removed" if factor is None else f"has {factor:g} times the time"
+    print(f"{arguments.login} {change}.")
     return 0
 
 
 def _staff_add(arguments: argparse.Namespace) -> int:
-    asked = {"login": arguments.login, "role": arguments.role, "renew": arguments.renew}
+    body = {"login": arguments.login, "role": arguments.role, "renew": arguments.renew}
     token = (
-        connection(arguments).add_staff(asked)["token"]
+        connection(arguments).add_staff(body)["token"]
         if arguments.data is None
-        else _add_staff_here(arguments.data, arguments.course, asked)
+        else _add_staff_here(arguments.data, arguments.course, body)
     )
     print(f"{arguments.login} is {arguments.role}. The token, shown this once: {token}")
     return 0

@@ -268,9 +268,9 @@ def _check(node: Node, device: Device) -> None:
     op = node.op
     where = f"got node {node.name!r} (built at {node.location})"
     if device != CPU or isinstance(op, Late):
-        what = f"device {device}" if device != CPU else "what is built in the run"
+        problem = f"device {device}" if device != CPU else "what is built in the run"
         raise GraphError(
-            f"arena: cannot run {what}: {where}, expected operators on the CPU, of known types. "
+            f"arena: cannot run {problem}: {where}, expected operators on the CPU, of known types. "
             "Use another executor."
         )
     if isinstance(op, Counting | OfShape) or (isinstance(op, Places) and ... in op.bounds):

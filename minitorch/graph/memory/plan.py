@@ -341,11 +341,11 @@ class _Planner:
         Every input in that memory must then lie there element for element as the result will.
         """
         owner = self.home.get(source, source)
-        wanted = self.n_bytes(node)
-        if owner not in self.made or self.last[owner] != i or self.n_bytes(owner) != wanted:
+        n_bytes = self.n_bytes(node)
+        if owner not in self.made or self.last[owner] != i or self.n_bytes(owner) != n_bytes:
             return False
         inside = [s for s in node.inputs if self.home.get(s, s) is owner]
-        return all(s in self.straight and self.n_bytes(s) == wanted for s in inside)
+        return all(s in self.straight and self.n_bytes(s) == n_bytes for s in inside)
 
     def lives(self) -> dict[Node, tuple[int, int]]:
         """Return the first and last step of every buffer."""

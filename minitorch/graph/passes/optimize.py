@@ -77,14 +77,14 @@ def optimize(
     rebuild = flatten(fetches, leaves)
     checked = Checked()
     with orders_kept():
-        asked, there = list(leaves), set(needed(leaves, set(fed)))
+        fetched, there = list(leaves), set(needed(leaves, set(fed)))
         loops = any(isinstance(node.op, While) for node in there)  # no pass makes the first one
         checked.become(there)  # what is built has the type that its operator infers
         if passes is None:
             leaves = _settled(leaves, set(fed), checked, loops)
         for name in LAST if passes is None else chosen:
             leaves = run_pass(name, leaves, set(fed), checked, loops)
-    for before, after in zip(reversed(asked), reversed(leaves), strict=True):
+    for before, after in zip(reversed(fetched), reversed(leaves), strict=True):
         if after not in there:
             after.name = before.name
     return rebuild(iter(leaves))

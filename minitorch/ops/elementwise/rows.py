@@ -66,8 +66,8 @@ class Elementwise(Op):
         shape = broadcast(*(spec.shape for spec in specs), op=self._name)
         common = promoted(specs[self.fixed :], self.promotes)
         if common.kind not in self.kinds:
-            wanted = " or ".join(KINDS[kind] for kind in self.kinds if kind != "u")
-            raise DTypeError(f"{self._name}: got {common}, expected {wanted}. Convert first.")
+            expected = " or ".join(KINDS[kind] for kind in self.kinds if kind != "u")
+            raise DTypeError(f"{self._name}: got {common}, expected {expected}. Convert first.")
         return Spec(shape, self.dtype or common)
 
     def attributes(self) -> dict[str, object]:

@@ -227,9 +227,9 @@ def index_add(x: Kind, dim: int, index: Kind, source: Methods, *, alpha: object 
         return reshape(index_add(reshape(x, 1), 0, index, reshape(source, 1), alpha=alpha), ())
     d = axis(dim, len(x.shape), "index_add")
     source = source if source.shape else reshape(source, 1)
-    wanted = (*x.shape[:d], index.shape[0], *x.shape[d + 1 :])
-    if tuple(source.shape) != wanted:
-        raise ShapeError(f"index_add: got source {tuple(source.shape)}, expected {wanted}.")
+    expected = (*x.shape[:d], index.shape[0], *x.shape[d + 1 :])
+    if tuple(source.shape) != expected:
+        raise ShapeError(f"index_add: got source {tuple(source.shape)}, expected {expected}.")
     added = apply(PlaceAdd(_row_pattern(d), tuple(x.shape)), source, index)
     return x + (added if alpha == 1 else added * alpha)
 

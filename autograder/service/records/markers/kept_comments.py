@@ -78,8 +78,8 @@ def read(lab: str, question: str, item: object, text: object) -> dict[str, str]:
 def add(connection: sa.Connection, now: float, by: Person, comment: dict[str, str]) -> None:
     """Keep a comment that `read` has let through, unless it is there."""
     if connection.execute(_ADD, {**comment, "digest": _digest(comment)}).rowcount:
-        what = f"{comment['lab']}: {comment['question']}"
-        audit_log.write(connection, now, by.login, "keep comment", what, after=comment)
+        subject = f"{comment['lab']}: {comment['question']}"
+        audit_log.write(connection, now, by.login, "keep comment", subject, after=comment)
 
 
 def missing(

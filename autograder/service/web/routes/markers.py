@@ -150,14 +150,14 @@ def _place(lab: str, question: str) -> dict[str, Any]:
 
 
 def _assign(course: Course, body: dict[str, Any], by: Person, *, gone: bool) -> dict[str, Any]:
-    what = Assignment.read(body)
-    if what.lab:
-        what = replace(what, lab=course.catalog.resolve(what.lab))
+    assignment = Assignment.read(body)
+    if assignment.lab:
+        assignment = replace(assignment, lab=course.catalog.resolve(assignment.lab))
     if not gone:
-        _known(course, what)
+        _known(course, assignment)
     whom = course.person(str(body.get("login", "")))
-    assignments.assign(course.store.database, whom, what, by, course.store.clock(), gone=gone)
-    return {"login": whom.login, **asdict(what)}
+    assignments.assign(course.store.database, whom, assignment, by, course.store.clock(), gone=gone)
+    return {"login": whom.login, **asdict(assignment)}
 
 
 def _known(course: Course, what: Assignment) -> None:

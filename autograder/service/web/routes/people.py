@@ -121,8 +121,8 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         database = course.store.database
         members = enrolment.members(database, search=search, role=role, after=after)
         more = members[-1].person.login if len(members) == enrolment.PAGE_ROWS else ""
-        asked = {"search": search, "role": role}
-        shown: dict[str, Any] = {"members": members, "more": more, "asked": asked}
+        filters = {"search": search, "role": role}
+        shown: dict[str, Any] = {"members": members, "more": more, "asked": filters}
         roles = (LEARNER, *STAFF, FORMER)
         counts = enrolment.counts(database)
         summary = ", ".join(_counted(counts[role], role) for role in roles if role in counts)

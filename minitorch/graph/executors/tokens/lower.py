@@ -178,10 +178,10 @@ class Lowering:
                 level.new[node] = last  # for what only waits for the loop
             else:
                 first = last = level.new[node] = self._same(node, level)
-            what = touched(node)
-            if what:
+            touches = touched(node)
+            if touches:
                 turn = [] if level.turn is None else [level.turn]
-                self.after.setdefault(first, []).extend([*before.add(what, last), *turn])
+                self.after.setdefault(first, []).extend([*before.add(touches, last), *turn])
                 level.effects.append(last)
         return [*self._here(nodes, level)]
 

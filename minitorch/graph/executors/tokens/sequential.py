@@ -82,10 +82,10 @@ class TokenStep:
 
     def keeper(self, found: dict[int, object]) -> Callable[[int, object], None]:
         """Return a function that puts fetched values into `found`."""
-        wanted = set(self.program.fetched)
+        fetched = set(self.program.fetched)
 
         def keep(spot: int, value: object) -> None:
-            if spot in wanted:
+            if spot in fetched:
                 found[spot] = value
 
         return keep
