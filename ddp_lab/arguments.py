@@ -44,7 +44,8 @@ def check_count(operation: str, name: str, value: int, least: int = 1) -> None:
 
 def check_name(operation: str, kind: str, value: Any, names: Iterable[str]) -> None:
     """Raise `InvalidArgument` unless `value` is one of the names of that kind of thing."""
-    if not isinstance(value, str) or value not in (known := list(names)):
+    known = list(names)
+    if not isinstance(value, str) or value not in known:
         raise InvalidArgument(
             f"{operation}: unknown {kind}: got {value!r}, expected one of {', '.join(known)}. "
             "Choose one of these names."
