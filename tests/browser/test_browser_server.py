@@ -173,7 +173,7 @@ def fill(course: Course) -> None:
         announce(course.store.database, time.time(), {"text": text}, staff)
     teams = "".join(f"The {n % 3}th team,{p.login}\n" for n, p in enumerate(others[20:29]))
     how = {"find": course.store.roster.find, "dry_run": False}
-    data = f"team,login\n{teams}".encode()
+    data = f"team,login\n{lines}".encode()
     teams.take(course.store.database, time.time(), FIRST, data, staff, **how)
     rule = {"drop_lowest": 1, "weights": {SECOND: 2.5}}
     course_rule.put(course.store.database, time.time(), rule, course.catalog.names, staff)
