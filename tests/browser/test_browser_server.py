@@ -171,7 +171,7 @@ def fill(course: Course) -> None:
         decide(course.store.database, time.time(), FIRST, person, decision, staff)
     for text in ("**Exam** in *June*. " + LONG, "- one\n- two"):
         announce(course.store.database, time.time(), {"text": text}, staff)
-    teams = "".join(f"The {n % 3}th team,{p.login}\n" for n, p in enumerate(others[20:29]))
+    lines = "".join(f"The {n % 3}th team,{p.login}\n" for n, p in enumerate(others[20:29]))
     how = {"find": course.store.roster.find, "dry_run": False}
     data = f"team,login\n{lines}".encode()
     teams.take(course.store.database, time.time(), FIRST, data, staff, **how)
