@@ -15,7 +15,7 @@ from axe_playwright_python.sync_playwright import Axe
 from autograder.records import CheckResult, ManualAnswer, Outcome, Report, RubricItem
 from autograder.service.database import schema
 from autograder.service.errors import GraderUnable
-from autograder.service.records import course_rule, drafts, marking
+from autograder.service.records import course_rule, drafts, marking, teams
 from autograder.service.records.announcements import announce
 from autograder.service.records.dates import Rules
 from autograder.service.records.decisions import decide
