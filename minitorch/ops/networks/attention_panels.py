@@ -86,8 +86,8 @@ class Weighing(NamedTuple):
     def kept(self, weights: Array, panel: Panel) -> Array:
         """Return 0 for each weight that is dropped, else by what it is multiplied."""
         source = np.random.Generator(np.random.SFC64([self.seed, panel.place]))
-        stays = source.random(weights.shape, np.float32) >= self.p
-        factors: Array = stays * weights.dtype.type(1 / (1 - self.p))
+        kept = source.random(weights.shape, np.float32) >= self.p
+        factors: Array = kept * weights.dtype.type(1 / (1 - self.p))
         return factors
 
 
@@ -193,11 +193,11 @@ def gradients(g: Array, q: Array, k: Array, v: Array, how: Weighing) -> tuple[Ar
         k_GKE, v_GKV = k[here][..., seen, :], v[here][..., seen, :]
         weights = how.weights(q_GRE, k_GKE, panel, shape)
         d_weights = np.matmul(g_GRV, v_GKV.swapaxes(-1, -2))
-        dropout = how.kept(weights, panel) if how.p else None
-        used = weights if dropout is None else weights * dropout
+        kept = how.kept(weights, panel) if how.p else None
+        used = weights if kept is None else weights * kept
         _add_product(dv[here], used, g_GRV, panel)
-        if dropout is not None:
-            d_weights *= dropout
+        if kept is not None:
+            d_weights *= kept
         d_scores = _softmax_gradient(d_weights, weights, how, panel)
         np.matmul(d_scores, k_GKE, out=dq[here][..., rows, :])
         _add_product(dk[here], d_scores, q_GRE, panel)
