@@ -154,8 +154,8 @@ def _learner(arguments: argparse.Namespace) -> int:
 
 
 def _import(arguments: argparse.Namespace) -> int:
-    made = _other(arguments.other).import_notebook(arguments.notebook, arguments.out)
-    print("\n".join(map(str, made)))
+    paths = _other(arguments.other).import_notebook(arguments.notebook, arguments.out)
+    print("\n".join(map(str, paths)))
     return 0
 
 

@@ -39,8 +39,8 @@ def release(arguments: argparse.Namespace) -> int:
         stale = [f"{lab.name}: {NOTEBOOK}" for lab in labs if is_stale(lab)]
         if page is not None and page.read_text(encoding="utf-8") != _landing(page, labs):
             stale.append(str(page))
-        for what in stale:
-            print(f"{what} is stale. Run: autograder release --in-place {arguments.labs}")
+        for path in stale:
+            print(f"{path} is stale. Run: autograder release --in-place {arguments.labs}")
         return int(bool(stale))
     if arguments.in_place and page is not None:
         page.write_text(_landing(page, labs), encoding="utf-8")

@@ -4,7 +4,7 @@ May import: errors, NumPy.
 """
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,6 +39,16 @@ def check_count(operation: str, name: str, value: int, least: int = 1) -> None:
         raise InvalidArgument(
             f"{operation}: no such number of {name}: got {value!r}, expected {least} or more. "
             "Pass a whole number."
+        )
+
+
+def check_name(operation: str, kind: str, value: Any, names: Iterable[str]) -> None:
+    """Raise `InvalidArgument` unless `value` is one of the names of that kind of thing."""
+    known = list(names)
+    if not isinstance(value, str) or value not in known:
+        raise InvalidArgument(
+            f"{operation}: unknown {kind}: got {value!r}, expected one of {', '.join(known)}. "
+            "Choose one of these names."
         )
 
 

@@ -20,9 +20,9 @@ def draw_bytes(moved: Mapping[str, tuple[int, int, int]], *, unit: int) -> None:
     """Draw what each {way: (written, read, sent)} moves in a step, in gradients of `unit` bytes."""
     _, ax = plt.subplots(figsize=(6.8, 2.9))
     at = np.arange(len(moved))
-    for place, what in enumerate(("written", "read", "sent")):
+    for place, kind in enumerate(("written", "read", "sent")):
         amounts = [way[place] / unit for way in moved.values()]
-        ax.barh(at + 0.25 * (place - 1), amounts, 0.23, color=f"C{place}", label=what)
+        ax.barh(at + 0.25 * (place - 1), amounts, 0.23, color=f"C{place}", label=kind)
     ax.set(xscale="symlog", yticks=at, yticklabels=list(moved), xlabel="gradients' worth of bytes")
     ax.set_title("What one step moves")
     ax.invert_yaxis()

@@ -30,14 +30,15 @@ def products(traced: Any) -> list[Layer]:
     """Return the products of a traced network of linear layers, in order."""
     order = needed([traced.outputs], ())[::-1]  # inputs first
     relus = {node.inputs[0] for node in order if node.op is not None and node.op.name == "relu"}
-    found = []
+    layers = []
     for node in order:
         if node.op is not None and node.op.name == "linear":
             weight, bias = (traced.captured[i].detach().numpy() for i in node.inputs[1:])
             (m, n), k = node.shape, weight.shape[1]
             epilogue = "bias_relu" if node in relus else "bias"
-            found.append(Layer(("matmul", m, n, k), np.ascontiguousarray(weight.T), bias, epilogue))
-    return found
+            transposed = np.ascontiguousarray(weight.T)
+            layers.append(Layer(("matmul", m, n, k), transposed, bias, epilogue))
+    return layers
 
 
 def save(path: Path, layers: Sequence[Layer], schedules: Sequence[Any]) -> int:
@@ -56,8 +57,8 @@ def save(path: Path, layers: Sequence[Layer], schedules: Sequence[Any]) -> int:
 
 def run_elsewhere(program: ModuleType, path: Path, x: Array) -> tuple[Array, str]:
     """Return (result, what was printed) of a saved module, run by `program` in a process."""
-    given, result = path.with_suffix(".in.npy"), path.with_suffix(".out.npy")
-    np.save(given, x)
-    command = [sys.executable, program.__file__ or "", *map(str, (path, given, result))]
+    input_path, output_path = path.with_suffix(".in.npy"), path.with_suffix(".out.npy")
+    np.save(input_path, x)
+    command = [sys.executable, program.__file__ or "", *map(str, (path, input_path, output_path))]
     ran = subprocess.run(command, check=True, capture_output=True, text=True)
-    return np.load(result), ran.stdout.strip()
+    return np.load(output_path), ran.stdout.strip()

@@ -24,7 +24,7 @@ def device_note(device: str, shows: str, results: Path = RESULTS) -> str:
     lines = [f"CUDA none: everything runs on the CPU. On a GPU {shows}."]
     for page in sorted(results.glob("*.md")):
         text = page.read_text("utf-8")
-        if found := SECTION.search(text):
+        if section := SECTION.search(text):
             lines.append(f"Measured on {text.partition(chr(10))[0].removeprefix('# ')}:")
-            lines += [line for line in found[1].splitlines() if line.startswith("|")]
+            lines += [line for line in section[1].splitlines() if line.startswith("|")]
     return "\n".join(lines)

@@ -63,8 +63,8 @@ def plot_activations(z: Floats, curves: Mapping[str, Floats], slopes: Mapping[st
 def plot_batches(batches: Sequence[int], curves: Mapping[str, tuple[Floats, Floats]]) -> None:
     """Plot {name: (measured, predicted)} seconds of a forward pass over the pictures."""
     _, ax = plt.subplots()
-    for (name, (found, line)), marker in zip(curves.items(), "os", strict=False):
-        ax.loglog(batches, found * 1e6, marker + "-", label=name)
+    for (name, (measured, line)), marker in zip(curves.items(), "os", strict=False):
+        ax.loglog(batches, measured * 1e6, marker + "-", label=name)
         ax.loglog(batches, line * 1e6, color="C4", lw=1, ls=":")
     label = "a fixed time plus a time for each picture"
     ax.loglog([], [], color="C4", lw=1, ls=":", label=label)
@@ -76,8 +76,8 @@ def plot_batches(batches: Sequence[int], curves: Mapping[str, tuple[Floats, Floa
 def plot_losses(losses: Mapping[str, Sequence[float]], title: str, wide: str = "") -> None:
     """Plot losses over the step, averaged over an epoch of 23 steps; `wide` is a broad one."""
     _, ax = plt.subplots()
-    for name, found in losses.items():
-        (line,) = ax.semilogy(np.convolve(found, np.ones(23) / 23, mode="valid"), label=name)
+    for name, values in losses.items():
+        (line,) = ax.semilogy(np.convolve(values, np.ones(23) / 23, mode="valid"), label=name)
         if name == wide:
             line.set(linewidth=6, alpha=0.35)
     ax.set(xlabel="step", ylabel="loss in nats, mean of an epoch", title=title)

@@ -51,10 +51,11 @@ def draw_roofline(rates: Mapping[str, float], tasks: Mapping[str, Point]) -> Non
 def draw_years() -> None:
     """Draw when systems of each kind came."""
     _, ax = plt.subplots(figsize=(8, 2.9))
-    for at, (year, what, band) in enumerate(YEARS):
+    for at, (year, event, band) in enumerate(YEARS):
         ax.plot(year, band, "o", color=f"C{band}")
         below = band in {earlier[2] for earlier in YEARS[:at]} and at % 2  # neighbours in turns
-        ax.annotate(what, (year, band), xytext=(6, -14 if below else 5), textcoords="offset points")
+        beside = (6, -14 if below else 5)
+        ax.annotate(event, (year, band), xytext=beside, textcoords="offset points")
     ax.set(yticks=range(len(BANDS)), yticklabels=BANDS, ylim=(-0.6, 3.6), xlim=(2003, 2023))
     ax.set_xticks(range(2004, 2024, 4))
     ax.set_title("What a system was made for")

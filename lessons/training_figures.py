@@ -104,8 +104,8 @@ def plot_frameworks(at_64: Mapping[str, float]) -> None:
 def plot_updates(sizes: Sequence[int], took_s: Mapping[str, Sequence[float]], base: str) -> None:
     """Plot the time of an update over the weights, as a multiple of the way `base`."""
     _, ax = plt.subplots()
-    for (name, found), marker in zip(took_s.items(), "osd^v", strict=False):
-        ax.loglog(sizes, np.array(found) / took_s[base], marker=marker, label=name)
+    for (name, measured), marker in zip(took_s.items(), "osd^v", strict=False):
+        ax.loglog(sizes, np.array(measured) / took_s[base], marker=marker, label=name)
     ax.set(xlabel="weights", ylabel="time over NumPy in place", title="One update of one variable")
     ax.set_yticks([0.5, 1, 2, 4, 8], labels=["0.5", "1", "2", "4", "8"])
     ax.minorticks_off()

@@ -28,9 +28,9 @@ from .arrays.library import int8 as int8
 from .arrays.library import int16 as int16
 from .arrays.library import int32 as int32
 from .arrays.library import int64 as int64
-from .arrays.library import promote_types as promote_types
 from .arrays.library import set_default_dtype as set_default_dtype
 from .arrays.library import uint8 as uint8
+from .arrays.promotion import promote_types as promote_types
 from .arrays.threads import get_num_threads as get_num_threads
 from .arrays.threads import set_num_threads as set_num_threads
 from .backward import grad as grad
@@ -164,8 +164,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"minitorch.{name}: {NO_COMPLEX}")
     if name not in _MODULES and name not in _LATER:
         raise AttributeError(f"module 'minitorch' has no attribute {name!r}")
-    found: Any = import_module(f"minitorch.{_LATER.get(name, name)}")
-    value = getattr(found, name) if name in _LATER else found
+    module: Any = import_module(f"minitorch.{_LATER.get(name, name)}")
+    value = getattr(module, name) if name in _LATER else module
     globals()[name] = value
     return value
 

@@ -153,26 +153,26 @@ def grad(
             )
     seeds = _seeds("grad", roots, weights)
     between = ancestors(targets, seeds)
-    found: dict[Any, Any] = {}
+    grads: dict[Any, Any] = {}
     records = create_graph or not all(root.has_numbers for root in roots)
 
     def deliver(value: Any, share: Any) -> None:
         if share is not None:
             if records:
-                found[value] = share if create_graph else share.detach()
+                grads[value] = share if create_graph else share.detach()
             else:
-                found[value] = value._new(_whole(share))
+                grads[value] = value._new(_whole(share))
 
     needed = {root: seed for root, seed in seeds.items() if root in between}
     uses = count_uses(needed, lambda value: value in between and value.requires_grad)
     _run(needed, uses, deliver, targets, records, retain_graph)
     for i, target in enumerate(targets):
-        if target not in found and not allow_unused:
+        if target not in grads and not allow_unused:
             raise UnusedInput(
                 f"grad: input {i}, of shape {target.shape}, is not used by the outputs, so it has "
                 "no gradient. Pass allow_unused=True to get None for it."
             )
-    return tuple(found.get(target) for target in targets)
+    return tuple(grads.get(target) for target in targets)
 
 
 def _run(

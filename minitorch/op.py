@@ -57,8 +57,8 @@ from .arrays.library import (
     Scalar,
     host_dtype,
     namespace,
-    scalar_dtype,
 )
+from .arrays.promotion import scalar_dtype
 from .arrays.shapes import Shape, known
 from .errors import DTypeError, GraphError, NoGradientRule, ShapeError
 

@@ -100,11 +100,11 @@ def ancestors(targets: Iterable[object], roots: Iterable[object]) -> set[object]
                 users[source] = []
                 waiting.append(source)
             users[source].append(value)
-    found: set[Any] = set()
+    visited: set[Any] = set()
     waiting = [target for target in targets if target in users]
     while waiting:
         value = waiting.pop()
-        if value not in found:
-            found.add(value)
+        if value not in visited:
+            visited.add(value)
             waiting += users[value]
-    return found
+    return visited

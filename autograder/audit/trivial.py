@@ -119,7 +119,7 @@ def _on(node: ast.stmt, lines: frozenset[int]) -> bool:
 def _body(function: Function, value: str, *, method: bool) -> list[ast.stmt]:
     parameters = function.args
     names = [a.arg for a in (*parameters.posonlyargs, *parameters.args, *parameters.kwonlyargs)]
-    if method and names and not _is_static(function):
+    if method and names and "staticmethod" not in map(ast.unparse, function.decorator_list):
         names = names[1:]
     if function.name == "__init__":
         return [ast.Pass()]
@@ -128,10 +128,6 @@ def _body(function: Function, value: str, *, method: bool) -> list[ast.stmt]:
     text = value.format(array=array, first=names[0] if names else "None")
     yields = any(isinstance(node, ast.Yield | ast.YieldFrom) for node in ast.walk(function))
     return ast.parse(f"yield {text}" if yields else f"return {text}", mode="exec").body
-
-
-def _is_static(function: Function) -> bool:
-    return any(ast.unparse(d) == "staticmethod" for d in function.decorator_list)
 
 
 def _same(node: ast.expr, value: str) -> bool:

@@ -21,9 +21,9 @@ def learner_names(tree: ast.Module) -> frozenset[str]:
     one counts.
     """
     functions = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}
-    asked = list(_first_arguments(tree, _ASKING))
-    named = {text for arg in asked if (text := _text(arg))}
-    if any(not _text(arg) and getattr(arg, "id", "") not in functions for arg in asked):
+    arguments = list(_first_arguments(tree, _ASKING))
+    named = {text for arg in arguments if (text := _text(arg))}
+    if any(not _text(arg) and getattr(arg, "id", "") not in functions for arg in arguments):
         named |= {text for node in ast.walk(tree) if (text := _text(node))}
     sent = {arg.id for arg in _first_arguments(tree, _SENDING) if isinstance(arg, ast.Name)}
     return frozenset(named) | frozenset(_open_names(tree, sent))

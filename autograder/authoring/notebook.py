@@ -75,8 +75,8 @@ def cell_id(lab: Lab, name: str) -> str:
 
 def _question(cell: Cell, lab: Lab, last: str) -> str:
     """Return the question that a cell is about: its own, the one that it checks, or the last."""
-    asked = _CHECKED.search(cell.text) if "check" in cell.tags else None
-    checked = asked.group(1) if asked and lab.question(asked.group(1)) else last
+    call = _CHECKED.search(cell.text) if "check" in cell.tags else None
+    checked = call.group(1) if call and lab.question(call.group(1)) else last
     return cell.attributes.get("question", checked)
 
 

@@ -62,12 +62,12 @@ def _hides(decorator: ast.expr) -> bool:
 def _with_open_requirements(text: str, hidden: set[str]) -> str:
     """Return `text` with no `requires=` of a check that is not hidden naming a hidden one."""
     nodes = [node for node in ast.parse(text).body if _is_check(node)]
-    asked = {_named(node): requirement for node in nodes if (requirement := _requirement(node))}
-    required = {name: _required(keyword) for name, (_, keyword) in asked.items()}
+    requirements = {_named(node): r for node in nodes if (r := _requirement(node))}
+    required = {name: _required(keyword) for name, (_, keyword) in requirements.items()}
     lines = text.encode().splitlines(keepends=True)
     starts = [0, *itertools.accumulate(map(len, lines))]
     encoded = b"".join(lines)
-    for name, (call, keyword) in reversed(asked.items()):
+    for name, (call, keyword) in reversed(requirements.items()):
         if name in hidden or not hidden.intersection(required[name]):
             continue
         named = _open(required[name], required, hidden)

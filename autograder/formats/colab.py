@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -152,14 +152,10 @@ def _contents(lab: Lab, target: Path, wheel: Path) -> Iterator[tuple[str, Path]]
     """Yield each file's name in the archive and where it lies now."""
     yield wheel.name, wheel
     yield from ((f"{lab.name}/{name}", target / name) for name in (CHECKS, MANIFEST))
-    for path in _files(lab.directory / ASSETS):
+    for path in sorted(p for p in (lab.directory / ASSETS).rglob("*") if p.is_file()):
         yield f"{lab.name}/{path.relative_to(lab.directory).as_posix()}", path
     for path in sorted(lab.directory.resolve().parent.glob(SHARED)):
         yield path.name, path
-
-
-def _files(directory: Path) -> Sequence[Path]:
-    return sorted(path for path in directory.rglob("*") if path.is_file())
 
 
 def _copy_sources(checkout: Path, source: Path) -> None:

@@ -52,8 +52,8 @@ def export_notebook(lab: Lab) -> str:
     tasks = tuple(tasks_of(lab, load_checks(lab.directory / CHECKS)))
     cells = [cell for cell in lab.cells if "check" not in cell.tags]
     exported: list[dict[str, Any]] = []
-    for made, cell in zip(cells_as_dicts(lab, cells, _as_written), cells, strict=True):
-        exported.append(made)
+    for exported_cell, cell in zip(cells_as_dicts(lab, cells, _as_written), cells, strict=True):
+        exported.append(exported_cell)
         name = cell.attributes.get("question", "")
         exported += [_test_cell(task) for task in tasks if task.question.name == name]
     return notebook_text(lab, exported)
@@ -72,9 +72,9 @@ def assert_check(name: str, namespace: dict[str, Any], directory: str = ".") -> 
     from autograder.student.local import LocalStudent
 
     checks = load_checks(Path(directory) / CHECKS).checks
-    wanted = {name, *required(checks, name)}
+    names = {name, *required(checks, name)}
     student, seed = LocalStudent(namespace), secrets.randbits(63)
-    results = {c.name: run_check(c, student, seed) for c in checks if c.name in wanted}
+    results = {c.name: run_check(c, student, seed) for c in checks if c.name in names}
     result = settled(results, checks)[name]
     if result.outcome is not Outcome.CORRECT:
         raise AssertionError(result.output or str(result.outcome))

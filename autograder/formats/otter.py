@@ -72,9 +72,9 @@ def import_notebook(path: Path, directory: Path) -> list[Path]:
             elif part != "PROMPT" and cell["kind"] != "raw":
                 draft.cells.append(Cell(cell["kind"], cell["text"].strip("\n")))
             continue
-        edge, what = bound.groups()
-        part = what if edge == "BEGIN" and what != "QUESTION" else ""
-        if what == "QUESTION":
+        edge, mark = bound.groups()
+        part = mark if edge == "BEGIN" and mark != "QUESTION" else ""
+        if mark == "QUESTION":
             if block is not None:
                 _close(draft, block)
             block = Block(_settings(cell["text"])) if edge == "BEGIN" else None
@@ -180,14 +180,14 @@ def export_notebook(lab: Lab) -> str:
             parts += _question(cell, question, lab, [t for t in tasks if t.question is question])
         elif "check" not in cell.tags:
             parts.append((cell.kind, alone(to_marks(cell, lab.directory))))
-    made: list[dict[str, Any]] = []
+    exported: list[dict[str, Any]] = []
     for number, (kind, text) in enumerate(parts):
         about: dict[str, Any] = {}
         if kind == "code":
             about = {"execution_count": None, "outputs": []}
         about |= {"cell_type": kind, "id": f"cell-{number}", "metadata": {}}
-        made.append(about | {"source": text.splitlines(keepends=True)})
-    return notebook_text(lab, made)
+        exported.append(about | {"source": text.splitlines(keepends=True)})
+    return notebook_text(lab, exported)
 
 
 def _question(

@@ -29,10 +29,10 @@ class Scratch:
 
     def __init__(self) -> None:
         remove_abandoned(tempfile.gettempdir())
-        made = Path(tempfile.mkdtemp(prefix=_NEW))
-        self._lock = os.open(made / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        new = Path(tempfile.mkdtemp(prefix=_NEW))
+        self._lock = os.open(new / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         hold(self._lock)
-        self.path = made.rename(made.with_name(made.name.removeprefix(".")))
+        self.path = new.rename(new.with_name(new.name.removeprefix(".")))
 
     def close(self) -> None:
         """Remove the folder and all in it; a second call does nothing."""

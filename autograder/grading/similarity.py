@@ -67,8 +67,8 @@ def explained(lab: Lab) -> dict[str, frozenset[int]]:
 def pairs(prints_by_name: Mapping[str, Prints], least: float) -> list[Pair]:
     """Return the pairs that share `least` or more, the most alike first."""
     questions = {question for own in prints_by_name.values() for question in own}
-    made = [p for q in questions for p in _pairs(q, prints_by_name, least)]
-    return sorted(made, key=lambda p: (-p.share, p.question, p.left, p.right))
+    alike = [p for q in questions for p in _pairs(q, prints_by_name, least)]
+    return sorted(alike, key=lambda p: (-p.share, p.question, p.left, p.right))
 
 
 def _pairs(question: str, prints_by_name: Mapping[str, Prints], least: float) -> Iterator[Pair]:

@@ -75,7 +75,7 @@ def needed(statements: Sequence[Analysed], roots: Iterable[str]) -> list[Stateme
     `from __future__ import ...` is among them: it changes what the others mean.
     """
     binders, setters = _binders(statements), _setters(statements)
-    wanted = {index for index, analysed in enumerate(statements) if analysed.future}
+    indices = {index for index, analysed in enumerate(statements) if analysed.future}
     waiting: list[str | int] = list(roots)
     seen: set[str | int] = set()
     while waiting:
@@ -87,10 +87,10 @@ def needed(statements: Sequence[Analysed], roots: Iterable[str]) -> list[Stateme
         if name not in binders and name not in _BUILTINS:
             waiting.append(STAR)
         for index in binders.get(name, []):
-            if index not in wanted:
-                wanted.add(index)
+            if index not in indices:
+                indices.add(index)
                 waiting += statements[index].reads
-    return [statements[index].statement for index in sorted(wanted)]
+    return [statements[index].statement for index in sorted(indices)]
 
 
 # Hostile notebooks hold ten thousand names in one statement, and ten thousand statements: none of

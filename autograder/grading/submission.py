@@ -66,8 +66,9 @@ def _left_behind(content: Any, cells: Sequence[tuple[str, str]]) -> Iterator[str
     """Yield a note where answers were put into files that this notebook has not taken in."""
     metadata = content.get("metadata")
     taken = metadata.get(FROM_FILES) if isinstance(metadata, dict) else None
-    asked = [name for kind, text in cells if kind == "code" for name in _EDIT.findall(text)]
-    names = [n for n in dict.fromkeys(asked) if n not in (taken if isinstance(taken, list) else ())]
+    edited = [name for kind, text in cells if kind == "code" for name in _EDIT.findall(text)]
+    in_files = taken if isinstance(taken, list) else ()
+    names = [name for name in dict.fromkeys(edited) if name not in in_files]
     if names:
         files = printable(", ".join(f"answers/{name}.py" for name in names), 200)
         yield (

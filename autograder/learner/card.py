@@ -9,7 +9,7 @@ from html import escape
 from pathlib import Path
 
 from autograder.learner.practice import Judgement
-from autograder.records import CheckResult, Outcome, Question
+from autograder.records import Outcome, Question
 
 SIGNS = {Outcome.CORRECT: "✓", Outcome.INCORRECT: "✗", Outcome.NOT_ATTEMPTED: "○"}
 UNCHECKED = "·"
@@ -98,11 +98,8 @@ def _rows(judgement: Judgement) -> Iterator[Row]:
     outputs = dict(judgement.failures())
     for result in judgement.results:
         sign = BROKEN if result.broken else SIGNS[result.outcome]
-        yield Row(sign, result.title, "" if _passed(result) else outputs.get(result.title, ""))
-
-
-def _passed(result: CheckResult) -> bool:
-    return result.outcome is Outcome.CORRECT
+        right = result.outcome is Outcome.CORRECT
+        yield Row(sign, result.title, "" if right else outputs.get(result.title, ""))
 
 
 def _row(row: Row) -> str:

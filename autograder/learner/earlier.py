@@ -72,13 +72,13 @@ def pieces(directory: "Path", names: tuple[str, ...]) -> tuple[tuple[Any, ...], 
     defined = notebook_names()
     texts: dict[str, str] = {}
     practice = Practice(directory, defined, lambda: list(texts.values()))
-    asked = [q for q in practice.lab.questions if not q.manual]
-    questions = {name: q for q in asked for name in (*q.defines, q.name)}
+    answered = [q for q in practice.lab.questions if not q.manual]
+    questions = {name: q for q in answered for name in (*q.defines, q.name)}
     for name in names:
         if name not in questions:
             return (), f"{practice.lab.name} has no such question"
-    wanted = {name for n in names for name in questions[n].defines}
-    _load(practice, defined, texts, wanted)
+    defined_names = {name for n in names for name in questions[n].defines}
+    _load(practice, defined, texts, defined_names)
     for question in dict.fromkeys(questions[name] for name in names):
         judgement = practice.judged(question)
         if str(judgement.outcome) != "correct":
@@ -107,7 +107,7 @@ def _load(
         statements = statements_of(read(data).cells)
     except OSError as error:
         raise SubmissionError(f"{path} cannot be read: {error.strerror}") from error
-    asked = load_checks(practice.lab.directory / CHECKS).names
-    wanted = needed(statements, {*roots, *asked})
-    LocalStudent(names).load(wanted)
-    texts.update({f"{s.cell}:{s.line}": s.text for s in wanted})
+    checked = load_checks(practice.lab.directory / CHECKS).names
+    needed_statements = needed(statements, {*roots, *checked})
+    LocalStudent(names).load(needed_statements)
+    texts.update({f"{s.cell}:{s.line}": s.text for s in needed_statements})

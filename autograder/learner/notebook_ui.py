@@ -63,8 +63,8 @@ def lab(name: str, directory: str | Path | None = None) -> "Notebook":
     one_thread()
     shell = _shell()
     if shell is not None:
-        asked = practice.lab.questions
-        report_unwritten_answers(shell, {name for q in asked for name in (q.name, *q.defines)})
+        questions = practice.lab.questions
+        report_unwritten_answers(shell, {name for q in questions for name in (q.name, *q.defines)})
         follow(shell, practice.lab.directory, practice.follow)
         follow_theme(shell)
     return Notebook(practice)
@@ -111,8 +111,8 @@ class Notebook:
     def hint(self, name: Any = None) -> None:
         """Say the next hint for a question; without a name, for the first that is not solved."""
         if name is None:
-            asked = [q for q in self.practice.questions if q.points]  # the others are optional
-            name = next((q.name for q in asked if not self._solved(q)), "")
+            counting = [q for q in self.practice.questions if q.points]  # the others are optional
+            name = next((q.name for q in counting if not self._solved(q)), "")
         for question in self._asked(name, "hint") if name else []:
             print(self.hinted(question))
         if not name:
@@ -194,10 +194,10 @@ class Notebook:
             return Card(UNCHECKED, question.name, text)
         try:
             judgement = self.practice.check(question)
-            made = card(question, judgement, *self.practice.counts(question))
+            verdict = card(question, judgement, *self.practice.counts(question))
             path = answer_file(self.practice.lab.directory, question.name)
             read = f"Read from {path.parent.name}/{path.name}." if path.exists() else ""
-            return replace(made, foot=" ".join(filter(None, [made.foot, read])))
+            return replace(verdict, foot=" ".join(filter(None, [verdict.foot, read])))
         except AnswerFileError as error:
             return Card(SIGNS[Outcome.INCORRECT], question.name, str(error))
         except AutograderError as error:
@@ -331,11 +331,9 @@ class Notebook:
         if question.manual:
             return UNCHECKED, "graded by a person"
         judgement = self.practice.judgements.get(question.name)
-        return (
-            (SIGNS[judgement.outcome], str(judgement.outcome))
-            if judgement
-            else (UNCHECKED, "not checked")
-        )
+        if judgement is None:
+            return UNCHECKED, "not checked"
+        return SIGNS[judgement.outcome], str(judgement.outcome)
 
     def __repr__(self) -> str:
         score, total = self.practice.score()
@@ -361,13 +359,7 @@ class Notebook:
 
 def show(card: Card) -> None:
     """Show a card in a page, where this is a notebook, or print it."""
-    shell = _shell()
-    if shell is None or not hasattr(shell, "kernel"):
-        print(card.text())
-        return
-    from IPython.display import display
-
-    display({"text/plain": card.text(), "text/html": card.html()}, raw=True)  # type: ignore[no-untyped-call]
+    _display(card.text(), card.html())
 
 
 def show_file(path: Path) -> None:
@@ -377,15 +369,18 @@ def show_file(path: Path) -> None:
         f"{name} holds this answer from now on: edit it there. q.check and q.submit read it,\n"
         "and not the cell. To answer in the notebook again, delete the file."
     )
+    link = f'<a href="{quote(os.path.relpath(path))}" target="_blank">{name}</a>'
+    _display(f"{text}\n{path}", f"<p>{text.replace(name, link, 1)}</p>")
+
+
+def _display(text: str, page: str) -> None:
     shell = _shell()
     if shell is None or not hasattr(shell, "kernel"):
-        print(f"{text}\n{path}")
+        print(text)
         return
     from IPython.display import display
 
-    link = f'<a href="{quote(os.path.relpath(path))}" target="_blank">{name}</a>'
-    page = f"<p>{text.replace(name, link, 1)}</p>"
-    display({"text/plain": f"{text}\n{path}", "text/html": page}, raw=True)  # type: ignore[no-untyped-call]
+    display({"text/plain": text, "text/html": page}, raw=True)  # type: ignore[no-untyped-call]
 
 
 def submission_line(handed_in: "HandedIn") -> str:

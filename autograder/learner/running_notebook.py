@@ -47,14 +47,14 @@ class RunningNotebook:
 
     def lacks(self, answers: list[str]) -> str:
         """Return what to do about answers that were run last and do not stand in it."""
-        what = f"does not have the {', '.join(answers)} that you ran last"
+        problem = f"does not have the {', '.join(answers)} that you ran last"
         if self.origin is Origin.FILE:
-            return f"{self.name} {what}. Save the notebook (Ctrl+S), then submit again."
+            return f"{self.name} {problem}. Save the notebook (Ctrl+S), then submit again."
         if self.origin is Origin.PAGE:
             advice = "Run its cell as it stands now, then submit again."
-            return f"The notebook on this page {what}. {advice}"
+            return f"The notebook on this page {problem}. {advice}"
         advice = f"If it is yours, save it; if not, name yours: {_named('q.submit')}."
-        return f"{self.name} {what}, and nothing tells here which notebook runs. {advice}"
+        return f"{self.name} {problem}, and nothing tells here which notebook runs. {advice}"
 
 
 def running_notebook(

@@ -67,14 +67,14 @@ class Channel:
 
     def interest(self) -> dict[int, int]:
         """Return the descriptors to poll and for what."""
-        wanted = {}
+        events = {}
         if not self.closed:
-            wanted[self.connection.fileno()] = select.POLLIN | (
+            events[self.connection.fileno()] = select.POLLIN | (
                 select.POLLOUT if self._outbound else 0
             )
         if self._output_fd is not None:
-            wanted[self._output_fd] = select.POLLIN
-        return wanted
+            events[self._output_fd] = select.POLLIN
+        return events
 
     def ready(self, descriptor: int, events: int) -> None:
         """Read and write what `poll` said is ready."""

@@ -134,7 +134,8 @@ def remedy(settings: Mapping[str, str]) -> str:
 
 def _filter() -> Finding:
     program = seccomp.program()
-    says = f"{len(seccomp.DENIED)} calls refused" if program else f"no table for {_machine()}"
+    refused = f"{len(seccomp.DENIED)} calls refused"
+    says = refused if program else f"no table for {platform.machine()}"
     return Finding(
         "system calls", program is not None, says, "x86_64 and aarch64 are known.", False
     )
@@ -238,7 +239,3 @@ def _read(path: str) -> str:
         return Path(path).read_text().strip()
     except OSError:
         return ""
-
-
-def _machine() -> str:
-    return platform.machine()

@@ -263,8 +263,8 @@ def reachable(path: str) -> bool:
 def check_mode(source: Path) -> None:
     """Raise `SandboxMissing` if `source` itself, and not only its place, is closed to others."""
     for path in (source, source / "__init__.py"):
-        wanted = 0o005 if path.is_dir() else 0o004
-        if path.exists() and path.stat().st_mode & wanted != wanted:
+        readable = 0o005 if path.is_dir() else 0o004
+        if path.exists() and path.stat().st_mode & readable != readable:
             problem = f"sandbox: {path} can be read by root alone, and submissions run as others"
             raise SandboxMissing(f"{problem}. Run: chmod -R o+rX {source}")
 

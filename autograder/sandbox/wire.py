@@ -269,7 +269,7 @@ class _Decoder:
         return int.from_bytes(self._take(n_bytes), "little", signed=True)
 
     def _dict(self, depth: int) -> dict[Any, Any]:
-        made: dict[Any, Any] = {}
+        items: dict[Any, Any] = {}
         for _ in range(count := self._count(2)):
             key = self._value(depth)
             self.number_keys += type(key) not in (str, bytes)
@@ -277,10 +277,10 @@ class _Decoder:
                 raise WireError(f"decode: more than {MAX_NUMBER_KEYS} keys that are not text.")
             if not _is_key(key):
                 raise WireError(f"decode: a dict key of type {type(key).__name__}.")
-            made[key] = self._value(depth)
-        if len(made) != count:
+            items[key] = self._value(depth)
+        if len(items) != count:
             raise WireError("decode: a dict with one key twice.")
-        return made
+        return items
 
     def _dtype(self) -> Any:
         self.arrays += 1

@@ -147,11 +147,11 @@ class Worker:
 
     def _function(self, name: str, text: str) -> Callable[..., Any]:
         """Return the function that `text` defines, with the learner's names as its globals."""
-        made: dict[str, Any] = {}
+        names: dict[str, Any] = {}
         # Its annotations name what the check's file imports, and are not needed here.
         flags = __future__.annotations.compiler_flag
-        exec(compile(text, f"<probe {name}>", "exec", flags, dont_inherit=True), made)
-        local = made[name]
+        exec(compile(text, f"<probe {name}>", "exec", flags, dont_inherit=True), names)
+        local = names[name]
         self.space.setdefault("__builtins__", builtins)  # nothing has run in an empty one yet
         function = FunctionType(local.__code__, self.space, name, local.__defaults__)
         function.__kwdefaults__ = local.__kwdefaults__
@@ -161,10 +161,10 @@ class Worker:
 def _resolve(communicator: str) -> Callable[[Endpoint], Any]:
     module, _, name = communicator.partition(":")
     try:
-        made: Callable[[Endpoint], Any] = getattr(importlib.import_module(module), name)
+        function: Callable[[Endpoint], Any] = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise StudentError(type(error).__name__, f"{communicator}: {error}") from error
-    return made
+    return function
 
 
 def _text(error: BaseException) -> str:

@@ -64,20 +64,20 @@ class Supply:
         while True:
             with self._lock:
                 wall, warm = self._walls[0], self._warm
-            made: list[Process] = []
+            started: list[Process] = []
             try:
                 for _ in range(count):
-                    made.append(self._start(wall, warm, config, limits))
-                for process_ in made:
+                    started.append(self._start(wall, warm, config, limits))
+                for process_ in started:
                     _greeted(process_)
             except SandboxError as error:
-                for process_ in made:
+                for process_ in started:
                     process_.end()
                 with self._lock:
                     self._give_up_on(wall, warm, error)
             else:
                 self._held = True
-                return made
+                return started
 
     def _give_up_on(self, wall: str, warm: bool, error: SandboxError) -> None:
         """Fall back to the next lesser way, unless another thread has already.

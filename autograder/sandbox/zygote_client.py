@@ -110,13 +110,13 @@ class ZygoteClient:
             pid = _sender(status)
             if group is not None:
                 group.add([pid])
-            made = Forked(channel, pid, group, status)
+            worker = Forked(channel, pid, group, status)
             status.sendall(b"\0")
         except (OSError, ValueError) as error:
             status.close()
             why = last_words(channel) or str(error)
             raise SandboxError(f"sandbox: no worker from the zygote: {why}") from error
-        return made
+        return worker
 
     @property
     def pid(self) -> int:

@@ -220,9 +220,9 @@ class Connection:
     def requests(self, *, lab: str = "", answered: bool = False) -> Iterator[dict[str, Any]]:
         """Yield the re-grade requests that wait for staff, or were answered, the oldest first."""
         after = 0
-        asked: dict[str, Any] = {"answered": int(answered), **({"lab": lab} if lab else {})}
+        fields: dict[str, Any] = {"answered": int(answered), **({"lab": lab} if lab else {})}
         while True:
-            query = urlencode({**asked, "after": after})
+            query = urlencode({**fields, "after": after})
             some = self._json("requests", f"/api/requests?{query}")["requests"]
             yield from some
             if not some:
@@ -248,8 +248,8 @@ class Connection:
         Raises:
             ServerError: also where it ends too early; part of it has been written.
         """
-        asked = {"format": format, **({"lab": lab} if lab else {})}
-        with self._asked("export", f"/api/export?{urlencode(asked)}", template) as answer:
+        fields = {"format": format, **({"lab": lab} if lab else {})}
+        with self._asked("export", f"/api/export?{urlencode(fields)}", template) as answer:
             while piece := answer.read(_PIECE_BYTES):
                 try:
                     file.write(piece)
@@ -260,8 +260,8 @@ class Connection:
         self, format: str, *, lab: str = "", template: bytes | None = None
     ) -> dict[str, Any]:
         """Return the `problems` of an export, and which scores are `not_final`, a line each."""
-        asked = {"format": format, **({"lab": lab} if lab else {})}
-        return self._json("export", f"/api/export/notes?{urlencode(asked)}", template)
+        fields = {"format": format, **({"lab": lab} if lab else {})}
+        return self._json("export", f"/api/export/notes?{urlencode(fields)}", template)
 
     def page(self, path: str) -> str:
         """Return an address that logs its browser in, once and soon, then shows `path`."""

@@ -163,11 +163,11 @@ class LocalStudent:
 
     def _ship(self, function: Callable[..., Any]) -> Callable[..., Any]:
         name, text = shipped(function)
-        made: dict[str, Any] = {}
+        names: dict[str, Any] = {}
         # Its annotations name what the check's file imports, and are not needed here.
         flags = __future__.annotations.compiler_flag
-        exec(compile(text, f"<probe {name}>", "exec", flags, dont_inherit=True), made)
-        local = made[name]
+        exec(compile(text, f"<probe {name}>", "exec", flags, dont_inherit=True), names)
+        local = names[name]
         space = self._globals()
         space.setdefault("__builtins__", builtins)  # nothing has run in an empty one yet
         there = FunctionType(local.__code__, space, name, local.__defaults__)

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from ddp_lab.arguments import check_name
 from ddp_lab.errors import InvalidArgument, UnknownAlgorithm
 
 Fn = TypeVar("Fn", bound=Callable[..., Any])
@@ -58,11 +59,7 @@ _REGISTRY: dict[str, dict[str, Algorithm]] = {collective: {} for collective in C
 
 
 def _of(collective: str) -> dict[str, Algorithm]:
-    if not isinstance(collective, str) or collective not in _REGISTRY:
-        raise InvalidArgument(
-            f"algorithms: unknown collective: got {collective!r}, expected one of "
-            f"{', '.join(COLLECTIVES)}. Choose one of these names."
-        )
+    check_name("algorithms", "collective", collective, COLLECTIVES)
     return _REGISTRY[collective]
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ddp_lab.arguments import time_limit
+from ddp_lab.arguments import check_name, time_limit
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.extras import missing
 from ddp_lab.launch.results import Results
@@ -107,11 +107,7 @@ def _available(transport: Any, world_size: int) -> str | ThreadWorld:
     Raises:
         InvalidArgument: there is none of this name, or it needs what is not here.
     """
-    if transport not in TRANSPORTS:
-        raise InvalidArgument(
-            f"launch: unknown transport: got {transport!r}, expected one of "
-            f"{', '.join(TRANSPORTS)}. Choose one of these names."
-        )
+    check_name("launch", "transport", transport, TRANSPORTS)
     for module, (extra, users) in NEEDS.items():
         if transport in users and importlib.util.find_spec(module) is None:
             raise InvalidArgument(missing("launch", extra, f"No module named {module!r}"))

@@ -24,10 +24,11 @@ class Chart(anywidget.AnyWidget):
 
     _css = CSS
     state_names: ClassVar[tuple[str, ...]] = ()
+    title: Any  # a trait, where the page's title can be chosen
 
     def heading(self) -> str:
         """Return the title of its page."""
-        raise NotImplementedError(f"{type(self).__name__}.heading")
+        return str(self.title)
 
     def summary(self) -> str:
         """Return what it shows, in a sentence for those who cannot see it."""

@@ -82,10 +82,6 @@ class Lineage(Chart):
                 f"periods {periods}, expected 2 to {MOST}, 1 to {MOST}, and 0 or more."
             )
 
-    def heading(self) -> str:
-        """Return its title."""
-        return str(self.title)
-
     def pieces(self) -> tuple[set[Cell], set[Cell]]:
         """Return what lineage, and what all-reduce, does again."""
         n, steps = self.partitions, self.steps

@@ -85,10 +85,6 @@ class MatrixSplit(Chart):
                 "ranks and sizes of 1 or more."
             )
 
-    def heading(self) -> str:
-        """Return its title."""
-        return str(self.title)
-
     def summary(self) -> str:
         """Return what is sent, in a sentence."""
         _, sent = plan(self.way, self.rows, self.width, self.width * self.times)

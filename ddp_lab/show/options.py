@@ -94,10 +94,6 @@ class DistributionOptions(Chart):
         """Return the cost of each way as the controls stand."""
         return rows(self.workers, self.batch_ms / 1e3, self.model_mib * MIB, self.gbytes * 1e9)
 
-    def heading(self) -> str:
-        """Return its title."""
-        return str(self.title)
-
     def summary(self) -> str:
         """Return the ways' times and qualities, in a sentence."""
         results = [

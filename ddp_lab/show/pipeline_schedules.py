@@ -67,10 +67,6 @@ class PipelineSchedules(Chart):
             name, self.ranks, microbatches, forward, forward * self.ratio, chunks=chunks
         )
 
-    def heading(self) -> str:
-        """Return its title."""
-        return str(self.title)
-
     def summary(self) -> str:
         """Return the step in a sentence."""
         step = self.step()

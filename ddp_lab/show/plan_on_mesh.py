@@ -101,10 +101,6 @@ class PlanOnMesh(Chart):
             for count in MICROBATCHES
         }
 
-    def heading(self) -> str:
-        """Return its title."""
-        return str(self.title)
-
     def summary(self) -> str:
         """Return the plan and what decided, in a sentence."""
         kind = MODELS[self.model_name][0]

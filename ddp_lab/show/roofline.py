@@ -72,10 +72,6 @@ class Roofline(Chart):
                 f"{', '.join(devices)}, and flops and bytes a second above 0."
             )
 
-    def heading(self) -> str:
-        """Return its title."""
-        return str(self.title)
-
     def summary(self) -> str:
         """Return what bounds the task, in a sentence."""
         flops, bandwidth = self.devices[self.device]

@@ -85,11 +85,6 @@ class ScalingCurves(Chart):
             overlap=overlap,
         ).efficiency
 
-    def heading(self) -> str:
-        """Return its title."""
-        title: str = self.title
-        return title
-
     def summary(self) -> str:
         """Return where the curves and the published points stand, in a sentence."""
         run = self._runs[self.model]

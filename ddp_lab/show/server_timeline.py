@@ -78,10 +78,6 @@ class ServerTimeline(Chart):
         everybody = range(len(times))
         return run_on_clock(times, Progress(self.consistency, everybody, self.staleness, backups))
 
-    def heading(self) -> str:
-        """Return its title."""
-        return str(self.title)
-
     def summary(self) -> str:
         """Return the run in a sentence."""
         run = self.run()

@@ -77,11 +77,6 @@ class TrainingCurves(Chart):
         """Say something beside a run's name, such as what it sends."""
         self.notes = {**self.notes, run: words}
 
-    def heading(self) -> str:
-        """Return its title."""
-        title: str = self.title
-        return title
-
     def summary(self) -> str:
         """Return where every run stands, in a sentence."""
         ends = [

@@ -1,7 +1,7 @@
 """Workers and a parameter server on a virtual clock, by the rules that the real server goes by.
 
 Computing takes the time that is drawn for it; messages take none.
-May import: errors, parallel, stragglers, transport.
+May import: arguments, errors, parallel, stragglers, transport.
 """
 
 import heapq
@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from ddp_lab.arguments import check_name
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.parallel.parameter_server.consistency import APPLY, CONSISTENCIES, Progress
 from ddp_lab.simulate.stragglers import Draw, draw_of
@@ -77,11 +78,7 @@ def parameter_server(
     Raises:
         InvalidArgument: a name or a number that makes no sense.
     """
-    if consistency not in CONSISTENCIES:
-        raise InvalidArgument(
-            f"parameter_server: unknown consistency: got {consistency!r}, expected one of "
-            f"{', '.join(CONSISTENCIES)}. Choose one of these names."
-        )
+    check_name("parameter_server", "consistency", consistency, CONSISTENCIES)
     for name, value, least in (
         ("workers", workers, 1),
         ("staleness", staleness, 0),

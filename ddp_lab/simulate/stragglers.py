@@ -81,9 +81,9 @@ def draw_of(step_time: str | Draw, shape: tuple[int, int], seed: int, operation:
     draw = step_time if callable(step_time) else DISTRIBUTIONS[step_time]
     times = np.asarray(draw(np.random.default_rng(seed), shape), np.float64)
     if times.shape != shape or not np.all(times >= 0):
-        what = f"shape {times.shape}" if times.shape != shape else "negative times, or NaN"
+        drawn = f"shape {times.shape}" if times.shape != shape else "negative times, or NaN"
         raise InvalidArgument(
-            f"{operation}: step_time did not draw times: got {what}, expected seconds of shape "
+            f"{operation}: step_time did not draw times: got {drawn}, expected seconds of shape "
             f"{shape}. Draw with rng.exponential(size=shape) or the like."
         )
     return times

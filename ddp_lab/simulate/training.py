@@ -19,7 +19,7 @@ from functools import partial
 from itertools import accumulate
 from math import ceil
 
-from ddp_lab.arguments import check_count
+from ddp_lab.arguments import check_count, check_name
 from ddp_lab.errors import DoesNotFit, InvalidArgument
 from ddp_lab.simulate.cluster import Cluster, Mesh, mesh
 from ddp_lab.simulate.ddp import ddp
@@ -204,11 +204,7 @@ def _how(
     overlap: bool,
     states: float,
 ) -> _How:
-    if strategy not in STRATEGIES:
-        raise InvalidArgument(
-            f"training: unknown strategy: got {strategy!r}, expected one of "
-            f"{', '.join(STRATEGIES)}. Choose one of these names."
-        )
+    check_name("training", "strategy", strategy, STRATEGIES)
     if servers is not None and strategy != "parameter_server":
         raise InvalidArgument(
             f"training: {strategy} has no servers: got servers={servers!r}, expected None. "

@@ -222,5 +222,5 @@ def _state(entry: Entry) -> str:
     waits_at = entry.waits_at.decode()
     if entry.waits_for < 0:
         return "waits for nobody" + (f", last seen in {operation} at {site}" if operation else "")
-    what = operation if site == waits_at else "recv"
-    return f"waits for rank {entry.waits_for} in {what} at {waits_at}"
+    waits_in = operation if site == waits_at else "recv"
+    return f"waits for rank {entry.waits_for} in {waits_in} at {waits_at}"

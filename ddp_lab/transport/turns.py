@@ -85,8 +85,8 @@ class TurnWorld(ThreadWorld):
 
     def _is_bereft(self, rank: int) -> bool:
         """Return whether `rank` waits for one that has ended: then it is lost, not in a circle."""
-        wanted = self._waiting[rank]
-        return wanted is not None and self.board.read(wanted.src).state != RUNNING
+        receive = self._waiting[rank]
+        return receive is not None and self.board.read(receive.src).state != RUNNING
 
     def _can_go_on(self, wanted: Receive | None) -> bool:
         return wanted is None or self.arrive(wanted)

@@ -40,8 +40,8 @@ def plot_widths(
 ) -> None:
     """Plot the time of a step over the width, the line that predicts it, and the device's time."""
     _, ax = plt.subplots()
-    for (name, found), marker in zip(times_s.items(), "os^", strict=False):
-        ax.loglog(widths, np.array(found) * 1e3, marker=marker, label=name)
+    for (name, measured), marker in zip(times_s.items(), "os^", strict=False):
+        ax.loglog(widths, np.array(measured) * 1e3, marker=marker, label=name)
     label = "overhead + slope x width"
     ax.loglog(widths, np.array(line_s) * 1e3, color="C4", linewidth=1, label=label)
     for (name, seen), color in zip(there_s.items(), ("C0", "C2"), strict=True):

@@ -56,8 +56,8 @@ def run_two_phases(data: Iterable[tuple[Array, Array]], steps: int) -> list[floa
 
     def batches() -> Iterator[tuple[Array, Array]]:
         for x, y in data:
-            found = names["sess"].run(names["loss"], {names["x"]: x, names["y"]: y})
-            losses.append(float(found.mean()))
+            loss = names["sess"].run(names["loss"], {names["x"]: x, names["y"]: y})
+            losses.append(float(loss.mean()))
             yield x, y
 
     names: dict[str, Any] = {"tf": tf, "BATCH_SIZE": None, "NUM_STEPS": steps, "batches": batches()}
@@ -70,8 +70,8 @@ def run_declared() -> Array:
     names: dict[str, Any] = {"np": np, "compile": tf.compile}
     names |= {"Variable": tf.Variable, "Constant": tf.Constant}
     exec(DECLARED, names)
-    found: Array = names["d"]
-    return found
+    d: Array = names["d"]
+    return d
 
 
 def many(v: Any) -> Any:
@@ -111,11 +111,11 @@ def captured(size: int) -> Callable[[], Any]:
     torch.cuda.current_stream().wait_stream(aside)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        found = many(x)
+        result = many(x)
 
     def replay() -> Any:
         graph.replay()
         torch.cuda.synchronize()
-        return found
+        return result
 
     return replay

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from minitorch.arrays.library import Array, Namespace
-from minitorch.op import Op, Spec
+from minitorch.op import KeepsSpec, Op, Spec
 
 
-class AssignOp(Op):
+class AssignOp(KeepsSpec):
     """The value itself; a session that has run it makes it the value of `variable`."""
 
     name = "assign"
@@ -20,10 +20,6 @@ class AssignOp(Op):
     def compute(self, xp: Namespace, value: Array) -> Array:
         """Return the value."""
         return value
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the value's shape and dtype."""
-        return specs[0]
 
 
 class GroupOp(Op):
@@ -42,14 +38,14 @@ class GroupOp(Op):
 
 def every_node(*nodes: object) -> list[Any]:
     """Return all nodes that these depend on, themselves included."""
-    found: dict[Any, bool] = {}
+    seen: dict[Any, bool] = {}
     waiting: list[Any] = list(nodes)
     while waiting:
         node = waiting.pop()
-        if node not in found:
-            found[node] = True
+        if node not in seen:
+            seen[node] = True
             waiting += node.inputs
-    return list(found)
+    return list(seen)
 
 
 def variables_of(nodes: Iterable[Any], kind: type) -> list[Any]:

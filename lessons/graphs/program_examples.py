@@ -130,8 +130,8 @@ def gradients(p: Program, loss: int, wrt: Sequence[int]) -> list[int]:
         step = p.steps[i]
         if i not in adjoint or not step.inputs:
             continue
-        found = RULES[step.op](p, adjoint[i], i, *step.inputs)
-        for j, partial in zip(step.inputs, found, strict=True):
+        partials = RULES[step.op](p, adjoint[i], i, *step.inputs)
+        for j, partial in zip(step.inputs, partials, strict=True):
             for axis in (0, 1):  # a broadcast input is a copy, and copies add up
                 if p.steps[j].shape[axis] == 1 < p.steps[partial].shape[axis]:
                     partial = p.emit("sum", partial, attr=axis)

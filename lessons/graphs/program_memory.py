@@ -159,10 +159,10 @@ def pair_us(locks: int, pairs: int = 50_000) -> float:
     Processes, for threads of Python take turns; the blocks are no more than a list.
     """
     context = get_context("spawn")
-    made, start = [context.Lock() for _ in range(locks)], context.Barrier(2)
+    all_locks, start = [context.Lock() for _ in range(locks)], context.Barrier(2)
     pipes = [context.Pipe(duplex=False) for _ in range(2)]
     workers = [
-        context.Process(target=take_and_give, args=(made[k % locks], start, pairs, sender))
+        context.Process(target=take_and_give, args=(all_locks[k % locks], start, pairs, sender))
         for k, (_, sender) in enumerate(pipes)
     ]
     for worker in workers:

@@ -12,10 +12,10 @@ def rebuild(program: Program, rule: Rule) -> Program:
     """Return the program as `rule` rewrites it."""
     new, place = Program(), dict[int, int]()
     for i, step in enumerate(program.steps):
-        found = rule(new, i, place)
-        if found is None:
-            found = new.keep(step, [place[j] for j in step.inputs])
-        place[i] = found
+        replacement = rule(new, i, place)
+        if replacement is None:
+            replacement = new.keep(step, [place[j] for j in step.inputs])
+        place[i] = replacement
     new.outputs = [place[i] for i in program.outputs]
     return new
 
@@ -40,13 +40,13 @@ def reordered(
         return rows * middle * columns + sum(work(j) for j in program.steps[i].inputs if j in inner)
 
     def rule(new: Program, i: int, place: dict[int, int]) -> int | None:
-        if i not in products or (i in inner and not shared) or len(found := factors(i)) < 3:
+        if i not in products or (i in inner and not shared) or len(chain := factors(i)) < 3:
             return None
-        shapes = [program.steps[j].shape for j in found]
+        shapes = [program.steps[j].shape for j in chain]
         least, tree = chain_order([s[0] for s in shapes] + [shapes[-1][1]])
         if least >= WORTH * work(i):
             return None
-        return emit_tree(new, [place[j] for j in found], tree)
+        return emit_tree(new, [place[j] for j in chain], tree)
 
     return rebuild(program, rule)
 

@@ -18,7 +18,7 @@ def filled_up(
     group: Sequence[Floats], steps: int, rng: np.random.Generator
 ) -> tuple[Floats, Floats]:
     """Return the table of some sentences, (steps, B, 1), padding at random, and their lengths."""
-    found = rng.normal(size=(steps, len(group), 1)).astype(np.float32)
+    table = rng.normal(size=(steps, len(group), 1)).astype(np.float32)
     for b, sentence in enumerate(group):
-        found[: len(sentence), b] = sentence[:, 0]
-    return found, np.array([[len(sentence)] for sentence in group], np.float32)
+        table[: len(sentence), b] = sentence[:, 0]
+    return table, np.array([[len(sentence)] for sentence in group], np.float32)

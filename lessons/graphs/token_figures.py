@@ -68,8 +68,8 @@ def plot_trees(sizes: Sequence[int], taken_s: Any, cells: Any, device: str) -> N
     _, ax = plt.subplots()
     price = taken_s[0, 0] / cells[0, 0]  # of one cell, from the first tree alone
     for k, (name, marker) in enumerate([("recursion", "o"), ("batched by height", "s")]):
-        found = sizes / taken_s[:, k]
-        ax.loglog(sizes, found, marker, ls="", color=f"C{k}", label=f"{name}, {device}")
+        trees_per_s = sizes / taken_s[:, k]
+        ax.loglog(sizes, trees_per_s, marker, ls="", color=f"C{k}", label=f"{name}, {device}")
         label = "" if k else "if only the number of cells counted"
         ax.loglog(sizes, sizes / (price * cells[:, k]), color="C4", lw=1, ls=":", label=label)
     ax.set_xticks(sizes, [str(size) for size in sizes], minor=False)

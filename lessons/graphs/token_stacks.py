@@ -10,10 +10,10 @@ import numpy as np
 
 from lessons.graphs.tokens import Constant, Node, record
 from minitorch.arrays.library import Array, Namespace
-from minitorch.op import Op, Spec
+from minitorch.op import KeepsSpec, Op, Spec
 
 
-class Push(Op):
+class Push(KeepsSpec):
     """Of (stack, *values): the stack with the values on top."""
 
     pure = False
@@ -21,10 +21,6 @@ class Push(Op):
     def compute(self, xp: Namespace, stack: object, *values: object) -> Any:
         """Return the pair."""
         return values, stack
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the stack's."""
-        return specs[0]
 
 
 class Top(Op):
@@ -42,16 +38,12 @@ class Top(Op):
         return self.spec
 
 
-class Below(Op):
+class Below(KeepsSpec):
     """The stack without its top."""
 
     def compute(self, xp: Namespace, stack: Any) -> Any:
         """Return the stack below."""
         return stack[1]
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the stack's."""
-        return specs[0]
 
 
 class Filled(Op):

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 import numpy as np
 
 from minitorch.arrays.library import Array, DTypeLike, Namespace
-from minitorch.op import Op, Spec
+from minitorch.op import KeepsSpec, Spec
 from minitorch.ops.methods import Methods
 
 Tag = tuple[tuple[Any, int], ...]  # (loop, iteration), outermost loop first
@@ -93,7 +93,7 @@ class Dead:
 DEAD = Dead()
 
 
-class Switch(Op):
+class Switch(KeepsSpec):
     """Of (data, predicate): the data where the predicate is `side`, dead otherwise."""
 
     pure = False  # even of constants it is no constant
@@ -106,22 +106,14 @@ class Switch(Op):
         """Return the operator's name with its side."""
         return f"Switch {self.side}"
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the data's shape and dtype."""
-        return specs[0]
 
-
-class Merge(Op):
+class Merge(KeepsSpec):
     """Of its inputs: the one that is alive."""
 
     name, pure = "Merge", False
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the first input's shape and dtype."""
-        return specs[0]
 
-
-class Beside(Op):
+class Beside(KeepsSpec):
     """Of (value, witness): the value, if the witness is alive too."""
 
     name, pure = "beside", False
@@ -129,10 +121,6 @@ class Beside(Op):
     def compute(self, xp: Namespace, value: Array, witness: object) -> Array:
         """Return the value."""
         return value
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the value's shape and dtype."""
-        return specs[0]
 
     def gradient(self, out_grad: Node, node: object) -> tuple[Node, None]:
         """Return the adjoint, for the value alone."""
@@ -147,7 +135,7 @@ def beside(value: object, witness: Node) -> Node:
 # operators for loops
 
 
-class Border(Op):
+class Border(KeepsSpec):
     """Base of the operators that change a token's tag."""
 
     pure = False
@@ -158,10 +146,6 @@ class Border(Op):
     def compute(self, xp: Namespace, value: Array) -> Array:
         """Return the value."""
         return value
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the value's shape and dtype."""
-        return specs[0]
 
 
 class Enter(Border):

@@ -90,19 +90,19 @@ def tree_lstm(device: str, d: int = 12) -> tuple[Tensor, Vertex]:
 
 def kernels(value: Tensor) -> int:
     """Return how many operators computed `value`."""
-    found, waiting = set[int](), [value]
+    counted, waiting = set[int](), [value]
     while waiting:
         node = waiting.pop()
-        if node.op is not None and id(node) not in found:
-            found.add(id(node))
+        if node.op is not None and id(node) not in counted:
+            counted.add(id(node))
             waiting += node.inputs
-    return len(found)
+    return len(counted)
 
 
 def tree_step(states: Any, readout: Any, trees: Sequence[Tree]) -> float:
     """Return the loss of a batch of trees, after its backward pass."""
     signs = np.array([[1.0 if truth(tree) else -1.0] for tree in trees], np.float32)
-    found = mt.tensor(signs, device=readout.device)
-    loss = mt.log(1.0 + mt.exp(-found * (states @ readout))).mean()
+    targets = mt.tensor(signs, device=readout.device)
+    loss = mt.log(1.0 + mt.exp(-targets * (states @ readout))).mean()
     loss.backward()
     return float(loss.item())

@@ -36,11 +36,11 @@ def docstrings(characters: int) -> str:
 
 def distinct_bytes(arrays: Iterable[NDArray[Any]]) -> int:
     """Return the bytes of memory that arrays lie in; what several look into counts once."""
-    found, end = 0, 0
+    total, end = 0, 0
     for low, high in sorted(map(byte_bounds, arrays)):
-        found += max(0, high - max(low, end))
+        total += max(0, high - max(low, end))
         end = max(end, high)
-    return found
+    return total
 
 
 def tokens_of(text: str) -> list[int]:
@@ -100,8 +100,8 @@ def answer_loss(logits: Callable[[Ints], NDArray[np.float32]], digits: int, n: i
     scores = logits(rows[:, :-1])[:, digits:-1].astype(np.float64)
     scores -= scores.max(axis=2, keepdims=True)
     log_sums = np.log(np.exp(scores).sum(axis=2))
-    wanted = np.take_along_axis(scores, rows[:, digits + 1 : -1, np.newaxis], axis=2)[..., 0]
-    return float((log_sums - wanted).mean())
+    right_scores = np.take_along_axis(scores, rows[:, digits + 1 : -1, np.newaxis], axis=2)[..., 0]
+    return float((log_sums - right_scores).mean())
 
 
 def least_table_loss(digits: int, seen: int, n: int = 20_000) -> float:

@@ -21,13 +21,13 @@ def own_times(run: Callable[[], object], calls: int = 3) -> dict[str, tuple[floa
     profile.disable()
     stats = pstats.Stats(profile).stats  # type: ignore[attr-defined]
     whole = sum(entry[2] for entry in stats.values())
-    found = dict[str, tuple[float, int]]()
+    times = dict[str, tuple[float, int]]()
     for (file, _, name), (_, count, own, *_) in sorted(stats.items(), key=lambda item: -item[1][2]):
         place = "" if file == "~" else f"{Path(file).stem}: "
         label = f"{place}{name.strip('<>').removeprefix('built-in method ')}"
-        share, before = found.get(label, (0.0, 0))
-        found[label] = share + own / whole, before + count // calls
-    return found
+        share, before = times.get(label, (0.0, 0))
+        times[label] = share + own / whole, before + count // calls
+    return times
 
 
 def draw_profile(found: Mapping[str, tuple[float, int]]) -> None:

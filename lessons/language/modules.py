@@ -25,9 +25,9 @@ class Module(NNModule):
 
     def __new__(cls, *_: object, **__: object) -> "Module":
         """Return a module that attributes can be set on at once."""
-        made = super().__new__(cls)
-        NNModule.__init__(made)
-        return made
+        module = super().__new__(cls)
+        NNModule.__init__(module)
+        return module
 
     def __init__(self) -> None:
         """Do nothing: `__new__` has begun."""

@@ -94,22 +94,22 @@ def stage_step(
     grads: list[Any] = [None] * len(parameters)
     parts = list(zip(np.split(x, microbatches), np.split(y, microbatches), strict=True))
     ends, loss = [], 0.0
-    for rows, wanted in parts:
+    for rows, targets in parts:
         h = model.embed(mt.tensor(rows)) if comm.rank == 0 else received(comm)
         out = through(blocks, h)
         if comm.rank == 0:
             comm.send(out.detach().numpy(), 1)
         else:
-            out = loss_of(model.top(out), mt.tensor(wanted)) / microbatches
+            out = loss_of(model.top(out), mt.tensor(targets)) / microbatches
             loss += out.item()
         ends.append((h, out))
     for h, out in ends:
         sources = [*parameters, h] if comm.rank else parameters
         out_grad = None if comm.rank else mt.tensor(comm.recv(src=1))
-        found = mt.grad(out, sources, grad_outputs=out_grad, allow_unused=True)
+        own_grads = mt.grad(out, sources, grad_outputs=out_grad, allow_unused=True)
         if comm.rank:
-            comm.send(found[-1].numpy(), 0)
-        grads = [added(a, b) for a, b in zip(grads, found, strict=False)]
+            comm.send(own_grads[-1].numpy(), 0)
+        grads = [added(a, b) for a, b in zip(grads, own_grads, strict=False)]
     return comm.broadcast(np.array([loss]), root=1)[0], grads
 
 

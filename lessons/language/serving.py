@@ -56,12 +56,12 @@ def served(
             await server.deploy_generator("gpt", make, **sizes)  # type: ignore[arg-type]
             await server.link("app", ["gpt"])
             await read(server, Served([[]], [""], [0.0]), 0, clock())  # warms up
-            found = Served([[] for _ in load], [""] * len(load), [0.0] * len(load))
+            readers = Served([[] for _ in load], [""] * len(load), [0.0] * len(load))
             start_s = clock()
-            await asyncio.gather(*(read(server, found, at, start_s) for at in range(len(load))))
-            tokens = sum(len(reply) for reply in found.replies)
-            found.tokens_per_s = tokens / (clock() - start_s - load[0][0] / 1e3)
-            return found
+            await asyncio.gather(*(read(server, readers, at, start_s) for at in range(len(load))))
+            tokens = sum(len(reply) for reply in readers.replies)
+            readers.tokens_per_s = tokens / (clock() - start_s - load[0][0] / 1e3)
+            return readers
 
     async def read(server: serve.Server, found: Served, at: int, start_s: float) -> None:
         clock = asyncio.get_running_loop().time

@@ -26,13 +26,13 @@ def rows_of(option: str, labels: torch.Tensor, rank: int, size: int) -> NDArray[
     """Return which images this rank trains on."""
     rows: list[int] = list(range(len(labels)))
     if option == COPIES[1]:
-        kept = [row for row in rows if row % max(size, 5) != rank]  # the others are to validate
+        own = [row for row in rows if row % max(size, 5) != rank]  # the others are to validate
     elif option == IN_PARTS[1]:
         by_digit = np.argsort(labels.numpy(), kind="stable")
-        kept = np.array_split(by_digit, size)[rank].tolist()
+        own = np.array_split(by_digit, size)[rank].tolist()
     else:
-        kept = rows[rank::size] if option.startswith("parts") else rows
-    return np.array(kept)
+        own = rows[rank::size] if option.startswith("parts") else rows
+    return np.array(own)
 
 
 def train_as(

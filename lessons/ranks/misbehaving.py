@@ -19,8 +19,8 @@ def diagnosis(fn: Callable[[Any], Any], ranks: int = 2) -> None:
         launch(fn, ranks, timeout_s=20)
         print("No rank complained.")
     except DdpLabError as error:
-        said = str(error).splitlines()
-        print("\n".join(line for line in said if line.startswith(("launch:", "  then rank"))))
+        lines = str(error).splitlines()
+        print("\n".join(line for line in lines if line.startswith(("launch:", "  then rank"))))
 
 
 class CountingNode:

@@ -50,10 +50,10 @@ def ranks_in_turns(
         where["transport"] = device_ranks(ranks, device)
     with tempfile.TemporaryDirectory() as folder:  # until all ranks have ended
         rendezvous = f"{folder}/rendezvous" if gloo else ""
-        found = launch(
+        by_rank = launch(
             _all_runs, ranks, dict(runs), list(sizes), repeats, device, rendezvous, **where
         )
-    return {name: np.max([times[name] for times in found], axis=0) for name in found[0]}
+    return {name: np.max([times[name] for times in by_rank], axis=0) for name in by_rank[0]}
 
 
 def device_ranks(ranks: int, device: str) -> Any:
@@ -148,8 +148,8 @@ def broadcast_times(
 ) -> tuple[Times, float, float]:
     """Return the best seconds of each way by size in bytes; and alpha and beta of one message."""
     runs = {"two messages": there_and_back, **ways}
-    found = launch(_all_ways, ranks, runs, sizes, device, transport=device_ranks(ranks, device))
-    spans = {name: np.array([rank[name] for rank in found]) for name in runs}
+    by_rank = launch(_all_ways, ranks, runs, sizes, device, transport=device_ranks(ranks, device))
+    spans = {name: np.array([rank[name] for rank in by_rank]) for name in runs}
     best = {name: (t[..., 1].max(axis=0) - t[0, ..., 0]).min(axis=1) for name, t in spans.items()}
     message = best.pop("two messages") / 2
     return best, message[0], (message[-1] - message[0]) / sizes[-1]
@@ -158,12 +158,12 @@ def broadcast_times(
 def _all_ways(
     comm: Communicator, runs: Mapping[str, Way], sizes: Sequence[int], device: str
 ) -> dict[str, list[list[Span]]]:
-    found: dict[str, list[list[Span]]] = {name: [] for name in runs}
+    spans: dict[str, list[list[Span]]] = {name: [] for name in runs}
     for n_bytes in sizes:
         x = _ones(n_bytes // 4, device) if comm.rank == 0 else None
         for name, run in runs.items():
-            found[name].append(_spans(comm, partial(run, OnDevice(comm), x), device))
-    return found
+            spans[name].append(_spans(comm, partial(run, OnDevice(comm), x), device))
+    return spans
 
 
 def _spans(

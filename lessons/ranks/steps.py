@@ -78,11 +78,11 @@ def step_contest(
     runners = [set_up(comm, *plan) for plan in plans]
     steps: list[list[dict[str, float]]] = [[] for _ in plans]
     for turn in range(turns):
-        for runner, kept in zip(runners, steps, strict=True):
+        for runner, own_steps in zip(runners, steps, strict=True):
             x, y = batch(turn)
             comm.barrier()
-            kept.append(parts(runner[0], train_step(runner, x, y, now)))
-    return [min(kept, key=length) for kept in steps]
+            own_steps.append(parts(runner[0], train_step(runner, x, y, now)))
+    return [min(own_steps, key=length) for own_steps in steps]
 
 
 def slower_of(ranks: Sequence[Sequence[Step]], unit_s: float = 1.0) -> list[dict[str, float]]:

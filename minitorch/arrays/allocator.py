@@ -156,10 +156,10 @@ def empty_as(array: "Array", shape: tuple[int, ...]) -> "Array":
     if 0 not in steps:  # nothing is repeated
         order[:-1] = sorted(order[:-1], key=lambda d: -steps[d])
     sizes = tuple([shape[d] for d in order])
-    made = empty(sizes, array.dtype)
+    array_in_order = empty(sizes, array.dtype)
     if order == list(range(len(shape))):
-        return made
-    return made.transpose([order.index(d) for d in range(len(shape))])
+        return array_in_order
+    return array_in_order.transpose([order.index(d) for d in range(len(shape))])
 
 
 def rows_of(view: "Array", shape: tuple[int, ...]) -> "Array":

@@ -107,9 +107,9 @@ def narrowed(array: object) -> Halves:
     pattern = wide.view(np.uint32)
     odd = (pattern >> np.uint32(16)) & np.uint32(1)
     rounded = (pattern + (np.uint32(0x7FFF) + odd)) >> np.uint32(16)
-    made = Halves(wide.shape, np.uint16)
-    bits(made)[...] = np.where(np.isnan(wide), np.uint32(0x7FC0), rounded)
-    return made
+    halves = Halves(wide.shape, np.uint16)
+    bits(halves)[...] = np.where(np.isnan(wide), np.uint32(0x7FC0), rounded)
+    return halves
 
 
 def computed(op: Any, compute: Callable[..., Any], xp: ModuleType, *arrays: Any) -> Any:

@@ -1,19 +1,17 @@
 """Devices, dtypes, and the array library behind each device.
 
 Operators are written once against the array API: `namespace(array)` is NumPy itself on the CPU and
-array-api-compat's view of torch or CuPy on CUDA. What the standard leaves out (strides, scattered
-addition, sharing memory) is here, one function each with a branch a library.
+array-api-compat's view of torch or CuPy on CUDA. What the standard leaves out is here and in
+`extensions`, one function each with a branch a library.
 
 `use_library("cpu", "torch")` puts torch arrays behind the CPU: the code that runs on CUDA, without
 a GPU. torch and CuPy are imported only when a device asks for them.
 """
 
 import importlib
-import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce
 from types import EllipsisType, SimpleNamespace
 from typing import Any, Protocol, TypeAlias
 
@@ -147,57 +145,6 @@ def iinfo(dtype: DTypeLike) -> np.iinfo[Any]:
     if kind.kind not in "iu":
         raise DTypeError(f"iinfo: got {kind}, expected an integer dtype. Use finfo.")
     return np.iinfo(kind)
-
-
-# ── promotion, as torch promotes ────────────────────────────────────────────────────────────────
-
-
-def promote_types(a: DType, b: DType) -> DType:
-    """Return the dtype of an operator over `a` and `b`: a float stays beside an integer."""
-    if a is b:
-        return a
-    if (a.kind == "f") != (b.kind == "f"):
-        return a if a.kind == "f" else b
-    if a is bfloat16 or b is bfloat16:
-        other = b if a is bfloat16 else a
-        return float32 if other == float16 else other
-    return np.promote_types(a, b)
-
-
-def result_type(operands: Sequence[tuple[DType, int | None] | Scalar]) -> DType:
-    """Return the dtype in which an operator computes: torch's rule.
-
-    Arrays with axes decide; 0-d arrays count only when of a higher category (bool, integer,
-    float), and Python numbers only when of a higher one still.
-
-    Args:
-        operands: (dtype, number of axes) of each array, or a Python number.
-    """
-    tiers: tuple[list[DType], ...] = ([], [], [])
-    for operand in operands:
-        if isinstance(operand, tuple):
-            tiers[1 if operand[1] == 0 else 0].append(operand[0])
-        else:
-            tiers[2].append(scalar_dtype(operand))
-    by_tier = [reduce(promote_types, tier) for tier in tiers if tier]
-    return reduce(_over, by_tier) if by_tier else _default
-
-
-def _over(higher: DType, lower: DType) -> DType:
-    if higher.kind == "f":
-        return higher
-    if higher.kind == "b" or lower.kind == "f":
-        return promote_types(higher, lower)
-    return higher
-
-
-def scalar_dtype(value: object) -> DType:
-    """Return the dtype of a Python number on its own."""
-    if isinstance(value, bool):
-        return bool_
-    if isinstance(value, int):
-        return int64
-    return _default
 
 
 # ── devices ─────────────────────────────────────────────────────────────────────────────────────
@@ -371,14 +318,14 @@ def asarray(
         if dtype is bfloat16:
             return narrowed(np.array(host, dtype=float32))
         return np.array(host, dtype=dtype, copy=True if copy else None)
-    wanted = None if dtype is None else native_dtype(xp, dtype)
+    native = None if dtype is None else native_dtype(xp, dtype)
     if isinstance(data, Halves):
-        data, wanted = widened(data), wanted or xp.bfloat16
+        data, native = widened(data), native or xp.bfloat16
     if isinstance(data, _HOST):
         # torch reads neither negative strides nor scalars, and converts no array without axes
         data = np.array(data, None if dtype is None else host_dtype(dtype), order="C")
         copy = False  # it is one, and torch copies no array without axes to a device
-    return xp.asarray(data, dtype=wanted, device=native_device(place), copy=copy or None)
+    return xp.asarray(data, dtype=native, device=native_device(place), copy=copy or None)
 
 
 def to_numpy(array: Any) -> Array:
@@ -427,82 +374,6 @@ def native_device_of(array: Array) -> dict[str, object]:
     return {"device": array.device}
 
 
-def add_at(into: Array, index: tuple[Any, ...], values: Array) -> Array:
-    """Add `values` to `into` at an advanced index, in place; equal indices add up.
-
-    Returns: `into`.
-    """
-    if isinstance(into, np.ndarray):
-        rows = index[0]
-        if len(index) == 1 and into.ndim > 1 and rows.size > 1 and rows.dtype.kind in "iu":
-            _add_rows(into, rows.reshape(-1), values, tuple(rows.shape))
-        else:
-            np.add.at(into, index, values)
-        return into
-    xp = namespace(into)
-    places = xp.reshape(xp.arange(math.prod(into.shape), device=into.device), into.shape)[index]
-    flat = xp.reshape(into, (-1,))
-    moved = xp.reshape(xp.broadcast_to(values, places.shape), (-1,))
-    if hasattr(flat, "index_add_"):
-        flat.index_add_(0, xp.reshape(places, (-1,)), moved)
-    else:
-        importlib.import_module("cupyx").scatter_add(flat, xp.reshape(places, (-1,)), moved)
-    if owner(flat) is not owner(into):  # a view with gaps was copied to lie flat
-        into[...] = xp.reshape(flat, into.shape)
-    return into
-
-
-def _add_rows(into: Array, rows: Array, values: Array, shape: tuple[int, ...]) -> None:
-    """Add values to rows of a NumPy array: equal ones summed first, a fifth of `np.add.at`'s time.
-
-    Args:
-        rows: numbers of rows, from the end where below 0; `shape` they had beside the values.
-    """
-    size = into.shape[1:]
-    values = np.broadcast_to(values, (*shape, *size)).reshape(len(rows), *size)
-    rows = np.where(rows < 0, rows + len(into), rows)
-    order = rows.argsort(kind="stable")
-    rows = rows[order]
-    first = np.concatenate(([True], rows[1:] != rows[:-1]))
-    starts = first.nonzero()[0]
-    values = values[order]
-    if len(starts) < len(rows):
-        values, rows = np.add.reduceat(values, starts, axis=0), rows[starts]
-    into[rows] += values
-
-
 def copied(array: Array) -> Array:
     """Return a new array with the same numbers."""
     return array.copy() if hasattr(array, "copy") else namespace(array).clone(array)
-
-
-def windows(
-    x: Array,
-    dims: tuple[int, ...],
-    sizes: tuple[int, ...],
-    steps: tuple[int, ...],
-    spread: tuple[int, ...],
-) -> Array:
-    """Return a view of the windows of `x` along the axes `dims`: their places stay on those axes.
-
-    Args:
-        x: any shape.
-        dims: axes along which windows slide.
-        sizes: elements of a window along each; these become new last axes.
-        steps: distance between windows along each.
-        spread: distance between elements of a window along each (dilation).
-    """
-    host = isinstance(x, np.ndarray)
-    unit = x.itemsize if host else 1
-    native: Any = x
-    strides = [s // unit for s in x.strides] if host else list(native.stride())
-    shape, jumps = list(x.shape), list(strides)
-    for d, size, step, gap in zip(dims, sizes, steps, spread, strict=True):
-        shape[d] = (x.shape[d] - gap * (size - 1) - 1) // step + 1
-        jumps[d] = strides[d] * step
-        shape.append(size)
-        jumps.append(strides[d] * gap)
-    if host:
-        view = np.lib.stride_tricks.as_strided
-        return view(x, shape, [j * unit for j in jumps], writeable=False)
-    return namespace(x).as_strided(x, shape, jumps, native.storage_offset())

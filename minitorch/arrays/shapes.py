@@ -123,25 +123,23 @@ def fill_in(shape: Sequence[int], count: int | None, op: str) -> Shape:
     Raises:
         ShapeError: two -1, a negative size, or a count that does not fit.
     """
-    wanted = tuple(int(size) for size in shape)
-    holes = [i for i, size in enumerate(wanted) if size == -1]
-    if len(holes) > 1 or any(size < -1 for size in wanted):
-        raise ShapeError(
-            f"{op}: not a shape: got {wanted}, expected sizes >= 0 and one -1 at most."
-        )
-    known = numel(tuple(size for size in wanted if size != -1)) or 0
-    if len(wanted) == len(holes):
+    sizes = tuple(int(size) for size in shape)
+    holes = [i for i, size in enumerate(sizes) if size == -1]
+    if len(holes) > 1 or any(size < -1 for size in sizes):
+        raise ShapeError(f"{op}: not a shape: got {sizes}, expected sizes >= 0 and one -1 at most.")
+    known = numel(tuple(size for size in sizes if size != -1)) or 0
+    if len(sizes) == len(holes):
         known = 1
     if count is None:
-        return tuple(None if size == -1 else size for size in wanted)
+        return tuple(None if size == -1 else size for size in sizes)
     if known == 0 and holes:
         raise ShapeError(
-            f"{op}: -1 is ambiguous: got {wanted}, where the other sizes already make 0 elements. "
+            f"{op}: -1 is ambiguous: got {sizes}, where the other sizes already make 0 elements. "
             "Name every size."
         )
     if (count % known if holes else count != known) if known else count:
         raise ShapeError(
-            f"{op}: sizes do not fit: got {count} elements for shape {wanted}. "
+            f"{op}: sizes do not fit: got {count} elements for shape {sizes}. "
             "Keep the number of elements, or let one size be -1."
         )
-    return tuple(count // known if size == -1 else size for size in wanted)
+    return tuple(count // known if size == -1 else size for size in sizes)

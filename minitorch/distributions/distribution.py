@@ -47,11 +47,11 @@ def checked(
     Raises:
         ArgumentError: an element is not as expected; NaN never is. A trace has no numbers to ask.
     """
-    made = value if isinstance(value, Tensor) else tensor(value)
-    made = made if made.dtype.kind == "f" else made.float()
-    if made.has_numbers and not bool(holds(made.detach()).all()):
-        raise ArgumentError(f"{name}: got {what} {made.detach()}, expected {expected}.")
-    return made
+    param = value if isinstance(value, Tensor) else tensor(value)
+    param = param if param.dtype.kind == "f" else param.float()
+    if param.has_numbers and not bool(holds(param.detach()).all()):
+        raise ArgumentError(f"{name}: got {what} {param.detach()}, expected {expected}.")
+    return param
 
 
 def kl_divergence(p: Any, q: Any) -> Tensor:

@@ -12,7 +12,7 @@ from . import random
 from .elementwise import binary, casting, logic, pointwise
 from .elementwise import unary as elementwise
 from .elementwise.rows import ROWS
-from .networks import normalization
+from .networks import softmax as softmaxes
 from .products import linalg, linear_systems
 from .reducing import ordering, reduction, statistics
 from .shaping import assigning, gathering, indexing, joining, matrices, movement, scattering
@@ -240,8 +240,8 @@ class Methods(Value):
     baddbmm = linalg.baddbmm
     det = linear_systems.det
     slogdet = linear_systems.slogdet
-    softmax = normalization.softmax
-    log_softmax = normalization.log_softmax
+    softmax = softmaxes.softmax
+    log_softmax = softmaxes.log_softmax
     T = property(movement.t_reversed)
     mT = property(linalg.mT)
     absolute, negative = elementwise.abs, elementwise.neg

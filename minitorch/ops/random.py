@@ -104,8 +104,8 @@ class DropMask(Flat, KeepsSpec):
         """Return the mask."""
         dtype = as_dtype(x.dtype)
         source = self.generator or default_generator(device_of(x))
-        kept = source.uniform(tuple(x.shape), dtype) >= self.p
-        return cast(kept, dtype) * (1.0 / (1.0 - self.p))
+        stays = source.uniform(tuple(x.shape), dtype) >= self.p
+        return cast(stays, dtype) * (1.0 / (1.0 - self.p))
 
 
 class Multinomial(Flat):

@@ -158,9 +158,9 @@ def as_results(results: object, count: int) -> Any:
         results = results.numpy()
     if not isinstance(results, np.ndarray | list | tuple):
         raise TypeError(f"the model returned {type(results).__name__}, expected an array or a list")
-    got = 0 if getattr(results, "ndim", 1) == 0 else len(results)
-    if got != count:
-        raise ValueError(f"the model returned {got} results for a batch of {count}")
+    n_results = 0 if getattr(results, "ndim", 1) == 0 else len(results)
+    if n_results != count:
+        raise ValueError(f"the model returned {n_results} results for a batch of {count}")
     return results
 
 

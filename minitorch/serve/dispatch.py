@@ -137,11 +137,11 @@ class Dispatcher:
             if self._drops:
                 left_ms = first.due_ms - now_ms
                 fits = lane.latency.fits(left_ms)
-                wanted = min(size, lane.latency.fits((first.due_ms - first.asked_ms) / 2))
-                wanted = wanted if len(heap) > wanted else wanted / 2
+                enough = min(size, lane.latency.fits((first.due_ms - first.asked_ms) / 2))
+                enough = enough if len(heap) > enough else enough / 2
                 is_probe = now_ms - lane.began_ms > PROBE_MS
                 in_vain = lane.latency.hopeless(left_ms) and not is_probe
-                if left_ms <= 0 or in_vain or fits < wanted:
+                if left_ms <= 0 or in_vain or fits < enough:
                     self._drop(group)
                     continue
                 size = min(size, fits)

@@ -93,12 +93,12 @@ def add_routes_for_queries(app: FastAPI, server: Server, gate: Gate) -> None:
         gate.enter()
         try:
             fields = await _fields(request, {"x"}, {"context"})
-            asked = server.send(name, fields["x"], fields.get("context"))
-            prediction = await asked.future
+            ask = server.send(name, fields["x"], fields.get("context"))
+            prediction = await ask.future
         finally:
             gate.leave()
-        if prediction.is_default and isinstance(asked.error, ModelFailed) and asked.error.by_input:
-            raise asked.error
+        if prediction.is_default and isinstance(ask.error, ModelFailed) and ask.error.by_input:
+            raise ask.error
         return _json(200, {field: getattr(prediction, field) for field in prediction.__slots__})
 
     @app.post("/apps/{name}/feedback")

@@ -50,10 +50,10 @@ class Server:
         self, slo_ms: float = 20.0, batching: Batching = "aimd", delay_ms: float = 0.0,
         cache_mib: float = 32, clock: Clock | None = None, *, hang_ms: float | None = None,
     ) -> None:  # fmt: skip
-        for what, value, least in (("slo_ms", slo_ms, 1e-3), ("delay_ms", delay_ms, 0.0),
+        for name, value, least in (("slo_ms", slo_ms, 1e-3), ("delay_ms", delay_ms, 0.0),
                                    ("cache_mib", cache_mib, 0.0)):  # fmt: skip
             if not (isinstance(value, int | float) and least <= value < math.inf):
-                raise ArgumentError(f"Server: {what}: got {value!r}, expected at least {least:g}.")
+                raise ArgumentError(f"Server: {name}: got {value!r}, expected at least {least:g}.")
         self.slo_ms = slo_ms
         self._controllers = controllers("Server", batching)
         self._delay_ms = delay_ms
@@ -262,10 +262,10 @@ class Server:
         to = self._app(app, context)
         data, group, digest = digest_input(x)
         weights = to.weights_of(context)
-        asked = to.policy.ask(weights, to.rng)
+        models = to.policy.ask(weights, to.rng)
         now_ms = self._now.now_ms()
         due_ms = now_ms + self.slo_ms - min(MARGIN_MS, 0.1 * self.slo_ms)
-        ask = Ask(to, weights, asked, hub.loop.create_future(), now_ms, due_ms, set(asked))
+        ask = Ask(to, weights, models, hub.loop.create_future(), now_ms, due_ms, set(models))
         if to.policy.learns:
             to.records.setdefault((digest, group, context), deque(maxlen=64)).append(ask)
             if len(to.records) > MOST_RECORDS:
@@ -283,8 +283,8 @@ class Server:
         if app is None:
             raise UnknownApp(f"{operation}: no app {name!r}. There are: {[*self._apps]}.")
         if not isinstance(context, str | int | float | None):
-            got = type(context).__name__
-            raise ArgumentError(f"{operation}: context: got {got}, expected text or a number.")
+            kind = type(context).__name__
+            raise ArgumentError(f"{operation}: context: got {kind}, expected text or a number.")
         if operation != "generate" and app.models[0] in self._generators:
             raise ArgumentError(f"{operation}: {name!r} generates. Ask it with `generate`.")
         return app

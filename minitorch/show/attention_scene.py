@@ -125,12 +125,12 @@ def _step(words: Sequence[str], rows: Sequence[Sequence[float]], prompt: int, i:
     most = sorted(range(i + 1), key=lambda j: -rows[i][j])[:2]
     looks = " and ".join(f"{rows[i][j]:.0%} of {words[j]}" for j in most)
     if i < prompt:
-        what = f"The prompt at once, {prompt} queries: the last takes {looks}"
+        computed = f"The prompt at once, {prompt} queries: the last takes {looks}"
     else:
-        what = f"One query, of the new word {words[i]}: it takes {looks}"
+        computed = f"One query, of the new word {words[i]}: it takes {looks}"
     again = sum(range(prompt, i + 2))
     ran = f"{i + 1} words have run through the model; without a cache, {again}."
-    return Step(f"{what}. The model says {words[i + 1]}.", (ran,))
+    return Step(f"{computed}. The model says {words[i + 1]}.", (ran,))
 
 
 def _summary(words: Sequence[str], prompt: int, temperature: float) -> str:

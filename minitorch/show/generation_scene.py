@@ -101,8 +101,8 @@ def _iteration(
 ) -> None:
     x, width = LEFT + iteration.began_ms * scale, (iteration.ended_ms - iteration.began_ms) * scale
     seen = since(k + 1, "bar faded", "bar")
-    what = "its prompt" if iteration.starts else "a token"
-    tip = f"request {request}: {what}, iteration {k + 1}"
+    tokens = "its prompt" if iteration.starts else "a token"
+    tip = f"request {request}: {tokens}, iteration {k + 1}"
     canvas.rect(x, TOP + ROW * request + 2, max(width - 0.6, 0.6), ROW - 4, seen, rx=1, tip=tip)
     canvas.rect(x, lane_y, max(width - 0.6, 0.6), LANE - 4, seen, rx=2, tip=tip)
     canvas.rect(x - 1, lane_y - 2, width + 1, LANE, ((k + 1, k + 2, "ring"),), rx=3)
@@ -125,8 +125,8 @@ def _step(
     if ends:
         rows.append(f"{', '.join(map(str, ends))} end")
     who = f"request{'s' * (len(inside) > 1)} {', '.join(map(str, inside))}"
-    what = "the prompt and first token" if iteration.starts else "one token more"
-    return Step(f"Iteration {k + 1}: {what} of {who}.", tuple(rows))
+    tokens = "the prompt and first token" if iteration.starts else "one token more"
+    return Step(f"Iteration {k + 1}: {tokens} of {who}.", tuple(rows))
 
 
 def _summary(requests: Sequence[tuple[float, int, int]], run: GenerationSimulation) -> str:

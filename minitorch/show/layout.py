@@ -112,11 +112,11 @@ def _order(layers: Sequence[list[Key]], neighbours: Neighbours) -> None:
         rows = range(1, len(layers)) if sweep % 2 == 0 else range(len(layers) - 2, -1, -1)
         for row in rows:
             fixed = {key: i for i, key in enumerate(layers[row - 1 if sweep % 2 == 0 else row + 1])}
-            wanted = {
+            place = {
                 key: _mean([fixed[near] for near in neighbours[key] if near in fixed], i)
                 for i, key in enumerate(layers[row])
             }
-            layers[row].sort(key=wanted.__getitem__)
+            layers[row].sort(key=place.__getitem__)
 
 
 def _mean(numbers: Sequence[float], otherwise: float) -> float:
@@ -132,8 +132,8 @@ def _positions(
         _spread(row, dict.fromkeys(row, 0.0), sizes, xs)
     for sweep in range(2 * SWEEPS):
         for row in layers if sweep % 2 == 0 else reversed(layers):
-            wanted = {key: _mean([xs[near] for near in neighbours[key]], xs[key]) for key in row}
-            _spread(row, wanted, sizes, xs)
+            ideal = {key: _mean([xs[near] for near in neighbours[key]], xs[key]) for key in row}
+            _spread(row, ideal, sizes, xs)
     return xs
 
 

@@ -87,22 +87,22 @@ def _run(code: str, names: dict[str, Any], kind: type) -> list[Statement]:
     statements: list[Statement] = []
     known, with_grad, alive, ran = set[int](), set[int](), list[Any](), 0
     for statement in ast.parse("\n".join(lines)).body:
-        made = Statement(lines[statement.lineno - 1 : statement.end_lineno])
-        made.outcome = _execute(statement, names)
+        shown = Statement(lines[statement.lineno - 1 : statement.end_lineno])
+        shown.outcome = _execute(statement, names)
         values = [value for value in names.values() if isinstance(value, kind)]
-        made.new = inputs_first(values[::-1], inputs_of, known)
-        alive += made.new
-        made.names = {id(value): name for name, value in names.items()}
+        shown.new = inputs_first(values[::-1], inputs_of, known)
+        alive += shown.new
+        shown.names = {id(value): name for name, value in names.items()}
         for leaf in alive:
             grad = getattr(leaf, "_grad", None)
             if leaf.op is None and grad is not None and id(leaf) not in with_grad:
                 with_grad.add(id(leaf))
-                made.grads[id(leaf)] = to_numpy(grad.array)
+                shown.grads[id(leaf)] = to_numpy(grad.array)
         runs = [r for s in names.values() if isinstance(s, _Watched) for r in s.runs]
         for leaves, feeds, state in runs[ran:]:
-            made.computed += _node_by_node(leaves, feeds, state)
+            shown.computed += _node_by_node(leaves, feeds, state)
         ran = len(runs)
-        statements.append(made)
+        statements.append(shown)
     return statements
 
 

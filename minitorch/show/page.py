@@ -143,8 +143,8 @@ def still(scenes: Sequence[Scene]) -> dict[str, str]:
 def style() -> str:
     """Return the style of a picture that stands alone: the player's colours, light and dark."""
     player = (HERE / "player.css").read_text(encoding="utf-8")
-    blocks = re.findall(r"\{((?:\s*--mt-[a-z-]+: #[0-9a-f]{6};)+)", player)
-    light, dark = (" ".join(block.split()) for block in blocks[:2])
+    colours = re.findall(r"(--mt-[a-z-]+): light-dark\((#\w{6}), (#\w{6})\);", player)
+    light, dark = (" ".join(f"{c[0]}: {c[k]};" for c in colours) for k in (1, 2))
     scene = (HERE / "scene.css").read_text(encoding="utf-8")
     rules = scoped(scene, ".mt-poster ")
     return (

@@ -181,13 +181,13 @@ def _step(before: Stage, after: Stage, k: int, count: int) -> Step:
     old, new = before.names, after.names
     left, known = set(new.values()), set(old.values())
     removed = [_words_for(n) for n in before.nodes if old[n] not in left]
-    made = [_words_for(n) for n in after.nodes if new[n] not in known]
+    new_words = [_words_for(n) for n in after.nodes if new[n] not in known]
     text = (
         f"{head}{plural(len(before.nodes), 'node')} become {len(after.nodes)}, and a predicted "
         f"{in_seconds(before.predicted_s)} become {in_seconds(after.predicted_s)}."
     )
     rows = [f"gone: {_some(removed)}"] if removed else []
-    rows += [f"new: {_some(made)}"] if made else []
+    rows += [f"new: {_some(new_words)}"] if new_words else []
     return Step(text, tuple(rows))
 
 
@@ -206,8 +206,8 @@ def _some(names: list[str], most: int = 8) -> str:
 def _summary(stages: Sequence[Stage], useful: list[str]) -> str:
     count, first, last = len(stages) - 1, len(stages[0].nodes), len(stages[-1].nodes)
     passes = "1 pass" if count == 1 else f"{count} passes"
-    what = "None changes anything"
+    effect = "None changes anything"
     if useful:
         others = "" if len(useful) == count else "; the others find nothing to do"
-        what = f"It is changed by {listing(useful)}{others}"
-    return f"{passes} over a graph of {plural(first, 'node')} leave {last}. {what}."
+        effect = f"It is changed by {listing(useful)}{others}"
+    return f"{passes} over a graph of {plural(first, 'node')} leave {last}. {effect}."

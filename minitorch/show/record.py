@@ -82,12 +82,12 @@ def record(
         raise ArgumentError(
             f"step_through: got {type(root).__name__}, expected a tensor or a node of a graph."
         )
-    made, order = structure([root], names, MOST)
+    computation, order = structure([root], names, MOST)
     if isinstance(root, Node):
-        _run(made, order, root, feed_dict, session)
+        _run(computation, order, root, feed_dict, session)
     elif hasattr(root, "array"):
-        _go_back(made, order, root)
-    return made
+        _go_back(computation, order, root)
+    return computation
 
 
 def structure(
@@ -249,10 +249,10 @@ def _run(
     own = Session(root.graph, optimize=False)
     bring_variables(own, session)
     _add_symbolic_visits(made, order, root)
-    wanted = [i for i, node in enumerate(order) if not getattr(node.op, "writes", ())]
+    readable = [i for i, node in enumerate(order) if not getattr(node.op, "writes", ())]
     flat = [g for visit in made.visits for g in (visit.grad, *(s for _, s in visit.shares))]
-    values = iter(own.run([*(order[i] for i in wanted), *flat], feed_dict))
-    for i in wanted:
+    values = iter(own.run([*(order[i] for i in readable), *flat], feed_dict))
+    for i in readable:
         made.numbers[i] = _as_array(next(values))
     made.visits = _in_arrays(made.visits, lambda _: _as_array(next(values)))
 

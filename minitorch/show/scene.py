@@ -164,9 +164,9 @@ def _mark(mark: Mark) -> dict[str, object]:
         key: round(value, 1) if isinstance(value, float) else value
         for key, value in mark.attrs.items()
     }
-    made: dict[str, object] = {"shape": mark.shape, "attrs": numbers, "when": [*mark.when]}
+    shape: dict[str, object] = {"shape": mark.shape, "attrs": numbers, "when": [*mark.when]}
     fields = {"text": mark.text, "tip": mark.tip, "arrow": mark.arrow}
-    return made | {key: value for key, value in fields.items() if value}
+    return shape | {key: value for key, value in fields.items() if value}
 
 
 @dataclass

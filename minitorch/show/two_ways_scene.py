@@ -194,8 +194,8 @@ def _step(left: list[Statement], right: list[Statement], now: _Moment, before: _
         outcome = brief(value, 60) if hasattr(value, "dtype") else "done"
         text = f"The session runs, node {now.node + 1} of {len(work)}: {name} is {outcome}."
         return Step(text, tuple(rows))
-    made = right[now.right].new if goes_right else []
-    built = f" Symbolic: {plural(len(made), 'node')} built, nothing computed." if made else ""
+    fresh = right[now.right].new if goes_right else []
+    built = f" Symbolic: {plural(len(fresh), 'node')} built, nothing computed." if fresh else ""
     outcome = left[now.left].outcome if goes_left else ""
     done = f"Imperative: {outcome}." if outcome else ""
     return Step(f"{done}{built}".strip() or "The next line.", tuple(rows))

@@ -140,11 +140,11 @@ class Exchange(InPlace):
         inverse = inverse.reshape(self.shape if along is None else self.shape[along])
         wanted = [distinct, *[inverse] * return_inverse, *[counts] * return_counts]
         dtypes = (self.dtype, _arrays.int64, _arrays.int64)
-        made = tuple(
+        results = tuple(
             self._new(asarray(array, dtype, self.device, copy=False))
             for array, dtype in zip(wanted, dtypes, strict=False)
         )
-        return made if len(made) > 1 else made[0]
+        return results if len(results) > 1 else results[0]
 
     def new_tensor(
         self,
@@ -157,15 +157,15 @@ class Exchange(InPlace):
         """Return a tensor with a copy of `data`, of this dtype and device unless given."""
         wanted = self.dtype if dtype is None else as_dtype(dtype)
         place = self.device if device is None else _arrays.device(device)
-        made: Self = self._new(asarray(data, wanted, place))
-        made.requires_grad_(requires_grad)
-        return made
+        tensor: Self = self._new(asarray(data, wanted, place))
+        tensor.requires_grad_(requires_grad)
+        return tensor
 
     def new_full(self, size: int | Sequence[int], fill_value: Scalar, **options: Any) -> Self:
         """Return a tensor of another shape filled with one number; options as `new_tensor`."""
-        made = self.new_tensor(np.full(size, fill_value), **options)
-        filled: Self = self._filled(made.array)
-        filled.requires_grad_(made.requires_grad)
+        like = self.new_tensor(np.full(size, fill_value), **options)
+        filled: Self = self._filled(like.array)
+        filled.requires_grad_(like.requires_grad)
         return filled
 
     def new_zeros(self, *size: Any, **options: Any) -> Self:
@@ -370,6 +370,6 @@ _SIGNS = {
 
 
 def _restore(kind: Any, array: object, requires_grad: bool) -> Any:
-    made: Any = kind._new(array)
-    made.requires_grad = requires_grad
-    return made
+    tensor: Any = kind._new(array)
+    tensor.requires_grad = requires_grad
+    return tensor

@@ -17,6 +17,7 @@ from ..arrays.library import (
     native_device,
     native_dtype,
 )
+from ..arrays.promotion import scalar_dtype
 from ..errors import ArgumentError
 from ..ops.random import Integers, Normal, Permutation, Uniform
 from ..ops.shaping.movement import sizes
@@ -60,12 +61,12 @@ def full(
     """Return a tensor of shape `size` filled with one number, whose dtype it has unless given."""
     place = _arrays.device(device)
     xp = _arrays.namespace_on(place)
-    wanted = _arrays.scalar_dtype(fill_value) if dtype is None else as_dtype(dtype)
+    wanted = scalar_dtype(fill_value) if dtype is None else as_dtype(dtype)
     place_of = {} if xp is np else {"device": native_device(place)}
     shape = _shape("full", (size,))
     dtype_there = native_dtype(xp, _arrays.host_dtype(wanted))
-    made = Tensor._filled(cast(xp.full(shape, fill_value, dtype=dtype_there, **place_of), wanted))
-    return made.requires_grad_() if requires_grad else made
+    filled = Tensor._filled(cast(xp.full(shape, fill_value, dtype=dtype_there, **place_of), wanted))
+    return filled.requires_grad_() if requires_grad else filled
 
 
 def zeros(*size: object, **options: Unpack[Options]) -> Tensor:
@@ -159,8 +160,8 @@ def _drawn(
     place = _arrays.device(device)
     wanted = as_dtype(float if dtype is None else dtype)
     op = kind(_shape(name, size), wanted, generator=generator or default_generator(place))
-    made = Tensor._draw(op, place)
-    return made.requires_grad_() if requires_grad else made
+    drawn = Tensor._draw(op, place)
+    return drawn.requires_grad_() if requires_grad else drawn
 
 
 def rand(*size: object, generator: Generator | None = None, **options: Unpack[Options]) -> Tensor:

@@ -20,8 +20,8 @@ from ..arrays.library import (
     asarray,
     get_default_dtype,
     host_dtype,
-    result_type,
 )
+from ..arrays.promotion import result_type
 from ..errors import AxisError, DeviceError, DTypeError, MinitorchError, ShapeError
 from ..op import Op, Spec, Value, refuse_bools
 from ..ops.elementwise.casting import Cast, Move
@@ -51,15 +51,15 @@ _CONSTANTS_KEPT = 512  # more than the distinct Python numbers in any sensible p
 def constant(number: Scalar, dtype: DType, kind: type["Tensor"]) -> "Tensor":
     """Return a tensor of `kind` around a Python number; the same one again for the same number."""
     key = (number, type(number), dtype.char)
-    made = _constants.get(key)
-    if made is None:
+    scalar = _constants.get(key)
+    if scalar is None:
         fits = dtype.kind == "f" or number == 0
-        made = kind._new(dtype.type(number) if fits else np.asarray(number).astype(dtype)[()])
+        scalar = kind._new(dtype.type(number) if fits else np.asarray(number).astype(dtype)[()])
         if len(_constants) >= _CONSTANTS_KEPT:
             _constants.clear()
         if number:  # 0.0 and -0.0 are equal, and not the same
-            _constants[key] = made
-    return made
+            _constants[key] = scalar
+    return scalar
 
 
 def host_arrays(op: Op, inputs: tuple[Any, ...], kind: type["Tensor"]) -> list[Array] | None:
@@ -176,9 +176,9 @@ def _wrap(
     if isinstance(value, bool | int | float):
         wanted = host_dtype(dtype) if dtype is not None else result_type([value])
         if place.type == "cpu":
-            made = constant(value, wanted, kind)
-            if type(made.array) in HOST_TYPES:
-                return made
+            wrapped = constant(value, wanted, kind)
+            if type(wrapped.array) in HOST_TYPES:
+                return wrapped
         return kind._new(asarray(value, wanted, place))
     return kind._new(asarray(_foreign(op, value), dtype, place))
 

@@ -77,10 +77,10 @@ def base_of(view: "Tensor") -> tuple["Tensor", Path]:
     """Return the tensor whose memory `view` shows, and how to get from there to the view."""
     path: list[tuple[Op, tuple[Tensor, ...]]] = []
     while True:
-        made = (view.op, view.inputs) if view.op else getattr(view, "viewing", None)
-        if made is None or not _shows(view, *made):
+        op_and_inputs = (view.op, view.inputs) if view.op else getattr(view, "viewing", None)
+        if op_and_inputs is None or not _shows(view, *op_and_inputs):
             return view, tuple(reversed(path))
-        op, (view, *others) = made
+        op, (view, *others) = op_and_inputs
         path.append((op, tuple(others)))
 
 

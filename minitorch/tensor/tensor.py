@@ -16,6 +16,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..arrays import library as _arrays
+from ..arrays import promotion
 from ..arrays.bfloat16 import computed
 from ..arrays.library import (
     HOST_TYPES,
@@ -86,11 +87,11 @@ class Tensor(Exchange):
     @staticmethod
     def _new(array: Array) -> "Tensor":
         """Return a leaf around `array`, which is not copied."""
-        made: Tensor = _blank(Tensor)
-        made.array = array
-        made.requires_grad, made.op, made.inputs = False, None, ()
-        made._grad, made._stamp, made.hooks = None, clock.now, None
-        return made
+        leaf: Tensor = _blank(Tensor)
+        leaf.array = array
+        leaf.requires_grad, leaf.op, leaf.inputs = False, None, ()
+        leaf._grad, leaf._stamp, leaf.hooks = None, clock.now, None
+        return leaf
 
     @classmethod
     def _filled(cls, array: Array) -> "Tensor":
@@ -123,13 +124,13 @@ class Tensor(Exchange):
             if better is error:
                 raise
             raise better from error
-        made: Tensor = _blank(Tensor)
-        made.array = result
-        made.requires_grad, made.op, made.inputs = False, None, ()
-        made._grad, made._stamp, made.hooks = None, clock.now, None
+        output: Tensor = _blank(Tensor)
+        output.array = result
+        output.requires_grad, output.op, output.inputs = False, None, ()
+        output._grad, output._stamp, output.hooks = None, clock.now, None
         if recording.on:
-            _record(made, op, inputs)
-        return made
+            _record(output, op, inputs)
+        return output
 
     # ── what it is ──────────────────────────────────────────────────────────────────────────────
 
@@ -357,9 +358,9 @@ def tensor(
     wanted = None if dtype is None else as_dtype(dtype)
     if wanted is None and not hasattr(data, "dtype"):
         wanted = _infer_dtype(data)
-    made = Tensor._new(asarray(data, wanted, _arrays.device(device)))
-    as_dtype(made.array.dtype)
-    return made.requires_grad_() if requires_grad else made
+    leaf = Tensor._new(asarray(data, wanted, _arrays.device(device)))
+    as_dtype(leaf.array.dtype)
+    return leaf.requires_grad_() if requires_grad else leaf
 
 
 def _infer_dtype(data: object) -> Any:
@@ -412,7 +413,9 @@ def numel(value: Tensor) -> int:
 
 def result_type(a: Tensor | Scalar, b: Tensor | Scalar) -> DType:
     """Return the dtype in which an operator computes with two tensors or Python numbers."""
-    return _arrays.result_type([(v.dtype, v.ndim) if isinstance(v, Tensor) else v for v in (a, b)])
+    return promotion.result_type(
+        [(v.dtype, v.ndim) if isinstance(v, Tensor) else v for v in (a, b)]
+    )
 
 
 def plain(data: object) -> Any:

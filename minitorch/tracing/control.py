@@ -36,8 +36,8 @@ def cond(
     """
     yes, no = graph_cond.two_functions(true_fn, false_fn)
     if is_tracing() and isinstance(pred, Tensor):
-        found = graph_cond.cond(lower(pred), building(yes), building(no), strict, name)
-        return lift(found)
+        chosen = graph_cond.cond(lower(pred), building(yes), building(no), strict, name)
+        return lift(chosen)
     if isinstance(pred, Tensor | bool):
         return graph_cond.unpack_single(yes() if pred else no(), strict)
     return graph_cond.cond(pred, yes, no, strict, name)
@@ -62,8 +62,8 @@ def while_loop(
     if not has_tensors(values):
         return graph_loop.while_loop(cond, body, loop_vars, *args, **kwargs)
     while cond(*values):
-        found = body(*values)
-        values = list(found) if isinstance(found, list | tuple) else [found]
+        after = body(*values)
+        values = list(after) if isinstance(after, list | tuple) else [after]
     if len(values) == 1:
         return values[0]
     return tuple(values) if isinstance(loop_vars, tuple) else values
@@ -98,8 +98,8 @@ def lift(value: object) -> Any:
     def lifted(leaf: object) -> object:
         if not isinstance(leaf, Node):
             return leaf
-        made = Symbol.of(leaf, tracer, leaf.dtype.kind == "f")
-        made.op = leaf.op  # no leaf
-        return made
+        symbol = Symbol.of(leaf, tracer, leaf.dtype.kind == "f")
+        symbol.op = leaf.op  # no leaf
+        return symbol
 
     return mapped(lifted, value)

@@ -138,14 +138,14 @@ class Effects:
     def detach(self, tensor: Tensor, eager: Callable[[Tensor], Tensor]) -> Tensor:
         """Return a tensor from outside without its history; an update of it is one of `tensor`."""
         if not tensor.requires_grad and id(tensor) not in self.moved:
-            made = eager(tensor)
-            made._stamp = tensor._stamp  # in the same memory: from outside as well
-            return made
+            detached = eager(tensor)
+            detached._stamp = tensor._stamp  # in the same memory: from outside as well
+            return detached
         symbol = self.stands_for(tensor)
-        found = symbol.detach()
-        found.source = tensor
-        self.tracer.views.setdefault(symbol.node, []).append(weakref.ref(found))
-        return found
+        view = symbol.detach()
+        view.source = tensor
+        self.tracer.views.setdefault(symbol.node, []).append(weakref.ref(view))
+        return view
 
     def move(self, tensor: Tensor, method: str, *args: object, **kwargs: object) -> Any:
         """Update a tensor from outside: note that it is to be written."""
@@ -167,10 +167,10 @@ class Effects:
     def grad(self, tensor: Tensor) -> Tensor | None:
         """Return the gradient that a tensor from outside has by now."""
         if id(tensor) not in self.grads:
-            has = tensor._grad is not None
-            self.had[id(tensor)] = (tensor, has)
+            has_grad = tensor._grad is not None
+            self.had[id(tensor)] = (tensor, has_grad)
             symbol = None
-            if has:
+            if has_grad:
                 old = OldGradient(tensor)
                 symbol = Symbol.of(self.tracer.node_of(old), self.tracer)
                 self._old[id(tensor)] = (old, symbol)
@@ -205,8 +205,8 @@ class Effects:
         arriving = None if seed is None else [self.tracer.node_of(seed)]
         shares = dict(zip(nodes, gradients([root.node], nodes, arriving), strict=True))
         for leaf in leaves:
-            found = [share for node in self._nodes_of(leaf) if (share := shares[node]) is not None]
-            for share in found:
+            parts = [share for node in self._nodes_of(leaf) if (share := shares[node]) is not None]
+            for share in parts:
                 grad = self._of(cast_to(share, leaf.dtype), leaves if create_graph else ())
                 self._add(leaf, grad, create_graph)
 
@@ -214,9 +214,9 @@ class Effects:
         """Return the symbol for a gradient, which has one itself with respect to `leaves`."""
         if not leaves:
             return Symbol.of(build(StopGradient(), (share,)), self.tracer)
-        found = Symbol.of(share, self.tracer, True)
-        found.op, found.inputs = share.op, tuple(leaves)
-        return found
+        symbol = Symbol.of(share, self.tracer, True)
+        symbol.op, symbol.inputs = share.op, tuple(leaves)
+        return symbol
 
     def _add(self, leaf: Tensor, grad: Any, create_graph: bool) -> None:
         for hook in tuple(leaf.hooks.before.values()) if leaf.hooks else ():
@@ -234,7 +234,7 @@ class Effects:
     def _below(self, root: Symbol) -> list[Tensor]:
         """Return the leaves that `root` was computed from, each once."""
         stands = {id(symbol): tensor for tensor, symbol in self.moved.values()}
-        found: dict[int, Tensor] = {}
+        leaves: dict[int, Tensor] = {}
         seen: set[int] = set()
         waiting: list[Tensor] = [root]
         while waiting:
@@ -244,7 +244,7 @@ class Effects:
             seen.add(id(value))
             if value.op is None:
                 leaf = stands.get(id(value), value)
-                found[id(leaf)] = leaf
+                leaves[id(leaf)] = leaf
             elif isinstance(value, Symbol):
                 waiting += value.inputs
             else:
@@ -253,7 +253,7 @@ class Effects:
                     f"{value.op.name} computed outside (at {place()}). Compute it inside, or "
                     "detach() it."
                 )
-        return list(reversed(found.values()))
+        return list(reversed(leaves.values()))
 
     def _nodes_of(self, leaf: Tensor) -> list[Node]:
         return [leaf.node] if isinstance(leaf, Symbol) else self._leaves[id(leaf)]

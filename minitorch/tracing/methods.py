@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 
 def replacements(current: Callable[[], Tracer | None]) -> list[tuple[type, str, Any]]:
     """Return the methods that ask the trace, `current`, first: class, name and method."""
-    made: list[tuple[type, str, Any]] = []
+    methods: list[tuple[type, str, Any]] = []
     for name in ("_arithmetic", "_signed", "_updated", "copy_", "fill_", "_drawn", "__setitem__"):
-        made.append((Tensor, name, _moving(name, getattr(Tensor, name), current)))
-    made.append((Tensor, "detach", _detaching(Tensor.detach, current)))
-    made.append((Tensor, "data", _data(Tensor.data, current)))
-    made.append((Tensor, "grad", _gradient(Tensor.grad, current)))
-    made.append((Optimizer, "step", _stepping(Optimizer.step, current)))
+        methods.append((Tensor, name, _moving(name, getattr(Tensor, name), current)))
+    methods.append((Tensor, "detach", _detaching(Tensor.detach, current)))
+    methods.append((Tensor, "data", _data(Tensor.data, current)))
+    methods.append((Tensor, "grad", _gradient(Tensor.grad, current)))
+    methods.append((Optimizer, "step", _stepping(Optimizer.step, current)))
     kinds: list[type] = [LRScheduler]
     for kind in kinds:
         kinds += kind.__subclasses__()
         if "step" in vars(kind):
-            made.append((kind, "step", _scheduling(vars(kind)["step"], current)))
-    return made
+            methods.append((kind, "step", _scheduling(vars(kind)["step"], current)))
+    return methods
 
 
 def _moving(name: str, eager: Any, current: Callable[[], Tracer | None]) -> Any:

@@ -61,8 +61,8 @@ class Program:
         step, state = self.session.plan(list(fetches), tuple(feeds)), self.session.state
 
         def run(arrays: Sequence[Array]) -> list[Array]:
-            given = [np.asarray(a) if isinstance(a, np.generic) else a for a in arrays]
-            return list(step(state, given))
+            arrays_in = [np.asarray(a) if isinstance(a, np.generic) else a for a in arrays]
+            return list(step(state, arrays_in))
 
         return run
 
@@ -98,10 +98,10 @@ class Program:
 
     def way_back(self, wants: tuple[bool, ...]) -> WayBack:
         """Return the gradients with respect to the wanted feeds."""
-        found = self._ways_back.get(wants)
-        if found is None:
-            found = self._ways_back[wants] = WayBack(self, wants)
-        return found
+        way = self._ways_back.get(wants)
+        if way is None:
+            way = self._ways_back[wants] = WayBack(self, wants)
+        return way
 
 
 class WayBack:
@@ -123,9 +123,9 @@ class WayBack:
         ys = [program.outputs[i] for i in self.ends]
         with program.graph.as_default():
             self.seeds = [Placeholder(y.dtype, y.shape, "seed") for y in ys]
-            found = gradients(ys, xs, list(self.seeds)) if ys else [None] * len(xs)
-        self.grads = [grad for grad in found if grad is not None]
-        self.has = [grad is not None for grad in found]
+            by_feed = gradients(ys, xs, list(self.seeds)) if ys else [None] * len(xs)
+        self.grads = [grad for grad in by_feed if grad is not None]
+        self.has = [grad is not None for grad in by_feed]
         self.recomputes = has_control(program)
         self.saved = () if self.recomputes else self._frontier()
         self.there = program.plan((*program.outputs, *self.saved), program.feeds)
@@ -136,20 +136,20 @@ class WayBack:
         program = self.program
         fed = set(program.feeds)
         forward = set(needed(program.outputs, fed))
-        found = needed(self.grads, forward | set(self.seeds))
-        own = [n for n in found if n in forward and n not in fed and not isinstance(n, Constant)]
+        below = needed(self.grads, forward | set(self.seeds))
+        own = [n for n in below if n in forward and n not in fed and not isinstance(n, Constant)]
         return tuple(dict.fromkeys([*own, *program.drawn]))
 
     def forward(self, tensors: Sequence[Tensor], arrays: Sequence[Array]) -> list[Tensor]:
         """Return the outputs as tensors whose `op` runs the way back."""
         program = self.program
         before = default_generator(program.device).get_state() if self.replays else None
-        found = self.there(arrays)
+        results_and_saved = self.there(arrays)
         count = len(program.outputs)
-        shapes = tuple([tuple(found[i].shape) for i in self.ends])
-        call = Call(self, tuple(tensors), tuple(found[count:]), shapes, before)
+        shapes = tuple([tuple(results_and_saved[i].shape) for i in self.ends])
+        call = Call(self, tuple(tensors), tuple(results_and_saved[count:]), shapes, before)
         sources = tuple([tensors[i] for i in self.sources])
-        results = [Tensor._new(array) for array in found[:count]]
+        results = [Tensor._new(array) for array in results_and_saved[:count]]
         if len(self.ends) == 1:
             end = results[self.ends[0]]
             end.requires_grad, end.op, end.inputs = True, call, sources
@@ -174,14 +174,14 @@ class WayBack:
 
     def arrays(self, call: Call, seeds: Sequence[Array]) -> list[Array]:
         """Return the gradients for plain arrays."""
-        given = [*(tensor.array for tensor in call.tensors), *seeds, *call.saved]
+        feeds = [*(tensor.array for tensor in call.tensors), *seeds, *call.saved]
         if not self.replays:
-            return self.back(given)
+            return self.back(feeds)
         generator = default_generator(self.program.device)
         now = generator.get_state()
         generator.set_state(call.before)
         try:
-            return self.back(given)
+            return self.back(feeds)
         finally:
             generator.set_state(now)
 
@@ -232,17 +232,17 @@ class Call(Op):
                 zeros = asarray(np.zeros(shape, dtype), None, way.program.device)
                 arriving[i] = Tensor._new(zeros) if records else zeros
         seeds = [arriving[i] for i in range(len(dtypes))]
-        found = iter(way.tensors(self, seeds) if records else way.arrays(self, seeds))
-        return tuple([next(found) if has else None for has in way.has])
+        grads = iter(way.tensors(self, seeds) if records else way.arrays(self, seeds))
+        return tuple([next(grads) if wanted else None for wanted in way.has])
 
 
 def with_gradient(sources: Sequence[Node], ends: Sequence[Node]) -> set[Node]:
     """Return the nodes that would require a gradient, were they tensors and if `sources` do."""
-    found = set(sources)
-    for node in schedule(ends, found):
-        if any(source in found for source in node.inputs) and not _stops(node):
-            found.add(node)
-    return found
+    requiring = set(sources)
+    for node in schedule(ends, requiring):
+        if any(source in requiring for source in node.inputs) and not _stops(node):
+            requiring.add(node)
+    return requiring
 
 
 def _stops(node: Node) -> bool:

@@ -70,7 +70,7 @@ class Steps:
 
     def _feeds(self, outputs: dict[Node, None], k: int) -> list[Node]:
         """Return what stage `k` needs that it does not compute."""
-        found: dict[Node, None] = {}
+        feeds: dict[Node, None] = {}
         seen: set[Node] = set()
         waiting = list(outputs)
         while waiting:
@@ -79,10 +79,10 @@ class Steps:
                 continue
             seen.add(node)
             if isinstance(node, Placeholder) or self._of(node) < k:
-                found[node] = None
+                feeds[node] = None
             else:
                 waiting += [*node.inputs, *node.control_inputs]
-        return list(found)
+        return list(feeds)
 
     def _number(self, node: Node) -> int:
         return self._place.setdefault(node, len(self._place))

@@ -71,11 +71,11 @@ class Symbol(Tensor):
     @classmethod
     def of(cls, node: Node, tracer: Tracer, requires_grad: bool = False) -> Symbol:
         """Return a symbol for a node."""
-        made: Symbol = object.__new__(cls)
-        made.node, made.tracer, made.stale, made.source = node, tracer, False, None
-        made.requires_grad, made.op, made.inputs = requires_grad, None, ()
-        made._grad, made._stamp, made.hooks = None, clock.now, None
-        return made
+        symbol: Symbol = object.__new__(cls)
+        symbol.node, symbol.tracer, symbol.stale, symbol.source = node, tracer, False, None
+        symbol.requires_grad, symbol.op, symbol.inputs = requires_grad, None, ()
+        symbol._grad, symbol._stamp, symbol.hooks = None, clock.now, None
+        return symbol
 
     def _check_shown_by(self, view: Symbol) -> None:
         """Let all views be: how a value will lie in memory is not known yet."""

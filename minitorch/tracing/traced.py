@@ -62,8 +62,8 @@ class Traced:
 
     def feed(self, *args: object) -> dict[Node, Any]:
         """Return the `feed_dict` for these arguments, with captured tensors as they are now."""
-        given = dict(zip(self.inputs, self._tensors(args), strict=True)) | self.captured
-        return {node: tensor.array for node, tensor in given.items()}
+        tensors = dict(zip(self.inputs, self._tensors(args), strict=True)) | self.captured
+        return {node: tensor.array for node, tensor in tensors.items()}
 
     def _tensors(self, args: object) -> list[Tensor]:
         tensors: list[Tensor] = []
@@ -81,12 +81,12 @@ class Traced:
 
     def run(self, tensors: Sequence[Tensor]) -> Any:
         """As a call, with the tensors among the arguments in a list; writes updated buffers."""
-        given = [*tensors, *self.captured.values()]
-        values = iter(self.program(given) if self.steps is None else self.steps.run(tensors))
+        feeds = [*tensors, *self.captured.values()]
+        values = iter(self.program(feeds) if self.steps is None else self.steps.run(tensors))
         results = []
         for result in self._results:
             if isinstance(result, int):  # the place of a tensor that is handed through
-                results.append(given[result])
+                results.append(feeds[result])
             else:
                 results.append(next(values) if isinstance(result, Node) else result)
         if self.updates and self.steps is None:
@@ -166,13 +166,13 @@ def record(
         starts = [s.node for s in symbols]
         with drawing_nothing(operation):
             args, kwargs = rebuild(iter(symbols))
-            found: list[Tensor] = []
-            _, back = flatten(lift(function(*args, **kwargs)), found, operation)
-        ends = [_node(value, tracer) for value in found]
-        if made := [] if variables else tracer.graph.variables:
+            outputs: list[Tensor] = []
+            _, back = flatten(lift(function(*args, **kwargs)), outputs, operation)
+        ends = [_node(value, tracer) for value in outputs]
+        if added := [] if variables else tracer.graph.variables:
             raise GraphError(
-                f"{operation}: the function makes variable {made[0].name!r} (built at "
-                f"{made[0].location}), which no call would give a value. Trace it and run the "
+                f"{operation}: the function makes variable {added[0].name!r} (built at "
+                f"{added[0].location}), which no call would give a value. Trace it and run the "
                 "graph in a session, or use a module, whose parameters are tensors."
             )
         arguments = enumerate(zip(symbols, starts, strict=True))
@@ -184,7 +184,7 @@ def record(
     places = {node: i for i, node in enumerate([*starts, *captured])}
     results = tuple(
         places.get(node, node if isinstance(value, Symbol) else value)
-        for node, value in zip(ends, found, strict=True)
+        for node, value in zip(ends, outputs, strict=True)
     )
     name = getattr(function, "__name__", type(function).__name__)
     outside = tuple(tracer.outside())
@@ -216,26 +216,26 @@ def _node(value: Tensor, tracer: Tracer) -> Node:
 
 def _captured(tracer: Tracer) -> dict[Node, Tensor]:
     """Return the captured tensors by node; where a session runs them, they have a default."""
-    kept: dict[Node, Tensor] = {}
+    captured: dict[Node, Tensor] = {}
     for tensor, node in (*tracer.effects.past, *tracer.captured.values()):
-        kept[node] = tensor
+        captured[node] = tensor
         if tracer.variables and isinstance(node, Placeholder):
             with tracer.graph.as_default(), at_the_start():
                 node.inputs = (Constant(to_numpy(tensor.array)),)
-    return kept
+    return captured
 
 
 def _updated_buffers(
     buffers: Sequence[tuple[Module, str, Tensor, Symbol]], tracer: Tracer
 ) -> list[Update]:
-    found: dict[int, Update] = {}
+    updates: dict[int, Update] = {}
     for module, name, buffer, symbol in buffers:
         now = module._buffers[name]
         if now is not symbol and isinstance(now, Tensor):
-            found[id(buffer)] = (buffer, tracer.node_of(now))
+            updates[id(buffer)] = (buffer, tracer.node_of(now))
         elif symbol.node is not tracer.captured[id(buffer)][1]:
-            found[id(buffer)] = (buffer, symbol.node)
-    return list(found.values())
+            updates[id(buffer)] = (buffer, symbol.node)
+    return list(updates.values())
 
 
 @contextmanager

@@ -22,9 +22,9 @@ from minitorch.arrays.library import (
     DType,
     bfloat16,
     get_default_dtype,
-    result_type,
     to_numpy,
 )
+from minitorch.arrays.promotion import result_type
 from minitorch.errors import DeviceError, GraphError
 from minitorch.graph.core.gradients import StopGradient
 from minitorch.graph.core.graph import Graph, get_default_graph
@@ -104,12 +104,12 @@ class Tracer:
         needs = self._has(node.dtype).kind == "f" and any(v.requires_grad for v in values)
         if needs and not recording.on:
             node, needs = build(StopGradient(), (node,)), False
-        made = Symbol.of(node, self, needs)
+        symbol = Symbol.of(node, self, needs)
         if needs:
-            made.op, made.inputs = op, values
+            symbol.op, symbol.inputs = op, values
         if isinstance(op, VIEWS):
-            self.views.setdefault(self.node_of(values[0]), []).append(weakref.ref(made))
-        return made
+            self.views.setdefault(self.node_of(values[0]), []).append(weakref.ref(symbol))
+        return symbol
 
     def constant(self, array: Array) -> Symbol:
         """Return the symbol for numbers that the function made for itself, and may write into."""
@@ -131,14 +131,14 @@ class Tracer:
             return value.node
         if id(value) in self.effects.moved:
             return self.effects.moved[id(value)][1].node
-        found = self.captured.get(id(value))
-        if found is None:
+        captured = self.captured.get(id(value))
+        if captured is None:
             with at_the_start():
                 node = self._capture(value)
                 node.id = next(_before)  # a loop's body takes what is older than it from outside
-            found = self.captured[id(value)] = (value, node)
+            captured = self.captured[id(value)] = (value, node)
             self.effects.captured(value, node)
-        return found[1]
+        return captured[1]
 
     def _has(self, dtype: DType) -> DType:
         """Return a dtype that graphs have.
@@ -248,12 +248,12 @@ class Tracer:
 
     def outside(self) -> list[Outside]:
         """Return the tensors that were read as they were and that somebody else holds too."""
-        stamp, found = clock.now, []
+        stamp, read = clock.now, []
         for key in list(self.read):
             tensor = self.read.pop(key)
             if sys.getrefcount(tensor) > ALONE:
-                found.append(Outside(tensor, tensor.array, stamp))
-        return found
+                read.append(Outside(tensor, tensor.array, stamp))
+        return read
 
 
 ALONE = 2  # references to an object that only one local variable holds: it, and the argument

@@ -16,7 +16,7 @@ from playwright.sync_api import expect
 from autograder.records import CheckResult, ManualAnswer, Outcome, Report, RubricItem
 from autograder.service.database import schema
 from autograder.service.errors import GraderUnable
-from autograder.service.records import course_rule, drafts, marking, team_lists
+from autograder.service.records import course_rule, drafts, marking, teams
 from autograder.service.records.announcements import announce
 from autograder.service.records.dates import Rules
 from autograder.service.records.decisions import decide
@@ -172,10 +172,10 @@ def fill(course: Course) -> None:
         decide(course.store.database, time.time(), FIRST, person, decision, staff)
     for text in ("**Exam** in *June*. " + LONG, "- one\n- two"):
         announce(course.store.database, time.time(), {"text": text}, staff)
-    teams = "".join(f"The {n % 3}th team,{p.login}\n" for n, p in enumerate(others[20:29]))
+    lines = "".join(f"The {n % 3}th team,{p.login}\n" for n, p in enumerate(others[20:29]))
     how = {"find": course.store.roster.find, "dry_run": False}
-    data = f"team,login\n{teams}".encode()
-    team_lists.take(course.store.database, time.time(), FIRST, data, staff, **how)
+    data = f"team,login\n{lines}".encode()
+    teams.take(course.store.database, time.time(), FIRST, data, staff, **how)
     rule = {"drop_lowest": 1, "weights": {SECOND: 2.5}}
     course_rule.put(course.store.database, time.time(), rule, course.catalog.names, staff)
     hand_in(course, others[7], FIRST)

@@ -121,13 +121,10 @@ def test_contrast_of_black_on_white_is_21() -> None:
 
 def test_every_colour_can_be_read_on_its_paper_in_light_and_dark() -> None:
     css = (FOLDER / "ring_player.css").read_text()
-    themes = [
-        dict(re.findall(r"--rp-(\w+): (#\w{6});", block))
-        for block in re.findall(r"\{([^{}]*--rp-paper: #[^{}]*)\}", css)
-    ]
-    assert len(themes) == 3
-    assert themes[1] == themes[2]
-    for theme in themes:
+    colours = re.findall(r"--rp-(\w+): light-dark\((#\w{6}), (#\w{6})\);", css)
+    assert len(colours) == css.count("  --rp-")
+    for k in (1, 2):
+        theme = {colour[0]: colour[k] for colour in colours}
         paper = theme.pop("paper")
         low = {name: round(contrast(c, paper), 2) for name, c in theme.items()}
         assert min(low.values()) >= 4.5, low

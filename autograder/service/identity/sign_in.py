@@ -96,15 +96,15 @@ class SignIn:
     def away(self, next: str) -> tuple[str, Asked]:
         """Return the address to send a browser to, and what it has to keep meanwhile."""
         state, nonce, verifier = (secrets.token_urlsafe(32) for _ in range(3))
-        asked = Asked(state, nonce, verifier, next)
+        attempt = Asked(state, nonce, verifier, next)
         with answering(), self._session() as session:
             url, _ = session.create_authorization_url(
                 self._provider.endpoints()[0],
-                state=asked.state,
-                nonce=asked.nonce,
-                code_verifier=asked.verifier,
+                state=attempt.state,
+                nonce=attempt.nonce,
+                code_verifier=attempt.verifier,
             )
-        return url, asked
+        return url, attempt
 
     def back(self, code: str, asked: Asked) -> str:
         """Return the login of whoever comes back with a code.

@@ -84,8 +84,8 @@ def announce(database: Database, now: float, body: Mapping[str, Any], by: Person
     with database.write() as connection:
         there = sa.select(people.c.id).where(people.c.section == section).limit(1)
         if section and connection.scalar(there) is None:
-            got = f"got {section[:60]!r}, and nobody is in it"
-            raise Refused(422, f"announcement: section: {got}.")
+            problem = f"got {section[:60]!r}, and nobody is in it"
+            raise Refused(422, f"announcement: section: {problem}.")
         number = inserted(connection, announcements, row)
         after = {"text": row["text"], "section": section, "starts": starts, "ends": ends}
         subject = f"announcement {number}"

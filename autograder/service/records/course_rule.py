@@ -106,17 +106,17 @@ def read_rule(body: Mapping[str, Any], labs: Collection[str]) -> CourseRule:
     Raises:
         Refused: 422, something is malformed, or names no lab.
     """
-    drop, given = body.get("drop_lowest"), body.get("weights")
-    if set(body) != {"drop_lowest", "weights"} or not isinstance(given, Mapping):
+    drop, weights = body.get("drop_lowest"), body.get("weights")
+    if set(body) != {"drop_lowest", "weights"} or not isinstance(weights, Mapping):
         raise Refused(422, 'rule: expected {"drop_lowest": 1, "weights": {LAB: 2.0}}.')
     if isinstance(drop, bool) or not isinstance(drop, int) or not 0 <= drop <= _MOST_DROPPED:
         expected = f"expected 0 to {_MOST_DROPPED}"
         raise Refused(422, f"rule: drop_lowest: got {str(drop)[:40]!r}, {expected}.")
-    for lab, weight in given.items():
+    for lab, weight in weights.items():
         if lab not in labs:
             raise Refused(422, f"rule: weights: there is no lab called {str(lab)[:100]!r}.")
         number = isinstance(weight, int | float) and not isinstance(weight, bool)
         if not number or not 0 <= weight <= _MOST_WEIGHT:
             expected = f"expected 0 to {_MOST_WEIGHT:g}"
             raise Refused(422, f"rule: weights: {lab}: got {str(weight)[:40]!r}, {expected}.")
-    return CourseRule(drop, {lab: float(weight) for lab, weight in given.items()})
+    return CourseRule(drop, {lab: float(weight) for lab, weight in weights.items()})

@@ -74,8 +74,8 @@ def decide(
         connection.execute(decisions.delete().where(key))
         if decision is not None:
             connection.execute(decisions.insert().values(asdict(decision)))
-        said = [_plain(d) for d in (Decision(*before) if before else None, decision)]
-        audit_log.write(connection, now, by.login, "lab grade", f"{lab}: {learner.login}", *said)
+        states = [_plain(d) for d in (Decision(*before) if before else None, decision)]
+        audit_log.write(connection, now, by.login, "lab grade", f"{lab}: {learner.login}", *states)
         touch_people(connection, lab, [learner.id])
         restand(connection, lambda: calendar(connection, learner.id).counted, lab, learner.id)
 

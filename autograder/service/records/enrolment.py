@@ -94,33 +94,33 @@ def give_many(
     with database.write() as connection:
         query = sa.select(*PERSON).where(whom).order_by(people.c.login)
         learners = [Person(*row) for row in connection.execute(query)]
-        made = _fresh(set(connection.scalars(sa.select(tokens.c.key))), len(learners))
+        new_tokens = _fresh(set(connection.scalars(sa.select(tokens.c.key))), len(learners))
         if kind == "token":
             chosen = sa.select(people.c.id).where(whom)
             connection.execute(tokens.delete().where(tokens.c.person_id.in_(chosen)))
         if learners:
-            rows = zip(learners, made, strict=True)
+            rows = zip(learners, new_tokens, strict=True)
             values = [_row(person, token, KINDS[kind], now, ends) for person, token in rows]
             connection.execute(tokens.insert(), values)
         logins = (person.login for person in learners)
         audit_log.write_each(connection, now, by.login, kind, logins)
-    return list(zip(learners, made, strict=True))
+    return list(zip(learners, new_tokens, strict=True))
 
 
 def _fresh(taken: set[str], count: int) -> list[str]:
     """Return new tokens with keys of their own: of 50,000, two would often share one."""
-    made: list[str] = []
-    while len(made) < count:
+    new_tokens: list[str] = []
+    while len(new_tokens) < count:
         token = new_token()
         if key_of(token) not in taken:
             taken.add(key_of(token))
-            made.append(token)
-    return made
+            new_tokens.append(token)
+    return new_tokens
 
 
 def _row(person: Person, token: str, kind: str, now: float, ends: float) -> dict[str, Any]:
-    made = {"person_id": person.id, "kind": kind, "created_at": now, "expires_at": ends}
-    return {**made, "key": key_of(token), "digest": digest(token)}
+    row = {"person_id": person.id, "kind": kind, "created_at": now, "expires_at": ends}
+    return {**row, "key": key_of(token), "digest": digest(token)}
 
 
 def remove(database: Database, clock: Callable[[], float], person: Person, by: Person) -> None:

@@ -106,13 +106,13 @@ def of_lab(database: Database, lab: str, *, most: int = 100, own: int = 0) -> di
     order = (best_times.c.ratio, best_times.c.person_id)
     boards = {}
     for question, count in database.rows(sizes.group_by(best_times.c.question)):
-        asked = here & (best_times.c.question == question)
-        rows = database.rows(_ROWS.where(asked).order_by(*order).limit(most))
+        this_question = here & (best_times.c.question == question)
+        rows = database.rows(_ROWS.where(this_question).order_by(*order).limit(most))
         if own and all(row.id != own for row in rows):
-            rows += database.rows(_ROWS.where(asked, best_times.c.person_id == own))
+            rows += database.rows(_ROWS.where(this_question, best_times.c.person_id == own))
         names = _pseudonyms(database, {row.id for row in rows})
         rows.sort(key=lambda row: (row.ratio, names[row.id]))
-        boards[question] = Board(list(_places(database, asked, rows, names)), count)
+        boards[question] = Board(list(_places(database, this_question, rows, names)), count)
     return dict(sorted(boards.items()))
 
 

@@ -191,8 +191,8 @@ def _first(
     """Return the first submission of a pile of which that holds, or the last; or None."""
     number = pile.c.submission_id
     query = sa.select(number).where(*which).order_by(number.desc() if last else number).limit(1)
-    found: int | None = connection.scalar(query)
-    return found
+    first: int | None = connection.scalar(query)
+    return first
 
 
 def _open(connection: sa.Connection, walk: Walk, after: int = 0) -> int | None:
@@ -224,9 +224,9 @@ class Variant:
 
 def groups(all_submissions: Submissions, lab: str, question: str) -> list[Group]:
     """Return the largest groups of two answers or more that are alike and wait."""
-    number, one = sa.func.count(), sa.func.min(pile.c.submission_id)
-    query = sa.select(pile.c.alike, number, one).where(_alike(lab, question), pile.c.alike > "")
-    query = query.group_by(pile.c.alike).having(number > 1).order_by(number.desc(), one)
+    number, example = sa.func.count(), sa.func.min(pile.c.submission_id)
+    query = sa.select(pile.c.alike, number, example).where(_alike(lab, question), pile.c.alike > "")
+    query = query.group_by(pile.c.alike).having(number > 1).order_by(number.desc(), example)
     rows = all_submissions.database.rows(query.limit(_MOST_GROUPS))
     texts = [_answer(all_submissions, row[2], question).answer for row in rows]
     return [Group(row[0], row[1], text) for row, text in zip(rows, texts, strict=True)]

@@ -205,8 +205,8 @@ class Roster:
                 bearers = sa.select(tokens.c.expires_at).where(mine, tokens.c.kind == "bearer")
                 ends = [e for e in (expires_at, connection.scalar(bearers)) if e is not None]
                 expires_at = min(ends, default=None)
-            made = {"expires_at": expires_at, "created_at": now, "agent": agent[:200]}
-            connection.execute(tokens.insert().values(**row, **made))
+            dates = {"expires_at": expires_at, "created_at": now, "agent": agent[:200]}
+            connection.execute(tokens.insert().values(**row, **dates))
             if by:
                 audit_log.write(connection, now, by, "token", person.login)
         return token

@@ -113,14 +113,14 @@ class RegradeRequests:
         """
         if entry.score is None:
             return {}
-        said, request = regrade_messages.c, regrade_requests.c
+        written, request = regrade_messages.c, regrade_requests.c
         mine = _REQUEST.where(request.submission_id == entry.id)
         rows = self.database.rows(mine)
         threads = {row.question: (RegradeRequest(*row), list[Message]()) for row in rows}
-        query = sa.select(request.question, said.at, people.c.name, said.text)
+        query = sa.select(request.question, written.at, people.c.name, written.text)
         query = query.join_from(regrade_messages, regrade_requests)
-        query = query.join(people, people.c.id == said.person_id)
-        query = query.where(request.submission_id == entry.id).order_by(said.id)
+        query = query.join(people, people.c.id == written.person_id)
+        query = query.where(request.submission_id == entry.id).order_by(written.id)
         for question, *message in self.database.rows(query):
             threads[question][1].append(Message(*message))
         return threads
@@ -205,7 +205,7 @@ def _thread(connection: sa.Connection, entry: Entry, question: str, by: Person, 
         row |= {"lab": entry.lab, "asked_at": now, "open": True}
         return gradings.inserted(connection, regrade_requests, row)
     count = sa.select(sa.func.count()).select_from(regrade_messages)
-    said = connection.scalar(count.where(regrade_messages.c.request_id == number)) or 0
-    if said >= _MOST_MESSAGES:
+    messages = connection.scalar(count.where(regrade_messages.c.request_id == number)) or 0
+    if messages >= _MOST_MESSAGES:
         raise Refused(409, f"request: the thread has {_MOST_MESSAGES} messages: talk in person.")
     return int(number)

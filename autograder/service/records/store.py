@@ -90,11 +90,11 @@ def existing(data_dir: Path, *, migrate: bool = False) -> Iterator[Store]:
 def _cannot_open(url: str | sa.URL, error: Exception) -> str:
     """Return what an operator is told, without the password that a URL may hold."""
     try:
-        made = sa.engine.make_url(url)
+        address = sa.engine.make_url(url)
     except (sa.exc.ArgumentError, ValueError):
         return "serve: --database: this is no URL. Expected e.g. postgresql://USER@HOST/NAME."
     cause = str(error).splitlines()[0]
-    if made.password:
-        cause = cause.replace(str(made.password), "***")
-    shown = made.render_as_string(hide_password=True)
+    if address.password:
+        cause = cause.replace(str(address.password), "***")
+    shown = address.render_as_string(hide_password=True)
     return f"serve: the database cannot be opened: {shown}: {cause}. Check the path."

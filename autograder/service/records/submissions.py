@@ -8,7 +8,6 @@ What learners are shown of a lab whose grades are held back is decided here alon
 a learner is read from `Submissions.for_learners`, which has no grade of such a lab.
 """
 
-import hashlib
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
@@ -26,26 +25,22 @@ from autograder.service.database.schema import (
     SHARED,
     STORED,
     lab_rules,
-    lines,
-    notebooks,
     people,
     regradings,
     reports,
-    retry_keys,
     standings,
     submissions,
 )
 from autograder.service.errors import Refused
-from autograder.service.records import drafts, gradings, stale_totals, teams
+from autograder.service.records import drafts, gradings, teams
 from autograder.service.records.dates import HELD_LABS, Calendar, calendar
 from autograder.service.records.decisions import Decision, decided
+from autograder.service.records.intake import Receipt, take_in, wait_for_turn
 from autograder.service.records.people import LEARNER, Person
-from autograder.service.settings import MIB
 
 # SQLite's largest integer: a larger id cannot exist, and binding it would raise.
 _LARGEST_ID = 2**63 - 1
 _AT_ONCE = 500  # rows of a long list, with whose dates are read together
-_BLANK_BYTES = 1 << 16  # a notebook without cells is a few hundred
 
 
 @dataclass(frozen=True)
@@ -90,18 +85,6 @@ class Entry:
         return replace(self, score=None, max_score=None, raw_score=None, pending=0)
 
 
-@dataclass(frozen=True)
-class Receipt:
-    """What the server answers for once it has stored a submission; `is_new` unless it had it."""
-
-    id: int
-    lab: str
-    sha256: str
-    submitted_at: float
-    late_days: int
-    is_new: bool
-
-
 # Learners see no change before a batch of re-gradings is published; whether something is held back
 # is for staff to know, who are told why.
 _IN_A_BATCH = sa.exists().where(regradings.c.submission_id == submissions.c.id, regradings.c.open)
@@ -124,7 +107,6 @@ _COLUMNS = {**submissions.c, "learner": people.c.login, "state": _STATE}
 _ENTRY = [  # but for the last four, which follow from the lab's rules and from staff
     _COLUMNS[field.name].label(field.name) for field in fields(Entry)[:-4]
 ]
-_RECEIPT = (submissions.c.id, submissions.c.lab, submissions.c.sha256, submissions.c.submitted_at)
 
 
 def is_id(number: int) -> bool:
@@ -168,8 +150,8 @@ class Submissions:
                 413, all of this person's notebooks would be larger than `most_bytes`.
         """
         with self.database.write() as connection:
-            _their_turn(connection, person)
-            done = self._taken(connection, person, lab, notebook, retry_key, most_bytes)
+            wait_for_turn(connection, person)
+            done = take_in(connection, self.clock(), person, lab, notebook, retry_key, most_bytes)
             if isinstance(done, str):
                 drafts.keep(connection, person.id, lab, notebook, self.clock(), done)
         if isinstance(done, str):
@@ -184,63 +166,14 @@ class Submissions:
             Refused: 404, there is none; 403, the lab's dates or attempts, and the draft stays.
         """
         with self.database.write() as connection:
-            _their_turn(connection, person)  # before it is read: no newer one comes in between
+            wait_for_turn(connection, person)  # before it is read: no newer one comes in between
             notebook = drafts.notebook(connection, person.id, lab)
-            done = self._taken(connection, person, lab, notebook)
+            done = take_in(connection, self.clock(), person, lab, notebook)
             if isinstance(done, Receipt):
                 drafts.drop(connection, person.id, lab)
         if isinstance(done, str):
             raise Refused(403, f"{_too_late(lab, done)} Your draft is still kept.")
         return done
-
-    def _taken(
-        self,
-        connection: sa.Connection,
-        person: Person,
-        lab: str,
-        notebook: bytes,
-        retry_key: str | None = None,
-        most_bytes: int | None = None,
-    ) -> Receipt | str:
-        """Return the receipt of what is stored now or was before, or why dates refuse it."""
-        digest = hashlib.sha256(notebook).hexdigest()
-        rules = calendar(connection, person.id).of(lab, person.id)
-        receipt = _known(connection, person, lab, digest, retry_key)
-        if receipt is None:
-            stored_bytes = _kept_bytes(connection, person, but=lab)
-            if most_bytes is not None and stored_bytes + len(notebook) > most_bytes:
-                raise _no_room(stored_bytes, most_bytes)
-            used = _attempts(connection, person, lab)
-            refusal = None if person.is_staff else rules.refusal(self.clock(), used)
-            if refusal is not None:
-                return refusal
-            receipt = self._insert(connection, person, lab, notebook, digest)
-            drafts.drop(connection, person.id, lab)
-        _remember(connection, person, retry_key, receipt["id"])
-        return Receipt(late_days=rules.late_days(receipt["submitted_at"]), **receipt)
-
-    def _insert(
-        self, connection: sa.Connection, person: Person, lab: str, notebook: bytes, digest: str
-    ) -> dict[str, Any]:
-        now = self.clock()
-        row = {
-            "person_id": person.id,
-            "lab": lab,
-            "sha256": digest,
-            "size_bytes": len(notebook),
-            "blank": _is_blank(notebook),
-            "submitted_at": now,
-            "waiting_since": now,
-            "state": STORED,
-        }
-        number = gradings.inserted(connection, submissions, row)
-        connection.execute(notebooks.insert().values(submission_id=number, notebook=notebook))
-        others = teams.share(connection, number, row)
-        theirs = lines.c.person_id == person.id
-        first = sa.func.coalesce(lines.c.next_id, number)
-        connection.execute(lines.update().where(theirs).values(next_id=first))
-        stale_totals.name(connection, [person.id, *others])  # the lab is not missing any more
-        return {"id": number, "lab": lab, "sha256": digest, "submitted_at": now, "is_new": True}
 
     def attempts(self, person_id: int) -> dict[str, int]:
         """Return how often a person has handed in each lab; what is blank does not count."""
@@ -381,79 +314,8 @@ def _entry(dates: Calendar, row: Any) -> Entry:
     return replace(Entry(*row), score=counted, **more)
 
 
-def _their_turn(connection: sa.Connection, person: Person) -> None:
-    """Wait until nobody else hands in for this person."""
-    line = sa.select(lines.c.next_id).where(lines.c.person_id == person.id)
-    connection.execute(line.with_for_update())
-
-
 def _too_late(lab: str, refusal: str) -> str:
     return f"submit: {lab}: {refusal}. Your instructor can extend it."
-
-
-def _known(
-    connection: sa.Connection, person: Person, lab: str, digest: str, retry_key: str | None
-) -> dict[str, Any] | None:
-    """Return the receipt of a submission that is there already, or None."""
-    mine = sa.select(*_RECEIPT).where(submissions.c.person_id == person.id)
-    if retry_key is not None:
-        sent = mine.join(retry_keys, retry_keys.c.submission_id == submissions.c.id).where(
-            retry_keys.c.person_id == person.id, retry_keys.c.retry_key == retry_key
-        )
-        row = connection.execute(sent).first()
-        if row is not None and (row.lab, row.sha256) != (lab, digest):
-            problem = "this Idempotency-Key was sent before with another lab or notebook"
-            raise Refused(422, f"submit: {problem}. Send a new key.")
-        if row is not None:
-            return {**row._mapping, "is_new": False}
-    waiting = submissions.c.state.in_((STORED, HELD, GRADING))
-    same = mine.where(waiting, submissions.c.lab == lab, submissions.c.sha256 == digest)
-    row = connection.execute(same).first()
-    return None if row is None else {**row._mapping, "is_new": False}
-
-
-def _remember(
-    connection: sa.Connection, person: Person, retry_key: str | None, submission_id: int
-) -> None:
-    """Write down what the client calls a submission; it may call one by several keys."""
-    if retry_key is None:
-        return
-    mine = (retry_keys.c.person_id == person.id) & (retry_keys.c.retry_key == retry_key)
-    if connection.execute(sa.select(retry_keys.c.submission_id).where(mine)).first() is None:
-        row = {"person_id": person.id, "retry_key": retry_key, "submission_id": submission_id}
-        connection.execute(retry_keys.insert().values(row))
-
-
-def _attempts(connection: sa.Connection, person: Person, lab: str) -> int:
-    theirs = (submissions.c.person_id == person.id) & (submissions.c.lab == lab)
-    count = sa.select(sa.func.count()).select_from(submissions)
-    count = count.where(theirs, ~submissions.c.blank)
-    return int(connection.scalar(count) or 0)
-
-
-def _is_blank(notebook: bytes) -> bool:
-    """Tell whether a notebook has no cell with anything in it; a large one has."""
-    if len(notebook) > _BLANK_BYTES:
-        return False
-    try:
-        cells = json.loads(notebook)["cells"]
-        return not any("".join(cell["source"]).strip() for cell in cells)
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return False  # no notebook: grading says so, and it counts
-
-
-def _kept_bytes(connection: sa.Connection, person: Person, *, but: str) -> int:
-    """Return what a person's submissions and drafts take up; not the draft of the lab `but`."""
-    size = sa.func.coalesce(sa.func.sum(submissions.c.size_bytes), 0)
-    stored = connection.scalar(sa.select(size).where(submissions.c.person_id == person.id)) or 0
-    return int(stored) + drafts.kept_bytes(connection, person.id, but=but)
-
-
-def _no_room(kept_bytes: int, most_bytes: int) -> Refused:
-    used = f"{kept_bytes / MIB:.1f} of {most_bytes / MIB:g} MiB"
-    clear = "Clear the outputs (Kernel, Restart Kernel and Clear Outputs) and submit again"
-    problem = f"submit: your submissions take up {used} here. {clear}"
-    return Refused(413, f"{problem}, or ask your instructor for room.")
 
 
 def _of(person_id: int | None) -> list[sa.ColumnElement[bool]]:

@@ -7,15 +7,19 @@ what `autograder.cli` turns into one line on standard error.
 import argparse
 import os
 import sys
-from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
-from autograder.service.running import data_commands, staff_commands
+from autograder.service.running import (
+    data_commands,
+    marking_commands,
+    people_commands,
+    staff_commands,
+)
 from autograder.service.running.commands import command as _command
 from autograder.service.running.commands import connection as _connection
-from autograder.service.running.commands import read_file
+from autograder.service.running.commands import read_file, whole
 from autograder.service.settings import Settings
 
 if TYPE_CHECKING:
@@ -49,9 +53,9 @@ def add_commands(subparsers: "Subparsers") -> None:
     add("--course", metavar="NAME", default="", help="with --data: one of several courses there")
     add("--lab", metavar="LAB", default="", help="this lab alone")
     add("--template", type=Path, metavar="FILE", help="what the platform exported, to be filled in")
-    staffs = (*_add_daily(subparsers), *_add_schedule(subparsers), *_add_roster(subparsers))
-    staffs += (*_add_marking(subparsers), _add_staff(subparsers))
-    staffs += (*staff_commands.add_commands(subparsers),)
+    staffs = _add_daily(subparsers)
+    for commands in (people_commands, marking_commands, staff_commands):
+        staffs += commands.add_commands(subparsers)
     for parser in (enroll, submit, status, standing, export, *staffs):
         parser.add_argument("--server", metavar="URL", help="default: $AUTOGRADER_SERVER")
         parser.add_argument("--token", metavar="T", help="default: $AUTOGRADER_TOKEN")
@@ -61,82 +65,8 @@ def _add_daily(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
     requests = _command(subparsers, "requests", _requests, "list the re-grade requests that wait")
     requests.add_argument("--lab", metavar="LAB", default="", help="this lab alone")
     requests.add_argument("--answered", action="store_true", help="those that were answered")
-    tokens = _command(subparsers, "tokens", _tokens, "give all learners a token, in a CSV")
-    tokens.add_argument("-o", "--output", type=Path, metavar="FILE", required=True)
-    tokens.add_argument("--section", metavar="NAME", default="", help="this section alone")
-    tokens.add_argument("--renew", action="store_true", help="those too who have one: it ends")
-    tokens.add_argument("--links", action="store_true", help="links that log in once, instead")
     today = _command(subparsers, "today", _today, "say what waits for staff, and what is due")
-    return [requests, tokens, today]
-
-
-def _add_roster(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
-    roster = subparsers.add_parser("roster", help="take over who takes the course")
-    actions = roster.add_subparsers(metavar="ACTION", required=True, dest="action")
-    parser = _command(actions, "import", _roster_import, "take over a CSV: login,name,email,...")
-    parser.add_argument("file", metavar="FILE", type=Path)
-    parser.add_argument("--dry-run", action="store_true", help="only say what would change")
-    platform = _command(actions, "platform", _roster_import, "take over a platform's people (LTI)")
-    platform.set_defaults(file=None)
-    platform.add_argument("--dry-run", action="store_true", help="only say what would change")
-    remove = _command(actions, "remove", _roster_change, "let somebody leave; their work stays")
-    time = _command(actions, "time", _roster_change, "give a learner a factor on all labs' time")
-    for other in (remove, time):
-        other.add_argument("login", metavar="LOGIN")
-    remove.set_defaults(factor=None)
-    time.add_argument("factor", metavar="FACTOR", type=float)
-    return [parser, platform, remove, time]
-
-
-def _add_schedule(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
-    schedule = subparsers.add_parser("schedule", help="the dates of all labs, in one CSV")
-    actions = schedule.add_subparsers(metavar="ACTION", required=True, dest="action")
-    show = _command(actions, "show", _schedule_show, "print it")
-    put = _command(actions, "set", _schedule_change, "let the dates of a CSV hold")
-    shift = _command(actions, "shift", _schedule_change, "move all dates by weeks")
-    hold = _command(actions, "hold", _schedule_change, "hold a lab's grades back from learners")
-    release = _command(actions, "release", _schedule_change, "release the grades of a lab")
-    for parser in (hold, release):
-        parser.add_argument("lab", metavar="LAB")
-    put.add_argument("file", metavar="FILE", type=Path)
-    shift.add_argument("weeks", metavar="WEEKS", type=int)
-    for parser in (put, shift, hold, release):
-        parser.add_argument("--dry-run", action="store_true", help="only say what would change")
-    return [show, put, shift, hold, release]
-
-
-def _add_marking(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
-    marking = subparsers.add_parser("marking", help="who marks what, and what they agree on")
-    actions = marking.add_subparsers(metavar="ACTION", required=True, dest="action")
-    whole = _command(actions, "list", _marking, "say what waits, and how far everybody is")
-    assign = _command(actions, "assign", _marking, "let somebody of the staff mark something")
-    assign.add_argument("login", metavar="LOGIN")
-    for name in ("lab", "question", "section"):
-        assign.add_argument(f"--{name}", metavar="NAME", default="", help=f"this {name} alone")
-    assign.add_argument("--remove", action="store_true", help="no longer")
-    about = [
-        _command(actions, "groups", _marking, "list the answers that are alike and wait"),
-        _command(actions, "comments", _marking, "list the comments that markers share"),
-        _command(actions, "sample", _marking, "say how far two markers differ"),
-    ]
-    about[2].add_argument("--draw", type=_count, metavar="N", help="put N more answers into it")
-    for parser in about:
-        parser.add_argument("lab", metavar="LAB")
-        parser.add_argument("question", metavar="QUESTION")
-    return [whole, assign, *about]
-
-
-def _add_staff(subparsers: "Subparsers") -> argparse.ArgumentParser:
-    staff = subparsers.add_parser("staff", help="add somebody who runs the course")
-    actions = staff.add_subparsers(metavar="ACTION", required=True, dest="action")
-    parser = _command(actions, "add", _staff_add, "add a member of staff and print their token")
-    parser.add_argument("login", metavar="LOGIN")
-    parser.add_argument("--role", choices=("instructor", "assistant"), required=True)
-    parser.add_argument("--renew", action="store_true", help="replace the token of one added")
-    parser.add_argument("--data", type=Path, metavar="DIR", help="write here, without a server")
-    says = "with --data: one of several courses there"
-    parser.add_argument("--course", metavar="NAME", default="", help=says)
-    return parser
+    return [requests, today]
 
 
 def _add_start(subparsers: "Subparsers") -> None:
@@ -184,16 +114,7 @@ def _add_serve(subparsers: "Subparsers") -> None:
     parser.add_argument("--log-format", choices=LOG_FORMATS, help=says)
 
 
-def _whole(least: int, most: int) -> Callable[[str], int]:
-    def read(text: str) -> int:
-        if text.isascii() and text.isdigit() and least <= int(text) <= most:
-            return int(text)
-        raise argparse.ArgumentTypeError(f"got {text!r}, expected {least} to {most}")
-
-    return read
-
-
-_port, _connections, _count = _whole(0, 65535), _whole(0, 100_000), _whole(1, 256)
+_port, _connections, _count = whole(0, 65535), whole(0, 100_000), whole(1, 256)
 
 
 def labs_directory(named: Path | None) -> Path:
@@ -306,12 +227,12 @@ def _write_export(arguments: argparse.Namespace, file: BinaryIO) -> dict[str, An
     """Write the gradebook to `file`; return what is to be said of it."""
     template = None if arguments.template is None else arguments.template.read_bytes()
     if arguments.data is None:
-        asked = {"lab": arguments.lab, "template": template}
+        options = {"lab": arguments.lab, "template": template}
         connection = _connection(arguments)
-        connection.export_to(arguments.format, file, **asked)
+        connection.export_to(arguments.format, file, **options)
         if template is None and arguments.format not in FINAL:
             return {"problems": [], "not_final": []}
-        return connection.export_notes(arguments.format, **asked)
+        return connection.export_notes(arguments.format, **options)
     from autograder.service.reports.exports import Book, chunks, export, not_final
     from autograder.service.reports.platforms import filled
     from autograder.service.running import courses
@@ -327,28 +248,6 @@ def _write_export(arguments: argparse.Namespace, file: BinaryIO) -> dict[str, An
         for piece in chunks(pieces):
             file.write(piece.encode())
         return {"problems": problems, "not_final": not_final(book)}
-
-
-def _roster_change(arguments: argparse.Namespace) -> int:
-    _connection(arguments).change_person(arguments.login, arguments.factor)
-    what = "is removed" if arguments.factor is None else f"has {arguments.factor:g} times the time"
-    print(f"{arguments.login} {what}.")
-    return 0
-
-
-def _tokens(arguments: argparse.Namespace) -> int:
-    """Write the tokens to a file that its owner alone can read."""
-    from autograder.service.reports.exports import csv_lines
-
-    kind = "link" if arguments.links else "token"
-    descriptor = os.open(arguments.output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
-        people = _connection(arguments).tokens(kind, arguments.section, renew=arguments.renew)
-        columns = ("login", "name", "email", "section", kind)
-        rows = ([person[name] for name in columns] for person in people)
-        file.writelines(csv_lines([columns, *rows]))
-    print(f"{arguments.output}: {len(people)} {kind}{'' if len(people) == 1 else 's'}.")
-    return 0
 
 
 def _standing(arguments: argparse.Namespace) -> int:
@@ -372,29 +271,6 @@ def _standing(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _schedule_show(arguments: argparse.Namespace) -> int:
-    print(_connection(arguments).schedule(), end="")
-    return 0
-
-
-def _schedule_change(arguments: argparse.Namespace) -> int:
-    connection, dry_run = _connection(arguments), arguments.dry_run
-    if arguments.action == "set":
-        data = read_file(arguments.file, "schedule")
-        changes = connection.set_schedule(data, dry_run=dry_run)
-    elif arguments.action in ("hold", "release"):
-        held = arguments.action == "hold"
-        changes = connection.hold(arguments.lab, held=held, dry_run=dry_run)
-    else:
-        changes = connection.shift_schedule(arguments.weeks, dry_run=dry_run)
-    for change in changes:
-        for name, before in change["before"].items():
-            print(f"{change['lab']}: {name}: {before} -> {change['after'][name]}")
-    labs = f"{len(changes)} lab{'s' * (len(changes) != 1)}"
-    print(f"{labs} {'would change' if dry_run else 'changed'}.")
-    return 0
-
-
 def _today(arguments: argparse.Namespace) -> int:
     now = _connection(arguments).today()
     for lab in now["labs"]:
@@ -414,12 +290,6 @@ def _today(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _marking(arguments: argparse.Namespace) -> int:
-    from autograder.service.running import marking_commands
-
-    return marking_commands.ACTIONS[arguments.action](_connection(arguments), arguments)
-
-
 def _requests(arguments: argparse.Namespace) -> int:
     from autograder.printable import printable
 
@@ -428,44 +298,3 @@ def _requests(arguments: argparse.Namespace) -> int:
         where = f"submission {r['submission_id']}: {r['question']}: {r['learner']}"
         print(printable(f"{r['asked_at']} {r['lab']}: {where}: {' '.join(r['text'].split())}"))
     return 0
-
-
-def _roster_import(arguments: argparse.Namespace) -> int:
-    """Take over a roster; the exit code is 1 where some lines could not be taken."""
-    from autograder.printable import printable
-
-    data = None if arguments.file is None else read_file(arguments.file, "roster")
-    changes = _connection(arguments).roster(data, dry_run=arguments.dry_run)
-    counts = ", ".join(f"{changes[x]} {x}" for x in ("added", "changed", "unchanged", "removed"))
-    print(f"{'Would be: ' if arguments.dry_run else ''}{counts}.")
-    for problem in changes["problems"]:
-        line = problem["line"]
-        where = f"line {line}" if isinstance(line, int) else printable(line)
-        print(f"{where}: {problem['reason']}", file=sys.stderr)
-    for login in changes.get("gone", ()):
-        print(f"{printable(login)}: the platform lists them no more; they stay until removed")
-    return 1 if changes["problems"] else 0
-
-
-def _staff_add(arguments: argparse.Namespace) -> int:
-    asked = {"login": arguments.login, "role": arguments.role, "renew": arguments.renew}
-    token = (
-        _connection(arguments).add_staff(asked)["token"]
-        if arguments.data is None
-        else _add_staff_here(arguments.data, arguments.course, asked)
-    )
-    print(f"{arguments.login} is {arguments.role}. The token, shown this once: {token}")
-    return 0
-
-
-def _add_staff_here(data: Path, course: str, asked: dict[str, str]) -> str:
-    from autograder.service.errors import Refused, StartError
-    from autograder.service.records.enrolment import enroll
-    from autograder.service.running import courses
-
-    with courses.opened(data, "", course) as store:
-        try:
-            lives_s = Settings(data, data).bearer_s
-            return enroll(store.roster, asked, lives_s, role=asked["role"], by="command line")[1]
-        except Refused as error:
-            raise StartError(str(error)) from error

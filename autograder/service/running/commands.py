@@ -23,6 +23,23 @@ def command(
     return parser
 
 
+def group(subparsers: "Subparsers", name: str, says: str) -> "Subparsers":
+    """Return where the commands `NAME ACTION` are added."""
+    parser = subparsers.add_parser(name, help=says)
+    return parser.add_subparsers(metavar="ACTION", required=True, dest="action")
+
+
+def whole(least: int, most: int) -> Callable[[str], int]:
+    """Return what reads an argument that is a whole number of `least` to `most`."""
+
+    def read(text: str) -> int:
+        if text.isascii() and text.isdigit() and least <= int(text) <= most:
+            return int(text)
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected {least} to {most}")
+
+    return read
+
+
 def connection(arguments: argparse.Namespace) -> "Connection":
     """Return the server that is named, and by whose token it is asked."""
     from autograder.service.client import Connection

@@ -44,8 +44,8 @@ def entries(database: Database) -> list[CourseEntry]:
     for name, value in database.rows(sa.select(facts.c.name, facts.c.value)):
         kind, _, rest = name.partition(":")
         if kind == "course":
-            course, _, what = rest.partition(":")
-            listed.setdefault(course, {})[what] = value
+            course, _, field = rest.partition(":")
+            listed.setdefault(course, {})[field] = value
     return [CourseEntry(name, **listed[name]) for name in sorted(listed)]
 
 
@@ -60,18 +60,18 @@ def add(database: Database, course: CourseEntry) -> None:
         raise StartError(f"courses: name: got {course.name[:60]!r}, {expected}.")
     if not (course.title.strip() and course.title.isprintable()):
         raise StartError(f"courses: title: got {course.title[:60]!r}, expected one line of text.")
-    values = {what: text for what, text in asdict(course).items() if what != "name" and text}
-    for what, text in values.items():
+    values = {field: text for field, text in asdict(course).items() if field != "name" and text}
+    for field, text in values.items():
         if len(text) > _CHARS:
             problem = f"got {len(text)} characters, expected at most {_CHARS}"
-            raise StartError(f"courses: {what}: {problem}.")
+            raise StartError(f"courses: {field}: {problem}.")
     if course.name in (entry.name for entry in entries(database)):
         raise StartError(f"courses: there is a course {course.name!r} already. Choose another.")
     with database.write() as connection:
         if connection.dialect.name == "postgresql":
             make = sa.schema.CreateSchema(schema_of(course.name), if_not_exists=True)
             connection.execute(make)
-        rows = [{"name": f"course:{course.name}:{what}", "value": values[what]} for what in values]
+        rows = [{"name": f"course:{course.name}:{f}", "value": text} for f, text in values.items()]
         connection.execute(facts.insert(), rows)
 
 
@@ -107,11 +107,11 @@ def address(url: str, name: str) -> str:
     """Return the URL of a course's tables; `url` is the database's, and empty for SQLite."""
     if not (url and name):
         return url
-    made = sa.engine.make_url(url)
-    given = made.query.get("options", "")
-    options = f"{given if isinstance(given, str) else ' '.join(given)} -csearch_path="
-    made = made.update_query_dict({"options": f"{options}{schema_of(name)}".strip()})
-    return made.render_as_string(hide_password=False)
+    parts = sa.engine.make_url(url)
+    before = parts.query.get("options", "")
+    options = f"{before if isinstance(before, str) else ' '.join(before)} -csearch_path="
+    parts = parts.update_query_dict({"options": f"{options}{schema_of(name)}".strip()})
+    return parts.render_as_string(hide_password=False)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from autograder.service.running.commands import command
+from autograder.service.running.commands import command, group
 
 if TYPE_CHECKING:
     from autograder.service.running.commands import Subparsers
@@ -29,8 +29,7 @@ def add_commands(subparsers: "Subparsers") -> None:
 
 
 def _add_courses(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
-    courses = subparsers.add_parser("courses", help="several courses on one server")
-    actions = courses.add_subparsers(metavar="ACTION", required=True, dest="action")
+    actions = group(subparsers, "courses", "several courses on one server")
     shown = command(actions, "list", _courses, "say which there are beside the one at /")
     add = command(actions, "add", _add_course, "add one at /courses/NAME")
     add.add_argument("--title", metavar="T", default="", help="default: NAME")
@@ -65,9 +64,9 @@ def _add_course(arguments: argparse.Namespace) -> int:
         LabCatalog(arguments.labs).require()
     if arguments.lti is not None and not arguments.lti.is_file():
         raise StartError(f"courses: lti: no file {arguments.lti}. Check the path.")
-    paths = {what: getattr(arguments, what) for what in ("labs", "lti")}
-    given = {what: str(path.resolve()) for what, path in paths.items() if path}
-    entry = courses.CourseEntry(name, arguments.title or name, **given)
+    paths = {option: getattr(arguments, option) for option in ("labs", "lti")}
+    absolute = {option: str(path.resolve()) for option, path in paths.items() if path}
+    entry = courses.CourseEntry(name, arguments.title or name, **absolute)
     with closing(Store(url or sqlite_url(data), migrate=False)) as store:
         courses.add(store.database, entry)
     folder = data_directory(courses.folder(data, name))

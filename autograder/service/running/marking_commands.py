@@ -1,56 +1,80 @@
 """What `autograder marking` says: who marks what, and what those who mark agree on."""
 
-from argparse import Namespace
-from collections.abc import Callable
-from typing import Any
+from argparse import ArgumentParser, Namespace
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from autograder.printable import printable
-from autograder.service.client import Connection
+from autograder.service.running.commands import command, connection, group, whole
+
+if TYPE_CHECKING:
+    from autograder.service.running.commands import Subparsers
 
 
-def _list(connection: Connection, _arguments: Namespace) -> int:
-    state = connection.grading()
+def add_commands(subparsers: "Subparsers") -> list[ArgumentParser]:
+    """Add the commands, all of which ask a server, and return them."""
+    actions = group(subparsers, "marking", "who marks what, and what they agree on")
+    listing = command(actions, "list", _list, "say what waits, and how far everybody is")
+    assign = command(actions, "assign", _assign, "let somebody of the staff mark something")
+    assign.add_argument("login", metavar="LOGIN")
+    for name in ("lab", "question", "section"):
+        assign.add_argument(f"--{name}", metavar="NAME", default="", help=f"this {name} alone")
+    assign.add_argument("--remove", action="store_true", help="no longer")
+    groups = command(actions, "groups", _groups, "list the answers that are alike and wait")
+    comments = command(actions, "comments", _comments, "list the comments that markers share")
+    sample = command(actions, "sample", _sample, "say how far two markers differ")
+    says = "put N more answers into it"
+    sample.add_argument("--draw", type=whole(1, 256), metavar="N", help=says)
+    for parser in (groups, comments, sample):
+        parser.add_argument("lab", metavar="LAB")
+        parser.add_argument("question", metavar="QUESTION")
+    return [listing, assign, groups, comments, sample]
+
+
+def _list(arguments: Namespace) -> int:
+    state = connection(arguments).grading()
     for p in state["piles"]:
         print(f"{p['lab']}: {p['question']}: {p['waiting']} of {p['written']} answers wait")
     for m in state["markers"]:
         parts = (", ".join(filter(None, a.values())) for a in m["assigned"])
-        what = "; ".join(parts) or "nothing is assigned"
+        assigned = "; ".join(parts) or "nothing is assigned"
         waits = f"{m['waiting']} of {m['written']} answers wait, {m['marked']} marked"
-        print(printable(f"{m['login']}: {waits}: {what}"))
+        print(printable(f"{m['login']}: {waits}: {assigned}"))
     return 0
 
 
-def _assign(connection: Connection, arguments: Namespace) -> int:
+def _assign(arguments: Namespace) -> int:
     body = {name: getattr(arguments, name) for name in ("login", "lab", "question", "section")}
-    done = connection.grading("/assignments", body, "DELETE" if arguments.remove else "PUT")
-    what = ", ".join(done[name] for name in ("lab", "question", "section") if done[name])
-    print(f"{done['login']} {'no longer marks' if arguments.remove else 'marks'} {what}.")
+    method = "DELETE" if arguments.remove else "PUT"
+    done = connection(arguments).grading("/assignments", body, method)
+    pile = ", ".join(done[name] for name in ("lab", "question", "section") if done[name])
+    print(f"{done['login']} {'no longer marks' if arguments.remove else 'marks'} {pile}.")
     return 0
 
 
-def _about(connection: Connection, arguments: Namespace, body: Any = None) -> dict[str, Any]:
+def _about(arguments: Namespace, body: Any = None) -> dict[str, Any]:
     names = (arguments.lab, arguments.question, arguments.action)
-    return connection.grading("/" + "/".join(quote(name, safe="") for name in names), body)
+    path = "/".join(quote(name, safe="") for name in names)
+    return connection(arguments).grading(f"/{path}", body)
 
 
-def _groups(connection: Connection, arguments: Namespace) -> int:
-    for group in _about(connection, arguments)["groups"]:
-        print(printable(f"{group['number']} answers: {' '.join(group['text'].split())[:200]}"))
+def _groups(arguments: Namespace) -> int:
+    for alike in _about(arguments)["groups"]:
+        print(printable(f"{alike['number']} answers: {' '.join(alike['text'].split())[:200]}"))
     return 0
 
 
-def _comments(connection: Connection, arguments: Namespace) -> int:
-    for c in _about(connection, arguments)["comments"]:
+def _comments(arguments: Namespace) -> int:
+    for c in _about(arguments)["comments"]:
         print(printable(f"{c['uses']} x {c['item'] or 'the whole answer'}: {c['text']}"))
     return 0
 
 
-def _sample(connection: Connection, arguments: Namespace) -> int:
+def _sample(arguments: Namespace) -> int:
     if arguments.draw is not None:
-        drawn = _about(connection, arguments, {"size": arguments.draw})["drawn"]
+        drawn = _about(arguments, {"size": arguments.draw})["drawn"]
         print(f"{drawn} answers drawn.")
-    state = _about(connection, arguments)
+    state = _about(arguments)
     twice, mean = len(state["pairs"]), state["mean_difference"]
     difference = "" if mean is None else f", mean absolute difference {mean:g}"
     print(f"{twice} of {state['sampled']} are marked twice{difference}")
@@ -59,12 +83,3 @@ def _sample(connection: Connection, arguments: Namespace) -> int:
         both = f"{p['first_by']} {first}, {p['second_by']} {p['second_points']:g}"
         print(f"submission {p['submission_id']}: {both}{', decided' if p['decided'] else ''}")
     return 0
-
-
-ACTIONS: dict[str, Callable[[Connection, Namespace], int]] = {
-    "list": _list,
-    "assign": _assign,
-    "groups": _groups,
-    "comments": _comments,
-    "sample": _sample,
-}

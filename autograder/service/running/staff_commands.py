@@ -1,11 +1,11 @@
-"""Commands about a course: grades of whole labs, how labs make up the total, announcements."""
+"""Commands about a course: dates, grades of whole labs and of the course, announcements."""
 
 import argparse
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from autograder.service.running.commands import command, connection, read_file
+from autograder.service.running.commands import command, connection, group, read_file
 
 if TYPE_CHECKING:
     from autograder.service.running.commands import Subparsers
@@ -13,8 +13,7 @@ if TYPE_CHECKING:
 
 def add_commands(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
     """Add the commands; return those that ask a server."""
-    teams = subparsers.add_parser("teams", help="who works with whom on a lab, in a CSV")
-    actions = teams.add_subparsers(metavar="ACTION", required=True, dest="action")
+    actions = group(subparsers, "teams", "who works with whom on a lab, in a CSV")
     show = command(actions, "show", _teams, "print them")
     put = command(actions, "set", _set_teams, "let people be in the teams that a CSV says")
     for parser in (show, put):
@@ -23,13 +22,51 @@ def add_commands(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
     put.add_argument("--dry-run", action="store_true", help="only say what would change")
     numbers = command(subparsers, "numbers", _numbers, "print how a lab went, a CSV")
     numbers.add_argument("lab", metavar="LAB")
-    others = (*_add_announcements(subparsers), *_add_term(subparsers))
+    others = (*_add_schedule(subparsers), *_add_announcements(subparsers), *_add_term(subparsers))
     return [*_add_grades(subparsers), *others, show, put, numbers]
 
 
+def _add_schedule(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
+    actions = group(subparsers, "schedule", "the dates of all labs, in one CSV")
+    show = command(actions, "show", _schedule_show, "print it")
+    put = command(actions, "set", _schedule_change, "let the dates of a CSV hold")
+    shift = command(actions, "shift", _schedule_change, "move all dates by weeks")
+    hold = command(actions, "hold", _schedule_change, "hold a lab's grades back from learners")
+    release = command(actions, "release", _schedule_change, "release the grades of a lab")
+    for parser in (hold, release):
+        parser.add_argument("lab", metavar="LAB")
+    put.add_argument("file", metavar="FILE", type=Path)
+    shift.add_argument("weeks", metavar="WEEKS", type=int)
+    for parser in (put, shift, hold, release):
+        parser.add_argument("--dry-run", action="store_true", help="only say what would change")
+    return [show, put, shift, hold, release]
+
+
+def _schedule_show(arguments: argparse.Namespace) -> int:
+    print(connection(arguments).schedule(), end="")
+    return 0
+
+
+def _schedule_change(arguments: argparse.Namespace) -> int:
+    server, dry_run = connection(arguments), arguments.dry_run
+    if arguments.action == "set":
+        data = read_file(arguments.file, "schedule")
+        changes = server.set_schedule(data, dry_run=dry_run)
+    elif arguments.action in ("hold", "release"):
+        held = arguments.action == "hold"
+        changes = server.hold(arguments.lab, held=held, dry_run=dry_run)
+    else:
+        changes = server.shift_schedule(arguments.weeks, dry_run=dry_run)
+    for change in changes:
+        for name, before in change["before"].items():
+            print(f"{change['lab']}: {name}: {before} -> {change['after'][name]}")
+    labs = f"{len(changes)} lab{'s' * (len(changes) != 1)}"
+    print(f"{labs} {'would change' if dry_run else 'changed'}.")
+    return 0
+
+
 def _add_term(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
-    term = subparsers.add_parser("term", help="take the last term's dates, rule and comments over")
-    actions = term.add_subparsers(metavar="ACTION", required=True, dest="action")
+    actions = group(subparsers, "term", "take the last term's dates, rule and comments over")
     show = command(actions, "show", _term, "print the plan of this course, for the next term")
     take = command(actions, "import", _import_term, "let a plan, or that of a backup, hold here")
     take.add_argument("file", metavar="ARCHIVE", type=Path, help="a backup, or what `show` printed")
@@ -92,8 +129,7 @@ def _numbers(arguments: argparse.Namespace) -> int:
 
 
 def _add_announcements(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
-    news = subparsers.add_parser("news", help="announcements: read them, write them")
-    actions = news.add_subparsers(metavar="ACTION", required=True, dest="action")
+    actions = group(subparsers, "news", "announcements: read them, write them")
     show = command(actions, "show", _news, "print them; what is unread has a star")
     write = command(actions, "write", _announce, "announce what a file says, in Markdown")
     write.add_argument("file", metavar="FILE", type=Path)
@@ -108,10 +144,11 @@ def _add_announcements(subparsers: "Subparsers") -> list[argparse.ArgumentParser
 def _news(arguments: argparse.Namespace) -> int:
     from autograder.printable import printable
 
-    for one in connection(arguments).announcements():
-        star, to = "* " if one["unread"] else "", f" to {one['section']}" if one["section"] else ""
-        print(printable(f"{star}{one['id']}: {one['starts']}, {one['by']}{to}"))
-        for line in one["text"].splitlines():
+    for news in connection(arguments).announcements():
+        star = "* " if news["unread"] else ""
+        to = f" to {news['section']}" if news["section"] else ""
+        print(printable(f"{star}{news['id']}: {news['starts']}, {news['by']}{to}"))
+        for line in news["text"].splitlines():
             print(printable(f"    {line}"))
     return 0
 
@@ -131,8 +168,7 @@ def _withdraw(arguments: argparse.Namespace) -> int:
 
 
 def _add_grades(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
-    grades = subparsers.add_parser("grades", help="decide about whole labs and the course total")
-    actions = grades.add_subparsers(metavar="ACTION", required=True, dest="action")
+    actions = group(subparsers, "grades", "decide about whole labs and the course total")
     points = command(actions, "set", _decide, "set what a learner has in a lab")
     excuse = command(actions, "excuse", _decide, "let a lab not count for a learner")
     reset = command(actions, "reset", _decide, "take back what was decided")

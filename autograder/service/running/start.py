@@ -139,10 +139,10 @@ def learner_token(server: Server, data: Path, name: str | None) -> Path:
     roster, path = server.course.store.roster, data / LEARNER_TOKEN
     known = roster.owner(path.read_text().strip(), "bearer") if path.exists() else None
     if known is None or (name is not None and known.login != name):
-        asked = {"login": name or _login(), "renew": True}
+        body = {"login": name or _login(), "renew": True}
         try:
             lives_s = server.course.settings.bearer_s
-            _, token, _ = enroll(roster, asked, lives_s)
+            _, token, _ = enroll(roster, body, lives_s)
         except Refused as error:
             raise StartError(f"start: {error} Say --name NAME.") from error
         write_secret(path, token + "\n")

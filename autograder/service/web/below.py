@@ -33,12 +33,12 @@ class Below:
 
     async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         """Serve one request."""
-        asked = _COURSE.fullmatch(scope["path"]) if scope["type"] == "http" else None
-        course = self._courses.get(asked[2]) if asked else None
-        if asked is None or course is None:
+        match = _COURSE.fullmatch(scope["path"]) if scope["type"] == "http" else None
+        course = self._courses.get(match[2]) if match else None
+        if match is None or course is None:
             await self._root(scope, receive, send)
             return
-        path = asked[1].encode()
+        path = match[1].encode()
 
         async def send_below(message: "Message") -> None:
             if message["type"] == "http.response.start":
@@ -46,7 +46,7 @@ class Below:
                 message = {**message, "headers": headers}
             await send(message)
 
-        await course({**scope, "root_path": asked[1]}, receive, send_below)
+        await course({**scope, "root_path": match[1]}, receive, send_below)
 
 
 def _moved(name: bytes, value: bytes, path: bytes) -> bytes:

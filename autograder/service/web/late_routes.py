@@ -50,8 +50,8 @@ class LateRoute(Route):
 
     def matches(self, scope: "Scope") -> tuple[Match, "Scope"]:
         """Return whether a request is for this route; `scope` then says which it is."""
-        match, found = super().matches(scope)
-        return match, found if match is Match.NONE else {**found, "route": self}
+        match, scope_of_match = super().matches(scope)
+        return match, scope_of_match if match is Match.NONE else {**scope_of_match, "route": self}
 
     async def handle(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
         """Answer a request, or refuse its method."""

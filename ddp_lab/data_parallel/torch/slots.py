@@ -71,7 +71,7 @@ class TorchSlots:
             grads = [grads[0].to_dense()]  # alone in its bucket; rows travel as zeros
         if NONE in map(id, grads) or grads[0] is views[0]:
             grads, views = _to_copy(grads, views)
-        elif scale != 1.0 and _are_large(bucket):
+        elif scale != 1.0 and bucket.flat.numel() > FUSED_COPY_MAX_NUMEL * len(bucket.views):
             for view, grad in zip(views, grads, strict=True):
                 torch.mul(grad, scale, out=view)
             return
@@ -163,10 +163,6 @@ def _to_copy(grads: list[Any], views: list[Tensor]) -> tuple[list[Any], list[Ten
 def _is_dense(param: Tensor) -> bool:
     """Whether a parameter's elements fill their memory with no gap or overlap, in any order."""
     return bool(torch.ops.aten.is_non_overlapping_and_dense.default(param))
-
-
-def _are_large(bucket: Bucket) -> bool:
-    return bool(bucket.flat.numel() > FUSED_COPY_MAX_NUMEL * len(bucket.views))
 
 
 def _is_lendable(param: Any) -> bool:

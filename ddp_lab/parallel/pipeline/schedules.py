@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import accumulate, count
 from typing import NamedTuple
 
-from ddp_lab.arguments import check_count
+from ddp_lab.arguments import check_count, check_name
 from ddp_lab.errors import InvalidArgument
 
 KINDS = "FBIW"
@@ -173,11 +173,7 @@ def schedule(name: str, stages: int, microbatches: int, chunks: int = 1) -> list
     Raises:
         InvalidArgument: an unknown name, or numbers that do not fit it.
     """
-    if name not in SCHEDULES:
-        raise InvalidArgument(
-            f"schedule: unknown schedule: got {name!r}, expected one of "
-            f"{', '.join(sorted(SCHEDULES))}. Choose one of these names."
-        )
+    check_name("schedule", "schedule", name, sorted(SCHEDULES))
     for what, value in (("stages", stages), ("microbatches", microbatches), ("chunks", chunks)):
         check_count("schedule", what, value)
     _check_fit(name, stages, microbatches, chunks)

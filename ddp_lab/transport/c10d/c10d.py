@@ -76,9 +76,9 @@ class C10dTransport:
         """Receive in order of posting until `receive` has its message."""
         line = receive.src, receive.channel
         with self._takes[line]:  # another thread may wait for another rank meanwhile
-            wanted = self._wanted[line]
+            receives = self._wanted[line]
             while not receive.done:
-                wanted.popleft().accept(*self._take(receive.src, receive.channel))
+                receives.popleft().accept(*self._take(receive.src, receive.channel))
 
     def _take(self, src: int, channel: int) -> tuple[NDArray, bytes]:
         if src == self.rank:

@@ -159,9 +159,9 @@ class Source:
         return bool(self._arrived.get(channel))
 
     def _hand_out(self, record: Record) -> None:
-        wanted = self._wanted.get(record.channel)
-        receive = wanted.popleft() if wanted else None
-        if receive is not None and not wanted:
+        receives = self._wanted.get(record.channel)
+        receive = receives.popleft() if receives else None
+        if receive is not None and not receives:
             del self._wanted[record.channel]
         target = None if receive is None else receive.buffer
         if target is None or target.dtype != record.dtype or target.shape != record.shape:

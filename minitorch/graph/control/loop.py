@@ -110,16 +110,16 @@ def _next_values(loop_vars: Sequence[object], after: Sequence[object]) -> list[N
 def _variable(first: Node, shape: object) -> Placeholder:
     """Return the placeholder of a variable that starts from `first`, of the shape it keeps."""
     variable = placeholder_like(first, "loop_var")
-    wanted = variable.shape if isinstance(shape, UnknownShape) else as_shape(shape)
-    if isinstance(wanted, UnknownShape) or isinstance(first.shape, UnknownShape):
-        variable.shape = wanted
+    stays = variable.shape if isinstance(shape, UnknownShape) else as_shape(shape)
+    if isinstance(stays, UnknownShape) or isinstance(first.shape, UnknownShape):
+        variable.shape = stays
         return variable
-    if not _stays_within(first.shape, wanted):
+    if not _stays_within(first.shape, stays):
         raise first.error(
-            f"while_loop: got a first value of shape {first.shape}, expected {wanted}, its "
+            f"while_loop: got a first value of shape {first.shape}, expected {stays}, its "
             "shape_invariant."
         )
-    variable.shape = StaticShape(wanted)
+    variable.shape = StaticShape(stays)
     return variable
 
 

@@ -259,9 +259,9 @@ def kind_of(node: Node) -> type[Node]:
 def placeholder_like(node: Node, name: str) -> Placeholder:
     """Return a placeholder, inside a loop, for a value of the same type as `node`."""
     kind = HandlePlaceholder if isinstance(node, HandleNode) else Placeholder
-    made = kind(node.dtype, node.shape, name)
-    made.inside = True
-    return made
+    like = kind(node.dtype, node.shape, name)
+    like.inside = True
+    return like
 
 
 def top(stack: Node, like: Node) -> Node:

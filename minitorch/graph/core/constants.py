@@ -49,15 +49,15 @@ def constant_array(value: object, dtype: DTypeLike = None) -> Array:
 
 def filled_to(array: Array, shape: tuple[int, ...], name: str) -> Array:
     """Return `array` in `shape`; TensorFlow repeats the last element to fill it."""
-    wanted = int(np.prod(shape, dtype=np.int64))
-    if array.size > wanted:
+    count = int(np.prod(shape, dtype=np.int64))
+    if array.size > count:
         raise GraphError(
-            f"constant {name!r}: too many values: got {array.size}, expected at most {wanted} "
+            f"constant {name!r}: too many values: got {array.size}, expected at most {count} "
             f"for shape {shape}."
         )
     flat = array.reshape(-1)
-    if array.size < wanted:
+    if array.size < count:
         if not array.size:
             raise GraphError(f"constant {name!r}: got no value to fill shape {shape} with.")
-        flat = np.concatenate([flat, np.repeat(flat[-1:], wanted - array.size)])
+        flat = np.concatenate([flat, np.repeat(flat[-1:], count - array.size)])
     return flat.reshape(shape)

@@ -68,9 +68,9 @@ def check_feeds_reach(fetches: Sequence[Node], feeds: Sequence[Node]) -> None:
             writes = node in written
             if not writes and (node in reached or not first < node.id < end):
                 continue
-            what = "a while loop writes it" if writes else "it is in a while loop"
+            why = "a while loop writes it" if writes else "it is in a while loop"
             raise GraphError(
-                f"run: cannot feed {node.name!r}: {what} (built at {node.location}; the loop at "
+                f"run: cannot feed {node.name!r}: {why} (built at {node.location}; the loop at "
                 f"{loop.location}). Feed what the loop takes from outside."
             )
 
@@ -131,14 +131,14 @@ def _no_node(verb: str, what: object) -> GraphError:
         hint = "There is no node of that name in the session's graph."
     else:
         hint = ""
-    wanted = (
+    expected = (
         "a node, the name of one, or lists, tuples and dicts of them"
         if verb == "fetch"
         else "a placeholder or another node as the key of feed_dict"
     )
     kind = type(what).__name__
     error = GraphError if isinstance(what, str) else GraphTypeError
-    return error(f"run: cannot {verb} {what!r}: got {kind}, expected {wanted}. {hint}".rstrip())
+    return error(f"run: cannot {verb} {what!r}: got {kind}, expected {expected}. {hint}".rstrip())
 
 
 # ── what is fed ─────────────────────────────────────────────────────────────────────────────────
@@ -209,8 +209,8 @@ def as_feed(node: Node, value: object, place: Device, copy: bool = False) -> Arr
 
 def _convert(node: Node, value: object) -> Array:
     if isinstance(value, Node) or value is None:
-        what = "None" if value is None else "a node"
-        raise node.error(f"run: feed for {node.name!r} is {what}. Feed numbers or an array.")
+        fed = "None" if value is None else "a node"
+        raise node.error(f"run: feed for {node.name!r} is {fed}. Feed numbers or an array.")
     try:
         array = np.asarray(to_numpy(value) if hasattr(value, "__array__") else value)
         return _cast(array, node.dtype)

@@ -36,7 +36,7 @@ def gradients(
     Returns:
         a list as long as `xs`; None where no y depends on x.
     """
-    roots, wanted = _check_nodes(ys, "ys"), _check_nodes(xs, "xs")
+    roots, sources = _check_nodes(ys, "ys"), _check_nodes(xs, "xs")
     arriving: list[object] = [None] * len(roots) if grad_ys is None else _as_list(grad_ys)
     if len(arriving) != len(roots):
         raise GraphError(
@@ -44,16 +44,16 @@ def gradients(
         )
     stops = [] if stop_gradients is None else _check_nodes(stop_gradients, "stop_gradients")
     if any(isinstance(node.shape, UnknownShape) for node in needed(roots, set())):
-        return _later(roots, wanted, arriving, stops)
+        return _later(roots, sources, arriving, stops)
     grads: dict[Node, Node | None] = {}
     with roots[0].graph.scope(name):
         seeds = _seeds(roots, arriving)
-        between = ancestors(wanted, seeds)
+        between = ancestors(sources, seeds)
         if between:
             uses = count_uses([y for y in seeds if y in between], between.__contains__)
             seeds = {y: seed for y, seed in seeds.items() if y in uses}
-            sweep(seeds, uses, _rule(uses, set(stops)), grads.__setitem__, wanted)
-    return [grads.get(x) for x in wanted]
+            sweep(seeds, uses, _rule(uses, set(stops)), grads.__setitem__, sources)
+    return [grads.get(x) for x in sources]
 
 
 def _later(
@@ -61,7 +61,7 @@ def _later(
 ) -> list[Node | None]:
     """Return gradients that are built once the shapes are known; None where none will be."""
     between = ancestors(wanted, roots)
-    has = [grad is not None for grad in arriving]
+    arrives = [grad is not None for grad in arriving]
     arrived = [convert(grad) for grad in arriving if grad is not None]
     inputs = (*roots, *wanted, *stops, *arrived)
     first, second = len(roots), len(roots) + len(wanted)
@@ -70,7 +70,7 @@ def _later(
     def by(place: int) -> Callable[..., Node]:
         def build(*nodes: Node) -> Node:
             ys, xs, seeds = nodes[:first], nodes[first:second], iter(nodes[third:])
-            ends = [next(seeds) if present else None for present in has]
+            ends = [next(seeds) if present else None for present in arrives]
             constant = list(nodes[second:third])
             grad = gradients(list(ys), list(xs), ends, stop_gradients=constant)[place]
             return xs[place] * 0.0 if grad is None else grad

@@ -181,8 +181,8 @@ def place_of_new() -> tuple[str, int]:
 
 def located(error: E, place: tuple[str, int], name: str | None = None) -> E:
     """Return an error of the same type whose message also names the line (and the node)."""
-    what = f"node {name!r} built at" if name else "built at"
-    new = type(error)(f"{error} ({what} {place[0]}:{place[1]})")
+    built = f"node {name!r} built at" if name else "built at"
+    new = type(error)(f"{error} ({built} {place[0]}:{place[1]})")
     new.__dict__.update(error.__dict__)
     new.__dict__.update(built_at=place, node_name=name)
     return new

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
 
 import numpy as np
 
-from ...arrays.library import DType, DTypeLike, as_dtype, cast, get_default_dtype, result_type
+from ...arrays.library import DType, DTypeLike, as_dtype, cast, get_default_dtype
+from ...arrays.promotion import result_type
 from ...arrays.shapes import Shape
 from ...errors import GraphError, GraphTypeError, MinitorchError
 from ...op import Op, Spec, Value, refuse_bools

@@ -113,12 +113,12 @@ class Session:
             ready = None
         if ready is None:
             return self._run_anew(fetches, feed_dict)
-        step, wanted, rebuild = ready
+        step, expected, rebuild = ready
         arrays = [
             value
             if type(value) is np.ndarray and value.dtype is want.dtype and value.shape == want.shape
             else self._feed_array(want, value)
-            for want, value in zip(wanted, values, strict=True)
+            for want, value in zip(expected, values, strict=True)
         ]
         return rebuild(step(self.state, arrays))
 
@@ -157,8 +157,8 @@ class Session:
             return
         key = (list, *flat) if type(fetches) is list else fetches
         rebuild = list if type(fetches) is list else tuple if flat is fetches else itemgetter(0)
-        wanted = [_Wanted(node) for node in feeds]
-        self._ready[key, *feeds] = (step, wanted, rebuild)
+        expected = [_Wanted(node) for node in feeds]
+        self._ready[key, *feeds] = (step, expected, rebuild)
 
     @property
     def plans(self) -> int:
@@ -251,10 +251,10 @@ def compile(node: object) -> Callable[..., Any]:
 
 def _by_name(nodes: Sequence[Placeholder | Variable]) -> dict[str, Node]:
     """Return the nodes by the names that they were given, or have where these do not tell."""
-    asked = [node.asked for node in nodes]
+    names_given = [node.asked for node in nodes]
     taken = {node.name for node in nodes}
-    clear = (asked.count(name) == 1 and name not in taken for name in asked)
-    named = zip(nodes, asked, clear, strict=True)
+    clear = (names_given.count(name) == 1 and name not in taken for name in names_given)
+    named = zip(nodes, names_given, clear, strict=True)
     return {name if is_clear else node.name: node for node, name, is_clear in named}
 
 
@@ -264,16 +264,16 @@ def _inputs_by_name(arrays: Iterable[str], inputs: dict[str, Node], session: Ses
     Raises:
         GraphError: an argument is missing or unknown; lists the names.
     """
-    asked = {node.name: name for name, node in inputs.items()}
-    names = [asked.get(name, name) for name in arrays]
+    argument_of = {node.name: name for name, node in inputs.items()}
+    names = [argument_of.get(name, name) for name in arrays]
     starts = {name: n.initializer for name, n in inputs.items() if isinstance(n, Variable)}
     left = inputs.keys() - names
     missing = sorted(name for name in left if starts.get(name) is None)
     unknown = sorted(set(names) - inputs.keys())
     if missing or unknown:
-        what = f"missing {', '.join(missing)}" if missing else f"unknown {', '.join(unknown)}"
+        problem = f"missing {', '.join(missing)}" if missing else f"unknown {', '.join(unknown)}"
         raise GraphError(
-            f"compile: arguments do not fit: {what}; the inputs are {', '.join(inputs)}."
+            f"compile: arguments do not fit: {problem}; the inputs are {', '.join(inputs)}."
         )
     for name in left:
         if inputs[name] not in session.state.values:

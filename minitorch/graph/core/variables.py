@@ -307,23 +307,23 @@ def assign_sub(ref: Variable, value: object, name: str | None = None) -> Node:
 
 
 def _write(ref: Variable, value: object, combine: str, name: str | None) -> Node:
-    what = f"assign_{combine}" if combine else "assign"
+    verb = f"assign_{combine}" if combine else "assign"
     if not isinstance(ref, Variable):
         raise GraphError(
-            f"{what}: got {ref!r}, expected a Variable. Only variables can be written (asked for "
+            f"{verb}: got {ref!r}, expected a Variable. Only variables can be written (asked for "
             f"at {':'.join(map(str, call_site()))})."
         )
     node = convert(value, ref.dtype)
     if node.dtype != ref.dtype:
         raise ref.error(
-            f"{what}: dtype differs: got {node.dtype} for variable {ref.name!r} of {ref.dtype}. "
+            f"{verb}: dtype differs: got {node.dtype} for variable {ref.name!r} of {ref.dtype}. "
             "Cast the value."
         )
     if not isinstance(node.shape, UnknownShape) and not isinstance(ref.shape, UnknownShape):
         got, want = tuple(node.shape), tuple(ref.shape)
         if not agree(got, want) and not (combine and len(got) <= len(want)):
             raise ref.error(
-                f"{what}: shape differs: got {got} for variable {ref.name!r} of shape {want}."
+                f"{verb}: shape differs: got {got} for variable {ref.name!r} of shape {want}."
             )
     return rename(build(Assign(ref, combine), (node,)), name)
 

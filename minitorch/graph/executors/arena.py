@@ -229,12 +229,12 @@ class _LoopRun:
         captured = dict(zip(loop.entrances, inputs[count:], strict=True))
         pasts = [EMPTY] * len(self.plan.kept)
         while True:
-            given = {**captured, **dict(zip(loop.variables, values, strict=True))}
-            if not require_alive(self.test(state, dict(given))[loop.test], loop.test):
+            inputs_of_round = {**captured, **dict(zip(loop.variables, values, strict=True))}
+            if not require_alive(self.test(state, dict(inputs_of_round))[loop.test], loop.test):
                 break
-            found = self.body(state, given)
-            ends = [require_alive(found[end], end) for end in loop.body]
-            pasts = push_each(pasts, (copied(found[loop.saved[k]]) for k in self.plan.kept))
+            results = self.body(state, inputs_of_round)
+            ends = [require_alive(results[end], end) for end in loop.body]
+            pasts = push_each(pasts, (copied(results[loop.saved[k]]) for k in self.plan.kept))
             values = self._kept(ends, spare)
             if self.arena.poison and self.plan.spare:
                 for place in now:
@@ -245,32 +245,32 @@ class _LoopRun:
 
     def _kept(self, values: Sequence[Any], places: Sequence[Array | None]) -> list[object]:
         """Return the variables' values at their places."""
-        found: list[object] = []
+        in_place: list[object] = []
         for value, place in zip(values, places, strict=True):
             if place is not None:
                 if value is not place:
                     np.copyto(place, value)
                 self.arena.wrote(place)
-            found.append(value if place is None else place)
-        return found
+            in_place.append(value if place is None else place)
+        return in_place
 
 
 def _outside(node: Node, inputs: list[Any], state: State) -> Any:
     """Return the value of a node that has no place in the arena."""
     if isinstance(node, HandleNode):
         inputs = [copied(value) for value in inputs]  # it keeps them for longer than is planned
-    found = value_of(node, inputs, state)
+    result = value_of(node, inputs, state)
     # what hands an input on must not lie where the arena writes something else later
-    return copied(found) if isinstance(node.op, StateOp) and node.op.hands_on else found
+    return copied(result) if isinstance(node.op, StateOp) and node.op.hands_on else result
 
 
 def _check(node: Node, device: Device) -> None:
     op = node.op
     where = f"got node {node.name!r} (built at {node.location})"
     if device != CPU or isinstance(op, Late):
-        what = f"device {device}" if device != CPU else "what is built in the run"
+        problem = f"device {device}" if device != CPU else "what is built in the run"
         raise GraphError(
-            f"arena: cannot run {what}: {where}, expected operators on the CPU, of known types. "
+            f"arena: cannot run {problem}: {where}, expected operators on the CPU, of known types. "
             "Use another executor."
         )
     if isinstance(op, Counting | OfShape) or (isinstance(op, Places) and ... in op.bounds):

@@ -169,10 +169,10 @@ class Step:
 
     def _explain(self, error: Exception) -> Exception:
         """Return `error` with the node named whose line raised it, in the library's own words."""
-        found = _line_and_locals(error, self.code)
-        if found is None:
+        line_and_locals = _line_and_locals(error, self.code)
+        if line_and_locals is None:
             return error
-        line, values = found
+        line, values = line_and_locals
         if not HEADER_LINES < line <= HEADER_LINES + len(self.order):
             return error
         node = self.order[line - HEADER_LINES - 1]
@@ -184,12 +184,12 @@ class Step:
 
 def _asked(order: Sequence[Node]) -> dict[Node, list[Node]]:
     """Return, for each node whose value is no array, the nodes that use it."""
-    found: dict[Node, list[Node]] = {}
+    users: dict[Node, list[Node]] = {}
     for node in order:
         for source in node.inputs:
             if isinstance(source, HandleNode):
-                found.setdefault(source, []).append(node)
-    return found
+                users.setdefault(source, []).append(node)
+    return users
 
 
 def check_source(node: Node) -> None:
@@ -221,12 +221,12 @@ def copied(array: object) -> Any:
 def apart(results: Sequence[Array]) -> tuple[Array, ...]:
     """Return the results of a run, each array in memory of its own, also one that comes twice."""
     seen: set[int] = set()
-    found = []
+    own = []
     for value in results:
         again = id(value) in seen
         seen.add(id(value))
-        found.append(value.copy() if again and isinstance(value, np.ndarray) else value)
-    return tuple(found)
+        own.append(value.copy() if again and isinstance(value, np.ndarray) else value)
+    return tuple(own)
 
 
 def _own(array: Array) -> Array:

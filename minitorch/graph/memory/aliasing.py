@@ -34,26 +34,26 @@ def is_fresh(op: Op | None) -> bool:
 
 def views(of: Collection[Node], order: Sequence[Node], fed: Collection[Node]) -> set[Node]:
     """Return the nodes whose arrays may share memory with the values of the nodes `of`."""
-    found: set[Node] = set(of)
+    sharing: set[Node] = set(of)
     for node in order:
-        if node not in fed and any(source in found for source in _may_be(node)):
-            found.add(node)
-    return found
+        if node not in fed and any(source in sharing for source in _may_be(node)):
+            sharing.add(node)
+    return sharing
 
 
 def looked_at(order: Sequence[Node], fed: Collection[Node]) -> dict[Node, frozenset[Variable]]:
     """Return for each node the variables with which its array may share memory."""
-    found: dict[Node, frozenset[Variable]] = {}
+    shares: dict[Node, frozenset[Variable]] = {}
     for node in order:
         if node in fed:
-            found[node] = NOTHING
+            shares[node] = NOTHING
         elif isinstance(node, Variable):
-            found[node] = frozenset({node})
+            shares[node] = frozenset({node})
         else:
-            found[node] = NOTHING.union(
-                *[{s} if isinstance(s, Variable) else found.get(s, NOTHING) for s in _may_be(node)]
+            shares[node] = NOTHING.union(
+                *[{s} if isinstance(s, Variable) else shares.get(s, NOTHING) for s in _may_be(node)]
             )
-    return found
+    return shares
 
 
 def overwriting(order: Sequence[Node], fetches: Sequence[Node], fed: Collection[Node]) -> set[Node]:
@@ -109,12 +109,12 @@ def running_order(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
     for node, place in _earliest(order, fed).items():
         after.setdefault(place, []).append(node)
     moved = {node for nodes in after.values() for node in nodes}
-    found = after.get(-1, [])
+    order_run = after.get(-1, [])
     for i, node in enumerate(order):
         if node not in moved:
-            found.append(node)
-        found += after.get(i, ())
-    return found
+            order_run.append(node)
+        order_run += after.get(i, ())
+    return order_run
 
 
 def _earliest(order: Sequence[Node], fed: Collection[Node]) -> dict[Node, int]:
@@ -123,20 +123,20 @@ def _earliest(order: Sequence[Node], fed: Collection[Node]) -> dict[Node, int]:
     place: dict[Node, int] = {}  # where each node runs; an update right after that
     touched: dict[Variable, int] = {}  # the last place so far that needs a variable as it is
     effect = -1
-    found: dict[Node, int] = {}
+    earliest: dict[Node, int] = {}
     ordered = ordered_among(order)
     for i, (node, before) in enumerate(zip(order, before_each(order, fed), strict=True)):
         place[node] = i
         if _is_soon(node) and node not in fed:
             waits = [place[n] for n in before] + [touched.get(v, -1) for v in node.op.writes]
-            place[node] = found[node] = max(effect, *waits)
+            place[node] = earliest[node] = max(effect, *waits)
         elif node in ordered and node not in fed:
             # it does more than give a value and write variables that it names
             effect = effect if isinstance(node.op, Read) or node.op.writes else i
         for source in (node, *before):
             for variable in looks[source]:
                 touched[variable] = max(touched.get(variable, -1), place[node])
-    return found
+    return earliest
 
 
 def _is_late(node: Node) -> bool:

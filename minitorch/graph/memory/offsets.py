@@ -61,7 +61,7 @@ def _by_size(buffers: Sequence[Buffer], grain: int) -> list[Buffer]:
 
 def _by_time(buffers: Sequence[Buffer], grain: int) -> list[Buffer]:
     """Return the buffers with offsets: in the order of the run, each in the smallest gap."""
-    gaps, found = Gaps(), []
+    gaps, placed = Gaps(), []
     ending: list[tuple[int, int, int]] = []  # the last step of a buffer, its offset and its bytes
     for buffer in sorted(buffers, key=lambda b: b.first):
         while ending and ending[0][0] < buffer.first:
@@ -69,8 +69,8 @@ def _by_time(buffers: Sequence[Buffer], grain: int) -> list[Buffer]:
         n_bytes = -(-buffer.n_bytes // grain) * grain
         offset = gaps.take(n_bytes) if n_bytes else 0
         heapq.heappush(ending, (buffer.last, offset, n_bytes))
-        found.append(replace(buffer, offset=offset))
-    return found
+        placed.append(replace(buffer, offset=offset))
+    return placed
 
 
 class Gaps:

@@ -140,10 +140,10 @@ def loop_plan(node: Node, kept: Collection[int], sizes: dict[Node, tuple[int, ..
         GraphError: a size in it is not known, or a variable's changes from round to round.
     """
     loop: While = node.op
-    given = dict(zip(loop.given, node.inputs, strict=True))
-    known = {p: _size(source, sizes) for p, source in given.items()}
+    source_of = dict(zip(loop.given, node.inputs, strict=True))
+    known = {p: _size(source, sizes) for p, source in source_of.items()}
     ends = [*loop.body, *(loop.saved[k] for k in sorted(kept))]
-    inside = sizes_of(schedule([loop.test, *ends], set(given)), known)
+    inside = sizes_of(schedule([loop.test, *ends], set(source_of)), known)
     for variable, end in zip(loop.variables, loop.body, strict=True):
         if (
             not isinstance(variable, HandleNode)
@@ -154,8 +154,8 @@ def loop_plan(node: Node, kept: Collection[int], sizes: dict[Node, tuple[int, ..
                 f"{inside[end]} after a round, expected one size. A loop whose values grow cannot "
                 "be planned."
             )
-    test = memory_plan([loop.test], set(given), inside)
-    body = memory_plan(ends, set(given), inside)
+    test = memory_plan([loop.test], set(source_of), inside)
+    body = memory_plan(ends, set(source_of), inside)
     places, used = _places(loop, known)
     # a round's results may look into variables' memory, other than each at its own
     pairs, variables = zip(loop.variables, loop.body, strict=True), set(loop.variables)
@@ -209,19 +209,19 @@ def sizes_of(
     Raises:
         GraphError: it is still not known; names the node.
     """
-    found: dict[Node, tuple[int, ...]] = {}
+    shapes: dict[Node, tuple[int, ...]] = {}
     for node in order:
         if node in fed:
-            found[node] = fed[node]
+            shapes[node] = fed[node]
         elif not isinstance(node.shape, UnknownShape) and None not in node.shape:
-            found[node] = tuple(node.shape)
-        elif node.op is not None and all(source in found for source in node.inputs):
-            found[node] = _inferred(node, found)
-        elif node.op is None and node.inputs and node.inputs[0] in found:
-            found[node] = found[node.inputs[0]]  # a placeholder's default
+            shapes[node] = tuple(node.shape)
+        elif node.op is not None and all(source in shapes for source in node.inputs):
+            shapes[node] = _inferred(node, shapes)
+        elif node.op is None and node.inputs and node.inputs[0] in shapes:
+            shapes[node] = shapes[node.inputs[0]]  # a placeholder's default
         else:
             raise _unknown_size(node)
-    return found
+    return shapes
 
 
 def _inferred(node: Node, found: dict[Node, tuple[int, ...]]) -> tuple[int, ...]:
@@ -321,19 +321,19 @@ class _Planner:
 
     def reuse(self) -> list[Node]:
         """Let elementwise results take over an input that dies there; return those nodes."""
-        found = []
+        reusing = []
         for i, node in enumerate(self.order):
             fuses = isinstance(node.op, Fused) and not isinstance(node.op, FusedReduction)
             if node not in self.made or not (fuses or isinstance(node.op, Elementwise)):
                 continue
             owner = next((self.home[s] for s in node.inputs if self._dies(s, node, i)), None)
             if owner is not None:
-                found.append(node)
+                reusing.append(node)
                 self.last[owner] = self.last.pop(node)
                 for other in self._members.pop(node):
                     self.home[other] = owner
                     self._members[owner].append(other)
-        return found
+        return reusing
 
     def _dies(self, source: Node, node: Node, i: int) -> bool:
         """Tell whether `node`, at step i, may write over the memory of `source` as it reads it.
@@ -341,11 +341,11 @@ class _Planner:
         Every input in that memory must then lie there element for element as the result will.
         """
         owner = self.home.get(source, source)
-        wanted = self.n_bytes(node)
-        if owner not in self.made or self.last[owner] != i or self.n_bytes(owner) != wanted:
+        n_bytes = self.n_bytes(node)
+        if owner not in self.made or self.last[owner] != i or self.n_bytes(owner) != n_bytes:
             return False
         inside = [s for s in node.inputs if self.home.get(s, s) is owner]
-        return all(s in self.straight and self.n_bytes(s) == wanted for s in inside)
+        return all(s in self.straight and self.n_bytes(s) == n_bytes for s in inside)
 
     def lives(self) -> dict[Node, tuple[int, int]]:
         """Return the first and last step of every buffer."""

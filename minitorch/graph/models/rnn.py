@@ -123,8 +123,8 @@ def _step(
 
 def _time_major(x: Node, already: bool) -> Node:
     if isinstance(x.shape, UnknownShape) or len(x.shape) != 3:
-        wanted = "(time, batch, features)" if already else "(batch, time, features)"
-        raise x.error(f"dynamic_rnn: got inputs of shape {x.shape}, expected {wanted}.")
+        axes = "(time, batch, features)" if already else "(batch, time, features)"
+        raise x.error(f"dynamic_rnn: got inputs of shape {x.shape}, expected {axes}.")
     return x if already else transpose(x, (1, 0, 2))
 
 

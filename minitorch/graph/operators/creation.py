@@ -29,9 +29,9 @@ def constant(
 
     Unlike a bare number it belongs to its graph and keeps its dtype beside others.
     """
-    made = Constant(value, dtype, shape, name or "Const")
-    made.follows = False
-    return made
+    fixed = Constant(value, dtype, shape, name or "Const")
+    fixed.follows = False
+    return fixed
 
 
 def fill(dims: Any, value: object, name: str | None = None) -> Node:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...ops.elementwise.casting import cast_to
-from ...ops.networks.normalization import LogSoftmax, Softmax
 from ...ops.networks.row_losses import SoftCrossEntropy, SparseCrossEntropy
+from ...ops.networks.softmax import LogSoftmax, Softmax
 from ...ops.shaping import movement
 from ..core.gradients import StopGradient
 from ..core.naming import locates_errors, once_known, rename

@@ -138,8 +138,8 @@ def _argument(function: Callable[..., Node], x: object, axis: int, name: str | N
 def cast(x: object, dtype: DTypeLike, name: str | None = None) -> Node:
     """`x` as another dtype; from float to integer the fraction is dropped."""
     node = convert(x)
-    wanted = as_dtype(dtype)
-    return node if node.dtype == wanted else rename(cast_to(node, wanted), name)
+    kind = as_dtype(dtype)
+    return node if node.dtype == kind else rename(cast_to(node, kind), name)
 
 
 def global_norm(t_list: Sequence[object], name: str | None = None) -> Node:

@@ -40,9 +40,9 @@ def algebra(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
         ):
             return None
         for simplify in _rules_of(node):
-            found = simplify(node, *inputs)
-            if found is not None and _same_type(found, node):
-                return found
+            simpler = simplify(node, *inputs)
+            if simpler is not None and _same_type(simpler, node):
+                return simpler
         return None
 
     for _ in range(ROUNDS):
@@ -125,12 +125,12 @@ def _factors_meet(node: Node, a: Node, b: Node) -> Node | None:
 def _power(node: Node, x: Node, exponent: Node | None = None) -> Node | None:
     """x ** n, where n is part of the operator or an input beside x."""
     if exponent is None:
-        one, two = node.op.exponent == 1, node.op.exponent == 2
+        is_one, is_two = node.op.exponent == 1, node.op.exponent == 2
     else:
-        one, two = _is(exponent, 1.0), _is(exponent, 2.0)
-    if one:
+        is_one, is_two = _is(exponent, 1.0), _is(exponent, 2.0)
+    if is_one:
         return x
-    return rebuilt(operator_of(elementwise.square), x) if two else None
+    return rebuilt(operator_of(elementwise.square), x) if is_two else None
 
 
 def _permute(node: Node, x: Node) -> Node | None:

@@ -47,12 +47,12 @@ def _pivots(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
 
 def _idle(order: Sequence[Node], fed: Collection[Node]) -> set[Node]:
     """Return the nodes that have no effect, nor has anything that runs before them."""
-    found: set[Node] = set()
+    idle: set[Node] = set()
     ordered = ordered_among(order)
     for node, before in zip(order, before_each(order, fed), strict=True):
-        if node in fed or (node not in ordered and found.issuperset(before)):
-            found.add(node)
-    return found
+        if node in fed or (node not in ordered and idle.issuperset(before)):
+            idle.add(node)
+    return idle
 
 
 def _branches(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
@@ -97,21 +97,21 @@ def _after(value: Node, before: Node) -> Node:
 
 def _never(order: Sequence[Node], fed: Collection[Node]) -> set[Node]:
     """Return the nodes that are dead in every run."""
-    found: set[Node] = set()
+    never: set[Node] = set()
     for node in order:
         if node in fed:
             continue
         if isinstance(node.op, Switch):
             pred = _constant(node.inputs[1], fed)
             if pred is not None and pred is not node.op.branch:
-                found.add(node)
+                never.add(node)
         if merges(node):
-            dead = bool(node.inputs) and all(source in found for source in node.inputs)
+            dead = bool(node.inputs) and all(source in never for source in node.inputs)
         else:
-            dead = any(source in found for source in required_inputs(node))
+            dead = any(source in never for source in required_inputs(node))
         if dead:
-            found.add(node)
-    return found
+            never.add(node)
+    return never
 
 
 def _constant(node: Node, fed: Collection[Node]) -> bool | None:
@@ -129,15 +129,13 @@ def _waits(fetches: Sequence[Node], fed: Collection[Node]) -> list[Node]:
     for node in order:
         above[node] = (node,)
         if not (node in fed or node in ordered or node in risky):
-            found = _joined(above.get(s, ()) for s in (*node.inputs, *node.control_inputs))
-            if risky.isdisjoint(found):  # else who waits would die of what `node` outlives
-                above[node] = found
-    kept = _kept(fetches, fed, above)
-    if not any(
-        source not in kept for node in order if node in kept for source in node.control_inputs
-    ):
+            risks = _joined(above.get(s, ()) for s in (*node.inputs, *node.control_inputs))
+            if risky.isdisjoint(risks):  # else who waits would die of what `node` outlives
+                above[node] = risks
+    must_run = _kept(fetches, fed, above)
+    if must_run.issuperset(s for node in order if node in must_run for s in node.control_inputs):
         return list(fetches)
-    return _without(order, fetches, fed, kept, above)
+    return _without(order, fetches, fed, must_run, above)
 
 
 def _without(
@@ -163,17 +161,17 @@ def _kept(
     fetches: Sequence[Node], fed: Collection[Node], above: dict[Node, tuple[Node, ...]]
 ) -> set[Node]:
     """Return the nodes that must run when waits go to what is above."""
-    found: set[Node] = set()
+    must_run: set[Node] = set()
     waiting = list(fetches)
     while waiting:
         node = waiting.pop()
-        if node in found:
+        if node in must_run:
             continue
-        found.add(node)
+        must_run.add(node)
         if node not in fed:
             waiting += node.inputs
             waiting += _joined(above.get(s, (s,)) for s in node.control_inputs)
-    return found
+    return must_run
 
 
 def _joined(groups: Iterable[Sequence[Node]]) -> tuple[Node, ...]:

@@ -77,5 +77,5 @@ def _capturing(
     loop: While = node.op
     ends = [loop.test, *loop.body, *kept_places(loop, asked)[1]]
     there = set(needed(ends, loop.placeholders))
-    found = [constant for constant in constants if constant in there]
-    return capturing(node, inputs, found, found, asked) if found else None
+    inside = [constant for constant in constants if constant in there]
+    return capturing(node, inputs, inside, inside, asked) if inside else None

@@ -65,10 +65,10 @@ class FusedSequence(Op):
 
     def blamed(self, *specs: Spec) -> Origin | None:
         """Return the node, as it was before fusion, that cannot take inputs of these specs."""
-        found: list[Spec] = []
+        inner: list[Spec] = []
         for (op, operands), origin in zip(self.parts, self.origins, strict=False):
             try:
-                found.append(op.infer(*[found[-1 - i] if i < 0 else specs[i] for i in operands]))
+                inner.append(op.infer(*[inner[-1 - i] if i < 0 else specs[i] for i in operands]))
             except MinitorchError:
                 return origin
         return None
@@ -146,10 +146,10 @@ class Fused(FusedSequence):
 
     def on_device(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the result of arrays that are not NumPy's: by a kernel where a GPU has them."""
-        found = None
+        result = None
         if isinstance(self.program, Program):
-            found = cuda_driver.run_on_device(self.program, arrays)
-        return self.compute(xp, *arrays) if found is None else found
+            result = cuda_driver.run_on_device(self.program, arrays)
+        return self.compute(xp, *arrays) if result is None else result
 
     def _size(self, arrays: Sequence[Array]) -> int:
         """Return the number of elements of the largest input."""
@@ -227,15 +227,15 @@ class FusedReduction(Fused):
         dims, largest = self.reduction.dims, max(a.size for a in arrays)
         in_one = all(a.size == 1 or (a.size == largest and a.flags.c_contiguous) for a in arrays)
         at_once = len(dims) if in_one else 1
-        found = self.kernel(*arrays, axes=at_once)
+        total = self.kernel(*arrays, axes=at_once)
         if at_once < len(dims):
-            rest = tuple(range(found.ndim - len(dims) + 1, found.ndim))
-            found = np.asarray(FOLDS[kernel_reduction(self.reduction)](found, axis=rest))
+            rest = tuple(range(total.ndim - len(dims) + 1, total.ndim))
+            total = np.asarray(FOLDS[kernel_reduction(self.reduction)](total, axis=rest))
         if isinstance(self.reduction, Mean):
             full = np.broadcast_shapes(*[a.shape for a in arrays])
-            found = found / found.dtype.type(np.prod([full[d] for d in dims]))
+            total = total / total.dtype.type(np.prod([full[d] for d in dims]))
         return (
-            found.reshape((*found.shape, *([1] * len(dims)))) if self.reduction.keepdim else found
+            total.reshape((*total.shape, *([1] * len(dims)))) if self.reduction.keepdim else total
         )
 
     def into(self, out: Array, *arrays: Array) -> None:
@@ -281,22 +281,22 @@ def _expression(parts: Parts) -> Callable[..., Array]:
     body = "".join(
         f"        {line}\n" for line in delete_after_last_use([*lines, f"return {texts[-1]}"])
     )
-    given = ", ".join(f"f{i}" for i in range(len(parts)))
-    source = f"def over({given}):\n    def function(xp{inputs}):\n{body}    return function"
+    names = ", ".join(f"f{i}" for i in range(len(parts)))
+    source = f"def over({names}):\n    def function(xp{inputs}):\n{body}    return function"
     function: Callable[..., Array] = _over(source)(*[op.compute for op, _ in parts])
     return function
 
 
 def delete_after_last_use(lines: list[str]) -> list[str]:
     """Return the lines with each name that they give deleted after its last use but the return."""
-    found, last = lines[:], len(lines) - 1
+    with_deletions, last = lines[:], len(lines) - 1
     gone: set[str] = set()
     for i in reversed(range(len(lines))):
         used = set(_NAME.findall(lines[i])) - gone
         gone |= used
         if used and i < last:
-            found[i] += f"; del {', '.join(sorted(used))}"
-    return found
+            with_deletions[i] += f"; del {', '.join(sorted(used))}"
+    return with_deletions
 
 
 _NAME = re.compile(r"\bt\d+\b")

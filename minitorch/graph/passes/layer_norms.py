@@ -33,14 +33,14 @@ def layer_norms(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Nod
     }
     at = {n for n in order if isinstance(n.op, StandardizeGradient) or _is_sum_of_rows(n)}
     arriving = {g for g, _ in weight_of}
-    made: dict[Norm, Node] = {}
+    gradients: dict[Norm, Node] = {}
     by_arriving: dict[Node, Node] = {}
 
     def together(g: Node, x: Node, weight: Node, eps: float) -> Node:
-        if (g, x, weight) not in made:
-            made[g, x, weight] = rebuilt(LayerNormGradients(eps), g, x, weight)
-            by_arriving.setdefault(g, made[g, x, weight])
-        return made[g, x, weight]
+        if (g, x, weight) not in gradients:
+            gradients[g, x, weight] = rebuilt(LayerNormGradients(eps), g, x, weight)
+            by_arriving.setdefault(g, gradients[g, x, weight])
+        return gradients[g, x, weight]
 
     def rule(node: Node, inputs: tuple[Node, ...]) -> Node | None:
         if node not in at:

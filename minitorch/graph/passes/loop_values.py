@@ -47,26 +47,26 @@ class _Slimmer:
         """Return the loop without what it need not carry; None if that is nothing."""
         loop, count = self.loop, len(self.loop.variables)
         places, saved = kept_places(loop, self.asked)
-        kept = self._kept_variables(saved)
+        carried = self._kept_variables(saved)
         new = self._constants()
         with like(self.node), outside():
             fixed = {i: placeholder_like(loop.variables[i], "captured") for i in self._fixed(new)}
         new.update((loop.variables[i], entrance) for i, entrance in fixed.items())
-        before = [loop.test, *(loop.body[i] for i in kept), *saved]
+        before = [loop.test, *(loop.body[i] for i in carried), *saved]
         test, *after = copied(before, {**{p: p for p in self.loop.placeholders}, **new})
         captured = {e: count + j for j, e in enumerate(loop.entrances)}
         captured.update((entrance, i) for i, entrance in fixed.items())
         used = set(needed([test, *after], {*self.loop.placeholders, *captured}))
         captured = {entrance: i for entrance, i in captured.items() if entrance in used}
-        counts = len(kept), len(captured)
+        counts = len(carried), len(captured)
         same = all(a is b for a, b in zip((test, *after), before, strict=True))
         if same and counts == (count, len(loop.entrances)) and len(saved) == len(loop.saved):
             return None
-        body, ends = after[: len(kept)], after[len(kept) :]
-        variables = [loop.variables[i] for i in kept]
-        made = While.over(test, body, variables, [*captured], ends, loop.parallel_iterations)
-        slots: dict[Slot, Slot] = {("out", i): ("out", at) for at, i in enumerate(kept)}
-        return self._with_inputs(made, [*kept, *captured.values()], {**slots, **places}, known)
+        body, ends = after[: len(carried)], after[len(carried) :]
+        variables = [loop.variables[i] for i in carried]
+        slim = While.over(test, body, variables, [*captured], ends, loop.parallel_iterations)
+        slots: dict[Slot, Slot] = {("out", i): ("out", at) for at, i in enumerate(carried)}
+        return self._with_inputs(slim, [*carried, *captured.values()], {**slots, **places}, known)
 
     def _with_inputs(
         self, made: While, taken: list[int], slots: dict[Slot, Slot], known: dict[Node, Deadness]
@@ -85,24 +85,24 @@ class _Slimmer:
         """Return the variables that matter, by number; one at least."""
         loop = self.loop
         place = {v: i for i, v in enumerate(loop.variables)}
-        kept = {i for kind, i in self.asked if kind == "out"}
+        matter = {i for kind, i in self.asked if kind == "out"}
         if loop.ordered:  # the variables whose next values have effects on their way
             for i, end in enumerate(loop.body):
                 if ordered_among(needed([end], loop.placeholders)):
-                    kept.add(i)
+                    matter.add(i)
         met: set[Node] = set()
-        waiting = [loop.test, *saved, *(loop.body[i] for i in kept)]
+        waiting = [loop.test, *saved, *(loop.body[i] for i in matter)]
         while waiting:
             node = waiting.pop()
             if node in met:
                 continue
             met.add(node)
             if node in place:
-                kept.add(place[node])
+                matter.add(place[node])
                 waiting.append(loop.body[place[node]])
             elif node not in self.loop.placeholders:
                 waiting += [*node.inputs, *node.control_inputs]
-        return sorted(kept) or [0]
+        return sorted(matter) or [0]
 
     def _constants(self) -> dict[Node, Node]:
         """Return what is captured and constant, with the constant that stands for it inside."""
@@ -117,12 +117,12 @@ class _Slimmer:
         pairs = list(enumerate(zip(self.loop.variables, self.loop.body, strict=True)))
         moving = [end for _, (variable, end) in pairs if end is not variable]
         used = set(needed([self.loop.test, *moving, *self.loop.saved], self.loop.placeholders))
-        found = []
+        fixed = []
         for i, (variable, end) in pairs:
             if end is not variable or variable not in used:
                 continue
             if self._constant(self.inputs[i]):
                 new[variable] = self.inputs[i]
             else:
-                found.append(i)
-        return found
+                fixed.append(i)
+        return fixed

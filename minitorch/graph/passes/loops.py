@@ -92,8 +92,8 @@ def capturing(
     test, *after = copied([loop.test, *loop.body, *saved], new)
     body, kept = after[: len(loop.body)], after[len(loop.body) :]
     every = [*loop.entrances, *entrances]
-    made = While.over(test, body, loop.variables, every, kept, loop.parallel_iterations)
-    return Remade(made, (*inputs, *outer), places)
+    wider = While.over(test, body, loop.variables, every, kept, loop.parallel_iterations)
+    return Remade(wider, (*inputs, *outer), places)
 
 
 def with_loops(fetches: Sequence[Node], fed: Collection[Node], remake: Remake) -> list[Node]:
@@ -111,10 +111,10 @@ def with_loops(fetches: Sequence[Node], fed: Collection[Node], remake: Remake) -
         if node in fed or not may_change(node):
             continue
         inputs, control = renewed(node.inputs, new), renewed(node.control_inputs, new)
-        made = remake(node, inputs, asked[node]) if node in asked else None
-        if made is not None:
-            new[node] = with_op(node, made.loop, made.inputs, (*control, *made.waits))
-            slots[node] = made.slots
+        remade = remake(node, inputs, asked[node]) if node in asked else None
+        if remade is not None:
+            new[node] = with_op(node, remade.loop, remade.inputs, (*control, *remade.waits))
+            slots[node] = remade.slots
         elif node.inputs and node.inputs[0] in slots:
             new[node] = _taken(node, slots[node.inputs[0]], inputs, control)
         else:
@@ -126,11 +126,11 @@ def _asked(
     order: Sequence[Node], fed: Collection[Node], fetches: Sequence[Node]
 ) -> dict[Node, set[Slot]]:
     """Return the loops, each with the slots that are asked for; not those used in other ways."""
-    kept = set(fetches)
+    fetched = set(fetches)
     return {
         loop: {taker.op.slot for taker in takers}
         for loop, (takers, users) in loops_used(order, fed).items()
-        if not users and loop not in kept
+        if not users and loop not in fetched
     }
 
 

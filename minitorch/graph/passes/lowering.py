@@ -36,9 +36,9 @@ def program_of(parts: Parts, dtypes: Sequence[DType], reduction: str = "") -> Pr
         row, parameter = row_of(op)
         if not row:
             return f"{op.name} has no vector code"
-        given = [kinds[i] if i >= 0 else gives(steps[-1 - i].row) for i in operands]
-        if given != [takes(row, i) for i in range(len(operands))]:
-            return f"{op.name} of {', '.join(given)} has no vector code"
+        kinds_in = [kinds[i] if i >= 0 else gives(steps[-1 - i].row) for i in operands]
+        if kinds_in != [takes(row, i) for i in range(len(operands))]:
+            return f"{op.name} of {', '.join(kinds_in)} has no vector code"
         steps.append(Step(row, operands, parameter))
     if reduction and gives(steps[-1].row) != "float":
         return f"{reduction} of booleans has no vector code"

@@ -121,19 +121,19 @@ def _is_product(node: Node, fed: Collection[Node]) -> bool:
 
 def _factors(node: Node, inputs: Sequence[Node], inner: Collection[Node]) -> list[Node]:
     """Return the matrices of the chain that ends in `node`, from left to right."""
-    found: list[Node] = []
+    factors: list[Node] = []
     for old, new in zip(node.inputs, inputs, strict=True):
-        found += _factors(old, new.inputs, inner) if old in inner else [new]
-    return found
+        factors += _factors(old, new.inputs, inner) if old in inner else [new]
+    return factors
 
 
 def _products(node: Node, inner: Collection[Node]) -> list[tuple[int, int, int]]:
     """Return the sides of all products in the chain that ends in `node`, as it is."""
     a, b = node.inputs
-    found = [(size_of(a.shape[0]), size_of(a.shape[1]), size_of(b.shape[1]))]
+    sides = [(size_of(a.shape[0]), size_of(a.shape[1]), size_of(b.shape[1]))]
     for source in node.inputs:
-        found += _products(source, inner) if source in inner else []
-    return found
+        sides += _products(source, inner) if source in inner else []
+    return sides
 
 
 def _seconds(

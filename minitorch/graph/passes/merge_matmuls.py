@@ -52,14 +52,14 @@ def _groups(fetches: Sequence[Node], fed: Collection[Node]) -> list[list[Node]]:
     for node in schedule(fetches, fed):
         if isinstance(node.op, MatMul) and node not in fed and simple(node) and _fits(node):
             groups.setdefault((node.inputs[0], node.device), []).append(node)
-    found = []
+    worthwhile = []
     for group in groups.values():
         if len(group) < 2:
             continue
         apart, together = costs(group, fed)
         if together < GAIN * apart:
-            found.append(group)
-    return found
+            worthwhile.append(group)
+    return worthwhile
 
 
 def costs(group: Sequence[Node], fed: Collection[Node] = ()) -> tuple[float, float]:

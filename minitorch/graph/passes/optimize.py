@@ -76,14 +76,14 @@ def optimize(
     rebuild = flatten(fetches, leaves)
     checked = Checked()
     with orders_kept():
-        asked, there = list(leaves), set(needed(leaves, set(fed)))
+        fetched, there = list(leaves), set(needed(leaves, set(fed)))
         loops = any(isinstance(node.op, While) for node in there)  # no pass makes the first one
         checked.become(there)  # what is built has the type that its operator infers
         if passes is None:
             leaves = _settled(leaves, set(fed), checked, loops)
         for name in LAST if passes is None else chosen:
             leaves = run_pass(name, leaves, set(fed), checked, loops)
-    for before, after in zip(reversed(asked), reversed(leaves), strict=True):
+    for before, after in zip(reversed(fetched), reversed(leaves), strict=True):
         if after not in there:
             after.name = before.name
     return rebuild(iter(leaves))
@@ -103,11 +103,11 @@ def named(passes: Sequence[str] | None) -> list[str]:
 
 
 def _called(name: str) -> Pass:
-    found = PASSES.get(name) or ON_REQUEST.get(name)
-    if found is None:
+    named = PASSES.get(name) or ON_REQUEST.get(name)
+    if named is None:
         have = ", ".join([*PASSES, *ON_REQUEST])
         raise GraphError(f"optimize: got pass {name!r}, expected one of {have}.")
-    return found
+    return named
 
 
 LAST = ("fuse", "cse again")  # once, when nothing else finds anything to do
@@ -147,8 +147,8 @@ def recompute(fetches: object, budget_bytes: int | None = None, fed: Collection[
         raise GraphError(f"recompute: got a budget of {budget_bytes!r}, expected whole bytes.")
     leaves: list[Node] = []
     rebuild = flatten(fetches, leaves)
-    found = computed_again(leaves, set(fed), budget_bytes)
-    return rebuild(iter(verified(found, leaves, set(fed), "recompute")))
+    again = computed_again(leaves, set(fed), budget_bytes)
+    return rebuild(iter(verified(again, leaves, set(fed), "recompute")))
 
 
 def run_pass(

@@ -56,13 +56,13 @@ def recompute(
 
 def _choices(waiting: Sequence[Node]) -> list[set[Node]]:
     """Return the sets of values to compute again, the smallest set first."""
-    found: list[set[Node]] = []
+    choices: list[set[Node]] = []
     k = 2
     while k <= len(waiting) + 1:
-        found.append({node for i, node in enumerate(waiting) if (i + 1) % k == 0})
-        found.append({node for i, node in enumerate(waiting) if (i + 1) % k})
+        choices.append({node for i, node in enumerate(waiting) if (i + 1) % k == 0})
+        choices.append({node for i, node in enumerate(waiting) if (i + 1) % k})
         k += max(1, k // DENSE)  # ever fewer, so that large graphs take no longer
-    return sorted([c for c in found if c], key=len)
+    return sorted([c for c in choices if c], key=len)
 
 
 def _late_uses(fetches: Sequence[Node], fed: Collection[Node], plan: MemoryPlan) -> dict[Node, int]:
@@ -72,16 +72,16 @@ def _late_uses(fetches: Sequence[Node], fed: Collection[Node], plan: MemoryPlan)
         uses.setdefault(node, []).append(i)
         for source in () if node in fed else node.inputs:
             uses.setdefault(source, []).append(i)
-    found, kept = {}, set(fetches)
+    wait_ends, fetched = {}, set(fetches)
     for node in plan.order:
-        if node in fed or not simple(node) or node in kept:
+        if node in fed or not simple(node) or node in fetched:
             continue
         steps = uses[node]
         gaps = [(b - a, b) for a, b in pairwise(steps)]
         wait, end = max(gaps, default=(0, 0))
         if wait >= WAIT:
-            found[node] = end
-    return found
+            wait_ends[node] = end
+    return wait_ends
 
 
 class _Sweep:

@@ -48,18 +48,18 @@ def rewrite(
                 continue
             if new:
                 inputs, control = renewed(inputs, new), renewed(control, new)
-            found = None
+            instead = None
             same = inputs is node.inputs and control is node.control_inputs
             if same and at is not None and node not in at:
                 continue
             if simple(node) or (every and node.op is not None):
                 build_like(node)
-                found = rule(node, inputs)
-                if found is not None and control:
-                    found = rebuilt(Identity(), found).with_inputs((found,), control)
+                instead = rule(node, inputs)
+                if instead is not None and control:
+                    instead = rebuilt(Identity(), instead).with_inputs((instead,), control)
             elif same:
                 continue
-            after = over(node, inputs, control) if found is None else found
+            after = over(node, inputs, control) if instead is None else instead
             if after is not node:
                 new[node] = after
     return [new.get(node, node) for node in fetches]

@@ -132,8 +132,8 @@ class Fingerprints:
         shared = _read_on_several(order, leaves, placed)
         for node in order:
             self._add(node, node in shared)
-        asked = tuple(self._of(node) for node in (*leaves, *feeds))
-        numbers = [MAGIC, *(self._number[node] for node in order), _hash((asked, len(leaves)))]
+        places = tuple(self._of(node) for node in (*leaves, *feeds))
+        numbers = [MAGIC, *(self._number[node] for node in order), _hash((places, len(leaves)))]
         self.numbers = np.array(numbers, np.int64)
 
     def compare(self, first: Prints) -> str:

@@ -82,9 +82,9 @@ def _rebuild(node: Node, new: dict[Node, Node]) -> Node:
     if node.op is None or not unknown(node):
         return node.with_inputs(inputs, control)
     with like(node):
-        made = node.op(*inputs)
-    made.control_inputs = control
-    return made  # type: ignore[no-any-return]
+        rebuilt = node.op(*inputs)
+    rebuilt.control_inputs = control
+    return rebuilt  # type: ignore[no-any-return]
 
 
 def _rebuild_loop(node: Node, inputs: tuple[Node, ...], control: tuple[Node, ...]) -> Node:
@@ -104,6 +104,6 @@ def _rebuild_loop(node: Node, inputs: tuple[Node, ...], control: tuple[Node, ...
                 new[inner] = _rebuild(inner, new)
         test, *body = (new[end] for end in ends)
         fresh = While(test, body, variables, loop.parallel_iterations)
-        made = build(fresh, (*inputs[:count], *fresh.captured), kind=HandleNode)
-    made.control_inputs = control
-    return made
+        rebuilt = build(fresh, (*inputs[:count], *fresh.captured), kind=HandleNode)
+    rebuilt.control_inputs = control
+    return rebuilt

@@ -83,8 +83,8 @@ class Clone(KeepsSpec):
 
 def cast_to(x: Kind, dtype: DTypeLike) -> Kind:
     """Return `x` as `dtype`; `x` itself when it already is."""
-    wanted = as_dtype(dtype)
-    return x if as_dtype(x.dtype) == wanted else apply(Cast(wanted), x)
+    kind = as_dtype(dtype)
+    return x if as_dtype(x.dtype) == kind else apply(Cast(kind), x)
 
 
 def clone(x: Kind) -> Kind:

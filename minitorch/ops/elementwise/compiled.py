@@ -180,6 +180,6 @@ def over_rows(name: str, arrays: Sequence[Array], number: float, shape: Sequence
     first = arrays[0]
     large = first.nbytes > allocator.LARGE
     out = allocator.cpu.empty(tuple(shape), first.dtype) if large else np.empty(shape, first.dtype)
-    given = [a if a.flags.c_contiguous else np.ascontiguousarray(a) for a in arrays]
-    run_rows(name, (*given, out), number)
+    in_rows = [a if a.flags.c_contiguous else np.ascontiguousarray(a) for a in arrays]
+    run_rows(name, (*in_rows, out), number)
     return out

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from ...arrays.library import Array, DType, get_default_dtype, result_type
+from ...arrays.library import Array, DType, get_default_dtype
+from ...arrays.promotion import result_type
 from ...arrays.shapes import broadcast
 from ...errors import DTypeError
 from ...op import Gradients, Kind, Methods, Op, Spec, Value, apply
@@ -65,8 +66,8 @@ class Elementwise(Op):
         shape = broadcast(*(spec.shape for spec in specs), op=self._name)
         common = promoted(specs[self.fixed :], self.promotes)
         if common.kind not in self.kinds:
-            wanted = " or ".join(KINDS[kind] for kind in self.kinds if kind != "u")
-            raise DTypeError(f"{self._name}: got {common}, expected {wanted}. Convert first.")
+            expected = " or ".join(KINDS[kind] for kind in self.kinds if kind != "u")
+            raise DTypeError(f"{self._name}: got {common}, expected {expected}. Convert first.")
         return Spec(shape, self.dtype or common)
 
     def attributes(self) -> dict[str, object]:

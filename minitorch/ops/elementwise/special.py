@@ -70,8 +70,8 @@ def _erfc_positive(x: Array) -> Array:
     far = np.maximum(x, 4.0)
     inverse = 1.0 / (far * far)
     tail = (0.56418958354775628695 - inverse * _ratio(inverse, _LARGE)) / far
-    found: Array = np.exp(-x * x) * np.where(x <= 4.0, _ratio(near, _MIDDLE), tail)
-    return found
+    erfc_x: Array = np.exp(-x * x) * np.where(x <= 4.0, _ratio(near, _MIDDLE), tail)
+    return erfc_x
 
 
 # erf(x) = x P(x²) / Q(x²) for |x| <= 3.93, fitted by reweighted least squares to 2e-8.

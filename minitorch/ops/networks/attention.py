@@ -19,7 +19,7 @@ from ..shaping.broadcasting import sum_to
 from ..shaping.indexing import ARRAY, Take
 from ..shaping.movement import insert_axes, reshape
 from .attention_panels import LONG, Weighing, attend, dropped, gradients
-from .normalization import SoftmaxGradient, softmax
+from .softmax import SoftmaxGradient, softmax
 
 
 def scaled_dot_product_attention(
@@ -125,13 +125,10 @@ def _weights(query: Kind, key: Kind, mask: Any, factor: float, causal: bool) -> 
         return softmax(where(seen, scores, -math.inf), -1)
     if mask is None:
         return softmax(scores, -1)
-    scores = where(mask, scores, -math.inf) if _is_bool(mask) else scores + mask
+    hides = str(mask.dtype).endswith("bool")
+    scores = where(mask, scores, -math.inf) if hides else scores + mask
     nothing = amax(scores, -1, True) == -math.inf  # a row that sees nothing
     return where(nothing, 0.0, softmax(where(nothing, 0.0, scores), -1))
-
-
-def _is_bool(mask: Any) -> bool:
-    return str(mask.dtype).endswith("bool")
 
 
 class Attention(Op):
@@ -160,14 +157,14 @@ class Attention(Op):
         q, k, v, *masks = node.inputs
         rest = (None,) * len(masks)
         if type(out_grad) is np.ndarray:
-            found: Any = gradients(out_grad, q, k, v, self._how(masks))
-            return (*(sum_to(d, x) for d, x in zip(found, (q, k, v), strict=True)), *rest)
+            by_inputs: Any = gradients(out_grad, q, k, v, self._how(masks))
+            return (*(sum_to(d, x) for d, x in zip(by_inputs, (q, k, v), strict=True)), *rest)
         weights = _weights(q, k, masks[0] if masks else None, self.scale, self.causal)
         d_weights = matmul(out_grad, mT(v))
         used = weights
         if self.p:
-            kept = dropped(weights.array, self._how(()))
-            used, d_weights = weights * kept, d_weights * kept
+            dropout = dropped(weights.array, self._how(()))
+            used, d_weights = weights * dropout, d_weights * dropout
         d_scores = apply(SoftmaxGradient(len(weights.shape) - 1), d_weights, weights) * self.scale
         shares = matmul(d_scores, k), matmul(mT(d_scores), q), matmul(mT(used), out_grad)
         return (*(sum_to(d, x) for d, x in zip(shares, (q, k, v), strict=True)), *rest)
@@ -208,5 +205,5 @@ def embedding(input: Kind, weight: Kind, padding_idx: int | None = None) -> Kind
     if padding_idx is None:
         return rows
     skipped = padding_idx + weight.shape[0] if padding_idx < 0 else padding_idx
-    kept = insert_axes(ne(input, skipped), (len(input.shape),))
-    return where(kept, rows, rows.detach() if hasattr(rows, "detach") else rows)
+    has_gradient = insert_axes(ne(input, skipped), (len(input.shape),))
+    return where(has_gradient, rows, rows.detach() if hasattr(rows, "detach") else rows)

@@ -21,7 +21,7 @@ from ..reducing.reduction import sum
 from ..shaping.gathering import gather
 from ..shaping.movement import insert_axes, remove_axes, reshape
 from .loss import reduced
-from .normalization import LogSoftmax, Softmax
+from .softmax import LogSoftmax, Softmax
 
 
 def _in_range(index: Any, classes: int) -> bool:
@@ -231,11 +231,11 @@ def nll_loss(
 ) -> Kind:
     """Return -input[class] for log-probabilities; arguments as `cross_entropy`."""
     d = 0 if len(input.shape) == 1 else 1
-    wanted = tuple(input.shape[:d]) + tuple(input.shape[d + 1 :])
-    if not input.shape or tuple(target.shape) != wanted:
+    expected = tuple(input.shape[:d]) + tuple(input.shape[d + 1 :])
+    if not input.shape or tuple(target.shape) != expected:
         raise ShapeError(
             f"nll_loss: got target {tuple(target.shape)} for input {tuple(input.shape)}, expected "
-            f"{wanted}."
+            f"{expected}."
         )
     counts = ne(target, ignore_index)
     safe = where(counts, target, zeros_like(target))

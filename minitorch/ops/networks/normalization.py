@@ -1,4 +1,4 @@
-"""Softmax and its logarithm; values brought to mean 0 and variance 1, by layer, batch or group."""
+"""Values brought to mean 0 and variance 1, by layer, batch or group."""
 
 import math
 from collections.abc import Sequence
@@ -7,109 +7,20 @@ from typing import Any
 import numpy as np
 
 from ...arrays import allocator
-from ...arrays.library import Array, DType, DTypeLike, Namespace, as_dtype, finfo, float32
-from ...arrays.shapes import axis, numel
+from ...arrays.library import Array, Namespace, as_dtype, finfo, float32
+from ...arrays.shapes import numel
 from ...errors import ArgumentError, ShapeError
 from ...op import Gradients, KeepsSpec, Kind, Methods, Op, Spec, apply
 from ..elementwise import compiled
-from ..elementwise.casting import cast_to, floats_only
+from ..elementwise.casting import floats_only
 from ..elementwise.pointwise import clamp_min
-from ..elementwise.unary import exp, rsqrt
-from ..reducing.reduction import Reduction, mean, sum
+from ..elementwise.unary import rsqrt
+from ..reducing.reduction import Reduction, mean
 from ..reducing.statistics import vector_norm
 from ..shaping.broadcasting import sum_to
-from ..shaping.movement import AlongDim, reshape
-
-
-class AlongAxis(KeepsSpec, AlongDim):
-    """Base of the two softmaxes, whose gradients read their results."""
-
-    promotes = "float"
-    reads_inputs = False
-
-
-class Softmax(AlongAxis):
-    """exp x / Σ exp x along an axis."""
-
-    name = "softmax"
-
-    def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return the shares, computed relative to the largest element."""
-        if xp is not np:
-            return xp.softmax(x, self.dim) if hasattr(xp, "softmax") else _shares(xp, x, self.dim)
-        if self.dim == x.ndim - 1 and compiled.fits_rows(xp, x):
-            return compiled.over_rows("softmax", (x,), 1.0, x.shape)
-        y = x - np.maximum.reduce(x, axis=self.dim, keepdims=True)
-        np.exp(y, out=y)
-        y /= np.add.reduce(y, axis=self.dim, keepdims=True)
-        return y
-
-    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return y (g - Σ g y)."""
-        return (apply(SoftmaxGradient(self.dim), out_grad, node.output),)
-
-
-class SoftmaxGradient(KeepsSpec, AlongDim):
-    """y (g - Σ g y) along an axis, for the shares y and the gradient g of a softmax."""
-
-    reads_output = False
-    name = "softmax_gradient"
-
-    def compute(self, xp: Namespace, g: Array, y: Array) -> Array:
-        """Return the gradient of what the shares were made from."""
-        if self.dim == len(y.shape) - 1 and compiled.fits_rows(xp, g, y):
-            return compiled.over_rows("softmax_gradient", (g, y), 1.0, y.shape)
-        weighted: Array = g * y
-        weighted -= y * xp.sum(weighted, axis=self.dim, keepdims=True)
-        return weighted
-
-    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return the same of u by g, and u (g - Σ g y) - g Σ u y by y."""
-        g, y = node.inputs
-        by_y = out_grad * (g - sum(g * y, self.dim, True)) - g * sum(out_grad * y, self.dim, True)
-        return apply(SoftmaxGradient(self.dim), out_grad, y), by_y
-
-
-def _shares(xp: Namespace, x: Array, dim: int) -> Any:
-    y = xp.exp(x - xp.max(x, axis=dim, keepdims=True))
-    return y / xp.sum(y, axis=dim, keepdims=True)
-
-
-class LogSoftmax(AlongAxis):
-    """x - ln Σ exp x along an axis."""
-
-    name = "log_softmax"
-
-    def compute(self, xp: Namespace, x: Array) -> Array:
-        """Return the logarithms, computed relative to the largest element."""
-        y: Array = x - xp.max(x, axis=self.dim, keepdims=True)
-        y -= xp.log(xp.sum(xp.exp(y), axis=self.dim, keepdims=True))
-        return y
-
-    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return g - softmax · Σ g."""
-        return (out_grad - exp(node.output) * sum(out_grad, self.dim, True),)
-
-
-def _along(kind: type[AlongAxis], name: str, x: Kind, dim: int | None, dtype: DTypeLike) -> Kind:
-    if dim is None:
-        raise ArgumentError(f"{name}: got no dim, expected the axis to sum over. Pass dim=-1.")
-    x = x if dtype is None else cast_to(x, dtype)
-    row, d = x if x.shape else reshape(x, 1), axis(dim, len(x.shape), name)
-    made = apply(kind(d), row) if row.shape[d] else row * 1.0
-    return made if x.shape else reshape(made, ())
-
-
-def softmax(x: Kind, dim: int | None = None, _stacklevel: int = 3, dtype: DTypeLike = None) -> Kind:
-    """Return exp x / Σ exp x along `dim`."""
-    return _along(Softmax, "softmax", x, dim, dtype)
-
-
-def log_softmax(
-    x: Kind, dim: int | None = None, _stacklevel: int = 3, dtype: DTypeLike = None
-) -> Kind:
-    """Return ln softmax along `dim`, exact where softmax would be 0."""
-    return _along(LogSoftmax, "log_softmax", x, dim, dtype)
+from ..shaping.movement import reshape
+from .softmax import log_softmax as log_softmax
+from .softmax import softmax as softmax
 
 
 class Standardize(KeepsSpec, Reduction):
@@ -122,8 +33,8 @@ class Standardize(KeepsSpec, Reduction):
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the standardized array."""
         if self.dims == (len(x.shape) - 1,) and compiled.fits_rows(xp, x):
-            one = np.ones(x.shape[-1], x.dtype)
-            return compiled.over_rows("layer_norm", (x, one, one - one), self.eps, x.shape)
+            ones = np.ones(x.shape[-1], x.dtype)
+            return compiled.over_rows("layer_norm", (x, ones, ones - ones), self.eps, x.shape)
         away: Array = x - xp.mean(x, axis=self.dims, keepdims=True)
         spread = xp.mean(away * away, axis=self.dims, keepdims=True)
         away /= xp.sqrt(spread + self.eps)
@@ -198,15 +109,15 @@ class LayerNormGradients(Op):
             return xp.concat([xp.reshape(into, (-1,)), *affine])
         count = x.size + 2 * weight.size
         large = count * x.itemsize > allocator.LARGE
-        made: Array = (allocator.cpu.empty if large else np.empty)((count,), x.dtype)
+        gradients: Array = (allocator.cpu.empty if large else np.empty)((count,), x.dtype)
         n = weight.size
         rows = max(-(-LEAST // n), -(-x.size // n // MOST_PARTS))
         sums = np.zeros((2, -(-x.size // n // rows), n), x.dtype)
-        given = [np.ascontiguousarray(a) for a in (g, x, weight)]
-        into = made[: x.size].reshape(x.shape)
-        compiled.run_rows("layer_norm_gradient", (*given, into, *sums), self.eps, rows=rows)
-        np.add.reduce(sums, 1, out=made[x.size :].reshape(2, n))
-        return made
+        inputs = [np.ascontiguousarray(a) for a in (g, x, weight)]
+        into = gradients[: x.size].reshape(x.shape)
+        compiled.run_rows("layer_norm_gradient", (*inputs, into, *sums), self.eps, rows=rows)
+        np.add.reduce(sums, 1, out=gradients[x.size :].reshape(2, n))
+        return gradients
 
     def infer(self, *specs: Spec) -> Spec:
         """Return one axis of all their elements."""
@@ -228,10 +139,10 @@ class LayerNorm(KeepsSpec):
     def compute(self, xp: Namespace, x: Array, weight: Array, bias: Array) -> Array:
         """Return the normalised array."""
         if compiled.fits_rows(xp, x, weight, bias):
-            given = [x, weight, bias]
+            inputs = [x, weight, bias]
             if weight.ndim > 1:
-                given = [x.reshape(-1, weight.size), weight.reshape(-1), bias.reshape(-1)]
-            return compiled.over_rows("layer_norm", given, self.eps, x.shape)
+                inputs = [x.reshape(-1, weight.size), weight.reshape(-1), bias.reshape(-1)]
+            return compiled.over_rows("layer_norm", inputs, self.eps, x.shape)
         y: Array = Standardize(self.dims, self.eps).compute(xp, x) * weight
         y += bias
         return y
@@ -277,14 +188,14 @@ def _last_axes(name: str, x: Kind, sizes: Sequence[int], *vectors: Kind | None) 
     Raises:
         ShapeError: they have others.
     """
-    wanted, shape = tuple(sizes), x.shape
+    last, shape = tuple(sizes), x.shape
     rank = len(shape)
-    if not wanted or tuple(shape[rank - len(wanted) :]) != wanted:
-        raise ShapeError(f"{name}: got shape {tuple(shape)}, expected its end to be {wanted}.")
+    if not last or tuple(shape[rank - len(last) :]) != last:
+        raise ShapeError(f"{name}: got shape {tuple(shape)}, expected its end to be {last}.")
     for vector in vectors:
-        if vector is not None and tuple(vector.shape) != wanted:
-            raise ShapeError(f"{name}: got parameters {tuple(vector.shape)}, expected {wanted}.")
-    return tuple(range(rank - len(wanted), rank))
+        if vector is not None and tuple(vector.shape) != last:
+            raise ShapeError(f"{name}: got parameters {tuple(vector.shape)}, expected {last}.")
+    return tuple(range(rank - len(last), rank))
 
 
 def _affine(y: Kind, weight: Kind | None, bias: Kind | None) -> Kind:
@@ -366,10 +277,10 @@ def _follow(
     centre = mean(values, over, True)
     away = values - centre
     spread = mean(away * away, over, True) * (n / (n - 1))
-    for running, found in ((running_mean, centre), (running_var, spread)):
+    for running, batch in ((running_mean, centre), (running_var, spread)):
         if 0 not in over:  # one of each sample
-            found = mean(found, 0, True)
-        running.mul_(1 - momentum).add_(reshape(found, -1), alpha=momentum)
+            batch = mean(batch, 0, True)
+        running.mul_(1 - momentum).add_(reshape(batch, -1), alpha=momentum)
 
 
 def group_norm(
@@ -435,15 +346,12 @@ def rms_norm(
 ) -> Kind:
     """Return `x` over the root of the mean of its squares, along its last axes, scaled."""
     over = _last_axes("rms_norm", x, normalized_shape, weight)
-    small = _smallest(as_dtype(x.dtype)) if eps is None else eps
-    return _affine(x * rsqrt(mean(x * x, over, True) + small), weight, None)
+    if eps is None:  # that of what is computed in: float32 for dtypes of two bytes
+        dtype = as_dtype(x.dtype)
+        eps = float(finfo(dtype if dtype.itemsize > 2 else float32).eps)
+    return _affine(x * rsqrt(mean(x * x, over, True) + eps), weight, None)
 
 
 def normalize(x: Kind, p: float = 2.0, dim: int = 1, eps: float = 1e-12) -> Kind:
     """Return `x` over its norm along `dim`, which counts as `eps` at least."""
     return x / clamp_min(vector_norm(x, p, dim, True), eps)
-
-
-def _smallest(dtype: DType) -> float:
-    """Return the epsilon of what is computed in: float32 for dtypes of two bytes."""
-    return float(finfo(dtype if dtype.itemsize > 2 else float32).eps)

@@ -47,11 +47,11 @@ class MaxWindows:
 
     def slices(self) -> list[tuple[Index, ...]]:
         """Return, for each element of a window, the index of that element of all windows."""
-        found: list[tuple[Index, ...]] = []
+        spans: list[tuple[Index, ...]] = []
         for at in itertools.product(*map(range, self.size)):
             spots = zip(at, self.step, self.gap, self.places, strict=True)
-            found.append((..., *(slice(i * g, i * g + (n - 1) * s + 1, s) for i, s, g, n in spots)))
-        return found
+            spans.append((..., *(slice(i * g, i * g + (n - 1) * s + 1, s) for i, s, g, n in spots)))
+        return spans
 
 
 class OfWindows(Op):
@@ -325,12 +325,12 @@ def adaptive_means(count: int, input: Kind, output_size: int | Sequence[int | No
             f"adaptive_avg_pool{count}d: got shape {tuple(x.shape)} and {output_size}, expected "
             f"{count + 2} axes and {count} sizes."
         )
-    for i, wanted in enumerate(sizes):
+    for i, size in enumerate(sizes):
         d = len(x.shape) - count + i
         n = x.shape[d]
-        if wanted is None or wanted == n:
+        if size is None or size == n:
             continue
-        cuts = [(j * n // wanted, -(-(j + 1) * n // wanted)) for j in range(wanted)]
+        cuts = [(j * n // size, -(-(j + 1) * n // size)) for j in range(size)]
         x = cat([mean(narrow(x, d, a, b - a), d, True) for a, b in cuts], d)
     return x
 

@@ -174,15 +174,15 @@ def _check_resizing(input: Methods, mode: str, align_corners: bool | None, antia
         raise ArgumentError(
             "interpolate: got antialias=True, which is not here. Use mode='area' to make smaller."
         )
-    rank, wanted = len(input.shape), MODES[mode]
-    if wanted is None and align_corners is not None:
+    rank, rank_of_mode = len(input.shape), MODES[mode]
+    if rank_of_mode is None and align_corners is not None:
         raise ArgumentError(
             f"interpolate: got align_corners for mode {mode!r}, which has no weights. Leave it out."
         )
-    if rank != wanted and (wanted or not 3 <= rank <= 5):
+    if rank != rank_of_mode and (rank_of_mode or not 3 <= rank <= 5):
         raise ShapeError(
             f"interpolate: got shape {tuple(input.shape)} for mode {mode!r}, expected "
-            f"{wanted or '3 to 5'} axes: (N, C, ...)."
+            f"{rank_of_mode or '3 to 5'} axes: (N, C, ...)."
         )
     if not mode.startswith("nearest"):
         floats_only("interpolate", input)

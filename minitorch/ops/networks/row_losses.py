@@ -17,7 +17,7 @@ from ..reducing.reduction import sum
 from ..shaping.broadcasting import sum_to
 from ..shaping.gathering import OneHot
 from ..shaping.movement import insert_axes
-from .normalization import LogSoftmax, Softmax
+from .softmax import LogSoftmax, Softmax
 
 
 class SoftCrossEntropy(Op):
@@ -94,9 +94,9 @@ class SparseCrossEntropy(Op):
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return one loss for each row."""
-        found = class_loss(*arrays) if xp is np else None
-        if found is not None:
-            return found
+        by_kernel = class_loss(*arrays) if xp is np else None
+        if by_kernel is not None:
+            return by_kernel
         labels, x = arrays
         _check_labels(labels, x.shape[-1])
         shifted, _, total = exponentials(xp, x)
@@ -125,9 +125,9 @@ class SparseCrossEntropyGrad(Op):
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the gradient by the logits."""
         _check_labels(arrays[1], arrays[2].shape[-1])
-        found = class_gradient(*arrays) if xp is np else None
-        if found is not None:
-            return found
+        by_kernel = class_gradient(*arrays) if xp is np else None
+        if by_kernel is not None:
+            return by_kernel
         g, labels, x = arrays
         hot = OneHot(x.shape[-1], dtype_of(x)).compute(xp, labels)
         return SoftCrossEntropyGrad().compute(xp, g, hot, x)

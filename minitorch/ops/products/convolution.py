@@ -25,7 +25,8 @@ from typing import Any
 import numpy as np
 
 from ...arrays.allocator import matrix_product, rows_of
-from ...arrays.library import Array, Index, Namespace, native_device_of, windows
+from ...arrays.extensions import windows
+from ...arrays.library import Array, Index, Namespace, native_device_of
 from ...op import Gradients, Methods, Op, Spec, apply
 from ..reducing.reduction import sum
 
@@ -266,8 +267,8 @@ class ConvolveKernel(FormDerivative):
         how, shape = self.how, (y.shape[1], x.shape[1] // self.how.groups, *self.kernel)
         windows = _windows_for(xp, x, y, y.shape[1], self.kernel, y.shape[2:], how)
         if windows is not None and not windows.short:
-            found: Array = windows.gather(x, y).reshape(shape)
-            return found
+            sums: Array = windows.gather(x, y).reshape(shape)
+            return sums
         columns = _columns(xp, x, self.kernel, how, tuple(y.shape[2:]))
         w = _product(xp, _rows(xp, y, how.groups), xp.permute_dims(columns, (0, 2, 1)))
         return w.reshape(shape)

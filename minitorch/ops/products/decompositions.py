@@ -203,19 +203,19 @@ def matrix_norm(
     x = movedim(A, tuple(dim), (-2, -1))
     reduce = amin if isinstance(ord, int | float) and ord < 0 else amax
     if ord == "nuc":
-        found = sum(svd(x, False).S, -1)
+        norms = sum(svd(x, False).S, -1)
     elif ord in (2, -2):
-        found = reduce(svd(x, False).S, -1)
+        norms = reduce(svd(x, False).S, -1)
     elif ord in (1, -1, math.inf, -math.inf):
-        found = reduce(sum(abs(x), -2 if ord in (1, -1) else -1), -1)
+        norms = reduce(sum(abs(x), -2 if ord in (1, -1) else -1), -1)
     else:
         raise ArgumentError(
             f"linalg.matrix_norm: got order {ord!r}, expected 'fro', 'nuc', 1, 2, inf, or the "
             "negative of one. Use vector_norm."
         )
     for d in sorted(axes(dim, len(A.shape), "linalg.matrix_norm")) if keepdim else ():
-        found = insert_axes(found, (d,))
-    return found
+        norms = insert_axes(norms, (d,))
+    return norms
 
 
 def norm(

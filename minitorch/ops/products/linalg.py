@@ -175,8 +175,8 @@ def tensordot(a: Kind, b: Kind, dims: object = 2) -> Kind:
         dims = (range(count - dims, count), range(dims))
     pairs: Any = dims
     left, right = (
-        [axis(d, len(v.shape), "tensordot") for d in sizes((given,))]
-        for v, given in zip((a, b), pairs, strict=True)
+        [axis(d, len(v.shape), "tensordot") for d in sizes((axes,))]
+        for v, axes in zip((a, b), pairs, strict=True)
     )
     for d, e in zip(left, right, strict=False):  # 1 beside another size stretches
         if 1 in (a.shape[d], b.shape[e]):

@@ -174,10 +174,10 @@ def min(x: Kind, dim: object = None, keepdim: bool = False) -> Any:
 def _position(x: Kind, dim: int | None, keepdim: bool, largest: bool) -> Kind:
     row = reshape(x, -1) if dim is None else x
     name = "argmax" if largest else "argmin"
-    _, d, found = _extreme(row, 0 if dim is None else dim, name, largest)
+    _, d, places = _extreme(row, 0 if dim is None else dim, name, largest)
     if dim is None:
-        return reshape(found, (1,) * len(x.shape) if keepdim else ())
-    return found if keepdim and x.shape else remove_axes(found, (d,))
+        return reshape(places, (1,) * len(x.shape) if keepdim else ())
+    return places if keepdim and x.shape else remove_axes(places, (d,))
 
 
 def argmax(x: Kind, dim: int | None = None, keepdim: bool = False) -> Kind:

@@ -234,13 +234,13 @@ class Truth(Flat, Reduction):
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return truth values, of uint8 as uint8."""
         test = xp.all if self.every else xp.any
-        found = test(x, axis=self.dims, keepdims=self.keepdim)
-        return cast(found, uint8) if dtype_of(x) is uint8 else found
+        truth = test(x, axis=self.dims, keepdims=self.keepdim)
+        return cast(truth, uint8) if dtype_of(x) is uint8 else truth
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the reduced shape; boolean, of uint8 uint8."""
-        kept = uint8 if specs[0].dtype is uint8 else bool_
-        return Spec(super().infer(*specs).shape, kept)
+        dtype = uint8 if specs[0].dtype is uint8 else bool_
+        return Spec(super().infer(*specs).shape, dtype)
 
 
 def any(x: Kind, dim: Dims = None, keepdim: bool = False) -> Kind:

@@ -70,8 +70,8 @@ class ExpandTo(Op):
 
 def _repeated(number: Array, shape: tuple[int, ...]) -> Array:
     """Return a view of one number under a shape; a quarter of the time of `broadcast_to`."""
-    one = np.asarray(number)
-    view = np.ndarray(shape, one.dtype, one, 0, (0,) * len(shape))
+    scalar = np.asarray(number)
+    view = np.ndarray(shape, scalar.dtype, scalar, 0, (0,) * len(shape))
     view.flags.writeable = False
     return view
 

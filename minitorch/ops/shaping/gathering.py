@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays.library import Array, DType, Namespace, add_at, as_dtype, cast, copied, int64
+from ...arrays.extensions import add_at
+from ...arrays.library import Array, DType, Namespace, as_dtype, cast, copied, int64
 from ...arrays.shapes import axis, broadcast, known, numel
 from ...errors import ArgumentError, AxisError, DTypeError, ShapeError
 from ...op import Flat, Gradients, KeepsSpec, Kind, Methods, Spec, apply
@@ -90,8 +91,8 @@ class Scatter(KeepsSpec, AlongDim):
         """What was overwritten gets no gradient; the source gets it instead."""
         _, index, source = node.inputs
         nothing = zeros_like(apply(Gather(self.dim), out_grad, index))
-        kept = apply(self, out_grad, index, nothing)
-        return kept, None, _share(out_grad, self.dim, index, source)
+        by_x = apply(self, out_grad, index, nothing)
+        return by_x, None, _share(out_grad, self.dim, index, source)
 
 
 def _share(out_grad: Kind, dim: int, index: Methods, source: Methods) -> Kind:
@@ -176,19 +177,19 @@ def scatter(
     Raises:
         ArgumentError: `reduce` is not None, "add" or "multiply".
     """
-    given = value if src is None else src
-    if given is None or isinstance(given, int | float):
+    values = value if src is None else src
+    if values is None or isinstance(values, int | float):
         there = zeros_like(gather(x, dim, zeros_like(index))) if x.shape else x * 0
-        given = there + given
+        values = there + values
     if not x.shape or not index.shape:
-        row, places, source = lifted(x, index, given)
+        row, places, source = lifted(x, index, values)
         return reshape(scatter(row, dim, places, source, reduce=reduce), tuple(x.shape))
-    d = checked("scatter", x, dim, index, given)
+    d = checked("scatter", x, dim, index, values)
     if reduce == "add":
-        return apply(ScatterAdd(d), x, index, given)
+        return apply(ScatterAdd(d), x, index, values)
     if reduce is not None:
         raise ArgumentError(f"scatter: got reduce {reduce!r}, expected None or 'add'.")
-    return apply(Scatter(d), x, index, given)
+    return apply(Scatter(d), x, index, values)
 
 
 def scatter_add(x: Kind, dim: int, index: Kind, src: Kind) -> Kind:
@@ -226,9 +227,9 @@ def index_add(x: Kind, dim: int, index: Kind, source: Methods, *, alpha: object 
         return reshape(index_add(reshape(x, 1), 0, index, reshape(source, 1), alpha=alpha), ())
     d = axis(dim, len(x.shape), "index_add")
     source = source if source.shape else reshape(source, 1)
-    wanted = (*x.shape[:d], index.shape[0], *x.shape[d + 1 :])
-    if tuple(source.shape) != wanted:
-        raise ShapeError(f"index_add: got source {tuple(source.shape)}, expected {wanted}.")
+    expected = (*x.shape[:d], index.shape[0], *x.shape[d + 1 :])
+    if tuple(source.shape) != expected:
+        raise ShapeError(f"index_add: got source {tuple(source.shape)}, expected {expected}.")
     added = apply(PlaceAdd(_row_pattern(d), tuple(x.shape)), source, index)
     return x + (added if alpha == 1 else added * alpha)
 

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from ...arrays.allocator import empty_as
-from ...arrays.library import Array, Index, Namespace, add_at, dtype_of, native_device_of
+from ...arrays.extensions import add_at
+from ...arrays.library import Array, Index, Namespace, dtype_of, native_device_of
 from ...arrays.shapes import Shape, axis, known
 from ...errors import AxisError, DTypeError
 from ...op import Gradients, Kind, Methods, Op, Spec, Value, apply, infer_by_trial
@@ -33,10 +34,10 @@ class Slice(Op):
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return x[index]; a number of a NumPy array too is a view."""
-        found: Array = x[self.index]
-        if type(found) is not np.ndarray and isinstance(found, np.generic):
+        part: Array = x[self.index]
+        if type(part) is not np.ndarray and isinstance(part, np.generic):
             return x[(*self.index, ...)]
-        return found
+        return part
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the shape of the slice; a size that is not known stays so under `:`."""
@@ -368,8 +369,8 @@ def nonzero(x: Kind, *, as_tuple: bool = False) -> Kind | tuple[Kind, ...]:
     if not as_tuple:
         return apply(NonZero(), x)
     row = x if x.shape else x.reshape(1)
-    found = apply(NonZero(), row)
-    return tuple(getitem(found, (slice(None), d)) for d in range(len(row.shape)))
+    indices = apply(NonZero(), row)
+    return tuple(getitem(indices, (slice(None), d)) for d in range(len(row.shape)))
 
 
 class NonZero(Op):

@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ...arrays.library import Array, Namespace, as_dtype, promote_types
+from ...arrays.library import Array, Namespace, as_dtype
+from ...arrays.promotion import promote_types
 from ...arrays.shapes import axis
 from ...errors import ArgumentError, DTypeError, ShapeError
 from ...op import Gradients, Kind, Methods, Spec, apply
@@ -78,8 +79,8 @@ def cat(tensors: Sequence[Kind], dim: int = 0) -> Kind:
         dtype = promote_types(dtype, as_dtype(value.dtype))
     values = [cast_to(value, dtype) for value in values]
     rank = builtins.max(len(value.shape) for value in values)
-    kept = [value for value in values if rank == 1 or tuple(value.shape) != (0,)]
-    return apply(Cat(axis(dim, rank, "cat")), *kept)
+    nonempty = [value for value in values if rank == 1 or tuple(value.shape) != (0,)]
+    return apply(Cat(axis(dim, rank, "cat")), *nonempty)
 
 
 def stack(tensors: Sequence[Kind], dim: int = 0) -> Kind:

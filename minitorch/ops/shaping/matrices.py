@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays.library import Array, Namespace, as_dtype, native_device_of, windows
+from ...arrays.extensions import windows
+from ...arrays.library import Array, Namespace, as_dtype, native_device_of
 from ...arrays.shapes import axis
 from ...errors import ArgumentError, ShapeError
 from ...op import Gradients, Kind, Methods, Spec, apply
@@ -19,9 +20,9 @@ from .movement import Movement, movedim, reshape
 def _triangle(name: str, x: Kind, diagonal: int, keep: Callable[..., Any]) -> Kind:
     if len(x.shape) < 2:
         raise ShapeError(f"{name}: got shape {tuple(x.shape)}, expected at least 2 axes.")
-    kept = keep(np.ones(tuple(x.shape[-2:]), bool), diagonal)
-    found: Kind = where(kept, x, False if as_dtype(x.dtype).kind == "b" else 0)
-    return found
+    inside = keep(np.ones(tuple(x.shape[-2:]), bool), diagonal)
+    triangle: Kind = where(inside, x, False if as_dtype(x.dtype).kind == "b" else 0)
+    return triangle
 
 
 def tril(x: Kind, diagonal: int = 0) -> Kind:
@@ -44,10 +45,10 @@ class Diagonal(Movement):
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the diagonal; NumPy's is read-only unless told."""
-        found = xp.linalg.diagonal(x, offset=self.offset)
-        if isinstance(found, np.ndarray):
-            found.flags.writeable = x.flags.writeable
-        return found
+        diagonal = xp.linalg.diagonal(x, offset=self.offset)
+        if isinstance(diagonal, np.ndarray):
+            diagonal.flags.writeable = x.flags.writeable
+        return diagonal
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return zeros with the gradient on the diagonal."""
@@ -240,8 +241,8 @@ def unfold(x: Kind, dimension: int, size: int, step: int) -> Kind:
         raise ShapeError(f"unfold: got size {size} for axis {d} of size {row.shape[d]}.")
     if step < 1:
         raise ArgumentError(f"unfold: got step {step}, expected 1 or more.")
-    made = apply(Unfold(d, size, step), row)
-    return made if x.shape else reshape(made, size)
+    windows_of_x = apply(Unfold(d, size, step), row)
+    return windows_of_x if x.shape else reshape(windows_of_x, size)
 
 
 def repeat_interleave(

@@ -185,21 +185,21 @@ def listed(
 
 def reshape(x: Kind, *shape: object, **named: object) -> Kind:
     """Return the elements of `x`, in the same order, under another shape; one size may be -1."""
-    wanted = listed("reshape", "shape", shape, named)
-    if wanted and builtins.min(wanted) < 0 and known(x.shape):
-        wanted = fill_in(wanted, numel(tuple(x.shape)), "reshape")  # type: ignore[assignment]
-    return apply(Reshape(wanted), x)
+    target = listed("reshape", "shape", shape, named)
+    if target and builtins.min(target) < 0 and known(x.shape):
+        target = fill_in(target, numel(tuple(x.shape)), "reshape")  # type: ignore[assignment]
+    return apply(Reshape(target), x)
 
 
 def permute(x: Kind, *dims: int | Sequence[int] | None, **named: object) -> Kind:
     """Return `x` with its axes in the order `dims`."""
-    rank, wanted = len(x.shape), listed("permute", "dims", dims, named)
-    order, each = wanted, list(range(rank))
+    rank, axes = len(x.shape), listed("permute", "dims", dims, named)
+    order, each = axes, list(range(rank))
     if sorted(order) != each:
-        order = tuple([axis(d, rank, "permute") for d in wanted])
+        order = tuple([axis(d, rank, "permute") for d in axes])
         if sorted(order) != each:
             raise ShapeError(
-                f"permute: not an order of the axes: got {wanted} for a value of {rank} axes, "
+                f"permute: not an order of the axes: got {axes} for a value of {rank} axes, "
                 f"expected each of 0 to {rank - 1} once."
             )
     return apply(Permute(order), x)
@@ -228,17 +228,17 @@ def t(x: Kind) -> Kind:
 
 def expand(x: Kind, *shape: object, **named: object) -> Kind:
     """Return `x` with axes of size 1 stretched, without copying; -1 keeps a size."""
-    wanted = listed("expand", "size", shape, named)
-    lead = len(wanted) - len(x.shape)
-    if lead < 0 or builtins.any(size < 0 for size in wanted[:lead]):
+    target = listed("expand", "size", shape, named)
+    lead = len(target) - len(x.shape)
+    if lead < 0 or builtins.any(size < 0 for size in target[:lead]):
         raise ShapeError(
-            f"expand: got {wanted} for shape {tuple(x.shape)}, expected at least as many axes, and "
+            f"expand: got {target} for shape {tuple(x.shape)}, expected at least as many axes, and "
             "-1 only for those it has."
         )
-    full = tuple(x.shape[i - lead] if n == -1 else n for i, n in enumerate(wanted))
+    full = tuple(x.shape[i - lead] if n == -1 else n for i, n in enumerate(target))
     if broadcast(tuple(x.shape), full, op="expand") != full:
         raise ShapeError(
-            f"expand: got {wanted} for shape {tuple(x.shape)}: only axes of size 1 stretch."
+            f"expand: got {target} for shape {tuple(x.shape)}: only axes of size 1 stretch."
         )
     return apply(ExpandTo(full), x)
 

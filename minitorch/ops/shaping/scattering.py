@@ -85,8 +85,8 @@ def scatter_reduce(
         )
     if not x.shape or not index.shape:
         row, places, source = lifted(x, index, src)
-        found = scatter_reduce(row, dim, places, source, reduce, include_self=include_self)
-        return reshape(found, tuple(x.shape))
+        reduced = scatter_reduce(row, dim, places, source, reduce, include_self=include_self)
+        return reshape(reduced, tuple(x.shape))
     d = checked("scatter_reduce", x, dim, index, src)
     src = getitem(src, tuple(slice(0, size) for size in index.shape))
     base = x if include_self else scatter(x, d, index, _neutral(reduce, x))

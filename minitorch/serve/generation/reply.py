@@ -134,9 +134,9 @@ def request(
     _check("max_tokens", _is_count(max_tokens), max_tokens, "a whole number from 1 on")
     _check("top_k", top_k is None or _is_count(top_k), top_k, "a whole number from 1 on, or None")
     _check("seed", seed is None or _is_int(seed), seed, "a whole number or None")
-    for what, in_ms in (("deadline_ms", deadline_ms),
+    for name, in_ms in (("deadline_ms", deadline_ms),
                         ("first_token_deadline_ms", first_token_deadline_ms)):  # fmt: skip
-        _check(what, in_ms is None or (_is_real(in_ms) and in_ms > 0), in_ms, "ms above 0 or None")
+        _check(name, in_ms is None or (_is_real(in_ms) and in_ms > 0), in_ms, "ms above 0 or None")
     return Reply(
         number=number, prompt_tokens=len(prompt), max_tokens=int(max_tokens), prompt=prompt,
         sampling=Sampling(float(temperature), None if top_k is None else int(top_k),
@@ -152,8 +152,8 @@ def _tokens(what: str, tokens: Any) -> list[int]:
     try:
         values = [*tokens]
     except TypeError:
-        got = type(tokens).__name__
-        raise ArgumentError(f"generate: {what}: got {got}, expected a list of tokens.") from None
+        kind = type(tokens).__name__
+        raise ArgumentError(f"generate: {what}: got {kind}, expected a list of tokens.") from None
     for at, value in enumerate(values):
         if not (_is_int(value) and 0 <= value <= LARGEST_TOKEN):
             raise ArgumentError(

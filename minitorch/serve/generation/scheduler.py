@@ -69,10 +69,10 @@ class Scheduler(Generic[J]):
     """
 
     def __init__(self, slots: int, cache_tokens: int, batching: str = "continuous") -> None:
-        for what, value in (("slots", slots), ("cache_tokens", cache_tokens)):
+        for name, value in (("slots", slots), ("cache_tokens", cache_tokens)):
             if type(value) is not int or value < 1:
                 raise ArgumentError(
-                    f"deploy_generator: {what}: got {value!r}, expected a whole number from 1 on."
+                    f"deploy_generator: {name}: got {value!r}, expected a whole number from 1 on."
                 )
         if batching not in BATCHING:
             raise ArgumentError(

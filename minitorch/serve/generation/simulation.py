@@ -30,10 +30,10 @@ class Costs:
     prompt_ms_per_token: float
 
     def __post_init__(self) -> None:
-        for what, cost in vars(self).items():
+        for name, cost in vars(self).items():
             if not 0 <= cost < float("inf"):
-                got = f"{what}: got {cost}, expected 0 ms or more."
-                raise ArgumentError(f"simulate_generation: {got}")
+                problem = f"{name}: got {cost}, expected 0 ms or more."
+                raise ArgumentError(f"simulate_generation: {problem}")
 
     def of(self, plan: Plan[Request]) -> float:
         """Return how long a plan takes."""

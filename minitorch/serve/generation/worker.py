@@ -114,8 +114,8 @@ def as_logits(logits: Any, shape: tuple[int | None, ...]) -> np.ndarray:
     array = np.asarray(logits)
     fits = array.ndim == len(shape) and array.size > 0 and array.dtype.kind in "fiu"
     if not fits or any(n not in (None, m) for n, m in zip(shape, array.shape, strict=True)):
-        wanted = f"({', '.join('V' if n is None else str(n) for n in shape)})"
+        expected = f"({', '.join('V' if n is None else str(n) for n in shape)})"
         raise RuntimeError(
-            f"the model gave logits {array.shape} of {array.dtype}, expected real {wanted}"
+            f"the model gave logits {array.shape} of {array.dtype}, expected real {expected}"
         )
     return array

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 
 from autograder.records import CheckResult, ManualAnswer, Outcome, Report
 from autograder.service.database.schema import best_times, counts, pile, standings, sums
-from autograder.service.records import marking, team_lists
+from autograder.service.records import marking, teams
 from autograder.service.records.dates import Rules, calendar
 from autograder.service.records.decisions import decide
 from autograder.service.records.people import LEARNER
@@ -164,7 +164,7 @@ class Days:
         lines = "".join(f"{login},{self.rng.choice(('', 'a', 'b'))}\n" for login in here)
         how = {"find": self.store.roster.find, "dry_run": False}
         data = f"login,team\n{lines}".encode()
-        team_lists.take(self.store.database, self.now, lab, data, self.by, **how)
+        teams.take(self.store.database, self.now, lab, data, self.by, **how)
 
     def role(self) -> None:
         login, role = self.rng.choice(self.learners).login, self.rng.choice((LEARNER, "assistant"))

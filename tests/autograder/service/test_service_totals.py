@@ -18,7 +18,7 @@ from autograder.service.records import (
     personal_data,
     roster,
     stale_totals,
-    team_lists,
+    teams,
 )
 from autograder.service.records.dates import Rules
 from autograder.service.records.decisions import decide
@@ -103,10 +103,10 @@ class Course:
             decide(self.store.database, self.now, lab, person, decision, self.staff)
 
     def team(self, lab: str) -> None:
-        teams = "".join(f"{p.login},{self.rng.choice(['', 'a', 'b'])}\n" for p in self.learners)
+        rows = "".join(f"{p.login},{self.rng.choice(['', 'a', 'b'])}\n" for p in self.learners)
         how = {"find": self.store.roster.find, "dry_run": False}
-        data = f"login,team\n{teams}".encode()
-        team_lists.take(self.store.database, self.now, lab, data, self.staff, **how)
+        data = f"login,team\n{rows}".encode()
+        teams.take(self.store.database, self.now, lab, data, self.staff, **how)
 
     def put(self, rule: dict[str, Any]) -> None:
         course_rule.put(self.store.database, self.now, rule, LABS, self.staff)
@@ -243,9 +243,9 @@ def test_a_lab_that_is_handed_in_just_before_it_closes_is_not_missing(database_u
         store.dates.set_rules(LABS[0], Rules(late_until=course.date(1)), course.staff)
         course.now += 2 * DAY
         ada, bob = course.learners[-2:]
-        teams = f"login,team\n{ada.login},a\n{bob.login},a\n".encode()
+        data = f"login,team\n{ada.login},a\n{bob.login},a\n".encode()
         how = {"find": store.roster.find, "dry_run": False}
-        team_lists.take(store.database, START, LABS[0], teams, course.staff, **how)
+        teams.take(store.database, START, LABS[0], data, course.staff, **how)
         assert_as_counted_anew(store)
         slow.submissions.add(ada, LABS[0], b"in time")
         assert_as_counted_anew(store)

@@ -161,14 +161,14 @@ class Launches:
         if not cookie:
             problem = "this browser kept no cookie. Open the link in a window of its own"
             raise Refused(403, f"launch: {problem}, or allow cookies of this site.")
-        asked = unsealed(cookie, self._key, COOKIE, fields.get("state", ""))
-        platform = self._platforms.get(asked["platform"])
+        launch = unsealed(cookie, self._key, COOKIE, fields.get("state", ""))
+        platform = self._platforms.get(launch["platform"])
         if "error" in fields or platform is None:
             problem = fields.get("error_description", fields.get("error", ""))[:200]
             raise Refused(403, f"launch: the platform refuses: {problem!r}. Open the link again.")
         with answering():
-            claims = _claims(platform, self._keys, fields.get("id_token", ""), asked["nonce"])
-        return _launch(platform, claims), asked["nonce"]
+            claims = _claims(platform, self._keys, fields.get("id_token", ""), launch["nonce"])
+        return _launch(platform, claims), launch["nonce"]
 
 
 def _claims(platform: Platform, keys: KeySets, token: str, nonce: str) -> dict[str, Any]:

@@ -65,8 +65,8 @@ class Links:
             raise Refused(403, "links: this course knows that platform no more.")
         choice = Choice(**json.loads(values["choice"]))
         if not labs or (len(labs) > 1 and not choice.several):
-            wanted = "at least one" if choice.several else "one"
-            raise Refused(422, f"links: got {len(labs)} labs, expected {wanted}. Go back.")
+            expected = "at least one" if choice.several else "one"
+            raise Refused(422, f"links: got {len(labs)} labs, expected {expected}. Go back.")
         claims = self._claims(platform, choice, labs)
         header = {"alg": "RS256", "kid": self._key.kid}
         return choice.return_url, jwt.encode(header, claims, self._key, algorithms=["RS256"])

@@ -131,9 +131,9 @@ class Passback:
         item = next((i for i in items if dict(i).get("resourceId") == due.lab), None)
         if item is None:
             label = self._title_of(due.lab)
-            made = {"label": label, "resourceId": due.lab, "scoreMaximum": entry.max_score}
+            new_item = {"label": label, "resourceId": due.lab, "scoreMaximum": entry.max_score}
             kinds = dict.fromkeys(("Content-Type", "Accept"), f"{_KIND}+json")
-            item = ask("POST", due.lineitems, json=made, headers=kinds)
+            item = ask("POST", due.lineitems, json=new_item, headers=kinds)
         url = item.get("id") if isinstance(item, dict) else None
         if not isinstance(url, str):
             raise ServerError(f"the platform names no line item for {due.lab}.")

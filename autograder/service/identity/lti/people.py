@@ -229,10 +229,10 @@ def _gone(
 ) -> list[str]:
     """Return the logins of whoever came from one of the courses and is listed there no more."""
     listed = {(launch.platform.name, launch.subject) for launch in launches}
-    asked = {(course.platform, course.context) for course in courses}
+    contexts = {(course.platform, course.context) for course in courses}
     query = sa.select(lti_people, people.c.login).join(people).where(people.c.role != FORMER)
     return sorted(
         row.login
         for row in connection.execute(query)
-        if (row.platform, row.context) in asked and (row.platform, row.subject) not in listed
+        if (row.platform, row.context) in contexts and (row.platform, row.subject) not in listed
     )

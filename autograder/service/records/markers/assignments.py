@@ -92,12 +92,12 @@ def markers(database: Database) -> list[Marker]:
         sums = connection.execute(done.where(counts.c.kind == MARKED))
         marked = {row[0]: row[1] for row in sums}
         all_shares = shares(connection)
-    made = []
+    members = []
     for row in rows:
         mine = [Assignment(*rest) for person, *rest in assigned if person == row.id]
         some = [share for share in all_shares if any(a.holds(share) for a in mine)]
-        made.append(Marker(*row, mine, some, marked.get(str(row.id), 0)))
-    return made
+        members.append(Marker(*row, mine, some, marked.get(str(row.id), 0)))
+    return members
 
 
 def mine(database: Database, person: Person) -> Marker | None:

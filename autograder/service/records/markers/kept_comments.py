@@ -78,8 +78,8 @@ def read(lab: str, question: str, item: object, text: object) -> dict[str, str]:
 def add(connection: sa.Connection, now: float, by: Person, comment: dict[str, str]) -> None:
     """Keep a comment that `read` has let through, unless it is there."""
     if connection.execute(_ADD, {**comment, "digest": _digest(comment)}).rowcount:
-        what = f"{comment['lab']}: {comment['question']}"
-        audit_log.write(connection, now, by.login, "keep comment", what, after=comment)
+        subject = f"{comment['lab']}: {comment['question']}"
+        audit_log.write(connection, now, by.login, "keep comment", subject, after=comment)
 
 
 def missing(
@@ -126,11 +126,11 @@ def remove(
     Raises:
         Refused: 404, there is none.
     """
-    kept = next((c for c in of_question(database, lab, question) if c.id == number), None)
+    comment = next((c for c in of_question(database, lab, question) if c.id == number), None)
     with database.write() as connection:
         this = kept_comments.c.id == number
-        gone = kept and connection.execute(kept_comments.delete().where(this)).rowcount
-        if kept is None or not gone:
+        gone = comment and connection.execute(kept_comments.delete().where(this)).rowcount
+        if comment is None or not gone:
             raise Refused(404, f"comment {number}: {question[:100]}: there is none.")
-        before = asdict(kept)
+        before = asdict(comment)
         audit_log.write(connection, now, by.login, "remove comment", f"{lab}: {question}", before)

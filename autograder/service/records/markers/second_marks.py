@@ -96,8 +96,8 @@ class SecondMarks:
             rows = connection.execute(query.order_by(sa.func.random()).limit(size)).mappings().all()
             if rows:
                 connection.execute(second_marks.insert(), [dict(row) for row in rows])
-                what = f"{lab}: {question}"
-                audit_log.write(connection, self.clock(), by.login, "sample", what, after=len(rows))
+                where, now = f"{lab}: {question}", self.clock()
+                audit_log.write(connection, now, by.login, "sample", where, after=len(rows))
         return len(rows)
 
     def give(self, number: int, question: str, body: Any, by: Person) -> None:
@@ -117,8 +117,8 @@ class SecondMarks:
             first = sa.select(pile.c.marked_by).where(this, second_waits(by.id))
             row = connection.execute(first).first()
             if row is None:
-                said = "it waits for no second mark of yours"
-                raise Refused(409, f"second mark: submission {number}: {question}: {said}.")
+                refusal = "it waits for no second mark of yours"
+                raise Refused(409, f"second mark: submission {number}: {question}: {refusal}.")
             self._change(
                 connection,
                 (number, question),

@@ -66,10 +66,10 @@ def take(
     term = Plan.read(body.get("term"))
     move = Move.read(body, term.labs.values())
     with database.read() if dry_run else database.write() as connection:
-        made = _import(connection, term, move, rubrics)
+        changes = _import(connection, term, move, rubrics)
         if not dry_run:
-            _put(connection, now, made, by)
-    return made.to_dict()
+            _put(connection, now, changes, by)
+    return changes.to_dict()
 
 
 def _import(

@@ -91,8 +91,8 @@ def current_plan(database: Database) -> dict[str, Any]:
     rows: Rows = {}
     with database.read() as connection:
         for name in TABLES:
-            found = connection.execute(sa.select(schema.metadata.tables[name])).mappings()
-            rows[name] = [dict(row) for row in found]
+            table_rows = connection.execute(sa.select(schema.metadata.tables[name])).mappings()
+            rows[name] = [dict(row) for row in table_rows]
     return plan(rows)
 
 

@@ -79,16 +79,16 @@ def read(data: bytes, resolve: Callable[[str], str]) -> dict[str, dict[str, Any]
         raise Refused(422, f"schedule: got {', '.join(names)[:200]!r}, expected {expected}.")
     if len(lines) > _MOST_LABS:
         raise Refused(422, f"schedule: it has more than {_MOST_LABS} lines.")
-    found: dict[str, dict[str, Any]] = {}
+    by_lab: dict[str, dict[str, Any]] = {}
     for number, cells in lines:
         try:
             lab, says = _line(cells, names, resolve)
-            if lab in found:
+            if lab in by_lab:
                 raise Refused(422, f"{lab} comes twice")
         except Refused as error:
             raise Refused(422, f"schedule: line {number}: {error}") from error
-        found[lab] = says
-    return found
+        by_lab[lab] = says
+    return by_lab
 
 
 def _line(

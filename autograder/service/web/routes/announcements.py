@@ -48,7 +48,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
     @api.get("/announcements")
     def listed(person: Caller, unread: bool = False) -> dict[str, Any]:
         shown = announced(database, clock(), person, unread=unread)
-        return {"announcements": [_plain(one) for one in shown]}
+        return {"announcements": [_plain(announcement) for announcement in shown]}
 
     @api.post("/announcements", status_code=201, openapi_extra=openapi.ANNOUNCEMENT)
     def write(by: Staff, body: Json) -> dict[str, Any]:

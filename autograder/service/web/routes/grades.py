@@ -85,13 +85,13 @@ def _put(course: Course, body: dict[str, Any], by: Person) -> CourseRule:
 
 def _decision(form: dict[str, str]) -> dict[str, Any]:
     """Return what the form says, as JSON would."""
-    what, comment = form.get("what", ""), form.get("comment", "")
+    kind, comment = form.get("what", ""), form.get("comment", "")
     points, full = form.get("points", "").strip(), form.get("max_score", "").strip()
-    if what == "points" and points:
+    if kind == "points" and points:
         most = {"max_score": _number(full)} if full else {}
         return {"points": _number(points), "comment": comment, **most}
-    if what in ("excused", "none") and not points:
-        return {"excused": what == "excused", "comment": comment}
+    if kind in ("excused", "none") and not points:
+        return {"excused": kind == "excused", "comment": comment}
     expected = "points and the button that sets them, or none and another button"
     raise Refused(422, f"grade: expected {expected}.")
 

@@ -54,12 +54,12 @@ def _add_api(api: APIRouter, course: Course) -> None:
 
     @api.get("/labs/{lab}/numbers", responses=openapi.EXPORT)
     def how_it_went(_by: Staff, lab: LabName, format: str = "json") -> Any:
-        found = numbers.overview(course.store.database, lab)
+        overview = numbers.overview(course.store.database, lab)
         if format not in ("json", "csv"):
             raise Refused(422, f"numbers: got format {format[:40]!r}, expected json or csv.")
         if format == "csv":
-            return StreamingResponse(numbers.lines(found), media_type="text/csv")
-        return {"lab": lab, **found.to_dict()}
+            return StreamingResponse(numbers.lines(overview), media_type="text/csv")
+        return {"lab": lab, **overview.to_dict()}
 
     @api.get("/labs/{lab}/similarity")
     def similarity(_by: Staff, lab: LabName) -> dict[str, Any]:
@@ -107,8 +107,8 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
 
     @pages.get("/labs/{lab}/numbers")
     def how_it_went(person: StaffVisitor, lab: LabName) -> Response:
-        found = numbers.overview(course.store.database, lab)
-        return course.page("numbers", person=person, lab=lab, found=found, parts=numbers.PARTS)
+        overview = numbers.overview(course.store.database, lab)
+        return course.page("numbers", person=person, lab=lab, found=overview, parts=numbers.PARTS)
 
     @pages.get("/labs/{lab}/numbers.csv")
     def numbers_csv(_by: StaffVisitor, lab: LabName) -> Response:

@@ -24,10 +24,12 @@ _FRAMED = {
 
 def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
     """Add the routes of the LTI tool, if the course is one."""
-    tool = course.lti
-    if tool is None:
-        return
+    if course.lti is not None:
+        _add_launches(pages, course, course.lti)
+        _add_staff(api, pages, course, course.lti)
 
+
+def _add_launches(pages: APIRouter, course: Course, tool: LtiTool) -> None:
     @pages.get("/lti/keys")
     def keys() -> dict[str, Any]:
         return tool.keys
@@ -53,6 +55,8 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
         answer.delete_cookie(COOKIE, path="/lti", secure=True, httponly=True, samesite="none")
         return answer
 
+
+def _add_staff(api: APIRouter, pages: APIRouter, course: Course, tool: LtiTool) -> None:
     @pages.post("/lti/links")
     def links(person: StaffSender, form: Fields) -> Response:
         chosen = [name for name in course.catalog.names if name == form.get("lab") or name in form]

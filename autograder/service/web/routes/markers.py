@@ -54,9 +54,9 @@ def _add_api(api: APIRouter, course: Course) -> None:
 
     @api.post("/grading/{lab}/{question}/comments", status_code=201, openapi_extra=openapi.COMMENT)
     def keep(by: Staff, lab: LabName, question: QuestionName, body: Json) -> dict[str, Any]:
-        said = (body.get("item", ""), body.get("text"))
-        text = kept_comments.keep(database, lab, question, *said, by, course.store.clock())
-        return {"item": said[0], "text": text}
+        item, now = body.get("item", ""), course.store.clock()
+        text = kept_comments.keep(database, lab, question, item, body.get("text"), by, now)
+        return {"item": item, "text": text}
 
     @api.delete("/grading/{lab}/{question}/comments/{number}", status_code=204)
     def remove(by: Staff, lab: LabName, question: QuestionName, number: int) -> None:
@@ -68,9 +68,9 @@ def _add_samples(api: APIRouter, pages: APIRouter, course: Course) -> None:
 
     @api.get("/grading/{lab}/{question}/sample")
     def agreement(_by: Staff, lab: LabName, question: QuestionName) -> dict[str, Any]:
-        found = second_marks.agreement(lab, question)
-        pairs = [{**vars(pair), "difference": pair.difference} for pair in found.pairs]
-        return {**vars(found), "mean_difference": found.mean_difference, "pairs": pairs}
+        sample = second_marks.agreement(lab, question)
+        pairs = [{**vars(pair), "difference": pair.difference} for pair in sample.pairs]
+        return {**vars(sample), "mean_difference": sample.mean_difference, "pairs": pairs}
 
     @api.post("/grading/{lab}/{question}/sample", status_code=201, openapi_extra=openapi.SAMPLE)
     def draw(by: Instructor, lab: LabName, question: QuestionName, body: Json) -> dict[str, Any]:
@@ -92,13 +92,8 @@ def _add_samples(api: APIRouter, pages: APIRouter, course: Course) -> None:
 
     @pages.get("/grading/{lab}/{question}/sample")
     def sample(person: StaffVisitor, lab: LabName, question: QuestionName) -> Response:
-        found = second_marks.agreement(lab, question)
-        place: dict[str, Any] = {
-            "lab": lab,
-            "question": question,
-            "path": question_path(lab, question),
-        }
-        return course.page("sample", person=person, found=found, **place)
+        agreement = second_marks.agreement(lab, question)
+        return course.page("sample", person=person, found=agreement, **_place(lab, question))
 
     @pages.post("/grading/{lab}/{question}/sample")
     def draw_more(
@@ -129,8 +124,9 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
             "questions": {lab: course.catalog.asked_of_people(lab) for lab in course.catalog.names},
             "sections": course.store.roster.sections(),
         }
-        found = assignments.markers(database)
-        return course.page("markers", person=person, markers=found, **beside)
+        return course.page(
+            "markers", person=person, markers=assignments.markers(database), **beside
+        )
 
     @pages.post("/grading/people")
     def assign(person: InstructorSender, form: Fields) -> Response:
@@ -139,13 +135,8 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
 
     @pages.get("/grading/{lab}/{question}/comments")
     def comments(person: StaffVisitor, lab: LabName, question: QuestionName) -> Response:
-        found = kept_comments.of_question(database, lab, question)
-        place: dict[str, Any] = {
-            "lab": lab,
-            "question": question,
-            "path": question_path(lab, question),
-        }
-        return course.page("comments", person=person, comments=found, **place)
+        comments = kept_comments.of_question(database, lab, question)
+        return course.page("comments", person=person, comments=comments, **_place(lab, question))
 
     @pages.post("/grading/{lab}/{question}/comments/{number}")
     def remove(person: StaffSender, lab: LabName, question: QuestionName, number: int) -> Response:
@@ -153,15 +144,20 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return RedirectResponse(f"{question_path(lab, question)}/comments", 303)
 
 
+def _place(lab: str, question: str) -> dict[str, Any]:
+    """Return what the pages about a question know of where they are."""
+    return {"lab": lab, "question": question, "path": question_path(lab, question)}
+
+
 def _assign(course: Course, body: dict[str, Any], by: Person, *, gone: bool) -> dict[str, Any]:
-    what = Assignment.read(body)
-    if what.lab:
-        what = replace(what, lab=course.catalog.resolve(what.lab))
+    assignment = Assignment.read(body)
+    if assignment.lab:
+        assignment = replace(assignment, lab=course.catalog.resolve(assignment.lab))
     if not gone:
-        _known(course, what)
+        _known(course, assignment)
     whom = course.person(str(body.get("login", "")))
-    assignments.assign(course.store.database, whom, what, by, course.store.clock(), gone=gone)
-    return {"login": whom.login, **asdict(what)}
+    assignments.assign(course.store.database, whom, assignment, by, course.store.clock(), gone=gone)
+    return {"login": whom.login, **asdict(assignment)}
 
 
 def _known(course: Course, what: Assignment) -> None:

@@ -162,8 +162,8 @@ def _add_groups(pages: APIRouter, course: Course) -> None:
             "question": question,
             "path": question_path(lab, question),
         }
-        found = marking.groups(submissions, lab, question)
-        return course.page("groups", person=person, groups=found, **place)
+        alike = marking.groups(submissions, lab, question)
+        return course.page("groups", person=person, groups=alike, **place)
 
     @pages.get("/grading/{lab}/{question}/groups/{alike}")
     def group(
@@ -194,13 +194,13 @@ def _mark(
 ) -> dict[str, Any]:
     """Return the mark that a form says; what it has new for an item is kept, and part of it."""
     items = [text for name, text in form.items() if re.fullmatch("item[0-9]+", name)]
-    said = [form.get("comment", "").strip()]
+    comments = [form.get("comment", "").strip()]
     for name, text in form.items():
         if (match := re.fullmatch("new([0-9]*)", name)) and text.strip():
             item = form.get(f"of{match[1]}", "")
             where = (course.store.database, lab, question, item, text)
-            said.append(kept_comments.keep(*where, person, course.store.clock()))
-    comment = "\n".join(dict.fromkeys(filter(None, said)))
+            comments.append(kept_comments.keep(*where, person, course.store.clock()))
+    comment = "\n".join(dict.fromkeys(filter(None, comments)))
     return {"points": form.get("points", ""), "items": items, "comment": comment}
 
 

@@ -83,12 +83,12 @@ def _add_many(api: APIRouter, course: Course) -> None:
     def people(
         _by: Instructor, search: str = "", role: str = "", after: str = ""
     ) -> dict[str, Any]:
-        found = enrolment.members(course.store.database, search=search, role=role, after=after)
+        members = enrolment.members(course.store.database, search=search, role=role, after=after)
         return {
             "counts": enrolment.counts(course.store.database),
             "people": [
                 {"has_token": m.has_token, "factor": m.factor or 1.0, **_known(m.person)}
-                for m in found
+                for m in members
             ],
         }
 
@@ -104,9 +104,9 @@ def _many(course: Course, by: Person, kind: str, section: str, renew: bool) -> l
     """Return a head, and for each learner who gets a token or a link a row with it."""
     ends = course.store.clock() + (_LINK_S if kind == "link" else course.settings.bearer_s)
     whom: dict[str, Any] = {"kind": kind, "section": section, "renew": renew, "ends": ends}
-    made = enrolment.give_many(course.store.database, course.store.clock(), by, **whom)
+    given_tokens = enrolment.give_many(course.store.database, course.store.clock(), by, **whom)
     address = f"{course.url}/enter?code=" if kind == "link" else ""
-    rows = [(p.login, p.name, p.email, p.section, f"{address}{token}") for p, token in made]
+    rows = [(p.login, p.name, p.email, p.section, f"{address}{token}") for p, token in given_tokens]
     return [("login", "name", "email", "section", kind), *rows]
 
 
@@ -121,8 +121,8 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         database = course.store.database
         members = enrolment.members(database, search=search, role=role, after=after)
         more = members[-1].person.login if len(members) == enrolment.PAGE_ROWS else ""
-        asked = {"search": search, "role": role}
-        shown: dict[str, Any] = {"members": members, "more": more, "asked": asked}
+        filters = {"search": search, "role": role}
+        shown: dict[str, Any] = {"members": members, "more": more, "asked": filters}
         roles = (LEARNER, *STAFF, FORMER)
         counts = enrolment.counts(database)
         summary = ", ".join(_counted(counts[role], role) for role in roles if role in counts)

@@ -34,12 +34,12 @@ def _add_api(api: APIRouter, course: Course) -> None:
 
     @api.get("/submissions/{number}/requests")
     def threads(entry: CallersEntry) -> dict[str, Any]:
-        found = course.store.requests.threads(entry)
+        by_question = course.store.requests.threads(entry)
         return {
             "refusal": course.store.requests.refusal(entry),
             "requests": [
-                {**_plain(request), "messages": [{**vars(m), "at": iso(m.at)} for m in said]}
-                for request, said in found.values()
+                {**_plain(request), "messages": [{**vars(m), "at": iso(m.at)} for m in messages]}
+                for request, messages in by_question.values()
             ],
         }
 
@@ -47,9 +47,9 @@ def _add_api(api: APIRouter, course: Course) -> None:
     def requests(
         _by: Staff, lab: AnyLabName, after: Start = 0, answered: bool = False
     ) -> dict[str, Any]:
-        found = course.store.requests.waiting(lab=lab, after=after, answered=answered)
+        queue = course.store.requests.waiting(lab=lab, after=after, answered=answered)
         counts = [asdict(count) for count in course.store.requests.counts()]
-        return {"labs": counts, "requests": [_plain(request) for request in found]}
+        return {"labs": counts, "requests": [_plain(request) for request in queue]}
 
 
 def _add_pages(pages: APIRouter, course: Course) -> None:
@@ -57,11 +57,11 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
     def requests(
         person: StaffVisitor, lab: AnyLabName, after: Start = 0, answered: bool = False
     ) -> Response:
-        found = course.store.requests.waiting(lab=lab, after=after, answered=answered)
+        queue = course.store.requests.waiting(lab=lab, after=after, answered=answered)
         asked: dict[str, Any] = {"lab": lab, "answered": answered}
-        more = found[-1].id if len(found) == PAGE_ROWS else None
+        more = queue[-1].id if len(queue) == PAGE_ROWS else None
         counts = course.store.requests.counts()
-        shown: dict[str, Any] = {"requests": found, "counts": counts, "more": more, "asked": asked}
+        shown: dict[str, Any] = {"requests": queue, "counts": counts, "more": more, "asked": asked}
         return course.page("requests", person=person, **shown)
 
     @pages.post("/submissions/{number}/requests")

@@ -90,10 +90,10 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
     def dates(person: InstructorSender, form: Fields) -> Response:
         says: dict[str, dict[str, Any]] = {}
         for field, text in form.items():
-            what, _, name = field.partition(".")
-            if what not in DATES:
-                raise Refused(422, f"schedule: got a date called {what[:40]!r}.")
-            says.setdefault(course.catalog.resolve(name), {})[what] = text.strip() or None
+            kind, _, name = field.partition(".")
+            if kind not in DATES:
+                raise Refused(422, f"schedule: got a date called {kind[:40]!r}.")
+            says.setdefault(course.catalog.resolve(name), {})[kind] = text.strip() or None
         schedule.take(course.store.database, course.store.clock(), says, person, dry_run=False)
         return RedirectResponse("/schedule", 303)
 

@@ -103,12 +103,12 @@ def _add_links(pages: APIRouter, course: Course) -> None:
 def _add_sign_in(pages: APIRouter, course: Course, sign_in: SignIn) -> None:
     @pages.get("/signin")
     def away(next: str = "/") -> Response:
-        url, asked = sign_in.away(access.own_path(next))
+        url, attempt = sign_in.away(access.own_path(next))
         answer = RedirectResponse(url, 303)
         lives_s = course.settings.code_s
         answer.set_cookie(
             COOKIE,
-            sealed(vars(asked), course.store.cookie_key, COOKIE, lives_s),
+            sealed(vars(attempt), course.store.cookie_key, COOKIE, lives_s),
             max_age=int(lives_s),
             path="/signin",
             secure=course.url.startswith("https://"),
@@ -121,9 +121,10 @@ def _add_sign_in(pages: APIRouter, course: Course, sign_in: SignIn) -> None:
     def back(request: Request, code: str = "", state: str = "") -> Response:
         with access.counted(request, course):
             held = request.cookies.get(COOKIE, "")
-            asked = Asked(**unsealed(held, course.store.cookie_key, COOKIE, state))
-            person = _on_roster(course, sign_in.back(code, asked))
-        answer = access.log_in(request, course.onward(access.own_path(asked.next)), person, course)
+            attempt = Asked(**unsealed(held, course.store.cookie_key, COOKIE, state))
+            person = _on_roster(course, sign_in.back(code, attempt))
+        onward = course.onward(access.own_path(attempt.next))
+        answer = access.log_in(request, onward, person, course)
         answer.delete_cookie(COOKIE, path="/signin")
         return answer
 

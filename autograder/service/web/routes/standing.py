@@ -37,8 +37,8 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
 
     @pages.get("/standing")
     def how(person: Visitor) -> Response:
-        found = _found(course, person, person)
-        return course.page("standing", person=person, **_sums(found), places=found.places)
+        standing = _found(course, person, person)
+        return course.page("standing", person=person, **_sums(standing), places=standing.places)
 
     @pages.get("/calendar.ics")
     def download(person: Visitor) -> Response:

@@ -63,7 +63,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
         report = _report(course, person, entry)
         shown = views.summary(entry)
         shown["report"] = report and to_gradescope(report, staff=person.is_staff)
-        shown["reason"] = entry.reason if person.is_staff else _told(entry, report)
+        shown["reason"] = entry.reason if person.is_staff else _reason_for_learner(entry, report)
         return shown
 
     @api.get("/submissions/{number}/notebook", response_class=Response, responses=openapi.NOTEBOOK)
@@ -82,21 +82,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
 def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.get("/submissions")
     def submissions(person: Visitor, number: PageNumber = 1, before: Start = 0) -> Response:
-        whose = None if person.is_staff else person.id
-        shown = course.store.submissions.seen_by(person)
-        start = before or shown.start_of_page(number, PAGE_ROWS, person_id=whose)
-        entries = shown.page(PAGE_ROWS, before=start, person_id=whose)
-        paging: dict[str, Any] = {
-            "later": start > 0,
-            "more": entries[-1].id if len(entries) == PAGE_ROWS else None,
-        }
-        beside: dict[str, Any] = {
-            **course.news(person),
-            "teams": handed_in_by(course.store.database, [entry.id for entry in entries]),
-            "drafts": course.drafts_for(person),
-            "requests": [] if person.is_staff else course.store.requests.of_person(person.id),
-        }
-        return course.page("submissions", person=person, entries=entries, **paging, **beside)
+        return _list_page(course, person, number, before)
 
     @pages.post("/submissions")
     async def hand_in(request: Request, person: Sender) -> Response:
@@ -112,24 +98,8 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         person: Visitor, entry: VisitorsEntry, viewed_as: Annotated[str, Query(alias="as")] = ""
     ) -> Response:
         as_learner = person.is_staff and viewed_as == "learner"
-        if as_learner:
-            person = replace(person, role=LEARNER)
-        shown = course.store.submissions.seen_by(person)
-        entry = shown.get(entry.id) or entry
-        report, requests = _report(course, person, entry), course.store.requests
-        return course.page(
-            "submission",
-            threads=requests.threads(entry),
-            team=handed_in_by(course.store.database, [entry.id]).get(entry.id),
-            refusal=requests.refusal(entry),
-            person=person,
-            entry=entry,
-            report=report,
-            questions=by_question(report.results) if report else [],
-            parked_message=views.PARKED_MESSAGE,
-            viewed_as=as_learner,
-            others=shown.of_people([entry.person_id], lab=entry.lab),
-        )
+        viewer = replace(person, role=LEARNER) if as_learner else person
+        return _submission_page(course, viewer, entry, viewed_as=as_learner)
 
     @pages.get("/submissions/{number}/report")
     def report(person: Visitor, entry: VisitorsEntry) -> Response:
@@ -151,6 +121,43 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return RedirectResponse(f"/submissions/{number}", 303)
 
 
+def _list_page(course: Course, person: Person, number: int, before: int) -> Response:
+    whose = None if person.is_staff else person.id
+    shown = course.store.submissions.seen_by(person)
+    start = before or shown.start_of_page(number, PAGE_ROWS, person_id=whose)
+    entries = shown.page(PAGE_ROWS, before=start, person_id=whose)
+    return course.page(
+        "submissions",
+        person=person,
+        entries=entries,
+        later=start > 0,
+        more=entries[-1].id if len(entries) == PAGE_ROWS else None,
+        teams=handed_in_by(course.store.database, [entry.id for entry in entries]),
+        drafts=course.drafts_for(person),
+        requests=[] if person.is_staff else course.store.requests.of_person(person.id),
+        **course.news(person),
+    )
+
+
+def _submission_page(course: Course, person: Person, entry: Entry, *, viewed_as: bool) -> Response:
+    shown, requests = course.store.submissions.seen_by(person), course.store.requests
+    entry = shown.get(entry.id) or entry
+    report = _report(course, person, entry)
+    return course.page(
+        "submission",
+        threads=requests.threads(entry),
+        team=handed_in_by(course.store.database, [entry.id]).get(entry.id),
+        refusal=requests.refusal(entry),
+        person=person,
+        entry=entry,
+        report=report,
+        questions=by_question(report.results) if report else [],
+        parked_message=views.PARKED_MESSAGE,
+        viewed_as=viewed_as,
+        others=shown.of_people([entry.person_id], lab=entry.lab),
+    )
+
+
 def _listed(all_submissions: Submissions, before: int, most: int | None) -> Iterator[str]:
     """Yield a list as JSON, the newest first: at most so many, or all that there are."""
     separator = "["
@@ -168,7 +175,7 @@ def _report(course: Course, person: Person, entry: Entry) -> Report | None:
     return views.report_for(person, course.store.submissions.seen_by(person).report(entry.id))
 
 
-def _told(entry: Entry, report: Report | None) -> str | None:
+def _reason_for_learner(entry: Entry, report: Report | None) -> str | None:
     """Return what a learner is told of why there is no grade, or not the one that they expect."""
     if entry.state == PARKED:
         return views.PARKED_MESSAGE

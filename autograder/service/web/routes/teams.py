@@ -8,10 +8,8 @@ from urllib.parse import quote
 from fastapi import APIRouter
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
 
-from autograder.service.records import team_lists
 from autograder.service.records.people import Person
-from autograder.service.records.team_lists import Change
-from autograder.service.records.teams import teams
+from autograder.service.records.teams import Change, rows, take, teams
 from autograder.service.reports.exports import csv_lines
 from autograder.service.web import openapi
 from autograder.service.web.access import Instructor, InstructorSender, Staff, StaffVisitor
@@ -44,13 +42,13 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
 
 
 def _lines(course: Course, lab: str) -> Iterator[str]:
-    return csv_lines(team_lists.rows(teams(course.store.database, lab=lab)))
+    return csv_lines(rows(teams(course.store.database, lab=lab)))
 
 
 def _take(course: Course, lab: str, data: bytes, by: Person, *, dry_run: bool) -> list[Change]:
     store = course.store
     how: dict[str, Any] = {"find": store.roster.find, "dry_run": dry_run}
-    return team_lists.take(store.database, store.clock(), lab, data, by, **how)
+    return take(store.database, store.clock(), lab, data, by, **how)
 
 
 def _page(

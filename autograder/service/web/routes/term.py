@@ -43,8 +43,8 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
     @pages.post("/term")
     async def show(person: InstructorSender, request: Request) -> Response:
         fields = await text_of_file(request, "term: choose the file of a term's plan", PLAN_BYTES)
-        asked, dry_run = _asked(fields), "sure" not in fields
-        changes = await run_in_threadpool(_take, course, asked, person, dry_run=dry_run)
+        plan, dry_run = _asked(fields), "sure" not in fields
+        changes = await run_in_threadpool(_take, course, plan, person, dry_run=dry_run)
         shown: dict[str, Any] = {"changes": changes, "fields": fields}
         return course.page("term", person=person, **shown)
 

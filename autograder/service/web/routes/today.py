@@ -23,7 +23,7 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
 
     @pages.get("/today")
     def home(person: StaffVisitor) -> Response:
-        found, queue = today.today(course.store), course.queue_state()
+        day, queue = today.today(course.store), course.queue_state()
         beside: dict[str, Any] = {"queue": queue, "day": today.day(course.store)}
         beside["mine"] = assignments.mine(course.store.database, person)
-        return course.page("today", person=person, found=found, **beside)
+        return course.page("today", person=person, found=day, **beside)

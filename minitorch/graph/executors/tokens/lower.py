@@ -53,9 +53,9 @@ def touched(node: Node) -> Touched:
     if not is_ordered(node):
         return NOTHING
     if isinstance(op, While):
-        found = [touched(inner) for inner in op.nodes()]
-        reads = frozenset().union(*(t.reads for t in found))
-        return Touched(reads, frozenset().union(*(t.writes for t in found)))
+        inside = [touched(inner) for inner in op.nodes()]
+        reads = frozenset().union(*(t.reads for t in inside))
+        return Touched(reads, frozenset().union(*(t.writes for t in inside)))
     return Touched(frozenset(), frozenset(writes_of(node) or [_memory_of(op)]))
 
 
@@ -106,24 +106,24 @@ class Lowered:
 def lower(fetches: Sequence[Node], fed: Collection[Node] = ()) -> Lowered:
     """Return the graph below `fetches` with every loop taken apart; nothing above a fed node."""
     work = Lowering(set(fed))
-    found = work.lowered(fetches, Level({node: node for node in fed}))
+    ends = work.lowered(fetches, Level({node: node for node in fed}))
     after = {node: tuple(dict.fromkeys(before)) for node, before in work.after.items()}
-    return Lowered(tuple(found), _below([*found, *work.ends], after, work.fed), after)
+    return Lowered(tuple(ends), _below([*ends, *work.ends], after, work.fed), after)
 
 
 def _below(
     nodes: Iterable[Node], after: dict[Node, tuple[Node, ...]], fed: Collection[Node]
 ) -> tuple[Node, ...]:
-    found: dict[Node, None] = {}
+    below: dict[Node, None] = {}
     waiting = list(nodes)
     while waiting:
         node = waiting.pop()
-        if node not in found:
-            found[node] = None
+        if node not in below:
+            below[node] = None
             waiting += sources(node, fed)
             waiting += after.get(node, ())
             waiting += () if node in fed or node.op is None else node.control_inputs
-    return tuple(sorted(found, key=lambda node: node.id))
+    return tuple(sorted(below, key=lambda node: node.id))
 
 
 @dataclass
@@ -178,10 +178,10 @@ class Lowering:
                 level.new[node] = last  # for what only waits for the loop
             else:
                 first = last = level.new[node] = self._same(node, level)
-            what = touched(node)
-            if what:
+            touches = touched(node)
+            if touches:
                 turn = [] if level.turn is None else [level.turn]
-                self.after.setdefault(first, []).extend([*before.add(what, last), *turn])
+                self.after.setdefault(first, []).extend([*before.add(touches, last), *turn])
                 level.effects.append(last)
         return [*self._here(nodes, level)]
 
@@ -238,8 +238,8 @@ class Lowering:
         (test,) = self.lowered([loop.test], _part(inside, loop, nodes_of_loop.merges))
         nodes_of_loop.decide(test)
         body = _part(inside, loop, nodes_of_loop.going)
-        found = self.lowered([*loop.body, *(loop.saved[k] for k in places)], body)
-        nodes_of_loop.close(found[:count], found[count:])
+        ends = self.lowered([*loop.body, *(loop.saved[k] for k in places)], body)
+        nodes_of_loop.close(ends[:count], ends[count:])
         if loop.ordered:
             self.after[nodes_of_loop.pass_turn()] = body.effects
         self.ends += nodes_of_loop.exits

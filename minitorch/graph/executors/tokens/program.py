@@ -100,10 +100,10 @@ class Program:
 
     def _edges(self, node: Node, lowered: Lowered) -> list[tuple[int, Node]]:
         """Return everything that a node waits for, with the slot."""
-        found = list(enumerate(sources(node, self.fed)))
+        edges = list(enumerate(sources(node, self.fed)))
         if node not in self.fed and node.op is not None:
-            found += [(CONTROL, source) for source in node.control_inputs]
-        return found + [(AFTER, source) for source in lowered.after.get(node, ())]
+            edges += [(CONTROL, source) for source in node.control_inputs]
+        return edges + [(AFTER, source) for source in lowered.after.get(node, ())]
 
     def _spot(self, node: Node, lowered: Lowered) -> Spot:
         if node not in self.fed:

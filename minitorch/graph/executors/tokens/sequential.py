@@ -62,8 +62,8 @@ class TokenStep:
         """Return the values of what is outside all loops and fetched, by spot."""
         ready: deque[Firing] = deque()
         chance = None if self.shuffle is None else random.Random(self.shuffle)
-        found: dict[int, object] = {}
-        tokens = Tokens(self.program, ready.append, self.keeper(found))
+        values: dict[int, object] = {}
+        tokens = Tokens(self.program, ready.append, self.keeper(values))
         tokens.start()
         step = 0
         try:
@@ -78,14 +78,14 @@ class TokenStep:
                 step += 1
         finally:
             tokens.close()
-        return found
+        return values
 
     def keeper(self, found: dict[int, object]) -> Callable[[int, object], None]:
         """Return a function that puts fetched values into `found`."""
-        wanted = set(self.program.fetched)
+        fetched = set(self.program.fetched)
 
         def keep(spot: int, value: object) -> None:
-            if spot in wanted:
+            if spot in fetched:
                 found[spot] = value
 
         return keep

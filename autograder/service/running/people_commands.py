@@ -1,0 +1,116 @@
+"""Commands about who is in a course: the roster, staff, and everybody's tokens."""
+
+import argparse
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from autograder.service.running.commands import command, connection, group, read_file
+from autograder.service.settings import Settings
+
+if TYPE_CHECKING:
+    from autograder.service.running.commands import Subparsers
+
+
+def add_commands(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
+    """Add the commands; return those that ask a server."""
+    tokens = command(subparsers, "tokens", _tokens, "give all learners a token, in a CSV")
+    tokens.add_argument("-o", "--output", type=Path, metavar="FILE", required=True)
+    tokens.add_argument("--section", metavar="NAME", default="", help="this section alone")
+    tokens.add_argument("--renew", action="store_true", help="those too who have one: it ends")
+    tokens.add_argument("--links", action="store_true", help="links that log in once, instead")
+    return [tokens, *_add_roster(subparsers), _add_staff(subparsers)]
+
+
+def _add_roster(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
+    actions = group(subparsers, "roster", "take over who takes the course")
+    parser = command(actions, "import", _roster_import, "take over a CSV: login,name,email,...")
+    parser.add_argument("file", metavar="FILE", type=Path)
+    parser.add_argument("--dry-run", action="store_true", help="only say what would change")
+    platform = command(actions, "platform", _roster_import, "take over a platform's people (LTI)")
+    platform.set_defaults(file=None)
+    platform.add_argument("--dry-run", action="store_true", help="only say what would change")
+    remove = command(actions, "remove", _roster_change, "let somebody leave; their work stays")
+    time = command(actions, "time", _roster_change, "give a learner a factor on all labs' time")
+    for other in (remove, time):
+        other.add_argument("login", metavar="LOGIN")
+    remove.set_defaults(factor=None)
+    time.add_argument("factor", metavar="FACTOR", type=float)
+    return [parser, platform, remove, time]
+
+
+def _add_staff(subparsers: "Subparsers") -> argparse.ArgumentParser:
+    actions = group(subparsers, "staff", "add somebody who runs the course")
+    parser = command(actions, "add", _staff_add, "add a member of staff and print their token")
+    parser.add_argument("login", metavar="LOGIN")
+    parser.add_argument("--role", choices=("instructor", "assistant"), required=True)
+    parser.add_argument("--renew", action="store_true", help="replace the token of one added")
+    parser.add_argument("--data", type=Path, metavar="DIR", help="write here, without a server")
+    says = "with --data: one of several courses there"
+    parser.add_argument("--course", metavar="NAME", default="", help=says)
+    return parser
+
+
+def _tokens(arguments: argparse.Namespace) -> int:
+    """Write the tokens to a file that its owner alone can read."""
+    from autograder.service.reports.exports import csv_lines
+
+    kind = "link" if arguments.links else "token"
+    descriptor = os.open(arguments.output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+        people = connection(arguments).tokens(kind, arguments.section, renew=arguments.renew)
+        columns = ("login", "name", "email", "section", kind)
+        rows = ([person[name] for name in columns] for person in people)
+        file.writelines(csv_lines([columns, *rows]))
+    print(f"{arguments.output}: {len(people)} {kind}{'' if len(people) == 1 else 's'}.")
+    return 0
+
+
+def _roster_import(arguments: argparse.Namespace) -> int:
+    """Take over a roster; the exit code is 1 where some lines could not be taken."""
+    from autograder.printable import printable
+
+    data = None if arguments.file is None else read_file(arguments.file, "roster")
+    changes = connection(arguments).roster(data, dry_run=arguments.dry_run)
+    counts = ", ".join(f"{changes[x]} {x}" for x in ("added", "changed", "unchanged", "removed"))
+    print(f"{'Would be: ' if arguments.dry_run else ''}{counts}.")
+    for problem in changes["problems"]:
+        line = problem["line"]
+        where = f"line {line}" if isinstance(line, int) else printable(line)
+        print(f"{where}: {problem['reason']}", file=sys.stderr)
+    for login in changes.get("gone", ()):
+        print(f"{printable(login)}: the platform lists them no more; they stay until removed")
+    return 1 if changes["problems"] else 0
+
+
+def _roster_change(arguments: argparse.Namespace) -> int:
+    connection(arguments).change_person(arguments.login, arguments.factor)
+    factor = arguments.factor
+    change = "is removed" if factor is None else f"has {factor:g} times the time"
+    print(f"{arguments.login} {change}.")
+    return 0
+
+
+def _staff_add(arguments: argparse.Namespace) -> int:
+    body = {"login": arguments.login, "role": arguments.role, "renew": arguments.renew}
+    token = (
+        connection(arguments).add_staff(body)["token"]
+        if arguments.data is None
+        else _add_staff_here(arguments.data, arguments.course, body)
+    )
+    print(f"{arguments.login} is {arguments.role}. The token, shown this once: {token}")
+    return 0
+
+
+def _add_staff_here(data: Path, course: str, asked: dict[str, str]) -> str:
+    from autograder.service.errors import Refused, StartError
+    from autograder.service.records.enrolment import enroll
+    from autograder.service.running import courses
+
+    with courses.opened(data, "", course) as store:
+        try:
+            lives_s = Settings(data, data).bearer_s
+            return enroll(store.roster, asked, lives_s, role=asked["role"], by="command line")[1]
+        except Refused as error:
+            raise StartError(str(error)) from error

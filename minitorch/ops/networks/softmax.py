@@ -1,0 +1,106 @@
+"""Softmax and its logarithm along an axis."""
+
+from typing import Any
+
+import numpy as np
+
+from ...arrays.library import Array, DTypeLike, Namespace
+from ...arrays.shapes import axis
+from ...errors import ArgumentError
+from ...op import Gradients, KeepsSpec, Kind, Methods, apply
+from ..elementwise import compiled
+from ..elementwise.casting import cast_to
+from ..elementwise.unary import exp
+from ..reducing.reduction import sum
+from ..shaping.movement import AlongDim, reshape
+
+
+class AlongAxis(KeepsSpec, AlongDim):
+    """Base of the two softmaxes, whose gradients read their results."""
+
+    promotes = "float"
+    reads_inputs = False
+
+
+class Softmax(AlongAxis):
+    """exp x / Σ exp x along an axis."""
+
+    name = "softmax"
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        """Return the shares, computed relative to the largest element."""
+        if xp is not np:
+            return xp.softmax(x, self.dim) if hasattr(xp, "softmax") else _shares(xp, x, self.dim)
+        if self.dim == x.ndim - 1 and compiled.fits_rows(xp, x):
+            return compiled.over_rows("softmax", (x,), 1.0, x.shape)
+        y = x - np.maximum.reduce(x, axis=self.dim, keepdims=True)
+        np.exp(y, out=y)
+        y /= np.add.reduce(y, axis=self.dim, keepdims=True)
+        return y
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return y (g - Σ g y)."""
+        return (apply(SoftmaxGradient(self.dim), out_grad, node.output),)
+
+
+class SoftmaxGradient(KeepsSpec, AlongDim):
+    """y (g - Σ g y) along an axis, for the shares y and the gradient g of a softmax."""
+
+    reads_output = False
+    name = "softmax_gradient"
+
+    def compute(self, xp: Namespace, g: Array, y: Array) -> Array:
+        """Return the gradient of what the shares were made from."""
+        if self.dim == len(y.shape) - 1 and compiled.fits_rows(xp, g, y):
+            return compiled.over_rows("softmax_gradient", (g, y), 1.0, y.shape)
+        weighted: Array = g * y
+        weighted -= y * xp.sum(weighted, axis=self.dim, keepdims=True)
+        return weighted
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return the same of u by g, and u (g - Σ g y) - g Σ u y by y."""
+        g, y = node.inputs
+        by_y = out_grad * (g - sum(g * y, self.dim, True)) - g * sum(out_grad * y, self.dim, True)
+        return apply(SoftmaxGradient(self.dim), out_grad, y), by_y
+
+
+def _shares(xp: Namespace, x: Array, dim: int) -> Any:
+    y = xp.exp(x - xp.max(x, axis=dim, keepdims=True))
+    return y / xp.sum(y, axis=dim, keepdims=True)
+
+
+class LogSoftmax(AlongAxis):
+    """x - ln Σ exp x along an axis."""
+
+    name = "log_softmax"
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        """Return the logarithms, computed relative to the largest element."""
+        y: Array = x - xp.max(x, axis=self.dim, keepdims=True)
+        y -= xp.log(xp.sum(xp.exp(y), axis=self.dim, keepdims=True))
+        return y
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return g - softmax · Σ g."""
+        return (out_grad - exp(node.output) * sum(out_grad, self.dim, True),)
+
+
+def _along(kind: type[AlongAxis], name: str, x: Kind, dim: int | None, dtype: DTypeLike) -> Kind:
+    if dim is None:
+        raise ArgumentError(f"{name}: got no dim, expected the axis to sum over. Pass dim=-1.")
+    x = x if dtype is None else cast_to(x, dtype)
+    row, d = x if x.shape else reshape(x, 1), axis(dim, len(x.shape), name)
+    y = apply(kind(d), row) if row.shape[d] else row * 1.0
+    return y if x.shape else reshape(y, ())
+
+
+def softmax(x: Kind, dim: int | None = None, _stacklevel: int = 3, dtype: DTypeLike = None) -> Kind:
+    """Return exp x / Σ exp x along `dim`."""
+    return _along(Softmax, "softmax", x, dim, dtype)
+
+
+def log_softmax(
+    x: Kind, dim: int | None = None, _stacklevel: int = 3, dtype: DTypeLike = None
+) -> Kind:
+    """Return ln softmax along `dim`, exact where softmax would be 0."""
+    return _along(LogSoftmax, "log_softmax", x, dim, dtype)
