@@ -20,7 +20,7 @@ from autograder.authoring.notebook import solution_notebook
 from autograder.authoring.source import load_lab
 from autograder.service.client import Connection
 from autograder.service.database.schema import gradings
-from autograder.service.errors import GraderDied, GraderUnable, ServerError
+from autograder.service.errors import GraderDied, GraderUnable
 from autograder.service.grading.dask import ClusterGrader
 from autograder.service.records.store import existing
 from autograder.service.running.start import free_port
@@ -79,13 +79,14 @@ def server_that_grows(data: Path, most: int, cluster: str = "distributed.LocalCl
     return program(code, "serve", *options, says="Course server")
 
 
-def workers(server: "subprocess.Popen[str]") -> int:
-    """Return how many processes of Dask's workers a server has."""
-    found = 0
+def workers(server: "subprocess.Popen[str]") -> list[int]:
+    """Return the processes of Dask's workers that a server has."""
+    found = []
     for children in Path(f"/proc/{server.pid}/task").glob("*/children"):
         with suppress(OSError):  # a thread, or a process, that has just ended
             for pid in children.read_text().split():
-                found += "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text()
+                if "spawn_main" in Path(f"/proc/{pid}/cmdline").read_text():
+                    found.append(int(pid))
     return found
 
 
@@ -125,16 +126,7 @@ class Course:
         solution = solution_notebook(load_lab(SAMPLES / "scale_and_sum"))
         for _ in range(count):
             self.handed_in += 1
-            notebook = (solution + " " * self.handed_in).encode()
-            until(lambda: self._taken(notebook))  # noqa: B023
-
-    def _taken(self, notebook: bytes) -> bool:
-        try:
-            self.ada.submit("scale_and_sum", notebook)
-        except ServerError as error:
-            assert error.status == 429, error  # so many at once: a little later
-            return False
-        return True
+            self.ada.submit("scale_and_sum", (solution + " " * self.handed_in).encode())
 
     def queue(self) -> Any:
         return self.staff._json("queue", "/api/queue")
@@ -201,14 +193,15 @@ def test_a_cluster_of_our_own_grows_with_the_queue_and_shrinks_after(tmp_path: P
     pytest.importorskip("distributed", reason="Dask is not installed: the extra `grade`")
     with server_that_grows(tmp_path, 3) as (serving, said):
         course = Course(said.split()[-1], tmp_path)
-        until(lambda: workers(serving) == 1)
-        waiting = threading.Event()
-        while workers(serving) < 2:
-            if not course.queue()["waiting"]:
-                course.submit(3)
-            waiting.wait(0.05)
+        (first,) = until(lambda: workers(serving))
+        os.kill(first, signal.SIGSTOP)  # so that three wait, however quick the machine is
+        try:
+            course.submit(3)
+            until(lambda: len(workers(serving)) == 2)
+        finally:
+            os.kill(first, signal.SIGCONT)
         until(course.drained)
-        until(lambda: workers(serving) == 1)
+        until(lambda: len(workers(serving)) == 1)
         course.submit(1)
         until(course.drained)
     with existing(tmp_path) as store:
