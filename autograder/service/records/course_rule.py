@@ -80,6 +80,7 @@ def put(
         Refused: 422, something is malformed, or names no lab.
     """
     with database.write() as connection:
+        _wait_for_turn(connection)
         before = course_rule(connection)
         rule = read_rule({**before.to_dict(), **body}, labs)
         put_rule(connection, now, before, rule, by)
@@ -90,6 +91,7 @@ def put_rule(
     connection: sa.Connection, now: float, before: CourseRule, rule: CourseRule, by: Person
 ) -> None:
     """Write down a rule instead of the one that held, and who says so."""
+    _wait_for_turn(connection)
     connection.execute(facts.delete().where(facts.c.name == DROP_LOWEST))
     connection.execute(facts.insert().values(name=DROP_LOWEST, value=str(rule.drop_lowest)))
     connection.execute(weights.delete())
@@ -98,6 +100,11 @@ def put_rule(
         connection.execute(weights.insert(), rows)
     both = (before.to_dict(), rule.to_dict())
     audit_log.write(connection, now, by.login, "course rule", "course total", *both)
+
+
+def _wait_for_turn(connection: sa.Connection) -> None:
+    """Wait until nobody else writes a rule: on PostgreSQL by a row that is always there."""
+    connection.execute(sa.select(facts.c.name).where(facts.c.name == "schema").with_for_update())
 
 
 def read_rule(body: Mapping[str, Any], labs: Collection[str]) -> CourseRule:

@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from autograder.service.database.database import Database
-from autograder.service.database.schema import decisions
+from autograder.service.database.schema import decisions, people
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log
 from autograder.service.records.dates import HELD_LABS, calendar
@@ -68,7 +68,9 @@ def decide(
     if learner.role != LEARNER:
         raise Refused(409, f"grade: {learner.login} is {learner.role}: only learners have one.")
     key = (decisions.c.person_id == learner.id) & (decisions.c.lab == lab)
+    theirs = sa.select(people.c.id).where(people.c.id == learner.id)
     with database.write() as connection:
+        connection.execute(theirs.with_for_update(key_share=True))  # of two, one decides at a time
         before = connection.execute(sa.select(*_COLUMNS).where(key)).first()
         decision = _read(body, learner.id, lab, now, lab_points(connection).get(lab))
         connection.execute(decisions.delete().where(key))

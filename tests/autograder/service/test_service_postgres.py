@@ -7,6 +7,8 @@ import os
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,8 @@ from autograder.cli import main
 from autograder.service.database import schema
 from autograder.service.database.backups import backup
 from autograder.service.errors import StartError
+from autograder.service.records import course_rule
+from autograder.service.records.decisions import decide, decided
 from autograder.service.records.store import Store
 
 ROOT = Path(__file__).parents[3]
@@ -77,6 +81,33 @@ def test_two_servers_share_a_database_and_grade_each_submission_once(make_postgr
     for store in stores:
         assert store.claims.waiting().waiting == store.claims.waiting().grading == 0
         store.close()
+
+
+def test_two_of_staff_may_say_the_same_at_once(make_postgres: Any) -> None:
+    url = make_postgres()
+    with closing(Store(url)) as first, closing(Store(url)) as second:
+        staff, ada = first.roster.add("staff", "instructor"), first.roster.add("ada", "learner")
+        at_once = threading.Barrier(2)
+
+        def say(store: Store) -> None:
+            try:
+                for number in range(15):
+                    at_once.wait()
+                    rule = {"drop_lowest": number % 3, "weights": {"lab": 1.0 + number}}
+                    course_rule.put(store.database, 0.0, rule, ["lab"], staff)
+                    points = {"points": number, "max_score": 20}
+                    decide(store.database, 0.0, "lab", ada, points, staff)
+            except BaseException:
+                at_once.abort()
+                raise
+
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(say, (first, second)))
+        with first.database.read() as connection:
+            rule = course_rule.course_rule(connection)
+        assert rule == course_rule.CourseRule(2, {"lab": 15.0})
+        (decision,) = decided(first.database, [ada.id], veiled=False)
+        assert decision.points == 14
 
 
 def test_a_password_is_in_no_message(make_postgres: Any) -> None:
