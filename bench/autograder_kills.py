@@ -179,6 +179,7 @@ def kills(running: Any, at: Sequence[int]) -> Callable[[int], None]:
 
     def before(number: int) -> None:
         if number in victims:
+            print(f"server {victims[number]} is killed before submission {number}", flush=True)
             running.restart(victims[number])
 
     return before

@@ -6,6 +6,7 @@ database before it reads (BEGIN IMMEDIATE), so that what it read still holds whe
 """
 
 import logging
+import math
 import sqlite3
 import threading
 import time
@@ -27,6 +28,7 @@ _AGAIN_S = 5
 _POOL = 20
 _POOL_MORE = 60
 _POOL_OF_MANY = 5  # kept open by one of several courses in schemas of their own
+_IDLE_S = 1.0  # a connection that rested longer is asked whether it still works
 
 log = logging.getLogger(__name__)
 
@@ -42,14 +44,17 @@ class Database:
             url = url.set(drivername="postgresql+psycopg")
         options: dict[str, Any] = {"pool_size": pool, "max_overflow": _POOL_MORE}
         options["hide_parameters"] = True  # an error that is logged says nothing of a person
-        if not sqlite:
-            options["pool_pre_ping"] = True
         self.engine = sa.create_engine(url, **options)
         self._writer = self.engine.execution_options(writes=True)
+        self._of_one_query = self.engine
         self._turn: AbstractContextManager[Any] = threading.Lock() if sqlite else nullcontext()
         if sqlite:
             sa.event.listen(self.engine, "connect", partial(_prepare_sqlite, busy_ms))
             sa.event.listen(self.engine, "begin", _begin_sqlite)
+        else:  # one query sees one state without the way there and back of BEGIN and of ROLLBACK
+            self._of_one_query = self.engine.execution_options(isolation_level="AUTOCOMMIT")
+            sa.event.listen(self.engine, "checkin", _note_return)
+            sa.event.listen(self.engine, "checkout", partial(_ping_idle, self.engine.dialect))
 
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
@@ -59,17 +64,17 @@ class Database:
 
     def rows(self, query: sa.Select[Any]) -> list[Any]:
         """Return the rows of a query."""
-        with self.read() as connection:
+        with self._of_one_query.connect() as connection:
             return list(connection.execute(query))
 
     def first(self, query: sa.Select[Any]) -> Any:
         """Return the first row of a query, or None."""
-        with self.read() as connection:
+        with self._of_one_query.connect() as connection:
             return connection.execute(query).first()
 
     def scalar(self, query: sa.Select[Any]) -> Any:
         """Return the first value of the first row of a query, or None."""
-        with self.read() as connection:
+        with self._of_one_query.connect() as connection:
             return connection.scalar(query)
 
     @contextmanager
@@ -102,6 +107,22 @@ class Database:
     def close(self) -> None:
         """Close every connection."""
         self.engine.dispose()
+
+
+def _note_return(_connection: Any, record: Any) -> None:
+    record.info["returned_s"] = time.monotonic()
+
+
+def _ping_idle(dialect: sa.Dialect, connection: Any, record: Any, _proxy: Any) -> None:
+    """Have a connection made anew that broke while nobody used it, as when the database restarts.
+
+    One that was used a moment ago is not asked: that is a way there and back for each request.
+    """
+    if time.monotonic() - record.info.get("returned_s", math.inf) > _IDLE_S:
+        try:
+            dialect.do_ping(connection)
+        except dialect.loaded_dbapi.Error as error:
+            raise sa.exc.DisconnectionError from error
 
 
 def _prepare_sqlite(busy_ms: int, connection: Any, _record: Any) -> None:

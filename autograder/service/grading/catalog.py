@@ -1,11 +1,15 @@
 """The labs that this server grades, by name. A lab has `lab.py` and `checks.py`."""
 
+import threading
 from functools import cached_property, lru_cache
 from pathlib import Path
 
 from autograder.errors import AutograderError
 from autograder.records import Lab
 from autograder.service.errors import Refused, StartError
+
+# One thread at a time: before Python 3.12.3 two that parse at once can fail (CPython issue 106905).
+_READING = threading.Lock()
 
 
 class Titles(dict[str, str]):
@@ -151,21 +155,24 @@ class LabCatalog:
 def _lab(path: Path, _changed: int) -> Lab:
     from autograder.authoring.source import load_lab
 
-    return load_lab(path)
+    with _READING:
+        return load_lab(path)
 
 
 @lru_cache(maxsize=256)
 def _title(directory: Path, _changed: int) -> str:
     from autograder.authoring.source import load_lab
 
-    return load_lab(directory).title
+    with _READING:
+        return load_lab(directory).title
 
 
 @lru_cache(maxsize=256)
 def _checks(path: Path, _changed: int) -> tuple[int, int]:
     from autograder.authoring.public_checks import counts
 
-    return counts(path.read_text("utf-8"))
+    with _READING:
+        return counts(path.read_text("utf-8"))
 
 
 def short_name(full: str) -> str:

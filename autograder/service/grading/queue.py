@@ -36,6 +36,12 @@ _POLL_S = 1.0
 # How soon a paused lab is looked at again; each look costs a grader's start and a solution.
 _FIRST_LOOK_S, _LAST_LOOK_S = 2.0, 10.0
 
+# How much of what is handed in for a lab that pauses is put aside together.
+_GATHER_S = 0.2
+
+# How soon after finding none the next look for what others put aside; it reads all of that.
+_HELD_LOOK_S = 5.0
+
 log = logging.getLogger(__name__)
 
 
@@ -87,6 +93,7 @@ class Queue:
         self._labs = labs
         self._clock = clock
         self._served_at = 0.0
+        self._held_look_at = -math.inf
         self._queues: list[Queue] = [self]
         self._graders = [make_grader() for _ in range(workers)]
         self._threads: list[threading.Thread] = []
@@ -143,6 +150,14 @@ class Queue:
             queues = sorted(self._queues, key=lambda queue: queue._served_at)
             if not any(queue._try(grader) for queue in queues):
                 self._work.acquire(timeout=_POLL_S)
+                if any(queue._pauses for queue in queues):
+                    self._gather()
+
+    def _gather(self) -> None:
+        """Wait for more to put aside at once: a rush on a lab that pauses wakes us often."""
+        self._stopping.wait(_GATHER_S)
+        while self._work.acquire(blocking=False):
+            pass
 
     def _try(self, grader: Grader) -> bool:
         try:
@@ -158,7 +173,7 @@ class Queue:
         """Look at a paused lab if it is time, and grade one submission; False when none waits."""
         self._look_again(grader)
         paused = self._paused()
-        self._claims.release(except_of=paused)  # put aside while their lab was being mended
+        self._release_one(paused)
         claim = self._claims.claim(self._owner, self._lease_s, avoid=paused)
         if claim is None:
             return False
@@ -166,6 +181,16 @@ class Queue:
         with self._renewed(claim):
             self._grade(grader, claim)
         return True
+
+    def _release_one(self, paused: Iterable[str]) -> None:
+        """Try one that was put aside for a lab which does not pause here.
+
+        It was put aside while its lab was being mended, or by another server: that one's reason may
+        hold here too, or be gone with it. One at a time, for there may be tens of thousands.
+        """
+        now = self._clock()
+        if now >= self._held_look_at and not self._claims.release(tuple(paused), most=1):
+            self._held_look_at = now + _HELD_LOOK_S
 
     @contextmanager
     def _renewed(self, claim: Claim) -> "Iterator[None]":

@@ -59,6 +59,16 @@ class Waiting:
     oldest_s: float
 
 
+def _in_state(*states: str) -> sa.ColumnElement[bool]:
+    """Say states in the statement itself.
+
+    What PostgreSQL prepares for any state reads all submissions, for so many may have it.
+    """
+    named: list[Any] = [sa.bindparam(None, state, literal_execute=True) for state in states]
+    column = submissions.c.state
+    return column == named[0] if len(named) == 1 else sa.or_(*(column == name for name in named))
+
+
 def line_up(connection: sa.Connection, *person_ids: int) -> None:
     """Bring the lines of these people up to date with their submissions.
 
@@ -74,9 +84,9 @@ def _line_up(connection: sa.Connection, person_ids: Sequence[int]) -> None:
     locked = sa.select(lines.c.person_id).where(theirs).order_by(lines.c.person_id)
     connection.execute(locked.with_for_update())  # in one order, so that two wait for no circle
     mine = submissions.c.person_id == lines.c.person_id
-    first = sa.select(sa.func.min(submissions.c.id)).where(mine, submissions.c.state == STORED)
+    first = sa.select(sa.func.min(submissions.c.id)).where(mine, _in_state(STORED))
     last = sa.select(sa.func.max(submissions.c.finished_at)).where(mine)
-    graded_now = sa.exists().where(mine, submissions.c.state == GRADING)
+    graded_now = sa.exists().where(mine, _in_state(GRADING))
     served = sa.func.coalesce(last.scalar_subquery(), 0.0)
     values: dict[str, Any] = {
         "next_id": first.scalar_subquery(),
@@ -98,41 +108,37 @@ class Claims:
         The next is the oldest of the person who was served least recently. Those of the labs in
         `avoid` are put aside (`release` brings them back).
         """
-        if not self._anything():
-            return None
-        while (row := self._next(owner, lease_s, avoid)) is not None and row.lab in avoid:
-            self._put_aside(row.lab)
-        return None if row is None else self._claim(row)
+        while any(there := self._anything()):
+            row = self._next(owner, lease_s, avoid, overdue=there.overdue)
+            if row is None or row.lab not in avoid:
+                return None if row is None else self._claim(row)
+        return None
 
-    def _next(self, owner: str, lease_s: float, avoid: Collection[str]) -> Any:
-        """Return the next submission; it is `owner`'s now, unless its lab is to be avoided."""
+    def _next(self, owner: str, lease_s: float, avoid: Collection[str], *, overdue: bool) -> Any:
+        """Return the next submission; it is `owner`'s now, or put aside if its lab is to be."""
         with self.database.write() as connection:
-            _take_back(connection, submissions.c.lease_until < self.clock())
+            if overdue:
+                _take_back(connection, submissions.c.lease_until < self.clock())
             row = connection.execute(_NEXT).first()
-            if row is not None and row.lab not in avoid:
+            if row is not None and row.lab in avoid:
+                _put_aside(connection, row.lab)
+            elif row is not None:
                 values = {"lease_owner": owner, "lease_until": self.clock() + lease_s}
                 _moved(connection, submissions.c.id == row.id, state=GRADING, **values)
             return row
-
-    def _put_aside(self, lab: str) -> None:
-        """Let all that waits of a lab wait for the lab; lines are locked first, as by `_next`."""
-        waiting = (submissions.c.state == STORED) & (submissions.c.lab == lab)
-        whose = lines.c.person_id.in_(sa.select(submissions.c.person_id).where(waiting))
-        with self.database.write() as connection:
-            locked = sa.select(lines.c.person_id).where(whose).order_by(lines.c.person_id)
-            connection.execute(locked.with_for_update()).all()
-            _moved(connection, waiting, state=HELD)
 
     def _claim(self, row: Any) -> Claim:
         query = sa.select(notebooks.c.notebook).where(notebooks.c.submission_id == row.id)
         notebook: bytes = self.database.scalar(query)
         return Claim(row.id, row.lab, notebook, row.tries, row.kills)
 
-    def _anything(self) -> bool:
-        """Return whether a claim may find something, without a writer's turn."""
-        late = (submissions.c.state == GRADING) & (submissions.c.lease_until < self.clock())
-        late_one = sa.select(submissions.c.id).where(late)
-        return any(self.database.first(query) is not None for query in (_NEXT, late_one))
+    def _anything(self) -> Any:
+        """Return whether any `waits`, or is `overdue`, without a writer's turn."""
+        waits = sa.exists().where(lines.c.next_id.is_not(None))
+        late = submissions.c.lease_until < self.clock()
+        overdue = sa.exists().where(_in_state(GRADING), late)
+        query: Any = sa.select(waits.label("waits"), overdue.label("overdue"))
+        return self.database.first(query)
 
     def renew(self, submission_id: int, owner: str, lease_s: float) -> bool:
         """Lengthen a claim; False says that it is no longer `owner`'s."""
@@ -180,26 +186,38 @@ class Claims:
     def free_orphans(self, node: str) -> int:
         """Free the claims of a server of `node` that was killed; return how many there were.
 
-        For a caller that knows no such server to live: it holds the data directory's lock. What
-        was held back waits again too: the reason may be gone.
+        For a caller that knows no such server to live: it holds the data directory's lock.
         """
         with self.database.write() as connection:
-            _moved(connection, submissions.c.state == HELD, state=STORED)
             ours = submissions.c.lease_owner.startswith(f"{node}/", autoescape=True)
             return _take_back(connection, ours)
 
-    def release(self, except_of: Collection[str]) -> int:
-        """Let what is held wait again, but for that of some labs; return how many there were."""
-        held = (submissions.c.state == HELD) & submissions.c.lab.not_in(list(except_of))
-        if self.database.first(sa.select(submissions.c.id).where(held).limit(1)) is None:
+    def release(self, except_of: Collection[str], most: int | None = None) -> int:
+        """Let what is held wait again, but for that of some labs; return how many there were.
+
+        With `most`, only so many, the first that were handed in.
+        """
+        released = 0
+        while most is None or released < most:
+            batch = self._release(except_of, min(_AT_ONCE, most or _AT_ONCE))
+            released += batch
+            if not batch:
+                break
+        return released
+
+    def _release(self, except_of: Collection[str], most: int) -> int:
+        held = _in_state(HELD) & submissions.c.lab.not_in(list(except_of))
+        query = sa.select(submissions.c.id).where(held).order_by(submissions.c.id).limit(most)
+        if self.database.first(query) is None:
             return 0
         with self.database.write() as connection:
-            return len(_moved(connection, held, state=STORED))
+            ids = connection.scalars(query.with_for_update(skip_locked=True)).all()
+            return len(_moved(connection, submissions.c.id.in_(ids), state=STORED))
 
     def retry_parked(self) -> int:
         """Send everything that is parked through the queue again; return how many there were."""
         with self.database.write() as connection:
-            return len(send_again(connection, submissions.c.state == PARKED, self.clock()))
+            return len(send_again(connection, _in_state(PARKED), self.clock()))
 
     def regrade(self, submission_id: int, *, by: str = "") -> bool:
         """Send a finished submission through the queue again; False if it is not finished.
@@ -223,7 +241,7 @@ class Claims:
         query = sa.select(
             submissions.c.state, sa.func.count(), sa.func.min(submissions.c.waiting_since)
         )
-        query = query.where(submissions.c.state.in_(states)).group_by(submissions.c.state)
+        query = query.where(_in_state(*states)).group_by(submissions.c.state)
         by_state = {state: (count, since) for state, count, since in self.database.rows(query)}
         count = {state: by_state.get(state, (0, 0.0))[0] for state in states}
         since = [by_state[state][1] for state in (STORED, HELD, GRADING) if state in by_state]
@@ -231,7 +249,7 @@ class Claims:
         return Waiting(count[STORED] + count[HELD], count[GRADING], count[PARKED], oldest_s)
 
 
-FINISHED = submissions.c.state.in_((GRADED, PARKED))
+FINISHED = _in_state(GRADED, PARKED)
 
 
 def send_again(connection: sa.Connection, which: sa.ColumnElement[bool], now: float) -> list[Any]:
@@ -249,9 +267,21 @@ def _moved(connection: sa.Connection, which: sa.ColumnElement[bool], **values: A
     return rows
 
 
+def _put_aside(connection: sa.Connection, lab: str) -> None:
+    """Let many who wait with a lab wait for the lab.
+
+    Lines that others hold are left: servers that all do so would wait for each other in a circle.
+    """
+    waiting = _in_state(STORED) & (submissions.c.lab == lab)
+    whose = lines.c.person_id.in_(sa.select(submissions.c.person_id).where(waiting))
+    free = sa.select(lines.c.person_id).where(whose).order_by(lines.c.person_id).limit(_AT_ONCE)
+    people = connection.scalars(free.with_for_update(skip_locked=True)).all()
+    _moved(connection, waiting & submissions.c.person_id.in_(people), state=HELD)
+
+
 def _take_back(connection: sa.Connection, whose: sa.ColumnElement[bool]) -> int:
     free = {"state": STORED, "lease_owner": None, "lease_until": None}
-    return len(_moved(connection, (submissions.c.state == GRADING) & whose, **free))
+    return len(_moved(connection, _in_state(GRADING) & whose, **free))
 
 
 def _let_go(
@@ -271,7 +301,7 @@ def _held(submission_id: int, owner: str) -> sa.ColumnElement[bool]:
     return (
         (submissions.c.id == submission_id)
         & (submissions.c.lease_owner == owner)
-        & (submissions.c.state == GRADING)
+        & _in_state(GRADING)
     )
 
 

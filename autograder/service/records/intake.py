@@ -7,6 +7,7 @@ the first receipt again; dates, attempts and room can refuse.
 import hashlib
 import json
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import sqlalchemy as sa
@@ -28,6 +29,7 @@ from autograder.service.settings import MIB
 
 _BLANK_BYTES = 1 << 16  # a notebook without cells is a few hundred
 _RECEIPT = (submissions.c.id, submissions.c.lab, submissions.c.sha256, submissions.c.submitted_at)
+_WAIT = (STORED, HELD, GRADING)
 
 
 @dataclass(frozen=True)
@@ -64,18 +66,19 @@ def take_in(
     """
     digest = hashlib.sha256(notebook).hexdigest()
     rules = calendar(connection, person.id).of(lab, person.id)
-    receipt = _known(connection, person, lab, digest, retry_key)
+    receipt, key_known = _known(connection, person, lab, digest, retry_key)
     if receipt is None:
-        stored_bytes = _kept_bytes(connection, person, but=lab)
-        if most_bytes is not None and stored_bytes + len(notebook) > most_bytes:
-            raise _no_room(stored_bytes, most_bytes)
-        used = _attempts(connection, person, lab)
-        refusal = None if person.is_staff else rules.refusal(now, used)
+        kept_bytes, attempts = _used(connection, person, lab)
+        if most_bytes is not None and kept_bytes + len(notebook) > most_bytes:
+            raise _no_room(kept_bytes, most_bytes)
+        refusal = None if person.is_staff else rules.refusal(now, attempts)
         if refusal is not None:
             return refusal
         receipt = _insert(connection, now, person, lab, notebook, digest)
         drafts.drop(connection, person.id, lab)
-    _remember(connection, person, retry_key, receipt["id"])
+    if retry_key is not None and not key_known:
+        row = {"person_id": person.id, "retry_key": retry_key, "submission_id": receipt["id"]}
+        connection.execute(retry_keys.insert().values(row))
     return Receipt(late_days=rules.late_days(receipt["submitted_at"]), **receipt)
 
 
@@ -104,42 +107,45 @@ def _insert(
 
 def _known(
     connection: sa.Connection, person: Person, lab: str, digest: str, retry_key: str | None
-) -> dict[str, Any] | None:
-    """Return the receipt of a submission that is there already, or None."""
-    mine = sa.select(*_RECEIPT).where(submissions.c.person_id == person.id)
+) -> tuple[dict[str, Any] | None, bool]:
+    """Return the receipt of a submission that is there already, or None; and whether by its key.
+
+    A client may call one submission by several keys.
+    """
+    mine = submissions.c.person_id == person.id
+    same = (submissions.c.lab == lab) & (submissions.c.sha256 == digest)
+    by_key = sa.literal(False).label("by_key")
+    columns = (*_RECEIPT, submissions.c.state)
+    query: Any = sa.select(*columns, by_key).where(mine, same)
     if retry_key is not None:
-        sent = mine.join(retry_keys, retry_keys.c.submission_id == submissions.c.id).where(
-            retry_keys.c.person_id == person.id, retry_keys.c.retry_key == retry_key
-        )
-        row = connection.execute(sent).first()
-        if row is not None and (row.lab, row.sha256) != (lab, digest):
-            problem = "this Idempotency-Key was sent before with another lab or notebook"
-            raise Refused(422, f"submit: {problem}. Send a new key.")
-        if row is not None:
-            return {**row._mapping, "is_new": False}
-    waiting = submissions.c.state.in_((STORED, HELD, GRADING))
-    same = mine.where(waiting, submissions.c.lab == lab, submissions.c.sha256 == digest)
-    row = connection.execute(same).first()
-    return None if row is None else {**row._mapping, "is_new": False}
+        sent = sa.select(*columns, sa.literal(True)).join(retry_keys).where(mine)
+        theirs = retry_keys.c.person_id == person.id
+        query = query.union_all(sent.where(theirs, retry_keys.c.retry_key == retry_key))
+    # Not in the query: a database that thinks such states rare reads everything that waits.
+    found = [row for row in connection.execute(query) if row.by_key or row.state in _WAIT]
+    row = max(found, key=attrgetter("by_key"), default=None)
+    if row is None:
+        return None, False
+    if (row.lab, row.sha256) != (lab, digest):
+        problem = "this Idempotency-Key was sent before with another lab or notebook"
+        raise Refused(422, f"submit: {problem}. Send a new key.")
+    receipt = {column.name: getattr(row, column.name) for column in _RECEIPT}
+    return {**receipt, "is_new": False}, bool(row.by_key)
 
 
-def _remember(
-    connection: sa.Connection, person: Person, retry_key: str | None, submission_id: int
-) -> None:
-    """Write down what the client calls a submission; it may call one by several keys."""
-    if retry_key is None:
-        return
-    mine = (retry_keys.c.person_id == person.id) & (retry_keys.c.retry_key == retry_key)
-    if connection.execute(sa.select(retry_keys.c.submission_id).where(mine)).first() is None:
-        row = {"person_id": person.id, "retry_key": retry_key, "submission_id": submission_id}
-        connection.execute(retry_keys.insert().values(row))
+def _used(connection: sa.Connection, person: Person, lab: str) -> tuple[int, int]:
+    """Return what a person's notebooks take up, and their attempts of a lab.
 
-
-def _attempts(connection: sa.Connection, person: Person, lab: str) -> int:
-    theirs = (submissions.c.person_id == person.id) & (submissions.c.lab == lab)
-    count = sa.select(sa.func.count()).select_from(submissions)
-    count = count.where(theirs, ~submissions.c.blank)
-    return int(connection.scalar(count) or 0)
+    The former are all submissions and drafts, but for the draft of this lab; blank notebooks are no
+    attempts.
+    """
+    mine = submissions.c.person_id == person.id
+    stored = sa.select(sa.func.coalesce(sa.func.sum(submissions.c.size_bytes), 0)).where(mine)
+    attempts = sa.select(sa.func.count()).select_from(submissions)
+    attempts = attempts.where(mine, submissions.c.lab == lab, ~submissions.c.blank)
+    parts = (stored, drafts.kept_bytes(person.id, but=lab), attempts)
+    row = connection.execute(sa.select(*(part.scalar_subquery() for part in parts))).one()
+    return int(row[0]) + int(row[1]), int(row[2])
 
 
 def _is_blank(notebook: bytes) -> bool:
@@ -151,13 +157,6 @@ def _is_blank(notebook: bytes) -> bool:
         return not any("".join(cell["source"]).strip() for cell in cells)
     except (ValueError, KeyError, TypeError, RecursionError):
         return False  # no notebook: grading says so, and it counts
-
-
-def _kept_bytes(connection: sa.Connection, person: Person, *, but: str) -> int:
-    """Return what a person's submissions and drafts take up; not the draft of the lab `but`."""
-    size = sa.func.coalesce(sa.func.sum(submissions.c.size_bytes), 0)
-    stored = connection.scalar(sa.select(size).where(submissions.c.person_id == person.id)) or 0
-    return int(stored) + drafts.kept_bytes(connection, person.id, but=but)
 
 
 def _no_room(kept_bytes: int, most_bytes: int) -> Refused:

@@ -3,15 +3,19 @@
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 
 from autograder.records import Report
+from autograder.service.database import database as database_module
 from autograder.service.database.database import Database
 from autograder.service.errors import Refused
+from autograder.service.grading.catalog import LabCatalog
 from autograder.service.grading.queue import Queue
 from autograder.service.records.claims import Claims
 from autograder.service.records.people import LEARNER
@@ -179,3 +183,58 @@ def test_servers_that_start_at_once_agree_on_the_instructor(
     assert owner is not None and owner.login == "instructor"
     for store in stores:
         store.close()
+
+
+def test_connections_that_broke_while_nobody_used_them_are_made_anew(
+    make_postgres: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = make_postgres()
+    with closing(Database(url)) as used, closing(Database(url)) as other:
+        one = sa.select(sa.literal(1))
+
+        def break_it() -> None:
+            others = "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity "
+            others += "WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            with other.write() as connection:
+                connection.exec_driver_sql(others)
+
+        assert used.scalar(one) == 1
+        monkeypatch.setattr(database_module, "_IDLE_S", -1.0)  # whatever rested at all
+        break_it()
+        assert used.scalar(one) == 1
+        break_it()
+        with used.write() as connection:
+            assert connection.scalar(one) == 1
+        monkeypatch.setattr(database_module, "_IDLE_S", 1e9)  # unasked, it fails
+        break_it()
+        with pytest.raises(sa.exc.OperationalError):
+            used.scalar(one)
+        assert used.scalar(one) == 1
+
+
+def test_threads_that_read_labs_at_once_parse_one_after_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = LabCatalog(tmp_path)
+    for name in "abcdef":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "checks.py").write_text("")
+    busy, most, together = threading.Semaphore(1), [], threading.Barrier(6)
+
+    def counts(_text: str) -> tuple[int, int]:
+        alone = busy.acquire(blocking=False)
+        most.append(alone)
+        threading.Event().wait(0.01)  # time for another to come
+        if alone:
+            busy.release()
+        return 1, 2
+
+    monkeypatch.setattr("autograder.authoring.public_checks.counts", counts)
+
+    def ask(name: str) -> tuple[int, int] | None:
+        together.wait()
+        return catalog.checks(name)
+
+    with ThreadPoolExecutor(6) as threads:
+        assert list(threads.map(ask, "abcdef")) == [(1, 2)] * 6
+    assert most == [True] * 6
