@@ -86,6 +86,7 @@ class Rush:
         self._addresses, self._lab, self._rate = addresses, lab, rate
         self._began = self._ended = 0.0
         self._name = secrets.token_hex(8)  # so that no notebook of another run waits already
+        self._book = json.loads(solution_notebook(load_lab(SAMPLE)))
 
     def run(
         self,
@@ -95,7 +96,6 @@ class Rush:
         before: Callable[[int], None] = lambda _: None,
     ) -> None:
         """Hand in `count` notebooks, the next learner each time; `before` hears of each."""
-        book = json.loads(solution_notebook(load_lab(SAMPLE)))
         numbers, lock = itertools.count(), threading.Lock()
         self._began = time.perf_counter()
 
@@ -109,10 +109,7 @@ class Rush:
                     due = self._began + number / self._rate
                     threading.Event().wait(max(0.0, due - time.perf_counter()))
                 before(number)
-                own = _numbered(book, f"{self._name}-{number}")
-                sent = Sent(number, tokens[number % len(tokens)], own)
-                self._hand_in(sent, which)
-                self.sent.append(sent)
+                self.hand_in(number, tokens[number % len(tokens)], which)
 
         threads = [threading.Thread(target=client, args=(n,)) for n in range(clients)]
         for thread in threads:
@@ -121,8 +118,9 @@ class Rush:
             thread.join()
         self._ended = time.perf_counter()
 
-    def _hand_in(self, sent: Sent, which: int) -> None:
-        """Ask until there is a receipt, another server each time."""
+    def hand_in(self, number: int, secret: str, which: int = 0) -> Sent:
+        """Hand in for the learner of a token: ask until there is a receipt, others each time."""
+        sent = Sent(number, secret, _numbered(self._book, f"{self._name}-{number}"))
         began, pause = time.perf_counter(), threading.Event()
         while not sent.receipt:
             address = self._addresses[(which + sent.tries) % len(self._addresses)]
@@ -136,6 +134,8 @@ class Rush:
             if not sent.receipt:
                 pause.wait(0.05)
         sent.took_s = time.perf_counter() - began
+        self.sent.append(sent)
+        return sent
 
     def _post(self, address: str, sent: Sent) -> tuple[int, bytes]:
         head = f'--b\r\nContent-Disposition: form-data; name="lab"\r\n\r\n{self._lab}\r\n'
