@@ -76,7 +76,7 @@ def test_a_cluster_grades_everything_though_a_worker_is_killed(
     hanging = shutil.copytree(sample_lab.directory, tmp_path / "hangs") / "checks.py"
     lab = shutil.copytree(sample_lab.directory, tmp_path / sample_lab.name)
     own = "    x = rng.normal(size=(4, 3))\n"
-    hanging.write_text(hanging.read_text().replace(own, f"    while True: pass\n{own}"))
+    hanging.write_text(hanging.read_text().replace(own, f"    import time; time.sleep(600)\n{own}"))
     notebook, script, out = tmp_path / "lab.ipynb", tmp_path / "script.py", tmp_path / "out"
     notebook.write_text(solution_notebook(sample_lab))
     script.write_text(GRADE)

@@ -118,6 +118,7 @@ def test_a_judge_in_a_check_that_never_ends_goes_with_its_owner(
     judge.stdin.flush()
     while not begun.exists():
         assert judge.poll() is None
+        time.sleep(0.005)
     judge.stdin.close()
     assert judge.wait(60) == 1
     judge.stdout.close()

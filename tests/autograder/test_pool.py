@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -36,7 +37,7 @@ if not os.fork():
     Path("draft").rename("child")
     time.sleep(3600)
 while not Path("child").exists():
-    pass
+    time.sleep(0.005)
 os.kill(os.getpid(), 9)
 """
 
@@ -100,7 +101,7 @@ def is_over(pid: int) -> bool:
     """Wait for the end of a process; a hang here is a failure."""
     status = Path(f"/proc/{pid}/stat")
     while status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z":
-        pass
+        time.sleep(0.005)
     return True
 
 
@@ -158,7 +159,7 @@ def test_who_leaves_answers_early_ends_everything(tmp_path: Path, end: str) -> N
     answers = pool.answers([order("said = 1"), *jobs[:2]])
     assert next(answers) == (0, {"said": 1})
     while not all(path.exists() and path.read_text() for path in ready):
-        pass
+        time.sleep(0.005)
     if end == "leave":
         answers.close()
     else:
@@ -175,12 +176,12 @@ def test_close_waits_for_the_job_that_is_under_way(tmp_path: Path) -> None:
     begun, gate = tmp_path / "begun", tmp_path / "gate"
     waits = f"""
 Path({str(begun)!r}).touch()
-while not Path({str(gate)!r}).exists(): pass
+while not Path({str(gate)!r}).exists(): time.sleep(0.005)
 said = 'done'"""
     pool, found = Pool(start), []
     asking = in_thread(lambda: found.append(pool.ask(order(waits))))
     while not begun.exists():
-        pass
+        time.sleep(0.005)
     closing_ = in_thread(pool.close)
     gate.touch()
     asking.join()

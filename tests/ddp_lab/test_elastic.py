@@ -68,14 +68,6 @@ def torchrun(*arguments: object, **environment: str) -> "subprocess.Popen[str]":
     )
 
 
-def one_machine(ranks: int, restarts: int, *arguments: object) -> str:
-    options = ("--standalone", "--nproc-per-node", ranks, "--max-restarts", restarts)
-    process = torchrun(*options, *arguments)
-    said, _ = process.communicate(timeout=LONGEST_S)
-    assert process.returncode == 0, said
-    return said
-
-
 AGENT = """
     import runpy, sys
     from torch.distributed.launcher.api import LaunchConfig, elastic_launch
@@ -173,11 +165,14 @@ BACKEND = """
 """
 
 
-def test_the_backend_survives_what_dead_ranks_left_in_the_store(tmp_path: Path) -> None:
+def test_the_backend_survives_what_dead_ranks_left_in_the_store(
+    python: Any, tmp_path: Path
+) -> None:
     path = tmp_path / "backend.py"
     path.write_text(textwrap.dedent(BACKEND))
-    said = one_machine(2, 1, path)
-    assert all(f"rank {rank}: [4.0, 4.0]" in said for rank in range(2))
+    (agent,) = python(AGENT, [2, 1, path])
+    assert agent.status == 0, agent.errors
+    assert all(f"rank {rank}: [4.0, 4.0]" in agent.output for rank in range(2))
 
 
 @pytest.fixture

@@ -65,7 +65,11 @@ SHARDED = """
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("count", "ranks", "places"), [(2, 2, "((0, 1), (2, 3))"), (3, 1, "((0,), (1,), (2,))")]
+    ("count", "ranks", "places"),
+    [
+        (2, 2, "((0, 1), (2, 3))"),
+        pytest.param(3, 1, "((0,), (1,), (2,))", marks=pytest.mark.wide),
+    ],
 )
 def test_torchrun_trains_shards_over_hosts_and_goes_on_from_their_checkpoint(
     run_tool: Any, script: Any, tmp_path: Path, count: int, ranks: int, places: str

@@ -1,5 +1,7 @@
 """Runs notebooks' cells in IPython shells, each in a fork of a process that has imported much.
 
+So is the process that forks a lab's ranks, which would import torch anew for each lab.
+
 A line of JSON `{"cells": [...], "directory": path, "backend": of matplotlib}` is answered by a line
 `{"said": text, "errors": ["NameError: ..."]}`: what the cells printed and showed, and the error of
 each cell that stopped with one. Ends when its input closes.
@@ -11,13 +13,17 @@ import importlib
 import json
 import os
 import signal
+import socket
 import sys
+from dataclasses import dataclass
 from typing import Any
 
 HEAVY = (
+    *("torch._dynamo", "torch.profiler", "sklearn.linear_model"),  # with a first optimizer, step
     *("IPython.core.interactiveshell", "IPython.utils.capture", "matplotlib.pyplot"),
     *("matplotlib_inline.backend_inline", "sklearn.datasets", "torch"),
     *("autograder.learner", "minitorch.show", "ddp_lab.show", "ddp_lab.communicator"),
+    *("cloudpickle", "ddp_lab.launch.rank_main"),
 )
 
 
@@ -43,6 +49,7 @@ def answered(request: dict[str, Any]) -> str:
             os.setpgid(0, 0)
             os.close(reader)
             os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # the next request is not for a cell
+            lend_zygote()
             text = json.dumps(ran(**request))
             with os.fdopen(writer, "w") as out:
                 out.write(text + "\n")
@@ -57,6 +64,42 @@ def answered(request: dict[str, Any]) -> str:
     return text.strip() or json.dumps({"said": "", "errors": ["the shell ended"]})
 
 
+@dataclass(frozen=True)
+class Fork:
+    """A child of this process, as far as `ddp_lab` asks about the process that forks ranks."""
+
+    pid: int
+
+    def poll(self) -> int | None:
+        ended = os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        return None if ended is None else ended.si_status
+
+    def wait(self, timeout: float | None = None) -> int:
+        return os.waitpid(self.pid, 0)[1]
+
+    def kill(self) -> None:
+        os.kill(self.pid, signal.SIGKILL)
+
+
+def lend_zygote() -> None:
+    """Fork now, while there is one thread, what will fork the ranks; the first launch finds it."""
+    from ddp_lab.launch import zygote, zygote_client
+
+    mine, theirs = socket.socketpair(socket.AF_UNIX, zygote_client.SOCKET_KIND)
+    pid = os.fork()
+    if pid == 0:
+        try:
+            mine.close()
+            os.setsid()
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            zygote.Zygote(theirs).serve()
+        finally:
+            os._exit(0)
+    theirs.close()
+    zygote_client._running = zygote_client.ZygoteProcess(Fork(pid), mine, os.getpid(), True)
+
+
 def ran(cells: list[str], directory: str, backend: str) -> dict[str, Any]:
     """Run every cell, whatever the one before did."""
     import matplotlib
@@ -67,6 +110,7 @@ def ran(cells: list[str], directory: str, backend: str) -> dict[str, Any]:
     os.chdir(directory)
     sys.path.insert(0, "")
     shell = InteractiveShell.instance()
+    shell._format_exception_for_storage = lambda *_: []  # a second traceback, which nobody reads
     said, errors = [], []
     for text in cells:
         with capture_output() as captured:

@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -99,6 +100,7 @@ def test_enroll_submit_status_export(course: Any, solution: Path) -> None:
     status = ("status", number, "--server", url, "--token", token)
     while "graded" not in (said := in_this_process(*status)).stdout:
         assert said.returncode == 0
+        time.sleep(0.02)
     said = autograder(*status)
     assert "8 of 10 points, 1 answer waits for a person" in said.stdout
     done = autograder("export", AUTOGRADER_SERVER=url, AUTOGRADER_TOKEN=staff)
@@ -206,6 +208,7 @@ def test_a_killed_server_loses_nothing(tmp_path: Path, solution: Path) -> None:
         found = [ada.submission(str(number)) for number in numbers]
         while {f["state"] for f in found} != {"graded"}:
             assert "failed" not in {f["state"] for f in found}
+            time.sleep(0.02)
             found = [ada.submission(str(number)) for number in numbers]
     assert [f["score"] for f in found] == [8.0] * 6
 

@@ -23,7 +23,9 @@ RULES = {"requests_until": OPEN, "leaderboard": True, "due": OPEN}
 
 def ask(who: Connection, method: str, path: str, body: Any = None) -> tuple[int, Any]:
     headers = {"Authorization": f"Bearer {who.token}"}
-    answer = httpx.request(method, who.server + path, json=body, headers=headers, timeout=30)
+    answer = httpx.request(
+        method, who.server + path, json=body, headers=headers, timeout=30, verify=False
+    )
     return answer.status_code, answer.json()
 
 
@@ -74,7 +76,9 @@ def leaks(running: Any, browser: Any, who: Connection, number: int) -> dict[str,
         seen = f"{path}?seen=other" if path.endswith("/state") else path
         if path.startswith("/api/"):
             headers = {"Authorization": f"Bearer {who.token}"}
-            text = httpx.request(method, who.server + path, headers=headers, timeout=30).text
+            text = httpx.request(
+                method, who.server + path, headers=headers, timeout=30, verify=False
+            ).text
         else:
             text = browser.ask(method, seen, {"none": "1"} if method == "POST" else None).text
         walked += 1

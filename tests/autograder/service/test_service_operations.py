@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ def ask(who: Connection, path: str, method: str = "GET", token: str | None = Non
 def until(running: Any, paused: bool) -> Any:
     """Return the state of the queue once it is paused, or is not."""
     while (found := ask(running.staff, "/api/queue"))["paused"] is not paused:
-        pass
+        time.sleep(0.01)
     return found
 
 

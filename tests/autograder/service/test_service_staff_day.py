@@ -27,7 +27,9 @@ def graded(running: Any, who: Connection, source: str, lab: str = "first") -> in
 
 def ask(who: Connection, method: str, path: str, body: Any = None) -> tuple[int, Any]:
     headers = {"Authorization": f"Bearer {who.token}"}
-    answer = httpx.request(method, who.server + path, json=body, headers=headers, timeout=30)
+    answer = httpx.request(
+        method, who.server + path, json=body, headers=headers, timeout=30, verify=False
+    )
     return answer.status_code, answer.json()
 
 
