@@ -133,12 +133,11 @@ def _nbytes(array: object) -> int:
 
 def matrix_product(a: "Array", b: "Array") -> "Array":
     """Return the matrix product of NumPy arrays, a large one in cached memory."""
-    out = None
-    if a.ndim == 2 == b.ndim and a.dtype is b.dtype and a.shape[1] == b.shape[0]:
-        shape = (a.shape[0], b.shape[1])
-        if shape[0] * shape[1] * a.itemsize > LARGE:
-            out = cpu.empty(shape, a.dtype)
-    product: Array = a @ b if out is None else np.matmul(a, b, out=out)
+    large = a.ndim == 2 == b.ndim and len(a) * b.shape[1] * a.itemsize > LARGE
+    if large and a.dtype is b.dtype and a.shape[1] == len(b):
+        into: Array = np.matmul(a, b, out=cpu.empty((len(a), b.shape[1]), a.dtype))
+        return into
+    product: Array = a @ b
     return product
 
 

@@ -43,6 +43,9 @@ class Panel(NamedTuple):
     place: int
 
 
+_ALL = Panel((), slice(None), 0, 0)
+
+
 class Weighing(NamedTuple):
     """How scores become weights: what all panels share.
 
@@ -57,11 +60,8 @@ class Weighing(NamedTuple):
     p: float = 0.0
     seed: int = 0
 
-    def weights(
-        self, q_GRE: Array, keys: compiled.TurnedRows, panel: Panel, shape: Sequence[int]
-    ) -> Array:
-        """Return the softmax of the panel's scores, none of them dropped yet."""
-        scores = keys.product(q_GRE, panel.keys)
+    def weights(self, scores: Array, panel: Panel, shape: Sequence[int]) -> Array:
+        """Return the softmax of a panel's scores, written over them; none is dropped yet."""
         if self.mask is None and compiled.fits_rows(np, scores):
             first = panel.rows.start + 1 if self.causal else scores.shape[-1]
             compiled.run_rows("softmax", (scores, scores), self.scale,
@@ -144,17 +144,19 @@ def dropped(weights: Array, how: Weighing) -> Array:
 
 def attend(q: Array, k: Array, v: Array, how: Weighing) -> Array:
     """Return the attended values (..., L, V), in memory in the order of the queries' axes."""
+    alone = q.shape[-2] == 1 and not (how.causal or how.p or how.mask is not None)
+    if alone and k.size <= PANEL * k.shape[-1]:  # one query, as in generation
+        scores = np.matmul(q, k.swapaxes(-1, -2))
+        attended: Array = np.matmul(how.weights(scores, _ALL, scores.shape), v)
+        return attended
     q, k, v = spread(q, k, v)
     shape = (*q.shape[:-1], k.shape[-2])
     out = empty_as(q, (*q.shape[:-1], v.shape[-1]))
-    if shape[-2] == 1 and not (how.causal or how.p) and math.prod(shape) <= PANEL:
-        alone = Panel((), slice(0, 1), shape[-1], 0)  # one query, as in generation
-        np.matmul(how.weights(q, compiled.TurnedRows(k), alone, shape), v, out=out)
-        return out
 
     def attend_in(panel: Panel, keys: compiled.TurnedRows) -> None:
         here, rows, seen = panel.lead, panel.rows, slice(0, panel.keys)
-        weights = how.weights(q[here][..., rows, :], keys, panel, shape)
+        scores = keys.product(q[here][..., rows, :], panel.keys)
+        weights = how.weights(scores, panel, shape)
         if how.p:
             weights *= how.kept(weights, panel)
         np.matmul(weights, v[here][..., seen, :], out=out[here][..., rows, :])
@@ -199,7 +201,7 @@ def gradients(g: Array, q: Array, k: Array, v: Array, how: Weighing) -> tuple[Ar
     def differentiate(panel: Panel, keys: compiled.TurnedRows, values: compiled.TurnedRows) -> None:
         here, rows, seen = panel.lead, panel.rows, slice(0, panel.keys)
         q_GRE, g_GRV = q[here][..., rows, :], g[here][..., rows, :]
-        weights = how.weights(q_GRE, keys, panel, shape)
+        weights = how.weights(keys.product(q_GRE, panel.keys), panel, shape)
         d_weights = values.product(g_GRV, panel.keys)
         kept = how.kept(weights, panel) if how.p else None
         used = weights if kept is None else weights * kept

@@ -262,12 +262,12 @@ def located(x: Array, pattern: tuple[Any, ...], arrays: tuple[Any, ...]) -> tupl
 
 def put(x: Array, pattern: tuple[Any, ...], arrays: tuple[object, ...], values: Any) -> None:
     """Overwrite x[pattern], read as in `located`, with `values`, broadcast."""
-    if values.shape and values.shape[0] == 1:  # they broadcast; NumPy may refuse them
-        lead = next((d for d, n in enumerate(values.shape) if n != 1), len(values.shape))
-        values = values.reshape(tuple(values.shape)[lead:])
     if not arrays:
         x[pattern if Ellipsis in pattern else (*pattern, ...)] = values
         return
+    if values.shape and values.shape[0] == 1:  # they broadcast; NumPy may refuse them
+        lead = next((d for d, n in enumerate(values.shape) if n != 1), len(values.shape))
+        values = values.reshape(tuple(values.shape)[lead:])
     view, index = located(x, pattern, arrays)
     view[index or ...] = values
 
@@ -293,6 +293,8 @@ def split_index(index: object) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     for item in items:
         kind = type(item)
         if kind is slice:
+            if item == _WHOLE:
+                continue
             if not (item.step is None and type(item.start) in _PLAIN and type(item.stop) in _PLAIN):
                 break
         elif kind is not int and item is not None and item is not Ellipsis:
@@ -323,6 +325,7 @@ def _slice(item: slice) -> slice:
 
 
 _PLAIN = frozenset([int, type(None)])
+_WHOLE = slice(None)
 _INTEGERS = (int, np.integer)
 
 
@@ -340,7 +343,8 @@ def _index_array(item: object) -> object:
 
 def getitem(x: Kind, index: object) -> Kind:
     """Return x[index], basic or advanced, as NumPy and torch index."""
-    return taken(x, *split_index(index))
+    pattern, arrays = split_index(index)
+    return apply(Take(pattern), x, *arrays) if arrays else apply(Slice(pattern), x)
 
 
 def narrow(x: Kind, dim: int, start: int, length: int) -> Kind:

@@ -185,7 +185,7 @@ def listed(
 
 def reshape(x: Kind, *shape: object, **named: object) -> Kind:
     """Return the elements of `x`, in the same order, under another shape; one size may be -1."""
-    target = listed("reshape", "shape", shape, named)
+    target = listed("reshape", "shape", shape, named) if named else sizes(shape)
     if target and builtins.min(target) < 0 and known(x.shape):
         target = fill_in(target, numel(tuple(x.shape)), "reshape")  # type: ignore[assignment]
     return apply(Reshape(target), x)
@@ -193,7 +193,8 @@ def reshape(x: Kind, *shape: object, **named: object) -> Kind:
 
 def permute(x: Kind, *dims: int | Sequence[int] | None, **named: object) -> Kind:
     """Return `x` with its axes in the order `dims`."""
-    rank, axes = len(x.shape), listed("permute", "dims", dims, named)
+    axes = listed("permute", "dims", dims, named) if named else sizes(dims)
+    rank = len(x.shape)
     order, each = axes, list(range(rank))
     if sorted(order) != each:
         order = tuple([axis(d, rank, "permute") for d in axes])
