@@ -28,6 +28,7 @@ from ..arrays.library import (
     asarray,
     device_of,
     dtype_of,
+    float32,
 )
 from ..backward import backward
 from ..errors import DTypeError, GradientError, ModifiedInPlace, ShapeError
@@ -327,7 +328,7 @@ class Tensor(Exchange):
 def _record(made: Tensor, op: Op, inputs: tuple[Tensor, ...]) -> None:
     """Let the result of an operator know its inputs where one requires a gradient."""
     for value in inputs:
-        if value.requires_grad and _is_floating(made.array):
+        if value.requires_grad and (made.array.dtype is float32 or _is_floating(made.array)):
             made.requires_grad, made.op, made.inputs = True, op, inputs
             return
     if op.views:

@@ -81,8 +81,8 @@ LEAST, MOST_PARTS = 2**14, 8  # numbers in a part of the rows of a layer norm, a
 def _norm_gradients(g: Any, x: Any, weight: Any, eps: float) -> tuple[Array, Array, Array]:
     """Return the gradients of x, weight and bias of a layer norm over the last axis."""
     together = LayerNormGradients(eps).compute(np, g, x, weight)
-    into, to_weight, to_bias = np.split(together, (x.size, x.size + weight.size))
-    return into.reshape(x.shape), to_weight, to_bias
+    size, end = x.size, x.size + weight.size
+    return together[:size].reshape(x.shape), together[size:end], together[end:]
 
 
 class LayerNormGradients(Op):

@@ -9,7 +9,7 @@ import numpy as np
 from ...arrays.library import Array, Namespace, copied
 from ...arrays.shapes import Shape, axes, axis, broadcast, fill_in, known, numel
 from ...errors import ShapeError
-from ...op import Gradients, KeepsSpec, Kind, Methods, Op, Spec, apply
+from ...op import Gradients, KeepsSpec, Kind, Methods, Op, Spec, Value, apply
 from ..elementwise.casting import clone
 from .broadcasting import ExpandTo
 
@@ -186,7 +186,7 @@ def listed(
 def reshape(x: Kind, *shape: object, **named: object) -> Kind:
     """Return the elements of `x`, in the same order, under another shape; one size may be -1."""
     target = listed("reshape", "shape", shape, named) if named else sizes(shape)
-    if target and builtins.min(target) < 0 and known(x.shape):
+    if target and builtins.min(target) < 0 and isinstance(x, Value) and known(x.shape):
         target = fill_in(target, numel(tuple(x.shape)), "reshape")  # type: ignore[assignment]
     return apply(Reshape(target), x)
 
