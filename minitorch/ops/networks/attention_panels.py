@@ -93,13 +93,14 @@ class Weighing(NamedTuple):
         return factors
 
 
-def panels(shape: Sequence[int], causal: bool, at_once: int | None = None) -> Iterator[Panel]:
+def panels(shape: Sequence[int], causal: bool, shares: int = 0) -> Iterator[Panel]:
     """Yield the panels of scores of this shape (..., L, S).
 
     Args:
         shape: of all scores.
         causal: a row sees the keys up to its own number only.
-        at_once: matrices in a panel at most.
+        shares: of how many the number of groups of matrices is a multiple, if it can be. 0: groups
+            are those that dropped weights are drawn by, which reach over the last axis only.
     """
     *lead, length, keys = shape
     rows = length
@@ -107,21 +108,34 @@ def panels(shape: Sequence[int], causal: bool, at_once: int | None = None) -> It
         rows = min(max(ROWS, length // 8), max(PANEL // keys, 16), length)
     cuts = [slice(i, min(i + rows, length)) for i in range(0, length, rows)]
     place = 0
-    most = PANEL // max(rows * keys, 1)
-    for index in _groups(lead, most if at_once is None else min(most, at_once)):
+    most, count = max(PANEL // max(rows * keys, 1), 1), math.prod(lead)
+    if shares:
+        groups = -(-count // most)
+        most = -(-count // max(-(-groups // shares) * shares, 1))
+    for index in _groups(lead, most, joins=shares > 0 or count <= most):
         for cut in cuts:
             yield Panel(index, cut, min(keys, cut.stop) if causal else keys, place)
             place += 1
 
 
-def _groups(lead: Sequence[int], most: int) -> Iterator[Any]:
-    """Yield indices that select at most so many matrices each, one at least."""
-    if math.prod(lead) <= most or not lead:
+def _groups(lead: Sequence[int], most: int, joins: bool) -> Iterator[Any]:
+    """Yield indices that select at most so many matrices each, one at least.
+
+    Args:
+        joins: whether they may be matrices of several indices before the last.
+    """
+    if not lead or (joins and math.prod(lead) <= most):
         yield ()
         return
-    for outer in np.ndindex(*lead[:-1]):
-        for first in range(0, lead[-1], max(most, 1)):
-            yield (*outer, slice(first, first + max(most, 1)))
+    inner = math.prod(lead[1:])
+    if len(lead) == 1 or (joins and inner <= most):
+        step = max(most // max(inner, 1), 1)
+        for first in range(0, lead[0], step):
+            yield (slice(first, first + step),)
+        return
+    for outer in range(lead[0]):
+        for rest in _groups(lead[1:], most, joins):
+            yield (outer, *rest)
 
 
 def spread(*arrays: Array) -> list[Array]:
@@ -173,10 +187,10 @@ def _for_each_panel(
     Args:
         body: called with a panel, and the `TurnedRows` of its matrices of each of `turned`.
     """
-    at_once = count = math.prod(shape[:-2])
-    if not how.p and math.prod(shape) >= 2 * SHARED:  # how many a panel has changes no bit
-        at_once = -(-count // get_num_threads())
-    all_panels = panels(shape, how.causal, at_once)
+    shares = 0 if how.p else 1  # where none is drawn, how many a panel has changes no bit
+    if not how.p and math.prod(shape) >= 2 * SHARED:
+        shares = get_num_threads()
+    all_panels = panels(shape, how.causal, shares)
     runs = [list(run) for _, run in itertools.groupby(all_panels, attrgetter("lead"))]
 
     def work(lo: int, hi: int) -> None:
