@@ -150,15 +150,13 @@ def empty_as(array: "Array", shape: tuple[int, ...]) -> "Array":
     empty = cpu.empty if large else np.empty
     if array.flags.c_contiguous:
         return empty(shape, array.dtype)
-    steps = array.strides[:-1]
-    order = list(range(len(shape)))
-    if 0 not in steps:  # nothing is repeated
-        order[:-1] = sorted(order[:-1], key=lambda d: -steps[d])
-    sizes = tuple([shape[d] for d in order])
-    array_in_order = empty(sizes, array.dtype)
-    if order == list(range(len(shape))):
-        return array_in_order
-    return array_in_order.transpose([order.index(d) for d in range(len(shape))])
+    steps, axes = array.strides[:-1], list(range(len(shape)))
+    order = sorted(axes[:-1], key=steps.__getitem__, reverse=True)
+    if 0 in steps or order == axes[:-1]:  # something is repeated, or in order
+        return empty(shape, array.dtype)
+    order += axes[-1:]
+    array_in_order = empty(tuple(map(shape.__getitem__, order)), array.dtype)
+    return array_in_order.transpose(sorted(axes, key=order.__getitem__))
 
 
 def rows_of(view: "Array", shape: tuple[int, ...]) -> "Array":
