@@ -25,7 +25,7 @@ def sweep(
     deliver: Callable[[Any, Any], None],
     targets: Iterable[Any] = (),
     own: Callable[[Any], Any] = lambda grad: grad,
-    parts: type | None = None,
+    parts: type[Any] | None = None,
 ) -> None:
     """Propagate the gradients `seeds` of the roots backwards through everything in `uses`.
 
