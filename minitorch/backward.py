@@ -8,6 +8,7 @@ May import: errors, arrays, op, ops, sweep, tensor.modes, tensor.rebase, tensor.
 
 import math
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,8 @@ from .tensor.modes import set_grad_enabled
 from .tensor.rebase import FREED, resolve_history
 from .tensor.versions import clock
 from .vjp import on_values
+
+_array_of = attrgetter("array")
 
 
 class _Plain:
@@ -47,7 +50,7 @@ def _check(value: Any, clock: int) -> None:
 
 def on_arrays(uses: dict[Any, int], clock: int, retain: bool) -> Rule:
     """Return the rule of a sweep that records nothing: gradients are plain arrays."""
-    plain = _Plain()
+    plain, wanted = _Plain(), uses.__contains__
 
     def rule(value: Any, grad: Any) -> Sequence[Any]:
         op = value.op
@@ -56,8 +59,8 @@ def on_arrays(uses: dict[Any, int], clock: int, retain: bool) -> Rule:
             _check(value, clock)
         if op.on_arrays:
             sources = value.inputs
-            plain.inputs = tuple([v.array for v in sources])
-            plain.wants = tuple([v in uses for v in sources])
+            plain.inputs = tuple(map(_array_of, sources))
+            plain.wants = tuple(map(wanted, sources))
             plain.output = value.array
             part = part_of(op, grad, plain.inputs) if type(op) in PICKING else None
             shares = op.gradient(grad, plain) if part is None else part
@@ -105,7 +108,7 @@ def backward(
     outputs = _several(tensors)
     weights = [None] * len(outputs) if grad_tensors is None else _several(grad_tensors)
     seeds = _seeds("backward", outputs, weights)
-    uses = count_uses(seeds, lambda value: value.requires_grad)
+    uses = count_uses(seeds, attrgetter("requires_grad"))
 
     def deliver(leaf: Any, grad: Any) -> None:
         if grad is not None and leaf.op is None:
@@ -161,7 +164,7 @@ def grad(
             if records:
                 grads[value] = share if create_graph else share.detach()
             else:
-                grads[value] = value._new(_whole(share))
+                grads[value] = value._new(share.dense() if type(share) is Part else share)
 
     needed = {root: seed for root, seed in seeds.items() if root in between}
     uses = count_uses(needed, lambda value: value in between and value.requires_grad)
@@ -190,11 +193,7 @@ def _run(
         else:
             arrays = {root: seed.array for root, seed in seeds.items()}
             rule = on_arrays(uses, clock.now, retain)
-            sweep(arrays, uses, rule, deliver, targets, copied, _whole)
-
-
-def _whole(grad: Any) -> Any:
-    return grad.dense() if type(grad) is Part else grad
+            sweep(arrays, uses, rule, deliver, targets, copied, Part)
 
 
 def _seeds(name: str, outputs: Sequence[Any], gradients: Sequence[Any]) -> dict[Any, Any]:

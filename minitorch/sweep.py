@@ -25,7 +25,7 @@ def sweep(
     deliver: Callable[[Any, Any], None],
     targets: Iterable[Any] = (),
     own: Callable[[Any], Any] = lambda grad: grad,
-    whole: Callable[[Any], Any] = lambda grad: grad,
+    parts: type[Any] | None = None,
 ) -> None:
     """Propagate the gradients `seeds` of the roots backwards through everything in `uses`.
 
@@ -36,34 +36,35 @@ def sweep(
         deliver: called with each leaf, and each of `targets`, once its gradient is complete.
         targets: values that are not leaves whose gradients are wanted as well.
         own: copies a gradient that a rule hands on as it is to a leaf, who may overwrite it.
-        whole: makes a gradient of what rules return and sums are made of, for rules and hooks.
+        parts: a class of gradients whose `dense()` rules and hooks get.
     """
     pending = dict(seeds)
     wanted = set(targets)
     ready = [root for root in seeds if uses[root] == 0]
     while ready:
         value = ready.pop()
-        grad = pending.pop(value, None)
-        if grad is not None and (value.op is not None or value.hooks is not None):
-            grad = whole(grad)
-            if value.hooks is not None:
-                grad = value.hooks.on_gradient(value, grad)
-        if value.op is None or value in wanted:
+        grad, op, hooks = pending.pop(value, None), value.op, value.hooks
+        if type(grad) is parts and not (op is None and hooks is None):
+            grad = grad.dense()
+        if hooks is not None and grad is not None:
+            grad = hooks.on_gradient(value, grad)
+        if op is None or (wanted and value in wanted):
             deliver(value, grad)
-            if value.op is None:
+            if op is None:
                 continue
         inputs = value.inputs
         shares = (None,) * len(inputs) if grad is None else rule(value, grad)
         for source, share in zip(inputs, shares, strict=True):
-            if source not in uses:
+            left = uses.get(source)
+            if left is None:
                 continue
             if share is not None:
                 if share is grad and source.op is None:
                     share = own(share)
                 have = pending.get(source)
                 pending[source] = share if have is None else have + share
-            uses[source] -= 1
-            if not uses[source]:
+            uses[source] = left = left - 1
+            if not left:
                 ready.append(source)
 
 
@@ -81,8 +82,9 @@ def count_uses(roots: Iterable[Any], needed: Callable[[Any], bool]) -> dict[Any,
         if value.op is None:
             continue
         for source in value.inputs:
-            if source in uses:
-                uses[source] += 1
+            count = uses.get(source)
+            if count is not None:
+                uses[source] = count + 1
             elif needed(source):
                 uses[source] = 1
                 waiting.append(source)

@@ -133,12 +133,11 @@ def _nbytes(array: object) -> int:
 
 def matrix_product(a: "Array", b: "Array") -> "Array":
     """Return the matrix product of NumPy arrays, a large one in cached memory."""
-    out = None
-    if a.ndim == 2 == b.ndim and a.dtype is b.dtype and a.shape[1] == b.shape[0]:
-        shape = (a.shape[0], b.shape[1])
-        if shape[0] * shape[1] * a.itemsize > LARGE:
-            out = cpu.empty(shape, a.dtype)
-    product: Array = a @ b if out is None else np.matmul(a, b, out=out)
+    large = a.ndim == 2 == b.ndim and len(a) * b.shape[1] * a.itemsize > LARGE
+    if large and a.dtype is b.dtype and a.shape[1] == len(b):
+        into: Array = np.matmul(a, b, out=cpu.empty((len(a), b.shape[1]), a.dtype))
+        return into
+    product: Array = a @ b
     return product
 
 
@@ -151,15 +150,13 @@ def empty_as(array: "Array", shape: tuple[int, ...]) -> "Array":
     empty = cpu.empty if large else np.empty
     if array.flags.c_contiguous:
         return empty(shape, array.dtype)
-    steps = array.strides[:-1]
-    order = list(range(len(shape)))
-    if 0 not in steps:  # nothing is repeated
-        order[:-1] = sorted(order[:-1], key=lambda d: -steps[d])
-    sizes = tuple([shape[d] for d in order])
-    array_in_order = empty(sizes, array.dtype)
-    if order == list(range(len(shape))):
-        return array_in_order
-    return array_in_order.transpose([order.index(d) for d in range(len(shape))])
+    steps, axes = array.strides[:-1], list(range(len(shape)))
+    order = sorted(axes[:-1], key=steps.__getitem__, reverse=True)
+    if 0 in steps or order == axes[:-1]:  # something is repeated, or in order
+        return empty(shape, array.dtype)
+    order += axes[-1:]
+    array_in_order = empty(tuple(map(shape.__getitem__, order)), array.dtype)
+    return array_in_order.transpose(sorted(axes, key=order.__getitem__))
 
 
 def rows_of(view: "Array", shape: tuple[int, ...]) -> "Array":

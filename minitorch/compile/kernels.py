@@ -205,10 +205,11 @@ def places_of(arrays: Sequence[_Array]) -> list[int]:
     is told where the objects are and reads the addresses itself; asking each array for its
     `ctypes.data` would take longer than the arithmetic on a few thousand elements.
     """
-    return [id(a) + _HEAD for a in arrays]
+    return [id(a) + HEAD for a in arrays]
 
 
-_HEAD = object.__basicsize__
+HEAD = object.__basicsize__
+"""Bytes from the beginning of an array's object to where its address is written."""
 
 
 @functools.cache

@@ -281,12 +281,9 @@ def _pool() -> _Pool:
     return _Pool()
 
 
-def _parts(total: int, grain: int) -> tuple[_Pool | None, int]:
-    """Return the pool and how many elements a part of a job has; no pool for a small job."""
-    count = threads.get_num_threads()
-    if count == 1 or total <= grain:
-        return None, total
-    pool = _pool()
+def _parts(total: int, grain: int) -> tuple[_Pool, int]:
+    """Return the pool and how many elements a part of a job has."""
+    count, pool = threads.get_num_threads(), _pool()
     if pool.size != count:
         pool.resize(count)
     return pool, -(-total // (PARTS * count * grain)) * grain
@@ -300,11 +297,11 @@ def share(body: Callable[[int, int, Any], None], total: int, grain: int, table: 
         total: elements, or rows.
         grain: of which a part has a multiple; what is not worth a second thread.
     """
-    pool, step = _parts(total, grain)
-    if pool is None:
+    if total <= grain or threads.get_num_threads() == 1:
         body(0, total, table)
-    else:
-        pool.run(body, total, step, table)
+        return
+    pool, step = _parts(total, grain)
+    pool.run(body, total, step, table)
 
 
 def parallel_for(total: int, grain: int, body: Callable[[int, int], object]) -> None:
@@ -314,10 +311,10 @@ def parallel_for(total: int, grain: int, body: Callable[[int, int], object]) -> 
     arrays, or in kernels. Each of its products of matrices is computed by one thread. The first
     exception of a part is raised here, when all parts have ended.
     """
-    pool, step = _parts(total, grain) if engine.available() else (None, total)
-    if pool is None:
+    if total <= grain or threads.get_num_threads() == 1 or not engine.available():
         body(0, total)
         return
+    pool, step = _parts(total, grain)
     context = contextvars.copy_context()
     errors: list[BaseException] = []
 

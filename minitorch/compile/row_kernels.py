@@ -4,7 +4,7 @@ A row is short enough to stay in the nearest cache from its first number to its 
 takes several sweeps over it takes memory's time once. Arrays are contiguous, rows of `n` numbers.
 
     void kernel(i64 lo, i64 hi, ptr table)   rows lo to hi; the table: three integers, n first,
-                                             where the arrays' addresses are written, one number
+                                             where the arrays' objects are, one number
 
 May import: text, rows, functions, engine, pool, kernels.
 """
@@ -40,8 +40,8 @@ class _Rows:
         self.t = t = Text(dtype)
         places = [t.at("%table", 8 * i) for i in range(4 + arrays)]
         self.integers = [t.emit(f"load i64, ptr {at}, align 8") for at in places[:3]]
-        self.bases = [t.emit(f"load ptr, ptr {t.emit(f'load ptr, ptr {at}')}")
-                      for at in places[3:-1]]  # fmt: skip
+        objects = [t.emit(f"load ptr, ptr {at}") for at in places[3:-1]]
+        self.bases = [t.emit(f"load ptr, ptr {t.at(o, kernels.HEAD)}") for o in objects]
         number = t.emit(f"load double, ptr {places[-1]}, align 8")
         if t.single:
             number = t.emit(f"fptrunc double {number} to float")
@@ -260,6 +260,6 @@ def run(name: str, arrays: Sequence[_Array], number: float, rows: int = 1, first
         n, first = min(n, PIECE), n
     function, pack = _function(name, leading.dtype)
     reach = n if first < 0 else first
-    table = pack(n, rows, reach, *kernels.places_of(arrays), number)
+    table = pack(n, rows, reach, *map(id, arrays), number)  # see `kernels.places_of`
     grain = rows if name == "layer_norm_gradient" else -(-pool.GRAIN // n)
     pool.share(function.call, -(-size // n), grain, table)

@@ -37,10 +37,8 @@ from ..ops.networks.normalization import batch_norm as batch_norm
 from ..ops.networks.normalization import group_norm as group_norm
 from ..ops.networks.normalization import instance_norm as instance_norm
 from ..ops.networks.normalization import layer_norm as layer_norm
-from ..ops.networks.normalization import log_softmax as log_softmax
 from ..ops.networks.normalization import normalize as normalize
 from ..ops.networks.normalization import rms_norm as rms_norm
-from ..ops.networks.normalization import softmax as softmax
 from ..ops.networks.pooling import adaptive_avg_pool1d as adaptive_avg_pool1d
 from ..ops.networks.pooling import adaptive_avg_pool2d as adaptive_avg_pool2d
 from ..ops.networks.pooling import avg_pool1d as avg_pool1d
@@ -49,6 +47,8 @@ from ..ops.networks.pooling import max_pool1d as max_pool1d
 from ..ops.networks.pooling import max_pool2d as max_pool2d
 from ..ops.networks.resizing import interpolate as interpolate
 from ..ops.networks.resizing import pixel_shuffle as pixel_shuffle
+from ..ops.networks.softmax import log_softmax as log_softmax
+from ..ops.networks.softmax import softmax as softmax
 from ..ops.products.conv import conv1d as conv1d
 from ..ops.products.conv import conv2d as conv2d
 from ..ops.products.conv import conv_transpose2d as conv_transpose2d

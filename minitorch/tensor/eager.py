@@ -7,19 +7,23 @@ May import: errors, arrays, op, ops; tensor, to check types.
 
 import contextvars
 import threading
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..arrays.bfloat16 import computed
 from ..arrays.library import (
     HOST_TYPES,
     Array,
     Device,
     DType,
+    Halves,
     Scalar,
     asarray,
     get_default_dtype,
     host_dtype,
+    namespace,
 )
 from ..arrays.promotion import result_type
 from ..errors import AxisError, DeviceError, DTypeError, MinitorchError, ShapeError
@@ -43,6 +47,7 @@ class _Quiet(threading.local):
 
 
 quiet = _Quiet()
+_ndarray = np.ndarray
 
 _constants: dict[tuple[Scalar, type, str], "Tensor"] = {}
 _CONSTANTS_KEPT = 512  # more than the distinct Python numbers in any sensible program
@@ -73,7 +78,7 @@ def host_arrays(op: Op, inputs: tuple[Any, ...], kind: type["Tensor"]) -> list[A
         if not isinstance(value, kind):
             return None
         array = value.array
-        if type(array) is not np.ndarray:
+        if type(array) is not _ndarray:
             if type(array) not in HOST_TYPES:
                 return None
             if op.views:
@@ -84,6 +89,14 @@ def host_arrays(op: Op, inputs: tuple[Any, ...], kind: type["Tensor"]) -> list[A
             dtype = array.dtype
         arrays.append(array)
     return arrays
+
+
+def computed_of(op: Op, arrays: list[Array]) -> Array:
+    """Return `op` of prepared arrays, of whatever library; bfloat16 as the operator takes it."""
+    xp, compute = namespace(arrays[0]), op.compute
+    if any(type(array) is Halves for array in arrays):
+        compute = partial(computed, op, op.compute)
+    return quiet.run(compute, xp, *arrays) if op.on_arrays else compute(xp, *arrays)
 
 
 def prepare(op: Op, inputs: tuple[Any, ...], kind: type["Tensor"]) -> tuple["Tensor", ...]:
@@ -187,6 +200,8 @@ def explain(op: Op, inputs: tuple["Tensor", ...], error: Exception) -> Exception
     """Return the error to raise when `compute` failed: what `infer` says, else its own."""
     theirs = (IndexError, TypeError, ValueError, RuntimeError)  # what array libraries raise
     if isinstance(error, MinitorchError) or not op.on_arrays or not isinstance(error, theirs):
+        return error
+    if not all(isinstance(value, Value) for value in inputs):  # it is about one that is no array
         return error
     specs = [Spec(tuple(v.shape), v.dtype) for v in inputs]
     try:

@@ -237,14 +237,15 @@ class InPlace(Methods):
             return
         own = self._written(_ASSIGN)
         pattern, arrays = split_index(index)
-        indices = tuple(a.array if isinstance(a, InPlace) else a for a in arrays)
-        array: Any = value.array if isinstance(value, InPlace) else value
+        if arrays:
+            arrays = tuple([a.array if isinstance(a, InPlace) else a for a in arrays])
+        values: Any = value.array if isinstance(value, InPlace) else value
         try:
-            if hasattr(array, "dtype"):
-                values = cast(array, self.dtype)
-            else:
-                values = asarray(cast(np.asarray(array), self.dtype), None, self.device)
-            put(own, pattern, indices, values)
+            if not hasattr(values, "dtype"):
+                values = asarray(cast(np.asarray(values), self.dtype), None, self.device)
+            elif type(values) is not np.ndarray or values.dtype is not own.dtype:
+                values = cast(values, self.dtype)
+            put(own, pattern, arrays, values)
         except (ValueError, IndexError, RuntimeError) as error:
             kind = IndexError if isinstance(error, IndexError) else ShapeError
             raise kind(f"x[index] = value: does not fit: {error}") from error

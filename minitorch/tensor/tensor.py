@@ -10,14 +10,12 @@ May import: this folder, errors, arrays, op, backward.
 
 import math
 from collections.abc import Callable
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
 
 from ..arrays import library as _arrays
 from ..arrays import promotion
-from ..arrays.bfloat16 import computed
 from ..arrays.library import (
     HOST_TYPES,
     Array,
@@ -25,25 +23,25 @@ from ..arrays.library import (
     DeviceLike,
     DType,
     DTypeLike,
-    Namespace,
     Scalar,
     as_dtype,
     asarray,
     device_of,
     dtype_of,
-    namespace,
+    float32,
 )
 from ..backward import backward
 from ..errors import DTypeError, GradientError, ModifiedInPlace, ShapeError
 from ..op import Op
 from .conversions import Exchange
-from .eager import explain, host_arrays, prepare, quiet
+from .eager import computed_of, explain, host_arrays, prepare, quiet
 from .hooks import Handle, Hooks, add_hook
 from .modes import recording
 from .rebase import FREED, note_view
 from .versions import clock
 
 _blank = object.__new__
+_ndarray = np.ndarray
 
 
 class Tensor(Exchange):
@@ -105,20 +103,16 @@ class Tensor(Exchange):
 
     def _apply(self, op: Op, inputs: tuple[Any, ...]) -> "Tensor":
         """Return `op` of `inputs`; remembered when an input requires a gradient."""
-        xp: Namespace = np
-        compute, arrays = op.compute, host_arrays(op, inputs, Tensor)
-        if arrays is None:
-            inputs = prepare(op, inputs, Tensor)
-            arrays = [value.array for value in inputs]
-            xp = namespace(arrays[0])
-            if any(type(array) is _arrays.Halves for array in arrays):
-                compute = partial(computed, op, op.compute)
         try:
-            # The library's own operators cannot come back into this context; a learner's might.
-            if op.views or not op.on_arrays:  # views compute nothing that NumPy could warn of
-                result = compute(xp, *arrays)
-            else:
-                result = quiet.run(compute, xp, *arrays)
+            if op.views and len(inputs) == 1 and type(self.array) is _ndarray:
+                result = op.compute(np, self.array)  # nothing to prepare, nor to warn of
+            elif (arrays := host_arrays(op, inputs, Tensor)) is None:
+                inputs = prepare(op, inputs, Tensor)
+                result = computed_of(op, [value.array for value in inputs])
+            elif op.on_arrays:
+                result = quiet.run(op.compute, np, *arrays)
+            else:  # a learner's operator, which might come back into that context
+                result = op.compute(np, *arrays)
         except Exception as error:
             better = explain(op, inputs, error)
             if better is error:
@@ -137,7 +131,8 @@ class Tensor(Exchange):
     @property
     def shape(self) -> tuple[int, ...]:
         """The sizes of the axes."""
-        return tuple(self.array.shape)
+        shape = self.array.shape
+        return shape if type(shape) is tuple else tuple(shape)
 
     @property
     def dtype(self) -> DType:
@@ -333,7 +328,7 @@ class Tensor(Exchange):
 def _record(made: Tensor, op: Op, inputs: tuple[Tensor, ...]) -> None:
     """Let the result of an operator know its inputs where one requires a gradient."""
     for value in inputs:
-        if value.requires_grad and _is_floating(made.array):
+        if value.requires_grad and (made.array.dtype is float32 or _is_floating(made.array)):
             made.requires_grad, made.op, made.inputs = True, op, inputs
             return
     if op.views:

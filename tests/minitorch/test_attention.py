@@ -107,10 +107,17 @@ def test_dropped_weights_are_the_same_on_the_way_back() -> None:
         np.testing.assert_allclose(again.detach().numpy(), leaf.grad.numpy(), atol=1e-12)
 
 
-def test_panels_cover_every_score_that_counts_once() -> None:
-    for shape, causal in (((2, 3, 700, 700), True), ((5, 300, 900), False), ((4, 9), False)):
+@pytest.mark.parametrize("shares", [0, 1, 2, 3])
+def test_panels_cover_every_score_that_counts_once(shares: int) -> None:
+    shapes = (
+        ((2, 3, 700, 700), True),
+        ((5, 300, 900), False),
+        ((4, 9), False),
+        ((9, 8, 64, 64), True),
+    )
+    for shape, causal in shapes:
         seen = np.zeros(shape, int)
-        for panel in attention_panels.panels(shape, causal):
+        for panel in attention_panels.panels(shape, causal, shares):
             seen[panel.lead][..., panel.rows, : panel.keys] += 1
         rows = np.arange(shape[-2])[:, None]
         counts = rows >= np.arange(shape[-1]) if causal else np.True_

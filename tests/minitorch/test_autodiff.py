@@ -382,3 +382,30 @@ def test_gradients_of_parts_are_added_up_where_the_gradient_lies() -> None:
         memory = table.grad.array if memory is None else memory
         assert table.grad.array is memory
         np.testing.assert_allclose(table.grad.numpy(), theirs.grad.numpy())
+
+
+CUTS: dict[str, Any] = {
+    "unbind": lambda x: x.unbind(1),
+    "chunks": lambda x: x.chunk(2, -1),
+    "pieces": lambda x: x.split([3, 1, 2], 2),
+    "from both ends": lambda x: (x[:, -1], x[:, 1:3], x[:, 0]),
+    "with a gap": lambda x: (x[:, :1], x[:, 2:]),
+    "overlapping": lambda x: (x[:, :2], x[:, 1:3]),
+    "overlapping by much": lambda x: (x[:, :3], x[:, 1:]),
+    "twice": lambda x: (x[:, 0], x[:, 0], x[:, 1:]),
+    "along two axes": lambda x: (x[:1], x[:, 1:]),
+    "in steps": lambda x: (x[:, ::2], x[:, 1::2]),
+    "by indices": lambda x: (x[[0, 1, 1]], x[:, 0]),
+}
+
+
+@pytest.mark.parametrize("cut", CUTS.values(), ids=CUTS)
+def test_gradients_of_slices_of_one_value_are_torchs(cut: Any) -> None:
+    numbers = np.random.default_rng(0).standard_normal((2, 4, 6))
+    grads = []
+    for library in (minitorch, torch):
+        x = library.tensor(numbers, requires_grad=True)
+        parts = cut((x * 1).permute(0, 2, 1).transpose(1, 2))
+        sum((k + 1) * (part * part).sum() for k, part in enumerate(parts)).backward()
+        grads.append(x.grad.numpy())
+    np.testing.assert_allclose(*grads, rtol=1e-12)

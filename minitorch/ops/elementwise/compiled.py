@@ -25,10 +25,13 @@ MANY = 2**14  # elements, from which on a compiled kernel is worth its call
 
 def fits(xp: Namespace, *arrays: Any, least: int = MANY) -> bool:
     """Tell whether kernels compute on these arrays: NumPy's, large, all of one dtype they know."""
-    first = arrays[0]
-    if xp is not np or not all(type(a) is np.ndarray and a.size >= least for a in arrays):
+    if xp is not np:
         return False
-    return all(a.dtype is first.dtype for a in arrays) and _compiles(first.dtype)
+    dtype = arrays[0].dtype
+    for a in arrays:
+        if type(a) is not np.ndarray or a.size < least or a.dtype is not dtype:
+            return False
+    return _compiles(dtype)
 
 
 @functools.cache
@@ -79,13 +82,12 @@ def _kernel_of(name: str, arrays: Sequence[Array]) -> Callable[..., Array]:
     return kernel(arrays[0].dtype, len(arrays), ((name, tuple(range(len(arrays)))),))
 
 
-def fits_rows(xp: Namespace, *arrays: Any) -> bool:
+def fits_rows(xp: Namespace, first: Any, *others: Any) -> bool:
     """Tell whether kernels over rows compute on these arrays: NumPy's, all of one dtype."""
-    first = arrays[0]
-    if xp is not np or type(first) is not np.ndarray or first.size < FEW or not first.shape[-1]:
+    if xp is not np or type(first) is not np.ndarray or first.size < FEW:
         return False
     dtype = first.dtype
-    for other in arrays:
+    for other in others:
         if type(other) is not np.ndarray or other.dtype is not dtype:
             return False
     return _compiles(dtype)
@@ -180,6 +182,5 @@ def over_rows(name: str, arrays: Sequence[Array], number: float, shape: Sequence
     first = arrays[0]
     large = first.nbytes > allocator.LARGE
     out = allocator.cpu.empty(tuple(shape), first.dtype) if large else np.empty(shape, first.dtype)
-    in_rows = [a if a.flags.c_contiguous else np.ascontiguousarray(a) for a in arrays]
-    run_rows(name, (*in_rows, out), number)
+    _runner()(name, (*map(np.ascontiguousarray, arrays), out), number)
     return out

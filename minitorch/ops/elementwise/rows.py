@@ -110,12 +110,12 @@ class Binary(Elementwise):
         left, right = node.wants
         da = db = None
         if left:
-            da = self.partials[0](out_grad, a, b, node.output)
-            if da.shape != a.shape or None in a.shape:
+            da, shape = self.partials[0](out_grad, a, b, node.output), a.shape
+            if da.shape != shape or None in shape:
                 da = sum_to(da, a)
         if right:
-            db = self.partials[1](out_grad, a, b, node.output)
-            if db.shape != b.shape or None in b.shape:
+            db, shape = self.partials[1](out_grad, a, b, node.output), b.shape
+            if db.shape != shape or None in shape:
                 db = sum_to(db, b)
         return da, db
 

@@ -59,7 +59,8 @@ def scaled_dot_product_attention(
         return cast_to(mixed, dtype)
     if enable_gqa:
         return _grouped(query, key, value, attn_mask, dropout_p, is_causal, scale)
-    if query.shape[-1] != key.shape[-1] or key.shape[-2] != value.shape[-2]:
+    rows, keys = query.shape, key.shape
+    if rows[-1] != keys[-1] or keys[-2] != value.shape[-2]:
         raise ShapeError(
             f"scaled_dot_product_attention: got query {tuple(query.shape)}, key "
             f"{tuple(key.shape)}, value {tuple(value.shape)}, expected (..., L, E), (..., S, E), "
@@ -72,12 +73,10 @@ def scaled_dot_product_attention(
             f"scaled_dot_product_attention: got dropout_p = {dropout_p}, expected a probability, "
             "0 to 1."
         )
-    factor = 1.0 / math.sqrt(query.shape[-1]) if scale is None else scale
-    length = max(query.shape[-2] or 0, key.shape[-2] or 0)
+    factor = 1.0 / math.sqrt(rows[-1]) if scale is None else scale
+    long = dropout_p < 1 and max(rows[-2] or 0, keys[-2] or 0) >= LONG
     masks = () if attn_mask is None else (attn_mask,)
-    if (not dropout_p or (length >= LONG and dropout_p < 1)) and _on_host(
-        query, key, value, *masks
-    ):
+    if (not dropout_p or long) and _on_host(query, key, value, *masks):
         seed = int(default_generator().integers(0, 2**62, (), int64)) if dropout_p else 0
         op = Attention(factor, is_causal, dropout_p, seed)
         return apply(op, query, key, value, *masks)
@@ -107,14 +106,16 @@ def _grouped(query: Kind, key: Kind, value: Kind, mask: Any, *options: Any) -> K
 
 def _on_host(*values: Any) -> bool:
     """Tell whether these are NumPy's arrays, of one floating dtype but for a mask of bools."""
-    arrays = [getattr(value, "array", value) for value in values]
-    for a in arrays:
+    dtypes = []
+    for value in values:
+        a = getattr(value, "array", value)
         if type(a) is not np.ndarray or not a.size:
             return False
-    dtypes = [a.dtype for a in arrays[:3]]
-    if dtypes[0].char not in "fd" or dtypes.count(dtypes[0]) < 3:
+        dtypes.append(a.dtype)
+    dtype = dtypes[0]
+    if dtype.char not in "fd" or dtypes[1] is not dtype or dtypes[2] is not dtype:
         return False
-    return not any(getattr(mask, "requires_grad", False) for mask in values[3:])
+    return len(values) == 3 or not getattr(values[3], "requires_grad", False)
 
 
 def _weights(query: Kind, key: Kind, mask: Any, factor: float, causal: bool) -> Any:

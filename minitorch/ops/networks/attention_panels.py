@@ -43,6 +43,9 @@ class Panel(NamedTuple):
     place: int
 
 
+_ALL = Panel((), slice(None), 0, 0)
+
+
 class Weighing(NamedTuple):
     """How scores become weights: what all panels share.
 
@@ -57,11 +60,8 @@ class Weighing(NamedTuple):
     p: float = 0.0
     seed: int = 0
 
-    def weights(
-        self, q_GRE: Array, keys: compiled.TurnedRows, panel: Panel, shape: Sequence[int]
-    ) -> Array:
-        """Return the softmax of the panel's scores, none of them dropped yet."""
-        scores = keys.product(q_GRE, panel.keys)
+    def weights(self, scores: Array, panel: Panel, shape: Sequence[int]) -> Array:
+        """Return the softmax of a panel's scores, written over them; none is dropped yet."""
         if self.mask is None and compiled.fits_rows(np, scores):
             first = panel.rows.start + 1 if self.causal else scores.shape[-1]
             compiled.run_rows("softmax", (scores, scores), self.scale,
@@ -93,13 +93,14 @@ class Weighing(NamedTuple):
         return factors
 
 
-def panels(shape: Sequence[int], causal: bool, at_once: int | None = None) -> Iterator[Panel]:
+def panels(shape: Sequence[int], causal: bool, shares: int = 0) -> Iterator[Panel]:
     """Yield the panels of scores of this shape (..., L, S).
 
     Args:
         shape: of all scores.
         causal: a row sees the keys up to its own number only.
-        at_once: matrices in a panel at most.
+        shares: of how many the number of groups of matrices is a multiple, if it can be. 0: groups
+            are those that dropped weights are drawn by, which reach over the last axis only.
     """
     *lead, length, keys = shape
     rows = length
@@ -107,21 +108,34 @@ def panels(shape: Sequence[int], causal: bool, at_once: int | None = None) -> It
         rows = min(max(ROWS, length // 8), max(PANEL // keys, 16), length)
     cuts = [slice(i, min(i + rows, length)) for i in range(0, length, rows)]
     place = 0
-    most = PANEL // max(rows * keys, 1)
-    for index in _groups(lead, most if at_once is None else min(most, at_once)):
+    most, count = max(PANEL // max(rows * keys, 1), 1), math.prod(lead)
+    if shares:
+        groups = -(-count // most)
+        most = -(-count // max(-(-groups // shares) * shares, 1))
+    for index in _groups(lead, most, joins=shares > 0 or count <= most):
         for cut in cuts:
             yield Panel(index, cut, min(keys, cut.stop) if causal else keys, place)
             place += 1
 
 
-def _groups(lead: Sequence[int], most: int) -> Iterator[Any]:
-    """Yield indices that select at most so many matrices each, one at least."""
-    if math.prod(lead) <= most or not lead:
+def _groups(lead: Sequence[int], most: int, joins: bool) -> Iterator[Any]:
+    """Yield indices that select at most so many matrices each, one at least.
+
+    Args:
+        joins: whether they may be matrices of several indices before the last.
+    """
+    if not lead or (joins and math.prod(lead) <= most):
         yield ()
         return
-    for outer in np.ndindex(*lead[:-1]):
-        for first in range(0, lead[-1], max(most, 1)):
-            yield (*outer, slice(first, first + max(most, 1)))
+    inner = math.prod(lead[1:])
+    if len(lead) == 1 or (joins and inner <= most):
+        step = max(most // max(inner, 1), 1)
+        for first in range(0, lead[0], step):
+            yield (slice(first, first + step),)
+        return
+    for outer in range(lead[0]):
+        for rest in _groups(lead[1:], most, joins):
+            yield (outer, *rest)
 
 
 def spread(*arrays: Array) -> list[Array]:
@@ -144,17 +158,19 @@ def dropped(weights: Array, how: Weighing) -> Array:
 
 def attend(q: Array, k: Array, v: Array, how: Weighing) -> Array:
     """Return the attended values (..., L, V), in memory in the order of the queries' axes."""
+    alone = q.shape[-2] == 1 and not (how.causal or how.p or how.mask is not None)
+    if alone and k.size <= PANEL * k.shape[-1]:  # one query, as in generation
+        scores = np.matmul(q, k.swapaxes(-1, -2))
+        attended: Array = np.matmul(how.weights(scores, _ALL, scores.shape), v)
+        return attended
     q, k, v = spread(q, k, v)
     shape = (*q.shape[:-1], k.shape[-2])
     out = empty_as(q, (*q.shape[:-1], v.shape[-1]))
-    if shape[-2] == 1 and not (how.causal or how.p) and math.prod(shape) <= PANEL:
-        alone = Panel((), slice(0, 1), shape[-1], 0)  # one query, as in generation
-        np.matmul(how.weights(q, compiled.TurnedRows(k), alone, shape), v, out=out)
-        return out
 
     def attend_in(panel: Panel, keys: compiled.TurnedRows) -> None:
         here, rows, seen = panel.lead, panel.rows, slice(0, panel.keys)
-        weights = how.weights(q[here][..., rows, :], keys, panel, shape)
+        scores = keys.product(q[here][..., rows, :], panel.keys)
+        weights = how.weights(scores, panel, shape)
         if how.p:
             weights *= how.kept(weights, panel)
         np.matmul(weights, v[here][..., seen, :], out=out[here][..., rows, :])
@@ -171,10 +187,10 @@ def _for_each_panel(
     Args:
         body: called with a panel, and the `TurnedRows` of its matrices of each of `turned`.
     """
-    at_once = count = math.prod(shape[:-2])
-    if not how.p and math.prod(shape) >= 2 * SHARED:  # how many a panel has changes no bit
-        at_once = -(-count // get_num_threads())
-    all_panels = panels(shape, how.causal, at_once)
+    shares = 0 if how.p else 1  # where none is drawn, how many a panel has changes no bit
+    if not how.p and math.prod(shape) >= 2 * SHARED:
+        shares = get_num_threads()
+    all_panels = panels(shape, how.causal, shares)
     runs = [list(run) for _, run in itertools.groupby(all_panels, attrgetter("lead"))]
 
     def work(lo: int, hi: int) -> None:
@@ -199,7 +215,7 @@ def gradients(g: Array, q: Array, k: Array, v: Array, how: Weighing) -> tuple[Ar
     def differentiate(panel: Panel, keys: compiled.TurnedRows, values: compiled.TurnedRows) -> None:
         here, rows, seen = panel.lead, panel.rows, slice(0, panel.keys)
         q_GRE, g_GRV = q[here][..., rows, :], g[here][..., rows, :]
-        weights = how.weights(q_GRE, keys, panel, shape)
+        weights = how.weights(keys.product(q_GRE, panel.keys), panel, shape)
         d_weights = values.product(g_GRV, panel.keys)
         kept = how.kept(weights, panel) if how.p else None
         used = weights if kept is None else weights * kept

@@ -19,8 +19,6 @@ from ..reducing.reduction import Reduction, mean
 from ..reducing.statistics import vector_norm
 from ..shaping.broadcasting import sum_to
 from ..shaping.movement import reshape
-from .softmax import log_softmax as log_softmax
-from .softmax import softmax as softmax
 
 
 class Standardize(KeepsSpec, Reduction):
@@ -83,8 +81,8 @@ LEAST, MOST_PARTS = 2**14, 8  # numbers in a part of the rows of a layer norm, a
 def _norm_gradients(g: Any, x: Any, weight: Any, eps: float) -> tuple[Array, Array, Array]:
     """Return the gradients of x, weight and bias of a layer norm over the last axis."""
     together = LayerNormGradients(eps).compute(np, g, x, weight)
-    into, to_weight, to_bias = np.split(together, (x.size, x.size + weight.size))
-    return into.reshape(x.shape), to_weight, to_bias
+    size, end = x.size, x.size + weight.size
+    return together[:size].reshape(x.shape), together[size:end], together[end:]
 
 
 class LayerNormGradients(Op):
@@ -188,14 +186,14 @@ def _last_axes(name: str, x: Kind, sizes: Sequence[int], *vectors: Kind | None) 
     Raises:
         ShapeError: they have others.
     """
-    last, shape = tuple(sizes), x.shape
-    rank = len(shape)
-    if not last or tuple(shape[rank - len(last) :]) != last:
-        raise ShapeError(f"{name}: got shape {tuple(shape)}, expected its end to be {last}.")
+    last, shape = tuple(sizes), tuple(x.shape)
+    lead = len(shape) - len(last)
+    if not last or shape[lead:] != last:
+        raise ShapeError(f"{name}: got shape {shape}, expected its end to be {last}.")
     for vector in vectors:
         if vector is not None and tuple(vector.shape) != last:
             raise ShapeError(f"{name}: got parameters {tuple(vector.shape)}, expected {last}.")
-    return tuple(range(rank - len(last), rank))
+    return tuple(range(lead, len(shape)))
 
 
 def _affine(y: Kind, weight: Kind | None, bias: Kind | None) -> Kind:

@@ -213,7 +213,7 @@ class Linear(Op):
         y = matrix_product(rows, weight.T) if xp is np else xp.matmul(rows, weight.T)
         if bias:
             y += bias[0]
-        return y if flat else y.reshape((*shape[:-1], weight.shape[0]))
+        return y if flat else y.reshape(shape[:-1] + weight.shape[:1])
 
     def infer(self, *specs: Spec) -> Spec:
         """Return (..., out).

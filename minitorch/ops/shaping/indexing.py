@@ -115,14 +115,15 @@ class Take(Op):
 class Part:
     """A gradient on plain arrays that is 0 but for what was picked: `values` at `pattern`.
 
-    Parts of one value are added up in one array; the zeros around them are written once, or never
-    where there is a gradient to add to.
+    Parts of one value are added up in one array; the zeros around them are written once, or never:
+    where there is a gradient to add to, and where slices leave none, as those of `unbind` do.
     """
 
     __array_ufunc__ = None  # array + part is the part's to add
 
     def __init__(self, values: Array, pattern: Any, indices: Sequence[Array], like: Array) -> None:
-        self.values, self.pattern, self.indices, self.like = values, pattern, indices, like
+        self.values, self.like = values, like
+        self._pieces, self._size = [(values, pattern, tuple(indices))], values.size
         self._whole: Array | None = None
 
     def add_to(self, whole: Array) -> None:
@@ -130,22 +131,33 @@ class Part:
         if self._whole is not None:
             whole += self._whole
             return
-        view, index = located(whole, self.pattern, tuple(self.indices))
-        if index:
-            add_at(view, index, self.values)
-        else:
-            view += self.values
+        for values, pattern, indices in self._pieces:
+            view, index = located(whole, pattern, indices)
+            if index:
+                add_at(view, index, values)
+            else:
+                view += values
 
     def dense(self) -> Array:
         """Return the gradient with its zeros: an array that lies in memory as the value does."""
         if self._whole is None:
             whole = empty_as(self.like, self.like.shape)
-            whole.fill(0)
-            self.add_to(whole)
-            self._whole = whole
+            if _cover([pattern for _, pattern, _ in self._pieces], whole.shape):
+                for values, pattern, _ in self._pieces:
+                    whole[pattern] = values
+            else:
+                whole.fill(0)
+                self.add_to(whole)
+            self._whole, self._pieces = whole, []
         return self._whole
 
     def __add__(self, other: Any) -> "Part":
+        if type(other) is Part and self._whole is None is other._whole:
+            size = self._size + other._size
+            if size <= self.like.size:  # so that slices that overlap take no more memory
+                self._pieces += other._pieces
+                self._size = size
+                return self
         whole = self.dense()
         if type(other) is Part:
             other.add_to(whole)
@@ -158,6 +170,25 @@ class Part:
         self.add_to(whole)
         self._whole = whole
         return self
+
+
+def _cover(patterns: Sequence[tuple[Any, ...]], shape: tuple[int, ...]) -> bool:
+    """Tell whether these are slices along one axis that have each element of it once."""
+    axis = len(patterns[0]) - 1
+    if axis < 0 or len(patterns) == 1:
+        return False
+    bounds = []
+    for *before, last in patterns:
+        if len(before) != axis or any(item != _WHOLE for item in before):
+            return False
+        if type(last) is int:
+            last = slice(last, last + 1 or None)
+        if type(last) is not slice or last.step not in (None, 1):
+            return False
+        bounds.append(last.indices(shape[axis])[:2])
+    ends = [0, *(stop for _, stop in sorted(bounds))]
+    starts = [*(start for start, _ in sorted(bounds)), shape[axis]]
+    return starts == ends
 
 
 PICKING = frozenset([Slice, Take])
@@ -262,12 +293,12 @@ def located(x: Array, pattern: tuple[Any, ...], arrays: tuple[Any, ...]) -> tupl
 
 def put(x: Array, pattern: tuple[Any, ...], arrays: tuple[object, ...], values: Any) -> None:
     """Overwrite x[pattern], read as in `located`, with `values`, broadcast."""
-    if values.shape and values.shape[0] == 1:  # they broadcast; NumPy may refuse them
-        lead = next((d for d, n in enumerate(values.shape) if n != 1), len(values.shape))
-        values = values.reshape(tuple(values.shape)[lead:])
     if not arrays:
         x[pattern if Ellipsis in pattern else (*pattern, ...)] = values
         return
+    if values.shape and values.shape[0] == 1:  # they broadcast; NumPy may refuse them
+        lead = next((d for d, n in enumerate(values.shape) if n != 1), len(values.shape))
+        values = values.reshape(tuple(values.shape)[lead:])
     view, index = located(x, pattern, arrays)
     view[index or ...] = values
 
@@ -293,6 +324,8 @@ def split_index(index: object) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     for item in items:
         kind = type(item)
         if kind is slice:
+            if item == _WHOLE:
+                continue
             if not (item.step is None and type(item.start) in _PLAIN and type(item.stop) in _PLAIN):
                 break
         elif kind is not int and item is not None and item is not Ellipsis:
@@ -323,6 +356,7 @@ def _slice(item: slice) -> slice:
 
 
 _PLAIN = frozenset([int, type(None)])
+_WHOLE = slice(None)
 _INTEGERS = (int, np.integer)
 
 
@@ -340,7 +374,8 @@ def _index_array(item: object) -> object:
 
 def getitem(x: Kind, index: object) -> Kind:
     """Return x[index], basic or advanced, as NumPy and torch index."""
-    return taken(x, *split_index(index))
+    pattern, arrays = split_index(index)
+    return apply(Take(pattern), x, *arrays) if arrays else apply(Slice(pattern), x)
 
 
 def narrow(x: Kind, dim: int, start: int, length: int) -> Kind:

@@ -9,7 +9,7 @@ import numpy as np
 from ...arrays.library import Array, Namespace, copied
 from ...arrays.shapes import Shape, axes, axis, broadcast, fill_in, known, numel
 from ...errors import ShapeError
-from ...op import Gradients, KeepsSpec, Kind, Methods, Op, Spec, apply
+from ...op import Gradients, KeepsSpec, Kind, Methods, Op, Spec, Value, apply
 from ..elementwise.casting import clone
 from .broadcasting import ExpandTo
 
@@ -185,15 +185,16 @@ def listed(
 
 def reshape(x: Kind, *shape: object, **named: object) -> Kind:
     """Return the elements of `x`, in the same order, under another shape; one size may be -1."""
-    target = listed("reshape", "shape", shape, named)
-    if target and builtins.min(target) < 0 and known(x.shape):
+    target = listed("reshape", "shape", shape, named) if named else sizes(shape)
+    if target and builtins.min(target) < 0 and isinstance(x, Value) and known(x.shape):
         target = fill_in(target, numel(tuple(x.shape)), "reshape")  # type: ignore[assignment]
     return apply(Reshape(target), x)
 
 
 def permute(x: Kind, *dims: int | Sequence[int] | None, **named: object) -> Kind:
     """Return `x` with its axes in the order `dims`."""
-    rank, axes = len(x.shape), listed("permute", "dims", dims, named)
+    axes = listed("permute", "dims", dims, named) if named else sizes(dims)
+    rank = len(x.shape)
     order, each = axes, list(range(rank))
     if sorted(order) != each:
         order = tuple([axis(d, rank, "permute") for d in axes])
