@@ -6,11 +6,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.nn import grad as nn_grad
 
 import minitorch as mt
 from minitorch.compile import convolutions
 from minitorch.compile.convolutions import windows_for
-from minitorch.ops.products.convolution import Geometry
+from minitorch.ops.products.convolution import ConvolveBack, Geometry
 
 WAYS = [(1, 1, 1, 1), (2, 1, 1, 2), (1, 0, 2, 1), (3, 2, 1, 1), (2, 0, 1, 1)]
 """Stride, padding, dilation, groups."""
@@ -67,6 +68,30 @@ def test_second_derivatives_of_many_samples() -> None:
         return np.asarray(b.grad)
 
     np.testing.assert_allclose(slope(mt), slope(torch), 1e-10, 1e-10)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_images_of_windows_that_move_by_any_stride(rank: int) -> None:
+    rng = np.random.default_rng(rank)
+    image_of = (nn_grad.conv1d_input, nn_grad.conv2d_input, nn_grad.conv3d_input)[rank - 1]
+    seen = 0
+    while seen < 40:
+        size, stride = (rng.integers(1, most, rank) for most in (6, 5))
+        padding, image = rng.integers(0, 5, rank), rng.integers(1, 12, rank)
+        groups, into, of = rng.integers(1, 4, 3)
+        places = (image + 2 * padding - size) // stride + 1
+        if places.min() < 1:
+            continue
+        seen += 1
+        y = rng.normal(size=(2, groups * of, *places))
+        w = rng.normal(size=(groups * of, into, *size))
+        ones, shape = (1,) * rank, tuple(image.tolist())
+        how = Geometry(tuple(stride), tuple(padding), ones, int(groups))
+        found = ConvolveBack(how, shape).compute(np, y, w)
+        options = (stride.tolist(), padding.tolist(), ones, int(groups))
+        whole = (2, int(groups * into), *shape)
+        expected = image_of(whole, torch.tensor(w), torch.tensor(y), *options)
+        np.testing.assert_allclose(found, expected, 1e-10, 1e-10)
 
 
 LARGE = [
