@@ -247,11 +247,12 @@ class ConvolveBack(FormDerivative):
         An element whose place is `at` beyond a multiple of the stride meets one of so many of the
         kernel's elements, those from `at` on; between them no result is added to it.
         """
-        how, ones = self.how, (1,) * len(kernel)
+        how, ones, both = self.how, (1,) * len(kernel), (slice(None), slice(None))
         out = np.zeros((len(y), w.shape[1] * how.groups, *self.image), y.dtype)
         spans = [range(min(s, k)) for s, k in zip(how.stride, kernel, strict=True)]
         for at in itertools.product(*spans):
-            part = w[(..., *(slice(a, None, s) for a, s in zip(at, how.stride, strict=True)))]
+            picked = [slice(a, None, s) for a, s in zip(at, how.stride, strict=True)]
+            part = w[(*both, *picked)]
             reach = [n + k - 1 for n, k in zip(y.shape[2:], part.shape[2:], strict=True)]
             whole = Geometry(ones, (0,) * len(ones), ones, how.groups)
             phase = ConvolveBack(whole, tuple(reach)).compute(np, y, part)
@@ -260,7 +261,7 @@ class ConvolveBack(FormDerivative):
                 first, end = -((a - p) // s), min(-((a - p - n) // s), m)
                 taken.append(slice(first, max(first, end)))
                 into.append(slice(first * s + a - p, max(0, end * s + a - p), s))
-            out[(..., *into)] = phase[(..., *taken)]
+            out[(*both, *into)] = phase[(*both, *taken)]
         return out
 
     def infer(self, *specs: Spec) -> Spec:
