@@ -3,6 +3,7 @@
 Pure functions from entries and reports to plain data.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,6 +19,9 @@ PARKED_MESSAGE = (
     "Grading ended twice without a result. Your work is stored, and staff will grade it again."
 )
 
+
+Teams = Mapping[int, tuple[str, str]]
+"""Of submissions that are a team's, the team and the name of who handed it in (`handed_in_by`)."""
 
 _COUNTS = ("score", "max_score", "pending", "late_days")
 _SUMMARY = (
@@ -48,14 +52,23 @@ def _without_secrets(result: CheckResult) -> CheckResult:
     return replace(result, detail="")
 
 
-def summary(entry: Entry) -> dict[str, Any]:
+def summary(entry: Entry, teams: Teams) -> dict[str, Any]:
     """Return what the API says of a submission; `score` and `max_score` are null until graded.
 
-    While it is graded again they are those that are published.
+    While it is graded again they are those that are published. `team` is null where it is nobody
+    else's.
     """
     values = {name: getattr(entry, name) for name in (*_SUMMARY, "max_score", "pending")}
     times = {name: iso(getattr(entry, name)) for name in ("submitted_at", "finished_at")}
-    return {"login": entry.learner, **values, **times}
+    return {"login": entry.learner, **values, **times, "team": _team(entry.id, teams)}
+
+
+def _team(submission_id: int, teams: Teams) -> dict[str, str] | None:
+    """Return the team whose submission this is, and the name of who handed it in."""
+    if submission_id not in teams:
+        return None
+    name, by = teams[submission_id]
+    return {"name": name, "handed_in_by": by}
 
 
 def receipt(receipt: Receipt, url: str, checks: tuple[int, int] | None) -> dict[str, Any]:
@@ -76,12 +89,12 @@ def receipt(receipt: Receipt, url: str, checks: tuple[int, int] | None) -> dict[
     }
 
 
-def gradebook_row(row: Row) -> dict[str, Any]:
+def gradebook_row(row: Row, teams: Teams) -> dict[str, Any]:
     """Return a learner and what counts of each lab."""
     person = row.person
     labs = {
         lab: {name: getattr(entry, name) for name in _COUNTS}
-        | {"submission": entry.id or None}
+        | {"submission": entry.id or None, "team": _team(entry.id, teams)}
         | ({"decision": entry.decision} if entry.decision else {})
         for lab, entry in row.labs.items()
     }

@@ -79,6 +79,14 @@ def test_one_submission_counts_for_each_member_by_their_own_dates(
     assert "reds, handed in by ada" in page and "4</strong> of 4" in page
     assert browser.get("/submissions").text.count("reds, handed in by ada") == 1
     assert json.loads(browser.get(f"/submissions/{copy.id}/notebook").text)["cells"]
+    team = {"name": "reds", "handed_in_by": "ada"}
+    assert whole["team"] == team
+    hand_in(running, people["dan"], "x = 2")
+    listed = ask(running.staff, "GET", "/api/submissions")[1]
+    assert {row["login"]: row["team"] for row in listed} == {"ada": team, "bob": team, "dan": None}
+    rows = ask(running.staff, "GET", "/api/gradebook")[1]["rows"]
+    shown = {row["login"]: row["labs"]["01_first"]["team"] for row in rows if row["labs"]}
+    assert shown == {"ada": team, "bob": team, "dan": None}
     assert "Team reds: ada, bob." in browser.get("/labs").text
     assert people["bob"].standing()["total"] == 1
 

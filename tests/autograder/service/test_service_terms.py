@@ -175,6 +175,8 @@ def test_the_first_lab_opens_on_the_day_of_the_start() -> None:
         assert moved and moved.startswith("2032-02-29T")
     with pytest.raises(Refused, match="no lab of it opens at a date"):
         Move.read(body, first[2:])
+    with pytest.raises(Refused, match="there is no lab in the plan"):
+        Move.read(body, [])
 
 
 WEEK = {"weeks": 1, "zone": ZURICH}

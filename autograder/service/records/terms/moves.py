@@ -43,9 +43,11 @@ class Move:
             if no_number or abs(weeks) > _MOST_WEEKS:
                 raise wrong("weeks", weeks, f"-{_MOST_WEEKS} to {_MOST_WEEKS}")
             return cls(7 * weeks, zone)
-        opens = [_local(rules.opens, zone) for rules in labs if rules.opens is not None]
+        all_rules = list(labs)
+        opens = [_local(rules.opens, zone) for rules in all_rules if rules.opens is not None]
         if not opens:
-            raise Refused(422, "term: no lab of it opens at a date: give weeks, not a start.")
+            problem = "no lab of it opens at a date" if all_rules else "there is no lab in the plan"
+            raise Refused(422, f"term: {problem}: give weeks, not a start.")
         try:
             return cls((date.fromisoformat(start) - min(opens).date()).days, zone)
         except (TypeError, ValueError) as error:

@@ -7,6 +7,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response, StreamingResponse
 
 from autograder.service.grading.catalog import Titles
+from autograder.service.records.teams import handed_in_by
 from autograder.service.reports import exports, gradebook, platforms
 from autograder.service.web import openapi, views
 from autograder.service.web.access import Staff, StaffVisitor
@@ -36,8 +37,10 @@ def _add_api(api: APIRouter, course: Course) -> None:
     @api.get("/gradebook")
     def book(_by: Staff, lab: AnyLabName, asked: Asked) -> dict[str, Any]:
         rows_page = gradebook.page(store.submissions, replace(asked, lab=lab))
+        numbers = [entry.id for row in rows_page.rows for entry in row.labs.values()]
+        teams = handed_in_by(store.database, numbers)
         return {
-            "rows": [views.gradebook_row(row) for row in rows_page.rows],
+            "rows": [views.gradebook_row(row, teams) for row in rows_page.rows],
             "page": asked.page,
             "pages": rows_page.count,
             "learners": rows_page.learners,

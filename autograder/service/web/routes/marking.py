@@ -14,6 +14,7 @@ from autograder.service.records import marking
 from autograder.service.records.markers import kept_comments
 from autograder.service.records.marking import Walk
 from autograder.service.records.people import Person
+from autograder.service.records.teams import handed_in_by
 from autograder.service.web import openapi, views
 from autograder.service.web.access import CallersEntry, Staff, StaffSender, StaffVisitor
 from autograder.service.web.course import Course
@@ -70,7 +71,8 @@ def _add_api(api: APIRouter, course: Course) -> None:
     @api.put("/submissions/{number}/marks", openapi_extra=openapi.MARKS)
     def marks(by: Staff, entry: CallersEntry, body: Json) -> dict[str, Any]:
         submissions.mark(entry.id, body, by)
-        return views.summary(submissions.get(entry.id) or entry)
+        teams = handed_in_by(course.store.database, [entry.id])
+        return views.summary(submissions.get(entry.id) or entry, teams)
 
     @api.get("/grading/{lab}/{question}")
     def answer(by: Staff, lab: LabName, question: QuestionName, asked: Asked) -> dict[str, Any]:

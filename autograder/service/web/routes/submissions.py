@@ -61,7 +61,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
     @api.get("/submissions/{number}")
     def submission(person: Caller, entry: CallersEntry) -> dict[str, Any]:
         report = _report(course, person, entry)
-        shown = views.summary(entry)
+        shown = views.summary(entry, handed_in_by(course.store.database, [entry.id]))
         shown["report"] = report and to_gradescope(report, staff=person.is_staff)
         shown["reason"] = entry.reason if person.is_staff else _reason_for_learner(entry, report)
         return shown
@@ -162,8 +162,9 @@ def _listed(all_submissions: Submissions, before: int, most: int | None) -> Iter
     """Yield a list as JSON, the newest first: at most so many, or all that there are."""
     separator = "["
     while entries := all_submissions.page(most or _AT_ONCE, before=before):
+        teams = handed_in_by(all_submissions.database, [entry.id for entry in entries])
         for entry in entries:
-            yield f"{separator}{json.dumps(views.summary(entry))}"
+            yield f"{separator}{json.dumps(views.summary(entry, teams))}"
             separator = ",\n"
         before = entries[-1].id
         if most is not None:
