@@ -42,7 +42,7 @@ ABOVE_SANDBOX = ("grading", "authoring", "formats", *ABOVE_GRADING)
 
 # rooms of autograder.service, each above those before it; what else lies there is below them all
 ROOMS = ("database", "records", "grading", "reports", "identity", "web", "running")
-GROUND = ("settings", "errors", "times", "tokens", "client")
+GROUND = ("settings", "errors", "times", "tokens", "periodic", "client")
 
 
 def above(room: str) -> set[str]:

@@ -1,8 +1,8 @@
 """Whose course total is to be worked out anew: named by whoever changes what counts for them.
 
-`reports.everybodys_totals` works them out once somebody wants to see them. Writers lock the row of
-a learner, also one that is there, and whoever works totals out takes only rows that nobody has
-locked: so a learner whose change is not written yet stays named, and nobody waits in a circle.
+`reports.everybodys_totals` works them out, some at a time. Writers lock the row of a learner, also
+one that is there, and whoever works totals out takes only rows that nobody has locked: so a learner
+whose change is not written yet stays named, and nobody waits in a circle.
 These rows are locked last of all that a transaction locks.
 """
 
@@ -25,18 +25,24 @@ def name(connection: sa.Connection, person_ids: Iterable[int]) -> None:
         connection.execute(_NAME, rows)
 
 
-def take(connection: sa.Connection) -> set[int]:
-    """Return who is named; but for those who are being changed just now, they are no more."""
-    free = sa.select(stale_totals.c.person_id).with_for_update(skip_locked=True)
-    taken = stale_totals.delete().where(stale_totals.c.person_id.in_(free))
+def take(connection: sa.Connection, most: int) -> set[int]:
+    """Return `most` who are named; but for those who are being changed just now, they are no more.
+
+    Those are among them only where fewer than `most` are left.
+    """
+    named = sa.select(stale_totals.c.person_id)
+    free = named.limit(most).with_for_update(skip_locked=True).cte()
+    taken = stale_totals.delete().where(stale_totals.c.person_id.in_(sa.select(free)))
     people = set(connection.scalars(taken.returning(stale_totals.c.person_id)))
-    return people | set(connection.scalars(sa.select(stale_totals.c.person_id)))
+    if len(people) < most:
+        people |= set(connection.scalars(named.limit(most)))
+    return people
 
 
-def any_named(connection: sa.Connection) -> bool:
-    """Return whether anybody is named."""
-    query = sa.select(stale_totals.c.person_id).limit(1)
-    return connection.scalar(query) is not None
+def count_named(connection: sa.Connection, most: int) -> int:
+    """Return how many are named, counted up to `most`."""
+    some = sa.select(stale_totals.c.person_id).limit(most).subquery()
+    return connection.scalar(sa.select(sa.func.count()).select_from(some)) or 0
 
 
 def basis(connection: sa.Connection) -> str:
@@ -44,10 +50,14 @@ def basis(connection: sa.Connection) -> str:
     return connection.scalar(sa.select(totals_basis.c.basis)) or "{}"
 
 
-def lock(connection: sa.Connection) -> None:
-    """Let nobody else work totals out, or remove a learner, until the end."""
+def lock(connection: sa.Connection, *, wait: bool = True) -> bool:
+    """Let nobody else work totals out, or remove a learner, until the end.
+
+    Returns: False where somebody else does one of these now, and `wait` is not asked for.
+    """
     connection.execute(_FIRST)
-    connection.execute(sa.select(totals_basis.c.id).with_for_update())
+    row = sa.select(totals_basis.c.id).with_for_update(skip_locked=not wait)
+    return connection.scalar(row) is not None
 
 
 def put_basis(connection: sa.Connection, text: str) -> None:

@@ -1,14 +1,16 @@
 """Everybody's course total as the database works it out, to sort by; `totals` is one learner's.
 
-Totals are kept. Whoever wants to see them has those worked out anew that are stale, by name or
-because of what all of them follow from: the rule, and the labs that have closed. One statement does
-it, for some or for all. Each of its selects gives (person_id, share, weight) of what counts: scores
-of a lab, what staff decided, labs that were missed. Where a lab gives everybody as many points, an
-index has all that is read.
+Totals are kept. Those are worked out anew that are stale, by name or because of what all of them
+follow from: the rule, and the labs that have closed. A server does it before anybody asks
+(`totals_worker`), some people in each transaction, so that writers wait for one of these at most;
+whoever asks does it for few. Each select of the one statement gives (person_id, share, weight) of
+what counts: scores of a lab, what staff decided, labs that were missed. Where a lab gives everybody
+as many points, an index has all that is read.
 """
 
 import json
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
@@ -31,31 +33,88 @@ from autograder.service.reports.totals import Reckoning
 
 NOTHING = -1.0  # the share of whoever has nothing that counts
 _DIGITS = 9  # of a share: what a sum's order changes lies behind them
-_FEW = 500  # people: more are faster worked out with everybody
+_FEW = 500  # people whose totals one transaction works out
 _INSERT: dict[str, Any] = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
 
 
 def bring_up_to_date(submissions_: Submissions) -> None:
-    """Work those course totals out anew that are stale."""
+    """Work those course totals out anew that are stale, however long it takes."""
+    while work_some_out(submissions_, wait=True):
+        pass
+
+
+def bring_few_up_to_date(submissions_: Submissions) -> bool:
+    """Work those course totals out anew that are stale, if they are few; else return False."""
+    with submissions_.database.read() as connection:
+        _, basis, known = _read(connection, submissions_.clock())
+        stale = _stale(basis, known)
+        count = len(stale.people) + stale_totals.count_named(connection, _FEW + 1)
+        if stale.above is not None:
+            count += len(_above(connection, stale.above, _FEW + 1))
+    if count > _FEW:
+        return False
+    return count == 0 or not work_some_out(submissions_, wait=True)
+
+
+def work_some_out(submissions_: Submissions, *, wait: bool = False) -> bool:
+    """Work out some of the course totals that are stale; return whether more of them are.
+
+    Without `wait` nothing is done while somebody else works totals out.
+    """
     database, clock = submissions_.database, submissions_.clock
     with database.read() as connection:
-        basis = _basis(Reckoning.by(connection, clock()))
-        known = json.loads(stale_totals.basis(connection))
-        if basis == known and not stale_totals.any_named(connection):
-            return
+        _, basis, known = _read(connection, clock())
+        if basis == known and not stale_totals.count_named(connection, 1):
+            return False
     with database.write() as connection:
-        stale_totals.lock(connection)
-        named = stale_totals.take(connection)  # before anything is read that totals follow from
-        reckoning = Reckoning.by(connection, clock())
-        basis, known = _basis(reckoning), json.loads(stale_totals.basis(connection))
-        _keep(connection, reckoning, _stale(basis, known, named))
+        if not stale_totals.lock(connection, wait=wait):
+            return False
+        named = stale_totals.take(connection, _FEW)  # before what totals follow from is read
+        reckoning, basis, known = _read(connection, clock())
+        stale = _stale(basis, known)
+        above = [] if stale.above is None else _above(connection, stale.above, _FEW)
+        _keep(connection, reckoning, {*named, *stale.people, *above})
+        if more := len(above) == _FEW:
+            basis["above"] = above[-1]
         stale_totals.put_basis(connection, json.dumps(basis))
+    return more or len(named) == _FEW
+
+
+def _read(
+    connection: sa.Connection, now: float
+) -> tuple[Reckoning, dict[str, Any], dict[str, Any]]:
+    """Return what totals follow from now, its basis, and the one that they were worked out from."""
+    reckoning = Reckoning.by(connection, now)
+    return reckoning, _basis(reckoning), json.loads(stale_totals.basis(connection))
+
+
+@dataclass(frozen=True)
+class _Stale:
+    """Whose totals are stale, beside those who are named: some, and those with an id above one."""
+
+    people: Collection[int]
+    above: int | None
+
+
+def _stale(basis: Mapping[str, Any], known: Mapping[str, Any]) -> _Stale:
+    if any(basis[part] != known.get(part) for part in ("rule", "closed")):
+        return _Stale((), 0)
+    moved = (set(now_open) ^ set(known["open"][lab]) for lab, now_open in basis["open"].items())
+    people = set[int]().union(*moved)
+    return _Stale(people, known.get("above")) if len(people) <= _FEW else _Stale((), 0)
+
+
+def _above(connection: sa.Connection, person_id: int, most: int) -> list[int]:
+    """Return the next ids of people after one."""
+    query = sa.select(people.c.id).where(people.c.id > person_id)
+    return list(connection.scalars(query.order_by(people.c.id).limit(most)))
 
 
 def _basis(reckoning: Reckoning) -> dict[str, Any]:
     """Return what all totals follow from, as JSON holds it.
 
     That is the rule, and of labs that have closed what they give, and for whom they are still open.
+    What is kept has `above` too, while everybody whose id is above it is still to follow.
     """
     dates, now = reckoning.dates, reckoning.now
     over = sorted(lab for lab, rules in dates.rules.items() if rules.is_over(now))
@@ -64,23 +123,13 @@ def _basis(reckoning: Reckoning) -> dict[str, Any]:
     return {"rule": reckoning.rule.to_dict(), "closed": closed, "open": still_open}
 
 
-def _stale(basis: Mapping[str, Any], known: Mapping[str, Any], named: set[int]) -> set[int] | None:
-    """Return whose totals are stale, None for everybody's."""
-    if any(basis[part] != known.get(part) for part in ("rule", "closed")):
-        return None
-    moved = (set(now_open) ^ set(known["open"][lab]) for lab, now_open in basis["open"].items())
-    stale = named.union(*moved)
-    return stale if len(stale) <= _FEW else None
-
-
-def _keep(connection: sa.Connection, reckoning: Reckoning, whose: Collection[int] | None) -> None:
-    """Write down the totals of some people, or of everybody, where they differ."""
-    chosen = None if whose is None else sa.select(people.c.id).where(people.c.id.in_(whose)).cte()
+def _keep(connection: sa.Connection, reckoning: Reckoning, whose: Collection[int]) -> None:
+    """Write down the totals of some people where they differ."""
+    chosen = sa.select(people.c.id).where(people.c.id.in_(whose)).cte()
     shares = _shares(connection, reckoning, chosen)
     share = sa.func.coalesce(shares.c.share, NOTHING)
     query = sa.select(people.c.id, share).join_from(people, shares, isouter=True)
-    query = query.where(people.c.id > 0)  # SQLite takes ON CONFLICT behind a WHERE only
-    query = _among(chosen, query, people.c.id)
+    query = query.where(people.c.id.in_(sa.select(chosen.c.id)))
     insert = _INSERT[connection.dialect.name](course_totals)
     values = {"share": insert.excluded.share}
     differs = course_totals.c.share != insert.excluded.share
@@ -90,12 +139,8 @@ def _keep(connection: sa.Connection, reckoning: Reckoning, whose: Collection[int
     connection.execute(insert)
 
 
-def _among(chosen: sa.CTE | None, query: sa.Select[Any], person: Any) -> sa.Select[Any]:
-    return query if chosen is None else query.where(person.in_(sa.select(chosen.c.id)))
-
-
-def _shares(connection: sa.Connection, reckoning: Reckoning, chosen: sa.CTE | None) -> sa.Subquery:
-    """Select (person_id, share) of everybody of whom something counts, or the `chosen`; rounded."""
+def _shares(connection: sa.Connection, reckoning: Reckoning, chosen: sa.CTE) -> sa.Subquery:
+    """Select (person_id, share) of the `chosen` of whom something counts; rounded."""
     rule = reckoning.rule
     kinds = sa.select(counts.c.lab).where(counts.c.kind == POINTS).group_by(counts.c.lab)
     alike = set(connection.scalars(kinds.having(sa.func.count() == 1)))
@@ -104,7 +149,8 @@ def _shares(connection: sa.Connection, reckoning: Reckoning, chosen: sa.CTE | No
     for lab, points in reckoning.points.items():
         most = points if lab in alike else None
         selects.append(_graded(rule, lab, most, decided=lab in decided))
-    selects = [_among(chosen, query, query.selected_columns.person_id) for query in selects]
+    ids = sa.select(chosen.c.id)
+    selects = [query.where(query.selected_columns.person_id.in_(ids)) for query in selects]
     kept = _without_lowest(sa.union_all(*selects).subquery(), rule.drop_lowest)
     earned = sa.func.sum(kept.c.share * kept.c.weight) / sa.func.sum(kept.c.weight)
     rounded = sa.func.round(sa.cast(earned, sa.Numeric), _DIGITS).label("share")

@@ -13,7 +13,7 @@ from autograder.service.records.course_rule import Total
 from autograder.service.records.decisions import Decision
 from autograder.service.records.people import LEARNER, PERSON, Person, named
 from autograder.service.records.submissions import EXCUSED, SET, Entry, Submissions, pages_of
-from autograder.service.reports.everybodys_totals import bring_up_to_date
+from autograder.service.reports.everybodys_totals import NOTHING, bring_few_up_to_date
 from autograder.service.reports.totals import Reckoning
 
 # Rows of a page: what a screen or two hold, and a browser lays out at once.
@@ -109,15 +109,21 @@ class Row:
 
 @dataclass(frozen=True)
 class Page:
-    """Some rows of `learners`, and how many pages there are."""
+    """Some rows of `learners`, and how many pages there are.
+
+    Their order is `stale` where it is by course totals that are still to be worked out anew.
+    """
 
     rows: list[Row]
     count: int
     learners: int
+    stale: bool = False
 
 
 def page(submissions: Submissions, asked: Asked) -> Page:
     """Return the page that is asked for; the database sorts and cuts it.
+
+    Totals are brought up to date first if few are stale.
 
     Raises:
         Refused: 422, nothing can be sorted so.
@@ -127,23 +133,27 @@ def page(submissions: Submissions, asked: Asked) -> Page:
     conditions += [named(asked.search)] if asked.search else []
     query: sa.Select[Any] = sa.select(*PERSON).where(*conditions)
     database = submissions.database
+    stale = asked.sort.removeprefix("-") == COURSE and not bring_few_up_to_date(submissions)
     start = (asked.page - 1) * PAGE_ROWS
-    query = _sorted(query, submissions, asked).offset(start).limit(PAGE_ROWS)
+    query = _sorted(query, submissions, asked, stale=stale).offset(start).limit(PAGE_ROWS)
     learners = [Person(*row) for row in database.rows(query)]
     count = sa.select(sa.func.count()).select_from(people).where(*conditions)
     total = database.scalar(count) or 0
-    return Page(rows(learners, submissions, asked.lab), pages_of(total, PAGE_ROWS), total)
+    shown = rows(learners, submissions, asked.lab)
+    return Page(shown, pages_of(total, PAGE_ROWS), total, stale)
 
 
-def _sorted(query: sa.Select[Any], submissions: Submissions, asked: Asked) -> sa.Select[Any]:
+def _sorted(
+    query: sa.Select[Any], submissions: Submissions, asked: Asked, *, stale: bool
+) -> sa.Select[Any]:
     order, turned = asked.sort.removeprefix("-"), asked.sort.startswith("-")
     lab = asked.lab if order == "total" else order
     if order in ORDERS:
         key: sa.ColumnElement[Any] = ORDERS[order]
     elif order == COURSE:
-        bring_up_to_date(submissions)
-        query = query.join(course_totals, course_totals.c.person_id == people.c.id)
-        key = course_totals.c.share
+        query = query.join(course_totals, course_totals.c.person_id == people.c.id, isouter=stale)
+        key = course_totals.c.share  # of an index, unless there are people without a total
+        key = sa.func.coalesce(key, NOTHING) if stale else key
     elif order == "total" and not lab:
         query = query.join(sums, sums.c.person_id == people.c.id, isouter=True)
         key = sa.func.coalesce(sums.c.score, 0.0)

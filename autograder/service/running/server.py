@@ -29,6 +29,7 @@ from autograder.service.grading.process import Grader, ProcessGrader
 from autograder.service.grading.queue import Queue
 from autograder.service.records.people import INSTRUCTOR, Roster
 from autograder.service.records.store import Store, sqlite_url
+from autograder.service.reports.totals_worker import TotalsWorker
 from autograder.service.running import courses
 from autograder.service.settings import Settings
 from autograder.service.tokens import is_token, new_token
@@ -84,14 +85,15 @@ class Server:
         others = self.course.others.values()
         tools = [each.lti for each in (self.course, *others) if each.lti]
         self._queue.start(other.queue for other in others)
-        for tool in tools:
-            tool.passback.start()
+        threads = [self.course.totals, *(tool.passback for tool in tools)]
+        for thread in threads:
+            thread.start()
         try:
             self._uvicorn.run(sockets=[self._listener])
         finally:
             self._queue.stop()
-            for tool in tools:
-                tool.passback.stop()
+            for thread in threads:
+                thread.stop()
 
     def stop(self) -> None:
         """Ask `run` to return; may be called from any thread."""
@@ -141,9 +143,10 @@ def opened(settings: Settings, make_grader: Callable[[], Grader] | None = None) 
         if settings.cluster:
             settings = replace(settings, scheduler=stack.enter_context(_cluster(settings)))
         url = settings.public_url.rstrip("/") or address(listener)
-        first = stack.enter_context(_opened_course(settings, data, url, make_grader))
+        totals = TotalsWorker()
+        first = stack.enter_context(_opened_course(settings, data, url, totals, make_grader))
         others = {
-            entry.name: stack.enter_context(_opened_other(settings, data, url, entry))
+            entry.name: stack.enter_context(_opened_other(settings, data, url, totals, entry))
             for entry in courses.entries(first.store.database)
         }
         yield Server(replace(first, others=others), listener)
@@ -154,13 +157,15 @@ def _opened_course(
     settings: Settings,
     data: Path,
     url: str,
+    totals: TotalsWorker,
     make_grader: Callable[[], Grader] | None = None,
     entry: courses.CourseEntry = courses.FIRST,
 ) -> Iterator[Course]:
     """Open a course whose files lie in `data`; only the one without a name has graders."""
     catalog = LabCatalog(settings.labs)
     catalog.require()
-    with contextlib.closing(Store(settings.database_url or sqlite_url(data))) as store:
+    opened_store = contextlib.closing(Store(settings.database_url or sqlite_url(data)))
+    with opened_store as store, totals.serving(store.submissions):
         instructor_token(data, store.roster)
         node = node_name(data)
         freed = store.claims.free_orphans(node)
@@ -186,12 +191,13 @@ def _opened_course(
             _lti(settings, data, store, url, catalog),
             entry.name,
             entry.title,
+            totals=totals,
         )
 
 
 @contextlib.contextmanager
 def _opened_other(
-    settings: Settings, data: Path, url: str, entry: courses.CourseEntry
+    settings: Settings, data: Path, url: str, totals: TotalsWorker, entry: courses.CourseEntry
 ) -> Iterator[Course]:
     """Open a course beside the one at `/`."""
     own = replace(
@@ -207,7 +213,7 @@ def _opened_other(
         raise StartError(f"course {entry.name}: {error}") from error
     folder = data_directory(courses.folder(data, entry.name))
     path = f"{url}/{courses.FOLDER}/{entry.name}"
-    with _opened_course(own, folder, path, entry=entry) as course:
+    with _opened_course(own, folder, path, totals, entry=entry) as course:
         yield course
 
 

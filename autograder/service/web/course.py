@@ -20,6 +20,7 @@ from autograder.service.records.people import Person
 from autograder.service.records.store import Store
 from autograder.service.records.teams import teams
 from autograder.service.reports.similarity import Similarity
+from autograder.service.reports.totals_worker import TotalsWorker
 from autograder.service.settings import Settings
 from autograder.service.web.below import FOLDER
 from autograder.service.web.limits import Limits
@@ -45,6 +46,7 @@ class Course:
     name: str = ""
     title: str = "Course"
     others: Mapping[str, "Course"] = field(default_factory=dict)
+    totals: TotalsWorker = field(default_factory=TotalsWorker)
 
     @property
     def path(self) -> str:

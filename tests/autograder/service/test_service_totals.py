@@ -1,10 +1,13 @@
 """The gradebook in the order of the course total, by the database and learner by learner."""
 
+import json
 import random
 import threading
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,8 +28,9 @@ from autograder.service.records.decisions import decide
 from autograder.service.records.people import Person
 from autograder.service.records.store import Store
 from autograder.service.reports import gradebook
-from autograder.service.reports.everybodys_totals import bring_up_to_date
+from autograder.service.reports.everybodys_totals import bring_up_to_date, work_some_out
 from autograder.service.reports.gradebook import Asked
+from autograder.service.reports.totals_worker import TotalsWorker
 
 LABS = ("01_first", "02_second", "03_third", "04_fourth")
 START, DAY = 1.9e9, 86_400.0
@@ -328,3 +332,155 @@ def test_totals_are_right_after_several_write_and_work_them_out_at_once(database
             thread.join()
         assert not failures
         assert_as_counted_anew(store)
+
+
+MANY = 1_250  # people: more than two transactions work out
+
+
+@pytest.fixture
+def many(database_url: Any) -> Iterator[Course]:
+    """Return a course of so many that their totals are not worked out at once; all are stale."""
+    course = Course(database_url, 0)
+    with closing(course.store) as store:
+        for lab, person in zip(LABS, course.learners, strict=False):
+            course.set_dates(lab)
+            course.now = START + DAY
+            course.hand_in(person, lab)
+        text = "login\n" + "".join(f"m{number:04}\n" for number in range(MANY))
+        roster.take(store.database, store.clock, text.encode(), course.staff, dry_run=False)
+        yield course
+
+
+def test_a_page_shows_totals_as_they_were_while_everybodys_are_stale(many: Course) -> None:
+    store, asked = many.store, Asked(sort="-course")
+    worker = TotalsWorker()
+    assert gradebook.page(store.submissions, asked).stale
+    assert kept_totals(store) == {}
+    assert gradebook.page(store.submissions, asked).learners == MANY + 14
+    with worker.serving(store.submissions):
+        while worker.work():
+            pass
+    page = gradebook.page(store.submissions, asked)
+    assert not page.stale
+    assert_as_counted_anew(store)
+    before = kept_totals(store)
+    many.put({"weights": {LABS[1]: 0.0}})
+    assert gradebook.page(store.submissions, asked).stale
+    assert kept_totals(store) == before
+    assert not gradebook.page(store.submissions, Asked()).stale  # in which nothing is stale
+    bring_up_to_date(store.submissions)  # as a program has it
+    assert not gradebook.page(store.submissions, asked).stale
+    assert kept_totals(store) != before
+    assert_as_counted_anew(store)
+
+
+def kept_totals(store: Store) -> dict[int, float]:
+    rows = store.database.rows(sa.select(course_totals.c.person_id, course_totals.c.share))
+    return {row[0]: row[1] for row in rows}
+
+
+def test_a_rule_that_changes_while_totals_are_worked_out_holds_for_everybody(many: Course) -> None:
+    submissions = many.store.submissions
+    assert work_some_out(submissions)
+    many.put({"weights": {LABS[1]: 0.0}})
+    assert work_some_out(submissions)
+    many.hand_in(many.learners[0], LABS[3])  # one of those who are done
+    many.now += 30 * DAY  # and labs close
+    while work_some_out(submissions):
+        pass
+    assert_nothing_left(submissions)
+    assert_as_counted_anew(many.store)
+
+
+def assert_nothing_left(submissions: Any) -> None:
+    statements: list[str] = []
+    engine = submissions.database.engine
+    sa.event.listen(engine, "after_cursor_execute", lambda *said: statements.append(said[2]))
+    assert not work_some_out(submissions)
+    assert all(statement.startswith(("SELECT", "BEGIN")) for statement in statements)
+
+
+def test_a_transaction_works_out_no_more_than_some(many: Course) -> None:
+    """So nobody who hands in waits for everybody's totals: writers wait for one transaction."""
+    counts = []
+    while True:
+        before = len(kept_totals(many.store))
+        more = work_some_out(many.store.submissions)
+        counts.append(len(kept_totals(many.store)) - before)
+        if not more:
+            break
+    assert sum(counts) == MANY + 15 and max(counts) <= 1_000
+
+
+def test_a_worker_neither_waits_for_another_nor_repeats_it(
+    make_postgres: Callable[[], str],
+) -> None:
+    course = Course(f"{make_postgres()}&options=-c%20lock_timeout%3D20s", 0)
+    with closing(course.store) as store, closing(Store(store.database.engine.url)) as other:
+        bring_up_to_date(store.submissions)
+        eve = store.roster.add("eve", "learner")
+        with other.database.write() as connection:
+            stale_totals.lock(connection)  # another server works totals out
+            assert not work_some_out(store.submissions)
+            assert eve.id not in kept_totals(store)
+        assert not work_some_out(store.submissions)
+        assert kept_totals(store)[eve.id] == -1.0
+        assert_nothing_left(other.submissions)
+
+
+def test_a_worker_goes_on_with_other_courses_and_tries_again(
+    database_url: Any, tmp_path: Path, caplog: Any
+) -> None:
+    course, away = Course(database_url, 0), Store(f"sqlite:///{tmp_path}/away.sqlite")
+    worker = TotalsWorker()
+    with closing(course.store) as store, closing(away):
+        with away.database.write() as connection:
+            connection.exec_driver_sql("ALTER TABLE people RENAME TO gone")
+            connection.exec_driver_sql("DELETE FROM totals_basis")
+        with worker.serving(away.submissions), worker.serving(store.submissions):
+            assert not worker.work()
+            assert "cannot be worked out now" in caplog.text
+            assert_nothing_left(store.submissions)
+            with away.database.write() as connection:
+                connection.exec_driver_sql("ALTER TABLE gone RENAME TO people")
+            away.roster.add("ada", "learner")
+            assert not worker.work()
+        assert list(kept_totals(away).values()) == [-1.0]
+
+
+def test_a_running_server_keeps_totals_up_to_date_with_nobody_looking(running: Any) -> None:
+    store = running.server.course.store
+    cell = b'{"cells": [{"cell_type": "code", "source": "x = 1"}]}'
+    running.enroll("ada").submit("first", cell)
+    assert running.wait(1) == "graded"
+    running.staff.rule({"weights": {"01_first": 2.0}})
+    until(lambda: sorted(kept_totals(store).values()) == [-1.0, 1.0])
+
+
+def test_a_page_says_in_words_that_totals_are_worked_out_anew(running: Any, browser: Any) -> None:
+    store = running.server.course.store
+    running.server.course.totals.stop()
+    text = "login\n" + "".join(f"m{number:04}\n" for number in range(600))
+    instructor = store.roster.find("instructor")
+    roster.take(store.database, store.clock, text.encode(), instructor, dry_run=False)
+    browser.log_in(running.staff.token)
+    words = "Course totals are being worked out anew"
+    assert words in (page := browser.get("/gradebook?sort=-course")).text
+    assert "600 learners" in page.text and "m0599" in page.text  # though nobody has a total
+    assert words not in browser.get("/gradebook").text
+    book = json.loads(fetched(running.staff, "/api/gradebook?sort=-course"))  # which is right
+    assert book["learners"] == 600 and len(kept_totals(store)) == 601
+    assert words not in browser.get("/gradebook?sort=-course").text
+
+
+def fetched(staff: Any, path: str) -> bytes:
+    request = urllib.request.Request(staff.server + path)
+    request.add_header("Authorization", f"Bearer {staff.token}")
+    with urllib.request.urlopen(request) as answer:
+        return bytes(answer.read())
+
+
+def until(fact: Callable[[], bool]) -> None:
+    waiting = threading.Event()
+    while not fact():
+        waiting.wait(0.02)

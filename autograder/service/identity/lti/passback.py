@@ -7,7 +7,6 @@ Source: 1EdTech, LTI Assignment and Grade Services 2.0.
 """
 
 import logging
-import threading
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -17,6 +16,7 @@ from urllib.parse import urlencode, urlsplit
 from autograder.service.errors import ServerError
 from autograder.service.identity.lti.launches import Platform
 from autograder.service.identity.lti.sessions import Sessions, Unreachable
+from autograder.service.periodic import Periodic
 from autograder.service.records.outbox import Due, Outbox
 from autograder.service.records.people import LEARNER, Person
 from autograder.service.records.submissions import Entry, Submissions
@@ -29,8 +29,10 @@ _SCORE = "application/vnd.ims.lis.v1.score+json"
 log = logging.getLogger(__name__)
 
 
-class Passback:
+class Passback(Periodic):
     """Sends what is due in the outbox; `private_key` is this server's, as PEM.
+
+    After `stop` the rest waits for the next server.
 
     `title_of` says how a lab's line item is called.
     """
@@ -46,34 +48,13 @@ class Passback:
         clock: Callable[[], float],
         look_s: float,
     ) -> None:
+        super().__init__("passback", self.send_next, look_s)
         self.outbox = outbox
         self._submissions = submissions
         self._platforms = [platform.name for platform in platforms]
         self._platform = Sessions(platforms, private_key)
         self._title_of = title_of
-        self._clock, self._look_s = clock, look_s
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, daemon=True)
-
-    def start(self) -> None:
-        """Begin to send, in a thread."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Stop after what is being sent now; the rest waits for the next server."""
-        self._stopping.set()
-        if self._thread.is_alive():
-            self._thread.join()
-
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                busy = self.send_next()
-            except Exception:  # the database is away: what is due stays so
-                log.exception("passback: nothing can be sent now")
-                busy = False
-            if not busy:
-                self._stopping.wait(self._look_s)
+        self._clock = clock
 
     def send_next(self) -> bool:
         """Send the grade that is due; False when there is none."""

@@ -9,6 +9,7 @@ from fastapi.responses import Response, StreamingResponse
 from autograder.service.grading.catalog import Titles
 from autograder.service.records.teams import handed_in_by
 from autograder.service.reports import exports, gradebook, platforms
+from autograder.service.reports.everybodys_totals import bring_up_to_date
 from autograder.service.web import openapi, views
 from autograder.service.web.access import Staff, StaffVisitor
 from autograder.service.web.course import Course
@@ -36,6 +37,8 @@ def _add_api(api: APIRouter, course: Course) -> None:
 
     @api.get("/gradebook")
     def book(_by: Staff, lab: AnyLabName, asked: Asked) -> dict[str, Any]:
+        if asked.sort.removeprefix("-") == gradebook.COURSE:  # a program has no line to read
+            bring_up_to_date(store.submissions)
         rows_page = gradebook.page(store.submissions, replace(asked, lab=lab))
         numbers = [entry.id for row in rows_page.rows for entry in row.labs.values()]
         teams = handed_in_by(store.database, numbers)
@@ -82,6 +85,8 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.get("/gradebook")
     def book(person: StaffVisitor, asked: Asked) -> Response:
         rows_page = gradebook.page(store.submissions, asked)
+        if rows_page.stale:
+            course.totals.wake()
         labs = store.submissions.labs()
         order = asked.sort if asked.sort != "login" else ""  # as it is when nothing is said
         query = {"lab": asked.lab, "section": asked.section, "search": asked.search, "sort": order}
@@ -89,6 +94,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
             "gradebook",
             person=person,
             rows=rows_page.rows,
+            stale=rows_page.stale,
             learners=rows_page.learners,
             labs=[asked.lab] if asked.lab else labs,
             all_labs=labs,

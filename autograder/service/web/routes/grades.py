@@ -80,7 +80,9 @@ def _put(course: Course, body: dict[str, Any], by: Person) -> CourseRule:
         full = {short_name(lab): lab for lab in labs}
         weights = {full.get(lab, lab): weight for lab, weight in body["weights"].items()}
         body = {**body, "weights": weights}
-    return course_rule.put(store.database, store.clock(), body, labs, by)
+    rule = course_rule.put(store.database, store.clock(), body, labs, by)
+    course.totals.wake()
+    return rule
 
 
 def _decision(form: dict[str, str]) -> dict[str, Any]:

@@ -50,6 +50,7 @@ def _add_api(api: APIRouter, course: Course) -> None:
     def rules(by: Instructor, lab: LabName, body: Json) -> dict[str, Any]:
         new_rules = Rules.read(body)
         course.store.dates.set_rules(lab, new_rules, by)
+        course.totals.wake()
         return {"name": lab, **new_rules.to_dict()}
 
     @api.get("/labs/{lab}/numbers", responses=openapi.EXPORT)
@@ -96,6 +97,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.post("/labs/{lab}/dates")
     def dates(person: InstructorSender, lab: LabName, form: Fields) -> Response:
         course.store.dates.set_rules(lab, Rules.read(_rules(form)), person)
+        course.totals.wake()
         return RedirectResponse("/labs", 303)
 
     @pages.post("/labs/{lab}/extensions")

@@ -60,12 +60,20 @@ def _lines(course: Course) -> Iterator[str]:
 
 def _take(course: Course, data: bytes, by: Person, *, dry_run: bool) -> list[Change]:
     says = schedule.read(data, course.catalog.resolve)
-    return schedule.take(course.store.database, course.store.clock(), says, by, dry_run=dry_run)
+    return _put(course, says, by, dry_run=dry_run)
 
 
 def _hold(course: Course, lab: str, held: object, by: Person, *, dry_run: bool) -> list[Change]:
-    store, says = course.store, {lab: {"held": held}}
-    return schedule.take(store.database, store.clock(), says, by, dry_run=dry_run)
+    return _put(course, {lab: {"held": held}}, by, dry_run=dry_run)
+
+
+def _put(
+    course: Course, says: dict[str, dict[str, Any]], by: Person, *, dry_run: bool
+) -> list[Change]:
+    store = course.store
+    changes = schedule.take(store.database, store.clock(), says, by, dry_run=dry_run)
+    course.totals.wake()
+    return changes
 
 
 def _add_pages(pages: APIRouter, course: Course) -> None:
@@ -94,7 +102,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
             if kind not in DATES:
                 raise Refused(422, f"schedule: got a date called {kind[:40]!r}.")
             says.setdefault(course.catalog.resolve(name), {})[kind] = text.strip() or None
-        schedule.take(course.store.database, course.store.clock(), says, person, dry_run=False)
+        _put(course, says, person, dry_run=False)
         return RedirectResponse("/schedule", 303)
 
     @pages.post("/labs/{lab}/held")

@@ -52,7 +52,9 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
 def _take(course: Course, body: dict[str, Any], by: Person, *, dry_run: bool) -> dict[str, Any]:
     catalog, store = course.catalog, course.store
     rubrics = {name: partial(catalog.rubrics, name) for name in catalog.names}
-    return take(store.database, store.clock(), body, rubrics, by, dry_run=dry_run)
+    changes = take(store.database, store.clock(), body, rubrics, by, dry_run=dry_run)
+    course.totals.wake()
+    return changes
 
 
 def _asked(fields: dict[str, str]) -> dict[str, Any]:
