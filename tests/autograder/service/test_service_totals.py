@@ -27,7 +27,7 @@ from autograder.service.records.dates import Rules
 from autograder.service.records.decisions import decide
 from autograder.service.records.people import Person
 from autograder.service.records.store import Store
-from autograder.service.reports import gradebook
+from autograder.service.reports import everybodys_totals, gradebook
 from autograder.service.reports.everybodys_totals import bring_up_to_date, work_some_out
 from autograder.service.reports.gradebook import Asked
 from autograder.service.reports.totals_worker import TotalsWorker
@@ -338,8 +338,9 @@ MANY = 1_250  # people: more than two transactions work out
 
 
 @pytest.fixture
-def many(database_url: Any) -> Iterator[Course]:
+def many(database_url: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[Course]:
     """Return a course of so many that their totals are not worked out at once; all are stale."""
+    monkeypatch.setattr(everybodys_totals, "_MANY", 500)
     course = Course(database_url, 0)
     with closing(course.store) as store:
         for lab, person in zip(LABS, course.learners, strict=False):
