@@ -94,7 +94,8 @@ def gradebook_row(row: Row, teams: Teams) -> dict[str, Any]:
     person = row.person
     labs = {
         lab: {name: getattr(entry, name) for name in _COUNTS}
-        | {"submission": entry.id or None, "team": _team(entry.id, teams)}
+        | {"submission": entry.id or None}
+        | ({"team": team} if (team := _team(entry.id, teams)) else {})
         | ({"decision": entry.decision} if entry.decision else {})
         for lab, entry in row.labs.items()
     }
