@@ -122,8 +122,8 @@ def _known(
         theirs = retry_keys.c.person_id == person.id
         query = query.union_all(sent.where(theirs, retry_keys.c.retry_key == retry_key))
     # Not in the query: a database that thinks such states rare reads everything that waits.
-    found = [row for row in connection.execute(query) if row.by_key or row.state in _WAIT]
-    row = max(found, key=attrgetter("by_key"), default=None)
+    candidates = [row for row in connection.execute(query) if row.by_key or row.state in _WAIT]
+    row = max(candidates, key=attrgetter("by_key"), default=None)
     if row is None:
         return None, False
     if (row.lab, row.sha256) != (lab, digest):
