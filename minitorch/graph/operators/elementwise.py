@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import GraphError
 from ...exports import own_names
 from ...op import apply
-from ...ops.elementwise import activation, binary, logic, pointwise
+from ...ops.elementwise import binary, logic, pointwise
 from ...ops.elementwise import unary as unary
 from ...ops.elementwise.rows import ROWS, Binary, named
 from ...ops.shaping.joining import stack
@@ -68,7 +68,6 @@ is_inf = _of_one(logic.isinf, "is_inf")
 is_nan = _of_one(logic.isnan, "is_nan")
 log = _of_one(unary.log, "log")
 log1p = _of_one(unary.log1p, "log1p")
-log_sigmoid = _of_one(activation.logsigmoid, "log_sigmoid")
 logical_not = _of_one(logic.logical_not, "logical_not")
 neg = negative = _of_one(unary.neg, "negative")
 reciprocal = _of_one(unary.reciprocal, "reciprocal")

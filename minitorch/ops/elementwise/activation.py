@@ -15,9 +15,9 @@ from ...op import Kind, Methods
 from ..shaping.indexing import narrow
 from . import compiled
 from .binary import where
+from .formulas import Formula
 from .rows import binary, operator_of, unary
 from .unary import abs, erf, exp, expm1, log1p
-from .unary import logsigmoid as logsigmoid
 from .unary import relu as relu
 from .unary import sigmoid as sigmoid
 from .unary import tanh as tanh
@@ -69,23 +69,45 @@ def gelu(x: Kind, approximate: str = "none") -> Kind:
         return _gelu(x)
     if approximate != "tanh":
         raise ArgumentError(f"gelu: got approximate {approximate!r}, expected 'none' or 'tanh'.")
-    inner = (x + x * x * x * 0.044715) * math.sqrt(2.0 / math.pi)
-    return x * 0.5 * (tanh(inner) + 1.0)
+    return _GELU_BY_TANH(x)
 
 
-silu = unary(
-    "silu",
-    lambda xp, x: x / (1 + xp.exp(-x)),
-    lambda g, x, y: g * _silu_slope(x),
-    "x·sigmoid(x).",
-    promotes="float",
-    reads="x",
+def _inner(x: Any) -> Any:
+    return (x + x * x * x * 0.044715) * math.sqrt(2.0 / math.pi)
+
+
+def _gelu_slope_by_tanh(g: Any, x: Any) -> Any:
+    t = tanh(_inner(x))
+    steep = (x * x * (3.0 * 0.044715) + 1.0) * (1.0 - t * t) * math.sqrt(2.0 / math.pi)
+    return g * ((t + 1.0) * 0.5 + x * steep * 0.5)
+
+
+_GELU_BY_TANH = Formula("gelu", lambda x: x * 0.5 * (tanh(_inner(x)) + 1.0), _gelu_slope_by_tanh)
+
+
+def _silu_slope(g: Any, x: Any) -> Any:
+    gate = sigmoid(x)
+    return g * (gate * (x * (1.0 - gate) + 1.0))
+
+
+_SILU = Formula("silu", lambda x: x * sigmoid(x), _silu_slope)
+
+
+def silu(x: Kind) -> Kind:
+    """Return x·sigmoid(x)."""
+    return _SILU(x)
+
+
+_LOG_SIGMOID = Formula(
+    "logsigmoid",
+    lambda x: where(x < 0, x, 0.0) - log1p(exp(-abs(x))),
+    lambda g, x: g * sigmoid(-x),
 )
 
 
-def _silu_slope(x: Kind) -> Kind:
-    gate = sigmoid(x)
-    return gate * (x * (1.0 - gate) + 1.0)
+def logsigmoid(x: Kind) -> Kind:
+    """Return ln sigmoid(x)."""
+    return _LOG_SIGMOID(x)
 
 
 def relu6(x: Kind) -> Kind:
@@ -93,9 +115,16 @@ def relu6(x: Kind) -> Kind:
     return hardtanh(x, 0.0, 6.0)
 
 
+_LEAKY_RELU = Formula(
+    "leaky_relu",
+    lambda x, slope: where(x > 0, x, x * slope),
+    lambda g, x, slope: where(x > 0, g, g * slope),
+)
+
+
 def leaky_relu(x: Kind, negative_slope: float = 0.01) -> Kind:
     """Return `x` where positive, else negative_slope·x."""
-    return where(x > 0, x, x * negative_slope)
+    return _LEAKY_RELU(x, numbers=(negative_slope,))
 
 
 def prelu(x: Kind, weight: Methods) -> Kind:
@@ -119,26 +148,49 @@ def hardtanh(x: Kind, min_val: float = -1.0, max_val: float = 1.0) -> Kind:
     """
     if min_val > max_val:
         raise ArgumentError(f"hardtanh: got bounds {min_val} and {max_val}, expected min <= max.")
-    return where(x <= min_val, min_val, where(x >= max_val, max_val, x))
+    return _HARDTANH(x, numbers=(min_val, max_val))
+
+
+_HARDTANH = Formula(
+    "hardtanh",
+    lambda x, low, high: where(x <= low, low, where(x >= high, high, x)),
+    lambda g, x, low, high: where(x <= low, 0.0, where(x >= high, 0.0, g)),
+)
+_ELU = Formula(
+    "elu",
+    lambda x, alpha, scale: where(x > 0, x, expm1(where(x > 0, 0.0, x)) * alpha) * scale,
+    lambda g, x, alpha, scale: where(x > 0, g, g * (exp(where(x > 0, 0.0, x)) * alpha)) * scale,
+)
 
 
 def elu(x: Kind, alpha: float = 1.0) -> Kind:
     """Return `x` where positive, else alpha·(exp(x) - 1)."""
-    return where(x > 0, x, expm1(where(x > 0, 0.0, x)) * alpha)
+    return _ELU(x, numbers=(alpha, 1.0))
 
 
 def selu(x: Kind) -> Kind:
     """Return the scaled `elu` that keeps mean 0 and variance 1."""
-    return elu(x, SELU_ALPHA) * SELU_SCALE
+    return _ELU(x, numbers=(SELU_ALPHA, SELU_SCALE))
 
 
 def softplus(x: Kind, beta: float = 1.0, threshold: float = 20.0) -> Kind:
     """Return ln(1 + exp(beta·x)) / beta; `x` itself where beta·x is above the threshold."""
-    scaled = x * beta
     if as_dtype(x.dtype) == float16:
         threshold = min(threshold, 11.0)  # whose exp overflows at 11.09
+    return _SOFTPLUS(x, numbers=(beta, threshold))
+
+
+def _softplus(x: Any, beta: float, threshold: float) -> Any:
+    scaled = x * beta
     linear = scaled > threshold
     return where(linear, x, log1p(exp(where(linear, 0.0, scaled))) / beta)
+
+
+_SOFTPLUS = Formula(
+    "softplus",
+    _softplus,
+    lambda g, x, beta, threshold: where(x * beta > threshold, g, g * sigmoid(x * beta)),
+)
 
 
 def mish(x: Kind) -> Kind:
@@ -153,12 +205,32 @@ def softsign(x: Kind) -> Kind:
 
 def hardsigmoid(x: Kind) -> Kind:
     """Return x/6 + 1/2 clamped to 0 to 1."""
-    return where(x <= -3, 0.0, where(x >= 3, 1.0, x / 6.0 + 0.5))
+    return _HARDSIGMOID(x)
+
+
+_HARDSIGMOID = Formula(
+    "hardsigmoid",
+    lambda x: where(x <= -3, 0.0, where(x >= 3, 1.0, x / 6.0 + 0.5)),
+    lambda g, x: where(x <= -3, 0.0, where(x >= 3, 0.0, g / 6.0)),
+)
+_HARDSWISH = Formula(
+    "hardswish",
+    lambda x: where(x <= -3, 0.0, where(x >= 3, x, x * (x + 3.0) / 6.0)),
+    lambda g, x: where(x <= -3, 0.0, where(x >= 3, g, g * (x / 3.0 + 0.5))),
+)
 
 
 def hardswish(x: Kind) -> Kind:
     """Return x·hardsigmoid(x)."""
-    return where(x <= -3, 0.0, where(x >= 3, x, x * (x + 3.0) / 6.0))
+    return _HARDSWISH(x)
+
+
+def _gate_slope(g: Any, a: Any, b: Any) -> Any:
+    gate = sigmoid(b)
+    return g * a * (gate * (1.0 - gate))
+
+
+_GLU = Formula("glu", lambda a, b: a * sigmoid(b), lambda g, a, b: g * sigmoid(b), _gate_slope)
 
 
 def glu(x: Kind, dim: int = -1) -> Kind:
@@ -171,4 +243,4 @@ def glu(x: Kind, dim: int = -1) -> Kind:
     if not x.shape or x.shape[d] % 2:
         raise ShapeError(f"glu: got shape {tuple(x.shape)}, expected an even size on axis {d}.")
     half = x.shape[d] // 2
-    return narrow(x, d, 0, half) * sigmoid(narrow(x, d, half, half))
+    return _GLU(narrow(x, d, 0, half), narrow(x, d, half, half))

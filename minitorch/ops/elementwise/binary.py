@@ -11,7 +11,7 @@ from typing import Any, overload
 import numpy as np
 
 from ...arrays.allocator import LARGE
-from ...arrays.library import HOST_TYPES, Array, Namespace, as_dtype, dtype_of
+from ...arrays.library import HOST_TYPES, Array, Namespace, as_dtype, bool_, dtype_of
 from ...errors import ArgumentError, DTypeError
 from ...op import Kind, Value, apply
 from . import compiled
@@ -192,7 +192,7 @@ logaddexp = _float_row(
 
 _WHERE = ROWS["where"] = Elementwise(
     "where",
-    lambda xp, c, a, b: xp.where(c, a, b),
+    lambda xp, c, a, b: compiled.chosen(c, a, b) if xp is np else xp.where(c, a, b),
     (
         lambda g, c, a, b, y: None,
         lambda g, c, a, b, y: where(c, g, 0.0),
@@ -223,7 +223,7 @@ def where(condition: Any, a: Any = None, b: Any = None) -> Any:
 
         return nonzero(condition, as_tuple=True)
     kind = getattr(condition, "dtype", None)
-    if not isinstance(condition, bool) and (kind is None or not str(kind).endswith("bool")):
+    if kind is not bool_ and not isinstance(condition, bool) and not str(kind).endswith("bool"):
         raise DTypeError(
             f"where: the condition has dtype {kind}, expected bool. Compare: where(x > 0, ...)."
         )

@@ -17,6 +17,7 @@ from ...arrays.threads import get_num_threads
 Rows = Sequence[tuple[str, tuple[int, ...]]]
 FEW = 2**6  # elements, from which on a kernel over rows is faster than NumPy's calls
 SOME = 2**8  # elements, from which on one is faster than a dozen of NumPy's calls
+SEVERAL = 2**12  # elements, from which on one is faster than a few of them
 MUCH = 2**17  # elements, from which on threads share a call of NumPy's
 FEW_TERMS = 2**7  # of a product, up to which a kernel that packs once is faster than BLAS
 MANY_ROWS = 2**8  # of B, from which on that is so
@@ -43,13 +44,17 @@ def _compiles(dtype: DType) -> bool:
 
 
 @functools.cache
-def kernel(dtype: DType, count: int, steps: Rows, reduction: str = "") -> Callable[..., Array]:
-    """Return the kernel of some rows of `count` inputs, which reads and writes each number once."""
+def kernel(dtype: DType, inputs: int | tuple[str, ...], steps: Rows) -> Callable[..., Array]:
+    """Return the kernel of some rows, which reads and writes each number once.
+
+    Args:
+        inputs: how many there are, or which are a "float" and which a "bool".
+    """
     from ...compile import kernels
     from ...compile.rows import Program, Step
 
-    rows = tuple(Step(*step) for step in steps)
-    return kernels.kernel(Program(dtype.name, ("float",) * count, rows, reduction))
+    kinds = ("float",) * inputs if isinstance(inputs, int) else inputs
+    return kernels.kernel(Program(dtype.name, kinds, tuple(Step(*step) for step in steps)))
 
 
 def row(xp: Namespace, name: str, plain: Callable[..., Array], *arrays: Any) -> Array:
@@ -68,14 +73,41 @@ def row_in_order(
     strides = first.strides if large and fits(xp, *arrays, least=least) else ()
     if not strides or any(a.strides != strides or a.shape != first.shape for a in arrays):
         return plain(xp, *arrays)
-    if first.flags.c_contiguous:
-        return _kernel_of(name, arrays)(*arrays)
-    order = sorted(range(first.ndim), key=lambda d: -strides[d])
-    turned = [a.transpose(order) for a in arrays]
-    if not turned[0].flags.c_contiguous:
-        return plain(xp, *arrays)
+    return in_order(_kernel_of(name, arrays), arrays)
+
+
+def in_order(
+    kernel: Callable[..., Array], arrays: Sequence[Array], constants: Sequence[Array] = ()
+) -> Array:
+    """Return what a kernel gives for arrays, laid out as they are where all lie alike."""
+    first = arrays[0]
+    if first.flags.c_contiguous or any(
+        a.shape != first.shape or not _alike(a, first) for a in arrays
+    ):
+        return kernel(*arrays, *constants)
+    order = sorted(range(first.ndim), key=lambda d: -first.strides[d])
     back = sorted(range(first.ndim), key=order.__getitem__)
-    return _kernel_of(name, arrays)(*turned).transpose(back)
+    return kernel(*(a.transpose(order) for a in arrays), *constants).transpose(back)
+
+
+def _alike(a: Array, b: Array) -> bool:
+    """Tell whether two arrays of one shape lie in one order; bools are smaller than numbers."""
+    pairs = zip(a.strides, b.strides, strict=False)
+    return a.shape == b.shape and all(x * b.itemsize == y * a.itemsize for x, y in pairs)
+
+
+def chosen(condition: Any, a: Any, b: Any) -> Array:
+    """Return `a` where the condition holds, else `b`: by a kernel, which guesses no branches."""
+    arrays = [x for x in (a, b) if type(x) is np.ndarray and x.ndim]
+    if type(condition) is not np.ndarray or not arrays or not fits(np, *arrays, least=SEVERAL):
+        return np.where(condition, a, b)
+    dtype = arrays[0].dtype
+    if any(getattr(x, "dtype", dtype) is not dtype for x in (a, b)):
+        return np.where(condition, a, b)
+    numbers = [np.asarray(x, dtype) for x in (a, b) if not isinstance(x, np.ndarray) or not x.ndim]
+    places = (0, 2, 1) if len(numbers) == 1 and arrays[0] is b else (0, 1, 2)
+    choice = kernel(dtype, ("bool", "float", "float"), (("where", places),))
+    return in_order(choice, (condition, *arrays), numbers)
 
 
 def _kernel_of(name: str, arrays: Sequence[Array]) -> Callable[..., Array]:

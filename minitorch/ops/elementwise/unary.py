@@ -168,18 +168,11 @@ log1p = _float_row(
 )
 sigmoid = _float_row(
     "sigmoid",
-    lambda xp, x: 1 / (1 + xp.exp(-x)),
+    lambda xp, x: compiled.row(xp, "sigmoid", lambda xp, x: 1 / (1 + xp.exp(-x)), x),
     lambda g, x, y: g * (y * (1.0 - y)),
     "1 / (1 + exp(-x)).",
     "y",
 )
-logsigmoid = _float_row(
-    "logsigmoid",
-    lambda xp, x: -xp.logaddexp(-x, xp.zeros_like(x)),
-    lambda g, x, y: g * sigmoid(-x),
-    "ln sigmoid(x).",
-)
-
 # ── circular and hyperbolic functions ───────────────────────────────────────────────────────────
 
 sin = _float_row("sin", lambda xp, x: xp.sin(x), lambda g, x, y: g * _cos(x), "sin x, radians.")
@@ -206,4 +199,9 @@ atanh = _float_row(
 )
 
 _SLOPE = 2.0 / math.sqrt(math.pi)
-erf = _float_row("erf", erf_array, lambda g, x, y: g * exp(x * -x) * _SLOPE, "The error function.")
+erf = _float_row(
+    "erf",
+    lambda xp, x: compiled.row(xp, "erf", erf_array, x),
+    lambda g, x, y: g * exp(x * -x) * _SLOPE,
+    "The error function.",
+)

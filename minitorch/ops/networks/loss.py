@@ -1,13 +1,16 @@
 """Losses. `reduction` is "mean", "sum" or "none"."""
 
 import builtins
+from typing import Any
 
 from ...arrays.shapes import broadcast
 from ...errors import ArgumentError, ShapeError
 from ...op import Kind, Methods
+from ..elementwise.activation import logsigmoid
 from ..elementwise.binary import where, xlogy
+from ..elementwise.formulas import Formula
 from ..elementwise.pointwise import clamp_min
-from ..elementwise.unary import abs, exp, log, log1p, logsigmoid
+from ..elementwise.unary import abs, exp, log, log1p, sigmoid, sign
 from ..products.linalg import matmul, mT
 from ..reducing.reduction import mean, sum
 from ..reducing.statistics import root, vector_norm
@@ -59,17 +62,32 @@ def smooth_l1_loss(
         raise ArgumentError(f"smooth_l1_loss: got beta {beta}, expected 0 or more.")
     if beta == 0:
         return l1_loss(input, target, reduction=reduction)
-    away = abs(input - target)
-    return reduced(where(away < beta, away * away * (0.5 / beta), away - 0.5 * beta), reduction)
+    return reduced(_SMOOTH_L1(input, target, numbers=(beta,)), reduction)
+
+
+def _smooth(x: Any, target: Any, beta: float) -> Any:
+    away = abs(x - target)
+    return where(away < beta, away * away * (0.5 / beta), away - 0.5 * beta)
+
+
+def _smooth_slope(g: Any, x: Any, target: Any, beta: float) -> Any:
+    away = x - target
+    return g * where(abs(away) < beta, away / beta, sign(away))
+
+
+_SMOOTH_L1 = Formula(
+    "smooth_l1_loss",
+    _smooth,
+    _smooth_slope,
+    lambda g, x, target, beta: -_smooth_slope(g, x, target, beta),
+)
 
 
 def huber_loss(input: Kind, target: Methods, reduction: str = "mean", delta: float = 1.0) -> Kind:
     """Return d²/2 below `delta`, δ(|d| - δ/2) above."""
     if delta <= 0:
         raise ArgumentError(f"huber_loss: got delta {delta}, expected more than 0.")
-    away = abs(input - target)
-    loss = where(away <= delta, away * away * 0.5, (away - 0.5 * delta) * delta)
-    return reduced(loss, reduction)
+    return reduced(smooth_l1_loss(input, target, reduction="none", beta=delta) * delta, reduction)
 
 
 def binary_cross_entropy(
@@ -103,10 +121,18 @@ def binary_cross_entropy_with_logits(
     """Return the binary cross-entropy of sigmoid(input), without overflow."""
     _same_shape("binary_cross_entropy_with_logits", input, target)
     if pos_weight is None:
-        loss = (1.0 - target) * input - logsigmoid(input)
+        loss = _WITH_LOGITS(input, target)
     else:
         loss = (1.0 - target) * input - logsigmoid(input) * ((pos_weight - 1.0) * target + 1.0)
     return reduced(loss if weight is None else loss * weight, reduction)
+
+
+_WITH_LOGITS = Formula(
+    "binary_cross_entropy_with_logits",
+    lambda x, target: (1.0 - target) * x - where(x < 0, x, 0.0) + log1p(exp(-abs(x))),
+    lambda g, x, target: g * (sigmoid(x) - target),
+    lambda g, x, target: g * -x,
+)
 
 
 def kl_div(input: Kind, target: Kind, *, reduction: str = "mean", log_target: bool = False) -> Kind:
