@@ -220,12 +220,34 @@ def _adam(k: _Rows) -> None:
     k.each(update, t.least(n, t.minus(size, k.first)))
 
 
+def _add_rows(k: _Rows) -> None:
+    """out, numbers, values: to each row of `out` are added those of the `rows` values that say it.
+
+    A thread looks at all numbers and adds to its own rows, each in the order of the values.
+    """
+    t = k.t
+    n, count, _ = k.integers
+    with t.loop("i", count) as i:
+        row = t.emit(f"load i64, ptr {t.at(k.bases[1], i, 'i64')}, align 8")
+        after, before = t.emit(f"icmp sge i64 {row}, %lo"), t.emit(f"icmp slt i64 {row}, %hi")
+        with t.when(t.emit(f"and i1 {after}, {before}")):
+            into, source = t.times(row, n), t.times(i, n)
+
+            def add(v: str, mask: str | None) -> None:
+                place = t.plus(into, v)
+                value = k.load(2, t.plus(source, v), mask, True)
+                k.store(0, t.add(k.load(0, place, mask, True), value), place, mask, True)
+
+            k.each(add, n)
+
+
 _KERNELS: dict[str, tuple[int, Callable[[_Rows], None]]] = {
     "softmax": (2, _softmax),
     "softmax_gradient": (3, _softmax_gradient),
     "layer_norm": (4, _layer_norm),
     "layer_norm_gradient": (6, _layer_norm_gradient),
     "adam": (5, _adam),
+    "add_rows": (3, _add_rows),
 }
 
 
@@ -233,10 +255,13 @@ def module(name: str, dtype: str) -> str:
     """Return the LLVM module of a kernel, one of `_KERNELS`."""
     count, body = _KERNELS[name]
     k = _Rows(dtype, count)
-    with k.t.loop("r", "%hi", start="%lo") as r:
-        k.first = k.t.times(r, k.integers[0])
-        k.row = r
+    if name == "add_rows":
         body(k)
+    else:
+        with k.t.loop("r", "%hi", start="%lo") as r:
+            k.first = k.t.times(r, k.integers[0])
+            k.row = r
+            body(k)
     k.t.do("ret void")
     return k.t.module(KERNEL)
 
@@ -262,4 +287,6 @@ def run(name: str, arrays: Sequence[_Array], number: float, rows: int = 1, first
     reach = n if first < 0 else first
     table = pack(n, rows, reach, *map(id, arrays), number)  # see `kernels.places_of`
     grain = rows if name == "layer_norm_gradient" else -(-pool.GRAIN // n)
+    if name == "add_rows":  # the work is in the values, not in what they are added to
+        grain = max(1, size * pool.GRAIN // (rows * n * n))
     pool.share(function.call, -(-size // n), grain, table)

@@ -137,6 +137,14 @@ def _runner() -> Callable[..., None]:
     return row_kernels.run
 
 
+def add_rows(into: Array, rows: Array, values: Array) -> bool:
+    """Let a kernel add each row of values to the row of `into` that its number says, if it can."""
+    if values.size < SOME or not fits_rows(np, into, values):
+        return False
+    run_rows("add_rows", (into, np.ascontiguousarray(rows), values), 0.0, rows=len(values))
+    return True
+
+
 def run_steps(name: str, a: Array, w: Array, order: Sequence[int], arrays: Sequence[Array]) -> bool:
     """Let a kernel take the steps of a recurrent layer, if there can be one; tell whether it did.
 

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from ...arrays.allocator import empty_as
-from ...arrays.extensions import add_at
 from ...arrays.library import Array, Index, Namespace, dtype_of, native_device_of
 from ...arrays.shapes import Shape, axis, known
 from ...errors import AxisError, DTypeError
 from ...op import Gradients, Kind, Methods, Op, Spec, Value, apply, infer_by_trial
+from .adding import add_at
 
 ARRAY = "array"
 """Stands in a pattern where an array of indices goes."""
