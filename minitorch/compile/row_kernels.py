@@ -123,6 +123,34 @@ def _softmax(k: _Rows) -> None:
     k.each(lambda v, mask: k.store(1, t.number(0.0), v, mask), k.integers[0], stop)
 
 
+def _log_softmax(k: _Rows) -> None:
+    """x, out: the logarithm of softmax."""
+    t, n = k.t, k.integers[0]
+    (most,) = k.fold(n, ("amax", lambda v, mask: k.load(0, v, mask)))
+
+    def power(v: str, mask: str | None) -> str:
+        away = t.sub(k.load(0, v, mask), most)
+        none = t.compare("olt", away, t.number(functions.EXP_RANGE[t.single][0]))
+        near = t.either(none, t.number(0.0), away)
+        return t.either(none, t.number(0.0), functions.exp(t, near))
+
+    (total,) = k.fold(n, ("sum", power))
+    less = t.add(most, functions.log(t, total))
+    k.each(lambda v, mask: k.store(1, t.sub(k.load(0, v, mask), less), v, mask), n)
+
+
+def _log_softmax_gradient(k: _Rows) -> None:
+    """g, y, out: g - exp(y) Σ g."""
+    t, n = k.t, k.integers[0]
+    (total,) = k.fold(n, ("sum", lambda v, mask: k.load(0, v, mask)))
+
+    def share(v: str, mask: str | None) -> str:
+        part = t.mul(functions.exp(t, k.load(1, v, mask)), total)
+        return k.store(2, t.sub(k.load(0, v, mask), part), v, mask)
+
+    k.each(share, n)
+
+
 def _softmax_gradient(k: _Rows) -> None:
     """g, y, out: number · y (g - Σ g y), over the first elements of each row; 0 behind them."""
     t, stop = k.t, _reach(k)
@@ -244,6 +272,8 @@ def _add_rows(k: _Rows) -> None:
 _KERNELS: dict[str, tuple[int, Callable[[_Rows], None]]] = {
     "softmax": (2, _softmax),
     "softmax_gradient": (3, _softmax_gradient),
+    "log_softmax": (2, _log_softmax),
+    "log_softmax_gradient": (3, _log_softmax_gradient),
     "layer_norm": (4, _layer_norm),
     "layer_norm_gradient": (6, _layer_norm_gradient),
     "adam": (5, _adam),

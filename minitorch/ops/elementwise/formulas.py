@@ -79,10 +79,16 @@ class _Applied(Elementwise):
 
 
 def at_once(function: Callable[..., Any], values: Sequence[Any], numbers: Numbers = ()) -> Any:
-    """Return `function(*values, *numbers)`, of large NumPy arrays by a kernel of its rows."""
-    if type(values[0]) is not np.ndarray or not compiled.fits(np, *values, least=compiled.SEVERAL):
+    """Return `function(*values, *numbers)`, by a kernel of its rows if the first is a large array.
+
+    Of NumPy, and the others of its dtype too; they broadcast.
+    """
+    first, *others = values
+    if not compiled.fits(np, first, least=compiled.SEVERAL) or any(
+        type(other) is not np.ndarray or other.dtype is not first.dtype for other in others
+    ):
         return function(*values, *numbers)
-    kernel, constants = _kernel(function, numbers, len(values), values[0].dtype)
+    kernel, constants = _kernel(function, numbers, len(values), first.dtype)
     return compiled.in_order(kernel, values, constants)
 
 

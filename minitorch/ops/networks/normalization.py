@@ -13,6 +13,7 @@ from ...errors import ArgumentError, ShapeError
 from ...op import Gradients, KeepsSpec, Kind, Methods, Op, Spec, apply
 from ..elementwise import compiled
 from ..elementwise.casting import floats_only
+from ..elementwise.formulas import at_once
 from ..elementwise.pointwise import clamp_min
 from ..elementwise.unary import rsqrt
 from ..reducing.reduction import Reduction, mean
@@ -30,9 +31,12 @@ class Standardize(KeepsSpec, Reduction):
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the standardized array."""
-        if self.dims == (len(x.shape) - 1,) and compiled.fits_rows(xp, x):
-            ones = np.ones(x.shape[-1], x.dtype)
-            return compiled.over_rows("layer_norm", (x, ones, ones - ones), self.eps, x.shape)
+        lead = len(x.shape) - len(self.dims)
+        if self.dims == tuple(range(lead, len(x.shape))) and compiled.fits_rows(xp, x):
+            rows = x.reshape(*x.shape[:lead], -1)
+            ones = np.ones(rows.shape[-1], x.dtype)
+            y = compiled.over_rows("layer_norm", (rows, ones, ones - ones), self.eps, rows.shape)
+            return y.reshape(x.shape)
         away: Array = x - xp.mean(x, axis=self.dims, keepdims=True)
         spread = xp.mean(away * away, axis=self.dims, keepdims=True)
         away /= xp.sqrt(spread + self.eps)
@@ -53,8 +57,13 @@ class StandardizeGradient(KeepsSpec, Reduction):
 
     def compute(self, xp: Namespace, g: Array, x: Array, y: Array) -> Array:
         """Return the gradient of what was standardized."""
-        if self.dims == (len(x.shape) - 1,) and compiled.fits_rows(xp, g, x):
-            return _norm_gradients(g, x, np.ones(x.shape[-1], x.dtype), self.eps)[0]
+        lead = len(x.shape) - len(self.dims)
+        if self.dims == tuple(range(lead, len(x.shape))) and compiled.fits_rows(xp, g, x):
+            g, rows = (a.reshape(*x.shape[:lead], -1) for a in (g, x))
+            ones = np.ones(rows.shape[-1], x.dtype)
+            return _norm_gradients(g, rows, ones, self.eps)[0].reshape(x.shape)
+        if xp is np and self.dims == (0, *range(2, x.ndim)) and compiled.fits(xp, g, x, y):
+            return _channel_gradient(g, x, y, self.eps)
         over: dict[str, Any] = {"axis": self.dims, "keepdims": True}
         away = x - xp.mean(x, **over)
         centred: Array = g - xp.mean(g, **over) - y * xp.mean(g * y, **over)
@@ -73,6 +82,28 @@ class StandardizeGradient(KeepsSpec, Reduction):
         by_x = -(scale * y * mean(out_grad * node.output, over, True))
         by_y = -(scale * (out_grad * mean(g * y, over, True) + g * mean(out_grad * y, over, True)))
         return by_g, by_x, by_y
+
+
+def _channel_gradient(g: Array, x: Array, y: Array, eps: float) -> Array:
+    """Return the gradient of what was standardized channel by channel, axis 1 of (N, C, ...)."""
+    shape = x.shape
+    g, x, y = (a.reshape(*shape[:2], -1) if x.ndim > 2 else a for a in (g, x, y))
+    count = x.dtype.type(x.size // shape[1])
+
+    def mean(a: Array, b: Array | None = None) -> Array:
+        if x.ndim == 2:
+            return np.add.reduce(a if b is None else a * b, 0) / count
+        rows = np.add.reduce(a, -1) if b is None else np.vecdot(a, b)
+        return np.add.reduce(rows, 0)[:, None] / count
+
+    away = x - mean(x)
+    scale = 1 / np.sqrt(mean(away, away) + eps)
+    centred: Array = at_once(_centred, (g, y, mean(g), mean(g, y), scale))
+    return centred.reshape(shape)
+
+
+def _centred(g: Any, y: Any, mean: Any, along: Any, scale: Any) -> Any:
+    return (g - mean - y * along) * scale
 
 
 LEAST, MOST_PARTS = 2**14, 8  # numbers in a part of the rows of a layer norm, and parts

@@ -9,23 +9,22 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays.library import Array, Index, Namespace, as_dtype, host_dtype
+from ...arrays.library import Array, Index, Namespace, as_dtype, host_dtype, native_device_of
 from ...errors import ArgumentError, ShapeError
 from ...op import Gradients, Kind, Methods, Op, Spec, apply
 from ..elementwise.casting import cast_to
 from ..products.conv import each, over_axes
 from ..reducing.ordering import ValuesAndIndices
-from ..reducing.reduction import mean, sum
-from ..shaping.indexing import getitem, narrow
+from ..reducing.reduction import mean
+from ..shaping.indexing import narrow
 from ..shaping.joining import cat
 from ..shaping.matrices import pad as padded
-from ..shaping.matrices import unfold as windows_along
 
 # ── the largest of each window ──────────────────────────────────────────────────────────────────
 
 
 @dataclass(frozen=True)
-class MaxWindows:
+class Windows:
     """Windows over the last axes: their size, step, dilation, and how many there are."""
 
     size: tuple[int, ...]
@@ -53,13 +52,25 @@ class MaxWindows:
             spans.append((..., *(slice(i * g, i * g + (n - 1) * s + 1, s) for i, s, g, n in spots)))
         return spans
 
+    def by_axis(self) -> list[list[tuple[Index, ...]]]:
+        """Return the same for windows along one axis alone, first axis first."""
+        spans: list[list[tuple[Index, ...]]] = []
+        for d, (k, s, g, n) in enumerate(
+            zip(self.size, self.step, self.gap, self.places, strict=True), -len(self.size)
+        ):
+            whole = (slice(None),) * (-1 - d)
+            spans.append(
+                [(..., slice(i * g, i * g + (n - 1) * s + 1, s), *whole) for i in range(k)]
+            )
+        return spans
+
 
 class OfWindows(Op):
-    """Base of the operators of the largest elements of windows."""
+    """Base of the operators of windows."""
 
     on_arrays = True
 
-    def __init__(self, how: MaxWindows) -> None:
+    def __init__(self, how: Windows) -> None:
         self.how = how
 
 
@@ -221,14 +232,14 @@ def _max_pool(
     if builtins.min(gap) < 1:
         raise ArgumentError(f"{name}: got dilation {gap}, expected 1 or more.")
     places = _places(name, x.shape[-count:], size, step, border, gap, ceil_mode)
-    how = MaxWindows(size, step, gap, places)
+    how = Windows(size, step, gap, places)
     y = apply(MaxPool(how), _bordered(x, (size, step, gap), border, places, -math.inf))
     if not return_indices:
         return y
     return ValuesAndIndices(y, _flat_positions(x, y, how, border))
 
 
-def _flat_positions(x: Any, y: Any, how: MaxWindows, border: Any) -> Any:
+def _flat_positions(x: Any, y: Any, how: Windows, border: Any) -> Any:
     """Return where in the flattened last axes of `x` each largest element is."""
     sizes = tuple(x.shape[-len(border) :])
     numbers = np.arange(math.prod(sizes), dtype=np.float64).reshape(sizes)
@@ -264,12 +275,55 @@ max_pool2d = over_axes(
 # ── the mean of each window ─────────────────────────────────────────────────────────────────────
 
 
-def _window_sums(x: Kind, size: Any, step: Any) -> Kind:
-    """Return the sum of each window over the last axes."""
-    first = len(x.shape) - len(size)
-    for i, (k, s) in enumerate(zip(size, step, strict=True)):
-        x = sum(windows_along(x, first + i, k, s), -1)
-    return x
+class WindowSums(OfWindows):
+    """The sum of each window along the last axes, one axis after another."""
+
+    reads_inputs = reads_output = False
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        """Return the sums."""
+        for which in self.how.by_axis():
+            first, *rest = which
+            total: Array = np.copy(x[first], "K") if xp is np else x[first] * 1
+            for at in rest:
+                total += x[at]
+            x = total
+        return x
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the places of the windows on the last axes."""
+        shape = specs[0].shape
+        return Spec((*shape[: len(shape) - len(self.how.places)], *self.how.places), specs[0].dtype)
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Every element of a window gets its gradient."""
+        return (apply(WindowSumsBack(self.how), out_grad, node.inputs[0]),)
+
+
+class WindowSumsBack(OfWindows):
+    """Zeros like x, with each window's gradient added at all its elements."""
+
+    reads_inputs = reads_output = False
+
+    def compute(self, xp: Namespace, g: Array, x: Array) -> Array:
+        """Return the gradient of x."""
+        lead = len(g.shape) - len(self.how.places)
+        axes = list(zip(range(lead, len(g.shape)), self.how.by_axis(), strict=True))
+        for d, which in reversed(axes):
+            shape = (*g.shape[:d], x.shape[d], *g.shape[d + 1 :])
+            spread: Array = xp.zeros(shape, dtype=g.dtype, **native_device_of(g))
+            for at in which:
+                spread[at] += g
+            g = spread
+        return g
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec of x."""
+        return specs[1]
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return the sums of the windows."""
+        return apply(WindowSums(self.how), out_grad), None
 
 
 def _avg_pool(
@@ -289,8 +343,8 @@ def _avg_pool(
     ones = (1,) * count
     spatial = tuple(x.shape[-count:])
     places = _places(name, spatial, size, step, border, ones, ceil_mode)
-    total = _window_sums(_bordered(x, (size, step, ones), border, places, 0.0), size, step)
-    total = getitem(total, (..., *(slice(0, n) for n in places)))
+    how = Windows(size, step, ones, places)
+    total = apply(WindowSums(how), _bordered(x, (size, step, ones), border, places, 0.0))
     if divisor_override is not None:
         return total / float(divisor_override)
     counts = np.ones(())
@@ -325,6 +379,8 @@ def adaptive_means(count: int, input: Kind, output_size: int | Sequence[int | No
             f"adaptive_avg_pool{count}d: got shape {tuple(x.shape)} and {output_size}, expected "
             f"{count + 2} axes and {count} sizes."
         )
+    if all(size == 1 for size in sizes):
+        return mean(x, tuple(range(-count, 0)), True)
     for i, size in enumerate(sizes):
         d = len(x.shape) - count + i
         n = x.shape[d]

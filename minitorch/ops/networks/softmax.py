@@ -76,12 +76,17 @@ class LogSoftmax(AlongAxis):
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the logarithms, computed relative to the largest element."""
+        if self.dim == x.ndim - 1 and compiled.fits_rows(xp, x):
+            return compiled.over_rows("log_softmax", (x,), 1.0, x.shape)
         y: Array = x - xp.max(x, axis=self.dim, keepdims=True)
         y -= xp.log(xp.sum(xp.exp(y), axis=self.dim, keepdims=True))
         return y
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return g - softmax · Σ g."""
+        y: Any = node.output
+        if type(y) is np.ndarray and self.dim == y.ndim - 1 and compiled.fits_rows(np, out_grad, y):
+            return (compiled.over_rows("log_softmax_gradient", (out_grad, y), 1.0, y.shape),)
         return (out_grad - exp(node.output) * sum(out_grad, self.dim, True),)
 
 

@@ -46,6 +46,16 @@ class Reduction(Op):
         """Return the shape without the reduced axes, or with size 1 there."""
         return Spec(reduced(specs[0].shape, self.dims, self.keepdim), specs[0].dtype)
 
+    def total(self, x: Array, dtype: DType) -> Array:
+        """Return the sum of a NumPy array along the axes; the last ones as one."""
+        dims, rank = self.dims, x.ndim
+        last = tuple(range(rank - len(dims), rank))
+        if len(dims) < 2 or dims != last or not x.flags.c_contiguous or not x.size:
+            return _add(x, axis=dims, keepdims=self.keepdim, dtype=dtype)
+        lead = x.shape[: last[0]]
+        sums = _add(x.reshape(*lead, -1), axis=-1, dtype=dtype)
+        return sums.reshape(*lead, *(1,) * len(dims)) if self.keepdim else sums
+
     def spread(self, y: Kind, x: Array) -> Any:
         """Return `y`, of the reduced shape, with the reduced axes put back as size 1."""
         return y if self.keepdim else insert_axes(y, self.dims)
@@ -59,7 +69,7 @@ class Sum(Reduction):
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the sum."""
         if xp is np:
-            return _add(x, axis=self.dims, keepdims=self.keepdim, dtype=_summed(x.dtype))
+            return self.total(x, _summed(x.dtype))
         wide = native_dtype(xp, _summed(dtype_of(x)))
         return xp.sum(x, axis=self.dims, keepdims=self.keepdim, dtype=wide)
 
@@ -170,7 +180,7 @@ class Mean(Reduction):
         """Return the mean."""
         if xp is np:
             count = math.prod([x.shape[d] for d in self.dims])
-            mean: Array = _add(x, axis=self.dims, keepdims=self.keepdim) / x.dtype.type(count)
+            mean: Array = self.total(x, x.dtype) / x.dtype.type(count)
             return mean
         return xp.mean(x, axis=self.dims, keepdims=self.keepdim)
 
