@@ -13,7 +13,7 @@ that the places of a line lie side by side; many samples lie last, and are then 
     convolve    result[o, place] = bias[o] + Σₖ weights[o, k] · image[place + offset k]
     gather      weights[o, k] = Σ over places of result[o, place] · image[place + offset k]
 
-May import: allocator, engine, kernels, pool, rows, tasks, text.
+May import: allocator, depthwise, engine, kernels, pool, rows, tasks, text.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ import numpy as np
 
 from ..arrays import allocator
 from . import engine, kernels, pool
+from .depthwise import Depthwise, planes_for
 from .rows import across
 from .tasks import ITEM_BYTES, MANY
 from .text import KERNEL, Text
@@ -195,7 +196,7 @@ _windows = functools.lru_cache(256)(Windows)
 
 def windows_for(
     x: _Array, w: Any, channels: int, kernel: Sizes, places: Sizes, how: Any
-) -> Windows | None:
+) -> Windows | Depthwise | None:
     """Return the windows of images (N, C, height, width), where the kernels are the faster way.
 
     Args:
@@ -204,6 +205,10 @@ def windows_for(
     """
     if len(kernel) != 2 or type(x) is not np.ndarray or x.dtype is not w.dtype:
         return None
+    if how.groups == x.shape[1] == channels:
+        planes = planes_for(x, w, x.shape, kernel, places, how)
+        if planes is not None:
+            return planes
     n_terms = x.shape[1] // how.groups * math.prod(kernel)
     least = LEAST if how.groups == 1 else LEAST_APART
     if x.shape[0] * math.prod(places) * channels * n_terms < least:

@@ -9,9 +9,9 @@ import torch
 from torch.nn import grad as nn_grad
 
 import minitorch as mt
-from minitorch.compile import convolutions
+from minitorch.compile import convolutions, depthwise
 from minitorch.compile.convolutions import windows_for
-from minitorch.ops.products.convolution import ConvolveBack, Geometry
+from minitorch.ops.products.convolution import Convolve, ConvolveBack, ConvolveKernel, Geometry
 
 WAYS = [(1, 1, 1, 1), (2, 1, 1, 2), (1, 0, 2, 1), (3, 2, 1, 1), (2, 0, 1, 1)]
 """Stride, padding, dilation, groups."""
@@ -122,11 +122,69 @@ def test_large_convolutions_read_windows_where_they_lie(case: tuple[int, ...]) -
     beside(lambda f, x, w: f.conv2d(x, w, **how), *(a.astype(np.float32) for a in (x, w)))
 
 
+WINDOWS = [
+    # size, stride, dilation
+    ((3, 3), (1, 1), (1, 1)),
+    ((3, 3), (2, 2), (1, 1)),
+    ((1, 4), (1, 1), (1, 3)),
+    ((5, 2), (1, 3), (1, 1)),
+    ((7, 4), (2, 1), (1, 1)),  # so many elements that a gradient's sums are two blocks
+    ((2, 3), (4, 2), (1, 1)),  # rows between the windows
+    ((3, 2), (2, 2), (2, 1)),
+]
+
+
+def in_some_order(rng: Any, array: Any, lasts: bool) -> Any:
+    """Return the array with the samples first or last, or as a part of a larger one."""
+    if lasts:
+        return np.ascontiguousarray(array.transpose(1, 2, 3, 0)).transpose(3, 0, 1, 2)
+    return np.repeat(array, 2, 3)[..., ::2] if rng.random() < 0.3 else array
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("samples", [1, 3, 8, 19])
+def test_depthwise_convolutions_of_any_shape(samples: int, dtype: str) -> None:
+    rng, served = np.random.default_rng(samples), 0
+    for size, stride, dilation in WINDOWS * 3:
+        image, padding, channels = rng.integers(12, 40, 2), rng.integers(0, 6, 2), 24
+        sizes = zip(image, padding, size, stride, dilation, strict=True)
+        places = [int(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, p, k, s, d in sizes]
+        image, padding, places = tuple(image.tolist()), tuple(padding.tolist()), tuple(places)
+        how = Geometry(stride, padding, dilation, channels)
+        shapes = ((channels, 1, *size), (samples, channels, *image), (samples, channels, *places))
+        w, x, y = (rng.normal(size=shape).astype(dtype) for shape in shapes)
+        x, y = (in_some_order(rng, a, samples >= 8 and rng.random() < 0.6) for a in (x, y))
+        served += depthwise.planes_for(x, w, x.shape, size, places, how) is not None
+        bias = rng.normal(size=channels).astype(dtype)
+        found = (
+            Convolve(how).compute(np, x, w, bias),
+            ConvolveBack(how, image).compute(np, y, w),
+            ConvolveKernel(how, size).compute(np, x, y),
+        )
+        at = [torch.tensor(np.ascontiguousarray(a)).double() for a in (x, y, w, bias)]
+        options = (list(stride), list(padding), list(dilation), channels)
+        expected = (
+            torch.nn.functional.conv2d(at[0], at[2], at[3], *options),
+            nn_grad.conv2d_input(x.shape, at[2], at[1], *options),
+            nn_grad.conv2d_weight(at[0], w.shape, at[1], *options),
+        )
+        close = 1e-5 if dtype == "float32" else 1e-13
+        for ours, theirs in zip(found, expected, strict=True):
+            scale = max(1, theirs.abs().max().item())
+            np.testing.assert_allclose(ours, theirs, close, close * scale)
+    assert served == 18  # all without a stride and dilation
+
+
 def test_what_lies_beside_a_line_is_not_part_of_it() -> None:
     rng = np.random.default_rng(0)
     x, w = rng.normal(size=(1, 16, 28, 28)), rng.normal(size=(16, 16, 3, 3))
     x[0, 0, 3, 0], x[0, 1, 9, 27] = np.nan, np.inf
     beside(lambda f, x, w: f.conv2d(x, w, padding=1), x, w, power=1)
+    for samples in (2, 9):  # the last column is in no window
+        x = rng.normal(size=(samples, 16, 9, 18))
+        x[..., 17] = np.nan
+        x = in_some_order(rng, x, samples > 8)
+        beside(lambda f, x, w: f.conv2d(x, w, groups=16, stride=2), x, w[:, :1], power=1)
 
 
 def test_few_multiplications_are_left_to_numpy() -> None:

@@ -127,6 +127,14 @@ def _windows_for(
     return windows_for(x, other, channels, tuple(kernel), tuple(places), how)
 
 
+def _planes_for(y: Array, w: Array, image: Sequence[int], how: Geometry) -> Any:
+    """Return the kernels that give a depthwise convolution's images, where that pays."""
+    from ...compile.depthwise import planes_for
+
+    size = (len(y), w.shape[1] * how.groups, *image)
+    return planes_for(y, w, size, tuple(w.shape[2:]), tuple(y.shape[2:]), how)
+
+
 class FormDerivative(Op):
     """Base of the three partial derivatives of the form."""
 
@@ -203,6 +211,10 @@ class ConvolveBack(FormDerivative):
     def compute(self, xp: Namespace, y: Array, w: Array) -> Array:
         """Return (N, C, image): kernels times results, added up where windows overlap."""
         how, kernel = self.how, tuple(w.shape[2:])
+        planes = _planes_for(y, w, self.image, how) if xp is np else None
+        if planes is not None:
+            x: Array = planes.back(y, w)
+            return x
         if xp is np and self._is_convolution(kernel):
             return self._convolved(y, w, kernel)
         overlap = any(size > step for size, step in zip(kernel, how.stride, strict=True))
