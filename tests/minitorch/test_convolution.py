@@ -1,5 +1,6 @@
 """Convolution and pooling beside PyTorch, with few samples and with so many that they lie last."""
 
+import itertools
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -9,8 +10,8 @@ import torch
 from torch.nn import grad as nn_grad
 
 import minitorch as mt
-from minitorch.compile import convolutions, depthwise
-from minitorch.compile.convolutions import windows_for
+from minitorch.compile.images import convolutions, depthwise, layouts
+from minitorch.compile.images.convolutions import windows_for
 from minitorch.ops.products.convolution import Convolve, ConvolveBack, ConvolveKernel, Geometry
 
 WAYS = [(1, 1, 1, 1), (2, 1, 1, 2), (1, 0, 2, 1), (3, 2, 1, 1), (2, 0, 1, 1)]
@@ -173,6 +174,32 @@ def test_depthwise_convolutions_of_any_shape(samples: int, dtype: str) -> None:
             scale = max(1, theirs.abs().max().item())
             np.testing.assert_allclose(ours, theirs, close, close * scale)
     assert served == 18  # all without a stride and dilation
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_layouts_have_a_border_and_the_phases_of_a_stride(dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        n, stride = int(rng.choice([1, 3, 8, 11, 37])), rng.integers(1, 7, 2)
+        (high, wide), padding = rng.integers(1, 40, 2).tolist(), rng.integers(0, 4, 2)
+        phases = [sorted(set(rng.integers(0, s, 2).tolist())) for s in stride]
+        size = rng.integers(1, 20, 2)
+        x = in_some_order(
+            rng, rng.normal(size=(n, 3, high, wide)).astype(dtype), rng.random() < 0.4
+        )
+        padded = np.zeros((n, 3, *(stride * size + 40)), dtype)
+        inside = padded[:, :, padding[0] : padding[0] + high, padding[1] : padding[1] + wide]
+        inside[...] = x
+        sizes = [tuple(v.tolist()) for v in (size, stride, padding)]
+        layout = layouts.Layout(x.shape, phases, *sizes, n >= 8, dtype)
+        found = layout(x).reshape(-1)[: np.prod(layout.shape)].reshape(layout.shape)
+        for at in itertools.product(*(range(len(p)) for p in phases)):
+            first = [p[i] for p, i in zip(phases, at, strict=True)]
+            ends = [f + s * k for f, s, k in zip(first, stride, size, strict=True)]
+            rows, columns = (slice(f, e, s) for f, e, s in zip(first, ends, stride, strict=True))
+            phase = found[:, :, at[0], at[1]]
+            phase = np.moveaxis(phase[0], -1, 0) if n >= 8 else phase[..., 0]
+            np.testing.assert_array_equal(phase, padded[:, :, rows, columns])
 
 
 def test_what_lies_beside_a_line_is_not_part_of_it() -> None:

@@ -122,14 +122,14 @@ def _windows_for(
     """Return the windows that compiled kernels read where they lie, where that pays."""
     if xp is not np:
         return None
-    from ...compile.convolutions import windows_for
+    from ...compile.images.convolutions import windows_for
 
     return windows_for(x, other, channels, tuple(kernel), tuple(places), how)
 
 
 def _planes_for(y: Array, w: Array, image: Sequence[int], how: Geometry) -> Any:
     """Return the kernels that give a depthwise convolution's images, where that pays."""
-    from ...compile.depthwise import planes_for
+    from ...compile.images.depthwise import planes_for
 
     size = (len(y), w.shape[1] * how.groups, *image)
     return planes_for(y, w, size, tuple(w.shape[2:]), tuple(y.shape[2:]), how)

@@ -1,18 +1,17 @@
 """Depthwise convolutions: every channel by a window of its own, read where the image lies.
 
 A channel has so few multiplications an element that copies would take most of the time. So nothing
-is padded or cut into phases: rows outside of the image are read from a line of zeros, columns
-outside are lanes that a mask leaves out, and with a stride of two vectors of a line every other
-lane is taken. Several rows of the result share the rows of the image that they read.
+is padded or cut into phases: with a stride every other lane of two vectors of a line is taken, and
+several rows of the result share the rows of the image that they read.
 
     convolve    result[y, x] = bias + Σ w[i, j] · image[y · stride + i - padding, x · ... + j - ...]
     back        image[y, x] = Σ w[i, j] · result[(y + padding - i) / stride, ...], where it divides
     gather      w[i, j] = Σ result[y, x] · image[y · stride + i - padding, ...]
 
-A line is a row of one plane (N, C, H, W), or of many samples' that lie last (C, H, W, N): then its
-places are `batch` numbers apart, and a result with a stride is made of segments, one a place.
+Where samples lie last the places of a line are `batch` numbers apart, and a result with a stride is
+made of segments, one a place.
 
-May import: allocator, engine, kernels, panels, pool, rows, tasks, text.
+May import: engine, lines, rows, tasks, text.
 Source of depthwise layers: Howard et al., arXiv:1704.04861, 2017.
 """
 
@@ -21,17 +20,15 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-import struct
-from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import allocator
-from . import engine, kernels, panels, pool
-from .rows import across
-from .tasks import ITEM_BYTES, MANY
-from .text import KERNEL, Text
+from .. import engine
+from ..rows import across
+from ..tasks import ITEM_BYTES
+from ..text import KERNEL, Text
+from .lines import Head, empty_images, in_order, lanes_for, lies, run, turned
 
 _Array = np.ndarray[Any, Any]
 Sizes = tuple[int, ...]
@@ -81,17 +78,17 @@ class Depthwise:
     ) -> None:  # fmt: skip
         self.image, self.places, self.kernel, self.dtype = image, places, kernel, dtype
         self.stride, self.padding, self.dilation = stride, padding, dilation
-        self.item = np.dtype(dtype).itemsize
         self.zeros = np.zeros(max(image[3], places[1]) * image[0], dtype)
 
     def convolve(self, x: _Array, w: _Array, bias: _Array | None = None) -> _Array:
         """Return the result (N, C, places) of images and kernels (C, 1, ...), plus the bias."""
-        x, batch = _in_order(x)
+        x, batch = in_order(x)
         start = np.zeros(len(w), w.dtype) if bias is None else np.ascontiguousarray(bias)
-        out = _empty((*self.image[:2], *self.places), x.dtype, batch)
+        out = empty_images((*self.image[:2], *self.places), x.dtype, batch)
         segments, shape = self._segments(batch)
-        numbers = (*self._lies(x, batch), *self._lies(out, batch), *segments)
-        self._run(_convolve(shape), (x, np.ascontiguousarray(w), start, out), numbers)
+        numbers = (*lies(x, batch), *lies(out, batch), *segments)
+        arrays = (x, np.ascontiguousarray(w), start, out, self.zeros)
+        run(_convolve(shape), arrays, numbers, self.image[1])
         return out
 
     def back(self, y: _Array, w: _Array) -> _Array:
@@ -103,37 +100,35 @@ class Depthwise:
             return _depthwise(
                 y.shape, size, self.image[2:], self.stride, padding, self.dilation, self.dtype
             ).convolve(y, w[..., ::-1, ::-1])
-        y, batch = _in_order(y)
-        out = _empty(self.image, y.dtype, batch)
+        y, batch = in_order(y)
+        out = empty_images(self.image, y.dtype, batch)
         (down, along), (first, left) = self.stride, self.padding
         begin, end = left // along, (self.image[3] - 1 + left) // along + 1
         n = self.image[0] if batch else 1
         segments = (end - begin, n) if batch else (1, end - begin)
         rows = (first // down, (self.image[2] - 1 + first) // down + 1)
-        numbers = (first, left * n, n, *segments, begin * n, *rows)
+        sizes = (first, left * n, n, *segments, begin * n, *rows)
         kernel = _back(self._shape(batch, segments[1]))
-        lies = (*self._lies(y, batch), *self._lies(out, batch))
-        self._run(kernel, (y, np.ascontiguousarray(w), out), (*lies, *numbers))
+        numbers = (*lies(y, batch), *lies(out, batch), *sizes)
+        run(kernel, (y, np.ascontiguousarray(w), out, self.zeros), numbers, self.image[1])
         return out
 
     def gather(self, x: _Array, y: _Array) -> _Array:
         """Return the kernels' gradient (C, kernel) from images and a result's gradient."""
-        x, batch = _in_order(x)
-        if batch != _in_order(y)[1]:
-            y = _turned(y, batch)
-        y, _ = _in_order(y)
+        x, batch = in_order(x)
+        if batch != in_order(y)[1]:
+            y = turned(y, batch)
+        y, _ = in_order(y)
         out = np.empty((self.image[1], *self.kernel), x.dtype)
         segments, shape = self._segments(batch)
         count, length = segments[3:5]
         part = max(2, PART // (count * -(-length // shape.lanes)) // 2 * 2)
-        numbers = (*self._lies(x, batch), *self._lies(y, batch), *segments, part)
-        self._run(_gather(shape), (x, y, out), numbers)
+        numbers = (*lies(x, batch), *lies(y, batch), *segments, part)
+        run(_gather(shape), (x, y, out, self.zeros), numbers, self.image[1])
         return out
 
     def _shape(self, batch: bool, length: int) -> Shape:
-        lanes = panels.lanes(self.dtype)
-        while lanes > 4 and length <= lanes // 2:
-            lanes //= 2
+        lanes = lanes_for(self.dtype, length)
         return Shape(self.dtype, lanes, self.kernel, self.stride, self.dilation, batch)
 
     def _segments(self, batch: bool) -> tuple[Sizes, Shape]:
@@ -144,18 +139,6 @@ class Depthwise:
         segments = (1, width * n, 0) if whole else (width, n, along * n)
         numbers = (first, left * n, self.dilation[1] * n, *segments)
         return numbers, self._shape(batch, segments[1])
-
-    def _lies(self, array: _Array, batch: bool) -> Sizes:
-        """Return samples; bytes from one to the next, of channels and rows too; rows, a line."""
-        n, _, high, wide = array.shape
-        steps = array.strides[:3]
-        return (1, 0, *steps[1:], high, wide * n) if batch else (n, *steps, high, wide)
-
-    def _run(self, kernel: engine.Function, arrays: Sequence[_Array], numbers: Sizes) -> None:
-        """Run a kernel, whose code is there as long as somebody holds it."""
-        places = kernels.places_of((*arrays, self.zeros))
-        table = struct.pack(f"{len(places) + len(numbers)}q", *places, *numbers)
-        pool.share(kernel.call, self.image[1], 1, table)
 
 
 _depthwise = functools.lru_cache(256)(Depthwise)
@@ -185,115 +168,11 @@ def planes_for(
     return _depthwise(image, kernel, places, how.stride, how.padding, how.dilation, x.dtype.name)
 
 
-def _turned(array: _Array, batch: bool) -> _Array:
-    """Return a copy of (N, C, H, W) with the samples last, or first."""
-    if not batch:
-        return np.ascontiguousarray(array)
-    return np.moveaxis(np.ascontiguousarray(np.moveaxis(array, 0, -1)), -1, 0)
-
-
-def _in_order(array: _Array) -> tuple[_Array, bool]:
-    """Return the array, or a copy, whose lines are runs of memory; whether samples lie last."""
-    batch = len(array) >= MANY and array.strides[0] == array.itemsize
-    lines = np.moveaxis(array, 0, -1)[0] if batch else array
-    if not lines.flags.c_contiguous:
-        array = _turned(array, batch)
-    return array, batch
-
-
-def _empty(shape: Sizes, dtype: Any, batch: bool) -> _Array:
-    n, c, high, wide = shape
-    out: _Array = allocator.cpu.empty((c, high, wide, n) if batch else shape, dtype)
-    return np.moveaxis(out, -1, 0) if batch else out
-
-
-class _Plane:
-    """How an array of images lies: the numbers of `_lies`."""
-
-    def __init__(self, t: Text, base: str, numbers: Iterable[str]) -> None:
-        self.text, self.base = t, base
-        self.samples, self.sample, self.channel, self.row, self.rows, self.line = numbers
-
-    def of(self, channel: str, sample: str) -> str:
-        """Return where a plane begins."""
-        t = self.text
-        away = t.plus(t.times(channel, self.channel), t.times(sample, self.sample))
-        return t.at(self.base, away)
-
-    def line_at(self, plane: str, row: str, zeros: str | None = None) -> str:
-        """Return where a row begins; with zeros given, these where it is outside."""
-        t = self.text
-        at = t.at(plane, t.times(row, self.row))
-        if zeros is None:
-            return at
-        inside = t.emit(f"icmp ult i64 {row}, {self.rows}")
-        return t.emit(f"select i1 {inside}, ptr {at}, ptr {zeros}")
-
-
-class _Head:
-    """The first lines of a kernel: the operands from its table.
-
-    Args:
-        arrays, planes: how many there are, those in front of the zeros; of which planes are.
-        numbers: how many follow the planes'.
-    """
-
-    def __init__(self, shape: Shape, arrays: int, planes: Sequence[int], numbers: int) -> None:
-        t = self.t = Text(shape.dtype, shape.lanes)
-        places = [t.emit(f"load ptr, ptr {t.at('%table', 8 * i)}") for i in range(arrays + 1)]
-        *self.arrays, self.zeros = (t.emit(f"load ptr, ptr {place}") for place in places)
-        fields = range(arrays + 1, arrays + 1 + 6 * len(planes) + numbers)
-        values = [t.emit(f"load i64, ptr {t.at('%table', 8 * i)}") for i in fields]
-        self.planes = [
-            _Plane(t, self.arrays[a], values[6 * i : 6 * i + 6]) for i, a in enumerate(planes)
-        ]
-        self.numbers = values[6 * len(planes) :]
-
-    def inside(self, position: str, line: str) -> str:
-        """Return the mask of the lanes, counted from a position, that lie in [0, line)."""
-        t = self.t
-        kind, counts = t.of("i32"), ", ".join(f"i32 {i}" for i in range(t.width))
-        first, end = (t.spread("i32", t.emit(f"trunc i64 {v} to i32")) for v in (position, line))
-        lanes = t.emit(f"add {kind} <{counts}>, {first}")
-        return t.emit(f"icmp ult {kind} {lanes}, {end}")
-
-    def lanes_of(self, vectors: Sequence[str], picked: Sequence[int]) -> str:
-        """Return the lanes that have these numbers in vectors behind each other."""
-        t, width = self.t, self.t.width
-        made = vectors[0]
-        for v, other in enumerate(vectors[1:], 1):
-            order = [
-                width + number % width
-                if number // width == v
-                else (number if v == 1 and number < width else lane)
-                for lane, number in enumerate(picked)
-            ]
-            lanes = ", ".join(f"i32 {i}" for i in order)
-            made = t.emit(
-                f"shufflevector {t.vector} {made}, {t.vector} {other}, <{width} x i32> <{lanes}>"
-            )
-        return made
-
-    def weights(self, base: str, channel: str, size: Sizes) -> dict[Sizes, str]:
-        """Return a channel's numbers, each in all lanes."""
-        t, (high, wide) = self.t, size
-        first = t.at(base, t.times(channel, high * wide), t.scalar)
-        return {
-            (i, j): self.spread(t.at(first, i * wide + j, t.scalar))
-            for i, j in itertools.product(range(high), range(wide))
-        }
-
-    def spread(self, at: str) -> str:
-        """Return the number at an address in all lanes."""
-        t = self.t
-        return t.spread(t.scalar, t.emit(f"load {t.scalar}, ptr {at}, align {t.item}"))
-
-
 class _Columns:
     """What the window's columns read of a line, from the lanes' position in the image on."""
 
     def __init__(
-        self, head: _Head, shape: Shape, line: str, position: str, apart: str, valid: str = ""
+        self, head: Head, shape: Shape, line: str, position: str, apart: str, valid: str = ""
     ) -> None:
         self.head, self.shape, self.valid, t = head, shape, valid, head.t
         step, both = shape.step, f"and {t.mask} {valid}, "
@@ -343,7 +222,7 @@ def _met(shape: Shape, rows: int, size: int) -> dict[int, list[Sizes]]:
 @functools.cache
 def _convolve(shape: Shape) -> engine.Function:
     """Return the kernel of the result."""
-    head = _Head(shape, 4, (0, 3), 6)
+    head = Head(shape.dtype, shape.lanes, 4, (0, 3), 6)
     t, (image, result) = head.t, head.planes
     first, left, apart, segments, length, step = head.numbers
     with t.loop("c", "%hi", start="%lo") as c:
@@ -388,7 +267,7 @@ def _back(shape: Shape) -> engine.Function:
     A block of the image, as large as the stride, and a window's elements that are the stride apart
     meet the same places of the result.
     """
-    head = _Head(shape, 3, (0, 2), 8)
+    head = Head(shape.dtype, shape.lanes, 3, (0, 2), 8)
     t, (result, image) = head.t, head.planes
     first, left, apart, segments, length, begin, row, end = head.numbers
     (down, along), (high, wide) = shape.stride, shape.size
@@ -439,7 +318,7 @@ def _interleaved(shape: Shape, vector: int) -> list[int]:
 
 
 def _stores(
-    head: _Head, shape: Shape, line: str, into: str, apart: str, left: str
+    head: Head, shape: Shape, line: str, into: str, apart: str, left: str
 ) -> list[tuple[str, str]]:
     """Return where vectors of the image's line are written, and which of their lanes."""
     t = head.t
@@ -454,7 +333,7 @@ def _stores(
 @functools.cache
 def _gather(shape: Shape) -> engine.Function:
     """Return the kernel of the kernels' gradient."""
-    head = _Head(shape, 3, (0, 1), 7)
+    head = Head(shape.dtype, shape.lanes, 3, (0, 1), 7)
     t, (image, result) = head.t, head.planes
     first, left, apart, segments, length, step, part = head.numbers
     high, wide = shape.size
