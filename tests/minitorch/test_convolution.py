@@ -10,7 +10,7 @@ import torch
 from torch.nn import grad as nn_grad
 
 import minitorch as mt
-from minitorch.compile.images import convolutions, depthwise, layouts
+from minitorch.compile.images import convolutions, depthwise, layouts, strided
 from minitorch.compile.images.convolutions import windows_for
 from minitorch.ops.products.convolution import Convolve, ConvolveBack, ConvolveKernel, Geometry
 
@@ -142,6 +142,55 @@ def in_some_order(rng: Any, array: Any, lasts: bool) -> Any:
     return np.repeat(array, 2, 3)[..., ::2] if rng.random() < 0.3 else array
 
 
+def compare_derivatives(rng: Any, how: Geometry, x: Any, w: Any, y: Any) -> None:
+    """Compare the three derivatives of the form with PyTorch's in double precision."""
+    bias = rng.normal(size=len(w)).astype(w.dtype)
+    found = (
+        Convolve(how).compute(np, x, w, bias),
+        ConvolveBack(how, x.shape[2:]).compute(np, y, w),
+        ConvolveKernel(how, w.shape[2:]).compute(np, x, y),
+    )
+    at = [torch.tensor(np.ascontiguousarray(a)).double() for a in (x, y, w, bias)]
+    options = (list(how.stride), list(how.padding), list(how.dilation), how.groups)
+    expected = (
+        torch.nn.functional.conv2d(at[0], at[2], at[3], *options),
+        nn_grad.conv2d_input(x.shape, at[2], at[1], *options),
+        nn_grad.conv2d_weight(at[0], w.shape, at[1], *options),
+    )
+    close = 1e-5 if w.dtype == np.float32 else 1e-12
+    for ours, theirs in zip(found, expected, strict=True):
+        scale = max(1, theirs.abs().max().item())
+        np.testing.assert_allclose(ours, theirs, close, close * scale)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("samples", [1, 3, 8, 19])
+def test_compiled_convolutions_of_any_shape(
+    samples: int, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module, name in itertools.product((convolutions, strided), ("LEAST", "LEAST_APART")):
+        monkeypatch.setattr(module, name, 0)
+    monkeypatch.setattr(convolutions, "SHORT", 0)
+    rng, seen = np.random.default_rng(samples), 0
+    while seen < 40:
+        size, stride, dilation = (rng.integers(1, most, 2) for most in (6, 7, 3))
+        image, padding = rng.integers(1, 24, 2), rng.integers(0, 6, 2)
+        dilation[:] = 1 if stride.max() > 1 and seen % 4 else dilation
+        places = (image + 2 * padding - dilation * (size - 1) - 1) // stride + 1
+        if places.min() < 1:
+            continue
+        seen += 1
+        groups, into, of = rng.integers(1, (4, 6, 11)).tolist()
+        how = Geometry(*(tuple(v.tolist()) for v in (stride, padding, dilation)), groups)
+        shapes = [(samples, groups * into, *image), (groups * of, into, *size)]
+        shapes.append((samples, groups * of, *places))
+        x, w, y = (rng.normal(size=shape).astype(dtype) for shape in shapes)
+        x, y = (in_some_order(rng, a, samples >= 8 and rng.random() < 0.5) for a in (x, y))
+        if how.dilation == (1, 1) != how.stride:
+            assert strided.images_for(y, w, x.shape, how) is not None
+        compare_derivatives(rng, how, x, w, y)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("samples", [1, 3, 8, 19])
 def test_depthwise_convolutions_of_any_shape(samples: int, dtype: str) -> None:
@@ -156,23 +205,7 @@ def test_depthwise_convolutions_of_any_shape(samples: int, dtype: str) -> None:
         w, x, y = (rng.normal(size=shape).astype(dtype) for shape in shapes)
         x, y = (in_some_order(rng, a, samples >= 8 and rng.random() < 0.6) for a in (x, y))
         served += depthwise.planes_for(x, w, x.shape, size, places, how) is not None
-        bias = rng.normal(size=channels).astype(dtype)
-        found = (
-            Convolve(how).compute(np, x, w, bias),
-            ConvolveBack(how, image).compute(np, y, w),
-            ConvolveKernel(how, size).compute(np, x, y),
-        )
-        at = [torch.tensor(np.ascontiguousarray(a)).double() for a in (x, y, w, bias)]
-        options = (list(stride), list(padding), list(dilation), channels)
-        expected = (
-            torch.nn.functional.conv2d(at[0], at[2], at[3], *options),
-            nn_grad.conv2d_input(x.shape, at[2], at[1], *options),
-            nn_grad.conv2d_weight(at[0], w.shape, at[1], *options),
-        )
-        close = 1e-5 if dtype == "float32" else 1e-13
-        for ours, theirs in zip(found, expected, strict=True):
-            scale = max(1, theirs.abs().max().item())
-            np.testing.assert_allclose(ours, theirs, close, close * scale)
+        compare_derivatives(rng, how, x, w, y)
     assert served == 18  # all without a stride and dilation
 
 

@@ -66,11 +66,12 @@ class Windows:
         stride, padding, dilation: a number an axis.
         groups: channels are convolved in so many groups.
         dtype: float32 or float64.
+        planes: how many planes of results a channel has: all but one are another's.
     """
 
     def __init__(
         self, image: Sizes, channels: int, kernel: Sizes, places: Sizes, stride: Sizes,
-        padding: Sizes, dilation: Sizes, groups: int, dtype: str,
+        padding: Sizes, dilation: Sizes, groups: int, dtype: str, planes: int = 1,
     ) -> None:  # fmt: skip
         self.dtype, self.channels, self.groups, self.places = dtype, channels, groups, places
         self.samples, self.last, item = image[0], image[0] >= MANY, ITEM_BYTES[dtype]
@@ -96,10 +97,12 @@ class Windows:
         self.line = self._line(wide) if not self.last else places[1]
         size = (high, wide)
         self.padded = Layout(image, phases, size, stride, padding, self.last, dtype)
+        # whole vectors are loaded: none may reach over the end of an image that is not copied
+        self.padded.same &= size == places and high * wide * batch % _lanes(dtype) == 0
         size, first = (places[0], self.line), [range(1)] * 2
         results = (image[0], channels, *places)
         self.lines = Layout(results, first, size, (1, 1), (0, 0), self.last, dtype)
-        self.out_row = self.places[0] * self.line * batch * item
+        self.out_row = self.places[0] * self.line * batch * item * planes
         self.slots = self._slots(outer, image[1] * down * along * plane, line, batch)
 
     def _line(self, wide: int) -> int:
@@ -132,17 +135,21 @@ class Windows:
 
     def convolve(self, x: _Array, w: _Array, bias: _Array | None = None) -> _Array:
         """Return the result (N, O, places) of images and kernels (O, C/G, ...), plus the bias."""
-        each, image, w = self.channels // self.groups, self.padded(x), np.ascontiguousarray(w)
         start = np.zeros(self.channels, x.dtype) if bias is None else np.ascontiguousarray(bias)
         sizes = (self.channels, self.places[0], self.line)
         out = empty((*sizes, self.samples) if self.last else (self.samples, *sizes), x.dtype)
-        kernel = _convolve(self.dtype, _lanes(self.dtype), self.rows, self.vectors)
-        numbers = (len(self.offsets), each, self.blocks, self.group_bytes, self.out_row)
-        arrays = (image, w, start, out, self.slots, self.offsets)
-        run(kernel, arrays, numbers, self.blocks * self.groups)
+        self.run(self.padded(x), np.ascontiguousarray(w), start, out, self.offsets)
         if self.last:
             return np.moveaxis(out, -1, 0)
         return out if self.line == self.places[1] else out[..., : self.places[1]].copy()
+
+    def run(self, image: _Array, w: _Array, start: _Array, out: _Array, offsets: _Array) -> None:
+        """Compute the results of a padded image and windows of elements at these offsets."""
+        kernel = _convolve(self.dtype, _lanes(self.dtype), self.rows, self.vectors)
+        each = self.channels // self.groups
+        numbers = (len(offsets), each, self.blocks, self.group_bytes, self.out_row)
+        arrays = (image, w, start, out, self.slots, offsets)
+        run(kernel, arrays, numbers, self.blocks * self.groups)
 
     def gather(self, x: _Array, y: _Array) -> _Array:
         """Return the kernels' gradient (O, C/G·kernel) from images and a result's gradient."""

@@ -22,7 +22,7 @@ import numpy as np
 
 from .. import engine
 from ..text import KERNEL, Text
-from .lines import Head, empty, in_order, lanes_for, lies, run
+from .lines import Head, empty, empty_images, in_order, lanes_for, lies, run
 
 _Array = np.ndarray[Any, Any]
 Sizes = tuple[int, ...]
@@ -46,6 +46,7 @@ class Layout:
         self, image: Sizes, phases: Sequence[Sequence[int]], size: Sizes, stride: Sizes,
         padding: Sizes, last: bool, dtype: str,
     ) -> None:  # fmt: skip
+        self.image = image
         self.batch, outer = (image[0], 1) if last else (1, image[0])
         (high, wide), (down, along) = size, map(len, phases)
         self.shape = (outer, image[1], down, along, high, wide, self.batch)
@@ -76,37 +77,48 @@ class Layout:
         if self.same and batch == self.last:
             return x
         out = empty((math.prod(self.shape) + TAIL,), x.dtype)
+        self._run(x, out, batch, back=False)
+        return out
+
+    def undo(self, copy: _Array) -> _Array:
+        """Return the images (N, C, height, width) of a copy that has all their elements."""
+        out = empty_images(self.image, copy.dtype, self.last)
+        self._run(out, copy, self.last, back=True)
+        return out
+
+    def _run(self, images: _Array, copy: _Array, batch: bool, back: bool) -> None:
         (_, left), along, n = self.padding, self.stride[1], self.batch
         wide, begins = self.shape[5], self.columns
-        samples, *lie = lies(x, batch)
+        samples, *lie = lies(images, batch)
         way, step, length, sizes = "columns", 1, n, (wide * along, n, 0)
         if self.last and not batch:
-            way, samples, sizes = "turned", 1, (wide * along, n, x.strides[0])
+            way, samples, sizes = "turned", 1, (wide * along, n, images.strides[0])
         elif along <= MOST_STRIDE and (along == 1 or not self.last):
             way, step, length, sizes = "lines", along, wide * n, (wide * n, 0, 0)
             left, begins = left * n, self.phases
-        kernel = _copy(self.dtype, lanes_for(self.dtype, length), way, step)
+        kernel = _copy(self.dtype, lanes_for(self.dtype, length), way, step, back)
         numbers = (samples, *lie, *self.bytes, len(self.rows), left, *sizes)
-        run(kernel, (x, out, self.rows, begins, self.zeros), numbers, x.shape[1])
-        return out
+        arrays = (images, copy, self.rows, begins, self.zeros)
+        run(kernel, arrays, numbers, images.shape[1])
 
 
 class _Row(NamedTuple):
     """What the three ways of writing a row of the copy work with."""
 
     head: Head
-    number: str
+    inside: str
     line: str
     into: str
     begins: str
     border: str
     sizes: Sequence[str]
     step: int
+    back: bool
 
 
 @functools.cache
-def _copy(dtype: str, lanes: int, way: str, step: int) -> engine.Function:
-    """Return the kernel of one of the three ways."""
+def _copy(dtype: str, lanes: int, way: str, step: int, back: bool) -> engine.Function:
+    """Return the kernel of one of the three ways; `back` from the copy to the images."""
     head = Head(dtype, lanes, 4, (0,), 7)
     t, (image,), (_, out, rows, begins) = head.t, head.planes, head.arrays
     sample, channel, n_rows, border, *sizes = head.numbers
@@ -117,9 +129,11 @@ def _copy(dtype: str, lanes: int, way: str, step: int) -> engine.Function:
         with t.loop("r", n_rows) as r:
             fields = t.at(rows, t.times(r, 16))
             number = t.emit(f"load i64, ptr {fields}")
+            inside = t.emit(f"icmp ult i64 {number}, {image.rows}")
             into = t.at(target, t.emit(f"load i64, ptr {t.at(fields, 8)}"))
             line = image.line_at(source, number, head.zeros)
-            write(_Row(head, number, line, into, begins, border, sizes, step))
+            with t.when(*[inside] * back):
+                write(_Row(head, inside, line, into, begins, border, sizes, step, back))
     t.do("ret void")
     return engine.Function(t.module(KERNEL))
 
@@ -138,15 +152,29 @@ def _lines(row: _Row) -> None:
         first = t.minus(t.times(v, step), row.border)
         places = [t.plus(first, k * t.width) for k in range(step)]
         masks = [head.inside(at, head.planes[0].line) for at in places]
+        valid = head.inside("0", t.minus(length, v))
+        if row.back:
+            _woven(row, v, list(zip(places, masks, strict=True)), valid)
+            return
         vectors = [
             t.load(t.at(row.line, at, t.scalar), mask)
             for at, mask in zip(places, masks, strict=True)
         ]
-        valid = head.inside("0", t.minus(length, v))
         for phase in range(step):
             value = head.lanes_of(vectors, [lane * step + phase for lane in range(t.width)])
             with _where_present(t, row.into, row.begins, phase) as begin:
                 t.store(value, t.at(begin, v, t.scalar), valid)
+
+
+def _woven(row: _Row, v: str, stores: list[tuple[str, str]], valid: str) -> None:
+    """Write the numbers of a line whose phases are read, all of which are there."""
+    head, t, step = row.head, row.head.t, row.step
+    begins = [t.emit(f"load i64, ptr {t.at(row.begins, b, 'i64')}") for b in range(step)]
+    phases = [t.load(t.at(t.at(row.into, begin), v, t.scalar), valid) for begin in begins]
+    for n, (at, mask) in enumerate(stores):
+        numbers = range(n * t.width, (n + 1) * t.width)
+        picked = [k % step * t.width + k // step for k in numbers]
+        t.store(head.lanes_of(phases, picked), t.at(row.line, at, t.scalar), mask)
 
 
 def _columns(row: _Row) -> None:
@@ -156,13 +184,16 @@ def _columns(row: _Row) -> None:
         with t.loop("v", batch, t.width) as v:
             at, valid = t.plus(column, v), head.inside("0", t.minus(batch, v))
             mask = t.logic("and", head.inside(at, head.planes[0].line), valid)
-            t.store(t.load(t.at(row.line, at, t.scalar), mask), t.at(begin, v, t.scalar), valid)
+            here, there = t.at(row.line, at, t.scalar), t.at(begin, v, t.scalar)
+            if row.back:
+                t.store(t.load(there, valid), here, mask)
+            else:
+                t.store(t.load(here, mask), there, valid)
 
 
 def _turned(row: _Row) -> None:
     head, t, (count, batch, sample) = row.head, row.head.t, row.sizes
-    inside = t.emit(f"icmp ult i64 {row.number}, {head.planes[0].rows}")
-    apart, last = t.emit(f"select i1 {inside}, i64 {sample}, i64 0"), t.plus(batch, -1)
+    apart, last = t.emit(f"select i1 {row.inside}, i64 {sample}, i64 0"), t.plus(batch, -1)
     with t.loop("x", count, t.width) as x, t.loop("v", batch, t.width) as v:
         at = t.minus(x, row.border)
         mask = head.inside(at, head.planes[0].line)

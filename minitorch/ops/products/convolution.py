@@ -127,14 +127,6 @@ def _windows_for(
     return windows_for(x, other, channels, tuple(kernel), tuple(places), how)
 
 
-def _planes_for(y: Array, w: Array, image: Sequence[int], how: Geometry) -> Any:
-    """Return the kernels that give a depthwise convolution's images, where that pays."""
-    from ...compile.images.depthwise import planes_for
-
-    size = (len(y), w.shape[1] * how.groups, *image)
-    return planes_for(y, w, size, tuple(w.shape[2:]), tuple(y.shape[2:]), how)
-
-
 class FormDerivative(Op):
     """Base of the three partial derivatives of the form."""
 
@@ -211,9 +203,9 @@ class ConvolveBack(FormDerivative):
     def compute(self, xp: Namespace, y: Array, w: Array) -> Array:
         """Return (N, C, image): kernels times results, added up where windows overlap."""
         how, kernel = self.how, tuple(w.shape[2:])
-        planes = _planes_for(y, w, self.image, how) if xp is np else None
-        if planes is not None:
-            x: Array = planes.back(y, w)
+        images = self._images_for(y, w) if xp is np else None
+        if images is not None:
+            x: Array = images.back(y, w)
             return x
         if xp is np and self._is_convolution(kernel):
             return self._convolved(y, w, kernel)
@@ -235,6 +227,12 @@ class ConvolveBack(FormDerivative):
             out[(whole, whole, *into)] += columns[taken]
         inside = [slice(p, p + n) for p, n in zip(how.padding, self.image, strict=True)]
         return out[(whole, whole, *inside)]
+
+    def _images_for(self, y: Array, w: Array) -> Any:
+        """Return the compiled kernels that give the images, where they pay."""
+        from ...compile.images.strided import images_for
+
+        return images_for(y, w, (len(y), w.shape[1] * self.how.groups, *self.image), self.how)
 
     def _is_convolution(self, kernel: tuple[int, ...]) -> bool:
         """Tell whether windows overlap so that each element gathers from a whole window."""
