@@ -185,6 +185,30 @@ def cnn(lib: Any) -> Step:
     return training_step(lib, params, loss)
 
 
+MOBILE = [(32, 3, 2, 1), (32, 3, 1, 32), (64, 1, 1, 1), (64, 3, 2, 64), (128, 1, 1, 1)]
+STRIDED = [(32, 3, 2, 1), (64, 3, 2, 1), (128, 3, 2, 1)]
+"""Layers: channels, size of the window, stride, groups."""
+
+
+def layers(lib: Any, how: list[tuple[int, int, int, int]], count: int, size: int = 56) -> Step:
+    """Return a step of convolutions with relu, the mean of their places and a linear layer."""
+    f, widths = lib.nn.functional, [3, *(out for out, *_ in how)]
+    shapes: list[tuple[int, ...]] = [
+        (out, into // groups, k, k)
+        for into, (out, k, _, groups) in zip(widths[:-1], how, strict=True)
+    ]
+    params = parameters(lib, [*shapes, *((out,) for out in widths[1:]), (10, widths[-1])])
+    images, classes = batch(lib, (3 * size**2, 10), count)
+
+    def loss() -> Any:
+        h = images.reshape(count, 3, size, size)
+        for (_, k, stride, groups), w, b in zip(how, params, params[len(how) :], strict=False):
+            h = f.relu(f.conv2d(h, w, b, stride, k // 2, groups=groups))
+        return f.cross_entropy(f.linear(h.mean((2, 3)), params[-1]), classes)
+
+    return training_step(lib, params, loss)
+
+
 def transformer(
     lib: Any, width: int = 64, heads: int = 4, length: int = 32, count: int = 8
 ) -> Step:
@@ -362,6 +386,9 @@ ROWS: dict[str, tuple[float, int, Callable[[Any], Step]]] = {
     "MLP 64-32-10, batch 64": (0.85, 60, lambda lib: mlp(lib, SMALL, 64)),
     "MLP 784-200-100-10, batch 128": (0.85, 20, lambda lib: mlp(lib, LARGE, 128)),
     "CNN on 8x8, batch 64": (0.95, 20, cnn),
+    "MobileNet's blocks, 8x3x56x56": (1.0, 10, lambda lib: layers(lib, MOBILE, 8)),
+    "MobileNet's blocks, one image": (1.0, 20, lambda lib: layers(lib, MOBILE, 1)),
+    "convolutions, stride 2, 8x3x56x56": (1.0, 10, lambda lib: layers(lib, STRIDED, 8)),
     "transformer block, 8x32x64": (1.0, 20, transformer),
     "LSTM language model, 35x20x200": (0.9, 5, lambda lib: recurrent(lib, "LSTM")),
     "GRU language model, 35x20x200": (0.9, 5, lambda lib: recurrent(lib, "GRU")),

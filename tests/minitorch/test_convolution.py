@@ -1,5 +1,6 @@
 """Convolution and pooling beside PyTorch, with few samples and with so many that they lie last."""
 
+import itertools
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -9,9 +10,9 @@ import torch
 from torch.nn import grad as nn_grad
 
 import minitorch as mt
-from minitorch.compile import convolutions
-from minitorch.compile.convolutions import windows_for
-from minitorch.ops.products.convolution import ConvolveBack, Geometry
+from minitorch.compile.images import convolutions, depthwise, layouts, strided
+from minitorch.compile.images.convolutions import windows_for
+from minitorch.ops.products.convolution import Convolve, ConvolveBack, ConvolveKernel, Geometry
 
 WAYS = [(1, 1, 1, 1), (2, 1, 1, 2), (1, 0, 2, 1), (3, 2, 1, 1), (2, 0, 1, 1)]
 """Stride, padding, dilation, groups."""
@@ -122,11 +123,128 @@ def test_large_convolutions_read_windows_where_they_lie(case: tuple[int, ...]) -
     beside(lambda f, x, w: f.conv2d(x, w, **how), *(a.astype(np.float32) for a in (x, w)))
 
 
+WINDOWS = [
+    # size, stride, dilation
+    ((3, 3), (1, 1), (1, 1)),
+    ((3, 3), (2, 2), (1, 1)),
+    ((1, 4), (1, 1), (1, 3)),
+    ((5, 2), (1, 3), (1, 1)),
+    ((7, 4), (2, 1), (1, 1)),  # so many elements that a gradient's sums are two blocks
+    ((2, 3), (4, 2), (1, 1)),  # rows between the windows
+    ((3, 2), (2, 2), (2, 1)),
+]
+
+
+def in_some_order(rng: Any, array: Any, lasts: bool) -> Any:
+    """Return the array with the samples first or last, or as a part of a larger one."""
+    if lasts:
+        return np.ascontiguousarray(array.transpose(1, 2, 3, 0)).transpose(3, 0, 1, 2)
+    return np.repeat(array, 2, 3)[..., ::2] if rng.random() < 0.3 else array
+
+
+def compare_derivatives(rng: Any, how: Geometry, x: Any, w: Any, y: Any) -> None:
+    """Compare the three derivatives of the form with PyTorch's in double precision."""
+    bias = rng.normal(size=len(w)).astype(w.dtype)
+    found = (
+        Convolve(how).compute(np, x, w, bias),
+        ConvolveBack(how, x.shape[2:]).compute(np, y, w),
+        ConvolveKernel(how, w.shape[2:]).compute(np, x, y),
+    )
+    at = [torch.tensor(np.ascontiguousarray(a)).double() for a in (x, y, w, bias)]
+    options = (list(how.stride), list(how.padding), list(how.dilation), how.groups)
+    expected = (
+        torch.nn.functional.conv2d(at[0], at[2], at[3], *options),
+        nn_grad.conv2d_input(x.shape, at[2], at[1], *options),
+        nn_grad.conv2d_weight(at[0], w.shape, at[1], *options),
+    )
+    close = 1e-5 if w.dtype == np.float32 else 1e-12
+    for ours, theirs in zip(found, expected, strict=True):
+        scale = max(1, theirs.abs().max().item())
+        np.testing.assert_allclose(ours, theirs, close, close * scale)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("samples", [1, 3, 8, 19])
+def test_compiled_convolutions_of_any_shape(
+    samples: int, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module, name in itertools.product((convolutions, strided), ("LEAST", "LEAST_APART")):
+        monkeypatch.setattr(module, name, 0)
+    monkeypatch.setattr(convolutions, "SHORT", 0)
+    rng, seen = np.random.default_rng(samples), 0
+    while seen < 40:
+        size, stride, dilation = (rng.integers(1, most, 2) for most in (6, 7, 3))
+        image, padding = rng.integers(1, 24, 2), rng.integers(0, 6, 2)
+        dilation[:] = 1 if stride.max() > 1 and seen % 4 else dilation
+        places = (image + 2 * padding - dilation * (size - 1) - 1) // stride + 1
+        if places.min() < 1:
+            continue
+        seen += 1
+        groups, into, of = rng.integers(1, (4, 6, 11)).tolist()
+        how = Geometry(*(tuple(v.tolist()) for v in (stride, padding, dilation)), groups)
+        shapes = [(samples, groups * into, *image), (groups * of, into, *size)]
+        shapes.append((samples, groups * of, *places))
+        x, w, y = (rng.normal(size=shape).astype(dtype) for shape in shapes)
+        x, y = (in_some_order(rng, a, samples >= 8 and rng.random() < 0.5) for a in (x, y))
+        if how.dilation == (1, 1) != how.stride:
+            assert strided.images_for(y, w, x.shape, how) is not None
+        compare_derivatives(rng, how, x, w, y)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("samples", [1, 3, 8, 19])
+def test_depthwise_convolutions_of_any_shape(samples: int, dtype: str) -> None:
+    rng, served = np.random.default_rng(samples), 0
+    for size, stride, dilation in WINDOWS * 3:
+        image, padding, channels = rng.integers(12, 40, 2), rng.integers(0, 6, 2), 24
+        sizes = zip(image, padding, size, stride, dilation, strict=True)
+        places = [int(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, p, k, s, d in sizes]
+        image, padding, places = tuple(image.tolist()), tuple(padding.tolist()), tuple(places)
+        how = Geometry(stride, padding, dilation, channels)
+        shapes = ((channels, 1, *size), (samples, channels, *image), (samples, channels, *places))
+        w, x, y = (rng.normal(size=shape).astype(dtype) for shape in shapes)
+        x, y = (in_some_order(rng, a, samples >= 8 and rng.random() < 0.6) for a in (x, y))
+        served += depthwise.planes_for(x, w, x.shape, size, places, how) is not None
+        compare_derivatives(rng, how, x, w, y)
+    assert served == 18  # all without a stride and dilation
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_layouts_have_a_border_and_the_phases_of_a_stride(dtype: str) -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        n, stride = int(rng.choice([1, 3, 8, 11, 37])), rng.integers(1, 7, 2)
+        (high, wide), padding = rng.integers(1, 40, 2).tolist(), rng.integers(0, 4, 2)
+        phases = [sorted(set(rng.integers(0, s, 2).tolist())) for s in stride]
+        size = rng.integers(1, 20, 2)
+        x = in_some_order(
+            rng, rng.normal(size=(n, 3, high, wide)).astype(dtype), rng.random() < 0.4
+        )
+        padded = np.zeros((n, 3, *(stride * size + 40)), dtype)
+        inside = padded[:, :, padding[0] : padding[0] + high, padding[1] : padding[1] + wide]
+        inside[...] = x
+        sizes = [tuple(v.tolist()) for v in (size, stride, padding)]
+        layout = layouts.Layout(x.shape, phases, *sizes, n >= 8, dtype)
+        found = layout(x).reshape(-1)[: np.prod(layout.shape)].reshape(layout.shape)
+        for at in itertools.product(*(range(len(p)) for p in phases)):
+            first = [p[i] for p, i in zip(phases, at, strict=True)]
+            ends = [f + s * k for f, s, k in zip(first, stride, size, strict=True)]
+            rows, columns = (slice(f, e, s) for f, e, s in zip(first, ends, stride, strict=True))
+            phase = found[:, :, at[0], at[1]]
+            phase = np.moveaxis(phase[0], -1, 0) if n >= 8 else phase[..., 0]
+            np.testing.assert_array_equal(phase, padded[:, :, rows, columns])
+
+
 def test_what_lies_beside_a_line_is_not_part_of_it() -> None:
     rng = np.random.default_rng(0)
     x, w = rng.normal(size=(1, 16, 28, 28)), rng.normal(size=(16, 16, 3, 3))
     x[0, 0, 3, 0], x[0, 1, 9, 27] = np.nan, np.inf
     beside(lambda f, x, w: f.conv2d(x, w, padding=1), x, w, power=1)
+    for samples in (2, 9):  # the last column is in no window
+        x = rng.normal(size=(samples, 16, 9, 18))
+        x[..., 17] = np.nan
+        x = in_some_order(rng, x, samples > 8)
+        beside(lambda f, x, w: f.conv2d(x, w, groups=16, stride=2), x, w[:, :1], power=1)
 
 
 def test_few_multiplications_are_left_to_numpy() -> None:

@@ -122,7 +122,7 @@ def _windows_for(
     """Return the windows that compiled kernels read where they lie, where that pays."""
     if xp is not np:
         return None
-    from ...compile.convolutions import windows_for
+    from ...compile.images.convolutions import windows_for
 
     return windows_for(x, other, channels, tuple(kernel), tuple(places), how)
 
@@ -203,6 +203,10 @@ class ConvolveBack(FormDerivative):
     def compute(self, xp: Namespace, y: Array, w: Array) -> Array:
         """Return (N, C, image): kernels times results, added up where windows overlap."""
         how, kernel = self.how, tuple(w.shape[2:])
+        images = self._images_for(y, w) if xp is np else None
+        if images is not None:
+            x: Array = images.back(y, w)
+            return x
         if xp is np and self._is_convolution(kernel):
             return self._convolved(y, w, kernel)
         overlap = any(size > step for size, step in zip(kernel, how.stride, strict=True))
@@ -223,6 +227,12 @@ class ConvolveBack(FormDerivative):
             out[(whole, whole, *into)] += columns[taken]
         inside = [slice(p, p + n) for p, n in zip(how.padding, self.image, strict=True)]
         return out[(whole, whole, *inside)]
+
+    def _images_for(self, y: Array, w: Array) -> Any:
+        """Return the compiled kernels that give the images, where they pay."""
+        from ...compile.images.strided import images_for
+
+        return images_for(y, w, (len(y), w.shape[1] * self.how.groups, *self.image), self.how)
 
     def _is_convolution(self, kernel: tuple[int, ...]) -> bool:
         """Tell whether windows overlap so that each element gathers from a whole window."""

@@ -7,13 +7,13 @@ Sizes are numbers that the kernels get, so that one compiled kernel serves every
               it lies in the result, how many of its lanes are inside, in bytes
     offsets   for each element of a window, how far from its beginning it lies
 
-With a stride of s the padded image is cut into s by s phases, each of every s-th row and column, so
-that the places of a line lie side by side; many samples lie last, and are then part of a line.
+With a stride of s the padded image is cut into s by s phases (`Layout`), each of every s-th row and
+column, so that the places of a line lie side by side; many samples lie last, as part of a line.
 
     convolve    result[o, place] = bias[o] + Σₖ weights[o, k] · image[place + offset k]
     gather      weights[o, k] = Σ over places of result[o, place] · image[place + offset k]
 
-May import: allocator, engine, kernels, pool, rows, tasks, text.
+May import: depthwise, layouts, lines; engine, rows, tasks, text.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-import struct
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from ..arrays import allocator
-from . import engine, kernels, pool
-from .rows import across
-from .tasks import ITEM_BYTES, MANY
-from .text import KERNEL, Text
+from .. import engine
+from ..rows import across
+from ..tasks import ITEM_BYTES, MANY
+from ..text import KERNEL, Text
+from .depthwise import Depthwise, planes_for
+from .layouts import Layout
+from .lines import empty, run
 
 _Array = np.ndarray[Any, Any]
 Sizes = tuple[int, ...]
@@ -66,26 +66,25 @@ class Windows:
         stride, padding, dilation: a number an axis.
         groups: channels are convolved in so many groups.
         dtype: float32 or float64.
+        planes: how many planes of results a channel has: all but one are another's.
     """
 
     def __init__(
         self, image: Sizes, channels: int, kernel: Sizes, places: Sizes, stride: Sizes,
-        padding: Sizes, dilation: Sizes, groups: int, dtype: str,
+        padding: Sizes, dilation: Sizes, groups: int, dtype: str, planes: int = 1,
     ) -> None:  # fmt: skip
         self.dtype, self.channels, self.groups, self.places = dtype, channels, groups, places
-        self.stride, self.padding, self.samples = stride, padding, image[0]
-        self.last, item = image[0] >= MANY, ITEM_BYTES[dtype]
+        self.samples, self.last, item = image[0], image[0] >= MANY, ITEM_BYTES[dtype]
         batch, outer = (image[0], 1) if self.last else (1, image[0])
         spots = [[i * d for i in range(k)] for k, d in zip(kernel, dilation, strict=True)]
-        self.phases = [sorted({i % s for i in at}) for at, s in zip(spots, stride, strict=True)]
+        phases = [sorted({i % s for i in at}) for at, s in zip(spots, stride, strict=True)]
         high, wide = (n + at[-1] // s for n, at, s in zip(places, spots, stride, strict=True))
-        down, along = map(len, self.phases)
-        self.shape = (outer, image[1], down, along, high, wide, batch)
+        down, along = map(len, phases)
         line, plane = wide * batch, high * wide * batch
         self.group_bytes = image[1] // groups * down * along * plane * item
         (i_phase, i), (j_phase, j) = (
             np.array([(p.index(o % s), o // s) for o in at]).T
-            for at, p, s in zip(spots, self.phases, stride, strict=True)
+            for at, p, s in zip(spots, phases, stride, strict=True)
         )
         channel, i_phase, i = (
             np.arange(image[1] // groups)[:, None, None],
@@ -94,10 +93,16 @@ class Windows:
         )
         offsets = ((channel * down + i_phase) * along + j_phase) * plane + i * line + j * batch
         self.offsets = np.ascontiguousarray(offsets.reshape(-1) * item, np.int64)
-        self.whole = (high, wide) == image[2:] and wide * batch % _lanes(dtype) == 0
         self.vectors, self.rows, self.terms = _block(channels // groups)
         self.line = self._line(wide) if not self.last else places[1]
-        self.out_row = self.places[0] * self.line * batch * item
+        size = (high, wide)
+        self.padded = Layout(image, phases, size, stride, padding, self.last, dtype)
+        # whole vectors are loaded: none may reach over the end of an image that is not copied
+        self.padded.same &= size == places and high * wide * batch % _lanes(dtype) == 0
+        size, first = (places[0], self.line), [range(1)] * 2
+        results = (image[0], channels, *places)
+        self.lines = Layout(results, first, size, (1, 1), (0, 0), self.last, dtype)
+        self.out_row = self.places[0] * self.line * batch * item * planes
         self.slots = self._slots(outer, image[1] * down * along * plane, line, batch)
 
     def _line(self, wide: int) -> int:
@@ -130,64 +135,33 @@ class Windows:
 
     def convolve(self, x: _Array, w: _Array, bias: _Array | None = None) -> _Array:
         """Return the result (N, O, places) of images and kernels (O, C/G, ...), plus the bias."""
-        each, image, w = self.channels // self.groups, self._laid_out(x), np.ascontiguousarray(w)
         start = np.zeros(self.channels, x.dtype) if bias is None else np.ascontiguousarray(bias)
         sizes = (self.channels, self.places[0], self.line)
-        out = _empty((*sizes, self.samples) if self.last else (self.samples, *sizes), x.dtype)
-        kernel = _convolve(self.dtype, _lanes(self.dtype), self.rows, self.vectors)
-        numbers = (len(self.offsets), each, self.blocks, self.group_bytes, self.out_row)
-        self._run(kernel, (image, w, start, out), numbers, self.blocks * self.groups)
+        out = empty((*sizes, self.samples) if self.last else (self.samples, *sizes), x.dtype)
+        self.run(self.padded(x), np.ascontiguousarray(w), start, out, self.offsets)
         if self.last:
             return np.moveaxis(out, -1, 0)
         return out if self.line == self.places[1] else out[..., : self.places[1]].copy()
 
+    def run(self, image: _Array, w: _Array, start: _Array, out: _Array, offsets: _Array) -> None:
+        """Compute the results of a padded image and windows of elements at these offsets."""
+        kernel = _convolve(self.dtype, _lanes(self.dtype), self.rows, self.vectors)
+        each = self.channels // self.groups
+        numbers = (len(offsets), each, self.blocks, self.group_bytes, self.out_row)
+        arrays = (image, w, start, out, self.slots, offsets)
+        run(kernel, arrays, numbers, self.blocks * self.groups)
+
     def gather(self, x: _Array, y: _Array) -> _Array:
         """Return the kernels' gradient (O, C/G·kernel) from images and a result's gradient."""
         each, depth = self.channels // self.groups, len(self.offsets)
-        if self.line != self.places[1]:
-            lines = np.zeros((*y.shape[:3], self.line), y.dtype)
-            lines[..., : self.places[1]] = y
-            y = lines
-        y = np.ascontiguousarray(np.moveaxis(y, 0, -1) if self.last else y)
         out = np.zeros((self.channels, depth), x.dtype)
         rows, columns = min(self.rows, 24 // self.terms), -(-depth // self.terms)
         kernel = _gather(self.dtype, _lanes(self.dtype), rows, self.terms)
         slots = self.blocks * self.vectors
         numbers = (depth, columns, each, self.group_bytes, self.out_row, slots)
-        self._run(kernel, (self._laid_out(x), y, out), numbers, columns * self.groups)
+        arrays = (self.padded(x), self.lines(y), out, self.slots, self.offsets)
+        run(kernel, arrays, numbers, columns * self.groups)
         return out
-
-    def _run(
-        self, kernel: engine.Function, arrays: Sequence[_Array], numbers: Sizes, total: int
-    ) -> None:
-        """Run a kernel, whose code is there as long as somebody holds it."""
-        table = struct.pack(
-            f"{len(arrays) + len(numbers) + 2}q",
-            *kernels.places_of((*arrays, self.slots, self.offsets)),
-            *numbers,
-        )
-        pool.share(kernel.call, total, 1, table)
-
-    def _laid_out(self, x: _Array) -> _Array:
-        """Return an image in the order in which it is read; the same memory where it is so."""
-        lines = np.moveaxis(x, 0, -1) if self.last else x
-        if self.whole and lines.flags.c_contiguous and not any(self.padding):
-            return x
-        size = math.prod(self.shape)
-        memory = _empty((size + _lanes(self.dtype),), x.dtype)  # the last load may reach over it
-        image = memory[:size].reshape(self.shape)
-        image = np.moveaxis(image[0], -1, 0) if self.last else image[..., 0]
-        for at in itertools.product(*map(range, self.shape[2:4])):
-            phase = image[:, :, at[0], at[1]]
-            (rows, from_rows), (columns, from_columns) = (
-                _reach(x.shape[2 + d], phase.shape[2 + d], self.stride[d], first - self.padding[d])
-                for d, first in enumerate(p[i] for p, i in zip(self.phases, at, strict=True))
-            )
-            phase[:, :, : rows.start] = phase[:, :, rows.stop :] = 0
-            inside = phase[:, :, rows]
-            inside[..., : columns.start] = inside[..., columns.stop :] = 0
-            inside[..., columns] = x[:, :, from_rows, from_columns]
-        return memory
 
 
 _windows = functools.lru_cache(256)(Windows)
@@ -195,7 +169,7 @@ _windows = functools.lru_cache(256)(Windows)
 
 def windows_for(
     x: _Array, w: Any, channels: int, kernel: Sizes, places: Sizes, how: Any
-) -> Windows | None:
+) -> Windows | Depthwise | None:
     """Return the windows of images (N, C, height, width), where the kernels are the faster way.
 
     Args:
@@ -204,6 +178,10 @@ def windows_for(
     """
     if len(kernel) != 2 or type(x) is not np.ndarray or x.dtype is not w.dtype:
         return None
+    if how.groups == x.shape[1] == channels:
+        planes = planes_for(x, w, x.shape, kernel, places, how)
+        if planes is not None:
+            return planes
     n_terms = x.shape[1] // how.groups * math.prod(kernel)
     least = LEAST if how.groups == 1 else LEAST_APART
     if x.shape[0] * math.prod(places) * channels * n_terms < least:
@@ -212,21 +190,6 @@ def windows_for(
         return None
     axes = (how.stride, how.padding, how.dilation)
     return _windows(x.shape, channels, kernel, places, *axes, how.groups, x.dtype.name)
-
-
-def _reach(size: int, places: int, stride: int, offset: int) -> tuple[slice, slice]:
-    """Return which of an axis's places, at stride · place + offset, are elements; and these."""
-    first = min(max(-(offset // stride), 0), places)
-    last = max(min((size - 1 - offset) // stride + 1, places), first)
-    if first == last:
-        return slice(first, last), slice(0, 0)
-    begin = first * stride + offset
-    return slice(first, last), slice(begin, begin + (last - first - 1) * stride + 1, stride)
-
-
-def _empty(shape: Sizes, dtype: Any) -> _Array:
-    large = math.prod(shape) * dtype.itemsize > allocator.LARGE
-    return (allocator.cpu.empty if large else np.empty)(shape, dtype)
 
 
 class _Slot:

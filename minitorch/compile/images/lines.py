@@ -1,0 +1,161 @@
+"""Lines of images: what kernels that read and write them where they lie have in common.
+
+A line is a row of one plane (N, C, H, W), or of many samples' that lie last (C, H, W, N). A row
+outside of the image is read from a line of zeros, columns outside are lanes that a mask leaves out.
+
+May import: allocator, engine, kernels, panels, pool, tasks, text.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...arrays import allocator
+from .. import engine, kernels, panels, pool
+from ..tasks import MANY
+from ..text import Text
+
+_Array = np.ndarray[Any, Any]
+Sizes = tuple[int, ...]
+
+
+def turned(array: _Array, batch: bool) -> _Array:
+    """Return a copy of (N, C, H, W) with the samples last, or first."""
+    if not batch:
+        return np.ascontiguousarray(array)
+    return np.moveaxis(np.ascontiguousarray(np.moveaxis(array, 0, -1)), -1, 0)
+
+
+def in_order(array: _Array) -> tuple[_Array, bool]:
+    """Return the array, or a copy, whose lines are runs of memory; whether samples lie last."""
+    batch = len(array) >= MANY and array.strides[0] == array.itemsize
+    lines = np.moveaxis(array, 0, -1)[0] if batch else array
+    if not lines.flags.c_contiguous:
+        array = turned(array, batch)
+    return array, batch
+
+
+def empty(shape: Sizes, dtype: Any) -> _Array:
+    """Return new memory, if it is large that of results that are gone."""
+    large = math.prod(shape) * dtype.itemsize > allocator.LARGE
+    return (allocator.cpu.empty if large else np.empty)(shape, dtype)
+
+
+def empty_images(shape: Sizes, dtype: Any, batch: bool) -> _Array:
+    """Return new images (N, C, H, W), whose samples lie last or first."""
+    n, c, high, wide = shape
+    out = empty((c, high, wide, n) if batch else shape, dtype)
+    return np.moveaxis(out, -1, 0) if batch else out
+
+
+def lies(array: _Array, batch: bool) -> Sizes:
+    """Return samples; bytes from one to the next, of channels and rows too; rows, a line."""
+    n, _, high, wide = array.shape
+    steps = array.strides[:3]
+    return (1, 0, *steps[1:], high, wide * n) if batch else (n, *steps, high, wide)
+
+
+def lanes_for(dtype: str, length: int) -> int:
+    """Return the lanes of vectors that a run of numbers fills best."""
+    lanes = panels.lanes(dtype)
+    while lanes > 4 and length <= lanes // 2:
+        lanes //= 2
+    return lanes
+
+
+def run(
+    kernel: engine.Function, arrays: Sequence[_Array], numbers: Sequence[int], total: int
+) -> None:
+    """Let the threads share a kernel, whose code is there as long as somebody holds it."""
+    table = struct.pack(f"{len(arrays) + len(numbers)}q", *kernels.places_of(arrays), *numbers)
+    pool.share(kernel.call, total, 1, table)
+
+
+class Plane:
+    """How an array of images lies: the numbers of `_lies`."""
+
+    def __init__(self, t: Text, base: str, numbers: Iterable[str]) -> None:
+        self.text, self.base = t, base
+        self.samples, self.sample, self.channel, self.row, self.rows, self.line = numbers
+
+    def of(self, channel: str, sample: str) -> str:
+        """Return where a plane begins."""
+        t = self.text
+        away = t.plus(t.times(channel, self.channel), t.times(sample, self.sample))
+        return t.at(self.base, away)
+
+    def line_at(self, plane: str, row: str, zeros: str | None = None) -> str:
+        """Return where a row begins; with zeros given, these where it is outside."""
+        t = self.text
+        at = t.at(plane, t.times(row, self.row))
+        if zeros is None:
+            return at
+        inside = t.emit(f"icmp ult i64 {row}, {self.rows}")
+        return t.emit(f"select i1 {inside}, ptr {at}, ptr {zeros}")
+
+
+class Head:
+    """The first lines of a kernel: the operands from its table.
+
+    Args:
+        arrays, planes: how many there are, those in front of the zeros; of which planes are.
+        numbers: how many follow the planes'.
+    """
+
+    def __init__(
+        self, dtype: str, lanes: int, arrays: int, planes: Sequence[int], numbers: int
+    ) -> None:
+        t = self.t = Text(dtype, lanes)
+        places = [t.emit(f"load ptr, ptr {t.at('%table', 8 * i)}") for i in range(arrays + 1)]
+        *self.arrays, self.zeros = (t.emit(f"load ptr, ptr {place}") for place in places)
+        fields = range(arrays + 1, arrays + 1 + 6 * len(planes) + numbers)
+        values = [t.emit(f"load i64, ptr {t.at('%table', 8 * i)}") for i in fields]
+        self.planes = [
+            Plane(t, self.arrays[a], values[6 * i : 6 * i + 6]) for i, a in enumerate(planes)
+        ]
+        self.numbers = values[6 * len(planes) :]
+
+    def inside(self, position: str, line: str) -> str:
+        """Return the mask of the lanes, counted from a position, that lie in [0, line)."""
+        t = self.t
+        kind, counts = t.of("i32"), ", ".join(f"i32 {i}" for i in range(t.width))
+        first, end = (t.spread("i32", t.emit(f"trunc i64 {v} to i32")) for v in (position, line))
+        lanes = t.emit(f"add {kind} <{counts}>, {first}")
+        return t.emit(f"icmp ult {kind} {lanes}, {end}")
+
+    def lanes_of(self, vectors: Sequence[str], picked: Sequence[int]) -> str:
+        """Return the lanes that have these numbers in vectors behind each other."""
+        t, width = self.t, self.t.width
+        made = vectors[0]
+        for v, other in enumerate(vectors[1:], 1):
+            order = [
+                width + number % width
+                if number // width == v
+                else (number if v == 1 and number < width else lane)
+                for lane, number in enumerate(picked)
+            ]
+            lanes = ", ".join(f"i32 {i}" for i in order)
+            made = t.emit(
+                f"shufflevector {t.vector} {made}, {t.vector} {other}, <{width} x i32> <{lanes}>"
+            )
+        return made
+
+    def weights(self, base: str, channel: str, size: Sizes) -> dict[Sizes, str]:
+        """Return a channel's numbers, each in all lanes."""
+        t, (high, wide) = self.t, size
+        first = t.at(base, t.times(channel, high * wide), t.scalar)
+        return {
+            (i, j): self.spread(t.at(first, i * wide + j, t.scalar))
+            for i, j in itertools.product(range(high), range(wide))
+        }
+
+    def spread(self, at: str) -> str:
+        """Return the number at an address in all lanes."""
+        t = self.t
+        return t.spread(t.scalar, t.emit(f"load {t.scalar}, ptr {at}, align {t.item}"))
