@@ -10,7 +10,7 @@ from ...arrays import allocator
 from ...arrays.library import Array, Namespace, as_dtype, finfo, float32
 from ...arrays.shapes import numel
 from ...errors import ArgumentError, ShapeError
-from ...op import Gradients, KeepsSpec, Kind, Methods, Op, Spec, apply
+from ...op import Flat, Gradients, KeepsSpec, Kind, Methods, Op, Spec, apply
 from ..elementwise import compiled
 from ..elementwise.casting import floats_only
 from ..elementwise.formulas import at_once
@@ -37,7 +37,13 @@ class Standardize(KeepsSpec, Reduction):
             ones = np.ones(rows.shape[-1], x.dtype)
             y = compiled.over_rows("layer_norm", (rows, ones, ones - ones), self.eps, rows.shape)
             return y.reshape(x.shape)
-        away: Array = x - xp.mean(x, axis=self.dims, keepdims=True)
+        if xp is np and self.dims == (0, *range(2, x.ndim)) and compiled.fits(xp, x):
+            channels = _Channels(x)
+            (rows,) = channels.rows
+            away: Array = rows - channels.mean(rows)
+            away /= np.sqrt(channels.mean(away, away) + self.eps)
+            return channels.back(away)
+        away = x - xp.mean(x, axis=self.dims, keepdims=True)
         spread = xp.mean(away * away, axis=self.dims, keepdims=True)
         away /= xp.sqrt(spread + self.eps)
         return away
@@ -46,6 +52,30 @@ class Standardize(KeepsSpec, Reduction):
         """Return (g - mean g - y · mean(g y)) / √(variance + eps)."""
         op = StandardizeGradient(self.dims, self.eps)
         return (apply(op, out_grad, node.inputs[0], node.output),)
+
+
+class Moments(Flat, Reduction):
+    """The mean and the variance along axes, one behind the other on a new first axis."""
+
+    def __init__(self, dims: tuple[int, ...]) -> None:
+        super().__init__(dims, True)
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        """Return both, with the axes as size 1."""
+        if xp is np and self.dims == (0, *range(2, x.ndim)) and compiled.fits(xp, x):
+            channels = _Channels(x)
+            (rows,) = channels.rows
+            centre = channels.mean(rows)
+            away: Array = rows - centre
+            moments = np.stack([centre, channels.mean(away, away)])
+            return moments.reshape(2, 1, -1, *(1,) * (x.ndim - 2))
+        centre = xp.mean(x, axis=self.dims, keepdims=True)
+        away = x - centre
+        return xp.stack([centre, xp.mean(away * away, axis=self.dims, keepdims=True)])
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the reduced shape after an axis of two."""
+        return Spec((2, *super().infer(*specs).shape), specs[0].dtype)
 
 
 class StandardizeGradient(KeepsSpec, Reduction):
@@ -84,22 +114,47 @@ class StandardizeGradient(KeepsSpec, Reduction):
         return by_g, by_x, by_y
 
 
+class _Channels:
+    """Arrays (N, C, ...) channel by channel, in the order in which the first of them lies.
+
+    Attributes:
+        rows: each as (samples, C, elements), of which the elements lie side by side; as (1, C,
+            elements) where the channels lie apart, as those of convolutions of many samples do.
+    """
+
+    def __init__(self, x: Array, *others: Array) -> None:
+        self.order = sorted(range(x.ndim), key=lambda d: (-x.strides[d], d))
+        if x.flags.c_contiguous or self.order[0] != 1:
+            self.order = list(range(x.ndim))
+        turned = [a.transpose(self.order) for a in (x, *others)]
+        self.shape = turned[0].shape
+        lead = self.shape[:2] if self.order[0] == 0 else (1, self.shape[0])
+        self.rows = [a.reshape(*lead, -1) for a in turned]
+        self.count = x.dtype.type(x.size // x.shape[1])
+
+    def mean(self, a: Array, b: Array | None = None) -> Array:
+        """Return the mean of `a`, or of `a` times `b`, over each channel, (C, 1)."""
+        if a.shape[2] == 1:
+            sums = np.add.reduce(a if b is None else a * b, 0)
+        elif b is None:
+            sums = np.add.reduce(np.add.reduce(a, 2), 0)[:, None]
+        else:
+            sums = np.add.reduce(np.vecdot(a, b), 0)[:, None]
+        return sums / self.count  # type: ignore[no-any-return]
+
+    def back(self, rows: Array) -> Array:
+        """Return such rows in the shape that the arrays had."""
+        turned = rows.reshape(self.shape)
+        return turned.transpose(sorted(range(turned.ndim), key=self.order.__getitem__))
+
+
 def _channel_gradient(g: Array, x: Array, y: Array, eps: float) -> Array:
     """Return the gradient of what was standardized channel by channel, axis 1 of (N, C, ...)."""
-    shape = x.shape
-    g, x, y = (a.reshape(*shape[:2], -1) if x.ndim > 2 else a for a in (g, x, y))
-    count = x.dtype.type(x.size // shape[1])
-
-    def mean(a: Array, b: Array | None = None) -> Array:
-        if x.ndim == 2:
-            return np.add.reduce(a if b is None else a * b, 0) / count
-        rows = np.add.reduce(a, -1) if b is None else np.vecdot(a, b)
-        return np.add.reduce(rows, 0)[:, None] / count
-
-    away = x - mean(x)
-    scale = 1 / np.sqrt(mean(away, away) + eps)
-    centred: Array = at_once(_centred, (g, y, mean(g), mean(g, y), scale))
-    return centred.reshape(shape)
+    channels = _Channels(x, g, y)
+    x, g, y = channels.rows
+    away = x - channels.mean(x)
+    scale = 1 / np.sqrt(channels.mean(away, away) + eps)
+    return channels.back(at_once(_centred, (g, y, channels.mean(g), channels.mean(g, y), scale)))
 
 
 def _centred(g: Any, y: Any, mean: Any, along: Any, scale: Any) -> Any:
@@ -302,11 +357,8 @@ def _follow(
     x: Any, over: Any, running_mean: Any, running_var: Any, momentum: float, n: int
 ) -> None:
     """Move the running statistics towards those of this batch, in place."""
-    values = x.detach()
-    centre = mean(values, over, True)
-    away = values - centre
-    spread = mean(away * away, over, True) * (n / (n - 1))
-    for running, batch in ((running_mean, centre), (running_var, spread)):
+    moments = apply(Moments(over), x.detach())
+    for running, batch in ((running_mean, moments[0]), (running_var, moments[1] * (n / (n - 1)))):
         if 0 not in over:  # one of each sample
             batch = mean(batch, 0, True)
         running.mul_(1 - momentum).add_(reshape(batch, -1), alpha=momentum)
