@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from ...compile import engine
-from ...ops.networks.normalization import LayerNormGradients, Standardize, StandardizeGradient
+from ...ops.networks.standardizing import LayerNormGradients, Standardize, StandardizeGradient
 from ...ops.reducing.reduction import Sum
 from ...ops.shaping.indexing import Slice
 from ...ops.shaping.movement import Reshape

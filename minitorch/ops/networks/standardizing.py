@@ -1,0 +1,296 @@
+"""The operators of normalization: values brought to mean 0 and variance 1 along axes.
+
+A large array is computed in the order in which it lies: by rows, or channel by channel.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from ...arrays import allocator
+from ...arrays.library import Array, Namespace
+from ...arrays.shapes import numel
+from ...op import Flat, Gradients, KeepsSpec, Methods, Op, Spec, apply
+from ..elementwise import compiled
+from ..elementwise.formulas import at_once
+from ..elementwise.unary import rsqrt
+from ..reducing.reduction import Reduction, mean, sum
+from ..shaping.broadcasting import sum_to
+from ..shaping.movement import reshape
+
+
+class Standardize(KeepsSpec, Reduction):
+    """(x - mean) / √(variance + eps) along axes."""
+
+    def __init__(self, dims: tuple[int, ...], eps: float) -> None:
+        super().__init__(dims, True)
+        self.eps = eps
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        """Return the standardized array."""
+        lead = len(x.shape) - len(self.dims)
+        if self.dims == tuple(range(lead, len(x.shape))) and compiled.fits_rows(xp, x):
+            rows = x.reshape(*x.shape[:lead], -1)
+            ones = np.ones(rows.shape[-1], x.dtype)
+            y = compiled.over_rows("layer_norm", (rows, ones, ones - ones), self.eps, rows.shape)
+            return y.reshape(x.shape)
+        if xp is np and self.dims == (0, *range(2, x.ndim)) and compiled.fits(xp, x):
+            channels = _Channels(x)
+            (rows,) = channels.rows
+            away: Array = rows - channels.mean(rows)
+            away /= np.sqrt(channels.mean(away, away) + self.eps)
+            return channels.back(away)
+        away = x - xp.mean(x, axis=self.dims, keepdims=True)
+        spread = xp.mean(away * away, axis=self.dims, keepdims=True)
+        away /= xp.sqrt(spread + self.eps)
+        return away
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return (g - mean g - y · mean(g y)) / √(variance + eps)."""
+        op = StandardizeGradient(self.dims, self.eps)
+        return (apply(op, out_grad, node.inputs[0], node.output),)
+
+
+class Moments(Flat, Reduction):
+    """The mean and the variance along axes, one behind the other on a new first axis."""
+
+    def __init__(self, dims: tuple[int, ...]) -> None:
+        super().__init__(dims, True)
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        """Return both, with the axes as size 1."""
+        if xp is np and self.dims == (0, *range(2, x.ndim)) and compiled.fits(xp, x):
+            channels = _Channels(x)
+            (rows,) = channels.rows
+            centre = channels.mean(rows)
+            away: Array = rows - centre
+            moments = np.stack([centre, channels.mean(away, away)])
+            return moments.reshape(2, 1, -1, *(1,) * (x.ndim - 2))
+        centre = xp.mean(x, axis=self.dims, keepdims=True)
+        away = x - centre
+        return xp.stack([centre, xp.mean(away * away, axis=self.dims, keepdims=True)])
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the reduced shape after an axis of two."""
+        return Spec((2, *super().infer(*specs).shape), specs[0].dtype)
+
+
+class StandardizeGradient(KeepsSpec, Reduction):
+    """(g - mean g - y · mean(g y)) / √(variance of x + eps) along axes, for y standardized."""
+
+    def __init__(self, dims: tuple[int, ...], eps: float) -> None:
+        super().__init__(dims, True)
+        self.eps = eps
+
+    def compute(self, xp: Namespace, g: Array, x: Array, y: Array) -> Array:
+        """Return the gradient of what was standardized."""
+        lead = len(x.shape) - len(self.dims)
+        if self.dims == tuple(range(lead, len(x.shape))) and compiled.fits_rows(xp, g, x):
+            g, rows = (a.reshape(*x.shape[:lead], -1) for a in (g, x))
+            ones = np.ones(rows.shape[-1], x.dtype)
+            return _norm_gradients(g, rows, ones, self.eps)[0].reshape(x.shape)
+        if xp is np and self.dims == (0, *range(2, x.ndim)) and compiled.fits(xp, g, x, y):
+            return _channel_gradient(g, x, y, self.eps)
+        over: dict[str, Any] = {"axis": self.dims, "keepdims": True}
+        away = x - xp.mean(x, **over)
+        centred: Array = g - xp.mean(g, **over) - y * xp.mean(g * y, **over)
+        centred /= xp.sqrt(xp.mean(away * away, **over) + self.eps)
+        return centred
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """With s = 1 / √(variance + eps) and u the gradient of this result F.
+
+        By g: F of u. By x: -s y mean(u F). By y: -s (u mean(g y) + g mean(u y)).
+        """
+        (g, x, y), over = node.inputs, self.dims
+        away = x - mean(x, over, True)
+        scale = rsqrt(mean(away * away, over, True) + self.eps)
+        by_g = apply(StandardizeGradient(over, self.eps), out_grad, x, y)
+        by_x = -(scale * y * mean(out_grad * node.output, over, True))
+        by_y = -(scale * (out_grad * mean(g * y, over, True) + g * mean(out_grad * y, over, True)))
+        return by_g, by_x, by_y
+
+
+class _Channels:
+    """Arrays (N, C, ...) channel by channel, in the order in which the first of them lies.
+
+    Attributes:
+        rows: each as (samples, C, elements), of which the elements lie side by side; as (1, C,
+            elements) where the channels lie apart, as those of convolutions of many samples do.
+    """
+
+    def __init__(self, x: Array, *others: Array) -> None:
+        self.order = sorted(range(x.ndim), key=lambda d: (-x.strides[d], d))
+        if x.flags.c_contiguous or self.order[0] != 1:
+            self.order = list(range(x.ndim))
+        turned = [a.transpose(self.order) for a in (x, *others)]
+        self.shape = turned[0].shape
+        lead = self.shape[:2] if self.order[0] == 0 else (1, self.shape[0])
+        self.rows = [a.reshape(*lead, -1) for a in turned]
+        self.count = x.dtype.type(x.size // x.shape[1])
+
+    def mean(self, a: Array, b: Array | None = None) -> Array:
+        """Return the mean of `a`, or of `a` times `b`, over each channel, (C, 1)."""
+        if a.shape[2] == 1:
+            sums = np.add.reduce(a if b is None else a * b, 0)
+        elif b is None:
+            sums = np.add.reduce(np.add.reduce(a, 2), 0)[:, None]
+        else:
+            sums = np.add.reduce(np.vecdot(a, b), 0)[:, None]
+        return sums / self.count  # type: ignore[no-any-return]
+
+    def back(self, rows: Array) -> Array:
+        """Return such rows in the shape that the arrays had."""
+        turned = rows.reshape(self.shape)
+        return turned.transpose(sorted(range(turned.ndim), key=self.order.__getitem__))
+
+
+def _channel_gradient(g: Array, x: Array, y: Array, eps: float) -> Array:
+    """Return the gradient of what was standardized channel by channel, axis 1 of (N, C, ...)."""
+    channels = _Channels(x, g, y)
+    x, g, y = channels.rows
+    away = x - channels.mean(x)
+    scale = 1 / np.sqrt(channels.mean(away, away) + eps)
+    return channels.back(at_once(_centred, (g, y, channels.mean(g), channels.mean(g, y), scale)))
+
+
+def _centred(g: Any, y: Any, mean: Any, along: Any, scale: Any) -> Any:
+    return (g - mean - y * along) * scale
+
+
+class BatchNorm(KeepsSpec):
+    """Each channel standardized by given moments, times a weight, plus a bias.
+
+    Inputs x, weight, bias and the `Moments` of x, through which the gradient of x passes too.
+    """
+
+    on_arrays = True
+    promotes = "float"
+    reads_output = False
+    name = "batch_norm"
+
+    def __init__(self, eps: float) -> None:
+        self.eps = eps
+
+    def compute(self, xp: Namespace, x: Array, *parameters: Array) -> Array:
+        """Return the normalised array."""
+        if xp is np:
+            channels = _Channels(x)
+            weight, bias, centre, inverse = self._columns(*parameters)
+            return channels.back(
+                at_once(_shifted, (*channels.rows, centre, inverse * weight, bias))
+            )
+        weight, bias, moments = parameters
+        weight, bias = (xp.reshape(v, (1, -1, *(1,) * (len(x.shape) - 2))) for v in (weight, bias))
+        return _shifted(x, moments[0], weight / xp.sqrt(moments[1] + self.eps), bias)
+
+    def _columns(self, weight: Array, bias: Array, moments: Array) -> tuple[Array, ...]:
+        """Return weight, bias, mean and 1 / deviation as (C, 1)."""
+        centre, spread = moments.reshape(2, -1, 1)
+        return weight[:, None], bias[:, None], centre, 1 / np.sqrt(spread + self.eps)
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """That of the standardized array; the weight's is Σ g y, the bias's Σ g."""
+        x, weight, bias, moments = node.inputs
+        if type(out_grad) is np.ndarray and compiled.fits(np, out_grad, x, moments, least=1):
+            channels = _Channels(x, out_grad)
+            rows, g = channels.rows
+            weight, _, centre, inverse = self._columns(weight, bias, moments)
+            away = rows - centre
+            middle, along = channels.mean(g), channels.mean(g, away) * inverse
+            into = at_once(_centred, (g, away, middle, along * inverse, inverse * weight))
+            affine = along * channels.count, middle * channels.count
+            return (channels.back(into), *(a.reshape(-1) for a in affine), None)
+        over = (0, *range(2, len(x.shape)))
+        y = apply(Standardize(over, self.eps), x)
+        op = StandardizeGradient(over, self.eps)
+        by_x = apply(op, out_grad * reshape(weight, (1, -1, *(1,) * (len(x.shape) - 2))), x, y)
+        return by_x, sum(out_grad * y, over), sum(out_grad, over), None
+
+
+def _shifted(x: Any, centre: Any, scale: Any, bias: Any) -> Any:
+    return (x - centre) * scale + bias
+
+
+LEAST, MOST_PARTS = 2**14, 8  # numbers in a part of the rows of a layer norm, and parts
+
+
+def _norm_gradients(g: Any, x: Any, weight: Any, eps: float) -> tuple[Array, Array, Array]:
+    """Return the gradients of x, weight and bias of a layer norm over the last axis."""
+    together = LayerNormGradients(eps).compute(np, g, x, weight)
+    size, end = x.size, x.size + weight.size
+    return together[:size].reshape(x.shape), together[size:end], together[end:]
+
+
+class LayerNormGradients(Op):
+    """The gradients of x, weight and bias of a layer norm over the last axis, one array of all."""
+
+    reads_output = False
+    name = "layer_norm_gradients"
+
+    def __init__(self, eps: float) -> None:
+        self.eps = eps
+
+    def compute(self, xp: Namespace, g: Array, x: Array, weight: Array) -> Array:
+        """Return them one behind another: x.size elements, then twice weight.size.
+
+        Rows are summed in parts that follow from the shape alone, which threads may share.
+        """
+        if not compiled.fits_rows(xp, g, x, weight):
+            last, lead = (len(x.shape) - 1,), tuple(range(len(x.shape) - 1))
+            y = Standardize(last, self.eps).compute(xp, x)
+            into = StandardizeGradient(last, self.eps).compute(xp, g * weight, x, y)
+            affine = xp.sum(g * y, axis=lead), xp.sum(g, axis=lead)
+            return xp.concat([xp.reshape(into, (-1,)), *affine])
+        count = x.size + 2 * weight.size
+        large = count * x.itemsize > allocator.LARGE
+        gradients: Array = (allocator.cpu.empty if large else np.empty)((count,), x.dtype)
+        n = weight.size
+        rows = max(-(-LEAST // n), -(-x.size // n // MOST_PARTS))
+        sums = np.zeros((2, -(-x.size // n // rows), n), x.dtype)
+        inputs = [np.ascontiguousarray(a) for a in (g, x, weight)]
+        into = gradients[: x.size].reshape(x.shape)
+        compiled.run_rows("layer_norm_gradient", (*inputs, into, *sums), self.eps, rows=rows)
+        np.add.reduce(sums, 1, out=gradients[x.size :].reshape(2, n))
+        return gradients
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return one axis of all their elements."""
+        size, n = numel(specs[1].shape), specs[2].shape[0]
+        return Spec((None if size is None or n is None else size + 2 * n,), specs[1].dtype)
+
+
+class LayerNorm(KeepsSpec):
+    """Standardized over the last axes, times a weight, plus a bias; inputs x, weight, bias."""
+
+    on_arrays = True
+    promotes = "float"
+    reads_output = False
+    name = "layer_norm"
+
+    def __init__(self, dims: tuple[int, ...], eps: float) -> None:
+        self.dims, self.eps = dims, eps
+
+    def compute(self, xp: Namespace, x: Array, weight: Array, bias: Array) -> Array:
+        """Return the normalised array."""
+        if compiled.fits_rows(xp, x, weight, bias):
+            inputs = [x, weight, bias]
+            if weight.ndim > 1:
+                inputs = [x.reshape(-1, weight.size), weight.reshape(-1), bias.reshape(-1)]
+            return compiled.over_rows("layer_norm", inputs, self.eps, x.shape)
+        y: Array = Standardize(self.dims, self.eps).compute(xp, x) * weight
+        y += bias
+        return y
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """That of the standardized array; the weight's is Σ g y, the bias's Σ g."""
+        x, weight, bias = node.inputs
+        if type(out_grad) is np.ndarray and compiled.fits_rows(np, out_grad, x, weight):
+            flat = (-1, weight.size)
+            g, rows, scale = out_grad.reshape(flat), x.reshape(flat), weight.reshape(-1)
+            into, *affine = _norm_gradients(g, rows, scale, self.eps)
+            return (into.reshape(x.shape), *(a.reshape(weight.shape) for a in affine))
+        y = apply(Standardize(self.dims, self.eps), x)
+        op = StandardizeGradient(self.dims, self.eps)
+        by_x = apply(op, out_grad * weight, x, y)
+        return by_x, sum_to(out_grad * y, weight), sum_to(out_grad, bias)
