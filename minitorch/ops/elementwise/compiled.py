@@ -96,7 +96,7 @@ def _alike(a: Array, b: Array) -> bool:
     return a.shape == b.shape and all(x * b.itemsize == y * a.itemsize for x, y in pairs)
 
 
-def chosen(condition: Any, a: Any, b: Any) -> Array:
+def chosen(condition: Any, a: Any, b: Any) -> Any:
     """Return `a` where the condition holds, else `b`: by a kernel, which guesses no branches."""
     arrays = [x for x in (a, b) if type(x) is np.ndarray and x.ndim]
     if type(condition) is not np.ndarray or not arrays or not fits(np, *arrays, least=SEVERAL):

@@ -58,7 +58,7 @@ class _Applied(Elementwise):
         self.formula, self.numbers = formula, numbers
         super().__init__(formula.name, self._result, formula.partials, reads="x")
 
-    def _result(self, xp: Namespace, *arrays: Array) -> Array:
+    def _result(self, xp: Namespace, *arrays: Array) -> Any:
         return at_once(self.formula.function, arrays, self.numbers)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:

@@ -55,7 +55,7 @@ def l1_loss(input: Kind, target: Methods, *, reduction: str = "mean") -> Kind:
 
 
 def smooth_l1_loss(
-    input: Kind, target: Methods, *, reduction: str = "mean", beta: float = 1.0
+    input: Kind, target: Kind, *, reduction: str = "mean", beta: float = 1.0
 ) -> Kind:
     """Return a square below `beta`, a straight line above: d²/2β and |d| - β/2."""
     if beta < 0:
@@ -83,7 +83,7 @@ _SMOOTH_L1 = Formula(
 )
 
 
-def huber_loss(input: Kind, target: Methods, reduction: str = "mean", delta: float = 1.0) -> Kind:
+def huber_loss(input: Kind, target: Kind, reduction: str = "mean", delta: float = 1.0) -> Kind:
     """Return d²/2 below `delta`, δ(|d| - δ/2) above."""
     if delta <= 0:
         raise ArgumentError(f"huber_loss: got delta {delta}, expected more than 0.")

@@ -108,14 +108,14 @@ def batch_norm(
             f"batch_norm: got shape {tuple(x.shape)}, expected more than one value a channel: the "
             "variance of one is 0. Use a larger batch, or eval()."
         )
-    if weight is not None and bias is not None and getattr(x, "has_numbers", False):
-        moments = apply(Moments(over), x.detach())
-        if running_mean is not None:
-            _follow(moments, over, running_mean, running_var, momentum, count)
-        return apply(BatchNorm(eps), x, weight, bias, moments)
+    values: Any = x
+    together = weight is not None and bias is not None and getattr(x, "has_numbers", False)
+    if together or running_mean is not None:
+        moments = apply(Moments(over), values.detach())
     if running_mean is not None:
-        moments = apply(Moments(over), x.detach())
         _follow(moments, over, running_mean, running_var, momentum, count)
+    if together:
+        return apply(BatchNorm(eps), x, weight, bias, moments)
     return _affine_channels(apply(Standardize(over, eps), x), weight, bias, rank)
 
 
@@ -194,7 +194,8 @@ def instance_norm(
     _check_channels("instance_norm", x, running_mean, running_var, weight, bias)
     over = tuple(range(2, rank))
     if running_mean is not None:
-        moments = apply(Moments(over), x.detach())
+        values: Any = x
+        moments = apply(Moments(over), values.detach())
         _follow(moments, over, running_mean, running_var, momentum, math.prod(x.shape[2:]))
     y = apply(Standardize(over, eps), x)
     return _affine_channels(y, weight, bias, rank)

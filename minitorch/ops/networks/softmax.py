@@ -1,6 +1,6 @@
 """Softmax and its logarithm along an axis."""
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -84,9 +84,10 @@ class LogSoftmax(AlongAxis):
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return g - softmax · Σ g."""
-        y: Any = node.output
-        if type(y) is np.ndarray and self.dim == y.ndim - 1 and compiled.fits_rows(np, out_grad, y):
-            return (compiled.over_rows("log_softmax_gradient", (out_grad, y), 1.0, y.shape),)
+        g, y = cast(Any, out_grad), cast(Any, node.output)
+        if type(y) is np.ndarray and self.dim == y.ndim - 1 and compiled.fits_rows(np, g, y):
+            by_x: Any = compiled.over_rows("log_softmax_gradient", (g, y), 1.0, y.shape)
+            return (by_x,)
         return (out_grad - exp(node.output) * sum(out_grad, self.dim, True),)
 
 

@@ -46,7 +46,8 @@ class MatMul(Op):
         if xp is not np:
             return xp.matmul(a, b)
         if a.shape[-1] == 1 == b.shape[-2] and a.ndim > 2:  # NumPy takes BLAS for each matrix
-            return a * b
+            outer: Array = a * b
+            return outer
         return matrix_product(a, b)
 
     def infer(self, *specs: Spec) -> Spec:
