@@ -145,6 +145,14 @@ def add_rows(into: Array, rows: Array, values: Array) -> bool:
     return True
 
 
+@functools.cache
+def class_kernels() -> Any:
+    """Return the module whose kernels compute losses of a few classes, and their gradients."""
+    from ...compile import class_cross_entropy
+
+    return class_cross_entropy
+
+
 def run_steps(name: str, a: Array, w: Array, order: Sequence[int], arrays: Sequence[Array]) -> bool:
     """Let a kernel take the steps of a recurrent layer, if there can be one; tell whether it did.
 

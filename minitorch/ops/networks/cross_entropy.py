@@ -31,7 +31,9 @@ def _in_range(index: Any, classes: int) -> bool:
     return not index.size or bool(index.min() >= 0 and index.max() < classes)
 
 
-def _rows(xp: Namespace, index: Any, classes: int, ignore: int) -> tuple[Any, Any, Any]:
+def _rows(
+    xp: Namespace, index: Any, classes: int, ignore: int, name: str = "cross_entropy"
+) -> tuple[Any, Any, Any]:
     """Return the classes made safe to index with, which rows count (None: all), and how many.
 
     Raises:
@@ -43,7 +45,7 @@ def _rows(xp: Namespace, index: Any, classes: int, ignore: int) -> tuple[Any, An
     safe = xp.where(counts, index, xp.zeros_like(index))
     if xp is np and not _in_range(safe, classes):
         raise AxisError(
-            f"cross_entropy: got a class of {int(safe.max())} or {int(safe.min())}, expected 0 to "
+            f"{name}: got a class of {int(safe.max())} or {int(safe.min())}, expected 0 to "
             f"{classes - 1}."
         )
     return safe, counts, xp.sum(cast(counts, np.dtype(np.int64)))
@@ -92,7 +94,9 @@ class CrossEntropy(OfClasses):
         """Return the mean for logits (n, classes) and classes (n,)."""
         safe, counts, n = _rows(xp, index, x.shape[1], self.ignore_index)
         if xp is np and counts is None:
-            mean: Array = np.add.reduce(_losses(x, safe)) / x.dtype.type(n)
+            losses = compiled.class_kernels().class_loss(safe, x)
+            mean: Array = np.add.reduce(_losses(x, safe) if losses is None else losses)
+            mean /= x.dtype.type(n)
             return mean
         rows = xp.arange(x.shape[0], **native_device_of(x))
         away = x - xp.max(x, axis=1, keepdims=True)
@@ -126,6 +130,11 @@ class CrossEntropyGrad(KeepsSpec, OfClasses):
     def compute(self, xp: Namespace, x: Array, index: Array, g: Array) -> Array:
         """Return the gradient of the logits."""
         safe, counts, n = _rows(xp, index, x.shape[1], self.ignore_index)
+        if xp is np and counts is None:
+            share = np.broadcast_to(np.asarray(g / x.dtype.type(n)), (n,))
+            by_kernel: Any = compiled.class_kernels().class_gradient(share, safe, x)
+            if by_kernel is not None:
+                return by_kernel
         y = Softmax(1).compute(xp, x)
         y[xp.arange(x.shape[0], **native_device_of(x)), safe] -= 1
         if xp is np:
@@ -148,6 +157,49 @@ class CrossEntropyGrad(KeepsSpec, OfClasses):
         curved = weighted * y - y * sum(weighted * y, 1, True)
         slope = apply(CrossEntropyGrad(self.ignore_index), x, index, g * 0.0 + 1.0)
         return curved * g, None, sum(slope * out_grad)
+
+
+class PickedMean(OfClasses):
+    """Minus the mean over rows of x[class], for log-probabilities (n, classes)."""
+
+    reads_inputs = False
+    reads_indices = True
+    name = "nll_loss"
+
+    def compute(self, xp: Namespace, x: Array, index: Array) -> Array:
+        """Return the mean over the rows that count."""
+        safe, counts, n = _rows(xp, index, x.shape[1], self.ignore_index, self.name)
+        picked = x[xp.arange(x.shape[0], **native_device_of(x)), safe]
+        if counts is not None:
+            picked = xp.where(counts, picked, xp.zeros_like(picked))
+        return cast(-xp.sum(picked) / n, dtype_of(x))
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return a 0-d spec."""
+        return Spec((), specs[0].dtype)
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return zeros with minus the gradient's share at the classes."""
+        return apply(PickedMeanGrad(self.ignore_index), *node.inputs, out_grad), None
+
+
+class PickedMeanGrad(KeepsSpec, OfClasses):
+    """Zeros like x with -g / n at each row's class: the gradient of `PickedMean`."""
+
+    reads_inputs = False
+    reads_indices = True
+
+    def compute(self, xp: Namespace, x: Array, index: Array, g: Array) -> Array:
+        """Return the gradient of the log-probabilities."""
+        safe, counts, n = _rows(xp, index, x.shape[1], self.ignore_index)
+        into: Array = xp.zeros_like(x)
+        share = -g / n if counts is None else cast(counts, dtype_of(x)) * (-g / n)
+        into[xp.arange(x.shape[0], **native_device_of(x)), safe] = share
+        return into
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """By g the picked mean of the gradient; by x nothing."""
+        return None, None, apply(PickedMean(self.ignore_index), out_grad, node.inputs[1])
 
 
 def cross_entropy(
@@ -237,6 +289,8 @@ def nll_loss(
             f"nll_loss: got target {tuple(target.shape)} for input {tuple(input.shape)}, expected "
             f"{expected}."
         )
+    if weight is None and reduction == "mean" and len(input.shape) == 2:
+        return apply(PickedMean(ignore_index), input, target)
     counts = ne(target, ignore_index)
     safe = where(counts, target, zeros_like(target))
     picked = remove_axes(gather(input, d, insert_axes(safe, (d,))), (d,))

@@ -1,7 +1,7 @@
 """Parts of matrices, borders and windows: diagonals, triangles, padding, unfolding."""
 
 import builtins
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,22 +17,24 @@ from .indexing import ARRAY, PlaceAdd, getitem
 from .movement import Movement, movedim, reshape
 
 
-def _triangle(name: str, x: Kind, diagonal: int, keep: Callable[..., Any]) -> Kind:
+def _triangle(name: str, x: Kind, diagonal: int, lower: bool) -> Kind:
     if len(x.shape) < 2:
         raise ShapeError(f"{name}: got shape {tuple(x.shape)}, expected at least 2 axes.")
-    inside = keep(np.ones(tuple(x.shape[-2:]), bool), diagonal)
+    inside = np.tri(*x.shape[-2:], diagonal if lower else diagonal - 1, bool)
+    if not lower:
+        np.logical_not(inside, out=inside)
     triangle: Kind = where(inside, x, False if as_dtype(x.dtype).kind == "b" else 0)
     return triangle
 
 
 def tril(x: Kind, diagonal: int = 0) -> Kind:
     """Return the lower triangle, up to the `diagonal`-th diagonal above the main one."""
-    return _triangle("tril", x, diagonal, np.tril)
+    return _triangle("tril", x, diagonal, lower=True)
 
 
 def triu(x: Kind, diagonal: int = 0) -> Kind:
     """Return the upper triangle, from the `diagonal`-th diagonal above the main one."""
-    return _triangle("triu", x, diagonal, np.triu)
+    return _triangle("triu", x, diagonal, lower=False)
 
 
 class Diagonal(Movement):
