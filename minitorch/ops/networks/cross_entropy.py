@@ -132,7 +132,7 @@ class CrossEntropyGrad(KeepsSpec, OfClasses):
         safe, counts, n = _rows(xp, index, x.shape[1], self.ignore_index)
         if xp is np and counts is None:
             share = np.broadcast_to(np.asarray(g / x.dtype.type(n)), (n,))
-            by_kernel: Any = compiled.class_kernels().class_gradient(share, safe, x)
+            by_kernel: Array | None = compiled.class_kernels().class_gradient(share, safe, x)
             if by_kernel is not None:
                 return by_kernel
         y = Softmax(1).compute(xp, x)

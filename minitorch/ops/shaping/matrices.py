@@ -20,7 +20,8 @@ from .movement import Movement, movedim, reshape
 def _triangle(name: str, x: Kind, diagonal: int, lower: bool) -> Kind:
     if len(x.shape) < 2:
         raise ShapeError(f"{name}: got shape {tuple(x.shape)}, expected at least 2 axes.")
-    inside = np.tri(*x.shape[-2:], diagonal if lower else diagonal - 1, bool)
+    rows, columns = x.shape[-2:]
+    inside: Any = np.tri(rows, columns, diagonal if lower else diagonal - 1, bool)
     if not lower:
         np.logical_not(inside, out=inside)
     triangle: Kind = where(inside, x, False if as_dtype(x.dtype).kind == "b" else 0)
