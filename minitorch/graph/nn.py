@@ -23,7 +23,7 @@ from .operators.cross_entropy import (
     softmax_cross_entropy_with_logits,
     sparse_softmax_cross_entropy_with_logits,
 )
-from .operators.elementwise import rsqrt, sigmoid, tanh
+from .operators.elementwise import log_sigmoid, rsqrt, sigmoid, tanh
 from .operators.images import avg_pool, conv2d, max_pool
 from .operators.math import reduce_mean
 from .shapes.deferred import as_scalar, late, unknown
@@ -71,7 +71,6 @@ def _activation(function: Callable[..., Node], name: str, says: str) -> Callable
 
 
 elu = _activation(activation.elu, "elu", "x where positive, e^x - 1 elsewhere.")
-log_sigmoid = _activation(activation.logsigmoid, "log_sigmoid", "log sigmoid(x).")
 softplus = _activation(activation.softplus, "softplus", "log(1 + e^x).")
 
 

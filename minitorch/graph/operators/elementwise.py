@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ...errors import GraphError
 from ...exports import own_names
 from ...op import apply
-from ...ops.elementwise import binary, logic, pointwise
+from ...ops.elementwise import activation, binary, logic, pointwise
 from ...ops.elementwise import unary as unary
 from ...ops.elementwise.rows import ROWS, Binary, named
 from ...ops.shaping.joining import stack
@@ -98,6 +98,11 @@ mod = floormod = _of_two(binary.remainder, "mod")
 mul = multiply = _of_two(binary.mul, "multiply")
 not_equal = _of_two(logic.ne, "not_equal")
 sub = subtract = _of_two(binary.sub, "subtract")
+
+
+def log_sigmoid(x: object, name: str | None = None) -> Node:
+    """Return ln sigmoid(x)."""
+    return rename(activation.logsigmoid(convert(x)), name)
 
 
 def pow(x: Any, y: object, name: str | None = None) -> Node:
