@@ -212,7 +212,7 @@ class LSTMLoop(Loop):
         d_o *= self.tanh_c
         np.subtract(1, np.multiply(g, g, out=d_g), out=d_g)
         d_g *= i
-        dc_of_dh = np.multiply(self.tanh_c, self.tanh_c, out=empty(f.shape, d.dtype))
+        dc_of_dh: Array = np.multiply(self.tanh_c, self.tanh_c, out=empty(f.shape, d.dtype))
         np.subtract(1, dc_of_dh, out=dc_of_dh)
         dc_of_dh *= o
         return dc_of_dh
@@ -279,7 +279,7 @@ class GRULoop(Loop):
         """Write by what dh is multiplied in the h part of r, z and n; return that of n's x part."""
         r, z = np.split(self.gates, 2, -1)
         d_r, d_z, d_n = np.split(d_h, 3, -1)
-        d_new = np.multiply(self.new, self.new, out=empty(self.new.shape, r.dtype))
+        d_new: Array = np.multiply(self.new, self.new, out=empty(self.new.shape, r.dtype))
         np.subtract(1, d_new, out=d_new)
         np.subtract(1, z, out=d_z)
         d_new *= d_z
