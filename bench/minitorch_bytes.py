@@ -16,7 +16,9 @@ The least, of arrays by their memory:
     data             that backward reads: read there, read back
 
 So in the least everything between two such activations is one operator. Each call uses up what the
-least has for its arrays; what it moves beyond that is its operator's excess.
+least has for its arrays; what it moves beyond that is its operator's excess. `pages` are those
+that the system gives afresh in a step, each for about the time of writing it: memory that neither
+the allocator nor the C library has kept.
 Run: python bench/minitorch_bytes.py
 """
 
@@ -26,6 +28,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import math
+import resource
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -266,22 +269,33 @@ class Count:
         self._moves.append((name, self._resolved(move)))
 
 
-def row(count: Count) -> str:
+def pages(step: Callable[[], None], rounds: int = 5) -> float:
+    """Return how many fresh pages a step asks the system for, once memory to keep is there."""
+    faults = []
+    for i in range(2 * rounds):
+        step()
+        if i >= rounds - 1:
+            faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt)
+    return (faults[-1] - faults[0]) / rounds
+
+
+def row(count: Count, fresh: float) -> str:
     """Return a row's cells: bytes, their ratio, and the five operators of most excess."""
     moved = count.moved.total()
     most = [f"{name} {size / moved:.0%}" for name, size in count.excess.most_common(5) if size]
     sizes = "".join(f"{size / 2**20:>9.2f}" for size in (count.allocated, moved, count.least))
-    return f"{sizes}{moved / count.least:>7.2f}  {', '.join(most)}"
+    return f"{sizes}{moved / count.least:>7.2f}{fresh:>8.0f}  {', '.join(most)}"
 
 
 def main() -> None:
     minitorch.set_num_threads(1)
-    print(f"{'MiB of a step':<34}{'made':>9}{'moved':>9}{'least':>9}{'ratio':>7}  excess, of moved")
+    print(f"{'MiB of a step':<34}{'made':>9}{'moved':>9}{'least':>9}{'ratio':>7}"
+          f"{'pages':>8}  excess, of moved")  # fmt: skip
     for title, (_, _, make) in speed.ROWS.items():
         if not title.startswith(("chain", "generation")):  # numbers alone, and no step
             step = make(minitorch)
-            step()  # the optimizer's state, kernels
-            print(f"{title:<34}{row(Count(step))}", flush=True)
+            fresh = pages(step)
+            print(f"{title:<34}{row(Count(step), fresh)}", flush=True)
 
 
 if __name__ == "__main__":

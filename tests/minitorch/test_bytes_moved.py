@@ -1,6 +1,7 @@
 """What `bench/minitorch_bytes.py` counts of a step, beside the same counted by hand."""
 
 import importlib
+import mmap
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,11 +18,17 @@ Count = Callable[[Callable[[], object]], Any]
 
 
 @pytest.fixture(scope="module")
-def count() -> Iterator[Count]:
+def bench() -> Iterator[Any]:
     folder = str(Path(__file__).parents[2] / "bench")
     sys.path.insert(0, folder)
-    yield importlib.import_module("minitorch_bytes").Count
+    yield importlib.import_module("minitorch_bytes")
     sys.path.remove(folder)
+
+
+@pytest.fixture
+def count(bench: Any) -> Count:
+    counter: Count = bench.Count
+    return counter
 
 
 def step_of(loss_of: Callable[[Any], Any]) -> Callable[[], None]:
@@ -84,3 +91,22 @@ def test_clipping_reads_gradients_twice_and_writes_them(count: Count) -> None:
     counted = count(lambda: minitorch.nn.utils.clip_grad_norm_([w], 1.0))
     assert counted.moved == {"clipping": 3 * W}
     assert counted.excess == {"clipping": 2 * W}
+
+
+def test_fresh_pages_are_counted_by_the_step(bench: Any) -> None:
+    size = 64 * mmap.PAGESIZE
+
+    def step() -> None:
+        with mmap.mmap(-1, size) as memory:
+            memory.write(b"1" * size)
+
+    assert bench.pages(step) >= 1  # one, where the system has large ones
+
+
+def test_a_recurrent_language_model_counts_twice_the_same(bench: Any, count: Count) -> None:
+    step = bench.speed.recurrent(minitorch, "LSTM", width=16, words=20, count=3, length=6)
+    step()
+    first, second = count(step), count(step)
+    assert (first.least, first.moved, first.excess) == (second.least, second.moved, second.excess)
+    assert first.allocated == second.allocated
+    assert 1 < first.moved.total() / first.least < 1.5
