@@ -106,6 +106,19 @@ cpu = CachingAllocator()
 """The allocator behind large results on the CPU."""
 
 
+def empty(shape: tuple[int, ...], dtype: np.dtype) -> "Array":
+    """Return an array whose numbers are not set, a large one in cached memory."""
+    large = math.prod(shape) * dtype.itemsize > LARGE
+    return cpu.empty(shape, dtype) if large else np.empty(shape, dtype)
+
+
+def copy_of(array: "Array") -> "Array":
+    """Return a copy of a NumPy array in rows, a large one in cached memory."""
+    made = empty(array.shape, array.dtype)
+    np.copyto(made, array)
+    return made
+
+
 def result_of(ufunc: Callable[..., "Array"], *arrays: object) -> "Array":
     """Return `ufunc` of NumPy arrays, of one floating dtype, with a large result in cached memory.
 
@@ -146,8 +159,6 @@ def empty_as(array: "Array", shape: tuple[int, ...]) -> "Array":
 
     As many axes as `array` has; the last one stays last. The numbers are not set.
     """
-    large = math.prod(shape) * array.itemsize > LARGE
-    empty = cpu.empty if large else np.empty
     if array.flags.c_contiguous:
         return empty(shape, array.dtype)
     steps, axes = array.strides[:-1], list(range(len(shape)))

@@ -4,12 +4,14 @@ On the CPU numbers come from NumPy's PCG64; on CUDA from the generator of the ar
 """
 
 import importlib
+import math
 import os
 import threading
 from typing import Any
 
 import numpy as np
 
+from . import allocator
 from .library import CPU, Array, Device, DType, cast, device, namespace_on, native_device
 
 
@@ -63,7 +65,9 @@ class Generator:
         with self._lock:
             if self._native is None:
                 wide = np.float64 if dtype.itemsize >= 8 else np.float32
-                return cast(getattr(self._host, host)(shape, dtype=wide), dtype)
+                draw, large = getattr(self._host, host), math.prod(shape) * 4 > allocator.LARGE
+                into = {"out": allocator.cpu.empty(shape, np.dtype(wide))} if large else {}
+                return cast(draw(shape, dtype=wide, **into), dtype)
             torch = importlib.import_module("torch")
             drawn: Array = getattr(torch, native)(
                 shape,

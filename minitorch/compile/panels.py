@@ -4,7 +4,7 @@ A block of rows keeps its sums in registers while the terms are added: of a term
 numbers are loaded, and each row's is spread over a vector. Each sum is taken term by term, from the
 first to the last, whatever the sizes and however threads share the work.
 
-May import: text, engine, pool, kernels.
+May import: text, engine, pool, kernels; arrays.allocator.
 Source: Van Zee & van de Geijn, ACM Trans. Math. Softw. 41(3), 2015 (BLIS).
 """
 
@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from ..arrays import allocator
 from . import engine, kernels, pool
 from .text import KERNEL, LANES, Text
 
@@ -96,7 +97,7 @@ def packed(weights_VHK: _Array) -> _Array:
     vectors, hidden, depth = weights_VHK.shape
     dtype = weights_VHK.dtype
     width = lanes(dtype.name)
-    made = np.empty((-(-hidden // width), depth, vectors, width), dtype)
+    made = allocator.empty((-(-hidden // width), depth, vectors, width), dtype)
     function, pack = _packing(dtype.name, vectors)
     strides = (stride // dtype.itemsize for stride in weights_VHK.strides)
     table = pack(depth, hidden, *strides, *kernels.places_of((weights_VHK, made)))

@@ -14,7 +14,6 @@ gpu.cuda_driver.
 from __future__ import annotations
 
 import functools
-import math
 import struct
 import threading
 from collections.abc import Callable, Mapping
@@ -182,8 +181,7 @@ class ProductKernel:
         return out
 
     def _new(self, shape: tuple[int, ...]) -> _Array:
-        n_bytes = math.prod(shape) * self.dtype.itemsize
-        return (allocator.cpu.empty if n_bytes > allocator.LARGE else np.empty)(shape, self.dtype)
+        return allocator.empty(shape, self.dtype)
 
     def _checked(self, a: Any, b: Any, bias: Any) -> tuple[_Array, _Array, _Array]:
         """Return arrays of this dtype; where there is no bias, A stands for it."""

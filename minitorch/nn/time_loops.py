@@ -6,30 +6,23 @@ without a compiler a few passes in place. There the way back computes for all st
 factor the gradient of each gate follows from that of the state, so that its step is one product,
 too. The gradient of the weights is one product at the end.
 
-May import: allocator, ops.elementwise.compiled.
+May import: arrays.allocator, ops.elementwise.compiled.
 Source: Appleyard, Kocisky & Blunsom, arXiv:1604.01946, 2016.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from minitorch.arrays import allocator
+from minitorch.arrays.allocator import copy_of, empty, matrix_product
 from minitorch.ops.elementwise.compiled import run_steps
 
 Array = np.ndarray[Any, Any]
 FEW_STEPS = 4
 """Up to here the products are faster than bringing the weights into the order they prefer."""
-
-
-def empty(shape: tuple[int, ...], dtype: Any) -> Array:
-    """Return an array whose numbers are not set, a large one in cached memory."""
-    large = math.prod(shape) * dtype.itemsize > allocator.LARGE
-    return allocator.cpu.empty(shape, dtype) if large else np.empty(shape, dtype)
 
 
 class Loop:
@@ -55,7 +48,7 @@ class Loop:
         self.w, self.before, self.after = w, *self._states(from_x_LNG, first[0])
         b = np.zeros(len(w), w.dtype) if b is None else b
         last = self._forward(from_x_LNG, b, *first[1:])
-        return [self.after.copy(), self.after[self.order[-1]].copy(), *last]
+        return [copy_of(self.after), self.after[self.order[-1]].copy(), *last]
 
     def backward(self, dy_LNH: Array | None, *last: Array | None) -> tuple[Array, ...]:
         """Return the gradients of from_x, of the weights, of the bias and of the first states.
@@ -68,7 +61,7 @@ class Loop:
         ends = [np.zeros_like(like) if end is None else end.copy() for end in last]
         d_x, d_h = self._backward(dy_LNH, *ends)
         rows = d_h.reshape(-1, d_h.shape[-1])
-        dw = rows.T @ self.before.reshape(-1, like.shape[-1])
+        dw = matrix_product(rows.T, self.before.reshape(-1, like.shape[-1]))
         return (d_x, dw, np.add.reduce(rows, axis=0), *ends)
 
     def _states(self, like: Array, first: Array) -> tuple[Array, Array]:
@@ -105,7 +98,7 @@ class Loop:
         """
         if len(self.order) <= FEW_STEPS:
             return False
-        arriving = np.zeros_like(self.after) if dy_LNH is None else dy_LNH.copy()
+        arriving = np.zeros_like(self.after) if dy_LNH is None else copy_of(dy_LNH)
         arriving[self.order[-1]] += dh
         back = self.order[::-1]
         if not run_steps(f"{name} back", d, self.w, back, (arriving, *arrays, d)):
@@ -219,7 +212,7 @@ class LSTMLoop(Loop):
         d_o *= self.tanh_c
         np.subtract(1, np.multiply(g, g, out=d_g), out=d_g)
         d_g *= i
-        dc_of_dh = np.multiply(self.tanh_c, self.tanh_c, out=empty(f.shape, d.dtype))
+        dc_of_dh: Array = np.multiply(self.tanh_c, self.tanh_c, out=empty(f.shape, d.dtype))
         np.subtract(1, dc_of_dh, out=dc_of_dh)
         dc_of_dh *= o
         return dc_of_dh
@@ -286,7 +279,7 @@ class GRULoop(Loop):
         """Write by what dh is multiplied in the h part of r, z and n; return that of n's x part."""
         r, z = np.split(self.gates, 2, -1)
         d_r, d_z, d_n = np.split(d_h, 3, -1)
-        d_new = np.multiply(self.new, self.new, out=empty(self.new.shape, r.dtype))
+        d_new: Array = np.multiply(self.new, self.new, out=empty(self.new.shape, r.dtype))
         np.subtract(1, d_new, out=d_new)
         np.subtract(1, z, out=d_z)
         d_new *= d_z

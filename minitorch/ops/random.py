@@ -104,8 +104,12 @@ class DropMask(Flat, KeepsSpec):
         """Return the mask."""
         dtype = as_dtype(x.dtype)
         source = self.generator or default_generator(device_of(x))
-        stays = source.uniform(tuple(x.shape), dtype) >= self.p
-        return cast(stays, dtype) * (1.0 / (1.0 - self.p))
+        drawn = source.uniform(tuple(x.shape), dtype)
+        if type(drawn) is np.ndarray:  # over the numbers drawn
+            np.greater_equal(drawn, self.p, out=drawn, casting="unsafe")
+            drawn *= 1.0 / (1.0 - self.p)
+            return drawn
+        return cast(drawn >= self.p, dtype) * (1.0 / (1.0 - self.p))
 
 
 class Multinomial(Flat):

@@ -228,7 +228,6 @@ def shared(ufunc: Callable[..., Array], *arrays: Any) -> Array:
 def over_rows(name: str, arrays: Sequence[Array], number: float, shape: Sequence[int]) -> Array:
     """Return a new array of this shape that a kernel over rows writes."""
     first = arrays[0]
-    large = first.nbytes > allocator.LARGE
-    out = allocator.cpu.empty(tuple(shape), first.dtype) if large else np.empty(shape, first.dtype)
+    out = allocator.empty(tuple(shape), first.dtype)
     _runner()(name, (*map(np.ascontiguousarray, arrays), out), number)
     return out

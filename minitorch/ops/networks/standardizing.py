@@ -243,8 +243,7 @@ class LayerNormGradients(Op):
             affine = xp.sum(g * y, axis=lead), xp.sum(g, axis=lead)
             return xp.concat([xp.reshape(into, (-1,)), *affine])
         count = x.size + 2 * weight.size
-        large = count * x.itemsize > allocator.LARGE
-        gradients: Array = (allocator.cpu.empty if large else np.empty)((count,), x.dtype)
+        gradients: Array = allocator.empty((count,), x.dtype)
         n = weight.size
         rows = max(-(-LEAST // n), -(-x.size // n // MOST_PARTS))
         sums = np.zeros((2, -(-x.size // n // rows), n), x.dtype)
