@@ -52,7 +52,7 @@ class Strided:
         border = tuple(r - 1 - b for r, b in zip(self.reach, begin, strict=True))
         ones, planes = (1, 1), math.prod(stride)
         self.frame = Windows(
-            result, image[1], self.reach, places, ones, border, ones, groups, dtype, planes
+            result, image[1], self.reach, places, ones, border, ones, groups, dtype, planes=planes
         )
         size = (places[0], self.frame.line)
         rest = tuple(p % s for p, s in zip(padding, stride, strict=True))

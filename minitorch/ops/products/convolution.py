@@ -117,14 +117,14 @@ def _product(xp: Namespace, a: Array, b: Array) -> Array:
 
 def _windows_for(
     xp: Namespace, x: Array, other: Array, channels: int, kernel: Sequence[int],
-    places: Sequence[int], how: Geometry,
+    places: Sequence[int], how: Geometry, **options: bool,
 ) -> Any:  # fmt: skip
     """Return the windows that compiled kernels read where they lie, where that pays."""
     if xp is not np:
         return None
     from ...compile.images.convolutions import windows_for
 
-    return windows_for(x, other, channels, tuple(kernel), tuple(places), how)
+    return windows_for(x, other, channels, tuple(kernel), tuple(places), how, **options)
 
 
 class FormDerivative(Op):
@@ -301,7 +301,7 @@ class ConvolveKernel(FormDerivative):
     def compute(self, xp: Namespace, x: Array, y: Array) -> Array:
         """Return (O, C/G, kernel): results times windows, summed over samples and places."""
         how, shape = self.how, (y.shape[1], x.shape[1] // self.how.groups, *self.kernel)
-        windows = _windows_for(xp, x, y, y.shape[1], self.kernel, y.shape[2:], how)
+        windows = _windows_for(xp, x, y, y.shape[1], self.kernel, y.shape[2:], how, gradient=True)
         if windows is not None and not windows.short:
             sums: Array = windows.gather(x, y).reshape(shape)
             return sums
