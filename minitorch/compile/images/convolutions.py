@@ -300,9 +300,9 @@ def _gather(dtype: str, lanes: int, rows: int, terms: int) -> engine.Function:
             for masked, lower, upper in ((False, chunk, whole), (True, rest, stop)):
                 with t.loop("s", upper, start=lower) as s:
                     place = _Slot(t, slots, s, begin, result)
-                    lanes = place.inside if masked else None
+                    mask = place.inside if masked else None
                     gradients = [t.load(t.at(place.result, line)) for line in lines]
-                    windows = [t.load(t.at(place.image, offset), lanes) for offset in away]
+                    windows = [t.load(t.at(place.image, offset), mask) for offset in away]
                     for (r, c), total in zip(cells, sums, strict=True):
                         new = t.fma(gradients[r], windows[c], t.load(total, align=64))
                         t.store(new, total, how="align 64")
@@ -325,32 +325,25 @@ def _channels(t: Text, group: str, each: str, i: str, rows: int) -> tuple[list[s
 
 
 def _sums_across(t: Text, vectors: Sequence[str]) -> list[str]:
-    """Return the sums of the lanes of vectors, many of them folded at a time.
+    """Return the sums of the lanes of each vector.
 
-    Two vectors become one that has the sums of their halves' lanes, the two halves of each number
-    by turns; so a vector's runs of lanes, each of one sum, are twice as many and half as long.
+    Two vectors become one, in which runs of half as many lanes are of the one and the other by
+    turns; the halves that made them were added.
     """
-    groups = [vectors[i : i + t.width] for i in range(0, len(vectors), t.width)]
-    sums = []
-    for group in groups:
-        folded, order, length = list(group), [[i] for i in range(len(group))], t.width
-        while length > 1:
-            half, ends = length // 2, range(0, t.width, length)
-            pairs = [(i, min(i + 1, len(folded) - 1)) for i in range(0, len(folded), 2)]
-            lanes = [[n + k + first for k in ends for n in (0, t.width) for first in range(half)]]
-            lanes.append([lane + half for lane in lanes[0]])
-            folded = [
-                t.add(*(_picked(t, folded[a], folded[b], picked) for picked in lanes))
-                for a, b in pairs
-            ]
-            order = [[n for both in zip(order[a], order[b], strict=True) for n in both]
-                     for a, b in pairs]  # fmt: skip
-            length = half
-        places = {n: (k, lane) for k, line in enumerate(order) for lane, n in enumerate(line)}
-        for i in range(len(group)):
-            k, lane = places[i]
-            sums.append(t.lane(t.vector, folded[k], lane))
-    return sums
+    lines, length = [(vector, [n]) for n, vector in enumerate(vectors)], t.width
+    while length > 1:
+        runs, length = range(0, t.width, length), length // 2
+        low = [n + k + i for k in runs for n in (0, t.width) for i in range(length)]
+        lines += lines[-1:] * (len(lines) % 2)
+        lines = [
+            (
+                t.add(_picked(t, a, b, low), _picked(t, a, b, [lane + length for lane in low])),
+                [n for both in zip(of_a, of_b, strict=True) for n in both],
+            )
+            for (a, of_a), (b, of_b) in zip(lines[::2], lines[1::2], strict=True)
+        ]
+    places = {n: (line, lane) for line, of in lines for lane, n in enumerate(of)}
+    return [t.lane(t.vector, *places[n]) for n in range(len(vectors))]
 
 
 def _picked(t: Text, a: str, b: str, lanes: Sequence[int]) -> str:
