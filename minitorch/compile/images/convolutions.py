@@ -29,7 +29,7 @@ import numpy as np
 from .. import engine
 from ..tasks import ITEM_BYTES, MANY
 from ..text import KERNEL, Text
-from .depthwise import Depthwise, planes_for
+from .depthwise import Depthwise, depthwise_of
 from .layouts import Layout
 from .lines import empty, run
 
@@ -179,39 +179,39 @@ class Windows:
         return out
 
 
-_windows = functools.lru_cache(256)(Windows)
-
-
 def windows_for(
-    x: _Array,
-    w: Any,
-    channels: int,
-    kernel: Sizes,
-    places: Sizes,
-    how: Any,
+    x: _Array, w: Any, channels: int, kernel: Sizes, places: Sizes, how: Any,
     gradient: bool = False,
-) -> Windows | Depthwise | None:
+) -> Windows | Depthwise | None:  # fmt: skip
     """Return the windows of images (N, C, height, width), where the kernels are the faster way.
 
     Args:
         w: has the dtype of the other operand.
-        how: has stride, padding, dilation and groups.
+        how: has stride, padding, dilation and groups; can be hashed.
         gradient: whether the kernels' is wanted.
     """
-    if len(kernel) != 2 or type(x) is not np.ndarray or x.dtype is not w.dtype:
+    dtype = x.dtype
+    if len(kernel) != 2 or type(x) is not np.ndarray or dtype is not w.dtype:
         return None
-    if how.groups == x.shape[1] == channels:
-        planes = planes_for(x, w, x.shape, kernel, places, how)
+    if dtype.name not in ITEM_BYTES or not engine.available():
+        return None
+    return _chosen(x.shape, channels, kernel, places, how, dtype.name, gradient)
+
+
+@functools.lru_cache(256)
+def _chosen(
+    image: Sizes, channels: int, kernel: Sizes, places: Sizes, how: Any, dtype: str, gradient: bool
+) -> Windows | Depthwise | None:
+    if how.groups == image[1] == channels:
+        planes = depthwise_of(image, kernel, places, how, dtype)
         if planes is not None:
             return planes
-    n_terms = x.shape[1] // how.groups * math.prod(kernel)
+    n_terms = image[1] // how.groups * math.prod(kernel)
     least = LEAST if how.groups == 1 else LEAST_APART
-    if x.shape[0] * math.prod(places) * channels * n_terms < least:
-        return None
-    if x.dtype.name not in ITEM_BYTES or not engine.available():
+    if image[0] * math.prod(places) * channels * n_terms < least:
         return None
     axes = (how.stride, how.padding, how.dilation)
-    return _windows(x.shape, channels, kernel, places, *axes, how.groups, x.dtype.name, gradient)
+    return Windows(image, channels, kernel, places, *axes, how.groups, dtype, gradient)
 
 
 class _Slot:

@@ -20,7 +20,7 @@ import numpy as np
 from .. import engine
 from ..tasks import ITEM_BYTES
 from .convolutions import LEAST, LEAST_APART, Windows
-from .depthwise import Depthwise, planes_for
+from .depthwise import Depthwise, depthwise_of
 from .layouts import Layout
 from .lines import empty
 
@@ -77,26 +77,30 @@ class Strided:
         return self.layout.undo(out)
 
 
-_strided = functools.lru_cache(256)(Strided)
-
-
 def images_for(y: Any, w: Any, image: Sizes, how: Any) -> Strided | Depthwise | None:
     """Return what gives images (N, C, height, width), where kernels are the faster way.
 
     Args:
         y, w: a result (N, O, places) and kernels (O, C/G, ...).
-        how: has stride, padding, dilation and groups.
+        how: has stride, padding, dilation and groups; can be hashed.
     """
-    kernel, places = tuple(w.shape[2:]), tuple(y.shape[2:])
-    planes = planes_for(y, w, image, kernel, places, how)
-    if planes is not None:
-        return planes
-    if type(y) is not np.ndarray or y.dtype is not w.dtype or y.dtype.name not in ITEM_BYTES:
+    if y.ndim != 4 or type(y) is not np.ndarray or y.dtype is not w.dtype:
         return None
-    if len(kernel) != 2 or how.dilation != (1, 1) or how.stride == (1, 1):
+    if y.dtype.name not in ITEM_BYTES or not engine.available():
         return None
+    return _chosen(image, y.shape, w.shape, how, y.dtype.name)
+
+
+@functools.lru_cache(256)
+def _chosen(
+    image: Sizes, result: Sizes, kernels: Sizes, how: Any, dtype: str
+) -> Strided | Depthwise | None:
+    if how.groups == image[1] == result[1]:
+        planes = depthwise_of(image, kernels[2:], result[2:], how, dtype)
+        if planes is not None:
+            return planes
     least = LEAST if how.groups == 1 else LEAST_APART
-    worth = len(y) * math.prod(places) * w.size >= least and min(image) > 0
-    if not worth or not engine.available():
+    worth = result[0] * math.prod(result[2:]) * math.prod(kernels) >= least and min(image) > 0
+    if how.dilation != (1, 1) or how.stride == (1, 1) or not worth:
         return None
-    return _strided(image, y.shape, kernel, how.stride, how.padding, how.groups, y.dtype.name)
+    return Strided(image, result, kernels[2:], how.stride, how.padding, how.groups, dtype)
