@@ -41,6 +41,7 @@ GAIN = 1.2  # fewer slots that are worth a result's lines with gaps, which are c
 FEW = 4  # channels of a group, below which a block is one channel and more places
 LEAST, LEAST_APART = 2**19, 2**16  # multiplications worth the tables; where NumPy would do many
 # products, one a group, fewer are
+KINDS = "fd"  # of dtypes that have kernels; their names take a microsecond
 SHORT = 10  # slots, below which adding up lanes takes longer than the sums
 
 
@@ -193,17 +194,17 @@ def windows_for(
     dtype = x.dtype
     if len(kernel) != 2 or type(x) is not np.ndarray or dtype is not w.dtype:
         return None
-    if dtype.name not in ITEM_BYTES or not engine.available():
+    if dtype.char not in KINDS or not engine.available():
         return None
-    return _chosen(x.shape, channels, kernel, places, how, dtype.name, gradient)
+    return _chosen(x.shape, channels, kernel, places, how, dtype, gradient)
 
 
 @functools.lru_cache(256)
 def _chosen(
-    image: Sizes, channels: int, kernel: Sizes, places: Sizes, how: Any, dtype: str, gradient: bool
+    image: Sizes, channels: int, kernel: Sizes, places: Sizes, how: Any, dtype: Any, gradient: bool
 ) -> Windows | Depthwise | None:
     if how.groups == image[1] == channels:
-        planes = depthwise_of(image, kernel, places, how, dtype)
+        planes = depthwise_of(image, kernel, places, how, dtype.name)
         if planes is not None:
             return planes
     n_terms = image[1] // how.groups * math.prod(kernel)
@@ -211,7 +212,7 @@ def _chosen(
     if image[0] * math.prod(places) * channels * n_terms < least:
         return None
     axes = (how.stride, how.padding, how.dilation)
-    return Windows(image, channels, kernel, places, *axes, how.groups, dtype, gradient)
+    return Windows(image, channels, kernel, places, *axes, how.groups, dtype.name, gradient)
 
 
 class _Slot:

@@ -5,7 +5,7 @@ stride, ...: so each phase of the image is a convolution of the result with some
 windows of all phases begin at the same places of the result, which is given a border once; where
 the phases are done they are woven into an image.
 
-May import: convolutions, depthwise, layouts, lines; engine, tasks.
+May import: convolutions, depthwise, layouts, lines; engine.
 """
 
 from __future__ import annotations
@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 
 from .. import engine
-from ..tasks import ITEM_BYTES
-from .convolutions import LEAST, LEAST_APART, Windows
+from .convolutions import KINDS, LEAST, LEAST_APART, Windows
 from .depthwise import Depthwise, depthwise_of
 from .layouts import Layout
 from .lines import empty
@@ -86,21 +85,21 @@ def images_for(y: Any, w: Any, image: Sizes, how: Any) -> Strided | Depthwise | 
     """
     if y.ndim != 4 or type(y) is not np.ndarray or y.dtype is not w.dtype:
         return None
-    if y.dtype.name not in ITEM_BYTES or not engine.available():
+    if y.dtype.char not in KINDS or not engine.available():
         return None
-    return _chosen(image, y.shape, w.shape, how, y.dtype.name)
+    return _chosen(image, y.shape, w.shape, how, y.dtype)
 
 
 @functools.lru_cache(256)
 def _chosen(
-    image: Sizes, result: Sizes, kernels: Sizes, how: Any, dtype: str
+    image: Sizes, result: Sizes, kernels: Sizes, how: Any, dtype: Any
 ) -> Strided | Depthwise | None:
     if how.groups == image[1] == result[1]:
-        planes = depthwise_of(image, kernels[2:], result[2:], how, dtype)
+        planes = depthwise_of(image, kernels[2:], result[2:], how, dtype.name)
         if planes is not None:
             return planes
     least = LEAST if how.groups == 1 else LEAST_APART
     worth = result[0] * math.prod(result[2:]) * math.prod(kernels) >= least and min(image) > 0
     if how.dilation != (1, 1) or how.stride == (1, 1) or not worth:
         return None
-    return Strided(image, result, kernels[2:], how.stride, how.padding, how.groups, dtype)
+    return Strided(image, result, kernels[2:], how.stride, how.padding, how.groups, dtype.name)
