@@ -201,9 +201,10 @@ class _Columns:
 
 
 def _rows_of(shape: Shape) -> int:
-    """Return how many rows of the result are computed at once."""
-    room = engine.vector_registers()[0] >= 32 and shape.size[0] * shape.size[1] <= 16
-    return 4 if room and shape.stride[0] == 1 else 2
+    """Return how many rows of the result are computed at once, as measured."""
+    if engine.vector_registers()[0] < 32:
+        return 2
+    return 4 if shape.size[0] * shape.size[1] > 25 else 3
 
 
 def _met(shape: Shape, rows: int, size: int) -> dict[int, list[Sizes]]:
