@@ -135,6 +135,19 @@ WINDOWS = [
 ]
 
 
+@pytest.mark.parametrize("groups", [1, 4, 32])
+def test_large_convolutions_of_lines(groups: int) -> None:
+    rng, how = np.random.default_rng(0), {"padding": 2, "groups": groups}
+    for samples, stride in ((1, 1), (2, 2), (9, 1), (9, 3)):
+        x = rng.normal(size=(samples, 32, 200)).astype(np.float32)
+        w = rng.normal(size=(32, 32 // groups, 5)).astype(np.float32)
+        geometry = Geometry((stride,), (2,), (1,), groups)
+        places = geometry.of_planes().result_size((1, 200), (1, 5))
+        planes = (x[:, :, None], w[:, :, None])
+        assert windows_for(*planes, 32, (1, 5), places, geometry.of_planes()) is not None
+        beside(lambda f, x, w, s=stride: f.conv1d(x, w, stride=s, **how), x, w)
+
+
 def in_some_order(rng: Any, array: Any, lasts: bool) -> Any:
     """Return the array with the samples first or last, or as a part of a larger one."""
     if lasts:
@@ -170,6 +183,7 @@ def test_compiled_convolutions_of_any_shape(
 ) -> None:
     for module, name in itertools.product((convolutions, strided), ("LEAST", "LEAST_APART")):
         monkeypatch.setattr(module, name, 0)
+        module._chosen.cache_clear()
     monkeypatch.setattr(convolutions, "SHORT", 0)
     rng, seen = np.random.default_rng(samples), 0
     while seen < 40:
@@ -204,7 +218,7 @@ def test_depthwise_convolutions_of_any_shape(samples: int, dtype: str) -> None:
         shapes = ((channels, 1, *size), (samples, channels, *image), (samples, channels, *places))
         w, x, y = (rng.normal(size=shape).astype(dtype) for shape in shapes)
         x, y = (in_some_order(rng, a, samples >= 8 and rng.random() < 0.6) for a in (x, y))
-        served += depthwise.planes_for(x, w, x.shape, size, places, how) is not None
+        served += depthwise.depthwise_of(x.shape, size, places, how, dtype) is not None
         compare_derivatives(rng, how, x, w, y)
     assert served == 18  # all without a stride and dilation
 
@@ -247,7 +261,30 @@ def test_what_lies_beside_a_line_is_not_part_of_it() -> None:
         beside(lambda f, x, w: f.conv2d(x, w, groups=16, stride=2), x, w[:, :1], power=1)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [(1, 28), (1, 15), (7, 7), (9, 6), (8, 14)])
+def test_infinite_numbers_stay_in_the_kernels_that_they_meet(
+    shape: tuple[int, int], dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(convolutions, "LEAST", 0)
+    monkeypatch.setattr(convolutions, "SHORT", 0)
+    convolutions._chosen.cache_clear()
+    (n, size), rng = shape, np.random.default_rng(0)
+    for k, stride, padding in ((3, 1, 1), (3, 1, 0), (3, 2, 1), (1, 1, 0)):
+        places = (size + 2 * padding - k) // stride + 1
+        x, y = rng.normal(size=(n, 5, size, size)), rng.normal(size=(n, 17, places, places))
+        x[0, 0, 3, 0], x[0, 2, 2, -1], x[-1, 4, -1, -1] = np.nan, np.inf, np.nan
+        y[0, 0, 0, 0] = y[-1, 3, -1, -1] = y[0, 9, 1, -1] = np.inf
+        how = Geometry((stride, stride), (padding, padding), (1, 1), 1)
+        found = ConvolveKernel(how, (k, k)).compute(np, x.astype(dtype), y.astype(dtype))
+        at, whole = (torch.tensor(x), torch.tensor(y)), (17, 5, k, k)
+        expected = nn_grad.conv2d_weight(at[0], whole, at[1], stride, padding)
+        close = 1e-4 if dtype == "float32" else 1e-10
+        np.testing.assert_allclose(found, expected, close, close)
+
+
 def test_few_multiplications_are_left_to_numpy() -> None:
+    convolutions._chosen.cache_clear()
     x, w = np.ones((1, 4, 8, 8)), np.ones((4, 4, 3, 3))
     way = ((1, 1), (0, 0), (1, 1), 1)
     assert windows_for(x, w, 4, (3, 3), (6, 6), Geometry(*way)) is None

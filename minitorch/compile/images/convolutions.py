@@ -4,7 +4,7 @@ A matrix of windows (im2col) is as many times the image as a window has elements
 Sizes are numbers that the kernels get, so that one compiled kernel serves every shape. They see
 
     slots     a vector of places of the result each: where its windows begin in the image, where
-              it lies in the result, how many of its lanes are inside, in bytes
+              it lies in the result, in bytes, and which of its lanes are inside, a bit each
     offsets   for each element of a window, how far from its beginning it lies
 
 With a stride of s the padded image is cut into s by s phases (`Layout`), each of every s-th row and
@@ -13,7 +13,7 @@ column, so that the places of a line lie side by side; many samples lie last, as
     convolve    result[o, place] = bias[o] + Σₖ weights[o, k] · image[place + offset k]
     gather      weights[o, k] = Σ over places of result[o, place] · image[place + offset k]
 
-May import: depthwise, layouts, lines; engine, rows, tasks, text.
+May import: depthwise, layouts, lines; engine, tasks, text.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from .. import engine
-from ..rows import across
 from ..tasks import ITEM_BYTES, MANY
 from ..text import KERNEL, Text
-from .depthwise import Depthwise, planes_for
+from .depthwise import Depthwise, depthwise_of
 from .layouts import Layout
 from .lines import empty, run
 
@@ -37,10 +37,12 @@ _Array = np.ndarray[Any, Any]
 Sizes = tuple[int, ...]
 SLOT_BYTES = 24
 CHUNK = 128  # slots of which a hundred rows stay in the second cache
+GAIN = 1.2  # fewer slots that are worth a result's lines with gaps, which are copied afterwards
 FEW = 4  # channels of a group, below which a block is one channel and more places
 LEAST, LEAST_APART = 2**19, 2**16  # multiplications worth the tables; where NumPy would do many
 # products, one a group, fewer are
-SHORT = 24  # slots, below which adding up lanes takes longer than the sums
+KINDS = "fd"  # of dtypes that have kernels; their names take a microsecond
+SHORT = 10  # slots, below which adding up lanes takes longer than the sums
 
 
 @functools.cache
@@ -66,12 +68,14 @@ class Windows:
         stride, padding, dilation: a number an axis.
         groups: channels are convolved in so many groups.
         dtype: float32 or float64.
+        gradient: whether the kernels' is wanted, for which results are read.
         planes: how many planes of results a channel has: all but one are another's.
     """
 
     def __init__(
         self, image: Sizes, channels: int, kernel: Sizes, places: Sizes, stride: Sizes,
-        padding: Sizes, dilation: Sizes, groups: int, dtype: str, planes: int = 1,
+        padding: Sizes, dilation: Sizes, groups: int, dtype: str, gradient: bool = False,
+        planes: int = 1,
     ) -> None:  # fmt: skip
         self.dtype, self.channels, self.groups, self.places = dtype, channels, groups, places
         self.samples, self.last, item = image[0], image[0] >= MANY, ITEM_BYTES[dtype]
@@ -94,36 +98,49 @@ class Windows:
         offsets = ((channel * down + i_phase) * along + j_phase) * plane + i * line + j * batch
         self.offsets = np.ascontiguousarray(offsets.reshape(-1) * item, np.int64)
         self.vectors, self.rows, self.terms = _block(channels // groups)
-        self.line = self._line(wide) if not self.last else places[1]
+        self.line, high_out = self._lines(wide, batch, gradient)
         size = (high, wide)
         self.padded = Layout(image, phases, size, stride, padding, self.last, dtype)
         # whole vectors are loaded: none may reach over the end of an image that is not copied
         self.padded.same &= size == places and high * wide * batch % _lanes(dtype) == 0
-        size, first = (places[0], self.line), [range(1)] * 2
-        results = (image[0], channels, *places)
+        results, first = (image[0], channels, *places), [range(1)] * 2
+        size = (high_out, self.line)
         self.lines = Layout(results, first, size, (1, 1), (0, 0), self.last, dtype)
-        self.out_row = self.places[0] * self.line * batch * item * planes
+        self.out_row = high_out * self.line * batch * item * planes
         self.slots = self._slots(outer, image[1] * down * along * plane, line, batch)
 
-    def _line(self, wide: int) -> int:
-        """Return a line's places in the result: the image's, if that makes far fewer slots."""
+    def _lines(self, wide: int, batch: int, gradient: bool) -> tuple[int, int]:
+        """Return a line's places in the result, and its lines.
+
+        Lines as long as the image's are one if that makes so much fewer slots. A gradient's are
+        followed by zeros wherever a vector of places reaches over their end.
+        """
         (height, width), lanes = self.places, _lanes(self.dtype)
-        joined = -(-((height - 1) * wide + width) // lanes)
-        return wide if joined * 1.2 < height * -(-width // lanes) else width
+        count = ((height - 1) * wide + width) * batch
+        gain = 1 if gradient or wide == width else GAIN
+        fewer = -(-count // lanes) * gain <= height * -(-width * batch // lanes)
+        self.joined = fewer and (gradient or not self.last or wide == width)
+        if self.joined:
+            return wide, height + gradient * -(-(-count % lanes) // (wide * batch))
+        return width + gradient * -(-(-width * batch % lanes) // batch), height
 
     def _slots(self, outer: int, sample: int, line: int, batch: int) -> _Array:
         """Return three numbers for each vector of places, whole blocks of them."""
         lanes, item = _lanes(self.dtype), ITEM_BYTES[self.dtype]
-        (height, width), joined = self.places, self.line * batch == line
-        if joined:  # all lines are one
+        height, width = self.places
+        if self.joined:  # all lines are one
             height, width = 1, (height - 1) * self.line + width
         width *= batch
         n, y, x = np.ix_(np.arange(outer), np.arange(height), np.arange(0, width, lanes))
         begins = (n * sample + y * line + x) * item
-        results = n * self.channels * self.out_row + (y * width + x) * item
-        fields = np.broadcast_arrays(begins, results, np.minimum(lanes, width - x))
-        slots = np.stack(fields, -1).reshape(-1, 3)
-        self.blocks = -(-len(slots) // self.vectors)
+        results = n * self.channels * self.out_row + (y * self.line * batch + x) * item
+        lane = x[..., None] + np.arange(lanes)
+        inside = (lane < width) & (lane // batch % self.line < self.places[1])
+        masks = inside @ (1 << np.arange(lanes))
+        slots = np.stack(np.broadcast_arrays(begins, results, masks), -1).reshape(-1, 3)
+        partial = slots[:, 2] != (1 << lanes) - 1
+        slots, self.full = slots[np.argsort(partial, kind="stable")], int(np.sum(~partial))
+        self.count, self.blocks = len(slots), -(-len(slots) // self.vectors)
         whole = np.zeros((self.blocks * self.vectors, 3), np.int64)
         whole[: len(slots)] = slots
         return whole
@@ -131,7 +148,7 @@ class Windows:
     @property
     def short(self) -> bool:
         """Whether the windows are too few for `gather` to be the faster way."""
-        return len(self.slots) < SHORT and self.groups == 1
+        return self.count < SHORT and self.groups == 1
 
     def convolve(self, x: _Array, w: _Array, bias: _Array | None = None) -> _Array:
         """Return the result (N, O, places) of images and kernels (O, C/G, ...), plus the bias."""
@@ -157,39 +174,45 @@ class Windows:
         out = np.zeros((self.channels, depth), x.dtype)
         rows, columns = min(self.rows, 24 // self.terms), -(-depth // self.terms)
         kernel = _gather(self.dtype, _lanes(self.dtype), rows, self.terms)
-        slots = self.blocks * self.vectors
-        numbers = (depth, columns, each, self.group_bytes, self.out_row, slots)
+        numbers = (depth, columns, each, self.group_bytes, self.out_row, self.count, self.full)
         arrays = (self.padded(x), self.lines(y), out, self.slots, self.offsets)
         run(kernel, arrays, numbers, columns * self.groups)
         return out
 
 
-_windows = functools.lru_cache(256)(Windows)
-
-
 def windows_for(
-    x: _Array, w: Any, channels: int, kernel: Sizes, places: Sizes, how: Any
-) -> Windows | Depthwise | None:
+    x: _Array, w: Any, channels: int, kernel: Sizes, places: Sizes, how: Any,
+    gradient: bool = False,
+) -> Windows | Depthwise | None:  # fmt: skip
     """Return the windows of images (N, C, height, width), where the kernels are the faster way.
 
     Args:
         w: has the dtype of the other operand.
-        how: has stride, padding, dilation and groups.
+        how: has stride, padding, dilation and groups; can be hashed.
+        gradient: whether the kernels' is wanted.
     """
-    if len(kernel) != 2 or type(x) is not np.ndarray or x.dtype is not w.dtype:
+    dtype = x.dtype
+    if len(kernel) != 2 or type(x) is not np.ndarray or dtype is not w.dtype:
         return None
-    if how.groups == x.shape[1] == channels:
-        planes = planes_for(x, w, x.shape, kernel, places, how)
+    if dtype.char not in KINDS or not engine.available():
+        return None
+    return _chosen(x.shape, channels, kernel, places, how, dtype, gradient)
+
+
+@functools.lru_cache(256)
+def _chosen(
+    image: Sizes, channels: int, kernel: Sizes, places: Sizes, how: Any, dtype: Any, gradient: bool
+) -> Windows | Depthwise | None:
+    if how.groups == image[1] == channels:
+        planes = depthwise_of(image, kernel, places, how, dtype.name)
         if planes is not None:
             return planes
-    n_terms = x.shape[1] // how.groups * math.prod(kernel)
+    n_terms = image[1] // how.groups * math.prod(kernel)
     least = LEAST if how.groups == 1 else LEAST_APART
-    if x.shape[0] * math.prod(places) * channels * n_terms < least:
-        return None
-    if x.dtype.name not in ITEM_BYTES or not engine.available():
+    if image[0] * math.prod(places) * channels * n_terms < least:
         return None
     axes = (how.stride, how.padding, how.dilation)
-    return _windows(x.shape, channels, kernel, places, *axes, how.groups, x.dtype.name)
+    return Windows(image, channels, kernel, places, *axes, how.groups, dtype.name, gradient)
 
 
 class _Slot:
@@ -197,9 +220,10 @@ class _Slot:
 
     def __init__(self, t: Text, slots: str, number: str, image: str, result: str) -> None:
         at = t.at(slots, t.times(number, SLOT_BYTES))
-        begin, out, count = (t.emit(f"load i64, ptr {t.at(at, 8 * f)}") for f in range(3))
+        begin, out, mask = (t.emit(f"load i64, ptr {t.at(at, 8 * f)}") for f in range(3))
         self.image, self.result = t.at(image, begin), t.at(result, out)
-        self.inside = t.first_lanes(count)
+        bits = t.emit(f"trunc i64 {mask} to i{t.width}")
+        self.inside = t.emit(f"bitcast i{t.width} {bits} to {t.mask}")
 
 
 def _operands(t: Text, arrays: int, numbers: int) -> tuple[list[str], list[str]]:
@@ -257,30 +281,34 @@ def _gather(dtype: str, lanes: int, rows: int, terms: int) -> engine.Function:
     t = Text(dtype, lanes)
     cells = list(itertools.product(range(rows), range(terms)))
     sums = [t.variable() for _ in cells]
-    (image, result, out, slots, offsets), numbers = _operands(t, 5, 6)
-    depth, columns, each, group_bytes, out_row, count = numbers
-    with t.loop("c", count, CHUNK) as chunk, t.loop("n", "%hi", start="%lo") as n:
-        group, column = (t.emit(f"{how} i64 {n}, {columns}") for how in ("sdiv", "srem"))
-        begin = t.at(image, t.times(group, group_bytes))
-        last, first = t.plus(depth, -1), t.times(column, terms)
-        elements = [t.plus(first, c) for c in range(terms)]
-        reached = [t.at(offsets, t.least(element, last), "i64") for element in elements]
-        away = [t.emit(f"load i64, ptr {at}") for at in reached]
+    (image, result, out, slots, offsets), numbers = _operands(t, 5, 7)
+    depth, columns, each, group_bytes, out_row, count, full = numbers
+    with t.loop("c", count, CHUNK) as chunk, t.loop("i", each, rows) as i:
         stop = t.least(t.plus(chunk, CHUNK), count)
-        with t.loop("i", each, rows) as i:
+        with t.loop("n", "%hi", start="%lo") as n:
+            group, column = (t.emit(f"{how} i64 {n}, {columns}") for how in ("sdiv", "srem"))
+            begin = t.at(image, t.times(group, group_bytes))
+            last, first = t.plus(depth, -1), t.times(column, terms)
+            elements = [t.plus(first, c) for c in range(terms)]
+            reached = [t.at(offsets, t.least(element, last), "i64") for element in elements]
+            away = [t.emit(f"load i64, ptr {at}") for at in reached]
             channels, numbers = _channels(t, group, each, i, rows)
             lines = [t.times(channel, out_row) for channel in channels]
             for total in sums:
                 t.store(t.number(0.0), total, how="align 64")
-            with t.loop("s", stop, start=chunk) as s:
-                place = _Slot(t, slots, s, begin, result)
-                gradients = [t.load(t.at(place.result, line), place.inside) for line in lines]
-                windows = [t.load(t.at(place.image, offset), place.inside) for offset in away]
-                for (r, c), total in zip(cells, sums, strict=True):
-                    old = t.load(total, align=64)
-                    t.store(t.fma(gradients[r], windows[c], old), total, how="align 64")
-            for (r, c), total in zip(cells, sums, strict=True):
-                share = across(t, "sum", t.load(total, align=64))
+            whole = t.least(stop, full)
+            rest = t.minus(t.plus(chunk, whole), t.least(chunk, whole))
+            for masked, lower, upper in ((False, chunk, whole), (True, rest, stop)):
+                with t.loop("s", upper, start=lower) as s:
+                    place = _Slot(t, slots, s, begin, result)
+                    mask = place.inside if masked else None
+                    gradients = [t.load(t.at(place.result, line)) for line in lines]
+                    windows = [t.load(t.at(place.image, offset), mask) for offset in away]
+                    for (r, c), total in zip(cells, sums, strict=True):
+                        new = t.fma(gradients[r], windows[c], t.load(total, align=64))
+                        t.store(new, total, how="align 64")
+            shares = _sums_across(t, [t.load(total, align=64) for total in sums])
+            for (r, c), share in zip(cells, shares, strict=True):
                 inside = (f"{numbers[r]}, {each}", f"{elements[c]}, {depth}")
                 with t.when(*[t.emit(f"icmp slt i64 {pair}") for pair in inside]):
                     at = t.at(out, t.plus(t.times(channels[r], depth), elements[c]), t.scalar)
@@ -295,3 +323,31 @@ def _channels(t: Text, group: str, each: str, i: str, rows: int) -> tuple[list[s
     first, last = t.times(group, each), t.plus(each, -1)
     numbers = [t.plus(i, r) for r in range(rows)]
     return [t.plus(first, t.least(number, last)) for number in numbers], numbers
+
+
+def _sums_across(t: Text, vectors: Sequence[str]) -> list[str]:
+    """Return the sums of the lanes of each vector.
+
+    Two vectors become one, in which runs of half as many lanes are of the one and the other by
+    turns; the halves that made them were added.
+    """
+    lines, length = [(vector, [n]) for n, vector in enumerate(vectors)], t.width
+    while length > 1:
+        runs, length = range(0, t.width, length), length // 2
+        low = [n + k + i for k in runs for n in (0, t.width) for i in range(length)]
+        lines += lines[-1:] * (len(lines) % 2)
+        lines = [
+            (
+                t.add(_picked(t, a, b, low), _picked(t, a, b, [lane + length for lane in low])),
+                [n for both in zip(of_a, of_b, strict=True) for n in both],
+            )
+            for (a, of_a), (b, of_b) in zip(lines[::2], lines[1::2], strict=True)
+        ]
+    places = {n: (line, lane) for line, of in lines for lane, n in enumerate(of)}
+    return [t.lane(t.vector, *places[n]) for n in range(len(vectors))]
+
+
+def _picked(t: Text, a: str, b: str, lanes: Sequence[int]) -> str:
+    order = ", ".join(f"i32 {i}" for i in lanes)
+    kind = f"{t.vector} {a}, {t.vector} {b}, <{t.width} x i32> <{order}>"
+    return t.emit(f"shufflevector {kind}")

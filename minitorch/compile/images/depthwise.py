@@ -11,7 +11,7 @@ several rows of the result share the rows of the image that they read.
 Where samples lie last the places of a line are `batch` numbers apart, and a result with a stride is
 made of segments, one a place.
 
-May import: engine, lines, rows, tasks, text.
+May import: engine, lines, rows, text.
 Source of depthwise layers: Howard et al., arXiv:1704.04861, 2017.
 """
 
@@ -26,7 +26,6 @@ import numpy as np
 
 from .. import engine
 from ..rows import across
-from ..tasks import ITEM_BYTES
 from ..text import KERNEL, Text
 from .lines import Head, empty_images, in_order, lanes_for, lies, run, turned
 
@@ -144,28 +143,24 @@ class Depthwise:
 _depthwise = functools.lru_cache(256)(Depthwise)
 
 
-def planes_for(
-    x: Any, w: Any, image: Sizes, kernel: Sizes, places: Sizes, how: Any
+def depthwise_of(
+    image: Sizes, kernel: Sizes, places: Sizes, how: Any, dtype: str
 ) -> Depthwise | None:
-    """Return the kernels of a depthwise convolution, where they are the faster way.
+    """Return the kernels of convolutions of images (N, C, ...) with as many results as channels.
+
+    None where they serve not, or NumPy takes no longer.
 
     Args:
-        x, w: an image or a result, and the other operand: both of one dtype.
-        image: (N, C, height, width).
         how: has stride, padding, dilation and groups.
     """
-    if len(kernel) != 2 or not how.groups == image[1] == x.shape[1] > 1:
-        return None
-    if type(x) is not np.ndarray or x.dtype is not w.dtype or x.dtype.name not in ITEM_BYTES:
-        return None
     terms = math.prod(kernel)
-    if terms > MOST_TERMS or max(how.stride) > MOST_STRIDE or min(*image, *places) < 1:
+    if not how.groups == image[1] > 1 or terms > MOST_TERMS or max(how.stride) > MOST_STRIDE:
         return None
     if how.stride != (1, 1) and how.dilation != (1, 1):
         return None
-    if math.prod(image[:2]) * math.prod(places) * terms < LEAST or not engine.available():
+    if min(*image, *places) < 1 or math.prod(image[:2]) * math.prod(places) * terms < LEAST:
         return None
-    return _depthwise(image, kernel, places, how.stride, how.padding, how.dilation, x.dtype.name)
+    return _depthwise(image, kernel, places, how.stride, how.padding, how.dilation, dtype)
 
 
 class _Columns:
@@ -206,9 +201,10 @@ class _Columns:
 
 
 def _rows_of(shape: Shape) -> int:
-    """Return how many rows of the result are computed at once."""
-    room = engine.vector_registers()[0] >= 32 and shape.size[0] * shape.size[1] <= 16
-    return 4 if room and shape.stride[0] == 1 else 2
+    """Return how many rows of the result are computed at once, as measured."""
+    if engine.vector_registers()[0] < 32:
+        return 2
+    return 4 if shape.size[0] * shape.size[1] > 25 else 3
 
 
 def _met(shape: Shape, rows: int, size: int) -> dict[int, list[Sizes]]:

@@ -5,7 +5,7 @@ stride, ...: so each phase of the image is a convolution of the result with some
 windows of all phases begin at the same places of the result, which is given a border once; where
 the phases are done they are woven into an image.
 
-May import: convolutions, depthwise, layouts, lines; engine, tasks.
+May import: convolutions, depthwise, layouts, lines; engine.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 
 from .. import engine
-from ..tasks import ITEM_BYTES
-from .convolutions import LEAST, LEAST_APART, Windows
-from .depthwise import Depthwise, planes_for
+from .convolutions import KINDS, LEAST, LEAST_APART, Windows
+from .depthwise import Depthwise, depthwise_of
 from .layouts import Layout
 from .lines import empty
 
@@ -52,7 +51,7 @@ class Strided:
         border = tuple(r - 1 - b for r, b in zip(self.reach, begin, strict=True))
         ones, planes = (1, 1), math.prod(stride)
         self.frame = Windows(
-            result, image[1], self.reach, places, ones, border, ones, groups, dtype, planes
+            result, image[1], self.reach, places, ones, border, ones, groups, dtype, planes=planes
         )
         size = (places[0], self.frame.line)
         rest = tuple(p % s for p, s in zip(padding, stride, strict=True))
@@ -77,26 +76,30 @@ class Strided:
         return self.layout.undo(out)
 
 
-_strided = functools.lru_cache(256)(Strided)
-
-
 def images_for(y: Any, w: Any, image: Sizes, how: Any) -> Strided | Depthwise | None:
     """Return what gives images (N, C, height, width), where kernels are the faster way.
 
     Args:
         y, w: a result (N, O, places) and kernels (O, C/G, ...).
-        how: has stride, padding, dilation and groups.
+        how: has stride, padding, dilation and groups; can be hashed.
     """
-    kernel, places = tuple(w.shape[2:]), tuple(y.shape[2:])
-    planes = planes_for(y, w, image, kernel, places, how)
-    if planes is not None:
-        return planes
-    if type(y) is not np.ndarray or y.dtype is not w.dtype or y.dtype.name not in ITEM_BYTES:
+    if y.ndim != 4 or type(y) is not np.ndarray or y.dtype is not w.dtype:
         return None
-    if len(kernel) != 2 or how.dilation != (1, 1) or how.stride == (1, 1):
+    if y.dtype.char not in KINDS or not engine.available():
         return None
+    return _chosen(image, y.shape, w.shape, how, y.dtype)
+
+
+@functools.lru_cache(256)
+def _chosen(
+    image: Sizes, result: Sizes, kernels: Sizes, how: Any, dtype: Any
+) -> Strided | Depthwise | None:
+    if how.groups == image[1] == result[1]:
+        planes = depthwise_of(image, kernels[2:], result[2:], how, dtype.name)
+        if planes is not None:
+            return planes
     least = LEAST if how.groups == 1 else LEAST_APART
-    worth = len(y) * math.prod(places) * w.size >= least and min(image) > 0
-    if not worth or not engine.available():
+    worth = result[0] * math.prod(result[2:]) * math.prod(kernels) >= least and min(image) > 0
+    if how.dilation != (1, 1) or how.stride == (1, 1) or not worth:
         return None
-    return _strided(image, y.shape, kernel, how.stride, how.padding, how.groups, y.dtype.name)
+    return Strided(image, result, kernels[2:], how.stride, how.padding, how.groups, dtype.name)

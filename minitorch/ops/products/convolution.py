@@ -8,8 +8,8 @@ in image x, kernel w and result y alike. So the gradient of each is the other tw
     ConvolveKernel  image, result -> kernel
 
 Letters: N samples, C channels of the image, O of the result, G groups, L places of the result.
-Of large ones compiled kernels read the windows where they lie. Otherwise, and along one axis or
-three, they are laid out as (G, C/G·kernel, L·N), so one product serves the whole batch. The samples
+Of large ones compiled kernels read the windows where they lie. Otherwise, and along three
+axes, they are laid out as (G, C/G·kernel, L·N), so one product serves the whole batch. The samples
 come last where there are enough of them: then each line of an image is one run of memory for all
 of them, which is copied ten times as fast as lines of four pixels are, and results keep that order.
 
@@ -46,6 +46,10 @@ class Geometry:
         return tuple(
             None if n is None else (n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in sizes
         )
+
+    def of_planes(self) -> "Geometry":
+        """Return the same for lines that are the only ones of a plane."""
+        return Geometry((1, *self.stride), (0, *self.padding), (1, *self.dilation), self.groups)
 
 
 MANY = 8  # samples: fewer are no run that is worth having
@@ -117,14 +121,14 @@ def _product(xp: Namespace, a: Array, b: Array) -> Array:
 
 def _windows_for(
     xp: Namespace, x: Array, other: Array, channels: int, kernel: Sequence[int],
-    places: Sequence[int], how: Geometry,
+    places: Sequence[int], how: Geometry, **options: bool,
 ) -> Any:  # fmt: skip
     """Return the windows that compiled kernels read where they lie, where that pays."""
     if xp is not np:
         return None
     from ...compile.images.convolutions import windows_for
 
-    return windows_for(x, other, channels, tuple(kernel), tuple(places), how)
+    return windows_for(x, other, channels, tuple(kernel), tuple(places), how, **options)
 
 
 class FormDerivative(Op):
@@ -133,6 +137,19 @@ class FormDerivative(Op):
     on_arrays = True
     promotes = "same"
     reads_output = False
+
+    def compute(self, xp: Namespace, a: Array, b: Array, *bias: Array) -> Array:
+        """Return the derivative; kernels that are compiled know planes, not lines."""
+        if xp is np and len(a.shape) == 3:
+            lines: Array = self._of_planes()._compute(np, a[:, :, None], b[:, :, None], *bias)
+            return lines[:, :, 0]
+        return self._compute(xp, a, b, *bias)
+
+    def _of_planes(self) -> "FormDerivative":
+        raise NotImplementedError
+
+    def _compute(self, xp: Namespace, a: Array, b: Array, *bias: Array) -> Array:
+        raise NotImplementedError
 
 
 class Convolve(FormDerivative):
@@ -143,7 +160,10 @@ class Convolve(FormDerivative):
     def __init__(self, how: Geometry, places: tuple[int, ...] | None = None) -> None:
         self.how, self.places = how, places
 
-    def compute(self, xp: Namespace, x: Array, w: Array, *bias: Array) -> Array:
+    def _of_planes(self) -> "Convolve":
+        return Convolve(self.how.of_planes(), self.places and (1, *self.places))
+
+    def _compute(self, xp: Namespace, x: Array, w: Array, *bias: Array) -> Array:
         """Return (N, O, places): one product of kernels by windows."""
         places = self.places or self.how.result_size(x.shape[2:], w.shape[2:])
         tuned = self.tuned(x, w) if xp is np else None
@@ -200,7 +220,10 @@ class ConvolveBack(FormDerivative):
     def __init__(self, how: Geometry, image: tuple[int, ...]) -> None:
         self.how, self.image = how, image
 
-    def compute(self, xp: Namespace, y: Array, w: Array) -> Array:
+    def _of_planes(self) -> "ConvolveBack":
+        return ConvolveBack(self.how.of_planes(), (1, *self.image))
+
+    def _compute(self, xp: Namespace, y: Array, w: Array, *_: Array) -> Array:
         """Return (N, C, image): kernels times results, added up where windows overlap."""
         how, kernel = self.how, tuple(w.shape[2:])
         images = self._images_for(y, w) if xp is np else None
@@ -298,10 +321,13 @@ class ConvolveKernel(FormDerivative):
     def __init__(self, how: Geometry, kernel: tuple[int, ...]) -> None:
         self.how, self.kernel = how, kernel
 
-    def compute(self, xp: Namespace, x: Array, y: Array) -> Array:
+    def _of_planes(self) -> "ConvolveKernel":
+        return ConvolveKernel(self.how.of_planes(), (1, *self.kernel))
+
+    def _compute(self, xp: Namespace, x: Array, y: Array, *_: Array) -> Array:
         """Return (O, C/G, kernel): results times windows, summed over samples and places."""
         how, shape = self.how, (y.shape[1], x.shape[1] // self.how.groups, *self.kernel)
-        windows = _windows_for(xp, x, y, y.shape[1], self.kernel, y.shape[2:], how)
+        windows = _windows_for(xp, x, y, y.shape[1], self.kernel, y.shape[2:], how, gradient=True)
         if windows is not None and not windows.short:
             sums: Array = windows.gather(x, y).reshape(shape)
             return sums
