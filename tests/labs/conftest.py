@@ -21,9 +21,11 @@ INLINE = "module://matplotlib_inline.backend_inline"
 # Of what takes long and no check looks at, this much is enough to run it; all with WIDE=1.
 SMALLER = {
     "05_control_flow": ("for turn in range(320)", "for turn in range(80)"),
+    "06_graph_optimization": ("def train(step, steps=200)", "def train(step, steps=50)"),
     "07_compiling_operators": ("SEEDS = range(20)", "SEEDS = range(2)"),
     "10_data_parallel": ("partial(batch, size=640)", "partial(batch, size=80)"),
     "11_data_parallel_in_depth": ("STEPS, LINES = 150", "STEPS, LINES = 30"),
+    "12_parameter_servers": ("X = np.ones(2**17)", "X = np.ones(2**12)"),
     "18_language_model": ("STEPS = 450", "STEPS = 60"),
 }
 
