@@ -32,7 +32,7 @@ _IDLE_S = 1.0  # a connection that rested longer is asked whether it still works
 
 # What SQLAlchemy has compiled, for all engines, and by server the dialect that it has it for: to
 # compile a statement takes longer than to run it, and each course would do it anew.
-_COMPILED: sa.util.LRUCache[Any, Any] = sa.util.LRUCache(2_000)
+_COMPILED: sa.util.LRUCache[Any, Any] = sa.util.LRUCache(1_000)
 _DIALECTS: dict[tuple[Any, ...], sa.Dialect] = {}
 
 log = logging.getLogger(__name__)
