@@ -57,9 +57,10 @@ def find_lab(name: str, start: Path) -> Path:
 
 
 def _children(folder: Path) -> list[Path]:
+    """Return what may be a lab; above may lie thousands of folders, or one that none may read."""
     try:
-        return sorted(folder.iterdir())
-    except OSError:  # a folder above that this user may not read holds no lab of theirs
+        return sorted(path.parent for path in folder.glob(f"*/{CHECKS}"))
+    except OSError:
         return []
 
 

@@ -159,32 +159,53 @@ def addresses(process: "subprocess.Popen[str]") -> tuple[str, str]:
     return jupyter[1], server[1]
 
 
-KERNEL_IS_IDLE = """() => {
-  const kernel = window.jupyterapp?.shell?.currentWidget?.sessionContext?.session?.kernel;
+KERNEL_IS_IDLE = """(path) => {
+  const widget = window.jupyterapp?.shell?.currentWidget;
+  const kernel = widget?.context?.path === path && widget.sessionContext?.session?.kernel;
   return kernel?.connectionStatus === "connected" && kernel.status === "idle";
 }"""
 DO = "(command) => { window.jupyterapp.commands.execute(...command); return 1 }"
+END_ALL = """async () => {
+  for (const widget of [...window.jupyterapp.shell.widgets("main")]) widget.dispose();
+  await window.jupyterapp.serviceManager.sessions.shutdownAll();
+}"""
+
+
+@pytest.fixture(scope="package")
+def jupyterlab(started: Started, chromium: Any) -> Iterator[tuple[Visit, Any]]:
+    """Return JupyterLab's one page: to load it takes longer than what a test does in it."""
+    context = chromium.new_context()
+    context.set_default_timeout(WAIT_MS)
+    visit = Visit(context, set())
+    context.on("request", lambda r: visit.hosts.add(urlsplit(r.url).hostname or ""))
+    page = visit.open(f"{started.jupyter}&reset")
+    page.wait_for_function("() => window.jupyterapp?.shell?.widgets")
+    page.evaluate("() => window.jupyterapp.restored.then(() => 1)")
+    yield visit, page
+    context.close()
 
 
 @pytest.fixture
 def in_lab(
-    started: Started, visit: Callable[..., Visit], request: pytest.FixtureRequest
+    started: Started, jupyterlab: tuple[Visit, Any], request: pytest.FixtureRequest
 ) -> Callable[..., tuple[Visit, Any]]:
     """Return a way to run cells in JupyterLab: `browser, page = in_lab(cells, theme="Dark")`.
 
-    The window is as tall as is told, for cells that are out of sight are not drawn.
+    The window is as tall as is told, for cells that are out of sight are not drawn; other options
+    are of the media that a page can ask for. What ran there before is ended.
     """
 
     def run(
-        sources: list[str], theme: str = "Light", height: int = 900, **options: Any
+        sources: list[str], theme: str = "Light", height: int = 900, **media: Any
     ) -> tuple[Visit, Any]:
+        browser, page = jupyterlab
         path = re.sub(r"\W+", "_", request.node.name) + ".ipynb"
         (started.work / path).write_text(json.dumps(notebook_of(sources)))
-        base, _, token = started.jupyter.partition("?")
-        browser = visit(**options)
-        page = browser.open(f"{base}/tree/{path}?{token}&reset")
+        page.evaluate(END_ALL)
+        page.emulate_media(**{"color_scheme": "light", "reduced_motion": "no-preference", **media})
         page.set_viewport_size({"width": 1100, "height": height})
-        page.wait_for_function(KERNEL_IS_IDLE)
+        page.evaluate(DO, ["docmanager:open", {"path": path}])
+        page.wait_for_function(KERNEL_IS_IDLE, arg=path)
         page.evaluate(DO, ["apputils:change-theme", {"theme": f"JupyterLab {theme}"}])
         light = f"[data-jp-theme-light='{str(theme == 'Light').lower()}']"
         page.wait_for_selector(f"body{light}", state="attached")
@@ -264,8 +285,8 @@ def audit() -> Callable[[Any, str], list[str]]:
 
 
 FOCUS = """(list, k) => {
-  const isHere = document.activeElement === list[k];
-  return [isHere, isHere ? outlined() : 0, list[k].outerHTML.slice(0, 80)];
+  const at = list.indexOf(document.activeElement);
+  return [at, at === k ? outlined() : 0, list[k]?.outerHTML.slice(0, 80)];
 }"""
 
 
@@ -275,15 +296,16 @@ def by_tab(page: Any, root: Any) -> list[str]:
     count = stops.evaluate("(list) => list.length")
     if count:
         stops.evaluate("(list) => list[0].focus({ focusVisible: true })")
+    at, contrast, name = stops.evaluate(FOCUS, 0)
     problems = []
     for k in range(count):
-        is_here, contrast, name = stops.evaluate(FOCUS, k)
-        if not is_here:
+        if at != k:
             problems.append(f"not reached by Tab in its place: {name}")
         elif contrast < 3:
             problems.append(f"focus is not seen: {name}")
         for _ in range(10):  # a date's day, month, year, ... are stops of one field
             page.keyboard.press("Tab")
-            if not stops.evaluate("(list, k) => document.activeElement === list[k]", k):
+            at, contrast, name = stops.evaluate(FOCUS, k + 1)
+            if at != k:
                 break
     return problems

@@ -18,6 +18,26 @@ LABS = Path(__file__).parents[2] / "labs"
 WORKER = Path(__file__).parent / "shell_worker.py"
 INLINE = "module://matplotlib_inline.backend_inline"
 
+# Of what takes long and no check looks at, this much is enough to run it; all with WIDE=1.
+SMALLER = {
+    "05_control_flow": ("for turn in range(320)", "for turn in range(80)"),
+    "06_graph_optimization": ("def train(step, steps=200)", "def train(step, steps=50)"),
+    "07_compiling_operators": ("SEEDS = range(20)", "SEEDS = range(2)"),
+    "10_data_parallel": ("partial(batch, size=640)", "partial(batch, size=80)"),
+    "11_data_parallel_in_depth": ("STEPS, LINES = 150", "STEPS, LINES = 30"),
+    "12_parameter_servers": ("X = np.ones(2**17)", "X = np.ones(2**12)"),
+    "18_language_model": ("STEPS = 450", "STEPS = 60"),
+}
+
+
+def in_small(lab: Lab, cells: list[str]) -> list[str]:
+    """Return a lab's cells with less of what takes long."""
+    if lab.name not in SMALLER or os.environ.get("WIDE"):
+        return cells
+    long, short = SMALLER[lab.name]
+    assert any(long in cell for cell in cells), f"{lab.name} has no {long!r}"
+    return [cell.replace(long, short) for cell in cells]
+
 
 @functools.cache
 def every_lab() -> list[Lab]:
@@ -56,9 +76,10 @@ def run_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..
 
 @pytest.fixture(scope="session")
 def shells(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., dict[str, Any]]]:
-    """Return a function that runs all cells in a fresh shell: what they said, and their errors.
+    """Return a function that runs a lab's cells in a fresh shell: what they said, and their errors.
 
-    Figures are drawn as in a notebook, or by another `backend` of matplotlib.
+    Some do less than in the lab (`SMALLER`). Figures are drawn as in a notebook, or by another
+    `backend` of matplotlib.
     """
     environment = {
         **os.environ,
@@ -76,8 +97,8 @@ def shells(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., d
     asking, answering = worker.stdin, worker.stdout
     assert asking is not None and answering is not None
 
-    def run(cells: list[str], directory: Path, *, backend: str = INLINE) -> dict[str, Any]:
-        request = {"cells": cells, "directory": str(directory), "backend": backend}
+    def run(lab: Lab, cells: list[str], directory: Path, backend: str = INLINE) -> dict[str, Any]:
+        request = {"cells": in_small(lab, cells), "directory": str(directory), "backend": backend}
         asking.write(json.dumps(request) + "\n")
         asking.flush()
         found: dict[str, Any] = json.loads(answering.readline())

@@ -47,7 +47,7 @@ def test_the_starter_is_not_attempted_and_stops_at_something_unwritten(
 ) -> None:
     """Every cell is run, whatever the one before did; JupyterLab's run-all stops at the first."""
     code = [learner_text(c, lab.directory) for c in lab.cells if c.kind == "code"]
-    found = shells(code, lab.directory, backend="agg")  # of a starter no figure is of interest
+    found = shells(lab, code, lab.directory, backend="agg")  # of a starter no figure is of interest
     assert problem_with(lab, found["said"], found["errors"]) == ""
 
 

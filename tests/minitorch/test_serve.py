@@ -88,7 +88,7 @@ def test_every_controller_ends_near_the_largest_batch_that_meets_the_goal(
 ) -> None:
     fixed_ms = fixed_share * goal_ms
     per_item_ms = (goal_ms - fixed_ms) / (best + 0.5)
-    arrivals = np.zeros(best * (best + 300))
+    arrivals = np.zeros(best * (best + 60))
     sizes = simulate([(fixed_ms, per_item_ms)], arrivals, batching, goal_ms).batches[:-1]
     ended = np.mean(sizes[-len(sizes) // 4 :])
     assert abs(ended - best) <= max(0.1 * best, 0.6)

@@ -30,6 +30,11 @@ _POOL_MORE = 60
 _POOL_OF_MANY = 5  # kept open by one of several courses in schemas of their own
 _IDLE_S = 1.0  # a connection that rested longer is asked whether it still works
 
+# What SQLAlchemy has compiled, for all engines, and by server the dialect that it has it for: to
+# compile a statement takes longer than to run it, and each course would do it anew.
+_COMPILED: sa.util.LRUCache[Any, Any] = sa.util.LRUCache(1_000)
+_DIALECTS: dict[tuple[Any, ...], sa.Dialect] = {}
+
 log = logging.getLogger(__name__)
 
 
@@ -44,7 +49,9 @@ class Database:
             url = url.set(drivername="postgresql+psycopg")
         options: dict[str, Any] = {"pool_size": pool, "max_overflow": _POOL_MORE}
         options["hide_parameters"] = True  # an error that is logged says nothing of a person
+        options["execution_options"] = {"compiled_cache": _COMPILED}
         self.engine = sa.create_engine(url, **options)
+        _share_dialect(self.engine)
         self._writer = self.engine.execution_options(writes=True)
         self._of_one_query = self.engine
         self._turn: AbstractContextManager[Any] = threading.Lock() if sqlite else nullcontext()
@@ -107,6 +114,19 @@ class Database:
     def close(self) -> None:
         """Close every connection."""
         self.engine.dispose()
+
+
+def _share_dialect(engine: sa.Engine) -> None:
+    """Give an engine the dialect of another of this server, user and options, once one is there.
+
+    What a dialect knows of the server it asks at the first connection.
+    """
+    url, dialect = engine.url, engine.dialect
+    server = (url.drivername, url.username, url.host, url.port, str(url.query))
+    if server in _DIALECTS:
+        engine.dialect = _DIALECTS[server]
+    else:
+        sa.event.listen(engine, "connect", lambda *_: _DIALECTS.setdefault(server, dialect))
 
 
 def _note_return(_connection: Any, record: Any) -> None:

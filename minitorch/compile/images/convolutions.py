@@ -13,7 +13,7 @@ column, so that the places of a line lie side by side; many samples lie last, as
     convolve    result[o, place] = bias[o] + Σₖ weights[o, k] · image[place + offset k]
     gather      weights[o, k] = Σ over places of result[o, place] · image[place + offset k]
 
-May import: depthwise, layouts, lines; engine, tasks, text.
+May import: allocator, depthwise, layouts, lines; engine, tasks, text.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ from typing import Any
 
 import numpy as np
 
+from ...arrays import allocator
 from .. import engine
 from ..tasks import ITEM_BYTES, MANY
 from ..text import KERNEL, Text
 from .depthwise import Depthwise, depthwise_of
 from .layouts import Layout
-from .lines import empty, run
+from .lines import run
 
 _Array = np.ndarray[Any, Any]
 Sizes = tuple[int, ...]
@@ -154,7 +155,9 @@ class Windows:
         """Return the result (N, O, places) of images and kernels (O, C/G, ...), plus the bias."""
         start = np.zeros(self.channels, x.dtype) if bias is None else np.ascontiguousarray(bias)
         sizes = (self.channels, self.places[0], self.line)
-        out = empty((*sizes, self.samples) if self.last else (self.samples, *sizes), x.dtype)
+        out = allocator.empty(
+            (*sizes, self.samples) if self.last else (self.samples, *sizes), x.dtype
+        )
         self.run(self.padded(x), np.ascontiguousarray(w), start, out, self.offsets)
         if self.last:
             return np.moveaxis(out, -1, 0)

@@ -7,7 +7,7 @@ and columns of the copy begin, so any stride and dilation is a matter of numbers
     columns   a run of numbers for each column: all samples that lie last in the image too
     turned    blocks of samples by columns, turned around in registers: samples that lie first
 
-May import: engine, lines, text.
+May import: allocator, engine, lines, text.
 """
 
 from __future__ import annotations
@@ -20,13 +20,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...arrays import allocator
 from .. import engine
 from ..text import KERNEL, Text
-from .lines import Head, empty, empty_images, in_order, lanes_for, lies, run
+from .lines import Head, empty_images, in_order, lanes_for, lies, run
 
 _Array = np.ndarray[Any, Any]
 Sizes = tuple[int, ...]
 MOST_STRIDE = 4  # of which vectors are cut by shuffles
+GRAIN = 2**15  # numbers, of which a thread should copy a multiple
 TAIL = 16  # numbers behind the last that a vector may reach
 
 
@@ -76,7 +78,7 @@ class Layout:
         x, batch = in_order(x)
         if self.same and batch == self.last:
             return x
-        out = empty((math.prod(self.shape) + TAIL,), x.dtype)
+        out = allocator.empty((math.prod(self.shape) + TAIL,), x.dtype)
         self._run(x, out, batch, back=False)
         return out
 
@@ -99,7 +101,8 @@ class Layout:
         kernel = _copy(self.dtype, lanes_for(self.dtype, length), way, step, back)
         numbers = (samples, *lie, *self.bytes, len(self.rows), left, *sizes)
         arrays = (images, copy, self.rows, begins, self.zeros)
-        run(kernel, arrays, numbers, images.shape[1])
+        grain = -(-GRAIN // max(1, images[:, 0].size))
+        run(kernel, arrays, numbers, images.shape[1], grain)
 
 
 class _Row(NamedTuple):

@@ -9,7 +9,6 @@ May import: allocator, engine, kernels, panels, pool, tasks, text.
 from __future__ import annotations
 
 import itertools
-import math
 import struct
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -41,16 +40,10 @@ def in_order(array: _Array) -> tuple[_Array, bool]:
     return array, batch
 
 
-def empty(shape: Sizes, dtype: Any) -> _Array:
-    """Return new memory, if it is large that of results that are gone."""
-    large = math.prod(shape) * dtype.itemsize > allocator.LARGE
-    return (allocator.cpu.empty if large else np.empty)(shape, dtype)
-
-
 def empty_images(shape: Sizes, dtype: Any, batch: bool) -> _Array:
     """Return new images (N, C, H, W), whose samples lie last or first."""
     n, c, high, wide = shape
-    out = empty((c, high, wide, n) if batch else shape, dtype)
+    out = allocator.empty((c, high, wide, n) if batch else shape, dtype)
     return np.moveaxis(out, -1, 0) if batch else out
 
 
@@ -70,11 +63,15 @@ def lanes_for(dtype: str, length: int) -> int:
 
 
 def run(
-    kernel: engine.Function, arrays: Sequence[_Array], numbers: Sequence[int], total: int
+    kernel: engine.Function,
+    arrays: Sequence[_Array],
+    numbers: Sequence[int],
+    total: int,
+    grain: int = 1,
 ) -> None:
     """Let the threads share a kernel, whose code is there as long as somebody holds it."""
     table = struct.pack(f"{len(arrays) + len(numbers)}q", *kernels.places_of(arrays), *numbers)
-    pool.share(kernel.call, total, 1, table)
+    pool.share(kernel.call, total, grain, table)
 
 
 class Plane:

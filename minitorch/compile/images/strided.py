@@ -5,7 +5,7 @@ stride, ...: so each phase of the image is a convolution of the result with some
 windows of all phases begin at the same places of the result, which is given a border once; where
 the phases are done they are woven into an image.
 
-May import: convolutions, depthwise, layouts, lines; engine.
+May import: allocator, convolutions, depthwise, layouts; engine.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from typing import Any
 
 import numpy as np
 
+from ...arrays import allocator
 from .. import engine
 from .convolutions import KINDS, LEAST, LEAST_APART, Windows
 from .depthwise import Depthwise, depthwise_of
 from .layouts import Layout
-from .lines import empty
 
 _Array = np.ndarray[Any, Any]
 Sizes = tuple[int, ...]
@@ -63,7 +63,7 @@ class Strided:
         frame, (down, along) = self.frame, self.stride
         turned = w.reshape(self.groups, -1, *w.shape[1:]).swapaxes(1, 2)
         turned = turned.reshape(-1, turned.shape[2], *w.shape[2:])
-        memory, out = frame.padded(y), empty((math.prod(self.layout.shape),), y.dtype)
+        memory, out = frame.padded(y), allocator.empty((math.prod(self.layout.shape),), y.dtype)
         plane = math.prod(self.layout.shape[4:])
         start = np.zeros(len(turned), y.dtype)
         offsets = frame.offsets.reshape(-1, *self.reach)

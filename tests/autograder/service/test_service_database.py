@@ -238,3 +238,26 @@ def test_threads_that_read_labs_at_once_parse_one_after_the_other(
     with ThreadPoolExecutor(6) as threads:
         assert list(threads.map(ask, "abcdef")) == [(1, 2)] * 6
     assert most == [True] * 6
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_a_statement_is_compiled_once_for_all_databases_of_a_server(
+    kind: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    compiled: list[Any] = []
+    last = []
+    for name in "abc":
+        if kind == "postgresql":
+            url: Any = request.getfixturevalue("make_postgres")()
+        else:
+            url = sa.URL.create("sqlite", database=str(tmp_path / name))
+        with closing(Database(url)) as database:
+            database.scalar(sa.select(sa.literal(1)))  # now it has been asked what it is
+            sa.event.listen(
+                database.engine,
+                "after_cursor_execute",
+                lambda *executed: compiled.append(executed[4].compiled),
+            )
+            assert database.scalar(sa.select(sa.literal(1) + 2)) == 3
+            last.append(compiled[-1])
+    assert last[1] is last[2]

@@ -1,5 +1,6 @@
 """The token executor: lowering, tags, dead tokens; every executor gives the same values."""
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -176,12 +177,12 @@ def test_the_order_of_what_is_ready_changes_nothing(program: Callable[[], Progra
         assert same(want, found)
 
 
-def test_two_hundred_shuffles_of_one_graph_with_everything_in_it() -> None:
+def test_shuffles_of_one_graph_with_everything_in_it_agree() -> None:
     programs = [program() for program in PROGRAMS if program is not training]
     fetches = [node for nodes, _ in programs for node in nodes]
     feed = {node: value for _, feeds in programs for node, value in feeds[0].items()}
     want = ran(fetches, [feed])
-    for found in shuffled(fetches, [feed], range(200)):
+    for found in shuffled(fetches, [feed], range(200 if os.environ.get("WIDE") else 50)):
         assert same(want, found)
 
 
