@@ -24,7 +24,6 @@ ASKING: dict[str, tuple[str, ...]] = {  # functions; all of a file's if none
     "ddp_lab/launch/launcher.py": ("on_gpus",),
     "ddp_lab/transport/connect.py": ("device_of",),
     "ddp_lab/transport/device.py": (),
-    "minitorch/arrays/extensions.py": ("add_at",),
     "minitorch/arrays/generator.py": ("Generator.manual_seed", "Generator._drawn"),
     "minitorch/arrays/library.py": (
         *("device", "cuda_device_count", "native_module", "device_of", "native_device"),
@@ -33,6 +32,7 @@ ASKING: dict[str, tuple[str, ...]] = {  # functions; all of a file's if none
     "minitorch/compile/gpu/cuda_driver.py": (),
     "minitorch/graph/passes/fused.py": ("Fused.on_device",),
     "minitorch/nn/module.py": ("Module.cuda",),
+    "minitorch/ops/shaping/adding.py": ("add_at",),
     "minitorch/tensor/conversions.py": ("Conversions.is_cuda", "Conversions.cuda"),
     "minitorch/torch_names/accelerator.py": (),
     "minitorch/torch_names/cuda.py": (),
