@@ -34,6 +34,7 @@ OF_ONE: dict[str, Callable[[Any, Any], Any]] = {
     "clamp": lambda f, x: x.clamp(-0.5, 0.7),
 }
 OF_TWO: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "mse_loss": lambda f, x, t: f.mse_loss(x, t, reduction="none"),
     "smooth_l1_loss": lambda f, x, t: f.smooth_l1_loss(x, t, reduction="none", beta=0.7),
     "huber_loss": lambda f, x, t: f.huber_loss(x, t, "none", 0.7),
     "binary_cross_entropy_with_logits": lambda f, x, t: f.binary_cross_entropy_with_logits(

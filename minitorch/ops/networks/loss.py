@@ -43,10 +43,22 @@ def _same_shape(name: str, input: Methods, target: Methods) -> None:
         )
 
 
-def mse_loss(input: Kind, target: Methods, *, reduction: str = "mean") -> Kind:
+def _square(x: Any, target: Any) -> Any:
+    away = x - target
+    return away * away
+
+
+_MSE = Formula(
+    "mse_loss",
+    _square,
+    lambda g, x, target: g * ((x - target) * 2.0),
+    lambda g, x, target: g * ((target - x) * 2.0),
+)
+
+
+def mse_loss(input: Kind, target: Kind, *, reduction: str = "mean") -> Kind:
     """Return (input - target)²."""
-    away = input - target
-    return reduced(away * away, reduction)
+    return reduced(_MSE(input, target), reduction)
 
 
 def l1_loss(input: Kind, target: Methods, *, reduction: str = "mean") -> Kind:
@@ -87,7 +99,20 @@ def huber_loss(input: Kind, target: Kind, reduction: str = "mean", delta: float 
     """Return d²/2 below `delta`, δ(|d| - δ/2) above."""
     if delta <= 0:
         raise ArgumentError(f"huber_loss: got delta {delta}, expected more than 0.")
-    return reduced(smooth_l1_loss(input, target, reduction="none", beta=delta) * delta, reduction)
+    return reduced(_HUBER(input, target, numbers=(delta,)), reduction)
+
+
+def _huber_slope(g: Any, x: Any, target: Any, delta: float) -> Any:
+    away = x - target
+    return g * where(abs(away) <= delta, away, sign(away) * delta)
+
+
+_HUBER = Formula(
+    "huber_loss",
+    lambda x, target, delta: _smooth(x, target, delta) * delta,
+    _huber_slope,
+    lambda g, x, target, delta: -_huber_slope(g, x, target, delta),
+)
 
 
 def binary_cross_entropy(
