@@ -73,6 +73,11 @@ class OfWindows(Op):
     def __init__(self, how: Windows) -> None:
         self.how = how
 
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the places of the windows on the last axes."""
+        shape = specs[0].shape
+        return Spec((*shape[: len(shape) - len(self.how.places)], *self.how.places), specs[0].dtype)
+
 
 class MaxPool(OfWindows):
     """The largest element of each window; of equal ones the first has the gradient."""
@@ -91,11 +96,6 @@ class MaxPool(OfWindows):
         for at in rest:
             np.maximum(y, x[at], out=y)
         return y
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the places of the windows on the last axes."""
-        shape = specs[0].shape
-        return Spec((*shape[: len(shape) - len(self.how.places)], *self.how.places), specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """The largest element of a window gets its gradient."""
@@ -289,11 +289,6 @@ class WindowSums(OfWindows):
                 total += x[at]
             x = total
         return x
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the places of the windows on the last axes."""
-        shape = specs[0].shape
-        return Spec((*shape[: len(shape) - len(self.how.places)], *self.how.places), specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Every element of a window gets its gradient."""
