@@ -8,6 +8,7 @@ import pytest
 
 import minitorch
 import minitorch.nn.functional as F
+from minitorch.errors import DTypeError
 from minitorch.graph import Session, placeholder
 from minitorch.ops.elementwise.formulas import Formula, at_once
 
@@ -85,6 +86,11 @@ def test_it_is_one_operator_that_keeps_its_input_alone() -> None:
     y = F.leaky_relu(x, 0.3)
     assert y.op is not None
     assert (y.op.name, y.op.attributes(), y.inputs) == ("leaky_relu", {"numbers": (0.3,)}, (x,))
+
+
+def test_classes_that_are_no_integers_are_refused_by_name() -> None:
+    with pytest.raises(DTypeError, match="expected integers"):
+        F.nll_loss(minitorch.zeros(3, 4), minitorch.ones(3))
 
 
 def test_on_nodes_it_is_the_rows_that_it_is_made_of() -> None:

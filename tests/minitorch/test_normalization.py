@@ -78,6 +78,13 @@ def test_a_batch_norm_keeps_the_order_of_large_images(order: str) -> None:
         assert y.array.strides == x.array.strides
 
 
+def test_a_batch_norm_of_no_samples_is_empty_as_in_torch() -> None:
+    for lib, functional in ((minitorch, F), (torch, TF)):
+        one = lib.ones(3)
+        y = functional.batch_norm(lib.ones(0, 3, 2), None, None, one, one, True)
+        assert tuple(y.shape) == (0, 3, 2)
+
+
 def test_a_batch_norm_is_one_operator_and_refuses_a_single_value() -> None:
     x = minitorch.randn(5, 3, 4, requires_grad=True)
     y = F.batch_norm(x, None, None, minitorch.ones(3), minitorch.zeros(3), training=True)

@@ -289,7 +289,8 @@ def nll_loss(
             f"nll_loss: got target {tuple(target.shape)} for input {tuple(input.shape)}, expected "
             f"{expected}."
         )
-    if weight is None and reduction == "mean" and len(input.shape) == 2:
+    plain = weight is None and reduction == "mean" and len(input.shape) == 2
+    if plain and as_dtype(target.dtype).kind in "iu":
         return apply(PickedMean(ignore_index), input, target)
     counts = ne(target, ignore_index)
     safe = where(counts, target, zeros_like(target))

@@ -103,6 +103,8 @@ def batch_norm(
         return _affine_channels((x - centre) * rsqrt(spread + eps), weight, bias, rank)
     over = (0, *range(2, rank))
     count = math.prod(x.shape[d] for d in over)
+    if not count:
+        return _affine_channels(x * 1, weight, bias, rank)
     if count == 1:
         raise ShapeError(
             f"batch_norm: got shape {tuple(x.shape)}, expected more than one value a channel: the "
