@@ -74,6 +74,9 @@ class Hub:
         self.address = f"ipc://@minitorch-serve-{secrets.token_hex(16)}"
         self._context = zmq.Context()
         self._socket = self._context.socket(zmq.ROUTER)
+        # before bind, which each connection takes it from: one that breaks as the front closes
+        # would otherwise wait for ever to send what it holds, and closing would wait for it
+        self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
         self._socket.setsockopt(zmq.SNDHWM, 0)
         self._socket.bind(self.address)
