@@ -126,15 +126,7 @@ def _softmax(k: _Rows) -> None:
 def _log_softmax(k: _Rows) -> None:
     """x, out: the logarithm of softmax."""
     t, n = k.t, k.integers[0]
-    (most,) = k.fold(n, ("amax", lambda v, mask: k.load(0, v, mask)))
-
-    def power(v: str, mask: str | None) -> str:
-        away = t.sub(k.load(0, v, mask), most)
-        none = t.compare("olt", away, t.number(functions.EXP_RANGE[t.single][0]))
-        near = t.either(none, t.number(0.0), away)
-        return t.either(none, t.number(0.0), functions.exp(t, near))
-
-    (total,) = k.fold(n, ("sum", power))
+    most, total = _powers(k, lambda v, mask, power: power)
     less = t.add(most, functions.log(t, total))
     k.each(lambda v, mask: k.store(1, t.sub(k.load(0, v, mask), less), v, mask), n)
 
@@ -149,6 +141,78 @@ def _log_softmax_gradient(k: _Rows) -> None:
         return k.store(2, t.sub(k.load(0, v, mask), part), v, mask)
 
     k.each(share, n)
+
+
+def _class_loss(k: _Rows) -> None:
+    """x, labels, flags, out: log Σ exp x - x[label]; 0 for the label `first`.
+
+    Of the flags, two integers, the first is set where a label is no class, and the second where one
+    is `first`.
+    """
+    t, label, counts, is_ignored = k.t, *_label(k)
+    most, total = _powers(k, lambda v, mask, power: power)
+    place = t.emit(f"select i1 {counts}, i64 {label}, i64 0")
+    picked = t.spread(t.scalar, t.emit(f"load {t.scalar}, ptr {k.at(0, place)}, align 1"))
+    loss = t.sub(functions.log(t, total), t.sub(picked, most))
+    value = t.emit(f"select i1 {counts}, {t.vector} {loss}, {t.vector} zeroinitializer")
+    first = t.emit(f"extractelement {t.vector} {value}, i32 0")
+    t.do(f"store {t.scalar} {first}, ptr {t.at(k.bases[3], k.row, t.scalar)}, align 1")
+    is_known = t.emit(f"or i1 {counts}, {is_ignored}")
+    for i, is_so in enumerate((t.emit(f"xor i1 {is_known}, true"), is_ignored)):
+        with t.when(is_so):
+            t.do(f"store i64 1, ptr {t.at(k.bases[2], i, 'i64')}, align 8")
+
+
+def _class_gradient(k: _Rows) -> None:
+    """x, labels, g, out: g (softmax x - [the element is the label's]); 0 for the label `first`.
+
+    `rows` is the stride of g in bytes. A label that is no class has no element.
+    """
+    t, label, counts, is_ignored = k.t, *_label(k)
+    n, stride, _ = k.integers
+    _, total = _powers(k, lambda v, mask, power: k.store(3, power, v, mask))
+    at = t.at(k.bases[2], t.times(k.row, stride))
+    g = t.emit(f"load {t.scalar}, ptr {at}, align 1")
+    factor = t.div(t.spread(t.scalar, g), total)
+    stays = t.spread("i1", t.emit(f"xor i1 {is_ignored}, true"))
+
+    def share(v: str, mask: str | None) -> None:
+        part = t.mul(k.load(3, v, mask), factor)
+        k.store(3, t.either(stays, part, t.number(0.0)), v, mask)
+
+    k.each(share, n)
+    with t.when(counts):
+        place = k.at(3, label)
+        part = t.emit(f"load {t.scalar}, ptr {place}, align 1")
+        t.do(f"store {t.scalar} {t.emit(f'fsub {t.scalar} {part}, {g}')}, ptr {place}, align 1")
+
+
+def _label(k: _Rows) -> tuple[str, str, str]:
+    """Return the row's label, whether it is a class that counts, and whether it is `first`."""
+    t = k.t
+    n, _, ignored = k.integers
+    label = t.emit(f"load i64, ptr {t.at(k.bases[1], k.row, 'i64')}, align 1")
+    is_ignored = t.emit(f"icmp eq i64 {label}, {ignored}")
+    is_class = t.emit(f"icmp ult i64 {label}, {n}")  # negative ones are huge
+    return label, t.emit(f"select i1 {is_ignored}, i1 false, i1 {is_class}"), is_ignored
+
+
+def _powers(k: _Rows, use: Callable[[str, str | None, str], str]) -> tuple[str, str]:
+    """Return a row's largest element, and the sum of what `use` returns for e^(element - largest).
+
+    What is far below is 0: arithmetic on denormals takes long.
+    """
+    t, n = k.t, k.integers[0]
+    (most,) = k.fold(n, ("amax", lambda v, mask: k.load(0, v, mask)))
+
+    def power(v: str, mask: str | None) -> str:
+        away = t.sub(k.load(0, v, mask), most)
+        none = t.compare("olt", away, t.number(functions.EXP_RANGE[t.single][0]))
+        near = t.either(none, t.number(0.0), away)
+        return use(v, mask, t.either(none, t.number(0.0), functions.exp(t, near)))
+
+    (total,) = k.fold(n, ("sum", power))
+    return most, total
 
 
 def _softmax_gradient(k: _Rows) -> None:
@@ -272,6 +336,8 @@ def _add_rows(k: _Rows) -> None:
 _KERNELS: dict[str, tuple[int, Callable[[_Rows], None]]] = {
     "softmax": (2, _softmax),
     "softmax_gradient": (3, _softmax_gradient),
+    "class_loss": (4, _class_loss),
+    "class_gradient": (4, _class_gradient),
     "log_softmax": (2, _log_softmax),
     "log_softmax_gradient": (3, _log_softmax_gradient),
     "layer_norm": (4, _layer_norm),
@@ -301,7 +367,9 @@ def _function(name: str, dtype: Any) -> tuple[Function, Callable[..., bytes]]:
     return Function(module(name, dtype.name)), struct.Struct(f"{3 + _KERNELS[name][0]}qd").pack
 
 
-def run(name: str, arrays: Sequence[_Array], number: float, rows: int = 1, first: int = -1) -> None:
+def run(
+    name: str, arrays: Sequence[_Array], number: float, rows: int = 1, first: int | None = None
+) -> None:
     """Run a kernel on contiguous arrays of one dtype; the last ones are written.
 
     Args:
@@ -314,7 +382,7 @@ def run(name: str, arrays: Sequence[_Array], number: float, rows: int = 1, first
     if name == "adam":
         n, first = min(n, PIECE), n
     function, pack = _function(name, leading.dtype)
-    reach = n if first < 0 else first
+    reach = n if first is None else first
     table = pack(n, rows, reach, *map(id, arrays), number)  # see `kernels.places_of`
     grain = rows if name == "layer_norm_gradient" else -(-pool.GRAIN // n)
     if name == "add_rows":  # the work is in the values, not in what they are added to

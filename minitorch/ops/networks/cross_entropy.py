@@ -61,30 +61,6 @@ class OfClasses(Op):
         self.ignore_index = ignore_index
 
 
-def _losses(x: Array, index: Array) -> Array:
-    """Return each row's ln Σ exp x - x[class]; threads share the rows."""
-    losses: Array = np.empty(len(x), x.dtype)
-
-    grain = _grain(x)
-
-    def compute(lo: int, hi: int) -> None:
-        for first in range(lo, hi, grain):  # what stays in a cache
-            rows = slice(first, min(first + grain, hi))
-            part = x[rows]
-            away = part - np.maximum.reduce(part, axis=1, keepdims=True)
-            picked = away[np.arange(len(part)), index[rows]]
-            total = np.add.reduce(np.exp(away, out=away), axis=1)
-            np.subtract(np.log(total, out=total), picked, out=losses[rows])
-
-    compiled.parallel_for(len(x), grain, compute)
-    return losses
-
-
-def _grain(x: Array) -> int:
-    """Return how many rows of logits one thread should take at least."""
-    return -(-compiled.MUCH // max(x.shape[1], 1))
-
-
 class CrossEntropy(OfClasses):
     """Mean over rows of ln Σ exp x - x[class]: one pass, no table of probabilities."""
 
@@ -92,12 +68,15 @@ class CrossEntropy(OfClasses):
 
     def compute(self, xp: Namespace, x: Array, index: Array) -> Array:
         """Return the mean for logits (n, classes) and classes (n,)."""
+        if xp is np:
+            by_kernel = compiled.class_kernels().class_loss(index, x, self.ignore_index)
+            if by_kernel is not None:
+                losses, some_ignored = by_kernel
+                n = np.count_nonzero(index != self.ignore_index) if some_ignored else len(index)
+                mean: Array = np.add.reduce(losses)
+                mean /= x.dtype.type(n)
+                return mean
         safe, counts, n = _rows(xp, index, x.shape[1], self.ignore_index)
-        if xp is np and counts is None:
-            losses = compiled.class_kernels().class_loss(safe, x)
-            mean: Array = np.add.reduce(_losses(x, safe) if losses is None else losses)
-            mean /= x.dtype.type(n)
-            return mean
         rows = xp.arange(x.shape[0], **native_device_of(x))
         away = x - xp.max(x, axis=1, keepdims=True)
         losses = xp.log(xp.sum(xp.exp(away), axis=1)) - away[rows, safe]
@@ -129,23 +108,18 @@ class CrossEntropyGrad(KeepsSpec, OfClasses):
 
     def compute(self, xp: Namespace, x: Array, index: Array, g: Array) -> Array:
         """Return the gradient of the logits."""
-        safe, counts, n = _rows(xp, index, x.shape[1], self.ignore_index)
-        if xp is np and counts is None:
-            share = np.broadcast_to(np.asarray(g / x.dtype.type(n)), (n,))
-            by_kernel: Array | None = compiled.class_kernels().class_gradient(share, safe, x)
+        if xp is np:
+            n = np.count_nonzero(index != self.ignore_index)
+            share = np.asarray(g / x.dtype.type(n))
+            by_kernel: Array | None = compiled.class_kernels().class_gradient(
+                share, index, x, self.ignore_index
+            )
             if by_kernel is not None:
                 return by_kernel
+        safe, counts, n = _rows(xp, index, x.shape[1], self.ignore_index)
         y = Softmax(1).compute(xp, x)
         y[xp.arange(x.shape[0], **native_device_of(x)), safe] -= 1
-        if xp is np:
-            factor = g / y.dtype.type(n)
-
-            def scale(lo: int, hi: int) -> None:
-                y[lo:hi] *= factor
-
-            compiled.parallel_for(len(y), _grain(y), scale)
-        else:
-            y *= g / n
+        y *= g / n
         return y if counts is None else xp.where(counts[:, None], y, xp.zeros_like(y))
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
