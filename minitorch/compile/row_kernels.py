@@ -6,7 +6,7 @@ takes several sweeps over it takes memory's time once. Arrays are contiguous, ro
     void kernel(i64 lo, i64 hi, ptr table)   rows lo to hi; the table: three integers, n first,
                                              where the arrays' objects are, one number
 
-May import: text, rows, functions, engine, pool, kernels.
+May import: text, row_text, index_kernels, functions, engine, pool.
 """
 
 from __future__ import annotations
@@ -18,91 +18,17 @@ from typing import Any
 
 import numpy as np
 
-from . import functions, kernels, pool
+from . import functions, pool
 from .engine import Function
-from .rows import IDENTITY, across, fold
-from .text import KERNEL, Text
+from .index_kernels import add_rows, gather, scatter_add
+from .row_text import Each, RowText
+from .text import KERNEL
 
 PIECE = 2**12  # numbers of a flat array that count as a row
 _Array = np.ndarray[Any, Any]
-Each = Callable[[str, str | None], str]
 
 
-class _Rows:
-    """The code of a kernel over rows.
-
-    Attributes:
-        integers: the table's; `integers[0]` is a row's length.
-        number: the table's, in every lane.
-    """
-
-    def __init__(self, dtype: str, arrays: int) -> None:
-        self.t = t = Text(dtype)
-        places = [t.at("%table", 8 * i) for i in range(4 + arrays)]
-        self.integers = [t.emit(f"load i64, ptr {at}, align 8") for at in places[:3]]
-        objects = [t.emit(f"load ptr, ptr {at}") for at in places[3:-1]]
-        self.bases = [t.emit(f"load ptr, ptr {t.at(o, kernels.HEAD)}") for o in objects]
-        number = t.emit(f"load double, ptr {places[-1]}, align 8")
-        if t.single:
-            number = t.emit(f"fptrunc double {number} to float")
-        self.number = t.spread(t.scalar, number)
-        self.sums = [t.variable() for _ in range(2)]
-        self.first = self.row = "0"
-
-    def at(self, array: int, place: str, shared: bool = False) -> str:
-        """Return the address of an element of the row; of the only row where it is shared."""
-        return self.t.at(self.bases[array], place if shared else self.t.plus(self.first, place),
-                         self.t.scalar)  # fmt: skip
-
-    def load(self, array: int, place: str, mask: str | None, shared: bool = False) -> str:
-        """Return a vector of the row."""
-        return self.t.load(self.at(array, place, shared), mask)
-
-    def store(
-        self, array: int, value: str, place: str, mask: str | None, shared: bool = False
-    ) -> str:
-        """Write a vector of the row; return it."""
-        self.t.store(value, self.at(array, place, shared), mask)
-        return value
-
-    def each(self, body: Callable[[str, str | None], Any], stop: str, start: str = "0") -> None:
-        """Write a loop over the row's whole vectors, and what is left under a mask."""
-        t = self.t
-        length = t.minus(stop, start) if start != "0" else stop
-        whole = t.plus(start, t.emit(f"and i64 {length}, {-t.width}"))
-        with t.loop("v", whole, t.width, start) as v:
-            body(v, None)
-        rest = t.minus(stop, whole)
-        with t.when(t.emit(f"icmp sgt i64 {rest}, 0")):
-            body(whole, t.first_lanes(rest))
-
-    def fold(self, stop: str, *folds: tuple[str, Each]) -> list[str]:
-        """Return what some values of the row's elements add up to, each in every lane."""
-        t = self.t
-        for (how, _), total in zip(folds, self.sums, strict=False):
-            t.store(t.number(IDENTITY[how]), total)
-
-        def body(v: str, mask: str | None) -> None:
-            for (how, value_at), total in zip(folds, self.sums, strict=False):
-                value = value_at(v, mask)
-                if mask is not None:
-                    value = t.either(mask, value, t.number(IDENTITY[how]))
-                t.store(fold(t, how, t.load(total), value), total)
-
-        self.each(body, stop)
-        return [
-            t.spread(t.scalar, across(t, how, t.load(total)))
-            for (how, _), total in zip(folds, self.sums, strict=False)
-        ]
-
-    def mean(self, *values: Each) -> list[str]:
-        """Return the means of some values over the row."""
-        t, n = self.t, self.integers[0]
-        count = t.spread(t.scalar, t.emit(f"sitofp i64 {n} to {t.scalar}"))
-        return [t.div(s, count) for s in self.fold(n, *(("sum", value) for value in values))]
-
-
-def _softmax(k: _Rows) -> None:
+def _softmax(k: RowText) -> None:
     """x, out: softmax of number · x, over the first elements of each row; 0 behind them."""
     t, stop = k.t, _reach(k)
 
@@ -123,7 +49,7 @@ def _softmax(k: _Rows) -> None:
     k.each(lambda v, mask: k.store(1, t.number(0.0), v, mask), k.integers[0], stop)
 
 
-def _log_softmax(k: _Rows) -> None:
+def _log_softmax(k: RowText) -> None:
     """x, out: the logarithm of softmax."""
     t, n = k.t, k.integers[0]
     most, total = _powers(k, lambda v, mask, power: power)
@@ -131,7 +57,7 @@ def _log_softmax(k: _Rows) -> None:
     k.each(lambda v, mask: k.store(1, t.sub(k.load(0, v, mask), less), v, mask), n)
 
 
-def _log_softmax_gradient(k: _Rows) -> None:
+def _log_softmax_gradient(k: RowText) -> None:
     """g, y, out: g - exp(y) Σ g."""
     t, n = k.t, k.integers[0]
     (total,) = k.fold(n, ("sum", lambda v, mask: k.load(0, v, mask)))
@@ -143,7 +69,7 @@ def _log_softmax_gradient(k: _Rows) -> None:
     k.each(share, n)
 
 
-def _class_loss(k: _Rows) -> None:
+def _class_loss(k: RowText) -> None:
     """x, labels, flags, out: log Σ exp x - x[label]; 0 for the label `first`.
 
     Of the flags, two integers, the first is set where a label is no class, and the second where one
@@ -163,7 +89,7 @@ def _class_loss(k: _Rows) -> None:
             t.do(f"store i64 1, ptr {t.at(k.bases[2], i, 'i64')}, align 8")
 
 
-def _class_gradient(k: _Rows) -> None:
+def _class_gradient(k: RowText) -> None:
     """x, labels, g, out: g (softmax x - [the element is the label's]); 0 for the label `first`.
 
     `rows` is the stride of g in bytes. A label that is no class has no element.
@@ -187,7 +113,7 @@ def _class_gradient(k: _Rows) -> None:
         t.do(f"store {t.scalar} {t.emit(f'fsub {t.scalar} {part}, {g}')}, ptr {place}, align 1")
 
 
-def _label(k: _Rows) -> tuple[str, str, str]:
+def _label(k: RowText) -> tuple[str, str, str]:
     """Return the row's label, whether it is a class that counts, and whether it is `first`."""
     t = k.t
     n, _, ignored = k.integers
@@ -197,7 +123,7 @@ def _label(k: _Rows) -> tuple[str, str, str]:
     return label, t.emit(f"select i1 {is_ignored}, i1 false, i1 {is_class}"), is_ignored
 
 
-def _powers(k: _Rows, use: Callable[[str, str | None, str], str]) -> tuple[str, str]:
+def _powers(k: RowText, use: Callable[[str, str | None, str], str]) -> tuple[str, str]:
     """Return a row's largest element, and the sum of what `use` returns for e^(element - largest).
 
     What is far below is 0: arithmetic on denormals takes long.
@@ -215,7 +141,7 @@ def _powers(k: _Rows, use: Callable[[str, str | None, str], str]) -> tuple[str, 
     return most, total
 
 
-def _softmax_gradient(k: _Rows) -> None:
+def _softmax_gradient(k: RowText) -> None:
     """g, y, out: number · y (g - Σ g y), over the first elements of each row; 0 behind them."""
     t, stop = k.t, _reach(k)
     (along,) = k.fold(stop, ("sum", lambda v, m: t.mul(k.load(0, v, m), k.load(1, v, m))))
@@ -228,14 +154,14 @@ def _softmax_gradient(k: _Rows) -> None:
     k.each(lambda v, mask: k.store(2, t.number(0.0), v, mask), k.integers[0], stop)
 
 
-def _reach(k: _Rows) -> str:
+def _reach(k: RowText) -> str:
     """Return how many elements of a row count: one more with each row of a matrix, n at most."""
     n, rows, first = k.integers
     row = k.t.emit(f"urem i64 {k.row}, {rows}")
     return k.t.least(n, k.t.plus(row, first))
 
 
-def _standardized(k: _Rows, x: int) -> tuple[Each, str]:
+def _standardized(k: RowText, x: int) -> tuple[Each, str]:
     """Return what gives a row's elements with mean 0 and variance 1, and 1 / their deviation."""
     t = k.t
     (middle,) = k.mean(lambda v, mask: k.load(x, v, mask))
@@ -252,7 +178,7 @@ def _standardized(k: _Rows, x: int) -> tuple[Each, str]:
     return lambda v, mask: t.mul(away(v, mask), scale), scale
 
 
-def _layer_norm(k: _Rows) -> None:
+def _layer_norm(k: RowText) -> None:
     """x, weight, bias, out: each row standardized, scaled and shifted; number is epsilon."""
     t = k.t
     y, _ = _standardized(k, 0)
@@ -264,7 +190,7 @@ def _layer_norm(k: _Rows) -> None:
     k.each(result, k.integers[0])
 
 
-def _layer_norm_gradient(k: _Rows) -> None:
+def _layer_norm_gradient(k: RowText) -> None:
     """g, x, weight, dx, dweight, dbias: the gradients; the last two a row for each `rows` rows."""
     t = k.t
     n, rows, _ = k.integers
@@ -287,7 +213,7 @@ def _layer_norm_gradient(k: _Rows) -> None:
     k.each(share, n)
 
 
-def _adam(k: _Rows) -> None:
+def _adam(k: RowText) -> None:
     """w, g, m, v, numbers: a step of Adam; see `optim.adam`, whose numbers and order these are.
 
     Rows are pieces of flat arrays; `first` is how many numbers these have.
@@ -312,28 +238,7 @@ def _adam(k: _Rows) -> None:
     k.each(update, t.least(n, t.minus(size, k.first)))
 
 
-def _add_rows(k: _Rows) -> None:
-    """out, numbers, values: to each row of `out` are added those of the `rows` values that say it.
-
-    A thread looks at all numbers and adds to its own rows, each in the order of the values.
-    """
-    t = k.t
-    n, count, _ = k.integers
-    with t.loop("i", count) as i:
-        row = t.emit(f"load i64, ptr {t.at(k.bases[1], i, 'i64')}, align 8")
-        after, before = t.emit(f"icmp sge i64 {row}, %lo"), t.emit(f"icmp slt i64 {row}, %hi")
-        with t.when(t.emit(f"and i1 {after}, {before}")):
-            into, source = t.times(row, n), t.times(i, n)
-
-            def add(v: str, mask: str | None) -> None:
-                place = t.plus(into, v)
-                value = k.load(2, t.plus(source, v), mask, True)
-                k.store(0, t.add(k.load(0, place, mask, True), value), place, mask, True)
-
-            k.each(add, n)
-
-
-_KERNELS: dict[str, tuple[int, Callable[[_Rows], None]]] = {
+_KERNELS: dict[str, tuple[int, Callable[[RowText], None]]] = {
     "softmax": (2, _softmax),
     "softmax_gradient": (3, _softmax_gradient),
     "class_loss": (4, _class_loss),
@@ -343,14 +248,16 @@ _KERNELS: dict[str, tuple[int, Callable[[_Rows], None]]] = {
     "layer_norm": (4, _layer_norm),
     "layer_norm_gradient": (6, _layer_norm_gradient),
     "adam": (5, _adam),
-    "add_rows": (3, _add_rows),
+    "add_rows": (3, add_rows),
+    "gather": (4, gather),
+    "scatter_add": (4, scatter_add),
 }
 
 
 def module(name: str, dtype: str) -> str:
     """Return the LLVM module of a kernel, one of `_KERNELS`."""
     count, body = _KERNELS[name]
-    k = _Rows(dtype, count)
+    k = RowText(dtype, count)
     if name == "add_rows":
         body(k)
     else:
@@ -368,17 +275,19 @@ def _function(name: str, dtype: Any) -> tuple[Function, Callable[..., bytes]]:
 
 
 def run(
-    name: str, arrays: Sequence[_Array], number: float, rows: int = 1, first: int | None = None
-) -> None:
+    name: str, arrays: Sequence[_Array], number: float, rows: int = 1, first: int | None = None,
+    n: int = 0,
+) -> None:  # fmt: skip
     """Run a kernel on contiguous arrays of one dtype; the last ones are written.
 
     Args:
         name: one of `_KERNELS`, whose docstrings say what the arrays and the number are.
         rows, first: of a causal softmax, the rows of a matrix, and how many elements count in its
             first row; all of them unless given. Of layer norm's gradient, the rows a sum is over.
+        n: elements of a row, those of the first array's last axis unless given.
     """
     leading = arrays[0]
-    n, size = leading.shape[-1], leading.size
+    n, size = n or leading.shape[-1], leading.size
     if name == "adam":
         n, first = min(n, PIECE), n
     function, pack = _function(name, leading.dtype)

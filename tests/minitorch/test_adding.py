@@ -90,3 +90,45 @@ def test_gather_and_scatter_refuse_what_is_outside(number: int) -> None:
     ):
         with pytest.raises(IndexError):
             call()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+@pytest.mark.parametrize("index_dtype", ["int64", "int32"])
+@pytest.mark.parametrize("dim", [0, 1, 2])
+def test_elements_along_an_axis_are_picked_and_added_where_the_index_says(
+    dim: int, index_dtype: str, dtype: str
+) -> None:
+    rng = np.random.default_rng(dim)
+    shape, many = (5, 6, 7), tuple(9 if d == dim else n for d, n in enumerate((5, 6, 7)))
+    x = (rng.standard_normal(shape) * 8).astype(dtype)
+    index = rng.integers(-shape[dim], shape[dim], many).astype(index_dtype)
+    values = (rng.standard_normal(many) * 8).astype(dtype)
+    given = minitorch.tensor(x)
+    for part in (slice(None), slice(0, 5, 2), slice(0, 0)):  # whole, smaller in other axes, empty
+        cut, source = index[part], values[part]
+        places = tuple(cut if d == dim else line for d, line in enumerate(np.indices(cut.shape)))
+        got = minitorch.gather(given, dim, minitorch.tensor(cut))
+        assert np.array_equal(got.numpy(), x[places])
+        want = x.copy()
+        np.add.at(want, places, source)
+        got = given.scatter_add(dim, minitorch.tensor(cut), minitorch.tensor(source))
+        assert np.array_equal(got.numpy(), want) and np.array_equal(given.numpy(), x)
+
+
+@pytest.mark.parametrize("wrong", [7, -8, 2**40])
+def test_a_place_that_is_none_is_told_by_picking_and_by_adding(wrong: int) -> None:
+    x, index = minitorch.zeros(6, 7), minitorch.zeros(6, 3, dtype=minitorch.int64)
+    index[5, 2] = wrong
+    for call in (lambda: x.gather(1, index), lambda: x.scatter_add(1, index, x[:, :3])):
+        with pytest.raises(minitorch.errors.AxisError, match=f"index {wrong} is out of bounds"):
+            call()
+
+
+def test_picked_elements_have_a_second_derivative() -> None:
+    index = minitorch.tensor([[1, 1, 4], [0, 2, 2]])
+
+    def picked(x: minitorch.Tensor) -> minitorch.Tensor:
+        return (x.gather(1, index) ** 3).sum()
+
+    x = minitorch.arange(10.0, dtype=minitorch.float64).reshape(2, 5).requires_grad_()
+    assert minitorch.autograd.gradgradcheck(picked, (x,))

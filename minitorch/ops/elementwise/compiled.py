@@ -145,6 +145,44 @@ def add_rows(into: Array, rows: Array, values: Array) -> bool:
     return True
 
 
+def gathered(x: Array, index: Array, dim: int) -> Array | None:
+    """Return the elements of `x` at `index` along an axis, by a kernel if it can be."""
+    if not _fits_places(x, index, dim):
+        return None
+    out = allocator.empty(index.shape, x.dtype)
+    return out if _ran_places("gather", x, index, dim, out) else None
+
+
+def scatter_add(into: Array, index: Array, dim: int, values: Array) -> bool:
+    """Let a kernel add values to `into` at `index` along an axis, if it can; tell whether it did.
+
+    Where a place is none, nothing more may be done with `into`.
+    """
+    if values.shape != index.shape or values.dtype != into.dtype:
+        return False
+    if not _fits_places(into, index, dim):
+        return False
+    return _ran_places("scatter_add", into, index, dim, np.ascontiguousarray(values))
+
+
+def _fits_places(x: Array, index: Array, dim: int) -> bool:
+    """Tell whether kernels pick and add here: arrays in rows, equal in all axes but one."""
+    if type(x) is not np.ndarray or not (x.flags.c_contiguous and x.size and index.size):
+        return False
+    others = slice(dim + 1, None)
+    alike = x.shape[:dim] == index.shape[:dim] and x.shape[others] == index.shape[others]
+    return alike and index.dtype.kind in "iu" and _compiles(x.dtype)
+
+
+def _ran_places(name: str, x: Array, index: Array, dim: int, values: Array) -> bool:
+    inner = math.prod(x.shape[dim + 1 :])
+    flags = np.zeros(1, np.int64)
+    arrays = (x, np.ascontiguousarray(index, np.int64), flags, values)
+    n, rows = x.shape[dim] * inner, index.shape[dim] * inner
+    run_rows(name, arrays, 0.0, n=n, rows=rows, first=inner)
+    return not flags[0]
+
+
 @functools.cache
 def class_kernels() -> Any:
     """Return the module whose kernels compute losses of a few classes, and their gradients."""

@@ -94,10 +94,10 @@ class SparseCrossEntropy(Op):
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return one loss for each row."""
-        by_kernel = class_loss(*arrays) if xp is np else None
+        labels, x = arrays
+        by_kernel = class_loss(labels, x) if xp is np else None
         if by_kernel is not None:
             return by_kernel[0]
-        labels, x = arrays
         _check_labels(labels, x.shape[-1])
         shifted, _, total = exponentials(xp, x)
         picked = xp.take_along_axis(shifted, xp.astype(labels, xp.int64)[..., None], axis=-1)
@@ -125,10 +125,10 @@ class SparseCrossEntropyGrad(Op):
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the gradient by the logits."""
         _check_labels(arrays[1], arrays[2].shape[-1])
-        by_kernel = class_gradient(*arrays) if xp is np else None
+        g, labels, x = arrays
+        by_kernel = class_gradient(g, labels, x) if xp is np else None
         if by_kernel is not None:
             return by_kernel
-        g, labels, x = arrays
         hot = OneHot(x.shape[-1], dtype_of(x)).compute(xp, labels)
         return SoftCrossEntropyGrad().compute(xp, g, hot, x)
 

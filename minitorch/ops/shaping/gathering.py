@@ -11,6 +11,7 @@ from ...arrays.library import Array, DType, Namespace, as_dtype, cast, copied, i
 from ...arrays.shapes import axis, broadcast, known, numel
 from ...errors import ArgumentError, AxisError, DTypeError, ShapeError
 from ...op import Flat, Gradients, KeepsSpec, Kind, Methods, Spec, apply
+from ..elementwise import compiled
 from ..elementwise.binary import where
 from ..elementwise.casting import cast_to
 from ..elementwise.logic import ne
@@ -49,6 +50,9 @@ class Gather(AlongDim):
 
     def compute(self, xp: Namespace, x: Array, index: Array) -> Array:
         """Return the picked elements."""
+        by_kernel: Array | None = compiled.gathered(x, index, self.dim) if xp is np else None
+        if by_kernel is not None:
+            return by_kernel
         places = grid(xp, index, self.dim)
         flat = _flat(x, places)
         picked: Array = x[places] if flat is None else x.reshape(-1).take(flat)
@@ -61,7 +65,29 @@ class Gather(AlongDim):
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return zeros with the gradient added where it was picked."""
         x, index = node.inputs
-        return apply(ScatterAdd(self.dim), zeros_like(x), index, out_grad), None
+        return apply(GatherGrad(self.dim), x, index, out_grad), None
+
+
+class GatherGrad(KeepsSpec, AlongDim):
+    """Zeros like `x` with `g` added at the places of `index` along one axis."""
+
+    reads_indices = True
+    reads_inputs = reads_output = False
+
+    def compute(self, xp: Namespace, x: Array, index: Array, g: Array) -> Array:
+        """Return the sums."""
+        return _added(xp, xp.zeros_like(x), index, self.dim, g)
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """By g the picked elements of the gradient; by x nothing."""
+        return None, None, apply(Gather(self.dim), out_grad, node.inputs[1])
+
+
+def _added(xp: Namespace, into: Array, index: Array, dim: int, values: Array) -> Array:
+    """Return `into`, an array of one's own, with values added along an axis."""
+    if xp is np and compiled.scatter_add(into, index, dim, values):
+        return into
+    return add_at(into, grid(xp, index, dim), values)
 
 
 class ScatterAdd(KeepsSpec, AlongDim):
@@ -73,9 +99,8 @@ class ScatterAdd(KeepsSpec, AlongDim):
 
     def compute(self, xp: Namespace, x: Array, index: Array, source: Array) -> Array:
         """Return the sums."""
-        out = copied(x)
         cut = source[tuple(slice(0, size) for size in index.shape)]
-        return add_at(out, grid(xp, index, self.dim), cut)
+        return _added(xp, copied(x), index, self.dim, cut)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """The value gets the gradient as it is, the source what is at its places."""

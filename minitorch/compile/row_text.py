@@ -1,0 +1,91 @@
+"""RowText: the code of a kernel over rows of contiguous arrays, as its bodies write it.
+
+A body reads and writes a row's vectors in loops (`each`), and folds them (`fold`, `mean`).
+
+May import: text, rows, kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from . import kernels
+from .rows import IDENTITY, across, fold
+from .text import Text
+
+Each = Callable[[str, str | None], str]
+
+
+class RowText:
+    """The code of a kernel over rows.
+
+    Attributes:
+        integers: the table's; `integers[0]` is a row's length.
+        number: the table's, in every lane.
+    """
+
+    def __init__(self, dtype: str, arrays: int) -> None:
+        self.t = t = Text(dtype)
+        places = [t.at("%table", 8 * i) for i in range(4 + arrays)]
+        self.integers = [t.emit(f"load i64, ptr {at}, align 8") for at in places[:3]]
+        objects = [t.emit(f"load ptr, ptr {at}") for at in places[3:-1]]
+        self.bases = [t.emit(f"load ptr, ptr {t.at(o, kernels.HEAD)}") for o in objects]
+        number = t.emit(f"load double, ptr {places[-1]}, align 8")
+        if t.single:
+            number = t.emit(f"fptrunc double {number} to float")
+        self.number = t.spread(t.scalar, number)
+        self.sums = [t.variable() for _ in range(2)]
+        self.first = self.row = "0"
+
+    def at(self, array: int, place: str, shared: bool = False) -> str:
+        """Return the address of an element of the row; of the only row where it is shared."""
+        return self.t.at(self.bases[array], place if shared else self.t.plus(self.first, place),
+                         self.t.scalar)  # fmt: skip
+
+    def load(self, array: int, place: str, mask: str | None, shared: bool = False) -> str:
+        """Return a vector of the row."""
+        return self.t.load(self.at(array, place, shared), mask)
+
+    def store(
+        self, array: int, value: str, place: str, mask: str | None, shared: bool = False
+    ) -> str:
+        """Write a vector of the row; return it."""
+        self.t.store(value, self.at(array, place, shared), mask)
+        return value
+
+    def each(self, body: Callable[[str, str | None], Any], stop: str, start: str = "0") -> None:
+        """Write a loop over the row's whole vectors, and what is left under a mask."""
+        t = self.t
+        length = t.minus(stop, start) if start != "0" else stop
+        whole = t.plus(start, t.emit(f"and i64 {length}, {-t.width}"))
+        with t.loop("v", whole, t.width, start) as v:
+            body(v, None)
+        rest = t.minus(stop, whole)
+        with t.when(t.emit(f"icmp sgt i64 {rest}, 0")):
+            body(whole, t.first_lanes(rest))
+
+    def fold(self, stop: str, *folds: tuple[str, Each]) -> list[str]:
+        """Return what some values of the row's elements add up to, each in every lane."""
+        t = self.t
+        for (how, _), total in zip(folds, self.sums, strict=False):
+            t.store(t.number(IDENTITY[how]), total)
+
+        def body(v: str, mask: str | None) -> None:
+            for (how, value_at), total in zip(folds, self.sums, strict=False):
+                value = value_at(v, mask)
+                if mask is not None:
+                    value = t.either(mask, value, t.number(IDENTITY[how]))
+                t.store(fold(t, how, t.load(total), value), total)
+
+        self.each(body, stop)
+        return [
+            t.spread(t.scalar, across(t, how, t.load(total)))
+            for (how, _), total in zip(folds, self.sums, strict=False)
+        ]
+
+    def mean(self, *values: Each) -> list[str]:
+        """Return the means of some values over the row."""
+        t, n = self.t, self.integers[0]
+        count = t.spread(t.scalar, t.emit(f"sitofp i64 {n} to {t.scalar}"))
+        return [t.div(s, count) for s in self.fold(n, *(("sum", value) for value in values))]
