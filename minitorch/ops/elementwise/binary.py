@@ -24,7 +24,7 @@ def _cached(ufunc: Callable[..., Array], plain: Callable[..., Array]) -> Callabl
     """Return a row's arithmetic: the sign itself, but for large NumPy arrays."""
 
     def compute(xp: Namespace, a: Array, b: Array) -> Array:
-        if type(a) is np.ndarray and a.nbytes > LARGE:
+        if type(a) is np.ndarray and (a.nbytes > LARGE or b.nbytes > LARGE):
             return compiled.shared(ufunc, a, b)
         return plain(a, b)
 

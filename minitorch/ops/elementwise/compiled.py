@@ -21,6 +21,7 @@ SEVERAL = 2**12  # elements, from which on one is faster than a few of them
 MUCH = 2**17  # elements, from which on threads share a call of NumPy's
 FEW_TERMS = 2**7  # of a product, up to which a kernel that packs once is faster than BLAS
 MANY_ROWS = 2**8  # of B, from which on that is so
+ROW_OF = {"add": "add", "subtract": "sub", "multiply": "mul", "divide": "div"}
 MANY = 2**14  # elements, from which on a compiled kernel is worth its call
 
 
@@ -245,6 +246,8 @@ def parallel_for(total: int, grain: int, body: Callable[[int, int], object]) -> 
 def shared(ufunc: Callable[..., Array], *arrays: Any) -> Array:
     """Return `ufunc` of NumPy arrays; threads share large ones that lie in one order."""
     first = arrays[0]
+    if len(arrays) == 2 and _repeats(*arrays):
+        return _kernel_of(ROW_OF[ufunc.__name__], arrays)(*arrays)
     large = type(first) is np.ndarray and first.size >= MUCH and first.dtype.kind == "f"
     if (
         not large
@@ -261,6 +264,16 @@ def shared(ufunc: Callable[..., Array], *arrays: Any) -> Array:
 
     parallel_for(first.size, MUCH // 4, compute)
     return out
+
+
+def _repeats(a: Any, b: Any) -> bool:
+    """Tell whether one of two arrays is repeated for the other, which NumPy does row by row."""
+    if type(a) is not np.ndarray or type(b) is not np.ndarray or a.shape == b.shape:
+        return False
+    alike = a.dtype is b.dtype and a.flags.c_contiguous and b.flags.c_contiguous
+    pairs = zip(a.shape[::-1], b.shape[::-1], strict=False)
+    fit = alike and all(n == m or n == 1 or m == 1 for n, m in pairs)
+    return fit and a.size > 1 < b.size and _compiles(a.dtype)
 
 
 def over_rows(name: str, arrays: Sequence[Array], number: float, shape: Sequence[int]) -> Array:
