@@ -8,7 +8,6 @@ in `conversions`.
 May import: this folder, errors, arrays, op, backward.
 """
 
-import math
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -403,7 +402,7 @@ def is_floating_point(value: Tensor) -> bool:
 
 def numel(value: Tensor) -> int:
     """Return the number of elements of `value`."""
-    return math.prod(value.shape)
+    return int(value.numel())
 
 
 def result_type(a: Tensor | Scalar, b: Tensor | Scalar) -> DType:

@@ -8,10 +8,12 @@ with the line that asked and with what to write instead.
 from __future__ import annotations
 
 import linecache
+import math
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from minitorch.arrays.library import Device
+from minitorch.arrays.shapes import axis
 from minitorch.errors import GraphError
 from minitorch.graph.core.gradients import StopGradient
 from minitorch.graph.core.graph import call_site
@@ -34,6 +36,7 @@ BRANCH = (
 COUNT = (
     "Use minitorch.graph.while_loop for a trip count that depends on data, or pass a Python number."
 )
+SIZE = f"Branch on the data, as in cond(mask.any(), ...). {COUNT}"
 OUTSIDE = "Return it and read it outside, or compute with operators of the library."
 
 
@@ -123,10 +126,22 @@ class Symbol(Tensor):
     def __len__(self) -> int:
         if not self.ndim:
             raise TypeError("len: a 0-d tensor has no length.")
-        size = self.shape[0]
+        return int(self.size(0))
+
+    def size(self, dim: int | None = None) -> Any:
+        """Return the shape, or the size of one axis, which must be known."""
+        return self.shape if dim is None else self._known(self.shape[axis(dim, self.ndim, "size")])
+
+    def numel(self) -> int:
+        """Return the number of elements, which must be known."""
+        return math.prod(map(self._known, self.shape))
+
+    nelement = numel
+
+    def _known(self, size: int | None) -> int:
         if size is None:
-            self._refuse("the length depends on data", "a size known before the run", COUNT)
-        return int(size)
+            self._refuse("a size depends on it", "a size known before the run", SIZE)
+        return size
 
     def __iter__(self) -> Iterator[Symbol]:
         return iter([self[i] for i in range(len(self))])

@@ -6,6 +6,7 @@ import gc
 import threading
 import weakref
 from collections.abc import Callable
+from operator import methodcaller
 from typing import Any
 
 import numpy as np
@@ -661,6 +662,20 @@ def test_an_update_that_a_view_would_have_to_show_is_refused() -> None:
         with pytest.raises(GraphError, match=r"view.*test_trace.py"):
             jit(function)(mt.ones(2, 2))
     assert jit(later)(mt.ones(2, 2)).item() == 10  # the view is not used any more
+
+
+@pytest.mark.parametrize("ask", [mt.numel, len, methodcaller("size", 0)])
+def test_a_size_that_only_a_run_can_tell_is_refused(ask: Callable[[Any], int]) -> None:
+    def f(x: Tensor) -> Tensor:
+        (rows,) = mt.where(x > 0)
+        if ask(rows):  # an unknown size would be taken for none
+            x = x[rows] * 2
+        return x.sum()
+
+    with pytest.raises(GraphError, match=r"test_trace.py:\d+ \(`if ask.*a size depends on it"):
+        jit(f)(mt.ones(3))
+    known = jit(lambda x: x * x.numel() * x.size(0))(mt.ones(3))
+    assert known.tolist() == [9.0, 9.0, 9.0]
 
 
 def test_a_value_that_is_kept_outside_its_trace_is_refused() -> None:
