@@ -149,3 +149,33 @@ def test_the_block_that_came_back_last_is_taken_first_and_counted() -> None:
     assert (stats["hits"], stats["misses"]) == (1, 2)
     assert stats["allocated"] == 8192
     assert stats["peak_allocated"] == 16384
+
+
+FAULTS = """
+import resource
+import numpy as np
+import minitorch
+
+def pages() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+
+for turn in range(30):
+    if turn == 10:
+        before = pages()
+    arrays = [np.ones(2**21, np.uint8) for _ in range(4)]
+    del arrays
+print(pages() - before)
+"""
+
+
+@pytest.mark.skipif(not allocator.keep_freed_memory(), reason="malloc is not glibc's, or is set")
+@pytest.mark.parametrize(("settings", "most"), [({}, 1000), ({"MALLOC_TRIM_THRESHOLD_": "0"}, 0)])
+def test_what_numpy_frees_is_there_for_what_it_asks_next(
+    settings: dict[str, str], most: int
+) -> None:
+    code = [sys.executable, "-c", FAULTS]
+    child = subprocess.run(code, env=os.environ | settings, capture_output=True, check=True)
+    if most:
+        assert int(child.stdout) < most
+    else:  # the environment's setting stands: all pages are fresh in all twenty turns
+        assert int(child.stdout) > 20 * 4 * 2**21 // PAGE // 2
