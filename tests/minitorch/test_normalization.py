@@ -1,5 +1,6 @@
 """Batch, instance and group norm of arrays that lie in memory in any order, against PyTorch."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import minitorch
 import minitorch.nn.functional as F
 from minitorch.errors import ShapeError
+from minitorch.graph import jit
 
 torch = pytest.importorskip("torch")
 TF = torch.nn.functional
@@ -93,3 +95,25 @@ def test_a_batch_norm_is_one_operator_and_refuses_a_single_value() -> None:
     assert y.inputs[0] is x
     with pytest.raises(ShapeError, match="more than one value a channel"):
         F.batch_norm(x[:1, :, :1], None, None, training=True)
+
+
+@pytest.mark.parametrize("shape", [(6, 3), (4, 3, 5), (3, 2, 4, 4)], ids=str)
+def test_the_gradient_of_a_batch_norms_gradient_is_torchs_by_jit_too(
+    shape: tuple[int, ...],
+) -> None:
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal(s) for s in (shape, shape[1], shape[1], shape)]
+
+    def second(lib: Any, x: Any, weight: Any, bias: Any, scale: Any) -> Any:
+        y = lib.nn.functional.batch_norm(x, None, None, weight, bias, training=True)
+        first = lib.autograd.grad(((y * scale) ** 3).sum(), (x, weight, bias), create_graph=True)
+        return lib.autograd.grad(sum((g * g).sum() for g in first), (x, weight, bias))
+
+    def values(lib: Any) -> list[Any]:
+        return [lib.tensor(a, requires_grad=i < 3) for i, a in enumerate(arrays)]
+
+    expected = second(torch, *values(torch))
+    compiled = jit(functools.partial(second, minitorch))
+    for got in (second(minitorch, *values(minitorch)), compiled(*values(minitorch))):
+        for ours, theirs in zip(got, expected, strict=True):
+            np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-9, atol=1e-9)

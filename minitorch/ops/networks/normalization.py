@@ -111,7 +111,7 @@ def batch_norm(
             "variance of one is 0. Use a larger batch, or eval()."
         )
     values: Any = x
-    together = weight is not None and bias is not None and getattr(x, "has_numbers", False)
+    together = weight is not None and bias is not None
     if together or running_mean is not None:
         moments = apply(Moments(over), values.detach())
     if running_mean is not None:

@@ -3,6 +3,7 @@
 A large array is computed in the order in which it lies: by rows, or channel by channel.
 """
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from ...arrays.shapes import numel
 from ...op import Flat, Gradients, KeepsSpec, Methods, Op, Spec, apply
 from ..elementwise import compiled
 from ..elementwise.formulas import at_once
-from ..elementwise.unary import rsqrt
+from ..elementwise.unary import rsqrt, zeros_like
 from ..reducing.reduction import Reduction, mean, sum
 from ..shaping.broadcasting import sum_to
 from ..shaping.movement import reshape
@@ -176,36 +177,120 @@ class BatchNorm(KeepsSpec):
         """Return the normalised array."""
         if xp is np:
             channels = _Channels(x)
-            weight, bias, centre, inverse = self._columns(*parameters)
+            weight, bias = (v[:, None] for v in parameters[:2])
+            centre, inverse = _columns(parameters[2], self.eps)
             return channels.back(
                 at_once(_shifted, (*channels.rows, centre, inverse * weight, bias))
             )
         weight, bias, moments = parameters
-        weight, bias = (xp.reshape(v, (1, -1, *(1,) * (len(x.shape) - 2))) for v in (weight, bias))
+        weight, bias = (xp.reshape(v, _column_of(x)) for v in (weight, bias))
         return _shifted(x, moments[0], weight / xp.sqrt(moments[1] + self.eps), bias)
-
-    def _columns(self, weight: Array, bias: Array, moments: Array) -> tuple[Array, ...]:
-        """Return weight, bias, mean and 1 / deviation as (C, 1)."""
-        centre, spread = moments.reshape(2, -1, 1)
-        return weight[:, None], bias[:, None], centre, 1 / np.sqrt(spread + self.eps)
 
     def gradient(self, out_grad: Any, node: Any) -> Any:
         """That of the standardized array; the weight's is Σ g y, the bias's Σ g."""
-        x, weight, bias, moments = node.inputs
+        x, weight, _, moments = node.inputs
+        sums, into = BatchNormSums(self.eps), BatchNormInput(self.eps)
         if type(out_grad) is np.ndarray and compiled.fits(np, out_grad, x, moments, least=1):
-            channels = _Channels(x, out_grad)
+            affine: Any = sums.compute(np, out_grad, x, moments)
+            return into.compute(np, out_grad, x, weight, moments, affine), *affine, None
+        affine = apply(sums, out_grad, x, moments)
+        by_x = apply(into, out_grad, x, weight, moments, affine)
+        return by_x, affine[0], affine[1], None
+
+
+class BatchNormSums(Op):
+    """Σ g y and Σ g of each channel, (2, C), for the gradient g and y standardized by moments."""
+
+    reads_output = False
+
+    def __init__(self, eps: float) -> None:
+        self.eps = eps
+
+    def compute(self, xp: Namespace, g: Array, x: Array, moments: Array) -> Array:
+        """Return the sums."""
+        if xp is np:
+            channels = _Channels(x, g)
             rows, g = channels.rows
-            weight, _, centre, inverse = self._columns(weight, bias, moments)
-            away = rows - centre
-            middle, along = channels.mean(g), channels.mean(g, away) * inverse
-            into = at_once(_centred, (g, away, middle, along * inverse, inverse * weight))
-            affine = along * channels.count, middle * channels.count
-            return (channels.back(into), *(a.reshape(-1) for a in affine), None)
-        over = (0, *range(2, len(x.shape)))
+            centre, inverse = _columns(moments, self.eps)
+            along = channels.mean(g, rows - centre) * inverse
+            sums: Array = np.concatenate([along, channels.mean(g)], 1).T * channels.count
+            return sums
+        over = _but_channels(x)
+        y = (x - moments[0]) / xp.sqrt(moments[1] + self.eps)
+        return xp.stack([xp.sum(g * y, axis=over), xp.sum(g, axis=over)])
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return two rows of channels."""
+        return Spec((2, specs[1].shape[1]), specs[1].dtype)
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """For (u, v): y u + v by g, and by x what standardizing makes of g u."""
+        g, x, _ = node.inputs
+        over = _but_channels(x)
+        u, v = (reshape(out_grad[i], _column_of(x)) for i in range(2))
         y = apply(Standardize(over, self.eps), x)
-        op = StandardizeGradient(over, self.eps)
-        by_x = apply(op, out_grad * reshape(weight, (1, -1, *(1,) * (len(x.shape) - 2))), x, y)
-        return by_x, sum(out_grad * y, over), sum(out_grad, over), None
+        return y * u + v, apply(StandardizeGradient(over, self.eps), g * u, x, y), None
+
+
+class BatchNormInput(Op):
+    """The gradient by x of a batch norm: w (g - mean g - y mean(g y)) / √(variance + eps).
+
+    Inputs g, x, the weight w, the `Moments` of x and the `BatchNormSums`; it lies in memory as x.
+    """
+
+    def __init__(self, eps: float) -> None:
+        self.eps = eps
+
+    def compute(self, xp: Namespace, g: Array, x: Array, weight: Array, *more: Array) -> Array:
+        """Return the gradient."""
+        moments, sums = more
+        if xp is np:
+            channels = _Channels(x, g)
+            centre, inverse = _columns(moments, self.eps)
+            along, middle = sums[:, :, None] / channels.count
+            inputs = (*channels.rows, centre, middle, along * inverse, inverse * weight[:, None])
+            return channels.back(at_once(_back, inputs))
+        weight, along, middle = (xp.reshape(v, _column_of(x)) for v in (weight, *sums))
+        inverse = 1 / xp.sqrt(moments[1] + self.eps)
+        count = float(math.prod(x.shape) // x.shape[1])
+        return _back(  # type: ignore[no-any-return]
+            x, g, moments[0], middle / count, along / count * inverse, inverse * weight
+        )
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec of x."""
+        return specs[1]
+
+    def gradient(self, out_grad: Any, node: Any) -> Any:
+        """As of `StandardizeGradient` of g w; what the sums are of is in it already."""
+        g, x, weight, _, sums = node.inputs
+        over, w = _but_channels(x), reshape(weight, _column_of(x))
+        op, flow = StandardizeGradient(over, self.eps), g * w
+        y, away = apply(Standardize(over, self.eps), x), x - mean(x, over, True)
+        by_flow = apply(op, out_grad, x, y)
+        scale = rsqrt(mean(away * away, over, True) + self.eps)
+        u, dot = out_grad, mean(flow * y, over, True)
+        by_y = -(scale * (u * dot + flow * mean(u * y, over, True)))
+        by_x = apply(op, by_y, x, y) - scale * y * mean(u * node.output, over, True)
+        return by_flow * w, by_x, sum(by_flow * g, over), None, zeros_like(sums)
+
+
+def _back(x: Any, g: Any, centre: Any, mean: Any, along: Any, scale: Any) -> Any:
+    return (g - mean - (x - centre) * along) * scale
+
+
+def _columns(moments: Array, eps: float) -> tuple[Array, Array]:
+    """Return mean and 1 / deviation of each channel as (C, 1)."""
+    centre, spread = moments.reshape(2, -1, 1)
+    return centre, 1 / np.sqrt(spread + eps)
+
+
+def _but_channels(x: Any) -> tuple[int, ...]:
+    return (0, *range(2, len(x.shape)))
+
+
+def _column_of(x: Any) -> tuple[int, ...]:
+    return (1, -1, *(1,) * (len(x.shape) - 2))
 
 
 def _shifted(x: Any, centre: Any, scale: Any, bias: Any) -> Any:
