@@ -17,7 +17,7 @@ from ddp_lab.torch_backend.future import CollectiveFuture, Name
 from ddp_lab.transport.board import RUNNING
 
 TorchWork: Any = dist.Work
-LOOK_S = 0.0005  # between two looks for a message from anybody
+LOOK_S = 1e-5, 5e-4  # between two looks for a message from anybody: at first, at the longest
 
 
 class Result:
@@ -121,9 +121,11 @@ class Received(TorchWork):  # type: ignore[misc]
         """
         limit_s = timeout.total_seconds() or self._timeout_s
         give_up = time.monotonic() + limit_s
+        nap_s, longest_s = LOOK_S
         while not self._found():
             self._check_senders(give_up, limit_s)
-            time.sleep(LOOK_S)
+            time.sleep(nap_s)
+            nap_s = min(2 * nap_s, longest_s)
         assert self._work is not None
         with limited(self._comm, give_up - time.monotonic()):
             values = self._work.wait()
