@@ -10,6 +10,7 @@ import numpy as np
 
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.transport.base import NDArray
+from ddp_lab.transport.header import dtype_name
 
 Combine: TypeAlias = Callable[[NDArray, NDArray, NDArray], object]
 
@@ -76,8 +77,8 @@ def check_operation(operation: str, op: str, dtype: np.dtype[Any]) -> None:
     kinds, expected = KINDS.get(op, ("biufc", "numbers"))
     if dtype.kind not in kinds and not (dtype == BFLOAT16 and "f" in kinds):
         raise InvalidArgument(
-            f"{operation}: {op!r} is not defined for this dtype: got {dtype}, expected "
-            f"{expected}. Convert the array first."
+            f"{operation}: {op!r} is not defined for this dtype: got {dtype_name(dtype)}, "
+            f"expected {expected}. Convert the array first."
         )
 
 

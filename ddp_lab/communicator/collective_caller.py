@@ -159,8 +159,9 @@ class CollectiveCaller(Messenger):
         target = self._writable(out, call.operation)
         if target.shape != shape or target.dtype != dtype:
             raise InvalidArgument(
-                f"{call.operation}: out= does not fit: got {target.dtype} {target.shape}, expected "
-                f"{dtype} {shape}. Pass an array of the result's shape and dtype."
+                f"{call.operation}: out= does not fit: got {headers.dtype_name(target.dtype)} "
+                f"{target.shape}, expected {headers.dtype_name(dtype)} {shape}. "
+                "Pass an array of the result's shape and dtype."
             )
         return target
 

@@ -335,9 +335,16 @@ class Receiving:
         """Return whether `wait` would return at once."""
         return self._work.test()
 
+    @property
+    def sent_at(self) -> str:
+        """Where the sender stood, as `file:line`, once the message is here."""
+        return headers.site_of(self._work.header)
+
 
 def _shares(array: Any, buffer: Any) -> bool:
     """Return whether `array` lies where `buffer` does, and so is no copy of it."""
+    if array.size == 0:
+        return True  # there is nothing to write, and torch gives no address
     if not isinstance(array, np.ndarray):
         return array is buffer or bool(array.tensor.data_ptr() == buffer.data_ptr())
     if not array.flags.writeable:

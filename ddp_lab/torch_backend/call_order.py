@@ -6,14 +6,13 @@ May import: communicator, future, handle, transport, work.
 import hashlib
 import itertools
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.handle import Crew, Handle, Worker
 from ddp_lab.torch_backend.future import Name, name_of_call
-from ddp_lab.torch_backend.work import Result, Running
+from ddp_lab.torch_backend.work import Result, Running, limited
 from ddp_lab.transport import header as headers
 
 LANES = 2  # of a group over several hosts
@@ -97,20 +96,6 @@ class CallOrder:
         while any(w.busy for w in workers) and (left_s := give_up - time.monotonic()) > 0:
             for worker in workers:
                 worker.finish(left_s)
-
-
-@contextmanager
-def limited(comm: Communicator, timeout_s: float) -> Iterator[None]:
-    """Have what this thread waits for end after so many seconds."""
-    board = comm._board
-    if board is None:
-        yield
-        return
-    board.allow(timeout_s)
-    try:
-        yield
-    finally:
-        board.allow(float("inf"))
 
 
 def context_of(name: Name) -> int:

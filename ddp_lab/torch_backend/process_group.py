@@ -15,16 +15,18 @@ from torch.futures import Future
 
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import InvalidArgument, OutOfSharedMemory
-from ddp_lab.torch_backend.call_order import CallOrder, context_of, limited
+from ddp_lab.torch_backend.call_order import CallOrder, context_of
 from ddp_lab.torch_backend.eager import eager
 from ddp_lab.torch_backend.monitored_barrier import monitored_barrier
 from ddp_lab.torch_backend.tensor_collectives import (
     algorithm_of,
     exchange_uneven,
     gather_all,
+    one_a_rank,
     reduce_in_place,
+    rows_by_rank,
 )
-from ddp_lab.torch_backend.work import Gathered, Received, fill, fill_all
+from ddp_lab.torch_backend.work import Gathered, Received, fill, fill_all, limited
 
 # torch's own signatures are overloaded, and differ between its versions.
 TorchGroup: Any = dist.ProcessGroup
@@ -151,10 +153,12 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None
     ) -> Any:
         """Fill `outputs[i][r]` with rank r's `inputs[i]`."""
+        for output in outputs:
+            one_a_rank("all_gather", output, self.comm.size)
 
         def job(comm: Communicator) -> None:
             for output, tensor in zip(outputs, inputs, strict=True):
-                fill_all(output, gather_all(comm, tensor, output))
+                fill_all(output, gather_all(comm, tensor, output), "all_gather")
 
         return self._submit(job, Gathered(outputs), opts)
 
@@ -199,6 +203,8 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
     ) -> Any:
         """Fill `outputs[i]` with the reduction of all ranks' `inputs[i][rank]`."""
         op = operation_of(opts.reduceOp)
+        for parts in inputs:
+            one_a_rank("reduce_scatter", parts, self.comm.size)
 
         def job(comm: Communicator) -> None:
             for output, parts in zip(outputs, inputs, strict=True):
@@ -243,12 +249,14 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
     ) -> Any:
         """Fill `outputs[i][r]` at the root with rank r's `inputs[i]`."""
         root = opts.rootRank
+        for output in outputs:
+            one_a_rank("gather", output, self.comm.size)
 
         def job(comm: Communicator) -> None:
             for i, tensor in enumerate(inputs):
                 rows = comm.gather(tensor, root, algorithm=algorithm_of("gather"))
                 if rows is not None:
-                    fill_all(outputs[i], list(rows))
+                    fill_all(outputs[i], list(rows), "gather")
 
         return self._submit(job, outputs, opts)
 
@@ -262,7 +270,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         def job(comm: Communicator) -> None:
             for i, output in enumerate(outputs):
                 parts = inputs[i] if comm.rank == root else None
-                fill(output, comm.scatter(parts, root))
+                fill(output, comm.scatter(parts, root), f"scatter: the part of rank {root}")
 
         return self._submit(job, outputs, opts)
 
@@ -272,9 +280,11 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
     ) -> Any:
         """Fill `outputs[r]` with what rank r has for this one."""
 
+        for tensors in (outputs, inputs):
+            one_a_rank("all_to_all", tensors, self.comm.size)
+
         def job(comm: Communicator) -> None:
-            dtype = outputs[0].dtype
-            fill_all(outputs, exchange_uneven(comm, inputs, dtype))
+            fill_all(outputs, exchange_uneven(comm, inputs), "all_to_all")
 
         return self._submit(job, outputs, opts)
 
@@ -288,10 +298,9 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         opts: Any = None,
     ) -> Any:
         """Exchange rows of the first axis; sizes say how many for whom, equal if empty."""
-        size = self.comm.size
-        outputs = torch.split(output, output_sizes or [output.shape[0] // size] * size)
-        inputs = torch.split(tensor, input_sizes or [tensor.shape[0] // size] * size)
-        return self.alltoall(list(outputs), list(inputs), opts)
+        outputs = rows_by_rank(output, output_sizes, self.comm.size)
+        inputs = rows_by_rank(tensor, input_sizes, self.comm.size)
+        return self.alltoall(outputs, inputs, opts)
 
     alltoall_base = all_to_all_single
 
@@ -332,13 +341,14 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         """Receive into one tensor."""
         (tensor,) = tensors
         comm = self.comm.on_channel(_channel(self.comm, tag))
-        return Received(tensor, comm, src)
+        return Received(tensor, comm, src, self._timeout_s)
 
     @eager
     def recv_anysource(self, tensors: list[torch.Tensor], tag: int) -> Received:
         """Receive into one tensor from whichever rank sends first."""
         (tensor,) = tensors
-        return Received(tensor, self.comm.on_channel(_channel(self.comm, tag)), None)
+        comm = self.comm.on_channel(_channel(self.comm, tag))
+        return Received(tensor, comm, None, self._timeout_s)
 
     def shutdown(self) -> None:
         """Release the transport, once what is under way has ended, callbacks too."""

@@ -38,8 +38,8 @@ def _sum_sparse(comm: Communicator, tensor: torch.Tensor, op: str) -> None:
             "Convert them by to_dense() first."
         )
     own = tensor.detach().coalesce()
-    indices = exchange_uneven(comm, [own.indices()] * comm.size, torch.int64)
-    values = exchange_uneven(comm, [own.values()] * comm.size, tensor.dtype)
+    indices = exchange_uneven(comm, [own.indices()] * comm.size)
+    values = exchange_uneven(comm, [own.values()] * comm.size)
     whole = torch.sparse_coo_tensor(torch.cat(indices, 1), torch.cat(values), tensor.shape)
     if op == "avg":
         whole = whole / comm.size
@@ -53,16 +53,39 @@ def gather_all(
     """Return every rank's tensor; `outputs` tell their shapes, which may differ."""
     if all(output.shape == tensor.shape for output in outputs):
         return list(comm.all_gather(tensor, algorithm=algorithm_of("all_gather")))
-    return exchange_uneven(comm, [tensor] * comm.size, tensor.dtype)
+    return exchange_uneven(comm, [tensor] * comm.size)
 
 
-def exchange_uneven(
-    comm: Communicator, parts: list[torch.Tensor], dtype: torch.dtype
-) -> list[torch.Tensor]:
+def exchange_uneven(comm: Communicator, parts: list[torch.Tensor]) -> list[torch.Tensor]:
     """Return what each rank has for this one, whatever the sizes, by messages."""
     others = [(comm.rank + k) % comm.size for k in range(1, comm.size)]
     inner = comm.on_channel(2 * comm._context + 1)
     for dst in others:
         inner.send(parts[dst], dst)
-    received = {src: inner.recv(src).to(dtype) for src in others}
+    received = {src: inner.recv(src) for src in others}
     return [parts[r] if r == comm.rank else received[r] for r in range(comm.size)]
+
+
+def one_a_rank(operation: str, tensors: list[torch.Tensor], size: int) -> None:
+    """Raise `InvalidArgument` unless there is a tensor for each of `size` ranks."""
+    if len(tensors) != size:
+        raise InvalidArgument(
+            f"{operation}: one tensor a rank: got a list of {len(tensors)}, expected {size}. "
+            "Pass a list with a tensor for each rank of the group."
+        )
+
+
+def rows_by_rank(tensor: torch.Tensor, sizes: list[int], size: int) -> list[torch.Tensor]:
+    """Return a view of each rank's rows of the first axis: `sizes` many, equally many if empty.
+
+    Raises:
+        InvalidArgument: the sizes do not add up to the rows, or the rows do not split equally.
+    """
+    rows = tensor.shape[0]
+    counts = sizes or [rows // size] * size
+    if len(counts) != size or sum(counts) != rows:
+        raise InvalidArgument(
+            f"all_to_all_single: the rows of the first axis do not go to the ranks: got {rows} "
+            f"rows in parts of {counts}, expected {size} parts that add up. Give the sizes."
+        )
+    return list(torch.split(tensor, counts))

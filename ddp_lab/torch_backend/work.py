@@ -2,6 +2,8 @@
 
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -9,12 +11,13 @@ import torch
 import torch.distributed as dist
 
 from ddp_lab.communicator.communicator import Communicator
-from ddp_lab.errors import RankTimeout
+from ddp_lab.errors import Mismatch, RankLost, RankTimeout
 from ddp_lab.handle import Crew, Handle
 from ddp_lab.torch_backend.future import CollectiveFuture, Name
+from ddp_lab.transport.board import RUNNING
 
 TorchWork: Any = dist.Work
-LOOK_S = 0.0005  # between two looks for a message from anybody
+LOOK_S = 1e-5, 5e-4  # between two looks for a message from anybody: at first, at the longest
 
 
 class Result:
@@ -98,23 +101,35 @@ class Running(TorchWork):  # type: ignore[misc]
 class Received(TorchWork):  # type: ignore[misc]
     """A receive that is waited for by whoever wants it; from any rank if `src` is None."""
 
-    def __init__(self, tensor: torch.Tensor, comm: Communicator, src: int | None) -> None:
+    def __init__(
+        self, tensor: torch.Tensor, comm: Communicator, src: int | None, timeout_s: float
+    ) -> None:
         super().__init__()
         self._tensor = tensor
         self._comm = comm
+        self._timeout_s = timeout_s  # of the group
         self._source = -1 if src is None else src
         self._work = None if src is None else comm.irecv(src)
 
     def wait(self, timeout: timedelta = timedelta(0)) -> bool:
-        """Return True once the tensor is filled."""
-        limit_s = timeout.total_seconds() or None
-        give_up = None if limit_s is None else time.monotonic() + limit_s
+        """Return True once the tensor is filled.
+
+        Raises:
+            Mismatch: what came has another dtype or size.
+            RankTimeout: nothing came within `timeout`, else within the group's.
+            RankLost: the rank that is to send, or every other rank, has ended.
+        """
+        limit_s = timeout.total_seconds() or self._timeout_s
+        give_up = time.monotonic() + limit_s
+        nap_s, longest_s = LOOK_S
         while not self._found():
-            if give_up is not None and time.monotonic() > give_up:
-                raise RankTimeout(f"recv: no rank sent anything for {limit_s} s.")
-            time.sleep(LOOK_S)
+            self._check_senders(give_up, limit_s)
+            time.sleep(nap_s)
+            nap_s = min(2 * nap_s, longest_s)
         assert self._work is not None
-        fill(self._tensor, self._work.wait(limit_s))
+        with limited(self._comm, give_up - time.monotonic()):
+            values = self._work.wait()
+        fill(self._tensor, values, f"recv: what rank {self._source} sent at {self._work.sent_at}")
         return True
 
     def _found(self) -> bool:
@@ -124,6 +139,16 @@ class Received(TorchWork):  # type: ignore[misc]
                 self._source, self._work = src, self._comm.irecv(src)
                 break
         return self._work is not None
+
+    def _check_senders(self, give_up: float, limit_s: float) -> None:
+        """Raise if nobody can send any more, or the time is over."""
+        board = self._comm._board
+        others = set(self._comm._members) - {self._comm._transport.rank}
+        ended = board is not None and all(board.read(peer).state != RUNNING for peer in others)
+        if ended and not self._found():  # their last messages may have been on the way
+            raise RankLost("recv: all other ranks have ended. See how many messages each sends.")
+        if time.monotonic() > give_up:
+            raise RankTimeout(f"recv: no rank sent anything for {limit_s} s. See what they do.")
 
     def is_completed(self) -> bool:
         """Return whether `wait` would return at once."""
@@ -136,13 +161,36 @@ class Received(TorchWork):  # type: ignore[misc]
     _source_rank = source_rank
 
 
-def fill(tensor: torch.Tensor, values: torch.Tensor) -> None:
-    """Copy `values` into `tensor`, whatever their strides."""
+@contextmanager
+def limited(comm: Communicator, timeout_s: float) -> Iterator[None]:
+    """Have what this thread waits for end after so many seconds."""
+    board = comm._board
+    if board is None:
+        yield
+        return
+    board.allow(timeout_s)
+    try:
+        yield
+    finally:
+        board.allow(float("inf"))
+
+
+def fill(tensor: torch.Tensor, values: torch.Tensor, source: str = "the result") -> None:
+    """Copy `values` into `tensor`, whatever their strides.
+
+    Raises:
+        Mismatch: they differ in dtype or size; the message begins with `source`.
+    """
+    if values.dtype != tensor.dtype or values.numel() != tensor.numel():
+        raise Mismatch(
+            f"{source} does not fit: got {values.dtype} {tuple(values.shape)}, expected "
+            f"{tensor.dtype} {tuple(tensor.shape)}. Give both ranks tensors of one dtype and size."
+        )
     with torch.no_grad():
         tensor.copy_(values.reshape(tensor.shape))
 
 
-def fill_all(tensors: list[torch.Tensor], values: list[torch.Tensor]) -> None:
-    """Copy each value into its tensor."""
-    for tensor, value in zip(tensors, values, strict=True):
-        fill(tensor, value)
+def fill_all(tensors: list[torch.Tensor], values: list[torch.Tensor], operation: str) -> None:
+    """Copy the value of each rank into its tensor."""
+    for rank, (tensor, value) in enumerate(zip(tensors, values, strict=True)):
+        fill(tensor, value, f"{operation}: what rank {rank} has for this one")

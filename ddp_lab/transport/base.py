@@ -10,10 +10,10 @@ Whoever implements these four methods, in whatever process, can carry `Communica
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeAlias, runtime_checkable
 
-import numpy as np
 import numpy.typing as npt
 
 from ddp_lab.errors import Mismatch
+from ddp_lab.transport.header import dtype_name
 
 NDArray: TypeAlias = npt.NDArray[Any]
 Shape: TypeAlias = int | Sequence[int]
@@ -134,8 +134,8 @@ def check_buffer(buffer: NDArray, dtype: Any, shape: tuple[int, ...], src: int, 
     """Raise `Mismatch` unless a message of this dtype and shape fits `buffer` exactly."""
     if buffer.dtype != dtype or buffer.shape != shape:
         raise Mismatch(
-            f"recv: the message does not fit the buffer: rank {src} sent {np.dtype(dtype)} "
-            f"{shape}, rank {rank} expected {buffer.dtype} {buffer.shape}. "
+            f"recv: the message does not fit the buffer: rank {src} sent {dtype_name(dtype)} "
+            f"{shape}, rank {rank} expected {dtype_name(buffer.dtype)} {buffer.shape}. "
             "Receive into a buffer of the sender's shape and dtype.",
             (src, rank),
         )

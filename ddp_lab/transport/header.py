@@ -10,10 +10,12 @@ its rank cannot know, as the shape of a broadcast elsewhere than at the root. Ra
 find out from the message that they were going to receive anyway.
 """
 
+import contextlib
 import functools
 import os
 import sys
 import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +24,17 @@ import numpy as np
 from ddp_lab.errors import Mismatch
 
 PACKAGE = str(Path(__file__).parents[1]) + os.sep
-_OF_THREADS = threading.__file__  # where the stack of a thread of ours begins
+# Where the stack of a thread of ours begins, and what stands around a function that is deprecated
+# or a context manager; torch has all of these.
+INSIDE = (PACKAGE, threading.__file__, warnings.__file__, contextlib.__file__)
 FIELDS = ("order", "operation", "algorithm", "dtype", "shape", "argument")
 ANY = "?"
+
+
+def dtype_name(dtype: Any) -> str:
+    """Return the name of a dtype; bfloat16, which NumPy lacks, is a field of that name."""
+    known = np.dtype(dtype)
+    return ",".join(known.names) if known.names else known.name
 
 
 @functools.lru_cache(maxsize=4096)
@@ -32,7 +42,7 @@ def describe(
     operation: str, algorithm: str, dtype: Any, shape: tuple[int, ...] | None, argument: str
 ) -> bytes:
     """Return the fields after `order`; a dtype or shape of None becomes `?`."""
-    name = ANY if dtype is None else ",".join(dtype.names) if dtype.names else np.dtype(dtype).name
+    name = ANY if dtype is None else dtype_name(dtype)
     size = ANY if shape is None else str(shape)
     return f"|{operation}|{algorithm}|{name}|{size}|{argument}".encode()
 
@@ -131,12 +141,13 @@ def _places_inside() -> tuple[str, ...]:
     """Return where the files lie that no program's own line is in."""
     torch = sys.modules.get("torch")
     path = getattr(torch, "__file__", None)
-    return (PACKAGE, _OF_THREADS) if path is None else _with_torch(path)
+    return INSIDE if path is None else _with_torch(path)
 
 
 @functools.lru_cache(maxsize=1)
 def _with_torch(path: str) -> tuple[str, ...]:
-    return (PACKAGE, _OF_THREADS, str(Path(path).parent) + os.sep)
+    of_extensions = str(sys.modules["typing_extensions"].__file__)  # torch has imported it
+    return (*INSIDE, str(Path(path).parent) + os.sep, of_extensions)
 
 
 def call_site() -> bytes:

@@ -81,6 +81,17 @@ def _(rank: int) -> Any:
     return whole
 
 
+@feature("tensors without elements")
+def _(rank: int) -> Any:
+    reduced = [torch.zeros(0, dtype=dtype) for dtype in (torch.float32, torch.bfloat16)]
+    for tensor in reduced:
+        dist.all_reduce(tensor)
+    dist.broadcast(empty := torch.zeros(3, 0), 1)
+    gathered = [torch.ones(0, 2) for _ in range(2)]
+    dist.all_gather(gathered, torch.zeros(0, 2))
+    return [*reduced, empty, *gathered]
+
+
 @feature("all_reduce: sparse tensor")
 def _(rank: int) -> Any:
     tensor = torch.sparse_coo_tensor([[rank, 2]], [1.0, 2.0], (4,))

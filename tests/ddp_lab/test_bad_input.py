@@ -10,6 +10,8 @@ import pytest
 import torch
 
 import ddp_lab
+from ddp_lab.data_parallel import DistributedDataParallel
+from ddp_lab.parallel import Pipeline
 from ddp_lab.transport.threads import ThreadWorld
 
 
@@ -300,3 +302,13 @@ def test_a_learners_algorithm_that_waits_for_nobody_is_reported_with_its_line() 
         ddp_lab.launch(lambda comm: comm.all_reduce(np.ones(2), algorithm=name), 2, timeout_s=4.0)
     line = waits.__code__.co_firstlineno + 1
     assert f"rank 0 waits for rank 1 in recv at {Path(__file__)}:{line}" in str(caught.value)
+
+
+def test_modules_and_communicators_in_each_others_place_are_named() -> None:
+    module, comm = torch.nn.Linear(2, 2), alone()
+    with pytest.raises(ddp_lab.InvalidArgument, match=r"not a module: got Communicator\(rank=0"):
+        DistributedDataParallel(comm, module)
+    with pytest.raises(ddp_lab.InvalidArgument, match=r"got process_group=None.*\(module, comm\)"):
+        DistributedDataParallel(module)
+    with pytest.raises(ddp_lab.InvalidArgument, match=r"Pipeline: no communicator: got Linear"):
+        Pipeline(module, comm, microbatches=1, loss_fn=None)  # type: ignore[arg-type]

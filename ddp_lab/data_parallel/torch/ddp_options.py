@@ -1,6 +1,6 @@
 """What the arguments of DistributedDataParallel come to, before anything is built.
 
-May import: torch, bucketing.
+May import: torch, bucketing, errors.
 """
 
 import warnings
@@ -18,6 +18,7 @@ from ddp_lab.data_parallel.bucketing import (
     reverse_plan,
     torch_first_plan,
 )
+from ddp_lab.errors import InvalidArgument
 
 
 def process_group_of(process_group: Any, device_mesh: Any) -> Any:
@@ -25,6 +26,12 @@ def process_group_of(process_group: Any, device_mesh: Any) -> Any:
     if process_group is not None and device_mesh is not None:
         raise RuntimeError(
             "Cannot specify both process_group and device_mesh arguments. Pass one of them."
+        )
+    if device_mesh is None and process_group is None and not dist.is_initialized():
+        raise InvalidArgument(
+            "DistributedDataParallel: no ranks to train with: got process_group=None, and "
+            "torch.distributed is not initialized. Pass the communicator that launch gave, "
+            "DistributedDataParallel(module, comm), or call init_process_group first."
         )
     if device_mesh is None:
         return dist.group.WORLD if process_group is None else process_group

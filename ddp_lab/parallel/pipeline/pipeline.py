@@ -74,6 +74,11 @@ class Pipeline:
         optimizer: Any = None,
         seconds: Mapping[str, float] | None = None,
     ) -> None:
+        if not isinstance(comm, Communicator):
+            raise InvalidArgument(
+                f"Pipeline: no communicator: got {comm!r}, expected a ddp_lab.Communicator. "
+                "Pass it first: Pipeline(comm, module, ...)."
+            )
         many = isinstance(chunks, list | tuple | nn.ModuleList)
         modules: list[Any] = [*chunks] if many else [chunks]  # type: ignore[misc]
         problem = None

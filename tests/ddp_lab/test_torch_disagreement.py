@@ -1,0 +1,94 @@
+"""Ranks of torch's that disagree, or wait in vain, are told what, where and of whom."""
+
+import re
+from typing import Any
+
+import pytest
+
+PROGRAM = """
+import sys
+import torch
+import torch.distributed as dist
+import ddp_lab.torch_backend
+
+store, rank = sys.argv[1], int(sys.argv[2])
+dist.init_process_group("ddp_lab", init_method=f"file://{store}", rank=rank, world_size=2)
+soon = dist.new_group()
+soon._timeout_s = 4.0  # set late: making the group has the same limit, and may take longer
+other, both = 1 - rank, [torch.zeros(2), torch.zeros(2)]
+integers, long = torch.zeros(2, dtype=torch.int32), torch.zeros(3)
+half = torch.zeros(4, dtype=torch.bfloat16)
+
+CASES = {
+    "another size": lambda: (dist.isend(long, other), dist.recv(both[0], other)),
+    "another dtype": lambda: (dist.isend(long[:2] + 2.7, other), dist.recv(integers, other)),
+    "another part": lambda: dist.all_to_all(both, [long, long]),
+    "scattered": lambda: dist.scatter(both[0], [long, long] if rank == 0 else None),
+    "too few": lambda: dist.all_gather(both[:1], both[0]),
+    "too many": lambda: dist.reduce_scatter(both[0], [*both, both[0]]),
+    "rows": lambda: dist.all_to_all_single(torch.zeros(3), torch.zeros(3)),
+    "deprecated": lambda: dist.all_gather_into_tensor(torch.zeros(4 + 2 * rank), long[rank:]),
+    "bits": lambda: dist.all_reduce(half, dist.ReduceOp.BAND),
+    "both receive": lambda: dist.recv(both[0], other, group=soon),
+    "nobody sends": lambda: dist.recv(both[0], group=soon),
+}
+for name, case in CASES.items():
+    try:
+        case()
+    except Exception as error:
+        print(f"{name}: {type(error).__name__}: {error}")
+    dist.monitored_barrier()
+if rank == 0:  # the other ends
+    try:
+        dist.recv(both[0])
+    except ddp_lab.RankLost as error:
+        print("ended:", error)
+"""
+LINE = {  # where each case stands
+    name: number
+    for number, line in enumerate(PROGRAM.splitlines(), 1)
+    for name in re.findall(r'^    "(.*?)": lambda', line)
+}
+
+
+@pytest.fixture(scope="module")
+def said(python: Any, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Return what each rank printed."""
+    folder = tmp_path_factory.mktemp("disagree")
+    (folder / "train.py").write_text(PROGRAM)
+    ended = python(folder / "train.py", *[(folder / "store", rank) for rank in range(2)])
+    assert [rank.status for rank in ended] == [0, 0], ended
+    return [rank.output for rank in ended]
+
+
+@pytest.mark.parametrize(
+    ("case", "facts"),
+    [
+        ("another size", "Mismatch: recv: what rank {other} sent at {line} does not fit: got "
+         "torch.float32 (3,), expected torch.float32 (2,)"),
+        ("another dtype", "Mismatch: recv: what rank {other} sent at {line} does not fit: got "
+         "torch.float32 (2,), expected torch.int32 (2,)"),
+        ("another part", "Mismatch: all_to_all: what rank 0 has for this one does not fit: got "
+         "torch.float32 (3,), expected torch.float32 (2,)"),
+        ("scattered", "Mismatch: scatter: the part of rank 0 does not fit"),
+        ("too few", "InvalidArgument: all_gather: one tensor a rank: got a list of 1, expected 2"),
+        ("too many", "InvalidArgument: reduce_scatter: one tensor a rank: got a list of 3"),
+        ("rows", "InvalidArgument: all_to_all_single: the rows of the first axis do not go to the "
+         "ranks: got 3 rows in parts of [1, 1]"),
+        ("deprecated", "(3,) at {line}"),
+        ("bits", "got bfloat16, expected integers or bool"),
+        ("both receive", "RankTimeout: recv at {line}: the timeout has passed: rank {rank} waited "
+         "for rank {other}"),
+        ("nobody sends", "RankTimeout: recv: no rank sent anything for 1.0 s"),
+    ],
+)  # fmt: skip
+def test_a_mistake_between_ranks_is_told(case: str, facts: str, said: list[str]) -> None:
+    for rank, output in enumerate(said):
+        line = next(line for line in output.splitlines() if line.startswith(f"{case}: "))
+        place = f"train.py:{LINE[case]}"
+        expected = facts.format(rank=rank, other=1 - rank, line=place)
+        assert expected in re.sub(r"/\S*/train.py", "train.py", line)
+
+
+def test_who_waits_for_anybody_is_told_that_all_others_have_ended(said: list[str]) -> None:
+    assert "ended: recv: all other ranks have ended" in said[0]
