@@ -11,7 +11,7 @@ import torch
 import torch.distributed as dist
 import ddp_lab.torch_backend
 
-store, rank = sys.argv[1], int(sys.argv[2])
+store, rank, part = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 dist.init_process_group("ddp_lab", init_method=f"file://{store}", rank=rank, world_size=2)
 soon = dist.new_group()
 soon._timeout_s = 4.0  # set late: making the group has the same limit, and may take longer
@@ -32,13 +32,17 @@ CASES = {
     "both receive": lambda: dist.recv(both[0], other, group=soon),
     "nobody sends": lambda: dist.recv(both[0], group=soon),
 }
+LAST = "deprecated"  # a collective call that has failed leaves the group unfit for another
 for name, case in CASES.items():
+    if (name == LAST) is (part == "whole"):
+        continue
     try:
         case()
     except Exception as error:
         print(f"{name}: {type(error).__name__}: {error}")
-    dist.monitored_barrier()
-if rank == 0:  # the other ends
+    if part == "whole":
+        dist.monitored_barrier()
+if rank == 0 and part == "whole":  # the other ends
     try:
         dist.recv(both[0])
     except ddp_lab.RankLost as error:
@@ -56,9 +60,13 @@ def said(python: Any, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Return what each rank printed."""
     folder = tmp_path_factory.mktemp("disagree")
     (folder / "train.py").write_text(PROGRAM)
-    ended = python(folder / "train.py", *[(folder / "store", rank) for rank in range(2)])
-    assert [rank.status for rank in ended] == [0, 0], ended
-    return [rank.output for rank in ended]
+    output = ["", ""]
+    for part in ("whole", "last"):
+        ranks = [(folder / part, rank, part) for rank in range(2)]
+        for rank, ended in enumerate(python(folder / "train.py", *ranks)):
+            assert ended.status == 0, ended
+            output[rank] += ended.output
+    return output
 
 
 @pytest.mark.parametrize(
@@ -79,7 +87,7 @@ def said(python: Any, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         ("bits", "got bfloat16, expected integers or bool"),
         ("both receive", "RankTimeout: recv at {line}: the timeout has passed: rank {rank} waited "
          "for rank {other}"),
-        ("nobody sends", "RankTimeout: recv: no rank sent anything for 1.0 s"),
+        ("nobody sends", "RankTimeout: recv: no rank sent anything for 4.0 s"),
     ],
 )  # fmt: skip
 def test_a_mistake_between_ranks_is_told(case: str, facts: str, said: list[str]) -> None:
