@@ -19,11 +19,14 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import accumulate
 
 from ...errors import GraphError
-from ...op import Spec
+from ...op import Op, Spec
 from ...ops.elementwise.rows import Elementwise
 from ...ops.shaping.broadcasting import ExpandTo
+from ...ops.shaping.indexing import Slice
 from ...ops.shaping.movement import InsertAxes, Permute, RemoveAxes, Reshape
 from ..control.cond import Switch
 from ..control.loop_stacks import HandleNode, History, Output
@@ -129,6 +132,58 @@ def memory_plan(
     return MemoryPlan(
         total, peak, tuple(buffers), tuple(in_place), tuple(order), dict(planner.home), loops
     )
+
+
+@dataclass(frozen=True)
+class Lives:
+    """When the memory of each value is needed, as `"compiled"` runs a graph: slices are views too.
+
+    Attributes:
+        order: the nodes in the order in which they run.
+        home: for each node, the node in whose memory its value is.
+        uses: for each node whose memory a run makes, the steps that use it, in order; one past the
+            end for what is fetched.
+        bytes_of: how much that is.
+    """
+
+    order: tuple[Node, ...]
+    home: dict[Node, Node]
+    uses: dict[Node, list[int]]
+    bytes_of: dict[Node, int]
+
+    @cached_property
+    def peak(self) -> tuple[int, int]:
+        """The most bytes that live at one step, nothing written in place, and that step."""
+        change = [0] * (len(self.order) + 2)
+        for home, uses in self.uses.items():
+            change[uses[0]] += self.bytes_of[home]
+            change[uses[-1] + 1] -= self.bytes_of[home]
+        alive = list(accumulate(change))
+        most = max(alive)
+        return most, alive.index(most)
+
+
+def lives_of(fetches: Sequence[Node], fed: Collection[Node]) -> Lives:
+    """Return when the memory of each value is needed in a run of `fetches`.
+
+    Raises:
+        GraphError: a size is not known before the run; names the node.
+    """
+    fed = set(fed)
+    order = running_order(fetches, fed)
+    loops = {node: loop_plan(node, (), {}) for node in loops_used(order, fed)}
+    planner = _Planner(order, fetches, fed, {}, loops, (*VIEWS, Slice))
+    planner.place_views()
+    uses: dict[Node, list[int]] = {}
+    for i, node in enumerate(order):
+        for used in (node, *(() if node in fed else node.inputs)):
+            home = planner.home.get(used, used)
+            if home in planner.made and uses.setdefault(home, [i])[-1] != i:
+                uses[home].append(i)
+    for home in {planner.home[node] for node in fetches} & planner.made:
+        uses[home].append(len(order))
+    sizes = {home: planner.n_bytes(home) for home in uses}
+    return Lives(tuple(order), dict(planner.home), uses, sizes)
 
 
 def loop_plan(node: Node, kept: Collection[int], sizes: dict[Node, tuple[int, ...]]) -> LoopPlan:
@@ -257,7 +312,9 @@ class _Planner:
         fed: Collection[Node],
         sizes: dict[Node, tuple[int, ...]],
         loops: dict[Node, LoopPlan],
+        views: tuple[type[Op], ...] = VIEWS,
     ) -> None:
+        self.views = views
         self.order, self.fetches, self.fed, self.sizes = order, fetches, fed, sizes
         self.loops = loops
         self.home: dict[Node, Node] = {}
@@ -308,7 +365,7 @@ class _Planner:
             return False
         if _is_taken(node):
             return node.inputs[0] in self.loops
-        if not isinstance(node.op, VIEWS):
+        if not isinstance(node.op, self.views):
             return False
         return not isinstance(node.op, Reshape) or node.inputs[0] in self.straight
 
@@ -317,7 +374,7 @@ class _Planner:
             return tuple(node.op.dims) == tuple(range(len(node.op.dims)))
         if isinstance(node.op, ExpandTo):
             return node.shape == node.inputs[0].shape and None not in node.shape
-        return True
+        return not isinstance(node.op, Slice) or len(node.op.index) == 1
 
     def reuse(self) -> list[Node]:
         """Let elementwise results take over an input that dies there; return those nodes."""

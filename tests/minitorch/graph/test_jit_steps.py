@@ -299,6 +299,34 @@ def test_what_goes_wrong_leaves_everything_as_it_was() -> None:
     run.losses(batches(1))  # and it goes on
 
 
+def test_memory_of_old_gradients_takes_the_new_ones_unless_somebody_holds_them() -> None:
+    weight = mt.zeros(900, 70, requires_grad=True)  # of a size that nothing else here has
+    x, classes = mt.ones(3, 900), mt.tensor([0, 69, 7])
+
+    @jit
+    def step(x: Tensor, classes: Tensor) -> None:
+        weight.grad = None
+        F.cross_entropy(x @ weight, classes).backward()
+
+    def place() -> int:
+        assert weight.grad is not None
+        return int(weight.grad.numpy().ctypes.data)
+
+    step(x, classes)
+    step(x, classes)
+    first = place()
+    step(x, classes)
+    assert place() == first
+    held = weight.grad
+    before = held.numpy().copy()
+    with pytest.raises(mt.errors.MinitorchError):
+        step(x, mt.tensor([0, 70, 7]))
+    assert weight.grad is held  # what can fail has run before the old one goes
+    step(x * 2, classes)
+    assert place() != first
+    close(held.numpy(), before)
+
+
 def reads(run: Run, x: Tensor, y: Tensor) -> None:
     loss = F.cross_entropy(run.model(x), y)
     loss.backward()
