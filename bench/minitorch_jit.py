@@ -143,6 +143,7 @@ def print_gain(row: str, lib: str) -> None:
     for _ in range(3):
         small()
     step = wrap(make(used))
+    Path("/proc/self/clear_refs").write_text("5")  # from here on: what making inputs took is free
     before = high_water()
     for _ in range(5):
         step()

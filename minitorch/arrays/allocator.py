@@ -5,8 +5,10 @@ every 4 KiB on a CPU. So large results of operators on the CPU lie in blocks tha
 a request takes the one of its size that came back last, which is the warmest. An array's block
 comes back when the array and all its views are gone.
 
+Where much is held, blocks that are free side by side are joined, and cut anew.
+
 May import: arrays, shapes. Source: PyTorch's CUDA caching allocator (Paszke et al., NeurIPS
-2019, section 5.3), which also cuts large blocks and joins their free neighbours.
+2019, section 5.3); the joining is put off until a size is missing, as in Lea's malloc.
 """
 
 import bisect

@@ -33,7 +33,8 @@ class Steps:
         self._ends = [stage.end for stage in effects.stages[:-1]]
         self._stage_of, self._program = effects.stage_of, program
         self._captured = captured
-        self._read = {id(t.tensor) for t in captured.values() if isinstance(t, OldGradient)}
+        outside: list[Any] = list(captured.values())
+        self._read = {id(held.tensor) for held in outside if isinstance(held, OldGradient)}
         self._place = {node: i for i, node in enumerate(starts)}
         written = {id(e.on) for stage in effects.stages for e in stage.effects}
         stages = range(len(effects.stages))
