@@ -95,8 +95,9 @@ class Step:
         self.asked = _asked(self.order)
         free = last_uses(self.order, fed, set(self.fetches))
         into = "".join(f"{slot.get(node, '_')}, " for node in self.feeds)
-        lines = ["def step(state, values, feeds):", f"    [{into}] = feeds"]
-        sure = _last_that_may_fail(self.order, fed) if self.inner is None else -1
+        sure = _last_that_may_fail(self.order, fed) if self.inner is None else len(self.order)
+        begin = "; sure()" if sure < 0 else ""
+        lines = ["def step(state, values, feeds):", f"    [{into}] = feeds{begin}"]
         for i, node in enumerate(self.order):
             line = self._guarded(node, "pass" if node in fed else self._line(node, fed))
             gone = ", ".join(slot[n] for n in free[i])
@@ -200,10 +201,10 @@ def _asked(order: Sequence[Node]) -> dict[Node, list[Node]]:
 
 
 def _last_that_may_fail(order: Sequence[Node], fed: Collection[Node]) -> int:
-    """Return the place of the last node that its inputs' values, not their types, can make fail.
+    """Return the place of the last node that values, not types, can make fail; -1 without one.
 
-    That is what picks by whole numbers, unless others have picked by the same ones before; what
-    computes with fractions gives some number, or none.
+    It picks by whole numbers, unless others have picked by the same ones before, or is not ours.
+    What computes with fractions always gives something.
     """
     last, picked = -1, set[Node]()
     for i, node in enumerate(order):
