@@ -107,8 +107,8 @@ class CachingAllocator:
     """Blocks of memory, reused; `stats` counts what that saves.
 
     A block that was returned lately is found by its size. Where there is none, and much is held
-    already, all that are free are joined with their neighbours, and a block is cut from the
-    smallest that has room.
+    already, one is cut from the smallest gap that has room; if none has, all that are free are
+    joined with their neighbours to gaps first.
     """
 
     def __init__(self) -> None:
@@ -170,12 +170,19 @@ class CachingAllocator:
             self._free.setdefault(piece.size, []).append(piece)
 
     def _cut(self, size: int) -> Piece | None:
-        """Return a piece of what is free, joined where it lies side by side; None without room."""
-        for pieces in self._free.values():
-            for piece in pieces:
-                self._gaps.add(piece)
-        self._free.clear()
-        return self._gaps.cut(size)
+        """Return a piece of what is free; None without room.
+
+        What is kept by size stays so for as long as there is another way: who joins it each time
+        ends up cutting each time.
+        """
+        piece = self._gaps.cut(size)
+        if piece is None:
+            for pieces in self._free.values():
+                for free in pieces:
+                    self._gaps.add(free)
+            self._free.clear()
+            piece = self._gaps.cut(size)
+        return piece
 
 
 cpu = CachingAllocator()
