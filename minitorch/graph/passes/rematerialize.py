@@ -32,19 +32,21 @@ CHEAP = (Cast, Elementwise, FusedSequence, LayerNorm, Standardize)
 WORTH = 8  # byte-steps saved for one by which an input must live longer
 
 
-def rematerialize(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[Node]:
+def rematerialize(
+    fetches: Sequence[Node], fed: Collection[Node] = (), beyond_bytes: int = LARGE
+) -> list[Node]:
     """Return the fetches with cheap values computed again that would wait across the peak.
 
-    They have more than `LARGE` bytes, and sizes that are known. The peak is never higher.
+    They have more than so many bytes, and sizes that are known. The peak is never higher.
     """
     fed = set(fed)
-    if not any(_is_cheap(node) for node in needed(fetches, fed) if node not in fed):
+    if not any(_is_cheap(node, beyond_bytes) for node in needed(fetches, fed) if node not in fed):
         return list(fetches)
     try:
         lives = lives_of(fetches, fed)
     except GraphError:  # a size is not known
         return list(fetches)
-    ends = _ends_of_waits(lives, fed)
+    ends = _ends_of_waits(lives, fed, beyond_bytes)
     if not ends:
         return list(fetches)
     late = {
@@ -56,17 +58,17 @@ def rematerialize(fetches: Sequence[Node], fed: Collection[Node] = ()) -> list[N
     return after if lives_of(after, fed).peak[0] < lives.peak[0] else list(fetches)
 
 
-def _is_cheap(node: Node) -> bool:
+def _is_cheap(node: Node, beyond_bytes: int) -> bool:
     """Tell whether a node is a large value that one sweep over its inputs gives."""
     shape = node.shape
     if not isinstance(node.op, CHEAP) or isinstance(node.op, FusedReduction):
         return False
     if isinstance(shape, UnknownShape) or None in shape:
         return False
-    return math.prod(shape) * node.dtype.itemsize > LARGE and simple(node)
+    return math.prod(shape) * node.dtype.itemsize > beyond_bytes and simple(node)
 
 
-def _ends_of_waits(lives: Lives, fed: Collection[Node]) -> dict[Node, int]:
+def _ends_of_waits(lives: Lives, fed: Collection[Node], beyond_bytes: int) -> dict[Node, int]:
     """Return the memory that may be free at the peak, with the step from which it is needed."""
     risky = maybe_dead(lives.order, fed)
     ends: dict[Node, int] = {}
@@ -78,7 +80,11 @@ def _ends_of_waits(lives: Lives, fed: Collection[Node]) -> dict[Node, int]:
             continue
         begin, end = uses[at - 1], uses[at]
         sources = {lives.home.get(source, source) for source in home.inputs}
-        if end - begin < WAIT or not _is_cheap(home) or not ends.keys().isdisjoint(sources):
+        if (
+            end - begin < WAIT
+            or not _is_cheap(home, beyond_bytes)
+            or not ends.keys().isdisjoint(sources)
+        ):
             continue
         longer = {s: end - lives.uses[s][-1] for s in sources if s in lives.uses}
         lost = sum(lives.bytes_of[s] * max(0, steps) for s, steps in longer.items())
