@@ -16,7 +16,8 @@ from itertools import pairwise
 from ...errors import GraphError
 from ..control.liveness import maybe_dead
 from ..core.node import Node
-from ..memory.plan import Lives, MemoryPlan, memory_plan
+from ..memory.lives import Lives
+from ..memory.plan import MemoryPlan, memory_plan
 from .rewrite import may_change, over, simple
 
 DENSE = 16  # up to here every k is tried

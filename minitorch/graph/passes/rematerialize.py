@@ -23,7 +23,7 @@ from ...ops.networks.standardizing import LayerNorm, Standardize
 from ..control.liveness import maybe_dead
 from ..core.node import Node, UnknownShape
 from ..core.order import needed
-from ..memory.plan import Lives, lives_of
+from ..memory.lives import Lives, lives_of
 from .fused import FusedReduction, FusedSequence
 from .recompute import WAIT, Sweep
 from .rewrite import simple
