@@ -5,10 +5,13 @@ every 4 KiB on a CPU. So large results of operators on the CPU lie in blocks tha
 a request takes the one of its size that came back last, which is the warmest. An array's block
 comes back when the array and all its views are gone.
 
+Where much is held, blocks that are free side by side are joined, and cut anew.
+
 May import: arrays, shapes. Source: PyTorch's CUDA caching allocator (Paszke et al., NeurIPS
-2019, section 5.3), which also cuts large blocks and joins their free neighbours.
+2019, section 5.3); the joining is put off until a size is missing, as in Lea's malloc.
 """
 
+import bisect
 import collections
 import ctypes
 import math
@@ -17,7 +20,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +33,8 @@ PAGE = 4096
 """Bytes to which sizes are rounded: those of a page, so that few sizes repeat often."""
 KEPT = 256 * 2**20
 """Bytes that may lie unused; more only where as much was in use at a time."""
+PLENTY = 8 * 2**20
+"""Bytes up to which every size has blocks of its own: joining and cutting would cost more."""
 LARGE = 128 * 2**10
 """Bytes above which the C library asks the system for fresh pages, and the detour here pays."""
 
@@ -66,12 +71,74 @@ class Lease(np.ndarray[Any, Any]):
     """
 
 
-class CachingAllocator:
-    """Blocks of memory, reused; `stats` counts what that saves."""
+class Piece(NamedTuple):
+    """A part of one mapping of memory, which may be all of it."""
+
+    memory: mmap.mmap
+    start: int
+    size: int
+
+
+class Gaps:
+    """Free pieces, of which no two lie side by side: neighbours are joined."""
 
     def __init__(self) -> None:
-        self._free: dict[int, list[mmap.mmap]] = {}
-        self._returned: collections.deque[mmap.mmap] = collections.deque()
+        self._by_start: dict[tuple[int, int], Piece] = {}
+        self._by_end: dict[tuple[int, int], Piece] = {}
+        self._sizes: list[tuple[int, int, int]] = []  # size, mapping and start, in order
+
+    def add(self, piece: Piece) -> None:
+        """Take a piece, and make one of it and its free neighbours."""
+        memory, start, size = piece
+        here = id(memory)
+        if before := self._by_end.get((here, start)):
+            self._remove(before)
+            start, size = before.start, before.size + size
+        if after := self._by_start.get((here, start + size)):
+            self._remove(after)
+            size += after.size
+        joined = Piece(memory, start, size)
+        self._by_start[here, start] = self._by_end[here, start + size] = joined
+        bisect.insort(self._sizes, (size, here, start))
+
+    def cut(self, size: int) -> Piece | None:
+        """Return a piece of this size, of the smallest one that has it; None without one."""
+        at = bisect.bisect_left(self._sizes, (size, 0, 0))
+        if at == len(self._sizes):
+            return None
+        larger = self._by_start[self._sizes[at][1:]]
+        self._remove(larger)
+        if larger.size == size:
+            return larger
+        memory, start, _ = larger
+        self.add(Piece(memory, start + size, larger.size - size))
+        return Piece(memory, start, size)
+
+    def drop_mappings(self) -> int:
+        """Let go of the mappings that are free as a whole; return their bytes."""
+        whole = [p for p in self._by_start.values() if p.size == len(p.memory)]
+        for piece in whole:
+            self._remove(piece)
+        return sum(piece.size for piece in whole)
+
+    def _remove(self, piece: Piece) -> None:
+        memory, start, size = piece
+        del self._by_start[id(memory), start], self._by_end[id(memory), start + size]
+        del self._sizes[bisect.bisect_left(self._sizes, (size, id(memory), start))]
+
+
+class CachingAllocator:
+    """Blocks of memory, reused; `stats` counts what that saves.
+
+    A block that was returned lately is found by its size. Where there is none, and much is held
+    already, one is cut from the smallest gap that has room; if none has, all that are free are
+    joined with their neighbours to gaps first.
+    """
+
+    def __init__(self) -> None:
+        self._free: dict[int, list[Piece]] = {}
+        self._gaps = Gaps()
+        self._returned: collections.deque[Piece] = collections.deque()
         self._leases: dict[int, Any] = {}
         self._lock = threading.Lock()
         self._counts = dict.fromkeys(
@@ -93,37 +160,53 @@ class CachingAllocator:
         dtype = np.dtype(dtype)
         size = max(-(-math.prod(shape) * dtype.itemsize // PAGE), 1) * PAGE
         with self._lock:
-            block = self._taken(size)
-        lease = Lease((size,), np.uint8, block)
+            piece = self._taken(size)
+        lease = Lease((size,), np.uint8, piece.memory, piece.start)
         key = id(lease)
-        self._leases[key] = weakref.ref(lease, lambda _: self._ended(key, block))
+        self._leases[key] = weakref.ref(lease, lambda _: self._ended(key, piece))
         return np.ndarray(shape, dtype, buffer=lease)
 
-    def _ended(self, key: int, block: mmap.mmap) -> None:
+    def _ended(self, key: int, piece: Piece) -> None:
         """Note that a block is free: called by finalizers, at any moment and in any thread."""
         self._leases.pop(key, None)
-        self._returned.append(block)
+        self._returned.append(piece)
 
-    def _taken(self, size: int) -> mmap.mmap:
+    def _taken(self, size: int) -> Piece:
         self._collect()
         counts, free = self._counts, self._free.get(size)
-        counts["hits" if free else "misses"] += 1
+        scarce = counts["reserved"] + size > PLENTY
+        piece = free.pop() if free else self._cut(size) if scarce else None
+        counts["hits" if piece else "misses"] += 1
         counts["allocated"] += size
         counts["peak_allocated"] = max(counts["peak_allocated"], counts["allocated"])
-        if free:
-            return free.pop()
+        if piece is not None:
+            return piece
         if counts["reserved"] + size - counts["allocated"] > max(KEPT, counts["peak_allocated"]):
-            self._free.clear()  # many sizes that do not come again
-            counts["reserved"] = counts["allocated"] - size
+            counts["reserved"] -= self._gaps.drop_mappings()  # many sizes that do not come again
         counts["reserved"] += size
-        return mmap.mmap(-1, size, access=mmap.ACCESS_COPY)  # not written to by a fork
+        return Piece(mmap.mmap(-1, size, access=mmap.ACCESS_COPY), 0, size)  # no fork writes to it
 
     def _collect(self) -> None:
         """Take back what was freed since the last call."""
         while self._returned:
-            block = self._returned.popleft()
-            self._counts["allocated"] -= len(block)
-            self._free.setdefault(len(block), []).append(block)
+            piece = self._returned.popleft()
+            self._counts["allocated"] -= piece.size
+            self._free.setdefault(piece.size, []).append(piece)
+
+    def _cut(self, size: int) -> Piece | None:
+        """Return a piece of what is free; None without room.
+
+        What is kept by size stays so for as long as there is another way: who joins it each time
+        ends up cutting each time.
+        """
+        piece = self._gaps.cut(size)
+        if piece is None:
+            for pieces in self._free.values():
+                for free in pieces:
+                    self._gaps.add(free)
+            self._free.clear()
+            piece = self._gaps.cut(size)
+        return piece
 
 
 cpu = CachingAllocator()

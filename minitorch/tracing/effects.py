@@ -5,7 +5,8 @@ then be there. `steps` makes up for it in a run, in order. An optimizer is calle
 graph has computed what it needs: its hyperparameters, which a scheduler may change, and its state
 are those of the moment, and its parameters are overwritten where they lie. What the function
 computes after that from the parameters is a graph of its own, a further stage. So a stage is a
-graph without effects, and what goes wrong in it leaves everything as it was.
+graph without effects, and what goes wrong in it leaves everything as it was. Gradients that it
+replaces go once no value can make it fail, so that the new ones can have their memory.
 """
 
 from __future__ import annotations

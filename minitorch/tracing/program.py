@@ -20,6 +20,7 @@ from minitorch.graph.core.graph import Graph
 from minitorch.graph.core.node import Constant, Node, Placeholder
 from minitorch.graph.core.order import needed, schedule
 from minitorch.graph.core.session import Session
+from minitorch.graph.executors.compiled import Step
 from minitorch.op import Op
 from minitorch.ops.random import Drawn, DropMask
 from minitorch.sweep import ancestors
@@ -53,12 +54,22 @@ class Program:
         self.session = Session(graph, optimize=optimize, device=device)
         self._ways_back: dict[tuple[bool, ...], WayBack] = {}
 
-    def plan(self, fetches: Sequence[Node], feeds: Sequence[Node]) -> Plan:
+    def plan(
+        self,
+        fetches: Sequence[Node],
+        feeds: Sequence[Node],
+        when_sure: Callable[[], object] | None = None,
+    ) -> Plan:
         """Return the run of these fetches from arrays for these feeds.
 
         It gives each of its results memory of its own.
+
+        Args:
+            when_sure: called in each run once no value can make it fail any more, if that is known.
         """
         step, state = self.session.plan(list(fetches), tuple(feeds)), self.session.state
+        if when_sure is not None and isinstance(step, Step):
+            step.call_when_sure(when_sure)
 
         def run(arrays: Sequence[Array]) -> list[Array]:
             arrays_in = [np.asarray(a) if isinstance(a, np.generic) else a for a in arrays]

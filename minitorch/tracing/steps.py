@@ -10,7 +10,7 @@ from typing import Any
 from minitorch.graph.core.node import Constant, Node, Placeholder
 from minitorch.tensor.modes import no_grad
 from minitorch.tensor.tensor import Tensor
-from minitorch.tracing.effects import Effect, Effects
+from minitorch.tracing.effects import Effect, Effects, OldGradient
 from minitorch.tracing.program import Plan, Program
 
 
@@ -33,6 +33,8 @@ class Steps:
         self._ends = [stage.end for stage in effects.stages[:-1]]
         self._stage_of, self._program = effects.stage_of, program
         self._captured = captured
+        outside: list[Any] = list(captured.values())
+        self._read = {id(held.tensor) for held in outside if isinstance(held, OldGradient)}
         self._place = {node: i for i, node in enumerate(starts)}
         written = {id(e.on) for stage in effects.stages for e in stage.effects}
         stages = range(len(effects.stages))
@@ -99,7 +101,9 @@ class Steps:
         ]
         do = [partial(DO[e.kind], e.on, self._value(e)) for e in effects]
         places = [self._number(node) for node in feeds], [self._number(node) for node in outputs]
-        plan: Plan | None = program.forward if outputs else None
+        replaced = [e.on for e in effects if e.kind == "grad" and id(e.on) not in self._read]
+        drop = partial(_drop_gradients, replaced) if replaced else None
+        plan: Plan | None = program.plan(program.outputs, feeds, drop) if outputs else None
         return read, places[0], plan, places[1], do
 
     def _value(self, effect: Effect) -> object:
@@ -136,6 +140,12 @@ def _add(target: int, value: Any, values: list[Any], tensors: Sequence[Tensor]) 
 
 def _call(function: Any, value: Any, values: list[Any], tensors: Sequence[Tensor]) -> None:
     function()
+
+
+def _drop_gradients(tensors: Sequence[Tensor]) -> None:
+    """Free the memory of gradients that a stage replaces."""
+    for tensor in tensors:
+        tensor._grad = None
 
 
 DO: dict[str, Callable[..., None]] = {"write": _write, "grad": _give, "add": _add, "call": _call}

@@ -47,6 +47,51 @@ def test_an_array_and_its_views_hold_their_memory_and_then_return_it() -> None:
     assert pool.stats()["allocated"] == 0
 
 
+MIB = 2**20
+
+
+def test_free_neighbours_are_joined_and_cut_anew() -> None:
+    pool = CachingAllocator()
+    whole = pool.empty((24 * MIB,), np.uint8)
+    place = whole.ctypes.data
+    del whole
+    parts = [pool.empty((n * MIB,), np.uint8) for n in (4, 12, 8)]
+    assert [part.ctypes.data - place for part in parts] == [0, 4 * MIB, 16 * MIB]
+    del parts[1]
+    assert pool.empty((10 * MIB,), np.uint8).ctypes.data == place + 4 * MIB
+    parts.clear()
+    assert pool.empty((24 * MIB,), np.uint8).ctypes.data == place
+    assert pool.stats() == pool.stats() | {"reserved": 24 * MIB, "misses": 1, "hits": 5}
+
+
+def test_a_block_is_cut_from_the_smallest_that_has_room() -> None:
+    pool = CachingAllocator()
+    blocks = [pool.empty((n * MIB,), np.uint8) for n in (16, 5, 8)]
+    places = [block.ctypes.data for block in blocks]
+    blocks.clear()
+    assert pool.empty((6 * MIB,), np.uint8).ctypes.data == places[2]
+    assert pool.stats()["reserved"] == 29 * MIB
+
+
+def test_little_memory_is_kept_by_size_alone() -> None:
+    pool = CachingAllocator()
+    pool.empty((4 * MIB,), np.uint8)
+    pool.empty((2 * MIB,), np.uint8)
+    assert pool.stats()["misses"] == 2
+
+
+def test_of_too_much_memory_that_goes_which_is_free_as_a_whole() -> None:
+    pool = CachingAllocator()
+    pool.empty((200 * MIB,), np.uint8)
+    part = pool.empty((1 * MIB,), np.uint8)  # cut from the first one, which so must stay
+    pool.empty((210 * MIB,), np.uint8)
+    pool.empty((220 * MIB,), np.uint8)
+    assert pool.stats()["reserved"] == (200 + 220) * MIB
+    del part
+    pool.empty((230 * MIB,), np.uint8)
+    assert pool.stats()["reserved"] == 230 * MIB
+
+
 FORKED = """
 import os
 import numpy as np
@@ -70,7 +115,7 @@ def test_a_forked_process_does_not_write_into_its_parents_arrays() -> None:
 
 
 @settings(max_examples=60)
-@given(st.lists(st.tuples(st.integers(1, 20_000), st.booleans()), max_size=60))
+@given(st.lists(st.tuples(st.integers(1, 4_000_000), st.booleans()), max_size=60))
 def test_blocks_in_use_never_overlap_and_the_counters_add_up(
     requests: list[tuple[int, bool]],
 ) -> None:

@@ -21,9 +21,10 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from ...errors import GraphError
-from ...op import Spec
+from ...op import Op, Spec
 from ...ops.elementwise.rows import Elementwise
 from ...ops.shaping.broadcasting import ExpandTo
+from ...ops.shaping.indexing import Slice
 from ...ops.shaping.movement import InsertAxes, Permute, RemoveAxes, Reshape
 from ..control.cond import Switch
 from ..control.loop_stacks import HandleNode, History, Output
@@ -118,7 +119,7 @@ def memory_plan(
     for node, (takers, _) in loops_used(order, fed).items():
         lists = {taker.op.place for taker in takers if isinstance(taker.op, History)}
         loops[node] = loop_plan(node, lists, sizes or {})
-    planner = _Planner(order, leaves, fed, sizes or {}, loops)
+    planner = Planner(order, leaves, fed, sizes or {}, loops)
     planner.place_views()
     in_place = planner.reuse()
     lives = planner.lives()
@@ -240,9 +241,11 @@ def _inferred(node: Node, found: dict[Node, tuple[int, ...]]) -> tuple[int, ...]
     return tuple(n or 0 for n in shape)
 
 
-class _Planner:
+class Planner:
     """Whose memory each value is in, and until when it is needed.
 
+    Args:
+        views: operators whose result looks into the memory of the first input.
     Attributes:
         home: for each node, the node that its memory was made for.
         straight: nodes whose elements lie in memory in their own order.
@@ -257,7 +260,9 @@ class _Planner:
         fed: Collection[Node],
         sizes: dict[Node, tuple[int, ...]],
         loops: dict[Node, LoopPlan],
+        views: tuple[type[Op], ...] = VIEWS,
     ) -> None:
+        self.views = views
         self.order, self.fetches, self.fed, self.sizes = order, fetches, fed, sizes
         self.loops = loops
         self.home: dict[Node, Node] = {}
@@ -308,7 +313,7 @@ class _Planner:
             return False
         if _is_taken(node):
             return node.inputs[0] in self.loops
-        if not isinstance(node.op, VIEWS):
+        if not isinstance(node.op, self.views):
             return False
         return not isinstance(node.op, Reshape) or node.inputs[0] in self.straight
 
@@ -317,7 +322,7 @@ class _Planner:
             return tuple(node.op.dims) == tuple(range(len(node.op.dims)))
         if isinstance(node.op, ExpandTo):
             return node.shape == node.inputs[0].shape and None not in node.shape
-        return True
+        return not isinstance(node.op, Slice) or len(node.op.index) == 1
 
     def reuse(self) -> list[Node]:
         """Let elementwise results take over an input that dies there; return those nodes."""

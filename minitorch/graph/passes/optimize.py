@@ -23,6 +23,7 @@ from .loops import Pass, inside
 from .matmul_chain import matmul_chain
 from .merge_matmuls import merge_matmuls
 from .recompute import recompute as computed_again
+from .rematerialize import rematerialize
 from .shape_only import shape_only
 from .transposes import transposes
 
@@ -41,6 +42,7 @@ PASSES: dict[str, Pass] = {
     "fold again": fold,
     "fuse": fuse,
     "cse again": cse,
+    "rematerialize": rematerialize,
 }
 """In this order: dead branches hide constants, folding and algebra make subexpressions equal, what
 leaves a loop is then done for good, merging makes constants to fold, and fusion comes last because
@@ -48,6 +50,8 @@ what is fused no other pass looks into, unless it was fused twice. Each also rew
 loops."""
 
 OF_LOOPS = ("loop_values", "loop_invariants")  # nothing to do where there is no loop
+
+AROUND_LOOPS = ("loop_invariants", "recompute", "rematerialize")  # they look by themselves
 
 ON_REQUEST: dict[str, Pass] = {
     "recompute": computed_again,
@@ -110,7 +114,7 @@ def _called(name: str) -> Pass:
     return named
 
 
-LAST = ("fuse", "cse again")  # once, when nothing else finds anything to do
+LAST = ("fuse", "cse again", "rematerialize")  # once, when nothing else finds anything to do
 ROUNDS = 4
 
 
@@ -166,7 +170,11 @@ def run_pass(
     rewriting = _called(name)
     if name in OF_LOOPS and not loops:
         return leaves
-    if loops and rewriting not in (loop_invariants, computed_again):  # these look by themselves
+    if loops and rewriting not in (
+        loop_invariants,
+        computed_again,
+        rematerialize,
+    ):  # these look by themselves
         rewriting = inside(rewriting)
     return verified(rewriting(leaves, fed), leaves, fed, name, checked)
 

@@ -16,6 +16,7 @@ from itertools import pairwise
 from ...errors import GraphError
 from ..control.liveness import maybe_dead
 from ..core.node import Node
+from ..memory.lives import Lives
 from ..memory.plan import MemoryPlan, memory_plan
 from .rewrite import may_change, over, simple
 
@@ -40,7 +41,7 @@ def recompute(
     late = _late_uses(fetches, fed, plan)
     best, peak = list(fetches), plan.peak_bytes
     for dropped in _choices(list(dict.fromkeys(plan.home[node] for node in late))):
-        after = _Sweep(fetches, fed, plan, late, dropped).fetches()
+        after = Sweep(fetches, fed, plan, late, dropped).fetches()
         lower = memory_plan(after, fed).peak_bytes
         if lower < peak:
             best, peak = after, lower
@@ -84,14 +85,20 @@ def _late_uses(fetches: Sequence[Node], fed: Collection[Node], plan: MemoryPlan)
     return wait_ends
 
 
-class _Sweep:
-    """The graph built once more, with values computed again where a wait ends."""
+class Sweep:
+    """The graph built once more, with values computed again where a wait ends.
+
+    Args:
+        plan: the order of the run, and in whose memory each value is.
+        late: for each value that waits the step that ends its wait.
+        dropped: the memory that is not to wait.
+    """
 
     def __init__(
         self,
         fetches: Sequence[Node],
         fed: Collection[Node],
-        plan: MemoryPlan,
+        plan: MemoryPlan | Lives,
         late: dict[Node, int],
         dropped: Collection[Node],
     ) -> None:
@@ -118,7 +125,7 @@ class _Sweep:
 
     def _input(self, source: Node, user: Node, step: int) -> Node:
         if self._drops(source) and step >= self.late[source]:
-            return self._computed(source, self._before(user, step))
+            return self._computed(source, self._before(user, step), user.id)
         return self.new.get(source, source)
 
     def _before(self, user: Node, step: int) -> tuple[Node, ...]:
@@ -127,8 +134,8 @@ class _Sweep:
         latest = max(others, key=self.place.__getitem__, default=self.plan.order[step - 1])
         return () if latest in self.risky or latest.op is None else (self.new[latest],)
 
-    def _computed(self, node: Node, wait: tuple[Node, ...]) -> Node:
-        """Return `node` computed again from values that are still there."""
+    def _computed(self, node: Node, wait: tuple[Node, ...], turn: int) -> Node:
+        """Return `node` computed again, at that turn, from values that are still there."""
         waiting = [node]
         while waiting:
             at = waiting[-1]
@@ -142,6 +149,7 @@ class _Sweep:
                     self.new.get(s, s) if self._is_there(s) else self.again[s] for s in at.inputs
                 )
                 self.again[at] = at.with_inputs(tuple(inputs), wait)
+                self.again[at].id = turn
         return self.again[node]
 
     def _is_there(self, node: Node) -> bool:

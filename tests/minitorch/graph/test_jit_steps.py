@@ -299,6 +299,50 @@ def test_what_goes_wrong_leaves_everything_as_it_was() -> None:
     run.losses(batches(1))  # and it goes on
 
 
+def test_where_nothing_can_fail_old_gradients_go_at_once() -> None:
+    weight = mt.zeros(900, 80, requires_grad=True)
+    x, places = mt.ones(3, 900), []
+
+    @jit
+    def step(x: Tensor) -> None:
+        weight.grad = None
+        F.mse_loss(x @ weight, mt.ones(3, 80)).backward()
+
+    for _ in range(3):
+        step(x)
+        assert weight.grad is not None
+        places.append(weight.grad.numpy().ctypes.data)
+    assert places[1] == places[2]
+
+
+def test_memory_of_old_gradients_takes_the_new_ones_unless_somebody_holds_them() -> None:
+    weight = mt.zeros(900, 70, requires_grad=True)  # of a size that nothing else here has
+    x, classes = mt.ones(3, 900), mt.tensor([0, 69, 7])
+
+    @jit
+    def step(x: Tensor, classes: Tensor) -> None:
+        weight.grad = None
+        F.cross_entropy(x @ weight, classes).backward()
+
+    def place() -> int:
+        assert weight.grad is not None
+        return int(weight.grad.numpy().ctypes.data)
+
+    step(x, classes)
+    step(x, classes)
+    first = place()
+    step(x, classes)
+    assert place() == first
+    held = weight.grad
+    before = held.numpy().copy()
+    with pytest.raises(mt.errors.MinitorchError):
+        step(x, mt.tensor([0, 70, 7]))
+    assert weight.grad is held  # what can fail has run before the old one goes
+    step(x * 2, classes)
+    assert place() != first
+    close(held.numpy(), before)
+
+
 def reads(run: Run, x: Tensor, y: Tensor) -> None:
     loss = F.cross_entropy(run.model(x), y)
     loss.backward()

@@ -12,6 +12,7 @@ from minitorch.errors import GraphError
 from minitorch.graph.core.node import Node
 from minitorch.graph.costs.machine import Fixed, use
 from minitorch.graph.passes.optimize import ON_REQUEST, PASSES, run_pass, verified
+from minitorch.graph.passes.rematerialize import rematerialize
 from minitorch.graph.passes.rewrite import rebuilt, rewrite, simple
 from minitorch.ops.elementwise import binary
 
@@ -42,6 +43,23 @@ def test_a_random_graph_agrees_before_and_after_each_pass(seed: int) -> None:
             continue
         leaves = run_pass(name, leaves, set(graph.feeds))
         assert graphs.largest_difference(graph.run(leaves), want) <= 1e-9, name
+
+
+def test_random_graphs_agree_when_all_that_is_cheap_is_computed_again() -> None:
+    changed = 0
+    for seed in range(80):
+        graph = graphs.RandomGraph(seed)
+        want = graph.run(graph.fetches)
+        before = tf.optimize(list(graph.fetches))
+        after = rematerialize(before, set(graph.feeds), beyond_bytes=0)
+        verified(after, before, set(graph.feeds), "rematerialize")
+        changed += operators(after) > operators(before)
+        assert graphs.largest_difference(graph.run(after), want) <= 1e-9, seed
+    assert changed >= 5
+
+
+def operators(fetches: list[Node]) -> int:
+    return sum(node.op is not None for node in _all(fetches))
 
 
 def _unsized(leaves: list[Node]) -> bool:

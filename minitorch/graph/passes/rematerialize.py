@@ -1,0 +1,101 @@
+"""Cheap values computed again: memory for next to no time.
+
+What the forward pass computes waits for the backward pass. A large value that waits across the peak
+goes if one sweep over values which are there anyway gives it again: gelu of what its gradient reads
+too, a layer norm of the sum that goes on beside it. A product is never computed twice.
+
+Source: what is worth computing again, He and Yu, Transcending Runtime-Memory Tradeoffs in
+Checkpointing by being Fusion Aware, MLSys 2023. They cut a graph at least cost; here the lifetimes
+of values decide.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Collection, Sequence
+
+from ...arrays.allocator import LARGE
+from ...errors import GraphError
+from ...ops.elementwise.casting import Cast
+from ...ops.elementwise.rows import Elementwise
+from ...ops.networks.standardizing import LayerNorm, Standardize
+from ..control.liveness import maybe_dead
+from ..core.node import Node, UnknownShape
+from ..core.order import needed
+from ..memory.lives import Lives, lives_of
+from .fused import FusedReduction, FusedSequence
+from .recompute import WAIT, Sweep
+from .rewrite import simple
+
+CHEAP = (Cast, Elementwise, FusedSequence, LayerNorm, Standardize)
+WORTH = 8  # byte-steps saved for one by which an input must live longer
+
+
+def rematerialize(
+    fetches: Sequence[Node], fed: Collection[Node] = (), beyond_bytes: int = LARGE
+) -> list[Node]:
+    """Return the fetches with cheap values computed again that would wait across the peak.
+
+    They have more than so many bytes, and sizes that are known. The peak is never higher.
+    """
+    fed = set(fed)
+    if not any(_is_cheap(node, beyond_bytes) for node in needed(fetches, fed) if node not in fed):
+        return list(fetches)
+    try:
+        lives = lives_of(fetches, fed)
+    except GraphError:  # a size is not known
+        return list(fetches)
+    ends = _ends_of_waits(lives, fed, beyond_bytes)
+    if not ends:
+        return list(fetches)
+    late = {
+        node: ends[lives.home[node]]
+        for i, node in enumerate(lives.order)
+        if i < ends.get(lives.home[node], 0)
+    }
+    after = _Sweep(fetches, fed, lives, late, ends).fetches()
+    return after if lives_of(after, fed).peak[0] < lives.peak[0] else list(fetches)
+
+
+def _is_cheap(node: Node, beyond_bytes: int) -> bool:
+    """Tell whether a node is a large value that one sweep over its inputs gives."""
+    shape = node.shape
+    if not isinstance(node.op, CHEAP) or isinstance(node.op, FusedReduction):
+        return False
+    if isinstance(shape, UnknownShape) or None in shape:
+        return False
+    return math.prod(shape) * node.dtype.itemsize > beyond_bytes and simple(node)
+
+
+def _ends_of_waits(lives: Lives, fed: Collection[Node], beyond_bytes: int) -> dict[Node, int]:
+    """Return the memory that may be free at the peak, with the step from which it is needed."""
+    risky = maybe_dead(lives.order, fed)
+    ends: dict[Node, int] = {}
+    stays: set[Node] = set()
+    for home in sorted(lives.uses, key=lives.bytes_of.__getitem__, reverse=True):
+        uses = lives.uses[home]
+        at = bisect_right(uses, lives.peak[1])
+        if not 0 < at < len(uses) or uses[-1] == len(lives.order) or home in stays | risky:
+            continue
+        begin, end = uses[at - 1], uses[at]
+        sources = {lives.home.get(source, source) for source in home.inputs}
+        if (
+            end - begin < WAIT
+            or not _is_cheap(home, beyond_bytes)
+            or not ends.keys().isdisjoint(sources)
+        ):
+            continue
+        longer = {s: end - lives.uses[s][-1] for s in sources if s in lives.uses}
+        lost = sum(lives.bytes_of[s] * max(0, steps) for s, steps in longer.items())
+        if lost * WORTH <= lives.bytes_of[home] * (end - begin):
+            ends[home] = end
+            stays |= sources
+    return ends
+
+
+class _Sweep(Sweep):
+    """The graph with what was dropped computed from what was not."""
+
+    def _is_there(self, node: Node) -> bool:
+        return self.plan.home.get(node, node) not in self.dropped
