@@ -28,6 +28,7 @@ HEAVY = (
 
 
 def main() -> None:
+    gc.disable()
     for name in HEAVY:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
@@ -35,6 +36,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a lab's own processes print is no answer
     gc.freeze()  # no fork need look at what is here
+    gc.enable()
     for line in sys.stdin:
         answers.write(answered(json.loads(line)) + "\n")
         answers.flush()
