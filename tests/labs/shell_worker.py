@@ -79,6 +79,9 @@ class Fork:
     def wait(self, timeout: float | None = None) -> int:
         return os.waitpid(self.pid, 0)[1]
 
+    def terminate(self) -> None:
+        os.kill(self.pid, signal.SIGTERM)
+
     def kill(self) -> None:
         os.kill(self.pid, signal.SIGKILL)
 
@@ -95,6 +98,7 @@ def lend_zygote() -> None:
             os.setsid()
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             signal.signal(signal.SIGINT, signal.SIG_IGN)
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
             zygote.Zygote(theirs).serve()
         finally:
             os._exit(0)
