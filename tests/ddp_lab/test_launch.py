@@ -396,10 +396,12 @@ def test_what_ranks_import_late_is_there_for_those_of_later_launches(tmp_path: P
 
 def test_who_ends_waits_for_no_import(tmp_path: Path) -> None:
     """It never ends where no thread listens to a launcher, as in the process that forks ranks."""
-    hang = "import threading, time\nwhile threading.active_count() == 1: time.sleep(1)\n"
+    begun = tmp_path / "begun"
+    hang = "import pathlib, threading, time\nwhile threading.active_count() == 1:\n"
+    hang += f"    pathlib.Path({str(begun)!r}).touch()\n    time.sleep(1)\n"
     (tmp_path / "late.py").write_text(hang)
-    body = "launch(was_there, 1); zygote_client.stop_zygote()\n"
-    body += "print(process.returncode in (0, -signal.SIGTERM))"
+    body = f"launch(was_there, 1)\nwhile not os.path.exists({str(begun)!r}): pass\n"
+    body += "zygote_client.stop_zygote()\nprint(process.returncode == -signal.SIGTERM)"
     environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}
     command = [sys.executable, "-c", textwrap.dedent(OWN_ZYGOTE) + body]
     said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
