@@ -6,9 +6,13 @@ does not answer soon, the build is what pip finds. `TORCH_INDEX` names another i
 and "none" leaves PyTorch out. What will be loaded is said beforehand. Standard library only.
 """
 
+import compileall
+import csv
 import ctypes
 import json
 import os
+import re
+import select
 import shutil
 import subprocess
 import sys
@@ -28,6 +32,8 @@ _STEPS = {"Collecting": "looking for", "  Downloading": "loading", "Installing":
 QUICK_PIP = "pip>=25"  # Debian 12 has 23, which compares every file of 200 packages anew
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 ASK_S = 5  # an index that is there answers within one
+LOOK_S = 0.2  # between two looks at what has come
+TESTS = r"[/\\]tests[/\\]"
 SIZES_S = 15  # for the sizes of all files together, asked 16 at a time
 
 
@@ -114,7 +120,13 @@ TESTS_ONLY = ("postgres", "ptxas", "test", "docs")  # the extras that a learner 
 
 
 def main() -> int:
-    """Install into this environment, for a `learner` or for all; return the exit status."""
+    """Install into this environment, for a `learner` or for all; return the exit status.
+
+    `compile FOLDER` is how it starts itself beside pip.
+    """
+    if sys.argv[1:2] == ["compile"]:
+        compile_as_they_come(Path(sys.argv[2]))
+        return 0
     left_out = TESTS_ONLY if sys.argv[1:] == ["learner"] else ()
     root = Path(__file__).resolve().parent.parent
     about = tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))
@@ -148,16 +160,38 @@ def main() -> int:
 
 @contextmanager
 def compiling(folder: Path) -> Iterator[None]:
-    """Compile the modules in `folder`, and at the end on all cores those that came meanwhile.
+    """Compile the packages in `folder` as they come, and at the end on all cores what is left.
 
     pip would do so on one core, after it has unpacked everything: most of the time of a set-up.
     Packages' own tests are left out: a fifth of all modules, which nobody imports.
     """
-    command = [sys.executable, "-m", "compileall", "-qq", "-x", r"[/\\]tests[/\\]", str(folder)]
-    with subprocess.Popen(command) as early:
+    early = [sys.executable, __file__, "compile", str(folder)]
+    with subprocess.Popen(early, stdin=subprocess.PIPE):  # ends when this pipe does
         yield
-        early.wait()
-    subprocess.run([*command, "-j", "0"])  # some packages have files for other Pythons: no matter
+    left = [sys.executable, "-m", "compileall", "-qq", "-x", TESTS, "-j", "0", str(folder)]
+    subprocess.run(left)  # some packages have files for other Pythons: no matter
+
+
+def compile_as_they_come(folder: Path) -> None:
+    """Compile each package in `folder` once it is whole, until standard input ends."""
+    seen: set[Path] = set()
+    modules: list[Path] = []
+    while not select.select([sys.stdin], [], [], 0 if modules else LOOK_S)[0]:
+        modules = _modules_of_next(folder, seen)
+        for module in modules:
+            compileall.compile_file(str(module), quiet=2)
+
+
+def _modules_of_next(folder: Path, seen: set[Path]) -> list[Path]:
+    """Return the modules of a package not `seen` yet; pip writes INSTALLER when all are there."""
+    whole = {path.parent for path in folder.glob("*.dist-info/INSTALLER")} - seen
+    if not whole:
+        return []
+    seen.add(info := min(whole))
+    with suppress(OSError), (info / "RECORD").open(encoding="utf-8", newline="") as record:
+        names = [row[0] for row in csv.reader(record) if row]
+        return [folder / n for n in names if n.endswith(".py") and not re.search(TESTS, f"/{n}")]
+    return []
 
 
 def _address(download: dict[str, Any]) -> str:

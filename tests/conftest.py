@@ -22,6 +22,8 @@ NO_HOSTS = "hosts: this "  # machine or kernel; a tool that is not installed is 
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+gc.disable()  # until all tests are there
+
 # What takes the place of a CUDA device, such as "cpu", as far as that goes: scripts/gpu.py
 GPU_DEVICE = os.environ.get("GPU_DEVICE", "cuda")
 
@@ -55,7 +57,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    gc.freeze()  # eleven thousand tests and all of torch stay: no collection need look at them
+    gc.freeze()  # twelve thousand tests and all of torch stay: no collection need look at them
+    gc.enable()
 
 
 @pytest.hookimpl(optionalhook=True)

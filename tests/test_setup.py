@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 import venv
 import zipfile
 from pathlib import Path
@@ -137,6 +138,23 @@ def test_modules_are_compiled_those_that_come_meanwhile_too(tmp_path: Path) -> N
         (tmp_path / "later.py").write_text("y = 2")
     found = {path.name.partition(".")[0] for path in tmp_path.rglob("*.pyc")}
     assert found == {"first", "later"}
+
+
+def test_a_package_is_compiled_while_others_come_but_not_before_it_is_whole(tmp_path: Path) -> None:
+    def compiled() -> set[str]:
+        return {path.name.partition(".")[0] for path in tmp_path.rglob("*.pyc")}
+
+    with install.compiling(tmp_path):
+        for name, is_whole in (("half", False), ("whole", True)):
+            (tmp_path / f"{name}.py").write_text("x = 1")
+            (info := tmp_path / f"{name}-1.dist-info").mkdir()
+            (info / "RECORD").write_text(f"{name}.py,,\n{name}-1.dist-info/RECORD,,\n")
+            if is_whole:
+                (info / "INSTALLER").write_text("pip")
+        while not compiled():
+            time.sleep(0.05)
+        assert compiled() == {"whole"}
+    assert compiled() == {"half", "whole"}
 
 
 def test_how_much_is_to_be_loaded_is_told_as_far_as_it_is_known() -> None:

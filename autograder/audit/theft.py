@@ -7,14 +7,18 @@ gives back what equals its result, as it is or reversed, and was there before. S
 question says whether any such answer could be paid, whatever it goes by.
 """
 
+import builtins
 import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from types import BuiltinFunctionType, FrameType, FunctionType, ModuleType
+from types import BuiltinFunctionType, CellType, CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 CODE = (ModuleType, FunctionType, BuiltinFunctionType, type)  # no answer to a question
+# What is reversed into its own type, or not at all.
+ALIKE = {found for found in vars(builtins).values() if isinstance(found, type)}
+ALIKE |= {type(None), CellType, CodeType, FrameType, *CODE}
 MOST = 20_000  # objects that a call looks at, the youngest: it has to end soon
 DEPTH = 8  # how far into lists of lists two values are compared
 
@@ -30,33 +34,40 @@ def stolen(solution: Callable[[], Any]) -> Any:
     """
     if threading.current_thread() is not threading.main_thread():
         raise LookupError("a rank's memory is its own")
-    there = list(_there(sys._getframe(1)))
+    there, judges = _there(sys._getframe(1))
     try:
         right = solution()
     except Exception as error:
         raise LookupError("the solution raises") from error
-    for value in there if _telling(right) else ():
+    for value in _like(right, there, judges) if _telling(right) else ():
         for candidate in (value, _reversed(value)):
             if candidate is not right and _equal(candidate, right, DEPTH):
                 return candidate
     raise LookupError("nothing in the process equals it")
 
 
-def _there(thief: FrameType) -> Iterator[Any]:
-    """Yield what the probe holds, what the collector knows, and what these refer to.
+def _there(thief: FrameType) -> tuple[list[Any], set[int]]:
+    """Return what the probe holds, what the collector knows, and what these refer to.
 
-    Nothing of the judge's: what its frames hold, directly or not.
+    And the ids of what is no find: what the judge's frames hold, directly or not, and the thief's.
     """
     probes, judges = _calling_frames(thief)
-    local_ids = {id(value) for value in thief.f_locals.values()}
-    young = [o for o in gc.get_objects()[-MOST:] if not isinstance(o, (*CODE, FrameType))]
-    cells = [f.__closure__ for f in gc.get_objects()[-MOST:] if isinstance(f, FunctionType)]
+    known = gc.get_objects()[-MOST:]
+    young = [o for o in known if not isinstance(o, (*CODE, FrameType))]
+    cells = [o.__closure__ for o in known if type(o) is FunctionType]
     held = [value for frame in probes for value in frame.f_locals.values()]
     parts = gc.get_referents(*[value for value in held if not isinstance(value, CODE)])
-    seen = _reached(judges) | local_ids
     referents = gc.get_referents(*young, *filter(None, cells))
-    for value in (*held, *parts, *gc.get_referents(*parts), *young, *referents):
-        if id(value) not in seen and not isinstance(value, CODE):
+    there = [*held, *parts, *gc.get_referents(*parts), *young, *referents]
+    return there, _reached(judges) | {id(value) for value in thief.f_locals.values()}
+
+
+def _like(right: Any, there: list[Any], ours: set[int]) -> Iterator[Any]:
+    """Yield each of `there` that may equal `right`, as it is or reversed, and is not of `ours`."""
+    seen, kind = set(ours), type(right)
+    for value in there:
+        may_equal = type(value) is kind or type(value) not in ALIKE
+        if may_equal and id(value) not in seen and not isinstance(value, CODE):
             seen.add(id(value))
             yield value
 

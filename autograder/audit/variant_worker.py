@@ -35,9 +35,12 @@ MAX_MEMORY_BYTES = 8 << 30  # address space; torch alone reserves three of them
 
 def main() -> None:
     """Serve variants until the input closes."""
+    gc.disable()  # what is imported stays
     grader = LabGrader(load_lab(Path(sys.argv[1])), open_student=_in_process)
     serving = Serving()
     _preload(grader)
+    gc.freeze()
+    gc.enable()
     serving.run(functools.partial(_trial, grader))
 
 

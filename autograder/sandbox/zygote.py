@@ -45,8 +45,10 @@ def main() -> None:
     """Serve the judge on the socket whose descriptor is `argv[1]`, until it hangs up."""
     control = socket.socket(fileno=int(sys.argv[1]))
     config = wire.receive(control)
+    gc.disable()  # what is imported stays
     worker.preload(config["preload"])
     gc.freeze()  # a worker's collections need not go through what is here, nor copy its memory
+    gc.enable()
     control.sendall(b"\0")
     while True:
         descriptors = _receive_descriptors(control)

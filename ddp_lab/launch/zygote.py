@@ -15,6 +15,8 @@ A request is one line of JSON, with descriptors beside it for a launch:
                                              + status pipe, segment, then 3 for each of the ranks
     {"kill": id}
 
+What ranks have imported of `LATE` it imports too, once no rank is left: the next ones find it.
+
 To the status pipe go lines `pid rank` for each start and `rank code` for each end; it closes when
 no rank of that launch is left.
 """
@@ -25,16 +27,20 @@ import gc
 import importlib
 import json
 import os
+import select
 import selectors
 import signal
 import socket
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 PR_SET_PDEATHSIG = 1
 FDS_A_RANK = 3  # its socket, its stdout, its stderr
 LINE_BYTES = 4096
+# What ranks import when they first need it, for seconds: the second comes with torch's optimizers.
+LATE = ("torch", "torch._dynamo")
 
 
 @dataclass
@@ -48,9 +54,13 @@ class LaunchedRanks:
 class Zygote:
     """The state of the forking process."""
 
-    def __init__(self, control: socket.socket) -> None:
+    def __init__(self, control: socket.socket, late: Sequence[str] = LATE) -> None:
         self._control = control
+        self._late = late
         self._launches: dict[int, LaunchedRanks] = {}
+        self._told, self._tell = os.pipe()  # ranks tell by it what of `late` they imported
+        os.set_blocking(self._told, False)
+        os.set_blocking(self._tell, False)
 
     def serve(self) -> None:
         """Answer requests until the launcher is gone, then kill all ranks."""
@@ -69,6 +79,22 @@ class Zygote:
                 elif not self._request():
                     self._kill_all()
                     return
+            if not self._launches:
+                self._learn()
+
+    def _learn(self) -> None:
+        """Import what ranks have told of, unless there is a request; SIGTERM ends that."""
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        asked, _, _ = select.select([self._control], [], [], 0)
+        with contextlib.suppress(BlockingIOError):
+            told = b"" if asked else os.read(self._told, LINE_BYTES)
+            gc.disable()
+            for name in [self._late[number] for number in sorted(set(told))]:
+                with contextlib.suppress(Exception):  # then each rank imports it
+                    importlib.import_module(name)
+            gc.freeze()
+            gc.enable()
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
     def _request(self) -> bool:
         data, fds, _, _ = socket.recv_fds(self._control, LINE_BYTES, 253)
@@ -107,7 +133,10 @@ class Zygote:
             die_with_parent()
             signal.set_wakeup_fd(-1)
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
             self._control.close()
+            os.close(self._told)
+            known = set(self._late) & sys.modules.keys()
             for launched in self._launches.values():
                 os.close(launched.status)
             for other, fds in ends.items():
@@ -117,6 +146,8 @@ class Zygote:
 
             link, out, err = ends[rank]
             code = rank_main(rank, request["size"], request["arena_bytes"], segment, link, out, err)
+            new = sys.modules.keys() - known
+            os.write(self._tell, bytes(at for at, name in enumerate(self._late) if name in new))
         finally:
             os._exit(code)
 
@@ -166,6 +197,7 @@ def die_with_parent() -> None:
 def main() -> None:
     """Import what ranks need, then serve."""
     control = socket.socket(fileno=int(sys.argv[1]))
+    gc.disable()  # what is imported stays: to look for garbage in it is a seventh of the time
     import cloudpickle  # noqa: F401
 
     import ddp_lab.launch.rank_main  # noqa: F401
@@ -173,7 +205,9 @@ def main() -> None:
     for name in sys.argv[2:]:
         importlib.import_module(name)
     gc.freeze()  # a rank's collections need not go through what is here, nor copy its memory
+    gc.enable()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the launcher's to handle
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # but while it imports: no rank is left then
     Zygote(control).serve()
 
 

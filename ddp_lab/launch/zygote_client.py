@@ -151,6 +151,7 @@ def stop_zygote() -> None:
     if ended is None or ended.owner != os.getpid():
         return
     ended.control.close()
+    ended.process.terminate()  # it heeds that only while it imports: see `Zygote`
     try:
         ended.process.wait(STOP_S)
     except subprocess.TimeoutExpired:

@@ -366,3 +366,43 @@ def test_thousands_of_collectives_leave_no_descriptor_and_little_memory() -> Non
     for fds, arrays in ddp_lab.launch(rank, 2):
         assert fds == 0
         assert arrays < 12
+
+
+OWN_ZYGOTE = """
+    import os, signal, socket, subprocess, sys
+    from ddp_lab import launch
+    from ddp_lab.launch import zygote_client
+    mine, theirs = socket.socketpair(socket.AF_UNIX, zygote_client.SOCKET_KIND)
+    program = "import socket; from ddp_lab.launch import rank_main, zygote; "
+    program += f"zygote.Zygote(socket.socket(fileno={theirs.fileno()}), ['late']).serve()"
+    process = subprocess.Popen([sys.executable, "-c", program], pass_fds=[theirs.fileno()])
+    zygote_client._running = zygote_client.ZygoteProcess(process, mine, os.getpid(), True)
+
+    def was_there(comm):
+        found = "late" in sys.modules
+        import late
+        return found
+"""
+
+
+def test_what_ranks_import_late_is_there_for_those_of_later_launches(tmp_path: Path) -> None:
+    (tmp_path / "late.py").write_text("")
+    body = "print(launch(was_there, 2), any(launch(was_there, 1)[0] for _ in range(50)))"
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}
+    command = [sys.executable, "-c", textwrap.dedent(OWN_ZYGOTE) + body]
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert said.stdout == "[False, False] True\n"
+
+
+def test_who_ends_waits_for_no_import(tmp_path: Path) -> None:
+    """It never ends where no thread listens to a launcher, as in the process that forks ranks."""
+    begun = tmp_path / "begun"
+    hang = "import pathlib, threading, time\nwhile threading.active_count() == 1:\n"
+    hang += f"    pathlib.Path({str(begun)!r}).touch()\n    time.sleep(1)\n"
+    (tmp_path / "late.py").write_text(hang)
+    body = f"launch(was_there, 1)\nwhile not os.path.exists({str(begun)!r}): pass\n"
+    body += "zygote_client.stop_zygote()\nprint(process.returncode == -signal.SIGTERM)"
+    environment = {**os.environ, "PYTHONPATH": f"{tmp_path}:{Path.cwd()}"}
+    command = [sys.executable, "-c", textwrap.dedent(OWN_ZYGOTE) + body]
+    said = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    assert said.stdout == "True\n"

@@ -23,10 +23,12 @@ HEAVY = (
 
 
 def main() -> None:
+    gc.disable()
     warnings.simplefilter("ignore")
     for name in HEAVY:
         importlib.import_module(name)
     gc.freeze()  # what is here stays, and no fork need look at it
+    gc.enable()
     assert len(list(Path("/proc/self/task").iterdir())) == 1  # a fork takes one thread along
     answers = os.fdopen(os.dup(1), "w")
     for line in sys.stdin:

@@ -20,23 +20,41 @@ INLINE = "module://matplotlib_inline.backend_inline"
 
 # Of what takes long and no check looks at, this much is enough to run it; all with WIDE=1.
 SMALLER = {
-    "05_control_flow": ("for turn in range(320)", "for turn in range(80)"),
-    "06_graph_optimization": ("def train(step, steps=200)", "def train(step, steps=50)"),
-    "07_compiling_operators": ("SEEDS = range(20)", "SEEDS = range(2)"),
-    "10_data_parallel": ("partial(batch, size=640)", "partial(batch, size=80)"),
-    "11_data_parallel_in_depth": ("STEPS, LINES = 150", "STEPS, LINES = 30"),
-    "12_parameter_servers": ("X = np.ones(2**17)", "X = np.ones(2**12)"),
-    "18_language_model": ("STEPS = 450", "STEPS = 60"),
+    "02_autodiff": {"[1_000, 10_000, 100_000], []": "[1_000, 3_000, 10_000], []"},
+    "03_modules_and_training": {"repeats=49 if n < 100 else 9": "repeats=3"},
+    "04_dataflow_graphs": {"repeats=31": "repeats=3"},
+    "05_control_flow": {
+        "for turn in range(320)": "for turn in range(80)",
+        "repeats=7": "repeats=2",
+    },
+    "06_graph_optimization": {
+        "def train(step, steps=200)": "def train(step, steps=50)",
+        "repeats=15": "repeats=3",
+    },
+    "07_compiling_operators": {"SEEDS = range(20)": "SEEDS = range(2)"},
+    "10_data_parallel": {
+        "partial(batch, size=640)": "partial(batch, size=80)",
+        "big_batch, hosts=2": "big_batch, 2, hosts=2",
+        "big_batch, 9, now": "big_batch, 2, now",
+        "repeats=30": "repeats=3",
+    },
+    "11_data_parallel_in_depth": {
+        "STEPS, LINES = 150": "STEPS, LINES = 30",
+        "shares = (1.0, 0.1, 0.01, 0.001)": "shares = (1.0, 0.01)",
+    },
+    "12_parameter_servers": {"X = np.ones(2**17)": "X = np.ones(2**12)"},
+    "15_serving": {"rate, seconds=1.0": "rate, seconds=0.3"},
+    "18_language_model": {"STEPS = 450": "STEPS = 60"},
 }
 
 
 def in_small(lab: Lab, cells: list[str]) -> list[str]:
     """Return a lab's cells with less of what takes long."""
-    if lab.name not in SMALLER or os.environ.get("WIDE"):
-        return cells
-    long, short = SMALLER[lab.name]
-    assert any(long in cell for cell in cells), f"{lab.name} has no {long!r}"
-    return [cell.replace(long, short) for cell in cells]
+    pairs = {} if os.environ.get("WIDE") else SMALLER.get(lab.name, {})
+    for long, short in pairs.items():
+        assert any(long in cell for cell in cells), f"{lab.name} has no {long!r}"
+        cells = [cell.replace(long, short) for cell in cells]
+    return cells
 
 
 @functools.cache

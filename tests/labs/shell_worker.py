@@ -28,6 +28,7 @@ HEAVY = (
 
 
 def main() -> None:
+    gc.disable()
     for name in HEAVY:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
@@ -35,6 +36,7 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a lab's own processes print is no answer
     gc.freeze()  # no fork need look at what is here
+    gc.enable()
     for line in sys.stdin:
         answers.write(answered(json.loads(line)) + "\n")
         answers.flush()
@@ -77,6 +79,9 @@ class Fork:
     def wait(self, timeout: float | None = None) -> int:
         return os.waitpid(self.pid, 0)[1]
 
+    def terminate(self) -> None:
+        os.kill(self.pid, signal.SIGTERM)
+
     def kill(self) -> None:
         os.kill(self.pid, signal.SIGKILL)
 
@@ -93,6 +98,7 @@ def lend_zygote() -> None:
             os.setsid()
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             signal.signal(signal.SIGINT, signal.SIG_IGN)
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
             zygote.Zygote(theirs).serve()
         finally:
             os._exit(0)

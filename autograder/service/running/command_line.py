@@ -5,6 +5,7 @@ what `autograder.cli` turns into one line on standard error.
 """
 
 import argparse
+import gc
 import os
 import sys
 from dataclasses import fields
@@ -141,8 +142,11 @@ def _start(arguments: argparse.Namespace) -> int:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
+    gc.disable()  # what is imported stays: to look for garbage in it is a seventh of the start
     from autograder.service.running.server import serve
 
+    gc.freeze()
+    gc.enable()
     values = {field.name: getattr(arguments, field.name) for field in fields(Settings)}
     values |= {
         "labs": labs_directory(arguments.labs),
