@@ -18,11 +18,11 @@ from autograder.records import ManualAnswer, Report
 from autograder.service.database import schema
 from autograder.service.database.database import Database
 from autograder.service.errors import StartError
-from autograder.service.records import gradings, standings, tries
-from autograder.service.records.claims import line_up
-from autograder.service.records.dates import calendar
+from autograder.service.records.grades import gradings
 from autograder.service.records.marks import answer_digest
 from autograder.service.records.people import LEARNER, login_key
+from autograder.service.records.standings import standings, tries
+from autograder.service.records.submissions.claims import line_up
 
 # What a learner's token of a release that let them live for ever has left.
 _BEARER_S = 180 * 86400.0
@@ -358,7 +358,7 @@ def _to_15(connection: sa.Connection, _now: float) -> None:
         connection.scalars(missing.where(missing.selected_columns[0].not_in(noted)))
     ):
         tries.note(connection, number, _report(connection, number))
-    standings.recount(connection, lambda: calendar(connection).counted)
+    standings.recount(connection)
 
 
 def _to_16(_connection: sa.Connection, _now: float) -> None:

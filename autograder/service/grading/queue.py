@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from autograder.service.errors import GraderDied, GraderKilled, GraderUnable
 from autograder.service.grading.process import Grader
-from autograder.service.records.claims import Claim, Claims
+from autograder.service.records.submissions.claims import Claim, Claims
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

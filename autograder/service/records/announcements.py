@@ -10,7 +10,7 @@ from autograder.service.database.database import Database
 from autograder.service.database.schema import announcement_reads, announcements, people
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log
-from autograder.service.records.gradings import inserted
+from autograder.service.records.grades.gradings import inserted
 from autograder.service.records.people import Person
 from autograder.service.times import date, moment
 

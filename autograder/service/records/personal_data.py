@@ -26,12 +26,11 @@ from autograder.service.database.schema import (
 )
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log as log
-from autograder.service.records.claims import line_up
-from autograder.service.records.dates import calendar
 from autograder.service.records.people import STAFF, Person
+from autograder.service.records.roster.teams import hand_over
 from autograder.service.records.stale_totals import lock
-from autograder.service.records.standings import drop_person, restand, restand_people
-from autograder.service.records.teams import hand_over
+from autograder.service.records.standings.standings import drop_person, restand, restand_people
+from autograder.service.records.submissions.claims import line_up
 
 # Keys, and what is made of the rest.
 _NOT_GIVEN = (tokens, lines, standings, pile, sums, best_times, course_totals, stale_totals)
@@ -79,9 +78,9 @@ def remove(connection: sa.Connection, person: Person, clock: Callable[[], float]
         condition = _whose(table, person.id)
         if condition is not None:
             connection.execute(table.delete().where(condition))
-    restand_people(connection, lambda: calendar(connection).counted, *others)
+    restand_people(connection, *others)
     for lab, heir in heirs:
-        restand(connection, lambda: calendar(connection).counted, lab, heir)
+        restand(connection, lab, heir)
     called = f"person {person.id}"
     subject, login = audit_log.c.subject, person.login
     _rewrite(connection, audit_log.c.who == login, who=called)

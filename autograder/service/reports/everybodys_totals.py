@@ -25,10 +25,10 @@ from autograder.service.database.schema import (
     submissions,
 )
 from autograder.service.records import stale_totals
-from autograder.service.records.course_rule import CourseRule
+from autograder.service.records.grades.course_rule import CourseRule
 from autograder.service.records.people import LEARNER
-from autograder.service.records.standings import POINTS
-from autograder.service.records.submissions import Submissions
+from autograder.service.records.standings.standings import POINTS
+from autograder.service.records.submissions.submissions import Submissions
 from autograder.service.reports.totals import Reckoning
 
 NOTHING = -1.0  # the share of whoever has nothing that counts

@@ -19,7 +19,7 @@ from autograder.grading.report import to_gradescope
 from autograder.service.database.schema import people, standings, submissions
 from autograder.service.errors import Refused
 from autograder.service.records.people import LEARNER, Roster
-from autograder.service.records.submissions import EXCUSED, Entry, Submissions
+from autograder.service.records.submissions.submissions import EXCUSED, Entry, Submissions
 from autograder.service.reports.gradebook import Row, rows
 from autograder.service.times import iso
 

@@ -9,10 +9,16 @@ from pydantic import Field
 
 from autograder.service.database.schema import GRADED, course_totals, people, standings, sums
 from autograder.service.errors import Refused
-from autograder.service.records.course_rule import Total
-from autograder.service.records.decisions import Decision
+from autograder.service.records.grades.course_rule import Total
+from autograder.service.records.grades.decisions import Decision
 from autograder.service.records.people import LEARNER, PERSON, Person, named
-from autograder.service.records.submissions import EXCUSED, SET, Entry, Submissions, pages_of
+from autograder.service.records.submissions.submissions import (
+    EXCUSED,
+    SET,
+    Entry,
+    Submissions,
+    pages_of,
+)
 from autograder.service.reports.everybodys_totals import NOTHING, bring_few_up_to_date
 from autograder.service.reports.totals import Reckoning
 

@@ -11,8 +11,15 @@ import sqlalchemy as sa
 
 from autograder.service.database.database import Database
 from autograder.service.database.schema import counts
-from autograder.service.records.standings import BINS, MESSAGE, PASSED, PLACE, SCORE, TRIED
-from autograder.service.records.tries import EVER, GAP, GAP_WORDS, GREEN, MOST_TRIES
+from autograder.service.records.standings.standings import (
+    BINS,
+    MESSAGE,
+    PASSED,
+    PLACE,
+    SCORE,
+    TRIED,
+)
+from autograder.service.records.standings.tries import EVER, GAP, GAP_WORDS, GREEN, MOST_TRIES
 from autograder.service.reports.exports import csv_lines
 
 _MESSAGES = 3

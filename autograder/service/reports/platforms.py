@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from autograder.service.errors import Refused
 from autograder.service.grading.catalog import short_name
-from autograder.service.records.submissions import Entry
+from autograder.service.records.submissions.submissions import Entry
 from autograder.service.reports.exports import Book, canvas_score, csv_lines, final_score
 from autograder.service.reports.gradebook import Row
 

@@ -8,7 +8,7 @@ from typing import Any
 from autograder.grading.similarity import Pair, Prints, pairs
 from autograder.grading.similarity_reader import Reader, Reading
 from autograder.service.grading.catalog import LabCatalog
-from autograder.service.records.submissions import Submissions
+from autograder.service.records.submissions.submissions import Submissions
 
 _LEAST = 0.5
 _MOST = 100  # pairs; nobody looks at more

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from autograder.service.records.submissions import Entry
+from autograder.service.records.submissions.submissions import Entry
 from autograder.service.times import moment
 
 OPEN, LATE, MISSING, TO_COME, IN = "open", "late", "missing", "opens later", "handed in"

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from autograder.service.periodic import Periodic
-from autograder.service.records.submissions import Submissions
+from autograder.service.records.submissions.submissions import Submissions
 from autograder.service.reports.everybodys_totals import work_some_out
 
 _LOOK_S = 5.0  # a look reads the rule, the dates and one entry of an index

@@ -105,7 +105,7 @@ def _staff_add(arguments: argparse.Namespace) -> int:
 
 def _add_staff_here(data: Path, course: str, asked: dict[str, str]) -> str:
     from autograder.service.errors import Refused, StartError
-    from autograder.service.records.enrolment import enroll
+    from autograder.service.records.roster.enrolment import enroll
     from autograder.service.running import courses
 
     with courses.opened(data, "", course) as store:

@@ -20,7 +20,7 @@ from autograder.service.records.people import (
     STAFF,
     Person,
 )
-from autograder.service.records.submissions import Entry, Submissions
+from autograder.service.records.submissions.submissions import Entry, Submissions
 from autograder.service.web.below import path_in_course
 from autograder.service.web.course import Course
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from autograder.records import CheckResult, Report
 from autograder.service.database.schema import STORED
-from autograder.service.records.intake import Receipt
 from autograder.service.records.people import Person, Session
-from autograder.service.records.submissions import Entry
+from autograder.service.records.submissions.intake import Receipt
+from autograder.service.records.submissions.submissions import Entry
 from autograder.service.reports.gradebook import Row
 from autograder.service.times import iso
 

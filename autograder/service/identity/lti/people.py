@@ -24,7 +24,6 @@ from autograder.service.database.schema import (
 from autograder.service.errors import Refused
 from autograder.service.identity.lti.launches import NONCE_S, Launch
 from autograder.service.records import audit_log
-from autograder.service.records.dates import calendar
 from autograder.service.records.outbox import touch
 from autograder.service.records.people import (
     FORMER,
@@ -34,7 +33,7 @@ from autograder.service.records.people import (
     login_key,
     login_of,
 )
-from autograder.service.records.standings import restand_people
+from autograder.service.records.standings.standings import restand_people
 
 _MOST_SHOWN = 200  # of the changes that a list of people makes
 
@@ -185,7 +184,7 @@ class LtiPeople:
         if row.role != launch.role:
             changed = people.update().where(people.c.id == number).values(role=launch.role)
             connection.execute(changed)
-            restand_people(connection, lambda: calendar(connection, number).counted, number)
+            restand_people(connection, number)
             roles, by = (row.role, launch.role), launch.platform.name
             audit_log.write(connection, self.clock(), by, "role", row.login, *roles)
         return Person(row.id, row.login, row.name, launch.role, row.email, row.section)

@@ -10,10 +10,12 @@ import sqlalchemy as sa
 from autograder.service.database.database import Database
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log
-from autograder.service.records.course_rule import CourseRule, course_rule, put_rule
-from autograder.service.records.dates import Rules, calendar, put_rules
-from autograder.service.records.markers import kept_comments
+from autograder.service.records.calendar import calendar
+from autograder.service.records.grades import kept_comments
+from autograder.service.records.grades.course_rule import CourseRule, course_rule, put_rule
 from autograder.service.records.people import Person
+from autograder.service.records.rules import Rules
+from autograder.service.records.terms.dates import put_rules
 from autograder.service.records.terms.moves import Move
 from autograder.service.records.terms.plans import Plan
 from autograder.service.records.terms.schedule import FIELDS

@@ -10,7 +10,7 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from autograder.service.errors import Refused
-from autograder.service.records.dates import DATES, Rules
+from autograder.service.records.rules import DATES, Rules
 
 _MOST_WEEKS = 520
 

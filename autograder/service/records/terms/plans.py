@@ -14,9 +14,9 @@ from autograder.service.database import archives, schema
 from autograder.service.database.archives import Rows
 from autograder.service.database.database import Database
 from autograder.service.errors import Refused, StartError
-from autograder.service.records.course_rule import CourseRule, read_rule
-from autograder.service.records.dates import Rules
-from autograder.service.records.markers import kept_comments
+from autograder.service.records.grades import kept_comments
+from autograder.service.records.grades.course_rule import CourseRule, read_rule
+from autograder.service.records.rules import Rules
 from autograder.service.records.terms.moves import wrong
 from autograder.service.records.terms.schedule import FIELDS
 

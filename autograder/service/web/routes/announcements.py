@@ -14,7 +14,7 @@ from autograder.service.records.announcements import (
     mark_read,
     withdraw,
 )
-from autograder.service.records.submissions import is_id
+from autograder.service.records.submissions.submissions import is_id
 from autograder.service.times import iso
 from autograder.service.web import openapi
 from autograder.service.web.access import Caller, Sender, Staff, StaffSender, Visitor

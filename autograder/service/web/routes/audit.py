@@ -8,7 +8,7 @@ from fastapi.responses import Response
 
 from autograder.service.database import schema
 from autograder.service.records import audit_log
-from autograder.service.records.submissions import start_of_page
+from autograder.service.records.submissions.submissions import start_of_page
 from autograder.service.web.access import Staff, StaffVisitor
 from autograder.service.web.course import Course
 from autograder.service.web.forms import PageNumber, Start

@@ -6,9 +6,9 @@ from urllib.parse import quote
 from fastapi import APIRouter
 from fastapi.responses import RedirectResponse, Response
 
-from autograder.service.records import drafts
-from autograder.service.records.intake import Receipt
 from autograder.service.records.people import Person
+from autograder.service.records.submissions import drafts
+from autograder.service.records.submissions.intake import Receipt
 from autograder.service.times import iso
 from autograder.service.web import openapi, views
 from autograder.service.web.access import Caller, Sender, Visitor

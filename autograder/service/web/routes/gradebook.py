@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response, StreamingResponse
 
 from autograder.service.grading.catalog import Titles
-from autograder.service.records.teams import handed_in_by
+from autograder.service.records.roster.teams import handed_in_by
 from autograder.service.reports import exports, gradebook, platforms
 from autograder.service.reports.everybodys_totals import bring_up_to_date
 from autograder.service.web import openapi, views

@@ -8,9 +8,9 @@ from fastapi.responses import RedirectResponse, Response
 
 from autograder.service.errors import Refused
 from autograder.service.grading.catalog import short_name
-from autograder.service.records import course_rule
-from autograder.service.records.course_rule import CourseRule
-from autograder.service.records.decisions import decide
+from autograder.service.records.grades import course_rule
+from autograder.service.records.grades.course_rule import CourseRule
+from autograder.service.records.grades.decisions import decide
 from autograder.service.records.people import Person
 from autograder.service.web import openapi
 from autograder.service.web.access import (

@@ -8,7 +8,7 @@ from fastapi import APIRouter
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
 
 from autograder.service.errors import Refused
-from autograder.service.records.dates import DATES, Rules
+from autograder.service.records.rules import DATES, Rules
 from autograder.service.reports import numbers
 from autograder.service.times import date
 from autograder.service.web import openapi

@@ -7,9 +7,9 @@ from fastapi import APIRouter
 from fastapi.responses import RedirectResponse, Response
 
 from autograder.service.errors import Refused
-from autograder.service.records import marking
-from autograder.service.records.markers import assignments, kept_comments
-from autograder.service.records.markers.assignments import Assignment, Marker
+from autograder.service.records.grades import kept_comments
+from autograder.service.records.marking import assignments, marking
+from autograder.service.records.marking.assignments import Assignment, Marker
 from autograder.service.records.people import Person
 from autograder.service.web import openapi
 from autograder.service.web.access import (

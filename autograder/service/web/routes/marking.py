@@ -10,11 +10,11 @@ from fastapi.responses import RedirectResponse, Response
 from pydantic import Field
 
 from autograder.service.errors import Refused
-from autograder.service.records import marking
-from autograder.service.records.markers import kept_comments
-from autograder.service.records.marking import Walk
+from autograder.service.records.grades import kept_comments
+from autograder.service.records.marking import marking
+from autograder.service.records.marking.marking import Walk
 from autograder.service.records.people import Person
-from autograder.service.records.teams import handed_in_by
+from autograder.service.records.roster.teams import handed_in_by
 from autograder.service.web import openapi, views
 from autograder.service.web.access import CallersEntry, Staff, StaffSender, StaffVisitor
 from autograder.service.web.course import Course

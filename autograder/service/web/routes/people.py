@@ -9,9 +9,9 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
 
 from autograder.service.errors import Refused
-from autograder.service.records import enrolment
-from autograder.service.records.enrolment import enroll
 from autograder.service.records.people import FORMER, LEARNER, STAFF, Person
+from autograder.service.records.roster import enrolment
+from autograder.service.records.roster.enrolment import enroll
 from autograder.service.reports.exports import chunks, csv_lines
 from autograder.service.reports.gradebook import counted
 from autograder.service.reports.totals import Reckoning

@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from fastapi.responses import RedirectResponse, Response
 
 from autograder.service.errors import Refused
-from autograder.service.records.regrades import Batch
+from autograder.service.records.marking.regrades import Batch
 from autograder.service.reports.gradebook import PAGE_ROWS
 from autograder.service.times import iso
 from autograder.service.web.access import (

@@ -6,7 +6,7 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.responses import RedirectResponse, Response
 
-from autograder.service.records.regrade_requests import PAGE_ROWS, RegradeRequest
+from autograder.service.records.marking.regrade_requests import PAGE_ROWS, RegradeRequest
 from autograder.service.times import iso
 from autograder.service.web import openapi
 from autograder.service.web.access import (

@@ -9,8 +9,8 @@ from fastapi import APIRouter
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
 
 from autograder.service.errors import Refused
-from autograder.service.records.dates import DATES
 from autograder.service.records.people import Person
+from autograder.service.records.rules import DATES
 from autograder.service.records.terms import schedule
 from autograder.service.records.terms.schedule import Change
 from autograder.service.reports.exports import csv_lines

@@ -9,7 +9,7 @@ from fastapi import APIRouter
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
 
 from autograder.service.records.people import Person
-from autograder.service.records.teams import Change, rows, take, teams
+from autograder.service.records.roster.teams import Change, rows, take, teams
 from autograder.service.reports.exports import csv_lines
 from autograder.service.web import openapi
 from autograder.service.web.access import Instructor, InstructorSender, Staff, StaffVisitor

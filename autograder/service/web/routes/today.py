@@ -6,7 +6,7 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from autograder.service.records.markers import assignments
+from autograder.service.records.marking import assignments
 from autograder.service.reports import today
 from autograder.service.web.access import Staff, StaffVisitor
 from autograder.service.web.course import Course

@@ -13,11 +13,13 @@ import sqlalchemy as sa
 from autograder.service.database.database import Database
 from autograder.service.database.schema import people, regrade_messages, regrade_requests
 from autograder.service.errors import Refused
-from autograder.service.records import audit_log, gradings
-from autograder.service.records.dates import HELD_LABS, Rules, calendar
+from autograder.service.records import audit_log
+from autograder.service.records.calendar import HELD_LABS, calendar
+from autograder.service.records.grades import gradings
 from autograder.service.records.marks import question_of
 from autograder.service.records.people import Person
-from autograder.service.records.submissions import Entry
+from autograder.service.records.rules import Rules
+from autograder.service.records.submissions.submissions import Entry
 
 PAGE_ROWS = 50
 _TEXT_CHARS = 2_000

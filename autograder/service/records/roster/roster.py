@@ -4,8 +4,6 @@ A line that cannot be taken is a problem with its number and a reason; the other
 not in the file stays as they are, and so does what a line does not say.
 """
 
-import csv
-import io
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -19,7 +17,7 @@ from autograder.service.database.database import Database
 from autograder.service.database.schema import people
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log
-from autograder.service.records.dates import calendar
+from autograder.service.records.csv_files import Lines, table
 from autograder.service.records.people import (
     ASSISTANT,
     FORMER,
@@ -31,7 +29,7 @@ from autograder.service.records.people import (
     login_key,
     login_of,
 )
-from autograder.service.records.standings import restand_people
+from autograder.service.records.standings.standings import restand_people
 
 COLUMNS = ("login", "name", "email", "section", "role")
 _ROLES = {"student": LEARNER, "learner": LEARNER, ASSISTANT: ASSISTANT, INSTRUCTOR: INSTRUCTOR}
@@ -65,23 +63,16 @@ def read(data: bytes, problems: list[Problem]) -> list[Line]:
     Raises:
         Refused: 422, it is not UTF-8, or has no header with a column `login`.
     """
-    try:
-        text = data.decode("utf-8-sig")
-        head = text.lstrip("\r\n").partition("\n")[0]
-        separator = ";" if head.count(";") > head.count(",") else ","
-        rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-        columns = [name.strip().lower() for name in next(rows, [])]
-        while not any(columns) and (row := next(rows, None)) is not None:  # empty lines above it
-            columns = [name.strip().lower() for name in row]
-        from_moodle = _MOODLE_EMAIL in columns  # whose list of participants has no login
-        columns = _our_names(columns)
-        known = "login" in columns or from_moodle
-        if not known or len(set(columns)) < len(columns):
-            problem = f"got the columns {', '.join(columns)[:100]!r}"
-            raise Refused(422, f"roster: {problem}, expected each once of {', '.join(COLUMNS)}.")
-        return _lines(rows, columns, problems)
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise Refused(422, f"roster: this is no CSV in UTF-8: {error}.") from error
+    columns, rows = table(data, "roster")
+    while rows and not any(columns):  # lines above it that hold separators alone
+        columns = [name.strip().lower() for name in rows.pop(0)[1]]
+    from_moodle = _MOODLE_EMAIL in columns  # whose list of participants has no login
+    columns = _our_names(columns)
+    known = "login" in columns or from_moodle
+    if not known or len(set(columns)) < len(columns):
+        problem = f"got the columns {', '.join(columns)[:100]!r}"
+        raise Refused(422, f"roster: {problem}, expected each once of {', '.join(COLUMNS)}.")
+    return _lines(rows, columns, problems)
 
 
 def _our_names(columns: list[str]) -> list[str]:
@@ -94,14 +85,11 @@ def _our_names(columns: list[str]) -> list[str]:
     return [theirs.get(name, name) for name in columns]
 
 
-def _lines(rows: Any, columns: list[str], problems: list[Problem]) -> list[Line]:
+def _lines(rows: Lines, columns: list[str], problems: list[Problem]) -> list[Line]:
     lines: list[Line] = []
     first: dict[str, int] = {}
-    for row in rows:
-        number = rows.line_num
-        if not any(cell.strip() for cell in row):
-            continue
-        if row[0].strip().lower() == _POINTS_POSSIBLE:
+    for number, row in rows:
+        if not any(cell.strip() for cell in row) or row[0].strip().lower() == _POINTS_POSSIBLE:
             continue
         if len(lines) >= _MOST_LINES:
             raise Refused(422, f"roster: it has more than {_MOST_LINES} lines.")
@@ -212,7 +200,7 @@ def take(
                     if held is not None and not {"role", "section"}.isdisjoint(after):
                         moved.append(held["id"])
         if moved and not dry_run:
-            restand_people(connection, lambda: calendar(connection).counted, *moved)
+            restand_people(connection, *moved)
     problems.sort(key=lambda problem: int(problem["line"]))
     return {**done, "problems": problems, "changes": changes}
 

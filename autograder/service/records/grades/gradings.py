@@ -24,15 +24,8 @@ from autograder.service.database.schema import (
     team_copies,
 )
 from autograder.service.errors import Refused
-from autograder.service.records import (
-    audit_log,
-    leaderboard,
-    standings,
-    teams,
-    tries,
-)
-from autograder.service.records.dates import calendar
-from autograder.service.records.markers import kept_comments
+from autograder.service.records import audit_log
+from autograder.service.records.grades import kept_comments
 from autograder.service.records.marks import (
     Mark,
     Marks,
@@ -45,6 +38,8 @@ from autograder.service.records.marks import (
 )
 from autograder.service.records.outbox import touch
 from autograder.service.records.people import Person
+from autograder.service.records.roster import teams
+from autograder.service.records.standings import leaderboard, standings, tries
 
 
 def publish(connection: sa.Connection, submission_id: int, report: Report, now: float) -> None:
@@ -159,7 +154,7 @@ def total(connection: sa.Connection, *submission_ids: int) -> str:
     lab, owners = str(rows[0].lab), [row.person_id for row in rows]
     for number in submission_ids:
         owners += teams.follow(connection, number)
-    standings.restand(connection, lambda: calendar(connection, *owners).counted, lab, *owners)
+    standings.restand(connection, lab, *owners)
     return lab
 
 

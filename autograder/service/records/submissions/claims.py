@@ -30,9 +30,9 @@ from autograder.service.database.schema import (
     submissions,
 )
 from autograder.service.records import audit_log
-from autograder.service.records.gradings import publish
-from autograder.service.records.submissions import is_id
-from autograder.service.records.teams import NO_COPY, origin_of
+from autograder.service.records.grades.gradings import publish
+from autograder.service.records.roster.teams import NO_COPY, origin_of
+from autograder.service.records.submissions.submissions import is_id
 
 _AT_ONCE = 500  # people: a statement has a limit
 _REASON_CHARS = 2_000  # in a row that lists read

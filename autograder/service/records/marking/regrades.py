@@ -14,14 +14,15 @@ from autograder.service.database.database import Database
 from autograder.service.database.schema import PARKED, people, regrades, regradings, submissions
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log
-from autograder.service.records.claims import FINISHED, send_again
-from autograder.service.records.dates import Rules, calendar
-from autograder.service.records.gradings import inserted
+from autograder.service.records.calendar import calendar
+from autograder.service.records.grades.gradings import inserted
 from autograder.service.records.outbox import touch
 from autograder.service.records.people import Person
-from autograder.service.records.standings import restand
-from autograder.service.records.submissions import is_id
-from autograder.service.records.teams import follow
+from autograder.service.records.roster.teams import follow
+from autograder.service.records.rules import Rules
+from autograder.service.records.standings.standings import restand
+from autograder.service.records.submissions.claims import FINISHED, send_again
+from autograder.service.records.submissions.submissions import is_id
 
 RUNNING, READY, PUBLISHED = "running", "ready", "published"
 
@@ -142,7 +143,7 @@ class Regrades:
                 learners = list(connection.scalars(whose))
                 for number in list(connection.scalars(theirs)):
                     learners += follow(connection, number)
-                restand(connection, lambda: calendar(connection).counted, current.lab, *learners)
+                restand(connection, current.lab, *learners)
                 connection.execute(regrades.update().where(this_batch).values(published_at=now))
             return _batch(connection, batch)
 

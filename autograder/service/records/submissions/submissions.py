@@ -32,11 +32,13 @@ from autograder.service.database.schema import (
     submissions,
 )
 from autograder.service.errors import Refused
-from autograder.service.records import drafts, gradings, teams
-from autograder.service.records.dates import HELD_LABS, Calendar, calendar
-from autograder.service.records.decisions import Decision, decided
-from autograder.service.records.intake import Receipt, take_in, wait_for_turn
+from autograder.service.records.calendar import HELD_LABS, Calendar, calendar
+from autograder.service.records.grades import gradings
+from autograder.service.records.grades.decisions import Decision, decided
 from autograder.service.records.people import LEARNER, Person
+from autograder.service.records.roster import teams
+from autograder.service.records.submissions import drafts
+from autograder.service.records.submissions.intake import Receipt, take_in, wait_for_turn
 
 # SQLite's largest integer: a larger id cannot exist, and binding it would raise.
 _LARGEST_ID = 2**63 - 1
