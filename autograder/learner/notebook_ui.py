@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from autograder.errors import AutograderError, UnknownLab
-from autograder.learner.card import BROKEN, SIGNS, UNCHECKED, Card, card, count, more_checks
+from autograder.learner.card import BROKEN, SIGNS, UNCHECKED, Card, card, count, counted_checks
 from autograder.learner.figures import follow_theme
 from autograder.learner.kernel import follow, one_thread, report_unwritten_answers
 from autograder.printable import printable
@@ -284,7 +284,7 @@ class Notebook:
             here, more = self.practice.counts(*self.practice.questions)
         except AutograderError:
             return ""
-        return f"{count(here, 'check')} {'runs' if here == 1 else 'run'} here{more_checks(more)}."
+        return counted_checks(here, more)
 
     def _note_sent(self, sent: "HandedIn") -> None:
         """Write the submission down, for the table over all labs."""

@@ -111,9 +111,7 @@ best_times = table(
 
 # What learners are called where others see their places; drawn once.
 pseudonyms = table(
-    "pseudonyms",
-    keys("person_id"),
-    Column("pseudonym", String(40), nullable=False, unique=True),
+    "pseudonyms", keys("person_id"), Column("pseudonym", String(40), nullable=False, unique=True)
 )
 
 marks = table(

@@ -40,22 +40,17 @@ def announced(
     """
     a, reads = announcements.c, announcement_reads.c
     mine = (reads.announcement_id == a.id) & (reads.person_id == person.id)
-    query = sa.select(a.id, a.text, a.section, a.starts, a.ends, people.c.name, reads.person_id)
+    writer, is_unread = sa.func.coalesce(people.c.name, "staff"), reads.person_id.is_(None)
+    query = sa.select(a.id, a.text, a.section, a.starts, a.ends, writer, is_unread)
     query = query.select_from(announcements).join(people, people.c.id == a.written_by, isouter=True)
     query = query.join(announcement_reads, mine, isouter=True)
     if not person.is_staff:
         query = query.where(a.starts <= now, a.ends.is_(None) | (a.ends > now))
         query = query.where(a.section.in_(("", person.section)))
     if unread:
-        query = query.where(reads.person_id.is_(None))
+        query = query.where(is_unread)
     rows = database.rows(query.order_by(a.starts.desc(), a.id.desc()).limit(_MOST))
-    return [
-        Announcement(
-            row.id, row.text, row.section, row.starts, row.ends, by or "staff", read is None
-        )
-        for row in rows
-        for by, read in [row[5:]]
-    ]
+    return [Announcement(*row) for row in rows]
 
 
 def announce(database: Database, now: float, body: Mapping[str, Any], by: Person) -> int:

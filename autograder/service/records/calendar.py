@@ -22,8 +22,10 @@ class Calendar:
     def of(self, lab: str, person_id: int) -> Rules:
         """Return the rules that hold for one learner."""
         rules, due = self.rules.get(lab, Rules()), self.later.get((lab, person_id))
-        factor = self.factors.get(person_id)
-        return rules.extended(due if factor is None else _later(due, rules.stretched_due(factor)))
+        if person_id in self.factors:
+            dues = (due, rules.stretched_due(self.factors[person_id]))
+            due = max(filter(None, dues), key=moment, default=None)
+        return rules.extended(due)
 
     def still_open(self, lab: str, now: float) -> list[int]:
         """Return for whom a lab that is over at `now` is not: they have more time."""
@@ -49,11 +51,6 @@ def calendar(connection: sa.Connection, *person_ids: int) -> Calendar:
         factors = factors.where(accommodations.c.person_id.in_(person_ids))
     dues = {(row[0], row[1]): row[2] for row in connection.execute(chosen)}
     return Calendar(rules, dues, {row[0]: row[1] for row in connection.execute(factors)})
-
-
-def _later(*dues: str | None) -> str | None:
-    """Return the latest of some dates, or None where there is none."""
-    return max((due for due in dues if due is not None), key=moment, default=None)
 
 
 _RULES = sa.select(lab_rules.c.lab, *(lab_rules.c[field.name] for field in fields(Rules)))

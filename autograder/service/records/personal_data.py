@@ -71,8 +71,8 @@ def remove(connection: sa.Connection, person: Person, clock: Callable[[], float]
     drop_person(connection, person.id)
     lock(connection)
     for table in reversed(metadata.sorted_tables):
-        for column in _named_in(table, people):
-            if column.nullable:
+        for column in table.c:
+            if column.nullable and any(key.column.table is people for key in column.foreign_keys):
                 chosen = table.update().where(column == person.id)
                 connection.execute(chosen.values({column.name: None}))
         condition = _whose(table, person.id)
@@ -114,10 +114,6 @@ def _whose(table: sa.Table, person_id: int) -> sa.ColumnElement[bool] | None:
             if parent is not None and not column.nullable:
                 conditions.append(column.in_(sa.select(key.column).where(parent)))
     return sa.or_(*conditions) if conditions else None
-
-
-def _named_in(table: sa.Table, other: sa.Table) -> list[sa.Column[Any]]:
-    return [c for c in table.c if any(key.column.table is other for key in c.foreign_keys)]
 
 
 def _text(value: object) -> str:

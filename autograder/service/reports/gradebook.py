@@ -50,11 +50,7 @@ def gradebook(learners: Iterable[str], entries: Iterable[Entry]) -> Gradebook:
     return book
 
 
-def counted(
-    learners: Collection[Person],
-    submissions: Submissions,
-    lab: str = "",
-) -> Gradebook:
+def counted(learners: Collection[Person], submissions: Submissions, lab: str = "") -> Gradebook:
     """Return what counts for these learners, of every lab or of one, as staff decided it."""
     ids = [person.id for person in learners]
     entries = submissions.counting(ids, lab)
@@ -174,11 +170,7 @@ def _sorted(
     return query.order_by(*(key.desc() for key in keys) if turned else keys)
 
 
-def rows(
-    learners: Collection[Person],
-    submissions: Submissions,
-    lab: str = "",
-) -> list[Row]:
+def rows(learners: Collection[Person], submissions: Submissions, lab: str = "") -> list[Row]:
     """Return the rows of these learners, with every lab or one; see `counted`."""
     reckoning = Reckoning.of(submissions)
     book = counted(learners, submissions, lab)

@@ -29,7 +29,7 @@ from autograder.service.grading.process import Grader, ProcessGrader
 from autograder.service.grading.queue import Queue
 from autograder.service.records.people import INSTRUCTOR, Roster
 from autograder.service.records.store import Store, sqlite_url
-from autograder.service.reports.totals_worker import TotalsWorker
+from autograder.service.reports.everybodys_totals import TotalsWorker
 from autograder.service.running import courses
 from autograder.service.settings import Settings
 from autograder.service.tokens import is_token, new_token
@@ -368,7 +368,7 @@ def write_secret(path: Path, text: str) -> None:
     fresh.replace(path)
 
 
-def serve(settings: Settings) -> int:
+def serve(settings: Settings) -> None:
     """Serve until SIGINT or SIGTERM; print the address once it answers."""
     elsewhere = settings.scheduler or settings.cluster
     if not (settings.unsandboxed or elsewhere or shutil.which("bwrap")):
@@ -380,7 +380,6 @@ def serve(settings: Settings) -> int:
     log_to_stderr(settings.log_format)
     with opened(settings) as server:
         server.run(lambda: _say_ready(server, settings))
-    return 0
 
 
 def _say_ready(server: Server, settings: Settings) -> None:

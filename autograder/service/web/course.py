@@ -20,8 +20,8 @@ from autograder.service.records.roster.teams import teams
 from autograder.service.records.store import Store
 from autograder.service.records.submissions import drafts
 from autograder.service.records.submissions.drafts import Draft
+from autograder.service.reports.everybodys_totals import TotalsWorker
 from autograder.service.reports.similarity import Similarity
-from autograder.service.reports.totals_worker import TotalsWorker
 from autograder.service.settings import Settings
 from autograder.service.web.below import FOLDER
 from autograder.service.web.limits import Limits

@@ -45,9 +45,8 @@ SHIFT = _body(_JSON, _object(weeks={"type": "integer", "minimum": -104, "maximum
 _WEEKS = {"type": "integer", "minimum": -520, "maximum": 520}
 TERM = _body(_JSON, _object(term={"type": "object"}, start=_TEXT, weeks=_WEEKS, zone=_TEXT))
 _POINTS: dict[str, Any] = {"type": ["number", "null"], "minimum": 0}
-DECISION = _body(
-    _JSON,
-    _object(excused={"type": "boolean"}, points=_POINTS, max_score=_POINTS, comment=_TEXT),
+GRADE = _body(
+    _JSON, _object(excused={"type": "boolean"}, points=_POINTS, max_score=_POINTS, comment=_TEXT)
 )
 _WEIGHTS = {"type": "object", "additionalProperties": {"type": "number", "minimum": 0}}
 HELD = _body(_JSON, _object(held={"type": "boolean"}))

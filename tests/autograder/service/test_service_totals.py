@@ -25,9 +25,12 @@ from autograder.service.records.roster import roster, teams
 from autograder.service.records.rules import Rules
 from autograder.service.records.store import Store
 from autograder.service.reports import everybodys_totals, gradebook
-from autograder.service.reports.everybodys_totals import bring_up_to_date, work_some_out
+from autograder.service.reports.everybodys_totals import (
+    TotalsWorker,
+    bring_up_to_date,
+    work_some_out,
+)
 from autograder.service.reports.gradebook import Asked
-from autograder.service.reports.totals_worker import TotalsWorker
 
 LABS = ("01_first", "02_second", "03_third", "04_fourth")
 START, DAY = 1.9e9, 86_400.0

@@ -244,7 +244,7 @@ def mark(
         for question, body in marks.items():
             answer = question_of(report, question)
             new = Mark.read(body, answer)
-            _add_mark(connection, number, answer, new, marker, now)
+            add_mark(connection, number, answer, new, marker.id, now)
             before = {"points": answer.score, "comment": answer.comment}
             after = {"points": new.points, "comment": new.comment, "items": new.items}
             subject = f"submission {number}: {question}"
@@ -255,14 +255,15 @@ def mark(
     kept_comments.count_uses(connection, lab, uses)
 
 
-def _add_mark(
+def add_mark(
     connection: sa.Connection,
     submission_id: int,
     answer: ManualAnswer,
     mark: Mark,
-    marker: Person,
+    marker_id: int | None,
     now: float,
 ) -> None:
+    """Write down what a person gave for an answer; totals are made anew by whoever calls."""
     row = {
         "submission_id": submission_id,
         "question": answer.question,
@@ -270,7 +271,7 @@ def _add_mark(
         "points": mark.points,
         "comment": mark.comment,
         "items": json.dumps(mark.items),
-        "marked_by": marker.id,
+        "marked_by": marker_id,
         "marked_at": now,
     }
     connection.execute(marks.insert().values(row))

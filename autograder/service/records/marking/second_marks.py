@@ -5,13 +5,12 @@ without seeing the first (`marking.Desk`), which counts nowhere until staff take
 """
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
-from autograder.service.database.database import Database
+from autograder.service.database.database import Records
 from autograder.service.database.schema import people, pile, second_marks
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log
@@ -58,11 +57,8 @@ class Agreement:
 
 
 @dataclass(frozen=True)
-class SecondMarks:
+class SecondMarks(Records):
     """The samples of a course."""
-
-    database: Database
-    clock: Callable[[], float]
 
     def agreement(self, lab: str, question: str) -> Agreement:
         """Return how the sample of a question stands."""

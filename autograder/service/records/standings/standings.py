@@ -15,7 +15,7 @@ standings, counts by their keys, sums, then whose course total is stale.
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -38,7 +38,7 @@ from autograder.service.database.schema import (
 from autograder.service.records import stale_totals
 from autograder.service.records.calendar import calendar
 from autograder.service.records.marks import NOTHING
-from autograder.service.records.people import LEARNER
+from autograder.service.records.people import LEARNER, batches
 from autograder.service.records.standings import leaderboard, tries
 from autograder.service.records.standings.tries import Thing
 
@@ -54,7 +54,6 @@ TO_MARK = "to mark"
 
 BINS = 10
 _WORDS_CHARS = 200  # so that it fits into an index, whatever the script
-_AT_ONCE = 500  # people: a statement of SQLite's has a limit
 
 
 def restand(connection: sa.Connection, lab: str, *person_ids: int) -> None:
@@ -66,21 +65,16 @@ def restand(connection: sa.Connection, lab: str, *person_ids: int) -> None:
 def _count(connection: sa.Connection, lab: str, person_ids: Sequence[int]) -> list[int]:
     """Write the standings of these people in a lab; return whose score is another."""
     change, moved = Counter[Thing](), list[int]()
-    for some in _batches(person_ids):
+    for some in batches(person_ids):
         change.update(_restand(connection, lab, some, moved))
     _add(connection, lab, change)
     return moved
 
 
-def _batches(person_ids: Collection[int]) -> Iterator[list[int]]:
-    ordered = sorted(set(person_ids))
-    return (ordered[start : start + _AT_ONCE] for start in range(0, len(ordered), _AT_ONCE))
-
-
 def _sum_up(connection: sa.Connection, person_ids: Collection[int]) -> None:
     """Write what the standings of these people come to; whoever changes one waits for the other."""
     missing = sa.text("INSERT INTO sums (person_id, score) VALUES (:p, 0) ON CONFLICT DO NOTHING")
-    for some in _batches(person_ids):
+    for some in batches(person_ids):
         connection.execute(missing, [{"p": person} for person in some])
         theirs = sa.select(sums.c.person_id).where(sums.c.person_id.in_(some))
         connection.execute(theirs.order_by(sums.c.person_id).with_for_update())
@@ -105,7 +99,7 @@ def restand_lab(connection: sa.Connection, lab: str) -> None:
 def restand_people(connection: sa.Connection, *person_ids: int) -> None:
     """Make the standings of people anew in all labs: they have another role or section."""
     labs: defaultdict[str, list[int]] = defaultdict(list)
-    for some in _batches(person_ids):
+    for some in batches(person_ids):
         mine = standings.c.person_id.in_(some)
         for lab, person in connection.execute(
             sa.select(standings.c.lab, standings.c.person_id).where(mine)
@@ -220,9 +214,7 @@ def _decided(
     """Return what staff set for learners: points, None where one is excused, of how many."""
     query = sa.select(decisions.c.person_id, decisions.c.points, decisions.c.max_score)
     query = query.join_from(decisions, people).where(
-        decisions.c.person_id.in_(person_ids),
-        decisions.c.lab == lab,
-        people.c.role == LEARNER,
+        decisions.c.person_id.in_(person_ids), decisions.c.lab == lab, people.c.role == LEARNER
     )
     return {row[0]: (row[1], row[2] or 1.0) for row in connection.execute(query)}
 
@@ -257,8 +249,8 @@ def _checks(
     if owners:
         query = sa.select(reports.c.grading_id, reports.c.report)
         for number, text in connection.execute(query.where(reports.c.grading_id.in_(owners))):
-            found = _of_checks(json.loads(text)["results"])
-            things.update(dict.fromkeys(owners[number], found))
+            of_report = _of_checks(json.loads(text)["results"])
+            things.update(dict.fromkeys(owners[number], of_report))
     return things
 
 
@@ -269,7 +261,7 @@ def _thing(values: Sequence[str]) -> Thing:
 
 def _of_checks(results: list[dict[str, Any]]) -> list[Thing]:
     places: dict[str, int] = {}
-    tried, failed, said = set[str](), set[str](), set[Thing]()
+    tried, failed, messages = set[str](), set[str](), set[Thing]()
     for result in results:  # plain data: six hundred reports are 15,000 of these
         question, outcome = result["question"], result["outcome"]
         places.setdefault(question, len(places))
@@ -278,11 +270,11 @@ def _of_checks(results: list[dict[str, Any]]) -> list[Thing]:
         if outcome != Outcome.CORRECT:
             failed.add(question)
         if outcome == Outcome.INCORRECT:
-            said.add((MESSAGE, question, _words(result["output"])))
+            messages.add((MESSAGE, question, _words(result["output"])))
     things = [(PLACE, question, f"{place:04}") for question, place in places.items()]
     things += [(TRIED, question, "") for question in sorted(tried)]
     things += [(PASSED, question, "") for question in sorted(tried - failed)]
-    return things + sorted(said)
+    return things + sorted(messages)
 
 
 def _words(text: str) -> str:

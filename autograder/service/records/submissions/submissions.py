@@ -9,14 +9,14 @@ a learner is read from `Submissions.for_learners`, which has no grade of such a 
 """
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import sqlalchemy as sa
 
 from autograder.records import Report
-from autograder.service.database.database import Database
+from autograder.service.database.database import Database, Records
 from autograder.service.database.schema import (
     GRADED,
     GRADING,
@@ -117,11 +117,9 @@ def is_id(number: int) -> bool:
 
 
 @dataclass(frozen=True)
-class Submissions:
+class Submissions(Records):
     """Submissions, their gradings and their marks; `veiled`: without those that are held back."""
 
-    database: Database
-    clock: Callable[[], float]
     veiled: bool = False
 
     def for_learners(self) -> "Submissions":
@@ -229,9 +227,7 @@ class Submissions:
         return list(self.entries(submissions.c.state == PARKED))
 
     def entries(
-        self,
-        *conditions: sa.ColumnElement[bool],
-        limit: int | None = None,
+        self, *conditions: sa.ColumnElement[bool], limit: int | None = None
     ) -> Iterator[Entry]:
         """Yield the submissions that meet the conditions, the newest first."""
         query = sa.select(*_ENTRY).join_from(submissions, people).where(*conditions)

@@ -1,11 +1,10 @@
 """The dates of a lab as staff set them, for everybody and for one learner."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from autograder.service.database.database import Database
+from autograder.service.database.database import Records
 from autograder.service.database.schema import (
     accommodations,
     decisions,
@@ -40,11 +39,8 @@ def put_rules(
 
 
 @dataclass(frozen=True)
-class Dates:
+class Dates(Records):
     """What staff set, with a line in the audit log for each change."""
-
-    database: Database
-    clock: Callable[[], float]
 
     def calendar(self, *person_ids: int) -> Calendar:
         """Return what holds now, for everybody or for these people."""

@@ -174,6 +174,11 @@ def _put(
         return []
     if not dry_run:
         put_rules(connection, now, lab, before, after, by)
+    return [difference(lab, before, after)]
+
+
+def difference(lab: str, before: Rules, after: Rules) -> Change:
+    """Return what differs between the rules of a lab."""
     old, new = before.to_dict(), after.to_dict()
     differs = [name for name in FIELDS if old[name] != new[name]]
-    return [Change(lab, {n: old[n] for n in differs}, {n: new[n] for n in differs})]
+    return Change(lab, {n: old[n] for n in differs}, {n: new[n] for n in differs})

@@ -22,7 +22,7 @@ from autograder.service.web.access import (
     entry_for,
 )
 from autograder.service.web.course import Course
-from autograder.service.web.forms import Fields, Json, LabName
+from autograder.service.web.forms import Fields, Json, LabName, number
 
 
 def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
@@ -154,12 +154,5 @@ def _rules(form: dict[str, str]) -> dict[str, Any]:
         elif field.default is False:  # a box to tick
             values[field.name] = bool(text)
         elif text:
-            values[field.name] = _number(text, whole=field.name == "attempts")
+            values[field.name] = number(text, int if field.name == "attempts" else float)
     return values
-
-
-def _number(text: str, *, whole: bool) -> float | str:
-    try:
-        return int(text) if whole else float(text)
-    except ValueError:
-        return text  # which `Rules.read` refuses, by name

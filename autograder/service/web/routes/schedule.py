@@ -15,12 +15,7 @@ from autograder.service.records.terms import schedule
 from autograder.service.records.terms.schedule import Change
 from autograder.service.reports.exports import csv_lines
 from autograder.service.web import openapi
-from autograder.service.web.access import (
-    Instructor,
-    InstructorSender,
-    InstructorVisitor,
-    Staff,
-)
+from autograder.service.web.access import Instructor, InstructorSender, InstructorVisitor, Staff
 from autograder.service.web.course import Course
 from autograder.service.web.forms import Body, Fields, Json, LabName
 
