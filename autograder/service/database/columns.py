@@ -18,6 +18,7 @@ from sqlalchemy import (
 
 metadata = MetaData()
 
+# By name what a column holds; a text is the column that it refers to.
 KINDS: dict[str, Any] = {
     name: kind
     for kind, names in (

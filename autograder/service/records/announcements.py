@@ -12,6 +12,7 @@ from autograder.service.errors import Refused
 from autograder.service.records import audit_log
 from autograder.service.records.grades.gradings import inserted
 from autograder.service.records.people import Person
+from autograder.service.records.submissions.submissions import is_id
 from autograder.service.times import date, moment
 
 _TEXT_CHARS = 10_000
@@ -96,7 +97,8 @@ def withdraw(database: Database, now: float, number: int, by: Person) -> None:
     """
     reads, this = announcement_reads.c.announcement_id, announcements.c.id
     with database.write() as connection:
-        before = connection.scalar(sa.select(announcements.c.text).where(this == number))
+        text = sa.select(announcements.c.text).where(this == number)
+        before = connection.scalar(text) if is_id(number) else None
         if before is None:
             raise _missing(number)
         connection.execute(announcement_reads.delete().where(reads == number))

@@ -195,10 +195,9 @@ def _opened_course(
         )
 
 
-@contextlib.contextmanager
 def _opened_other(
     settings: Settings, data: Path, url: str, totals: TotalsWorker, entry: courses.CourseEntry
-) -> Iterator[Course]:
+) -> contextlib.AbstractContextManager[Course]:
     """Open a course beside the one at `/`."""
     own = replace(
         settings,
@@ -213,8 +212,7 @@ def _opened_other(
         raise StartError(f"course {entry.name}: {error}") from error
     folder = data_directory(courses.folder(data, entry.name))
     path = f"{url}/{courses.FOLDER}/{entry.name}"
-    with _opened_course(own, folder, path, totals, entry=entry) as course:
-        yield course
+    return _opened_course(own, folder, path, totals, entry=entry)
 
 
 def _sign_in(settings: Settings, url: str) -> "SignIn | None":

@@ -110,7 +110,9 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.get("/labs/{lab}/numbers")
     def how_it_went(person: StaffVisitor, lab: LabName) -> Response:
         overview = numbers.overview(course.store.database, lab)
-        return course.page("numbers", person=person, lab=lab, found=overview, parts=numbers.PARTS)
+        return course.page(
+            "numbers", person=person, lab=lab, overview=overview, parts=numbers.PARTS
+        )
 
     @pages.get("/labs/{lab}/numbers.csv")
     def numbers_csv(_by: StaffVisitor, lab: LabName) -> Response:
@@ -120,7 +122,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
 
     @pages.get("/labs/{lab}/similarity")
     def similarity(person: StaffVisitor, lab: LabName) -> Response:
-        return course.page("similarity", person=person, lab=lab, found=course.similarity.of(lab))
+        return course.page("similarity", person=person, lab=lab, alike=course.similarity.of(lab))
 
     @pages.get("/labs/{lab}/similarity/{question}")
     def side_by_side(

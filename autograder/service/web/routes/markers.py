@@ -88,7 +88,7 @@ def _add_samples(api: APIRouter, pages: APIRouter, course: Course) -> None:
     @pages.get("/grading/{lab}/{question}/sample")
     def sample(person: StaffVisitor, of: OfQuestion) -> Response:
         agreement = second_marks.agreement(of.lab, of.question)
-        return course.page("sample", person=person, found=agreement, **vars(of), path=of.path)
+        return course.page("sample", person=person, agreement=agreement, **vars(of), path=of.path)
 
     @pages.post("/grading/{lab}/{question}/sample")
     def draw_more(person: InstructorSender, of: OfQuestion, form: Fields) -> Response:

@@ -1,6 +1,5 @@
 """Re-grade requests: a learner asks about a question's grade, staff answer; both see the thread."""
 
-from dataclasses import asdict
 from typing import Any
 
 from fastapi import APIRouter
@@ -44,7 +43,7 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
         _by: Staff, lab: AnyLabName, after: Start = 0, answered: bool = False
     ) -> dict[str, Any]:
         queue = course.store.requests.waiting(lab=lab, after=after, answered=answered)
-        counts = [asdict(count) for count in course.store.requests.counts()]
+        counts = course.store.requests.counts()
         return {"labs": counts, "requests": [_plain(request) for request in queue]}
 
     @pages.get("/requests")

@@ -26,4 +26,4 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
         day, queue = today.today(course.store), course.queue_state()
         beside: dict[str, Any] = {"queue": queue, "day": today.day(course.store)}
         beside["mine"] = assignments.mine(course.store.database, person)
-        return course.page("today", person=person, found=day, **beside)
+        return course.page("today", person=person, today=day, **beside)
