@@ -316,8 +316,7 @@ class Notebook:
             print(f'{verb}: of which question? For example: q.{verb}("the_name")')
             return []
         name = str(getattr(name, "__name__", name))
-        question = self.practice.lab.question(name)
-        if question is not None:
+        if (question := self.practice.lab.question(name)) is not None:
             return [question]
         names = [q.name for q in self.practice.lab.questions]
         near = difflib.get_close_matches(name, names, n=1)
