@@ -9,13 +9,14 @@ import importlib
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
 
 from autograder.errors import AutograderError
 from autograder.extras import told
 from autograder.service.running.command_line import add_commands
+from autograder.service.running.commands import Subparsers
 
 MAX_SECONDS = 7 * 24 * 3600
 
@@ -28,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = _parser()
     arguments = parser.parse_args(argv)
     try:
-        status: int = arguments.run(arguments)
+        status: int | None = arguments.run(arguments)
         sys.stdout.flush()
     except ModuleNotFoundError as error:
         message = told(f"autograder {arguments.command}", error)
@@ -48,7 +49,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("autograder: stopped.", file=sys.stderr)
         return 130
-    return status
+    return status or 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -66,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_release(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _add_release(commands: Subparsers) -> None:
     parser = commands.add_parser("release", help="make the learners' notebooks from the sources")
     parser.add_argument("labs", metavar="LABS", help="a lab's directory, or a directory of labs")
     where = parser.add_mutually_exclusive_group(required=True)
@@ -80,17 +81,17 @@ def _add_release(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     parser.add_argument("--colab", action="store_true", help=words)
     words = "with -o: do not try answers that do nothing, which takes seconds a lab"
     parser.add_argument("--no-audit", action="store_true", help=words)
-    parser.set_defaults(run=_release)
+    parser.set_defaults(run=_late("commands", "release"))
 
 
-def _add_check(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _add_check(commands: Subparsers) -> None:
     parser = commands.add_parser("check", help="run a lab's public checks on a notebook")
     parser.add_argument("lab", metavar="LAB", type=Path, help="a directory with checks.py")
     parser.add_argument("notebook", metavar="NOTEBOOK", type=Path)
-    parser.set_defaults(run=_check)
+    parser.set_defaults(run=_late("commands", "check"))
 
 
-def _add_grade(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _add_grade(commands: Subparsers) -> None:
     parser = commands.add_parser("grade", help="grade submissions and write their reports")
     parser.add_argument("lab", metavar="LAB", type=Path, help="a directory: lab.py and checks.py")
     parser.add_argument(
@@ -108,18 +109,18 @@ def _add_grade(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
     parser.add_argument("--staff", action="store_true", help="details of failures in the JSON")
     parser.add_argument("--junit", metavar="FILE", type=Path, help="write JUnit XML too")
     parser.add_argument("--similarity", action="store_true", help="say which answers are alike")
-    parser.set_defaults(run=_grade)
+    parser.set_defaults(run=_late("commands", "grade"))
 
 
-def _add_audit(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _add_audit(commands: Subparsers) -> None:
     parser = commands.add_parser("audit", help="break the solution in many ways: what is caught?")
     parser.add_argument("lab", metavar="LAB", type=Path)
     parser.add_argument("--json", action="store_true", help="print mutants, killed and survivors")
     parser.add_argument("--jobs", metavar="N", type=_positive_int, help="default: all cores")
-    parser.set_defaults(run=_audit)
+    parser.set_defaults(run=_late("commands", "audit"))
 
 
-def _add_exchange(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _add_exchange(commands: Subparsers) -> None:
     for other in ("nbgrader", "otter"):
         name, words = f"import-{other}", f"make a lab of an {other} source"
         parser = commands.add_parser(name, help=words)
@@ -133,7 +134,7 @@ def _add_exchange(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
         parser.set_defaults(run=_export, other=other)
 
 
-def _add_learner(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+def _add_learner(commands: Subparsers) -> None:
     progress = commands.add_parser("progress", help="how far you are in every lab, in one table")
     reset = commands.add_parser("reset", help="begin a lab anew; your notebook is kept beside")
     reset.add_argument("lab", metavar="LAB", help="its name, with or without its number")
@@ -143,58 +144,36 @@ def _add_learner(commands: "argparse._SubParsersAction[argparse.ArgumentParser]"
     named = ((progress, "show_progress"), (reset, "reset"), (catch_up, "catch_up"))
     for parser, function in named:
         parser.add_argument("--work", metavar="DIR", type=_path, help="the folder of your labs")
-        parser.set_defaults(run=_learner, function=function)
+        parser.set_defaults(run=_late("learner.commands", function))
 
 
-def _learner(arguments: argparse.Namespace) -> int:
-    status: int = getattr(
-        importlib.import_module("autograder.learner.commands"), arguments.function
-    )(arguments)
-    return status
+def _late(module: str, function: str) -> Callable[[argparse.Namespace], int | None]:
+    """Return what a command does, whose module is imported once it runs."""
+
+    def run(arguments: argparse.Namespace) -> int | None:
+        work = getattr(importlib.import_module(f"autograder.{module}"), function)
+        status: int | None = work(arguments)
+        return status
+
+    return run
 
 
-def _import(arguments: argparse.Namespace) -> int:
+def _import(arguments: argparse.Namespace) -> None:
     paths = _other(arguments.other).import_notebook(arguments.notebook, arguments.out)
     print("\n".join(map(str, paths)))
-    return 0
 
 
-def _export(arguments: argparse.Namespace) -> int:
+def _export(arguments: argparse.Namespace) -> None:
     from autograder.authoring.source import load_lab
 
     text = _other(arguments.other).export_notebook(load_lab(arguments.lab))
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     arguments.out.write_text(text, encoding="utf-8")
     print(arguments.out)
-    return 0
 
 
 def _other(name: str) -> ModuleType:
     return importlib.import_module(f"autograder.formats.{name}")
-
-
-def _release(arguments: argparse.Namespace) -> int:
-    from autograder.commands import release
-
-    return release(arguments)
-
-
-def _check(arguments: argparse.Namespace) -> int:
-    from autograder.commands import check
-
-    return check(arguments)
-
-
-def _grade(arguments: argparse.Namespace) -> int:
-    from autograder.commands import grade
-
-    return grade(arguments)
-
-
-def _audit(arguments: argparse.Namespace) -> int:
-    from autograder.commands import audit
-
-    return audit(arguments)
 
 
 def _doctor(arguments: argparse.Namespace) -> int:

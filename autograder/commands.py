@@ -108,15 +108,15 @@ def check(arguments: argparse.Namespace) -> int:
 
 def _counted(grader: "LabGrader") -> str:
     """Return how many checks learners run themselves, and how many more run at submission."""
-    from autograder.learner.card import count, more_checks
+    from autograder.learner.card import counted_checks
 
     hidden = sum(task.check.hidden for task in grader.tasks)
     here = len(grader.tasks) - hidden
     more = hidden + sum(question.hidden_checks for question in grader.lab.questions)
-    return f"{count(here, 'check')} {'runs' if here == 1 else 'run'} here{more_checks(more)}."
+    return counted_checks(here, more)
 
 
-def grade(arguments: argparse.Namespace) -> int:
+def grade(arguments: argparse.Namespace) -> None:
     """Grade submissions; 0 when each has its reports."""
     lab = load_lab(arguments.lab)
     items = items_of(arguments.paths)
@@ -144,7 +144,6 @@ def grade(arguments: argparse.Namespace) -> int:
         from autograder.grading.similarity_reader import alike
 
         print("\n".join(alike(lab.directory, [item.path for item in items])))
-    return 0
 
 
 def _run_by_whom(lab: Lab) -> str:
@@ -203,21 +202,20 @@ def _judges(lab: Lab, arguments: argparse.Namespace) -> Judges:
     return Judges(lab, arguments.out, jobs, timeout_s, staff, cluster)
 
 
-def audit(arguments: argparse.Namespace) -> int:
+def audit(arguments: argparse.Namespace) -> None:
     """Print how many mutants of the solution the checks catch, and those that they miss."""
     from autograder.audit.audit import audit as audit_lab
 
     result = audit_lab(load_lab(arguments.lab), jobs=arguments.jobs)
     if arguments.json:
         print(json.dumps(result, indent=2))
-        return 0
+        return
     for survivor in result["survivors"]:
         print(f"survived: {survivor['question']}: {survivor['change']}")
         print("".join(f"    {line}\n" for line in survivor["diff"].splitlines()), end="")
     for paid in result["paid"]:
         print(f"paid for nothing: {paid['question']}: {paid['check']}: returns {paid['answer']}")
     print(f"{result['killed']} of {result['mutants']} mutants killed")
-    return 0
 
 
 def _make_directory(out: Path) -> None:

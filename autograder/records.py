@@ -62,6 +62,11 @@ class Question:
     hidden_checks: int = 0
 
 
+def without_number(name: str) -> str:
+    """Return a lab's name without its number: "ring_all_reduce" for "09_ring_all_reduce"."""
+    return name.lstrip("0123456789").lstrip("_-") or name
+
+
 @dataclass(frozen=True)
 class Lab:
     """One lab. `name` is the name of its directory, such as "09_ring_all_reduce"."""
@@ -72,11 +77,6 @@ class Lab:
     cells: tuple[Cell, ...]
     questions: tuple[Question, ...]
     audience: str = "cpu"  # whom it is for, as its first cell says: see `authoring.landing`
-
-    @property
-    def short_name(self) -> str:
-        """The name without its number: "ring_all_reduce"."""
-        return self.name.lstrip("0123456789").lstrip("_-") or self.name
 
     def question(self, name: str) -> Question | None:
         """Return the question of that name, or None."""

@@ -24,9 +24,8 @@ import sqlalchemy as sa
 
 from autograder.records import CheckResult, ManualAnswer, Outcome, Report
 from autograder.service.database import schema
-from autograder.service.records.dates import calendar
 from autograder.service.records.marks import NOTHING, alike_digest, answer_digest
-from autograder.service.records.standings import restand
+from autograder.service.records.standings.standings import restand
 from autograder.service.records.store import Store
 
 LABS, VARIANTS, MOST_TRIES, MARKED_LABS, TIMED_LABS = 16, 8, 3, 14, 2
@@ -108,7 +107,7 @@ def fill(url: str, learners: int, now: float | None = None) -> None:
     with store.database.write() as counting:
         first = range(OFFSET + 1, OFFSET + 1 + min(PERIOD, learners))
         for lab in map(lab_name, range(LABS)):
-            restand(counting, lambda: calendar(counting).counted, lab, *first)
+            restand(counting, lab, *first)
     store.close()
     with _connected(url) as cursor:
         for statement in _COPIES:

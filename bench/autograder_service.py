@@ -34,11 +34,10 @@ from autograder.records import CheckResult, ManualAnswer, Outcome, Report
 from autograder.service.client import Connection
 from autograder.service.database import schema
 from autograder.service.errors import GraderDied, ServerError
-from autograder.service.records.claims import line_up
-from autograder.service.records.dates import calendar
 from autograder.service.records.people import LEARNER, add_person
-from autograder.service.records.standings import recount
+from autograder.service.records.standings.standings import recount
 from autograder.service.records.store import Store, sqlite_url
+from autograder.service.records.submissions.claims import line_up
 from autograder.service.running.server import opened
 from autograder.service.settings import Settings
 
@@ -103,7 +102,7 @@ def fill(data: Path, size: int, learners: int = LEARNERS) -> None:
                 some = people[start : start + AT_ONCE]
                 fill_lab(connection, lab, lab * learners + start + 1, some, size)
     with store.database.write() as connection:
-        recount(connection, lambda: calendar(connection).counted)
+        recount(connection)
         for start in range(0, learners, AT_ONCE):
             line_up(connection, *people[start : start + AT_ONCE])
     store.close()

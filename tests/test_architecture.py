@@ -43,10 +43,18 @@ ABOVE_SANDBOX = ("grading", "authoring", "formats", *ABOVE_GRADING)
 # rooms of autograder.service, each above those before it; what else lies there is below them all
 ROOMS = ("database", "records", "grading", "reports", "identity", "web", "running")
 GROUND = ("settings", "errors", "times", "tokens", "periodic", "client")
+# rooms of its records, likewise; `store` and `personal_data` are above them all
+RECORDS = ("standings", "roster", "grades", "submissions", "marking", "terms")
+SHARED_RECORDS = ("audit_log", "calendar", "csv_files", "marks", "outbox", "people", "rules")
 
 
 def above(room: str) -> set[str]:
     return {f"autograder.service.{name}" for name in ROOMS[ROOMS.index(room) + 1 :]}
+
+
+def records_above(room: str) -> set[str]:
+    higher = RECORDS[RECORDS.index(room) + 1 :]
+    return {f"autograder.service.records.{name}" for name in (*higher, "store", "personal_data")}
 
 
 # prefix of a module -> prefixes of modules that it must never import
@@ -93,6 +101,11 @@ FORBIDDEN_MODULES = {
     "autograder.service.database.migrations": above("records"),  # its steps do what records do
     **{f"autograder.service.database.{name}": above("database") for name in ("database", "schema")},
     **{f"autograder.service.{room}": above(room) for room in ROOMS[1:]},
+    **{f"autograder.service.records.{room}": records_above(room) for room in RECORDS},
+    **{
+        f"autograder.service.records.{name}": {f"autograder.service.records.{r}" for r in RECORDS}
+        for name in SHARED_RECORDS
+    },
     **{
         f"autograder.service.{name}": {"autograder.service.database"} | above("database")
         for name in GROUND
@@ -290,6 +303,10 @@ def test_a_circle_is_found_through_an_import_by_a_string(by_string: str) -> None
         ),
         ("from autograder.service.web import page", "autograder.service.reports.exports"),
         ("from autograder.service.records import people", "autograder.service.tokens"),
+        (
+            "from autograder.service.records.terms import schedule",
+            "autograder.service.records.roster.teams",
+        ),
     ],
 )
 def test_a_forbidden_import_is_found(text: str, module: str) -> None:

@@ -85,11 +85,11 @@ def _trial(grader: LabGrader, request: Request) -> Answer:
         os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
     try:
-        found = json.loads(data)
+        answer = json.loads(data)
     except ValueError:
         return {"results": [], "ended": "by the time limit" if time.monotonic() > ends else "early"}
-    _import(found["imported"])
-    return {"results": found["results"]}
+    _import(answer["imported"])
+    return {"results": answer["results"]}
 
 
 def _import(names: Sequence[str]) -> None:

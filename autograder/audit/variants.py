@@ -6,7 +6,6 @@ Used by release (does the starter score? is each mistake caught?) and by audit (
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from types import TracebackType
 from typing import Any, Self
 
 from autograder.errors import LabError
@@ -59,12 +58,7 @@ class Trials:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._pool.close()
 
     def run(self, variants: Sequence[Variant], *, timeout_s: float = 60.0) -> list[Trial]:

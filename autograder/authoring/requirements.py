@@ -7,42 +7,16 @@ nothing. Its points wait until a check that no such answer passes is correct. Im
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from autograder.errors import LabError
 from autograder.records import CheckResult, Outcome
 
-
-class Requiring(Protocol):
-    """What this needs to know of a check."""
-
-    @property
-    def name(self) -> str:
-        """Its own name."""
-        ...
-
-    @property
-    def question(self) -> str:
-        """The question to which it belongs."""
-        ...
-
-    @property
-    def title(self) -> str:
-        """The property in words."""
-        ...
-
-    @property
-    def hidden(self) -> bool:
-        """Whether learners are not given it."""
-        ...
-
-    @property
-    def requires(self) -> tuple[str, ...]:
-        """The names of the checks that it requires."""
-        ...
+if TYPE_CHECKING:
+    from autograder.checks import Check
 
 
-def verify_requirements(checks: Sequence[Requiring]) -> None:
+def verify_requirements(checks: "Sequence[Check]") -> None:
     """Raise LabError where a check requires what it cannot: names both checks.
 
     No such check, one of another question, or a chain that comes back to where it began.
@@ -66,7 +40,7 @@ def verify_requirements(checks: Sequence[Requiring]) -> None:
             raise LabError(f"{problem}, which comes back to it: {chain}. Cut it.")
 
 
-def _way(start: str, end: str, known: Mapping[str, Requiring]) -> list[str]:
+def _way(start: str, end: str, known: "Mapping[str, Check]") -> list[str]:
     """Return the names from `start` to `end`, each required by the one before; none: no way."""
     ways, seen = [[start]], {start}
     for way in ways:
@@ -78,7 +52,7 @@ def _way(start: str, end: str, known: Mapping[str, Requiring]) -> list[str]:
     return []
 
 
-def required(checks: Sequence[Requiring], name: str) -> list[str]:
+def required(checks: "Sequence[Check]", name: str) -> list[str]:
     """Return the names of what `name` requires, and what these require, nearest first."""
     known = {check.name: check for check in checks}
     names = list(dict.fromkeys(known[name].requires))
@@ -88,7 +62,7 @@ def required(checks: Sequence[Requiring], name: str) -> list[str]:
 
 
 def settled(
-    results: Mapping[str, CheckResult], checks: Sequence[Requiring]
+    results: Mapping[str, CheckResult], checks: "Sequence[Check]"
 ) -> dict[str, CheckResult]:
     """Return `results`, by name of the check, with what is required taken into account.
 
@@ -113,7 +87,7 @@ def settled(
     return settled_results
 
 
-def _waiting(result: CheckResult, other: Requiring, gate: CheckResult) -> CheckResult:
+def _waiting(result: CheckResult, other: "Check", gate: CheckResult) -> CheckResult:
     if gate.outcome is Outcome.CORRECT or result.outcome is not Outcome.CORRECT:
         return result
     note = "This holds, and counts once a hidden check of this question does too."

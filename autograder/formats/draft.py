@@ -135,17 +135,15 @@ def _source(draft: Draft, name: str) -> str:
 
 def _written(cell: Cell) -> str:
     words = ["# %%", *(["[markdown]"] if cell.kind == "markdown" else [])]
-    words += [f'{key}="{_escaped(value)}"' for key, value in cell.attributes.items()]
+    for key, value in cell.attributes.items():
+        escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+        words.append(f'{key}="{escaped}"')
     lines = cell.text.split("\n")
     if cell.kind == "markdown":
         lines = [f"# {line}".rstrip() for line in lines]
     else:
         lines = [f"# {line}" if re.match(r"[%!]", line) else line for line in lines]
     return "\n".join([" ".join(words), *lines])
-
-
-def _escaped(value: str) -> str:
-    return value.replace("\\", "\\\\").replace('"', '\\"')
 
 
 def _checks(draft: Draft, name: str) -> str:

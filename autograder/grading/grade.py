@@ -90,7 +90,8 @@ class LabGrader:
         self._open = open_student or self._sandboxed
         self._source = _nothing if open_student else _workers(source, gpu)
         self._given = definitions(statements_of([("code", text) for text in _given(lab)]))
-        self._names = {q.name: _names(q) for q in lab.questions}
+        starters = {q.name: statements_of([("code", q.starter)]) for q in lab.questions}
+        self._names = {q.name: {*q.defines, *definitions(starters[q.name])} for q in lab.questions}
 
     @cached_property
     def solution(self) -> list[Analysed]:
@@ -273,11 +274,6 @@ def _workers(source: "Supply | None", gpu: bool) -> "Callable[[], Supply | None]
 
 def _nothing() -> None:
     """Return no source: the student is not of the sandbox."""
-
-
-def _names(question: Question) -> set[str]:
-    """Return the names that a question's answer and the rest of its cell define."""
-    return set(question.defines) | definitions(statements_of([("code", question.starter)])).keys()
 
 
 def _given(lab: Lab) -> list[str]:

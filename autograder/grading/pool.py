@@ -21,13 +21,7 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Protocol
 
-from autograder.grading.line_process import (
-    Answer,
-    JobRefused,
-    LineProcess,
-    ProcessEnded,
-    Request,
-)
+from autograder.grading.line_process import Answer, JobRefused, LineProcess, ProcessEnded, Request
 
 Numbered = tuple[int, Answer | ProcessEnded]
 Answers = Generator[Numbered, None, None]

@@ -68,7 +68,8 @@ def to_text(report: Report, *, colour: bool = False) -> str:
     if report.error:
         lines.append(f"  {printable(report.error)}")
     for result in report.results:
-        sign = _painted(SIGNS[result.outcome], COLOURS[result.outcome], colour)
+        sign = SIGNS[result.outcome]
+        sign = f"\x1b[{COLOURS[result.outcome]}m{sign}\x1b[0m" if colour else sign
         points = f"{number(result.score)}/{number(result.max_score)}"
         name = printable(f"{result.question}: {shown_title(result)}", 300)
         name += " (runs at submission only)" if result.hidden else ""
@@ -192,7 +193,3 @@ def _case(suite: ElementTree.Element, lab: str, result: CheckResult) -> None:
         ElementTree.SubElement(case, "failure", message=printable(result.output, 2_000))
     elif result.outcome is Outcome.NOT_ATTEMPTED:
         ElementTree.SubElement(case, "skipped", message="not attempted")
-
-
-def _painted(text: str, code: str, colour: bool) -> str:
-    return f"\x1b[{code}m{text}\x1b[0m" if colour else text

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import combinations
 
-from autograder.grading.slicing import definitions, same_code, statements_of
+from autograder.grading.slicing import definitions, own_texts, statements_of
 from autograder.grading.submission import read
 from autograder.records import Lab
 
@@ -49,14 +49,8 @@ def answers(lab: Lab, notebook: bytes) -> dict[str, str]:
         SubmissionError: the notebook cannot be read.
     """
     defined = definitions(statements_of(read(notebook).cells))
-    own = {}
-    for question in lab.questions:
-        starter = definitions(statements_of([("code", question.starter)]))
-        names = [n for n in question.defines if n in defined]
-        texts = [defined[n] for n in names if not same_code(defined[n], starter.get(n, ""))]
-        if texts:
-            own[question.name] = "\n".join(texts)
-    return own
+    own = {question.name: "\n".join(own_texts(question, defined)) for question in lab.questions}
+    return {name: text for name, text in own.items() if text}
 
 
 def explained(lab: Lab) -> dict[str, frozenset[int]]:

@@ -11,12 +11,12 @@ import re
 import symtable
 import textwrap
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from autograder.authoring.magics import plain_python
 from autograder.errors import SubmissionError
-from autograder.records import Statement
+from autograder.records import Question, Statement
 
 STAR = "*"  # what `from m import *` binds: nobody knows
 _BINDING = re.compile(
@@ -133,6 +133,13 @@ def definitions(statements: Sequence[Analysed]) -> dict[str, str]:
 def same_code(text: str, other: str) -> bool:
     """Return whether two definitions have one syntax tree, docstrings aside."""
     return text == other or ((tree := shape(text)) is not None and tree == shape(other))
+
+
+def own_texts(question: Question, texts: Mapping[str, str]) -> list[str]:
+    """Return what of an answer is the learner's own, of the definitions of a notebook by name."""
+    starters = definitions(statements_of([("code", question.starter)]))
+    names = [name for name in question.defines if name in texts]
+    return [texts[n] for n in names if not same_code(texts[n], starters.get(n, ""))]
 
 
 def free_names(text: str) -> frozenset[str]:

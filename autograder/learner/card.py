@@ -94,6 +94,11 @@ def more_checks(more: int) -> str:
     return f"; {more} more {'runs' if more == 1 else 'run'} when you submit"
 
 
+def counted_checks(here: int, more: int) -> str:
+    """Return how many checks run here and how many more at submission, as a sentence."""
+    return f"{count(here, 'check')} {'runs' if here == 1 else 'run'} here{more_checks(more)}."
+
+
 def _rows(judgement: Judgement) -> Iterator[Row]:
     outputs = dict(judgement.failures())
     for result in judgement.results:

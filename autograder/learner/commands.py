@@ -19,13 +19,12 @@ from autograder.learner.running_notebook import ON_COLAB
 _ANEW_ON_COLAB = "Keep yours by File, Save a copy in Drive; then open the lab's colab.ipynb anew."
 
 
-def show_progress(arguments: argparse.Namespace) -> int:
+def show_progress(arguments: argparse.Namespace) -> None:
     """Print the table over all labs."""
     print(progress(arguments.work))
-    return 0
 
 
-def reset(arguments: argparse.Namespace) -> int:
+def reset(arguments: argparse.Namespace) -> None:
     """Begin a lab anew; the old notebook is kept beside."""
     directory = _lab(arguments)
     if ON_COLAB in os.environ and not (directory / NOTEBOOK).exists():
@@ -36,16 +35,14 @@ def reset(arguments: argparse.Namespace) -> int:
         print(f"Your notebook is kept: {backup}")
     print(f"A fresh one is in its place: {path}")
     print("If it is open in JupyterLab: File, Reload Notebook from Disk; then restart the kernel.")
-    return 0
 
 
-def catch_up(arguments: argparse.Namespace) -> int:
+def catch_up(arguments: argparse.Namespace) -> None:
     """Say which pieces of earlier labs a lab uses, and whether they are the learner's."""
     work = _work(arguments)
     labs = [_lab(arguments)] if arguments.lab else labs_in(work)
     for directory in labs:
         print("\n".join(_pieces(directory, work)))
-    return 0
 
 
 def _pieces(directory: Path, work: Path) -> Iterator[str]:

@@ -59,15 +59,21 @@ class Journal:
             return cls(path)
 
     def save(self) -> None:
-        """Write it, in released folders only; where that cannot be, the work goes on without."""
-        if not (self.path.parent / MANIFEST).is_file():
-            return
+        """Write it down; see `note`."""
         checked = {name: asdict(about) for name, about in self.checked.items()}
-        text = json.dumps({"checked": checked, "sent": asdict(self.sent) if self.sent else None})
-        draft = self.path.with_name(f"{self.path.name}.{os.getpid()}")
+        note(self.path, {"checked": checked, "sent": asdict(self.sent) if self.sent else None})
+
+
+def note(path: Path, content: Mapping[str, Any]) -> None:
+    """Write a file of JSON, whole, in released folders only, where a learner works.
+
+    Where that cannot be, the work goes on without.
+    """
+    if (path.parent / MANIFEST).is_file():
+        draft = path.with_name(f"{path.name}.{os.getpid()}")
         with contextlib.suppress(OSError):
-            draft.write_text(text + "\n", encoding="utf-8")
-            draft.replace(self.path)
+            draft.write_text(json.dumps(content) + "\n", encoding="utf-8")
+            draft.replace(path)
 
 
 def digest(names: Iterable[str], texts: Mapping[str, str]) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from autograder.errors import AutograderError, UnknownLab
-from autograder.learner.card import BROKEN, SIGNS, UNCHECKED, Card, card, count, more_checks
+from autograder.learner.card import BROKEN, SIGNS, UNCHECKED, Card, card, count, counted_checks
 from autograder.learner.figures import follow_theme
 from autograder.learner.kernel import follow, one_thread, report_unwritten_answers
 from autograder.printable import printable
@@ -121,9 +121,7 @@ class Notebook:
 
     def edit(self, name: Any = None) -> None:
         """Put the answer to a question in a file, where an editor can open it, and say where."""
-        if name is None:
-            print('edit: of which question? For example: q.edit("the_name")')
-        for question in self._asked(name, "edit") if name is not None else []:
+        for question in self._asked(name, "edit", every=False):
             try:
                 show_file(self.edited(question))
             except (AutograderError, OSError) as error:
@@ -160,9 +158,7 @@ class Notebook:
 
         It comes from the course server; a released lab has none.
         """
-        if name is None:
-            print('solution: of which question? For example: q.solution("the_name")')
-        for question in self._asked(name, "solution") if name is not None else []:
+        for question in self._asked(name, "solution", every=False):
             try:
                 print(self._connect().solution(self.practice.lab.name, question.name))
             except AutograderError as error:
@@ -284,7 +280,7 @@ class Notebook:
             here, more = self.practice.counts(*self.practice.questions)
         except AutograderError:
             return ""
-        return f"{count(here, 'check')} {'runs' if here == 1 else 'run'} here{more_checks(more)}."
+        return counted_checks(here, more)
 
     def _note_sent(self, sent: "HandedIn") -> None:
         """Write the submission down, for the table over all labs."""
@@ -309,17 +305,22 @@ class Notebook:
                 server.change_announcement(read)
             self.news = server.announcements(unread=True)
 
-    def _asked(self, name: Any, verb: str) -> list[Question]:
-        """Return the questions that are meant; none, and a word about it, where none is."""
-        if name is None:
+    def _asked(self, name: Any, verb: str, *, every: bool = True) -> list[Question]:
+        """Return the questions that are meant; none, and a word about it, where none is.
+
+        Without a name, `every` question is meant, or none.
+        """
+        if name is None and every:
             return list(self.practice.lab.questions)
+        if name is None:
+            print(f'{verb}: of which question? For example: q.{verb}("the_name")')
+            return []
         name = str(getattr(name, "__name__", name))
-        question = self.practice.lab.question(name)
-        if question is not None:
+        if (question := self.practice.lab.question(name)) is not None:
             return [question]
-        every = [q.name for q in self.practice.lab.questions]
-        near = difflib.get_close_matches(name, every, n=1)
-        meant = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(every)}."
+        names = [q.name for q in self.practice.lab.questions]
+        near = difflib.get_close_matches(name, names, n=1)
+        meant = f"Did you mean {near[0]!r}?" if near else f"There are: {', '.join(names)}."
         print(f"{verb}: there is no question called {name!r}. {meant}")
         return []
 

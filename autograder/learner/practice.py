@@ -28,7 +28,7 @@ from autograder.learner.answer_files import (
     text_in_file,
 )
 from autograder.learner.journal import Checked, Journal, digest
-from autograder.records import CheckResult, Lab, Outcome, Question
+from autograder.records import CheckResult, Lab, Outcome, Question, without_number
 from autograder.student.local import LocalStudent
 
 History = Callable[[], Sequence[str]]
@@ -47,9 +47,9 @@ def find_lab(name: str, start: Path) -> Path:
         for path in (folder, *_children(folder)):
             if is_lab(path):
                 seen.setdefault(path.name, path)
-                if name in (path.name, _without_number(path.name), _number(path.name)):
+                if name in (path.name, without_number(path.name), _number(path.name)):
                     return path
-    names = [_without_number(n) for n in seen]
+    names = [without_number(n) for n in seen]
     near = difflib.get_close_matches(name, [*names, *seen], n=1)
     expected = f"Did you mean {near[0]!r}?" if near else f"Labs here: {', '.join(names) or 'none'}."
     problem = f"lab: there is no lab called {name!r} in {start} or above. {expected}"
@@ -73,10 +73,6 @@ def is_lab(folder: Path) -> bool:
 
 
 _MARKS = (MANIFEST, SOURCE)
-
-
-def _without_number(name: str) -> str:
-    return name.lstrip("0123456789").lstrip("_-") or name
 
 
 def _number(name: str) -> str:
@@ -261,10 +257,6 @@ class Practice:
         shown = min(self.hints_shown.get(question.name, 0) + 1, len(question.hints))
         self.hints_shown[question.name] = shown
         return shown, question.hints[shown - 1]
-
-    def near(self, name: str) -> list[str]:
-        """Return the questions whose names are like `name`."""
-        return difflib.get_close_matches(name, [q.name for q in self.lab.questions], n=3)
 
     def score(self) -> tuple[float, float]:
         """Return the points of the questions found correct, and of all that checks answer."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from autograder.authoring.manifest import NOTEBOOK, load_released
 from autograder.authoring.regions import PLACEHOLDER, handed_out
 from autograder.errors import AutograderError, SubmissionError, UnknownLab
-from autograder.grading.slicing import definitions, same_code, statements_of
+from autograder.grading.slicing import definitions, own_texts, statements_of
 from autograder.grading.submission import manual_answers, read
 from autograder.learner.answer_files import AnswerFileError, with_files
 from autograder.learner.journal import Journal, Sent, digest
@@ -181,7 +181,7 @@ def lab_progress(directory: Path) -> LabProgress:
 def _read_off(whole: LabProgress, checked: Sequence[Question], data: bytes) -> LabProgress:
     arrived, journal = read(data), Journal.of(whole.lab.directory)
     texts = definitions(statements_of(arrived.cells))
-    begun = [q for q in checked if is_begun(q, texts)]
+    begun = [q for q in checked if own_texts(q, texts)]
     correct = [q for q in begun if _is_correct(q, texts, journal)]
     names = {question.name for question in correct}
     answers = manual_answers(arrived)
@@ -196,15 +196,6 @@ def _read_off(whole: LabProgress, checked: Sequence[Question], data: bytes) -> L
         ),
         sent=journal.sent,
         next=next((q.name for q in checked if q.name not in names), ""),
-    )
-
-
-def is_begun(question: Question, texts: dict[str, str]) -> bool:
-    """Return whether a notebook with these definitions has something of the learner's own."""
-    starters = definitions(statements_of([("code", question.starter)]))
-    return any(
-        name in texts and not same_code(texts[name], starters.get(name, ""))
-        for name in question.defines
     )
 
 

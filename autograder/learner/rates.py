@@ -14,8 +14,8 @@ import platform
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from autograder.authoring.manifest import MANIFEST
 from autograder.errors import AutograderError
+from autograder.learner.journal import note
 from autograder.learner.practice import find_lab
 
 __all__ = ["keep_rates", "kept_rate", "rates_in"]
@@ -30,14 +30,8 @@ def keep_rates(rates: Mapping[str, float], *, directory: Path | str | None = Non
     Args:
         directory: the lab's folder; by default the current one.
     """
-    folder = Path(directory or Path.cwd())
-    if not (folder / MANIFEST).is_file():
-        return
     content = {"machine": _machine(), "rates": {name: float(r) for name, r in rates.items()}}
-    draft = folder / f"{RATES}.{os.getpid()}"
-    with contextlib.suppress(OSError):
-        draft.write_text(json.dumps(content) + "\n", encoding="utf-8")
-        draft.replace(folder / RATES)
+    note(Path(directory or Path.cwd()) / RATES, content)
 
 
 def kept_rate(

@@ -172,7 +172,8 @@ def _inside() -> Iterator[Finding]:
             with student.pinned(min(os.sched_getaffinity(0))):
                 held = not student.notes
         warm = not supply.reasons
-        yield Finding("warm start", warm, "a worker in about 10 ms", _cold(supply), needed=False)
+        cold = f"Each worker is started afresh, ten times slower: {'; '.join(supply.reasons)}"
+        yield Finding("warm start", warm, "a worker in about 10 ms", cold, needed=False)
         yield _pinning(held)
         yield from judge(facts)
     except AutograderError as error:
@@ -187,10 +188,6 @@ def _pinning(held: bool) -> Finding:
     says = "timed questions run on one core" if held else "timed questions run on any core"
     better = "Their ratios scatter more. Give the judge CAP_SYS_NICE, or grade as an ordinary user."
     return Finding("core", held, says, better, needed=False)
-
-
-def _cold(supply: Supply) -> str:
-    return f"Each worker is started afresh, ten times slower: {'; '.join(supply.reasons)}"
 
 
 def look_around() -> dict[str, object]:

@@ -14,7 +14,6 @@ import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import Any
 
 from autograder.errors import LimitReached, NotAttempted, StudentError
@@ -25,7 +24,14 @@ from autograder.sandbox.headers import Headers
 from autograder.sandbox.process import Process, gone
 from autograder.sandbox.wire import WireError
 from autograder.sandbox.worker_pool import Supply
-from autograder.student.protocol import COMMUNICATOR, cause_of, missing, rank_arguments, shipped
+from autograder.student.protocol import (
+    COMMUNICATOR,
+    cause_of,
+    load_each,
+    missing,
+    rank_arguments,
+    shipped,
+)
 
 NOT_PINNED = (
     "Timed questions ran on whichever core the system chose, not on one: see `autograder doctor`."
@@ -60,20 +66,7 @@ class RemoteStudent:
 
     def load(self, statements: Sequence[Statement]) -> list[Failure]:
         """Run each statement on its own; return those that failed. See `WorkerStudent.load`."""
-        return [f for s in statements if (f := self._load_one(s)) is not None]
-
-    def _load_one(self, statement: Statement) -> Failure | None:
-        cause = next((self._failures[n] for n in statement.needs if n in self._failures), None)
-        failure = cause or self._execute(statement)
-        if failure is None:
-            self._loaded.append(statement)
-        for name in statement.binds:
-            if failure is None:
-                self._texts[name] = statement.text
-                self._failures.pop(name, None)
-            elif name not in self._texts:
-                self._failures[name] = failure
-        return failure
+        return load_each(statements, self._execute, self._texts, self._failures)
 
     def _execute(self, statement: Statement) -> Failure | None:
         try:
@@ -87,6 +80,7 @@ class RemoteStudent:
         except NotAttempted as error:
             return Failure(statement, "NotImplementedError", str(error))
         if raised is None:
+            self._loaded.append(statement)
             return None
         if type(raised) is list and [type(part) for part in raised] == [str, str, str]:
             return Failure(statement, *(part[:MAX_TEXT] for part in raised))
@@ -260,12 +254,7 @@ class Sandbox(AbstractContextManager[RemoteStudent]):
         self._student = RemoteStudent(*self._arguments)
         return self._student
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._student is not None:
             self._student.close()
 

@@ -62,15 +62,16 @@ def frame(value: Any) -> bytes:
     return _LENGTH.pack(len(body)) + body
 
 
-def frame_length(header: bytes, limit: int = MAX_FRAME_BYTES) -> int:
+def frame_length(header: bytes) -> int:
     """Return the length of the body that follows this `HEADER_BYTES`-byte header.
 
     Raises:
-        WireError: it is over `limit`.
+        WireError: it is over `MAX_FRAME_BYTES`.
     """
     length: int = _LENGTH.unpack(header)[0]
-    if length > limit:
-        raise WireError(f"frame: too long: got {length} bytes, expected at most {limit}.")
+    if length > MAX_FRAME_BYTES:
+        expected = f"expected at most {MAX_FRAME_BYTES}"
+        raise WireError(f"frame: too long: got {length} bytes, {expected}.")
     return length
 
 

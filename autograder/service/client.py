@@ -75,155 +75,128 @@ class Connection:
         """Return what the server says of a submission: `id`, `state`, `score`, `max_score`, ..."""
         if not (number.isascii() and number.isdigit()):
             raise ServerError(f"status: got {number!r}, expected the number of a submission.")
-        return self._json("status", f"/api/submissions/{number}")
+        return self._json("status", _path("submissions", number))
 
     def labs(self) -> list[dict[str, Any]]:
         """Return the labs, each with the dates that hold for this learner and `attempts_left`."""
-        labs: list[dict[str, Any]] = self._json("labs", "/api/labs")["labs"]
+        labs: list[dict[str, Any]] = self._json("labs", _path("labs"))["labs"]
         return labs
 
     def solution(self, lab: str, question: str) -> str:
         """Return the solution of a question, where staff give it out."""
-        path = f"/api/labs/{quote(lab, safe='')}/solutions/{quote(question, safe='')}"
+        path = _path("labs", lab, "solutions", question)
         return str(self._json("solution", path)["solution"])
 
     def enroll(self, name: str, *, renew: bool = False) -> dict[str, Any]:
         """Return `name` and the `token` of the learner newly enrolled."""
-        body = json.dumps({"name": name, "renew": renew}).encode()
-        return self._json("enroll", "/api/learners", body, "application/json")
+        return self._send("enroll", "POST", _path("learners"), {"name": name, "renew": renew})
 
     def roster(self, data: bytes | None, *, dry_run: bool = False) -> dict[str, Any]:
         """Return what a roster has changed, or would: a CSV, or None for the platform's people."""
-        query = "?dry_run=1" if dry_run else ""
         if data is None:
-            return self._json("roster", f"/api/lti/roster{query}", b"", "", method="POST")
-        return self._json("roster", f"/api/roster{query}", data, "text/csv", method="PUT")
+            return self._send("roster", "POST", _path("lti", "roster", dry_run=dry_run), b"")
+        return self._send("roster", "PUT", _path("roster", dry_run=dry_run), data)
 
     def tokens(self, kind: str, section: str, *, renew: bool) -> list[dict[str, str]]:
         """Return the learners with a new token, or link, each; without `renew` who has none yet."""
-        body = json.dumps({"kind": kind, "section": section, "renew": renew}).encode()
-        people: list[dict[str, str]] = self._json(
-            "tokens", "/api/tokens", body, "application/json"
-        )["people"]
+        body = {"kind": kind, "section": section, "renew": renew}
+        people: list[dict[str, str]] = self._send("tokens", "POST", _path("tokens"), body)["people"]
         return people
 
     def change_person(self, login: str, factor: float | None = None) -> None:
         """Give somebody a factor on time; without one let them leave the course."""
-        path = f"/api/people/{quote(login, safe='')}"
         if factor is None:
-            with self._asked("roster", path, method="DELETE"):
-                return
-        body = json.dumps({"factor": factor}).encode()
-        self._json("roster", f"{path}/time", body, "application/json", method="PUT")
+            self._do("roster", "DELETE", _path("people", login))
+        else:
+            self._send("roster", "PUT", _path("people", login, "time"), {"factor": factor})
 
     def schedule(self) -> str:
         """Return the dates of all labs, a CSV."""
-        return self._text("schedule", "/api/schedule")
+        return self._text("schedule", _path("schedule"))
 
     def calendar(self) -> str:
         """Return the dates that hold for this learner, as an iCalendar file."""
-        return self._text("calendar", "/api/calendar")
+        return self._text("calendar", _path("calendar"))
 
     def standing(self) -> dict[str, Any]:
         """Return how this learner stands: the `labs`, `score`, `max_score`, `missing`, ..."""
-        return self._json("standing", "/api/standing")
+        return self._json("standing", _path("standing"))
 
     def announcements(self, *, unread: bool = False) -> list[dict[str, Any]]:
         """Return what staff announced: `id`, `text`, `starts`, `unread`, ...; the newest first."""
-        path = f"/api/announcements?unread={int(unread)}"
+        path = _path("announcements", unread=unread)
         shown: list[dict[str, Any]] = self._json("announcements", path)["announcements"]
         return shown
 
     def announce(self, body: Mapping[str, Any]) -> int:
         """Return the number of a new announcement."""
-        data = json.dumps(body).encode()
-        return int(self._json("announce", "/api/announcements", data, "application/json")["id"])
+        return int(self._send("announce", "POST", _path("announcements"), body)["id"])
 
     def change_announcement(self, number: int, *, withdraw: bool = False) -> None:
         """Mark an announcement as read, or withdraw it."""
-        path = f"/api/announcements/{number}{'' if withdraw else '/read'}"
-        method = "DELETE" if withdraw else "POST"
-        with self._asked("announcements", path, method=method):
-            return
+        path = _path("announcements", str(number), *([] if withdraw else ["read"]))
+        self._do("announcements", "DELETE" if withdraw else "POST", path)
 
     def numbers(self, lab: str) -> str:
         """Return how the questions of a lab went, a CSV."""
-        return self._text("numbers", f"/api/labs/{quote(lab, safe='')}/numbers?format=csv")
+        return self._text("numbers", _path("labs", lab, "numbers", format="csv"))
 
     def teams(self, lab: str) -> str:
         """Return the teams of a lab, a CSV."""
-        return self._text("teams", f"/api/labs/{quote(lab, safe='')}/teams")
+        return self._text("teams", _path("labs", lab, "teams"))
 
     def set_teams(self, lab: str, data: bytes, *, dry_run: bool) -> list[dict[str, Any]]:
         """Return whose team a CSV has changed, or would change."""
-        path = f"/api/labs/{quote(lab, safe='')}/teams"
-        return self._scheduled(path, data, "text/csv", "PUT", dry_run, what="teams")
+        return self._changes("teams", "PUT", _path("labs", lab, "teams", dry_run=dry_run), data)
 
     def decide(self, lab: str, login: str, decision: Mapping[str, Any]) -> dict[str, Any]:
         """Return what counts of a learner's whole lab from now on, if anything is decided."""
-        path = f"/api/labs/{quote(lab, safe='')}/grades/{quote(login, safe='')}"
-        body = json.dumps(decision).encode()
-        return self._json("grade", path, body, "application/json", method="PUT")
+        return self._send("grade", "PUT", _path("labs", lab, "grades", login), decision)
 
     def rule(self, changes: Mapping[str, Any]) -> dict[str, Any]:
         """Return how labs make up the course total, after these changes, if there are any."""
-        if not changes:
-            return self._json("rule", "/api/rule")
-        body = json.dumps(changes).encode()
-        return self._json("rule", "/api/rule", body, "application/json", method="PUT")
-
-    def _text(self, what: str, path: str) -> str:
-        with self._asked(what, path) as answer:
-            return answer.read(_ANSWER_BYTES).decode()
+        if changes:
+            return self._send("rule", "PUT", _path("rule"), changes)
+        return self._json("rule", _path("rule"))
 
     def set_schedule(self, data: bytes, *, dry_run: bool) -> list[dict[str, Any]]:
         """Return what a schedule, a CSV, has changed, or would change."""
-        return self._scheduled("/api/schedule", data, "text/csv", "PUT", dry_run)
+        return self._changes("schedule", "PUT", _path("schedule", dry_run=dry_run), data)
 
     def shift_schedule(self, weeks: int, *, dry_run: bool) -> list[dict[str, Any]]:
         """Return what moving all dates by weeks has changed, or would change."""
-        body = json.dumps({"weeks": weeks}).encode()
-        return self._scheduled("/api/schedule/shift", body, "application/json", "POST", dry_run)
+        path = _path("schedule", "shift", dry_run=dry_run)
+        return self._changes("schedule", "POST", path, {"weeks": weeks})
 
     def hold(self, lab: str, *, held: bool, dry_run: bool) -> list[dict[str, Any]]:
         """Return what holding the grades of a lab back, or releasing them, has changed."""
-        path, body = f"/api/labs/{quote(lab, safe='')}/held", json.dumps({"held": held}).encode()
-        return self._scheduled(path, body, "application/json", "PUT", dry_run)
-
-    def _scheduled(
-        self, path: str, body: bytes, kind: str, method: str, dry_run: bool, what: str = "schedule"
-    ) -> list[dict[str, Any]]:
-        path = f"{path}?dry_run={int(dry_run)}"
-        changes: list[dict[str, Any]] = self._json(what, path, body, kind, method=method)["changes"]
-        return changes
+        path = _path("labs", lab, "held", dry_run=dry_run)
+        return self._changes("schedule", "PUT", path, {"held": held})
 
     def term(self) -> dict[str, Any]:
         """Return the plan of the course, for the next term."""
-        return self._json("term", "/api/term")
+        return self._json("term", _path("term"))
 
     def take_term(self, body: Mapping[str, Any], *, dry_run: bool) -> dict[str, Any]:
         """Return what taking a plan over has changed, or would: `added`, `problems`, ..."""
-        path, data = f"/api/term?dry_run={int(dry_run)}", json.dumps(body).encode()
-        return self._json("term", path, data, "application/json")
+        return self._send("term", "POST", _path("term", dry_run=dry_run), body)
 
     def today(self) -> dict[str, Any]:
         """Return what came in today, what waits, what is due and where many fail."""
-        return self._json("today", "/api/today")
+        return self._json("today", _path("today"))
 
-    def grading(
-        self, path: str = "", body: Any = None, method: str | None = None
-    ) -> dict[str, Any]:
+    def grading(self, *where: str, body: Any = None, method: str = "POST") -> dict[str, Any]:
         """Return what the server says of marking: what waits and who marks it, or of a question."""
-        data = None if body is None else json.dumps(body).encode()
-        return self._json("marking", f"/api/grading{path}", data, "application/json", method=method)
+        if body is None:
+            return self._json("marking", _path("grading", *where))
+        return self._send("marking", method, _path("grading", *where), body)
 
     def requests(self, *, lab: str = "", answered: bool = False) -> Iterator[dict[str, Any]]:
         """Yield the re-grade requests that wait for staff, or were answered, the oldest first."""
         after = 0
-        fields: dict[str, Any] = {"answered": int(answered), **({"lab": lab} if lab else {})}
         while True:
-            query = urlencode({**fields, "after": after})
-            some = self._json("requests", f"/api/requests?{query}")["requests"]
+            path = _path("requests", answered=answered, lab=lab, after=after)
+            some = self._json("requests", path)["requests"]
             yield from some
             if not some:
                 return
@@ -231,8 +204,7 @@ class Connection:
 
     def add_staff(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Return the `login`, `role` and `token` of somebody newly on the staff."""
-        body = json.dumps(asked).encode()
-        return self._json("staff", "/api/staff", body, "application/json")
+        return self._send("staff", "POST", _path("staff"), asked)
 
     def export(self, format: str) -> str:
         """Return the gradebook as text."""
@@ -248,8 +220,7 @@ class Connection:
         Raises:
             ServerError: also where it ends too early; part of it has been written.
         """
-        fields = {"format": format, **({"lab": lab} if lab else {})}
-        with self._asked("export", f"/api/export?{urlencode(fields)}", template) as answer:
+        with self._asked("export", _path("export", format=format, lab=lab), template) as answer:
             while piece := answer.read(_PIECE_BYTES):
                 try:
                     file.write(piece)
@@ -260,13 +231,30 @@ class Connection:
         self, format: str, *, lab: str = "", template: bytes | None = None
     ) -> dict[str, Any]:
         """Return the `problems` of an export, and which scores are `not_final`, a line each."""
-        fields = {"format": format, **({"lab": lab} if lab else {})}
-        return self._json("export", f"/api/export/notes?{urlencode(fields)}", template)
+        return self._json("export", _path("export", "notes", format=format, lab=lab), template)
 
     def page(self, path: str) -> str:
         """Return an address that logs its browser in, once and soon, then shows `path`."""
-        answer = self._json("login", "/api/login-codes", b"", "application/json")
+        answer = self._send("login", "POST", _path("login-codes"), b"")
         return f"{self.server}/enter?{urlencode({'code': answer['code'], 'next': path})}"
+
+    def _changes(self, what: str, method: str, path: str, body: Any) -> list[dict[str, Any]]:
+        changes: list[dict[str, Any]] = self._send(what, method, path, body)["changes"]
+        return changes
+
+    def _send(self, what: str, method: str, path: str, body: Any) -> dict[str, Any]:
+        """Return what is answered to a body: bytes are a CSV, all else becomes JSON."""
+        if isinstance(body, bytes):
+            return self._json(what, path, body, "text/csv", method=method)
+        return self._json(what, path, json.dumps(body).encode(), "application/json", method=method)
+
+    def _do(self, what: str, method: str, path: str) -> None:
+        with self._asked(what, path, method=method):
+            pass
+
+    def _text(self, what: str, path: str) -> str:
+        with self._asked(what, path) as answer:
+            return answer.read(_ANSWER_BYTES).decode()
 
     def _json(
         self, what: str, path: str, body: bytes | None = None, kind: str = "", **how: Any
@@ -320,6 +308,16 @@ class _NoRedirect(urllib.request.HTTPRedirectHandler):
 
     def redirect_request(self, *_args: Any, **_kwargs: Any) -> None:
         return None
+
+
+def _path(*names: str, **query: object) -> str:
+    """Return an address of the interface; what is empty is not asked for, and True is 1."""
+    asked = {
+        name: int(value) if isinstance(value, bool) else value for name, value in query.items()
+    }
+    fields = urlencode({name: value for name, value in asked.items() if value != ""})
+    path = "/".join(("/api", *(quote(name, safe="") for name in names)))
+    return f"{path}?{fields}" if fields else path
 
 
 def _token_file(environment: Mapping[str, str]) -> str:

@@ -25,7 +25,14 @@ from autograder.errors import AutograderError, NotAttempted, NotPlainData, Stude
 from autograder.plain import to_plain
 from autograder.records import Failure, RanksRun, Statement
 from autograder.student.local_ranks import run_ranks
-from autograder.student.protocol import COMMUNICATOR, cause_of, missing, rank_arguments, shipped
+from autograder.student.protocol import (
+    COMMUNICATOR,
+    cause_of,
+    load_each,
+    missing,
+    rank_arguments,
+    shipped,
+)
 
 _AWAIT = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT  # notebooks may await at the top level
 SHOWN_ELEMENTS = 6  # of an array in a message: more of them say less than the shape
@@ -56,18 +63,7 @@ class LocalStudent:
 
     def load(self, statements: Sequence[Statement]) -> list[Failure]:
         """Run each statement in the namespace; return those that failed. See `WorkerStudent`."""
-        return [failure for s in statements if (failure := self._load_one(s)) is not None]
-
-    def _load_one(self, statement: Statement) -> Failure | None:
-        cause = next((self._failures[n] for n in statement.needs if n in self._failures), None)
-        failure = cause or self._execute(statement)
-        for name in statement.binds:
-            if failure is None:
-                self._texts[name] = statement.text
-                self._failures.pop(name, None)
-            elif name not in self._texts:
-                self._failures[name] = failure
-        return failure
+        return load_each(statements, self._execute, self._texts, self._failures)
 
     def _execute(self, statement: Statement) -> Failure | None:
         filename = f"<cell {statement.cell}, line {statement.line}>"

@@ -167,6 +167,32 @@ def missing(name: str, failures: Mapping[str, Failure]) -> Exception:
     return StudentError(failure.type_name, message, failure.traceback)
 
 
+def load_each(
+    statements: Sequence[Statement],
+    execute: Callable[[Statement], Failure | None],
+    texts: dict[str, str],
+    failures: dict[str, Failure],
+) -> list[Failure]:
+    """Execute the statements and return the failures, as `WorkerStudent.load` says.
+
+    By name, `texts` has what is bound and `failures` why something is not; both are brought up to
+    date.
+    """
+    failed = []
+    for statement in statements:
+        cause = next((failures[name] for name in statement.needs if name in failures), None)
+        failure = cause or execute(statement)
+        for name in statement.binds:
+            if failure is None:
+                texts[name] = statement.text
+                failures.pop(name, None)
+            elif name not in texts:
+                failures[name] = failure
+        if failure is not None:
+            failed.append(failure)
+    return failed
+
+
 def cause_of(error: StudentError, failures: Mapping[str, Failure]) -> Exception:
     """Return `error`, or why the name that it misses is not there: its statement had failed."""
     match = _NO_NAME.match(error.message) if error.type_name == NameError.__name__ else None

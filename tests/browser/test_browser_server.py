@@ -16,14 +16,16 @@ from playwright.sync_api import expect
 from autograder.records import CheckResult, ManualAnswer, Outcome, Report, RubricItem
 from autograder.service.database import schema
 from autograder.service.errors import GraderUnable
-from autograder.service.records import course_rule, drafts, marking, teams
 from autograder.service.records.announcements import announce
-from autograder.service.records.dates import Rules
-from autograder.service.records.decisions import decide
-from autograder.service.records.markers import assignments, kept_comments
-from autograder.service.records.markers.assignments import Assignment
+from autograder.service.records.grades import course_rule, kept_comments
+from autograder.service.records.grades.decisions import decide
+from autograder.service.records.marking import assignments, marking
+from autograder.service.records.marking.assignments import Assignment
 from autograder.service.records.marks import alike_digest
 from autograder.service.records.people import Person
+from autograder.service.records.roster import teams
+from autograder.service.records.rules import Rules
+from autograder.service.records.submissions import drafts
 from autograder.service.running.server import Server, opened
 from autograder.service.settings import Settings
 from autograder.service.web.course import Course

@@ -10,8 +10,9 @@ import math
 import sqlite3
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -114,6 +115,14 @@ class Database:
     def close(self) -> None:
         """Close every connection."""
         self.engine.dispose()
+
+
+@dataclass(frozen=True)
+class Records:
+    """What is asked of a database, and changed in it by the course's clock."""
+
+    database: Database
+    clock: Callable[[], float]
 
 
 def _share_dialect(engine: sa.Engine) -> None:

@@ -119,6 +119,6 @@ def _running(program: str, *arguments: str, url: str = "") -> Iterator[IO[bytes]
     with process:
         assert process.stdout and process.stderr
         yield process.stdout
-        said = process.stderr.read().decode("utf-8", "replace").strip()
+        complaint = process.stderr.read().decode("utf-8", "replace").strip()
     if process.returncode:
-        raise StartError(f"{program}: {said or f'it ended with status {process.returncode}'}")
+        raise StartError(f"{program}: {complaint or f'it ended with status {process.returncode}'}")

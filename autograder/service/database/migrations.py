@@ -14,15 +14,15 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from autograder.records import ManualAnswer, Report
+from autograder.records import Report
 from autograder.service.database import schema
 from autograder.service.database.database import Database
 from autograder.service.errors import StartError
-from autograder.service.records import gradings, standings, tries
-from autograder.service.records.claims import line_up
-from autograder.service.records.dates import calendar
-from autograder.service.records.marks import answer_digest
+from autograder.service.records.grades import gradings
+from autograder.service.records.marks import Mark
 from autograder.service.records.people import LEARNER, login_key
+from autograder.service.records.standings import standings, tries
+from autograder.service.records.submissions.claims import line_up
 
 # What a learner's token of a release that let them live for ever has left.
 _BEARER_S = 180 * 86400.0
@@ -121,34 +121,42 @@ def _to_2(connection: sa.Connection, now: float) -> None:
     """Take notebooks, reports and marks out of the submissions; give people logins."""
     _people_to_2(connection, now)
     copy = "INSERT INTO notebooks (submission_id, notebook) SELECT id, notebook FROM submissions"
-    connection.execute(sa.text(copy))
+    _execute(connection, copy)
     _columns_to_2(connection)
     for row in _rows(connection):
         _gradings_to_2(connection, row)
-    failed = sa.text("UPDATE submissions SET state = 'parked' WHERE state = 'failed'")
     again = "UPDATE submissions SET state = 'stored', lease_owner = NULL, lease_until = NULL"
-    connection.execute(failed)
-    connection.execute(sa.text(f"{again} WHERE state = 'grading'"))
-    for name in ("notebook", "report", "attempts"):  # the large ones first
-        connection.execute(sa.text(f"ALTER TABLE submissions DROP COLUMN {name}"))
+    _execute(
+        connection,
+        "UPDATE submissions SET state = 'parked' WHERE state = 'failed'",
+        f"{again} WHERE state = 'grading'",
+        "ALTER TABLE submissions DROP COLUMN notebook",  # the large ones first
+        "ALTER TABLE submissions DROP COLUMN report",
+        "ALTER TABLE submissions DROP COLUMN attempts",
+    )
     for index in schema.submissions.indexes:
         if index.name != "submissions_by_person":  # which the last step makes: it has more columns
             index.create(connection)
     everybody = list(connection.scalars(sa.select(schema.people.c.id)))
-    connection.execute(sa.text("INSERT INTO lines (person_id, served_at) SELECT id, 0 FROM people"))
+    _execute(connection, "INSERT INTO lines (person_id, served_at) SELECT id, 0 FROM people")
     if everybody:
         line_up(connection, *everybody)
 
 
+def _execute(connection: sa.Connection, *statements: str) -> None:
+    for statement in statements:
+        connection.execute(sa.text(statement))
+
+
 def _people_to_2(connection: sa.Connection, now: float) -> None:
-    for change in (
+    _execute(
+        connection,
         "ALTER TABLE people RENAME COLUMN name TO login",
         "ALTER TABLE people ADD COLUMN name VARCHAR(100) NOT NULL DEFAULT ''",
         "ALTER TABLE people ADD COLUMN login_key VARCHAR(400) NOT NULL DEFAULT ''",
         "ALTER TABLE people ADD COLUMN section VARCHAR(100) NOT NULL DEFAULT ''",
         "UPDATE people SET name = login",
-    ):
-        connection.execute(sa.text(change))
+    )
     people, taken = schema.people, set[str]()
     for number, login in list(
         connection.execute(sa.select(people.c.id, people.c.login).order_by(people.c.id))
@@ -167,7 +175,8 @@ def _people_to_2(connection: sa.Connection, now: float) -> None:
 
 
 def _columns_to_2(connection: sa.Connection) -> None:
-    for change in (
+    _execute(
+        connection,
         "DROP INDEX submissions_by_person",
         "DROP INDEX submissions_by_state",
         "ALTER TABLE submissions RENAME COLUMN crashes TO tries",
@@ -178,8 +187,7 @@ def _columns_to_2(connection: sa.Connection) -> None:
         "ALTER TABLE submissions ADD COLUMN pending INTEGER NOT NULL DEFAULT 0",
         "UPDATE submissions SET tries = 0, waiting_since = submitted_at, "
         "size_bytes = length(notebook)",
-    ):
-        connection.execute(sa.text(change))
+    )
 
 
 def _rows(connection: sa.Connection) -> Iterator[Any]:
@@ -206,19 +214,9 @@ def _gradings_to_2(connection: sa.Connection, row: Any) -> None:
         return
     for answer in report.manual:
         if answer.score is not None or answer.comment:
-            connection.execute(schema.marks.insert().values(_mark(row.id, answer, finished_at)))
+            mark = Mark(answer.score, answer.comment)
+            gradings.add_mark(connection, row.id, answer, mark, None, finished_at)
     gradings.publish(connection, row.id, report, finished_at)
-
-
-def _mark(submission_id: int, answer: ManualAnswer, marked_at: float) -> dict[str, Any]:
-    return {
-        "submission_id": submission_id,
-        "question": answer.question,
-        "answer_sha256": answer_digest(answer),
-        "points": answer.score,
-        "comment": answer.comment,
-        "marked_at": marked_at,
-    }
 
 
 def _to_3(connection: sa.Connection, _now: float) -> None:
@@ -227,18 +225,18 @@ def _to_3(connection: sa.Connection, _now: float) -> None:
     if "retry_key" in had:  # not in a database that has just come from layout 1
         columns = "person_id, retry_key, submission_id"
         keys = "SELECT person_id, retry_key, id FROM submissions WHERE retry_key IS NOT NULL"
-        connection.execute(sa.text(f"INSERT INTO retry_keys ({columns}) {keys}"))
-        connection.execute(sa.text("DROP INDEX submissions_by_retry_key"))
-        connection.execute(sa.text("ALTER TABLE submissions DROP COLUMN retry_key"))
-    for table, column, kind in (
-        ("people", "email", "VARCHAR(200) NOT NULL DEFAULT ''"),
-        ("people", "section", "VARCHAR(100) NOT NULL DEFAULT ''"),
-        ("tokens", "created_at", "FLOAT"),
-        ("tokens", "agent", "VARCHAR(200) NOT NULL DEFAULT ''"),
-        ("marks", "items", "TEXT NOT NULL DEFAULT '[]'"),
-    ):
-        _add_column(connection, table, column, kind)
-    connection.execute(sa.text("UPDATE people SET role = 'instructor' WHERE role = 'staff'"))
+        _execute(
+            connection,
+            f"INSERT INTO retry_keys ({columns}) {keys}",
+            "DROP INDEX submissions_by_retry_key",
+            "ALTER TABLE submissions DROP COLUMN retry_key",
+        )
+    _add_column(connection, "people", "email", "VARCHAR(200) NOT NULL DEFAULT ''")
+    _add_column(connection, "people", "section", "VARCHAR(100) NOT NULL DEFAULT ''")
+    _add_column(connection, "tokens", "created_at", "FLOAT")
+    _add_column(connection, "tokens", "agent", "VARCHAR(200) NOT NULL DEFAULT ''")
+    _add_column(connection, "marks", "items", "TEXT NOT NULL DEFAULT '[]'")
+    _execute(connection, "UPDATE people SET role = 'instructor' WHERE role = 'staff'")
 
 
 def _to_4(connection: sa.Connection, _now: float) -> None:
@@ -261,20 +259,6 @@ def _report(connection: sa.Connection, grading_id: int) -> Report:
     return Report.from_dict(json.loads(text or ""))
 
 
-def _to_6(connection: sa.Connection, _now: float) -> None:
-    """Let staff say whether a lab gives its solutions out."""
-    _add_column(connection, "lab_rules", "solutions", "BOOLEAN NOT NULL DEFAULT FALSE")
-
-
-def _to_7(connection: sa.Connection, _now: float) -> None:
-    """Let staff say whether learners see who answers timed questions fastest."""
-    _add_column(connection, "lab_rules", "leaderboard", "BOOLEAN NOT NULL DEFAULT FALSE")
-
-
-def _to_8(_connection: sa.Connection, _now: float) -> None:
-    """Keep learners' drafts: a table of its own, which `_step` has made."""
-
-
 def _add_column(connection: sa.Connection, table: str, column: str, kind: str) -> None:
     """Add a column, unless an earlier step has made the table as it is today."""
     if column not in {c["name"] for c in sa.inspect(connection).get_columns(table)}:
@@ -289,29 +273,11 @@ def _to_9(connection: sa.Connection, _now: float) -> None:
         gradings.write_totals(connection, number)
 
 
-def _to_10(connection: sa.Connection, _now: float) -> None:
-    """Let learners ask for a re-grade until a date of the lab; the threads are new tables."""
-    _add_column(connection, "lab_rules", "requests_until", "VARCHAR(40)")
-
-
-def _to_11(_connection: sa.Connection, _now: float) -> None:
-    """Let learners have a factor on time: a table of its own, which `_step` has made."""
-
-
 def _to_12(connection: sa.Connection, _now: float) -> None:
     """Find by index what came in today."""
     for index in schema.submissions.indexes:
         if index.name == "submissions_by_time":
             index.create(connection, checkfirst=True)
-
-
-def _to_13(connection: sa.Connection, _now: float) -> None:
-    """Let staff hold the grades of a lab back."""
-    _add_column(connection, "lab_rules", "held", "BOOLEAN NOT NULL DEFAULT FALSE")
-
-
-def _to_14(_connection: sa.Connection, _now: float) -> None:
-    """Keep numbers up: tables of their own, which the last step fills."""
 
 
 def _mark_in_groups(connection: sa.Connection) -> None:
@@ -327,15 +293,15 @@ def _mark_in_groups(connection: sa.Connection) -> None:
 
 def _read_by_index(connection: sa.Connection) -> None:
     """Add what the gradebook and the lists of large courses are sorted and cut by."""
-    for name in ("submissions_to_mark", "submissions_by_person"):
-        connection.execute(sa.text(f"DROP INDEX IF EXISTS {name}"))
+    dropped = ("submissions_to_mark", "submissions_by_person")
+    _execute(connection, *(f"DROP INDEX IF EXISTS {name}" for name in dropped))
     _add_column(connection, "standings", "best_id", "INTEGER")
     _add_column(connection, "standings", "score", "FLOAT")
     tables = (schema.standings, schema.regradings, schema.submissions)
     for index in (index for table in tables for index in table.indexes):
         index.create(connection, checkfirst=True)
     by_name = "CREATE INDEX IF NOT EXISTS people_by_name ON people (lower(name), login)"
-    connection.execute(sa.text(by_name))
+    _execute(connection, by_name)
     _add_column(connection, "regrades", "total", "INTEGER NOT NULL DEFAULT 0")
     mine = schema.regradings.c.batch == schema.regrades.c.id
     number = sa.select(sa.func.count()).select_from(schema.regradings).where(mine)
@@ -358,27 +324,35 @@ def _to_15(connection: sa.Connection, _now: float) -> None:
         connection.scalars(missing.where(missing.selected_columns[0].not_in(noted)))
     ):
         tries.note(connection, number, _report(connection, number))
-    standings.recount(connection, lambda: calendar(connection).counted)
+    standings.recount(connection)
 
 
-def _to_16(_connection: sa.Connection, _now: float) -> None:
-    """Keep course totals: tables of their own, which whoever wants the first total fills."""
+_Step = Callable[[sa.Connection, float], None]
 
 
-_STEPS: dict[int, Callable[[sa.Connection, float], None]] = {
+def _rule_of_labs(column: str, kind: str = "BOOLEAN NOT NULL DEFAULT FALSE") -> _Step:
+    """Return the step that lets staff say one thing more of a lab."""
+    return lambda connection, _now: _add_column(connection, "lab_rules", column, kind)
+
+
+def _tables_alone(_connection: sa.Connection, _now: float) -> None:
+    """Do nothing: what is new are tables, which `_step` has made."""
+
+
+_STEPS: dict[int, _Step] = {
     1: _to_2,
     2: _to_3,
     3: _to_4,
     4: _to_5,
-    5: _to_6,
-    6: _to_7,
-    7: _to_8,
+    5: _rule_of_labs("solutions"),
+    6: _rule_of_labs("leaderboard"),
+    7: _tables_alone,  # learners' drafts
     8: _to_9,
-    9: _to_10,
-    10: _to_11,
+    9: _rule_of_labs("requests_until", "VARCHAR(40)"),
+    10: _tables_alone,  # factors on time
     11: _to_12,
-    12: _to_13,
-    13: _to_14,
+    12: _rule_of_labs("held"),
+    13: _tables_alone,  # numbers that are kept up, which the last step fills
     14: _to_15,
-    15: _to_16,
+    15: _tables_alone,  # course totals, which whoever wants the first one fills
 }

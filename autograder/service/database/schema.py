@@ -3,22 +3,13 @@
 What is large (notebooks, reports) stands in tables of its own, so that lists and claims never walk
 over it. Gradings and marks are only ever added: a submission names the grading that is published,
 and its totals are those of that grading and the last mark of each question.
+
+A column's name says its kind (`columns.KINDS`), but for the few that are written out.
 """
 
-from sqlalchemy import (
-    Boolean,
-    Column,
-    Float,
-    ForeignKey,
-    Index,
-    Integer,
-    LargeBinary,
-    MetaData,
-    String,
-    Table,
-    Text,
-    func,
-)
+from sqlalchemy import Column, Float, ForeignKey, Index, Integer, String, Text, func
+
+from autograder.service.database.columns import filled, keys, optional, table
 
 # Raised when a table changes shape; `migrations` brings an older database here.
 VERSION = 16
@@ -31,68 +22,43 @@ DROP_LOWEST = "drop_lowest"  # how many labs do not count in the course total
 STORED, HELD, GRADING, GRADED, PARKED = "stored", "held", "grading", "graded", "parked"
 SHARED = "shared"  # a copy for another member of a team, whose original is not graded yet
 
-metadata = MetaData()
+facts = table("facts", Column("name", String(40), primary_key=True), filled("value"))
+metadata = facts.metadata  # of every table
 
-facts = Table(
-    "facts",
-    metadata,
-    Column("name", String(40), primary_key=True),
-    Column("value", String(200), nullable=False),
-)
-
-people = Table(
+people = table(
     "people",
-    metadata,
-    Column("id", Integer, primary_key=True),
+    keys("id"),
     Column("login", String(100), nullable=False, unique=True),
-    Column("login_key", String(400), nullable=False),  # the same for all cases of a login
-    Column("name", String(100), nullable=False),
-    Column("role", String(10), nullable=False),
-    Column("created_at", Float, nullable=False),
-    Column("email", String(200), nullable=False, default=""),
-    Column("section", String(100), nullable=False, default=""),
+    filled("login_key"),  # the same for all cases of a login
+    filled("name", "role", "created_at", "email", "section"),
     Index("people_by_login_key", "login_key", unique=True),
 )
-
 Index("people_by_name", func.lower(people.c.name), people.c.login)
 
-tokens = Table(
+tokens = table(
     "tokens",
-    metadata,
-    Column("key", String(8), primary_key=True),
+    keys("key"),
     Column("person_id", ForeignKey("people.id"), nullable=False, index=True),
-    Column("kind", String(10), nullable=False),
-    Column("digest", String(64), nullable=False),
-    Column("expires_at", Float),
-    Column("created_at", Float),
-    Column("agent", String(200), nullable=False, default=""),  # the browser of a session
+    filled("kind", "digest"),
+    optional("expires_at", "created_at"),
+    filled("agent"),  # the browser of a session
 )
 
-submissions = Table(
+submissions = table(
     "submissions",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("person_id", ForeignKey("people.id"), nullable=False),
-    Column("lab", String(100), nullable=False),
-    Column("sha256", String(64), nullable=False),
-    Column("size_bytes", Integer, nullable=False),
-    # Nothing is written in it: it is no attempt.
-    Column("blank", Boolean, nullable=False, default=False),
-    Column("submitted_at", Float, nullable=False),
-    Column("state", String(10), nullable=False),
-    Column("reason", Text),
-    Column("waiting_since", Float, nullable=False),
+    keys("id"),
+    filled("person_id", "lab", "sha256", "size_bytes"),
+    filled("blank"),  # nothing is written in it: it is no attempt
+    filled("submitted_at", "state"),
+    optional("reason"),
+    filled("waiting_since"),
     # How often a grader failed over it while others passed, and how often one was killed.
-    Column("tries", Integer, nullable=False, default=0),
-    Column("kills", Integer, nullable=False, default=0),
-    Column("lease_owner", String(200)),
-    Column("lease_until", Float),
-    Column("finished_at", Float),
+    filled("tries", "kills"),
+    optional("lease_owner", "lease_until", "finished_at"),
     # What is published of it: a grading, and the totals of that with the marks.
     Column("grading_id", Integer),
-    Column("score", Float),
-    Column("max_score", Float),
-    Column("pending", Integer, nullable=False, default=0),
+    optional("score", "max_score"),
+    filled("pending"),
     # With what handing in asks of all that somebody has, so that it reads none of these rows.
     Index("submissions_by_person", "person_id", "lab", "id", "size_bytes", "blank"),
     Index("submissions_of_person_by_state", "person_id", "state", "id"),
@@ -103,125 +69,67 @@ submissions = Table(
 )
 
 # What clients call their submissions, so that they can ask again for a receipt.
-retry_keys = Table(
-    "retry_keys",
-    metadata,
-    Column("person_id", ForeignKey("people.id"), primary_key=True),
-    Column("retry_key", String(200), primary_key=True),
-    Column("submission_id", ForeignKey("submissions.id"), nullable=False),
-)
+retry_keys = table("retry_keys", keys("person_id", "retry_key"), filled("submission_id"))
 
-notebooks = Table(
-    "notebooks",
-    metadata,
-    Column("submission_id", ForeignKey("submissions.id"), primary_key=True),
-    Column("notebook", LargeBinary, nullable=False),
-)
+notebooks = table("notebooks", keys("submission_id"), filled("notebook"))
 
-# What a learner sent and could not hand in; not the `drafts` of a batch of re-gradings. It is read
-# one at a time, by its key, and lists never name its last column.
-learner_drafts = Table(
+# What a learner sent and could not hand in, and `why` it was refused; not the `drafts` of a batch
+# of re-gradings. It is read one at a time, by its key, and lists never name its last column.
+learner_drafts = table(
     "learner_drafts",
-    metadata,
-    Column("person_id", ForeignKey("people.id"), primary_key=True),
-    Column("lab", String(100), primary_key=True),
-    Column("sha256", String(64), nullable=False),
-    Column("size_bytes", Integer, nullable=False),
-    Column("saved_at", Float, nullable=False),
-    Column("why", Text, nullable=False),  # it was refused
-    Column("notebook", LargeBinary, nullable=False),
+    keys("person_id", "lab"),
+    filled("sha256", "size_bytes", "saved_at", "why", "notebook"),
 )
 
-gradings = Table(
+# Scores are those of the checks alone.
+gradings = table(
     "gradings",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("submission_id", ForeignKey("submissions.id"), nullable=False),
-    Column("finished_at", Float, nullable=False),
-    Column("score", Float, nullable=False),  # of the checks alone
-    Column("max_score", Float, nullable=False),
+    keys("id"),
+    filled("submission_id", "finished_at", "score", "max_score"),
     Index("gradings_by_submission", "submission_id", "id"),
 )
 
-reports = Table(
-    "reports",
-    metadata,
-    Column("grading_id", ForeignKey("gradings.id"), primary_key=True),
-    Column("report", Text, nullable=False),
-)
+reports = table("reports", keys("grading_id"), filled("report"))
 
-# Which answers of a grading people mark.
-answers = Table(
-    "answers",
-    metadata,
-    Column("grading_id", ForeignKey("gradings.id"), primary_key=True),
-    Column("question", String(200), primary_key=True),
-    Column("answer_sha256", String(64), nullable=False),
-    Column("alike", String(64), nullable=False, default=""),  # `marks.alike_digest` of it
-)
+# Which answers of a grading people mark; `alike` is the `marks.alike_digest` of each.
+answers = table("answers", keys("grading_id", "question"), filled("answer_sha256", "alike"))
 
 # Which questions were tried in a grading, and whether all their checks passed.
-outcomes = Table(
-    "outcomes",
-    metadata,
-    Column("grading_id", ForeignKey("gradings.id"), primary_key=True),
-    Column("question", String(200), primary_key=True),
-    Column("passed", Boolean, nullable=False),
-)
+outcomes = table("outcomes", keys("grading_id", "question"), filled("passed"))
 
 # How many times the reference's time the right answers to timed questions took.
-timings = Table(
-    "timings",
-    metadata,
-    Column("grading_id", ForeignKey("gradings.id"), primary_key=True),
-    Column("question", String(200), primary_key=True),
-    Column("ratio", Float, nullable=False),
-)
+timings = table("timings", keys("grading_id", "question"), filled("ratio"))
 
 # The best of each learner by what is published, as far as a ratio is shown: kept by `leaderboard`.
-best_times = Table(
+best_times = table(
     "best_times",
-    metadata,
-    Column("lab", String(100), primary_key=True),
-    Column("question", String(200), primary_key=True),
-    Column("person_id", ForeignKey("people.id"), primary_key=True),
-    Column("ratio", Float, nullable=False),
+    keys("lab", "question", "person_id"),
+    filled("ratio"),
     Index("best_times_by_ratio", "lab", "question", "ratio", "person_id"),
     Index("best_times_by_person", "person_id", "lab"),
 )
 
 # What learners are called where others see their places; drawn once.
-pseudonyms = Table(
-    "pseudonyms",
-    metadata,
-    Column("person_id", ForeignKey("people.id"), primary_key=True),
-    Column("pseudonym", String(40), nullable=False, unique=True),
+pseudonyms = table(
+    "pseudonyms", keys("person_id"), Column("pseudonym", String(40), nullable=False, unique=True)
 )
 
-marks = Table(
+marks = table(
     "marks",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("submission_id", ForeignKey("submissions.id"), nullable=False),
-    Column("question", String(200), nullable=False),
-    Column("answer_sha256", String(64), nullable=False),  # the answer that was read
-    Column("points", Float),  # none takes them back
-    Column("items", Text, nullable=False, default="[]"),  # of the rubric: JSON, a list of texts
-    Column("comment", Text, nullable=False),
-    Column("marked_by", ForeignKey("people.id")),
-    Column("marked_at", Float, nullable=False),
+    keys("id"),
+    filled("submission_id", "question"),
+    filled("answer_sha256"),  # the answer that was read
+    optional("points"),  # none takes them back
+    filled("items"),  # of the rubric: JSON, a list of texts
+    filled("comment"),
+    optional("marked_by"),
+    filled("marked_at"),
     Index("marks_by_submission", "submission_id", "id"),
 )
 
 # One line a person, kept by `claims.line_up`: their oldest waiting submission, and when they were
 # served last. The queue's next is the first of this index.
-lines = Table(
-    "lines",
-    metadata,
-    Column("person_id", ForeignKey("people.id"), primary_key=True),
-    Column("served_at", Float, nullable=False, default=0.0),
-    Column("next_id", Integer),
-)
+lines = table("lines", keys("person_id"), filled("served_at"), optional("next_id"))
 Index(
     "lines_waiting",
     lines.c.served_at,
@@ -233,235 +141,156 @@ Index(
 
 # What each person adds to a lab's numbers, how many add each thing, and the answers that people
 # mark in the order in which they lie: kept by `standings`. A list is read off an index's edge.
-standings = Table(
+standings = table(
     "standings",
-    metadata,
-    Column("person_id", ForeignKey("people.id"), primary_key=True),
-    Column("lab", String(100), primary_key=True),
-    Column("things", Text, nullable=False),  # JSON: [kind, question, words] each
-    Column("checks", Text, nullable=False),  # those of them that the checks of ...
+    keys("person_id", "lab"),
+    filled("things"),  # JSON: [kind, question, words] each
+    filled("checks"),  # those of them that the checks of ...
     Column("grading_id", Integer),  # ... this grading said
-    Column("latest_id", Integer),  # the submission whose answers lie on the pile
-    Column("best_id", Integer),  # the submission that counts, and ...
-    Column("score", Float),  # ... what counts of it, after what lateness cost
+    optional("latest_id"),  # the submission whose answers lie on the pile
+    optional("best_id", "score"),  # the submission that counts, and what lateness left of it
     Index("standings_by_score", "lab", "score", "person_id"),
 )
 
 # What the scores of a person's standings come to.
-sums = Table(
-    "sums",
-    metadata,
-    Column("person_id", ForeignKey("people.id"), primary_key=True),
-    Column("score", Float, nullable=False),
-)
+sums = table("sums", keys("person_id"), filled("score"))
 
 # Everybody's share of what can be had, by the course's rule, rounded; -1 where nothing counts yet.
-course_totals = Table(
+course_totals = table(
     "course_totals",
-    metadata,
-    Column("person_id", ForeignKey("people.id"), primary_key=True),
-    Column("share", Float, nullable=False),
+    keys("person_id"),
+    filled("share"),
     Index("course_totals_by_share", "share", "person_id"),
 )
 
 # Whose is to be worked out anew, and what all were worked out from: one row; see `stale_totals`.
-stale_totals = Table(
-    "stale_totals",
-    metadata,
-    Column("person_id", ForeignKey("people.id"), primary_key=True),
-)
+stale_totals = table("stale_totals", keys("person_id"))
+totals_basis = table("totals_basis", keys("id"), filled("basis"))  # JSON
 
-totals_basis = Table(
-    "totals_basis",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("basis", Text, nullable=False),  # JSON
-)
-
-counts = Table(
+counts = table(
     "counts",
-    metadata,
-    Column("kind", String(10), primary_key=True),
-    Column("lab", String(100), primary_key=True),
-    Column("question", String(200), primary_key=True),
-    Column("words", String(200), primary_key=True),
-    Column("number", Integer, nullable=False),
+    keys("kind", "lab", "question", "words"),
+    filled("number"),
     Index("counts_by_number", "kind", "lab", "question", "number", "words"),
 )
 
-pile = Table(
+pile = table(
     "pile",
-    metadata,
-    Column("submission_id", ForeignKey("submissions.id"), primary_key=True),
-    Column("question", String(200), primary_key=True),
-    Column("lab", String(100), nullable=False),
-    Column("written", Boolean, nullable=False),
-    Column("waits", Boolean, nullable=False),  # it has no mark
-    Column("section", String(100), nullable=False, default=""),
-    Column("alike", String(64), nullable=False, default=""),
-    Column("marked_by", ForeignKey("people.id")),
+    keys("submission_id", "question"),
+    filled("lab", "written"),
+    filled("waits"),  # it has no mark
+    filled("section", "alike"),
+    optional("marked_by"),
     Index("pile_in_order", "lab", "question", "written", "submission_id"),
     Index("pile_waiting", "lab", "question", "written", "waits", "submission_id"),
     Index("pile_alike", "lab", "question", "waits", "alike", "submission_id"),
 )
 
 # Who marks what; an empty text stands for every lab, question or section.
-assignments = Table(
-    "assignments",
-    metadata,
-    Column("person_id", ForeignKey("people.id"), primary_key=True),
-    Column("lab", String(100), primary_key=True),
-    Column("question", String(200), primary_key=True),
-    Column("section", String(100), primary_key=True),
-)
+assignments = table("assignments", keys("person_id", "lab", "question", "section"))
 
 # Comments that the markers of a question share; an empty item: about the answer as a whole.
-kept_comments = Table(
+kept_comments = table(
     "kept_comments",
-    metadata,
-    Column("id", Integer, primary_key=True),
+    keys("id"),
     Column("digest", String(64), nullable=False, unique=True),  # of all that it says
-    Column("lab", String(100), nullable=False),
-    Column("question", String(200), nullable=False),
-    Column("item", Text, nullable=False),  # of the rubric
-    Column("text", Text, nullable=False),
-    Column("uses", Integer, nullable=False),
+    filled("lab", "question"),
+    filled("item"),  # of the rubric
+    filled("text", "uses"),
     Index("kept_comments_by_question", "lab", "question", "uses"),
 )
 
 # A sample of answers that two people mark. The first mark is one of `marks` and counts; what it was
 # is noted when the second comes, which stays here until staff decide between the two.
-second_marks = Table(
+second_marks = table(
     "second_marks",
-    metadata,
-    Column("submission_id", ForeignKey("submissions.id"), primary_key=True),
-    Column("question", String(200), primary_key=True),
-    Column("lab", String(100), nullable=False),
-    Column("answer_sha256", String(64)),
-    Column("first_points", Float),
-    Column("first_by", ForeignKey("people.id")),
-    Column("points", Float),
-    Column("items", Text, nullable=False, default="[]"),
-    Column("comment", Text, nullable=False, default=""),
-    Column("marked_by", ForeignKey("people.id")),
-    Column("decided", Boolean, nullable=False, default=False),
+    keys("submission_id", "question"),
+    filled("lab"),
+    optional("answer_sha256", "first_points", "first_by", "points"),
+    filled("items", "comment"),
+    optional("marked_by"),
+    filled("decided"),
     Index("second_marks_by_question", "lab", "question"),
 )
 
 # Who works with whom on a lab; and which submissions are copies of another member's.
-team_members = Table(
+team_members = table(
     "team_members",
-    metadata,
-    Column("lab", String(100), primary_key=True),
-    Column("person_id", ForeignKey("people.id"), primary_key=True),
-    Column("team", String(100), nullable=False),
+    keys("lab", "person_id"),
+    filled("team"),
     Index("team_members_by_team", "lab", "team"),
 )
 
-team_copies = Table(
+team_copies = table(
     "team_copies",
-    metadata,
-    Column("submission_id", ForeignKey("submissions.id"), primary_key=True),
+    keys("submission_id"),
     Column("origin_id", ForeignKey("submissions.id"), nullable=False, index=True),
-    Column("team", String(100), nullable=False),
+    filled("team"),
 )
 
 # What staff say to learners of a section, or to all; and who has read it.
-announcements = Table(
+announcements = table(
     "announcements",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("text", Text, nullable=False),
-    Column("section", String(100), nullable=False),
-    Column("starts", Float, nullable=False),
-    Column("ends", Float),
-    Column("written_by", ForeignKey("people.id")),
+    keys("id"),
+    filled("text", "section", "starts"),
+    optional("ends", "written_by"),
     Index("announcements_by_time", "starts"),
 )
 
-announcement_reads = Table(
+announcement_reads = table(
     "announcement_reads",
-    metadata,
-    Column("person_id", ForeignKey("people.id"), primary_key=True),
+    keys("person_id"),
     Column("announcement_id", ForeignKey("announcements.id"), primary_key=True),
 )
 
 # What staff decided about the whole grade of a learner's lab, whatever was handed in.
-decisions = Table(
+decisions = table(
     "decisions",
-    metadata,
-    Column("person_id", ForeignKey("people.id"), primary_key=True),
-    Column("lab", String(100), primary_key=True),
-    Column("points", Float),  # none: they are excused
-    Column("max_score", Float),
-    Column("comment", Text, nullable=False),
-    Column("decided_at", Float, nullable=False),
+    keys("person_id", "lab"),
+    optional("points"),  # none: they are excused
+    optional("max_score"),
+    filled("comment", "decided_at"),
 )
 
 # How labs make up the course total: a weight for each, or their points where there is none.
-weights = Table(
-    "weights",
-    metadata,
-    Column("lab", String(100), primary_key=True),
-    Column("weight", Float, nullable=False),
-)
+weights = table("weights", keys("lab"), filled("weight"))
 
 # The dates of a lab, as they were given: ISO 8601 with a zone.
-lab_rules = Table(
+lab_rules = table(
     "lab_rules",
-    metadata,
-    Column("lab", String(100), primary_key=True),
-    Column("opens", String(40)),
-    Column("due", String(40)),
-    Column("late_until", String(40)),
-    Column("penalty_per_day", Float, nullable=False),
+    keys("lab"),
+    optional("opens", "due", "late_until"),
+    filled("penalty_per_day"),
     Column("attempts", Integer),
-    Column("grace_minutes", Float, nullable=False),
-    Column("solutions", Boolean, nullable=False),
-    Column("leaderboard", Boolean, nullable=False),
-    Column("requests_until", String(40)),
-    Column("held", Boolean, nullable=False),
+    filled("grace_minutes", "solutions", "leaderboard"),
+    optional("requests_until"),
+    filled("held"),
 )
 
-extensions = Table(
-    "extensions",
-    metadata,
-    Column("lab", String(100), primary_key=True),
-    Column("person_id", ForeignKey("people.id"), primary_key=True),
-    Column("due", String(40), nullable=False),
-)
+extensions = table("extensions", keys("lab", "person_id"), filled("due"))
 
 # Who has a factor on the time of every lab, above 1.
-accommodations = Table(
-    "accommodations",
-    metadata,
-    Column("person_id", ForeignKey("people.id"), primary_key=True),
-    Column("factor", Float, nullable=False),
-)
+accommodations = table("accommodations", keys("person_id"), filled("factor"))
 
 # A batch of re-gradings: what they come to is kept beside them until somebody publishes it.
-regrades = Table(
+regrades = table(
     "regrades",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("lab", String(100), nullable=False),
-    Column("question", String(200)),
-    Column("started_at", Float, nullable=False),
-    Column("published_at", Float),
-    Column("total", Integer, nullable=False, default=0),  # submissions, when it began
+    keys("id"),
+    filled("lab"),
+    optional("question"),
+    filled("started_at"),
+    optional("published_at"),
+    filled("total"),  # submissions, when it began
 )
 
-regradings = Table(
+regradings = table(
     "drafts",
-    metadata,
     Column("batch", ForeignKey("regrades.id"), primary_key=True),
-    Column("submission_id", ForeignKey("submissions.id"), primary_key=True),
-    Column("open", Boolean, nullable=False),  # it has no grading yet
+    keys("submission_id"),
+    filled("open"),  # it has no grading yet
     Column("grading_id", Integer),
     Column("before", Float),
-    Column("score", Float),
-    Column("max_score", Float),
-    Column("pending", Integer),
+    optional("score", "max_score", "pending"),
     Index("drafts_by_submission", "submission_id", "open"),
 )
 Index(
@@ -472,94 +301,58 @@ Index(
 )
 
 # What learners ask about the grade of a question: a thread for each, and what was said in it.
-regrade_requests = Table(
+regrade_requests = table(
     "regrade_requests",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("submission_id", ForeignKey("submissions.id"), nullable=False),
-    Column("question", String(200), nullable=False),
-    Column("person_id", ForeignKey("people.id"), nullable=False),
-    Column("lab", String(100), nullable=False),
-    Column("asked_at", Float, nullable=False),
-    Column("open", Boolean, nullable=False),  # it waits for staff
+    keys("id"),
+    filled("submission_id", "question", "person_id", "lab", "asked_at"),
+    filled("open"),  # it waits for staff
     Index("regrade_requests_by_question", "submission_id", "question", unique=True),
     Index("regrade_requests_by_person", "person_id", "id"),
     Index("regrade_requests_waiting", "open", "id"),
     Index("regrade_requests_by_lab", "lab", "open", "id"),
 )
 
-regrade_messages = Table(
+regrade_messages = table(
     "regrade_messages",
-    metadata,
-    Column("id", Integer, primary_key=True),
+    keys("id"),
     Column("request_id", ForeignKey("regrade_requests.id"), nullable=False),
-    Column("person_id", ForeignKey("people.id"), nullable=False),
-    Column("at", Float, nullable=False),
-    Column("text", Text, nullable=False),
+    filled("person_id", "at", "text"),
     Index("regrade_messages_by_request", "request_id", "id"),
 )
 
 # Of learning platforms (LTI 1.3): who somebody is there, in which of its courses; where the grades
 # of a lab go; what is still to be sent; and which launches have been used.
-lti_people = Table(
+lti_people = table(
     "lti_people",
-    metadata,
-    Column("platform", String(40), primary_key=True),
+    keys("platform"),
     Column("subject", String(255), primary_key=True),
-    Column("person_id", ForeignKey("people.id"), nullable=False),
-    Column("context", String(255), nullable=False),
+    filled("person_id", "context"),
     Index("lti_people_by_person", "person_id", "platform", unique=True),
 )
 
 # Where a platform lists the people of a course of its own.
-lti_courses = Table(
-    "lti_courses",
-    metadata,
-    Column("platform", String(40), primary_key=True),
-    Column("context", String(255), primary_key=True),
-    Column("members", Text, nullable=False),
-)
+lti_courses = table("lti_courses", keys("platform", "context"), filled("members"))
 
-lti_labs = Table(
-    "lti_labs",
-    metadata,
-    Column("platform", String(40), primary_key=True),
-    Column("context", String(255), primary_key=True),
-    Column("lab", String(100), primary_key=True),
-    Column("lineitem", Text, nullable=False),  # empty: to be found or made in ...
-    Column("lineitems", Text, nullable=False),
-)
+# A line item that is empty is to be found or made in `lineitems`.
+lti_labs = table("lti_labs", keys("platform", "context", "lab"), filled("lineitem", "lineitems"))
 
 # Rows are only added and taken away; of several for one learner and lab, what is sent is today's.
-lti_outbox = Table(
+lti_outbox = table(
     "lti_outbox",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("platform", String(40), nullable=False),
-    Column("person_id", ForeignKey("people.id"), nullable=False),
-    Column("lab", String(100), nullable=False),
-    Column("not_before", Float, nullable=False, default=0.0),
-    Column("tries", Integer, nullable=False, default=0),
-    Column("problem", Text, nullable=False, default=""),
+    keys("id"),
+    filled("platform", "person_id", "lab", "not_before", "tries", "problem"),
     Index("lti_outbox_by_time", "not_before", "id"),
 )
 
-lti_nonces = Table(
-    "lti_nonces",
-    metadata,
-    Column("nonce", String(64), primary_key=True),
-    Column("expires_at", Float, nullable=False),
-)
+lti_nonces = table("lti_nonces", keys("nonce"), filled("expires_at"))
 
 # Every change of a grade, a date or a role, with the name of whoever made it; only ever added to.
-audit_log = Table(
+audit_log = table(
     "audit_log",
-    metadata,
-    Column("id", Integer, primary_key=True),
-    Column("at", Float, nullable=False),
-    Column("who", String(100), nullable=False),  # their login
-    Column("action", String(40), nullable=False),
+    keys("id"),
+    filled("at"),
+    filled("who", "action"),  # their login
     Column("subject", String(300), nullable=False),
     Column("before", Text),  # JSON
-    Column("after", Text),
+    optional("after"),
 )

@@ -5,7 +5,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 
 from autograder.errors import AutograderError
-from autograder.records import Lab
+from autograder.records import Lab, without_number
 from autograder.service.errors import Refused, StartError
 
 # One thread at a time: before Python 3.12.3 two that parse at once can fail (CPython issue 106905).
@@ -33,7 +33,8 @@ class LabCatalog:
             StartError: there is no such directory, or no lab in it.
         """
         try:
-            names = sorted(p.name for p in self.directory.iterdir() if _is_lab(p))
+            folders = [p for p in self.directory.iterdir() if (p / "lab.py").is_file()]
+            names = sorted(p.name for p in folders if (p / "checks.py").is_file())
         except OSError as error:
             problem = f"got {self.directory}: {error.strerror}"
             raise StartError(
@@ -71,9 +72,10 @@ class LabCatalog:
             Refused: 404, there is none.
         """
         for full in self.names:
-            if name in (full, short_name(full)):
+            if name in (full, without_number(full)):
                 return full
-        raise Refused(404, f"unknown lab: got {name!r}, expected {_one_of(self.names)}.")
+        known = f"{'one of ' if len(self.names) > 1 else ''}{', '.join(self.names)}"
+        raise Refused(404, f"unknown lab: got {name!r}, expected {known}.")
 
     def path(self, name: str) -> Path:
         """Return the directory of the lab whose full name is `name`."""
@@ -173,16 +175,3 @@ def _checks(path: Path, _changed: int) -> tuple[int, int]:
 
     with _READING:
         return counts(path.read_text("utf-8"))
-
-
-def short_name(full: str) -> str:
-    """Return a lab's name without its number: "ring_all_reduce" for "09_ring_all_reduce"."""
-    return full.lstrip("0123456789").lstrip("_-") or full
-
-
-def _is_lab(path: Path) -> bool:
-    return (path / "lab.py").is_file() and (path / "checks.py").is_file()
-
-
-def _one_of(names: tuple[str, ...]) -> str:
-    return names[0] if len(names) == 1 else f"one of {', '.join(names)}"

@@ -11,18 +11,14 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from autograder.service.errors import GraderDied, GraderKilled, GraderUnable
 from autograder.service.grading.process import Grader
-from autograder.service.records.claims import Claim, Claims
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from autograder.service.records.submissions.claims import Claim, Claims
 
 MAX_TRIES = 2
 
@@ -50,7 +46,6 @@ class Pause:
     """A lab whose own solution the graders cannot grade; `look_at` is when they try again."""
 
     reason: str
-    since: float
     look_at: float
     wait_s: float = _FIRST_LOOK_S
 
@@ -193,7 +188,7 @@ class Queue:
             self._held_look_at = now + _HELD_LOOK_S
 
     @contextmanager
-    def _renewed(self, claim: Claim) -> "Iterator[None]":
+    def _renewed(self, claim: Claim) -> Iterator[None]:
         """Keep the claim alive while the grader works."""
         done = threading.Event()
 
@@ -259,9 +254,8 @@ class Queue:
         return None
 
     def _pause(self, lab: str, reason: str) -> None:
-        now = self._clock()
         with self._lock:
-            pause = self._pauses.setdefault(lab, Pause(reason, now, now + _FIRST_LOOK_S))
+            pause = self._pauses.setdefault(lab, Pause(reason, self._clock() + _FIRST_LOOK_S))
             pause.reason = reason
         self._count("paused")
         log.error("queue: %s is paused, nothing of it can be graded: %s", lab, reason)

@@ -14,9 +14,7 @@ class KeySets:
     """JSON Web Key Sets by address; `fetch` gives the JSON object that is at one."""
 
     def __init__(
-        self,
-        fetch: Callable[[str], dict[str, Any]],
-        clock: Callable[[], float] = time.monotonic,
+        self, fetch: Callable[[str], dict[str, Any]], clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._fetch = fetch
         self._clock = clock

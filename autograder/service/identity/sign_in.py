@@ -11,7 +11,8 @@ Source: OpenID Connect Core 1.0; RFC 7519; RFC 6749, RFC 7636; JupyterHub, "Serv
 
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -131,24 +132,20 @@ class SignIn:
         )
 
 
-class answering:
-    """What goes wrong between the provider and us, as a refusal that tells no secret."""
+@contextmanager
+def answering() -> Iterator[None]:
+    """Make of what goes wrong between the provider and us a refusal that tells no secret."""
+    from authlib.common.errors import AuthlibBaseError
+    from joserfc.errors import JoseError
+    from requests import RequestException
 
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, _kind: Any, error: BaseException | None, _trace: Any) -> None:
-        from authlib.common.errors import AuthlibBaseError
-        from joserfc.errors import JoseError
-        from requests import RequestException
-
-        if isinstance(error, RequestException | KeyError):
-            raise Refused(
-                502, "log in: the sign-in service does not answer as it should."
-            ) from error
-        if isinstance(error, AuthlibBaseError | JoseError | ValueError):
-            problem = f"the sign-in service does not stand by this: {type(error).__name__}"
-            raise Refused(403, f"log in: {problem}. Start again.") from error
+    try:
+        yield
+    except (RequestException, KeyError) as error:
+        raise Refused(502, "log in: the sign-in service does not answer as it should.") from error
+    except (AuthlibBaseError, JoseError, ValueError) as error:
+        problem = f"the sign-in service does not stand by this: {type(error).__name__}"
+        raise Refused(403, f"log in: {problem}. Start again.") from error
 
 
 class OpenId:

@@ -10,8 +10,9 @@ from autograder.service.database.database import Database
 from autograder.service.database.schema import announcement_reads, announcements, people
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log
-from autograder.service.records.gradings import inserted
+from autograder.service.records.grades.gradings import inserted
 from autograder.service.records.people import Person
+from autograder.service.records.submissions.submissions import is_id
 from autograder.service.times import date, moment
 
 _TEXT_CHARS = 10_000
@@ -40,22 +41,17 @@ def announced(
     """
     a, reads = announcements.c, announcement_reads.c
     mine = (reads.announcement_id == a.id) & (reads.person_id == person.id)
-    query = sa.select(a.id, a.text, a.section, a.starts, a.ends, people.c.name, reads.person_id)
+    writer, is_unread = sa.func.coalesce(people.c.name, "staff"), reads.person_id.is_(None)
+    query = sa.select(a.id, a.text, a.section, a.starts, a.ends, writer, is_unread)
     query = query.select_from(announcements).join(people, people.c.id == a.written_by, isouter=True)
     query = query.join(announcement_reads, mine, isouter=True)
     if not person.is_staff:
         query = query.where(a.starts <= now, a.ends.is_(None) | (a.ends > now))
         query = query.where(a.section.in_(("", person.section)))
     if unread:
-        query = query.where(reads.person_id.is_(None))
+        query = query.where(is_unread)
     rows = database.rows(query.order_by(a.starts.desc(), a.id.desc()).limit(_MOST))
-    return [
-        Announcement(
-            row.id, row.text, row.section, row.starts, row.ends, by or "staff", read is None
-        )
-        for row in rows
-        for by, read in [row[5:]]
-    ]
+    return [Announcement(*row) for row in rows]
 
 
 def announce(database: Database, now: float, body: Mapping[str, Any], by: Person) -> int:
@@ -101,7 +97,8 @@ def withdraw(database: Database, now: float, number: int, by: Person) -> None:
     """
     reads, this = announcement_reads.c.announcement_id, announcements.c.id
     with database.write() as connection:
-        before = connection.scalar(sa.select(announcements.c.text).where(this == number))
+        text = sa.select(announcements.c.text).where(this == number)
+        before = connection.scalar(text) if is_id(number) else None
         if before is None:
             raise _missing(number)
         connection.execute(announcement_reads.delete().where(reads == number))

@@ -5,13 +5,13 @@ row says whose score of which lab, not which: what is sent is what counts then. 
 platform has taken it; until then it is tried again, later and later, for ever.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
-from autograder.service.database.database import Database
+from autograder.service.database.database import Records
 from autograder.service.database.schema import lti_labs, lti_outbox, lti_people, people, submissions
 from autograder.service.records import audit_log
 from autograder.service.records.people import LEARNER
@@ -68,11 +68,9 @@ def _add(connection: sa.Connection, *which: sa.ColumnElement[bool]) -> None:
 
 
 @dataclass(frozen=True)
-class Outbox:
+class Outbox(Records):
     """The rows that wait, for whoever sends them; `again_s` is the first pause after a failure."""
 
-    database: Database
-    clock: Callable[[], float]
     again_s: float
 
     def take(self, platforms: Collection[str]) -> Due | None:
@@ -88,7 +86,9 @@ class Outbox:
             still = sa.select(lti_outbox.c.id).where(ready, lti_outbox.c.id == first.id)
             if connection.scalar(still.with_for_update()) is None:  # another server was faster
                 return None
-            leased = lti_outbox.update().where(*_same(first)).values(not_before=now + _LEASE_S)
+            names = ("platform", "person_id", "lab")
+            same = [lti_outbox.c[name] == getattr(first, name) for name in names]
+            leased = lti_outbox.update().where(*same).values(not_before=now + _LEASE_S)
             rows = tuple(connection.scalars(leased.returning(lti_outbox.c.id)))
             target = connection.execute(_target(first)).mappings().one()
         return Due(rows=rows, tries=first.tries, **target)
@@ -135,12 +135,6 @@ class Outbox:
             rows = connection.execute(query.limit(_MOST_SHOWN)).mappings()
             failing = [{**row, "not_before": iso(row["not_before"])} for row in rows]
         return {"waiting": count or 0, "failing": failing}
-
-
-def _same(row: Any) -> tuple[sa.ColumnElement[bool], ...]:
-    return tuple(
-        lti_outbox.c[name] == getattr(row, name) for name in ("platform", "person_id", "lab")
-    )
 
 
 def _target(row: Any) -> "sa.Select[Any]":

@@ -3,13 +3,13 @@
 import hmac
 import re
 import unicodedata
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, fields
 from typing import Any
 
 import sqlalchemy as sa
 
-from autograder.service.database.database import Database
+from autograder.service.database.database import Records
 from autograder.service.database.schema import lines, people, tokens
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log, stale_totals
@@ -59,14 +59,15 @@ class Session:
     agent: str
 
 
-PERSON = (
-    people.c.id,
-    people.c.login,
-    people.c.name,
-    people.c.role,
-    people.c.email,
-    people.c.section,
-)
+PERSON = tuple(people.c[field.name] for field in fields(Person))
+
+_AT_ONCE = 500  # a statement of SQLite's has a limit
+
+
+def batches(person_ids: Collection[int]) -> Iterator[list[int]]:
+    """Yield people in order, so that two who lock them wait in no circle; some at a time."""
+    ordered = sorted(set(person_ids))
+    return (ordered[start : start + _AT_ONCE] for start in range(0, len(ordered), _AT_ONCE))
 
 
 def add_person(connection: sa.Connection, row: Mapping[str, Any]) -> int:
@@ -120,11 +121,8 @@ def named(search: str) -> sa.ColumnElement[bool]:
 
 
 @dataclass(frozen=True)
-class Roster:
+class Roster(Records):
     """Who takes the course, who runs it, and by which tokens they are known."""
-
-    database: Database
-    clock: Callable[[], float]
 
     def add(self, login: str, role: str, *, name: str = "", by: str = "") -> Person:
         """Return the person newly written down; without a `name` they are called by their login.

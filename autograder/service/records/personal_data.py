@@ -26,12 +26,11 @@ from autograder.service.database.schema import (
 )
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log as log
-from autograder.service.records.claims import line_up
-from autograder.service.records.dates import calendar
 from autograder.service.records.people import STAFF, Person
+from autograder.service.records.roster.teams import hand_over
 from autograder.service.records.stale_totals import lock
-from autograder.service.records.standings import drop_person, restand, restand_people
-from autograder.service.records.teams import hand_over
+from autograder.service.records.standings.standings import drop_person, restand, restand_people
+from autograder.service.records.submissions.claims import line_up
 
 # Keys, and what is made of the rest.
 _NOT_GIVEN = (tokens, lines, standings, pile, sums, best_times, course_totals, stale_totals)
@@ -72,16 +71,16 @@ def remove(connection: sa.Connection, person: Person, clock: Callable[[], float]
     drop_person(connection, person.id)
     lock(connection)
     for table in reversed(metadata.sorted_tables):
-        for column in _named_in(table, people):
-            if column.nullable:
+        for column in table.c:
+            if column.nullable and any(key.column.table is people for key in column.foreign_keys):
                 chosen = table.update().where(column == person.id)
                 connection.execute(chosen.values({column.name: None}))
         condition = _whose(table, person.id)
         if condition is not None:
             connection.execute(table.delete().where(condition))
-    restand_people(connection, lambda: calendar(connection).counted, *others)
+    restand_people(connection, *others)
     for lab, heir in heirs:
-        restand(connection, lambda: calendar(connection).counted, lab, heir)
+        restand(connection, lab, heir)
     called = f"person {person.id}"
     subject, login = audit_log.c.subject, person.login
     _rewrite(connection, audit_log.c.who == login, who=called)
@@ -115,10 +114,6 @@ def _whose(table: sa.Table, person_id: int) -> sa.ColumnElement[bool] | None:
             if parent is not None and not column.nullable:
                 conditions.append(column.in_(sa.select(key.column).where(parent)))
     return sa.or_(*conditions) if conditions else None
-
-
-def _named_in(table: sa.Table, other: sa.Table) -> list[sa.Column[Any]]:
-    return [c for c in table.c if any(key.column.table is other for key in c.foreign_keys)]
 
 
 def _text(value: object) -> str:

@@ -16,13 +16,13 @@ from autograder.service.database import migrations
 from autograder.service.database.database import Database
 from autograder.service.database.schema import COOKIE_KEY
 from autograder.service.errors import StartError
-from autograder.service.records.claims import Claims
-from autograder.service.records.dates import Dates
-from autograder.service.records.markers.second_marks import SecondMarks
+from autograder.service.records.marking.regrade_requests import RegradeRequests
+from autograder.service.records.marking.regrades import Regrades
+from autograder.service.records.marking.second_marks import SecondMarks
 from autograder.service.records.people import Roster
-from autograder.service.records.regrade_requests import RegradeRequests
-from autograder.service.records.regrades import Regrades
-from autograder.service.records.submissions import Submissions
+from autograder.service.records.submissions.claims import Claims
+from autograder.service.records.submissions.submissions import Submissions
+from autograder.service.records.terms.dates import Dates
 
 _FILE = "course.sqlite3"
 

@@ -2,14 +2,16 @@
 
 Totals are kept. Those are worked out anew that are stale, by name or because of what all of them
 follow from: the rule, and the labs that have closed. A server does it before anybody asks
-(`totals_worker`), some people in each transaction, so that writers wait for one of these at most;
+(`TotalsWorker`), some people in each transaction, so that writers wait for one of these at most;
 whoever asks does it for few. Each select of the one statement gives (person_id, share, weight) of
 what counts: scores of a lab, what staff decided, labs that were missed. Where a lab gives everybody
 as many points, an index has all that is read.
 """
 
 import json
-from collections.abc import Callable, Collection, Mapping
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,19 +26,23 @@ from autograder.service.database.schema import (
     standings,
     submissions,
 )
+from autograder.service.periodic import Periodic
 from autograder.service.records import stale_totals
-from autograder.service.records.course_rule import CourseRule
+from autograder.service.records.grades.course_rule import CourseRule
 from autograder.service.records.people import LEARNER
-from autograder.service.records.standings import POINTS
-from autograder.service.records.submissions import Submissions
+from autograder.service.records.standings.standings import POINTS
+from autograder.service.records.submissions.submissions import Submissions
 from autograder.service.reports.totals import Reckoning
 
 NOTHING = -1.0  # the share of whoever has nothing that counts
 _DIGITS = 9  # of a share: what a sum's order changes lies behind them
 _FEW = 500  # people, here and there, whose totals one transaction works out
 _MANY = 10_000  # people in a row: far fewer cost as much, for a database then looks each one up
+_LOOK_S = 5.0  # a look reads the rule, the dates and one entry of an index
 _Chosen = Callable[[Any], sa.ColumnElement[bool]]  # of a column of people's ids
 _INSERT: dict[str, Any] = {"postgresql": postgresql.insert, "sqlite": sqlite.insert}
+
+log = logging.getLogger(__name__)
 
 
 def bring_up_to_date(submissions_: Submissions) -> None:
@@ -84,6 +90,39 @@ def work_some_out(submissions_: Submissions, *, wait: bool = False) -> bool:
             basis["above"] = above[-1]
         stale_totals.put_basis(connection, json.dumps(basis))
     return more or len(named) == _FEW
+
+
+class TotalsWorker(Periodic):
+    """A thread that works out what is stale in the courses that it serves, some people at a time.
+
+    It is woken by what changes everybody's here, and looks by itself for what other servers and the
+    clock do: a lab that closes changes totals too.
+    """
+
+    def __init__(self) -> None:
+        super().__init__("totals", self.work, _LOOK_S)
+        self._served: list[Submissions] = []
+
+    @contextmanager
+    def serving(self, submissions: Submissions) -> Iterator[None]:
+        """Keep the totals of a course up to date meanwhile."""
+        self._served.append(submissions)
+        try:
+            yield
+        finally:
+            self._served.remove(submissions)
+
+    def work(self) -> bool:
+        """Work out some totals of each course; return whether one of them has more."""
+        more = [self._work(submissions) for submissions in list(self._served)]
+        return any(more)
+
+    def _work(self, submissions: Submissions) -> bool:
+        try:
+            return work_some_out(submissions)
+        except Exception:  # the database is away, or this course's is broken: others go on
+            log.exception("totals: those of a course cannot be worked out now")
+            return False
 
 
 def _read(
@@ -155,10 +194,10 @@ def _shares(connection: sa.Connection, reckoning: Reckoning, chosen: _Chosen) ->
         most = points if lab in alike else None
         selects.append(_graded(rule, lab, most, decided=lab in decided))
     selects = [query.where(chosen(query.selected_columns.person_id)) for query in selects]
-    kept = _without_lowest(sa.union_all(*selects).subquery(), rule.drop_lowest)
-    earned = sa.func.sum(kept.c.share * kept.c.weight) / sa.func.sum(kept.c.weight)
+    counted = _without_lowest(sa.union_all(*selects).subquery(), rule.drop_lowest)
+    earned = sa.func.sum(counted.c.share * counted.c.weight) / sa.func.sum(counted.c.weight)
     rounded = sa.func.round(sa.cast(earned, sa.Numeric), _DIGITS).label("share")
-    return sa.select(kept.c.person_id, rounded).group_by(kept.c.person_id).subquery()
+    return sa.select(counted.c.person_id, rounded).group_by(counted.c.person_id).subquery()
 
 
 def _weighed(

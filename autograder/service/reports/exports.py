@@ -19,7 +19,7 @@ from autograder.grading.report import to_gradescope
 from autograder.service.database.schema import people, standings, submissions
 from autograder.service.errors import Refused
 from autograder.service.records.people import LEARNER, Roster
-from autograder.service.records.submissions import EXCUSED, Entry, Submissions
+from autograder.service.records.submissions.submissions import EXCUSED, Entry, Submissions
 from autograder.service.reports.gradebook import Row, rows
 from autograder.service.times import iso
 
@@ -76,7 +76,7 @@ def export(
     if format not in FORMATS:
         raise Refused(422, f"export: got format {format!r}, expected one of {', '.join(FORMATS)}.")
     kind, made = FORMATS[format]
-    return kind, made(Book(roster, submissions, lab), submissions)
+    return kind, made(Book(roster, submissions, lab))
 
 
 def chunks(pieces: Iterable[str]) -> Iterator[str]:
@@ -124,7 +124,7 @@ def csv_lines(rows: Iterable[Sequence[object]]) -> Iterator[str]:
         yield line.getvalue()
 
 
-def _plain(book: Book, _submissions: Submissions) -> Iterator[str]:
+def _plain(book: Book) -> Iterator[str]:
     """One line a learner and lab."""
     head = ["learner", "lab", "score", "max_score", "state", "submission", "submitted_at"]
     yield from csv_lines([[*head, "late_days", "pending", "name", "email", "section"]])
@@ -137,7 +137,7 @@ def _plain(book: Book, _submissions: Submissions) -> Iterator[str]:
             yield from csv_lines([(who.login, lab, *counted, who.name, who.email, who.section)])
 
 
-def _canvas(book: Book, _submissions: Submissions) -> Iterator[str]:
+def _canvas(book: Book) -> Iterator[str]:
     """Canvas's gradebook: a row of points possible, then a row a learner, matched by login."""
     full = [book.points[lab] for lab in book.labs]
     head = ["Student", "ID", "SIS User ID", "SIS Login ID", "Section"]
@@ -152,7 +152,7 @@ def canvas_score(entry: Entry | None) -> str:
     return "EX" if entry is not None and entry.decision == EXCUSED else final_score(entry)
 
 
-def _moodle(book: Book, _submissions: Submissions) -> Iterator[str]:
+def _moodle(book: Book) -> Iterator[str]:
     """Moodle's grade import: a column that identifies the learner, a column a grade item."""
     yield from csv_lines([["username", *book.labs]])
     for row in book.rows():
@@ -160,7 +160,7 @@ def _moodle(book: Book, _submissions: Submissions) -> Iterator[str]:
         yield from csv_lines([[row.person.login, *scores]])
 
 
-def _totals(book: Book, _submissions: Submissions) -> Iterator[str]:
+def _totals(book: Book) -> Iterator[str]:
     """One line a learner: the course total in percent, then what counts of each lab."""
     yield from csv_lines([["learner", "name", "email", "section", "total", *book.labs]])
     for row in book.rows():
@@ -170,7 +170,7 @@ def _totals(book: Book, _submissions: Submissions) -> Iterator[str]:
         yield from csv_lines([(who.login, who.name, who.email, who.section, total, *scores)])
 
 
-def _gradescope(book: Book, submissions: Submissions) -> Iterator[str]:
+def _gradescope(book: Book) -> Iterator[str]:
     """A list of {learner, lab, results}; `results` is what Gradescope calls results.json.
 
     One report at a time is in memory, however many there are.
@@ -178,7 +178,7 @@ def _gradescope(book: Book, submissions: Submissions) -> Iterator[str]:
     before = "["
     for row in book.rows():
         for lab, entry in row.labs.items():
-            report = submissions.report(entry.id)
+            report = book.submissions.report(entry.id)
             if report is not None:
                 results = to_gradescope(report) | {"score": entry.score, "pending": entry.pending}
                 item = {"learner": row.person.login, "lab": lab, "results": results}
@@ -187,7 +187,7 @@ def _gradescope(book: Book, submissions: Submissions) -> Iterator[str]:
     yield "[]\n" if before == "[" else "\n]\n"
 
 
-FORMATS: dict[str, tuple[str, Callable[[Book, Submissions], Iterator[str]]]] = {
+FORMATS: dict[str, tuple[str, Callable[[Book], Iterator[str]]]] = {
     "csv": ("text/csv", _plain),
     "canvas": ("text/csv", _canvas),
     "moodle": ("text/csv", _moodle),

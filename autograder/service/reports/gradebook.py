@@ -9,10 +9,16 @@ from pydantic import Field
 
 from autograder.service.database.schema import GRADED, course_totals, people, standings, sums
 from autograder.service.errors import Refused
-from autograder.service.records.course_rule import Total
-from autograder.service.records.decisions import Decision
+from autograder.service.records.grades.course_rule import Total
+from autograder.service.records.grades.decisions import Decision
 from autograder.service.records.people import LEARNER, PERSON, Person, named
-from autograder.service.records.submissions import EXCUSED, SET, Entry, Submissions, pages_of
+from autograder.service.records.submissions.submissions import (
+    EXCUSED,
+    SET,
+    Entry,
+    Submissions,
+    pages_of,
+)
 from autograder.service.reports.everybodys_totals import NOTHING, bring_few_up_to_date
 from autograder.service.reports.totals import Reckoning
 
@@ -44,11 +50,7 @@ def gradebook(learners: Iterable[str], entries: Iterable[Entry]) -> Gradebook:
     return book
 
 
-def counted(
-    learners: Collection[Person],
-    submissions: Submissions,
-    lab: str = "",
-) -> Gradebook:
+def counted(learners: Collection[Person], submissions: Submissions, lab: str = "") -> Gradebook:
     """Return what counts for these learners, of every lab or of one, as staff decided it."""
     ids = [person.id for person in learners]
     entries = submissions.counting(ids, lab)
@@ -168,11 +170,7 @@ def _sorted(
     return query.order_by(*(key.desc() for key in keys) if turned else keys)
 
 
-def rows(
-    learners: Collection[Person],
-    submissions: Submissions,
-    lab: str = "",
-) -> list[Row]:
+def rows(learners: Collection[Person], submissions: Submissions, lab: str = "") -> list[Row]:
     """Return the rows of these learners, with every lab or one; see `counted`."""
     reckoning = Reckoning.of(submissions)
     book = counted(learners, submissions, lab)

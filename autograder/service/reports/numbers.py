@@ -11,8 +11,15 @@ import sqlalchemy as sa
 
 from autograder.service.database.database import Database
 from autograder.service.database.schema import counts
-from autograder.service.records.standings import BINS, MESSAGE, PASSED, PLACE, SCORE, TRIED
-from autograder.service.records.tries import EVER, GAP, GAP_WORDS, GREEN, MOST_TRIES
+from autograder.service.records.standings.standings import (
+    BINS,
+    MESSAGE,
+    PASSED,
+    PLACE,
+    SCORE,
+    TRIED,
+)
+from autograder.service.records.standings.tries import EVER, GAP, GAP_WORDS, GREEN, MOST_TRIES
 from autograder.service.reports.exports import csv_lines
 
 _MESSAGES = 3
@@ -95,16 +102,16 @@ def overview(database: Database, lab: str) -> Overview:
     return Overview(sum(scores), bins, gaps, questions)
 
 
-def lines(found: Overview) -> Iterator[str]:
+def lines(lab: Overview) -> Iterator[str]:
     """Yield the questions as CSV, a line each."""
     tries = [f"green_{n}" for n in range(1, MOST_TRIES)] + [f"green_{MOST_TRIES}_or_later"]
-    said = [f"{what}_{n}" for n in range(1, _MESSAGES + 1) for what in ("message", "met")]
+    messages_head = [f"{what}_{n}" for n in range(1, _MESSAGES + 1) for what in ("message", "met")]
     head = ["question", "learners", "passed", "tried", "ever_tried", *tries, "not_yet", "verdict"]
-    rows: list[list[object]] = [[*head, *said]]
-    for q in found.questions:
+    rows: list[list[object]] = [[*head, *messages_head]]
+    for q in lab.questions:
         messages = [cell for message in q.messages for cell in message]
-        known: list[object] = [q.name, found.learners, q.passed, q.tried, q.ever, *q.green]
-        rows.append([*known, q.parts[-1], q.verdict(found.learners), *messages])
+        known: list[object] = [q.name, lab.learners, q.passed, q.tried, q.ever, *q.green]
+        rows.append([*known, q.parts[-1], q.verdict(lab.learners), *messages])
     return csv_lines(rows)
 
 

@@ -12,9 +12,9 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
+from autograder.records import without_number
 from autograder.service.errors import Refused
-from autograder.service.grading.catalog import short_name
-from autograder.service.records.submissions import Entry
+from autograder.service.records.submissions.submissions import Entry
 from autograder.service.reports.exports import Book, canvas_score, csv_lines, final_score
 from autograder.service.reports.gradebook import Row
 
@@ -138,7 +138,7 @@ def _place(head: list[str], lab: str) -> int:
     """Return the column of a lab, by its name with or without its number, or the next free one."""
     for place, column in enumerate(head):
         match = _AROUND.match(column.strip()) if len(column) <= _MOST_NAME_CHARS else None
-        if match and match[1] in (lab, short_name(lab)):
+        if match and match[1] in (lab, without_number(lab)):
             return place
     return len(head)
 

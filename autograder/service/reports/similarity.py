@@ -8,7 +8,7 @@ from typing import Any
 from autograder.grading.similarity import Pair, Prints, pairs
 from autograder.grading.similarity_reader import Reader, Reading
 from autograder.service.grading.catalog import LabCatalog
-from autograder.service.records.submissions import Submissions
+from autograder.service.records.submissions.submissions import Submissions
 
 _LEAST = 0.5
 _MOST = 100  # pairs; nobody looks at more
@@ -18,7 +18,7 @@ Side = dict[str, Any]  # {submission, login}
 
 
 @dataclass(frozen=True)
-class Found:
+class Alike:
     """The pairs that are most alike of the `compared` learners' latest submissions."""
 
     compared: int
@@ -35,7 +35,7 @@ class Similarity:
         self._key: tuple[str, int] | None = None
         self._kept: dict[str, Prints] = {}
 
-    def of(self, lab: str) -> Found:
+    def of(self, lab: str) -> Alike:
         """Return what is alike in a lab.
 
         Raises:
@@ -54,7 +54,7 @@ class Similarity:
                     if name not in self._kept:
                         self._kept[name] = self._read(reader, side["submission"]).prints
             alike = pairs({name: self._kept[name] for name in sides}, _LEAST)[:_MOST]
-        return Found(len(sides), [(p, sides[p.left], sides[p.right]) for p in alike])
+        return Alike(len(sides), [(p, sides[p.left], sides[p.right]) for p in alike])
 
     def texts(self, lab: str, question: str, numbers: list[int]) -> list[str]:
         """Return the answers of some submissions to a question, as code."""

@@ -8,10 +8,11 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from autograder.service.records.submissions import Entry
+from autograder.service.records.submissions.submissions import Entry
 from autograder.service.times import moment
 
 OPEN, LATE, MISSING, TO_COME, IN = "open", "late", "missing", "opens later", "handed in"
+_OF_ENTRY = ("score", "max_score", "late_days", "pending", "held_back", "decision")
 _LINE_OCTETS = 75
 _WORDS = {"opens": "opens", "due": "is due", "late_until": "closes"}
 
@@ -24,12 +25,12 @@ class Place:
     state: str
     due: str | None
     late_until: str | None
-    score: float | None
-    max_score: float | None
-    late_days: int
-    pending: int
-    attempts_left: int | None
-    submission: int | None
+    score: float | None = None
+    max_score: float | None = None
+    late_days: int = 0
+    pending: int = 0
+    attempts_left: int | None = None
+    submission: int | None = None
     held_back: bool = False
     decision: str = ""  # of staff, about the whole lab
     dropped: bool = False  # it does not count in the course total
@@ -54,20 +55,12 @@ def standing(
 
 
 def _place(lab: Mapping[str, Any], entry: Entry | None, now: float) -> Place:
-    return Place(
-        lab["name"],
-        _state(lab, now) if entry is None else entry.decision or IN,
-        lab["due"],
-        lab["late_until"],
-        entry.score if entry else None,
-        entry.max_score if entry else None,
-        entry.late_days if entry else 0,
-        entry.pending if entry else 0,
-        lab["attempts_left"],
-        (entry.id or None) if entry else None,
-        entry.held_back if entry else False,
-        entry.decision if entry else "",
-    )
+    place = Place(lab["name"], _state(lab, now), lab["due"], lab["late_until"])
+    place = replace(place, attempts_left=lab["attempts_left"])
+    if entry is None:
+        return place
+    counts = {name: getattr(entry, name) for name in _OF_ENTRY}
+    return replace(place, **counts, state=entry.decision or IN, submission=entry.id or None)
 
 
 def _state(lab: Mapping[str, Any], now: float) -> str:

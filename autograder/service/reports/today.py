@@ -9,11 +9,11 @@ import sqlalchemy as sa
 
 from autograder.records import Outcome
 from autograder.service.database.schema import counts, submissions
-from autograder.service.records.dates import DATES
-from autograder.service.records.regrade_requests import LabCount
-from autograder.service.records.standings import TO_MARK
+from autograder.service.records.marking.regrade_requests import LabCount
+from autograder.service.records.roster.teams import NO_COPY
+from autograder.service.records.rules import DATES
+from autograder.service.records.standings.standings import TO_MARK
 from autograder.service.records.store import Store
-from autograder.service.records.teams import NO_COPY
 from autograder.service.times import moment
 
 _DAY_S = 86_400.0

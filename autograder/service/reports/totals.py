@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
-from autograder.service.records.course_rule import CourseRule, Total, course_rule
-from autograder.service.records.dates import Calendar, calendar
-from autograder.service.records.standings import lab_points
-from autograder.service.records.submissions import Entry, Submissions
+from autograder.service.records.calendar import Calendar, calendar
+from autograder.service.records.grades.course_rule import CourseRule, Total, course_rule
+from autograder.service.records.standings.standings import lab_points
+from autograder.service.records.submissions.submissions import Entry, Submissions
 
 
 @dataclass(frozen=True)

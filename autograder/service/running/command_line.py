@@ -10,7 +10,7 @@ import os
 import sys
 from dataclasses import fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from autograder.service.running import (
     data_commands,
@@ -18,21 +18,18 @@ from autograder.service.running import (
     people_commands,
     staff_commands,
 )
+from autograder.service.running.commands import Subparsers, read_file, whole
 from autograder.service.running.commands import command as _command
 from autograder.service.running.commands import connection as _connection
-from autograder.service.running.commands import read_file, whole
 from autograder.service.settings import Settings
-
-if TYPE_CHECKING:
-    from autograder.service.running.commands import Subparsers
 
 FORMATS = ("csv", "canvas", "moodle", "gradescope", "totals")
 FINAL = ("canvas", "moodle")  # those that get a score once nobody has to mark any more
 LOG_FORMATS = ("text", "json")
 
 
-def add_commands(subparsers: "Subparsers") -> None:
-    """Add the service's commands; each sets `run`, a function of the arguments to an exit code."""
+def add_commands(subparsers: Subparsers) -> None:
+    """Add the service's commands; each sets `run`, a `Command`."""
     _add_start(subparsers)
     _add_serve(subparsers)
     data_commands.add_commands(subparsers)
@@ -62,7 +59,7 @@ def add_commands(subparsers: "Subparsers") -> None:
         parser.add_argument("--token", metavar="T", help="default: $AUTOGRADER_TOKEN")
 
 
-def _add_daily(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
+def _add_daily(subparsers: Subparsers) -> list[argparse.ArgumentParser]:
     requests = _command(subparsers, "requests", _requests, "list the re-grade requests that wait")
     requests.add_argument("--lab", metavar="LAB", default="", help="this lab alone")
     requests.add_argument("--answered", action="store_true", help="those that were answered")
@@ -70,7 +67,7 @@ def _add_daily(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
     return [requests, today]
 
 
-def _add_start(subparsers: "Subparsers") -> None:
+def _add_start(subparsers: Subparsers) -> None:
     add = _command(
         subparsers, "start", _start, "open the labs in JupyterLab, with a server"
     ).add_argument
@@ -83,7 +80,7 @@ def _add_start(subparsers: "Subparsers") -> None:
     add("--no-browser", action="store_true", help="open no browser")
 
 
-def _add_serve(subparsers: "Subparsers") -> None:
+def _add_serve(subparsers: Subparsers) -> None:
     """Add `serve`; what it takes is called as in `Settings`, which also says what holds else."""
     parser = _command(subparsers, "serve", _serve, "run the course server")
     parser.set_defaults(**{field.name: field.default for field in fields(Settings)})
@@ -141,7 +138,7 @@ def _start(arguments: argparse.Namespace) -> int:
     )
 
 
-def _serve(arguments: argparse.Namespace) -> int:
+def _serve(arguments: argparse.Namespace) -> None:
     gc.disable()  # what is imported stays: to look for garbage in it is a seventh of the start
     from autograder.service.running.server import serve
 
@@ -153,7 +150,7 @@ def _serve(arguments: argparse.Namespace) -> int:
         "allowed_hosts": tuple(arguments.allowed_hosts),
         "client_secret": _secret(arguments.client_secret_file),
     }
-    return serve(Settings(**values))
+    serve(Settings(**values))
 
 
 def _secret(path: Path | None) -> str:
@@ -169,13 +166,12 @@ def _secret(path: Path | None) -> str:
     return text
 
 
-def _enroll(arguments: argparse.Namespace) -> int:
+def _enroll(arguments: argparse.Namespace) -> None:
     learner = _connection(arguments).enroll(arguments.name, renew=arguments.renew)
     print(f"{learner['name']} is enrolled. The token, shown this once: {learner['token']}")
-    return 0
 
 
-def _submit(arguments: argparse.Namespace) -> int:
+def _submit(arguments: argparse.Namespace) -> None:
     from autograder.learner.answer_files import with_files
 
     connection = _connection(arguments)
@@ -189,10 +185,9 @@ def _submit(arguments: argparse.Namespace) -> int:
         count, noun = checks["here"], "check runs" if checks["here"] == 1 else "checks run"
         print(f"{count} {noun} in the notebook, {checks['at_submission']} more at submission.")
     print(f"submission {receipt['id']}")
-    return 0
 
 
-def _status(arguments: argparse.Namespace) -> int:
+def _status(arguments: argparse.Namespace) -> None:
     submission = _connection(arguments).submission(arguments.id)
     line = f"submission {submission['id']}: {submission['lab']}: {submission['state']}"
     if submission["score"] is not None:
@@ -201,7 +196,6 @@ def _status(arguments: argparse.Namespace) -> int:
     elif submission.get("held_back"):
         line += ": grades are held back"
     print(line if not submission["reason"] else f"{line}. {submission['reason']}")
-    return 0
 
 
 def _pending(count: int) -> str:
@@ -254,12 +248,12 @@ def _write_export(arguments: argparse.Namespace, file: BinaryIO) -> dict[str, An
         return {"problems": problems, "not_final": not_final(book)}
 
 
-def _standing(arguments: argparse.Namespace) -> int:
+def _standing(arguments: argparse.Namespace) -> None:
     connection = _connection(arguments)
     if arguments.calendar is not None:
         arguments.calendar.write_bytes(connection.calendar().encode())
         print(f"{arguments.calendar}: your dates.")
-        return 0
+        return
     now = connection.standing()
     for lab in now["labs"]:
         points = (
@@ -272,10 +266,9 @@ def _standing(arguments: argparse.Namespace) -> int:
     print(f"{now['score']:g} of {now['max_score']:g} points, {now['missing']} missing.")
     if now["total"] is not None:
         print(f"Course total: {now['total']:.1%}. {now['rule']}")
-    return 0
 
 
-def _today(arguments: argparse.Namespace) -> int:
+def _today(arguments: argparse.Namespace) -> None:
     now = _connection(arguments).today()
     for lab in now["labs"]:
         print(f"{lab['name']}: {lab['came_in']} came in, {lab['to_mark']} learners to mark")
@@ -291,14 +284,12 @@ def _today(arguments: argparse.Namespace) -> int:
     print(f"{queue['waiting'] + queue['grading']} wait, {len(queue['parked'])} put aside")
     if queue["paused"]:
         print(f"grading is paused: {queue['reason']}")
-    return 0
 
 
-def _requests(arguments: argparse.Namespace) -> int:
+def _requests(arguments: argparse.Namespace) -> None:
     from autograder.printable import printable
 
     connection = _connection(arguments)
     for r in connection.requests(lab=arguments.lab, answered=arguments.answered):
         where = f"submission {r['submission_id']}: {r['question']}: {r['learner']}"
         print(printable(f"{r['asked_at']} {r['lab']}: {where}: {' '.join(r['text'].split())}"))
-    return 0

@@ -4,26 +4,23 @@ import argparse
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 if TYPE_CHECKING:
     from autograder.service.client import Connection
 
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+Command = Callable[[argparse.Namespace], int | None]  # an exit status; None is 0
 
-Command = Callable[[argparse.Namespace], int]
 
-
-def command(
-    subparsers: "Subparsers", name: str, run: Command, says: str
-) -> argparse.ArgumentParser:
+def command(subparsers: Subparsers, name: str, run: Command, says: str) -> argparse.ArgumentParser:
     """Return the parser of a command that `run` carries out."""
     parser = subparsers.add_parser(name, help=says, description=says[0].upper() + says[1:] + ".")
     parser.set_defaults(run=run)
     return parser
 
 
-def group(subparsers: "Subparsers", name: str, says: str) -> "Subparsers":
+def group(subparsers: Subparsers, name: str, says: str) -> Subparsers:
     """Return where the commands `NAME ACTION` are added."""
     parser = subparsers.add_parser(name, help=says)
     return parser.add_subparsers(metavar="ACTION", required=True, dest="action")

@@ -2,15 +2,11 @@
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from autograder.service.running.commands import command, group
-
-if TYPE_CHECKING:
-    from autograder.service.running.commands import Subparsers
+from autograder.service.running.commands import Subparsers, command, group
 
 
-def add_commands(subparsers: "Subparsers") -> None:
+def add_commands(subparsers: Subparsers) -> None:
     """Add the commands; none asks a server."""
     several = _add_courses(subparsers)
     migrate = command(subparsers, "migrate", _migrate, "bring every database up to date")
@@ -28,7 +24,7 @@ def add_commands(subparsers: "Subparsers") -> None:
         parser.add_argument("--database", metavar="URL", default="", help="default: SQLite in DIR")
 
 
-def _add_courses(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
+def _add_courses(subparsers: Subparsers) -> list[argparse.ArgumentParser]:
     actions = group(subparsers, "courses", "several courses on one server")
     shown = command(actions, "list", _courses, "say which there are beside the one at /")
     add = command(actions, "add", _add_course, "add one at /courses/NAME")
@@ -41,16 +37,15 @@ def _add_courses(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
     return [shown, add, remove]
 
 
-def _courses(arguments: argparse.Namespace) -> int:
+def _courses(arguments: argparse.Namespace) -> None:
     from autograder.service.running import courses
 
     with courses.opened(arguments.data, arguments.database, "") as store:
         for entry in courses.entries(store.database):
             print(f"/{courses.FOLDER}/{entry.name}: {entry.title}. {entry.labs or 'labs as at /'}")
-    return 0
 
 
-def _add_course(arguments: argparse.Namespace) -> int:
+def _add_course(arguments: argparse.Namespace) -> None:
     from contextlib import closing
 
     from autograder.service.errors import StartError
@@ -74,28 +69,25 @@ def _add_course(arguments: argparse.Namespace) -> int:
         instructor_token(folder, own.roster)
     print(f"{entry.title} is at /courses/{name} when the server starts next.")
     print(f"Its instructor's token is in {folder / TOKEN_FILE}")
-    return 0
 
 
-def _remove_course(arguments: argparse.Namespace) -> int:
+def _remove_course(arguments: argparse.Namespace) -> None:
     from autograder.service.running import courses
 
     with courses.opened(arguments.data, arguments.database, "") as store:
         courses.remove(store.database, arguments.name)
     print(f"{arguments.name} is gone when the server starts next. What it holds is kept:")
     print(f"`autograder courses add {arguments.name}` brings it back.")
-    return 0
 
 
-def _backup(arguments: argparse.Namespace) -> int:
+def _backup(arguments: argparse.Namespace) -> None:
     from autograder.service.database.backups import backup
 
     size = backup(arguments.data, arguments.file, arguments.database)
     print(f"{arguments.file}: {size} bytes, read back and whole.")
-    return 0
 
 
-def _restore(arguments: argparse.Namespace) -> int:
+def _restore(arguments: argparse.Namespace) -> None:
     from autograder.service.database.backups import restore
     from autograder.service.errors import StartError
     from autograder.service.running.server import data_directory, locked
@@ -110,10 +102,9 @@ def _restore(arguments: argparse.Namespace) -> int:
             path.unlink()
         raise
     print(f"What {arguments.file} holds is in {data}.")
-    return 0
 
 
-def _person(arguments: argparse.Namespace) -> int:
+def _person(arguments: argparse.Namespace) -> None:
     from autograder.service.errors import Refused, StartError
     from autograder.service.records import personal_data
     from autograder.service.running import courses
@@ -135,10 +126,9 @@ def _person(arguments: argparse.Namespace) -> int:
             except Refused as error:
                 raise StartError(str(error)) from error
             print(f"{login} is removed, with all that was theirs.")
-    return 0
 
 
-def _migrate(arguments: argparse.Namespace) -> int:
+def _migrate(arguments: argparse.Namespace) -> None:
     from autograder.service.running import courses
     from autograder.service.running.server import locked
 
@@ -150,4 +140,3 @@ def _migrate(arguments: argparse.Namespace) -> int:
             with courses.opened(data, url, name, migrate=True):
                 pass
     print(f"The database of {data} is up to date.")
-    return 0

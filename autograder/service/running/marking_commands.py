@@ -1,17 +1,13 @@
 """What `autograder marking` says: who marks what, and what those who mark agree on."""
 
 from argparse import ArgumentParser, Namespace
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from typing import Any
 
 from autograder.printable import printable
-from autograder.service.running.commands import command, connection, group, whole
-
-if TYPE_CHECKING:
-    from autograder.service.running.commands import Subparsers
+from autograder.service.running.commands import Subparsers, command, connection, group, whole
 
 
-def add_commands(subparsers: "Subparsers") -> list[ArgumentParser]:
+def add_commands(subparsers: Subparsers) -> list[ArgumentParser]:
     """Add the commands, all of which ask a server, and return them."""
     actions = group(subparsers, "marking", "who marks what, and what they agree on")
     listing = command(actions, "list", _list, "say what waits, and how far everybody is")
@@ -31,7 +27,7 @@ def add_commands(subparsers: "Subparsers") -> list[ArgumentParser]:
     return [listing, assign, groups, comments, sample]
 
 
-def _list(arguments: Namespace) -> int:
+def _list(arguments: Namespace) -> None:
     state = connection(arguments).grading()
     for p in state["piles"]:
         print(f"{p['lab']}: {p['question']}: {p['waiting']} of {p['written']} answers wait")
@@ -40,37 +36,32 @@ def _list(arguments: Namespace) -> int:
         assigned = "; ".join(parts) or "nothing is assigned"
         waits = f"{m['waiting']} of {m['written']} answers wait, {m['marked']} marked"
         print(printable(f"{m['login']}: {waits}: {assigned}"))
-    return 0
 
 
-def _assign(arguments: Namespace) -> int:
+def _assign(arguments: Namespace) -> None:
     body = {name: getattr(arguments, name) for name in ("login", "lab", "question", "section")}
     method = "DELETE" if arguments.remove else "PUT"
-    done = connection(arguments).grading("/assignments", body, method)
+    done = connection(arguments).grading("assignments", body=body, method=method)
     pile = ", ".join(done[name] for name in ("lab", "question", "section") if done[name])
     print(f"{done['login']} {'no longer marks' if arguments.remove else 'marks'} {pile}.")
-    return 0
 
 
 def _about(arguments: Namespace, body: Any = None) -> dict[str, Any]:
-    names = (arguments.lab, arguments.question, arguments.action)
-    path = "/".join(quote(name, safe="") for name in names)
-    return connection(arguments).grading(f"/{path}", body)
+    where = (arguments.lab, arguments.question, arguments.action)
+    return connection(arguments).grading(*where, body=body)
 
 
-def _groups(arguments: Namespace) -> int:
+def _groups(arguments: Namespace) -> None:
     for alike in _about(arguments)["groups"]:
         print(printable(f"{alike['number']} answers: {' '.join(alike['text'].split())[:200]}"))
-    return 0
 
 
-def _comments(arguments: Namespace) -> int:
+def _comments(arguments: Namespace) -> None:
     for c in _about(arguments)["comments"]:
         print(printable(f"{c['uses']} x {c['item'] or 'the whole answer'}: {c['text']}"))
-    return 0
 
 
-def _sample(arguments: Namespace) -> int:
+def _sample(arguments: Namespace) -> None:
     if arguments.draw is not None:
         drawn = _about(arguments, {"size": arguments.draw})["drawn"]
         print(f"{drawn} answers drawn.")
@@ -82,4 +73,3 @@ def _sample(arguments: Namespace) -> int:
         first = "none" if p["first_points"] is None else f"{p['first_points']:g}"
         both = f"{p['first_by']} {first}, {p['second_by']} {p['second_points']:g}"
         print(f"submission {p['submission_id']}: {both}{', decided' if p['decided'] else ''}")
-    return 0

@@ -4,16 +4,12 @@ import argparse
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from autograder.service.running.commands import command, connection, group, read_file
+from autograder.service.running.commands import Subparsers, command, connection, group, read_file
 from autograder.service.settings import Settings
 
-if TYPE_CHECKING:
-    from autograder.service.running.commands import Subparsers
 
-
-def add_commands(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
+def add_commands(subparsers: Subparsers) -> list[argparse.ArgumentParser]:
     """Add the commands; return those that ask a server."""
     tokens = command(subparsers, "tokens", _tokens, "give all learners a token, in a CSV")
     tokens.add_argument("-o", "--output", type=Path, metavar="FILE", required=True)
@@ -23,7 +19,7 @@ def add_commands(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
     return [tokens, *_add_roster(subparsers), _add_staff(subparsers)]
 
 
-def _add_roster(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
+def _add_roster(subparsers: Subparsers) -> list[argparse.ArgumentParser]:
     actions = group(subparsers, "roster", "take over who takes the course")
     parser = command(actions, "import", _roster_import, "take over a CSV: login,name,email,...")
     parser.add_argument("file", metavar="FILE", type=Path)
@@ -40,7 +36,7 @@ def _add_roster(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
     return [parser, platform, remove, time]
 
 
-def _add_staff(subparsers: "Subparsers") -> argparse.ArgumentParser:
+def _add_staff(subparsers: Subparsers) -> argparse.ArgumentParser:
     actions = group(subparsers, "staff", "add somebody who runs the course")
     parser = command(actions, "add", _staff_add, "add a member of staff and print their token")
     parser.add_argument("login", metavar="LOGIN")
@@ -52,7 +48,7 @@ def _add_staff(subparsers: "Subparsers") -> argparse.ArgumentParser:
     return parser
 
 
-def _tokens(arguments: argparse.Namespace) -> int:
+def _tokens(arguments: argparse.Namespace) -> None:
     """Write the tokens to a file that its owner alone can read."""
     from autograder.service.reports.exports import csv_lines
 
@@ -64,7 +60,6 @@ def _tokens(arguments: argparse.Namespace) -> int:
         rows = ([person[name] for name in columns] for person in people)
         file.writelines(csv_lines([columns, *rows]))
     print(f"{arguments.output}: {len(people)} {kind}{'' if len(people) == 1 else 's'}.")
-    return 0
 
 
 def _roster_import(arguments: argparse.Namespace) -> int:
@@ -84,15 +79,14 @@ def _roster_import(arguments: argparse.Namespace) -> int:
     return 1 if changes["problems"] else 0
 
 
-def _roster_change(arguments: argparse.Namespace) -> int:
+def _roster_change(arguments: argparse.Namespace) -> None:
     connection(arguments).change_person(arguments.login, arguments.factor)
     factor = arguments.factor
     change = "is removed" if factor is None else f"has {factor:g} times the time"
     print(f"{arguments.login} {change}.")
-    return 0
 
 
-def _staff_add(arguments: argparse.Namespace) -> int:
+def _staff_add(arguments: argparse.Namespace) -> None:
     body = {"login": arguments.login, "role": arguments.role, "renew": arguments.renew}
     token = (
         connection(arguments).add_staff(body)["token"]
@@ -100,12 +94,11 @@ def _staff_add(arguments: argparse.Namespace) -> int:
         else _add_staff_here(arguments.data, arguments.course, body)
     )
     print(f"{arguments.login} is {arguments.role}. The token, shown this once: {token}")
-    return 0
 
 
 def _add_staff_here(data: Path, course: str, asked: dict[str, str]) -> str:
     from autograder.service.errors import Refused, StartError
-    from autograder.service.records.enrolment import enroll
+    from autograder.service.records.roster.enrolment import enroll
     from autograder.service.running import courses
 
     with courses.opened(data, "", course) as store:

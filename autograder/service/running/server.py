@@ -29,7 +29,7 @@ from autograder.service.grading.process import Grader, ProcessGrader
 from autograder.service.grading.queue import Queue
 from autograder.service.records.people import INSTRUCTOR, Roster
 from autograder.service.records.store import Store, sqlite_url
-from autograder.service.reports.totals_worker import TotalsWorker
+from autograder.service.reports.everybodys_totals import TotalsWorker
 from autograder.service.running import courses
 from autograder.service.settings import Settings
 from autograder.service.tokens import is_token, new_token
@@ -195,10 +195,9 @@ def _opened_course(
         )
 
 
-@contextlib.contextmanager
 def _opened_other(
     settings: Settings, data: Path, url: str, totals: TotalsWorker, entry: courses.CourseEntry
-) -> Iterator[Course]:
+) -> contextlib.AbstractContextManager[Course]:
     """Open a course beside the one at `/`."""
     own = replace(
         settings,
@@ -213,8 +212,7 @@ def _opened_other(
         raise StartError(f"course {entry.name}: {error}") from error
     folder = data_directory(courses.folder(data, entry.name))
     path = f"{url}/{courses.FOLDER}/{entry.name}"
-    with _opened_course(own, folder, path, totals, entry=entry) as course:
-        yield course
+    return _opened_course(own, folder, path, totals, entry=entry)
 
 
 def _sign_in(settings: Settings, url: str) -> "SignIn | None":
@@ -368,7 +366,7 @@ def write_secret(path: Path, text: str) -> None:
     fresh.replace(path)
 
 
-def serve(settings: Settings) -> int:
+def serve(settings: Settings) -> None:
     """Serve until SIGINT or SIGTERM; print the address once it answers."""
     elsewhere = settings.scheduler or settings.cluster
     if not (settings.unsandboxed or elsewhere or shutil.which("bwrap")):
@@ -380,7 +378,6 @@ def serve(settings: Settings) -> int:
     log_to_stderr(settings.log_format)
     with opened(settings) as server:
         server.run(lambda: _say_ready(server, settings))
-    return 0
 
 
 def _say_ready(server: Server, settings: Settings) -> None:

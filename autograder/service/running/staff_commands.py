@@ -3,15 +3,12 @@
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from autograder.service.running.commands import command, connection, group, read_file
-
-if TYPE_CHECKING:
-    from autograder.service.running.commands import Subparsers
+from autograder.service.running.commands import Subparsers, command, connection, group, read_file
 
 
-def add_commands(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
+def add_commands(subparsers: Subparsers) -> list[argparse.ArgumentParser]:
     """Add the commands; return those that ask a server."""
     actions = group(subparsers, "teams", "who works with whom on a lab, in a CSV")
     show = command(actions, "show", _teams, "print them")
@@ -26,7 +23,7 @@ def add_commands(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
     return [*_add_grades(subparsers), *others, show, put, numbers]
 
 
-def _add_schedule(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
+def _add_schedule(subparsers: Subparsers) -> list[argparse.ArgumentParser]:
     actions = group(subparsers, "schedule", "the dates of all labs, in one CSV")
     show = command(actions, "show", _schedule_show, "print it")
     put = command(actions, "set", _schedule_change, "let the dates of a CSV hold")
@@ -42,12 +39,11 @@ def _add_schedule(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
     return [show, put, shift, hold, release]
 
 
-def _schedule_show(arguments: argparse.Namespace) -> int:
+def _schedule_show(arguments: argparse.Namespace) -> None:
     print(connection(arguments).schedule(), end="")
-    return 0
 
 
-def _schedule_change(arguments: argparse.Namespace) -> int:
+def _schedule_change(arguments: argparse.Namespace) -> None:
     server, dry_run = connection(arguments), arguments.dry_run
     if arguments.action == "set":
         data = read_file(arguments.file, "schedule")
@@ -62,10 +58,9 @@ def _schedule_change(arguments: argparse.Namespace) -> int:
             print(f"{change['lab']}: {name}: {before} -> {change['after'][name]}")
     labs = f"{len(changes)} lab{'s' * (len(changes) != 1)}"
     print(f"{labs} {'would change' if dry_run else 'changed'}.")
-    return 0
 
 
-def _add_term(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
+def _add_term(subparsers: Subparsers) -> list[argparse.ArgumentParser]:
     actions = group(subparsers, "term", "take the last term's dates, rule and comments over")
     show = command(actions, "show", _term, "print the plan of this course, for the next term")
     take = command(actions, "import", _import_term, "let a plan, or that of a backup, hold here")
@@ -80,11 +75,10 @@ def _add_term(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
     return [show, take]
 
 
-def _term(arguments: argparse.Namespace) -> int:
+def _term(arguments: argparse.Namespace) -> None:
     import json
 
     print(json.dumps(connection(arguments).term(), indent=1))
-    return 0
 
 
 def _import_term(arguments: argparse.Namespace) -> int:
@@ -108,27 +102,24 @@ def _import_term(arguments: argparse.Namespace) -> int:
     return 1 if taken["problems"] else 0
 
 
-def _teams(arguments: argparse.Namespace) -> int:
+def _teams(arguments: argparse.Namespace) -> None:
     print(connection(arguments).teams(arguments.lab), end="")
-    return 0
 
 
-def _set_teams(arguments: argparse.Namespace) -> int:
+def _set_teams(arguments: argparse.Namespace) -> None:
     data, dry_run = read_file(arguments.file, "teams"), arguments.dry_run
     changes = connection(arguments).set_teams(arguments.lab, data, dry_run=dry_run)
     for change in changes:
         before, after = (change[when] or "no team" for when in ("before", "after"))
         print(f"{change['login']}: {before} -> {after}")
     print(f"{len(changes)} {'would change' if dry_run else 'changed'}.")
-    return 0
 
 
-def _numbers(arguments: argparse.Namespace) -> int:
+def _numbers(arguments: argparse.Namespace) -> None:
     print(connection(arguments).numbers(arguments.lab), end="")
-    return 0
 
 
-def _add_announcements(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
+def _add_announcements(subparsers: Subparsers) -> list[argparse.ArgumentParser]:
     actions = group(subparsers, "news", "announcements: read them, write them")
     show = command(actions, "show", _news, "print them; what is unread has a star")
     write = command(actions, "write", _announce, "announce what a file says, in Markdown")
@@ -141,7 +132,7 @@ def _add_announcements(subparsers: "Subparsers") -> list[argparse.ArgumentParser
     return [show, write, withdraw]
 
 
-def _news(arguments: argparse.Namespace) -> int:
+def _news(arguments: argparse.Namespace) -> None:
     from autograder.printable import printable
 
     for news in connection(arguments).announcements():
@@ -150,24 +141,21 @@ def _news(arguments: argparse.Namespace) -> int:
         print(printable(f"{star}{news['id']}: {news['starts']}, {news['by']}{to}"))
         for line in news["text"].splitlines():
             print(printable(f"    {line}"))
-    return 0
 
 
-def _announce(arguments: argparse.Namespace) -> int:
+def _announce(arguments: argparse.Namespace) -> None:
     text = read_file(arguments.file, "news").decode("utf-8", "replace")
     body = {"text": text, "section": arguments.section}
     body |= {name: getattr(arguments, name) for name in ("starts", "ends")}
     print(f"announcement {connection(arguments).announce(body)}")
-    return 0
 
 
-def _withdraw(arguments: argparse.Namespace) -> int:
+def _withdraw(arguments: argparse.Namespace) -> None:
     connection(arguments).change_announcement(arguments.number, withdraw=True)
     print(f"announcement {arguments.number} is withdrawn.")
-    return 0
 
 
-def _add_grades(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
+def _add_grades(subparsers: Subparsers) -> list[argparse.ArgumentParser]:
     actions = group(subparsers, "grades", "decide about whole labs and the course total")
     points = command(actions, "set", _decide, "set what a learner has in a lab")
     excuse = command(actions, "excuse", _decide, "let a lab not count for a learner")
@@ -188,7 +176,7 @@ def _add_grades(subparsers: "Subparsers") -> list[argparse.ArgumentParser]:
     return [points, excuse, reset, rule]
 
 
-def _decide(arguments: argparse.Namespace) -> int:
+def _decide(arguments: argparse.Namespace) -> None:
     decision: dict[str, Any] = {}
     if arguments.action == "set":
         decision = {"points": arguments.points, "comment": arguments.comment}
@@ -200,10 +188,9 @@ def _decide(arguments: argparse.Namespace) -> int:
     if now.get("points") is not None:
         counts = f"counts {now['points']:g} of {now['max_score']:g} points"
     print(f"{now['login']}: {now['lab']} {counts}.")
-    return 0
 
 
-def _rule(arguments: argparse.Namespace) -> int:
+def _rule(arguments: argparse.Namespace) -> None:
     from autograder.service.errors import ServerError
 
     server, changes = connection(arguments), dict[str, Any]()
@@ -220,4 +207,3 @@ def _rule(arguments: argparse.Namespace) -> int:
             except ValueError:
                 raise ServerError(f"rule: --weight: got {text!r}, expected LAB=NUMBER.") from None
     print(server.rule(changes)["words"])
-    return 0

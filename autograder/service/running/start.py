@@ -21,7 +21,7 @@ from pathlib import Path
 
 from autograder.service.errors import DataInUse, Refused, StartError
 from autograder.service.grading.catalog import LabCatalog
-from autograder.service.records.enrolment import enroll
+from autograder.service.records.roster.enrolment import enroll
 from autograder.service.running.handout import PAGE, hand_out
 from autograder.service.running.jupyter import Jupyter, start_jupyter
 from autograder.service.running.server import Server, data_directory, listen, opened, write_secret

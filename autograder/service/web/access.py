@@ -15,12 +15,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from autograder.service.errors import Refused
-from autograder.service.records.people import (
-    INSTRUCTOR,
-    STAFF,
-    Person,
-)
-from autograder.service.records.submissions import Entry, Submissions
+from autograder.service.records.people import INSTRUCTOR, STAFF, Person
+from autograder.service.records.submissions.submissions import Entry, Submissions
 from autograder.service.web.below import path_in_course
 from autograder.service.web.course import Course
 

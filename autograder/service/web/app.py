@@ -3,9 +3,9 @@
 import errno
 import logging
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, urlsplit
 
 from fastapi import FastAPI, Request
@@ -15,6 +15,7 @@ from fastapi.staticfiles import StaticFiles
 from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from autograder.service.errors import Refused
 from autograder.service.settings import Settings
@@ -52,9 +53,6 @@ from autograder.service.web.routes import (
     today,
 )
 
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
-
 log = logging.getLogger(__name__)
 
 # A form field or two around the notebook.
@@ -75,7 +73,7 @@ HEADERS = {
 HSTS = {"Strict-Transport-Security": "max-age=31536000"}
 
 
-def create_app(course: Course) -> "ASGIApp":
+def create_app(course: Course) -> ASGIApp:
     """Return the application over the parts of a course, and of the others on its server."""
     metrics = {name: Metrics(each) for name, each in course.others.items()}
     below = {name: _of_one(each, metrics[name]) for name, each in course.others.items()}
@@ -83,7 +81,7 @@ def create_app(course: Course) -> "ASGIApp":
     return Below(whole, below) if below else whole
 
 
-def _of_one(course: Course, metrics: Metrics) -> "ASGIApp":
+def _of_one(course: Course, metrics: Metrics) -> ASGIApp:
     app = FastAPI(
         title="Course",
         docs_url=None,
@@ -98,8 +96,8 @@ def _of_one(course: Course, metrics: Metrics) -> "ASGIApp":
     for router in routers(course):
         app.router.routes += router.routes
     app.mount("/static", _Static(directory=HERE / "static"))
-    for kind, answer in _ANSWERS.items():
-        app.add_exception_handler(kind, answer)
+    for kind in _ANSWERED:
+        app.add_exception_handler(kind, _answer)
     settings = course.settings
     larger = {
         "/api/submissions": settings.upload_bytes + _FORM_BYTES,
@@ -158,18 +156,18 @@ class _Static(StaticFiles):
 class _Hosts:
     """ASGI middleware: a request that calls the server by another name is refused."""
 
-    def __init__(self, app: "ASGIApp", names: frozenset[str]) -> None:
+    def __init__(self, app: ASGIApp, names: frozenset[str]) -> None:
         self._app = app
         self._names = names
 
-    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._names and scope["type"] == "http" and not self._known(scope):
             answer = PlainTextResponse("this server has another name.\n", 400)
             await answer(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
-    def _known(self, scope: "Scope") -> bool:
+    def _known(self, scope: Scope) -> bool:
         hosts = [value for name, value in scope["headers"] if name == b"host"]
         try:
             return len(hosts) == 1 and urlsplit(f"//{hosts[0].decode()}").hostname in self._names
@@ -180,12 +178,12 @@ class _Hosts:
 class _Headers:
     """ASGI middleware: every answer carries these headers, unless it says otherwise itself."""
 
-    def __init__(self, app: "ASGIApp", headers: Mapping[str, str]) -> None:
+    def __init__(self, app: ASGIApp, headers: Mapping[str, str]) -> None:
         self._app = app
         self._headers = headers
 
-    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
-        async def send_with_headers(message: "Message") -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 there = {name.lower() for name, _ in message["headers"]}
                 more = ((n.lower().encode(), v.encode()) for n, v in self._headers.items())
@@ -213,46 +211,31 @@ def _say(
 _TITLES = {422: "This could not be read", 409: "Not now", 413: "Too large"}  # in people's words
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Refused)
-    return _say(request, error.status, str(error), error.headers)
-
-
-async def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
-    message = f"{request.method} {request.url.path}: {error.detail}"
-    return _say(request, error.status_code, message, error.headers)
-
-
-async def _invalid(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
-    first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"])
-    got = str(first.get("input"))[:100]
-    return _say(request, 422, f"{request.url.path}: {where}: got {got!r}: {first['msg']}.")
-
-
-async def _login(_request: Request, error: Exception) -> Response:
-    assert isinstance(error, access.LoginNeeded)
-    return RedirectResponse(f"/login?next={quote(error.next)}", 303)
-
-
-async def _gone(request: Request, _error: Exception) -> Response:
-    return _say(request, 400, "the request ended before its body was complete.")
-
-
-async def _no_database(request: Request, error: Exception) -> Response:
-    """A database that is away or full: what was asked has not been done, and may be asked again."""
-    if "full" in str(error):
-        return _later(request, error, 507, "there is no room to store this")
-    return _later(request, error, 503, "the database cannot be used now")
-
-
-async def _no_room(request: Request, error: Exception) -> Response:
-    """A folder is full, such as the one for temporary files where large uploads are spooled."""
-    if getattr(error, "errno", None) not in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        raise error
-    return _later(request, error, 507, "there is no room to store this")
+async def _answer(request: Request, error: Exception) -> Response:
+    """Return what is said of an error, to whoever asked for what raised it."""
+    match error:
+        case access.LoginNeeded():
+            return RedirectResponse(f"/login?next={quote(error.next)}", 303)
+        case Refused():
+            return _say(request, error.status, str(error), error.headers)
+        case HTTPException():
+            message = f"{request.method} {request.url.path}: {error.detail}"
+            return _say(request, error.status_code, message, error.headers)
+        case RequestValidationError():
+            first = error.errors()[0]
+            where = ".".join(str(part) for part in first["loc"])
+            problem = f"{where}: got {str(first.get('input'))[:100]!r}: {first['msg']}"
+            return _say(request, 422, f"{request.url.path}: {problem}.")
+        case ClientDisconnect():
+            return _say(request, 400, "the request ended before its body was complete.")
+        case OperationalError() if "full" not in str(error):
+            return _later(request, error, 503, "the database cannot be used now")
+        case OperationalError() | OSError(errno=errno.ENOSPC | errno.EDQUOT | errno.EFBIG):
+            # the database, or a folder such as the one where large uploads are spooled
+            return _later(request, error, 507, "there is no room to store this")
+        case OSError():
+            raise error
+    return _say(request, 500, "the server made a mistake. It is in its log; please tell staff.")
 
 
 def _later(request: Request, error: Exception, status: int, message: str) -> Response:
@@ -260,17 +243,7 @@ def _later(request: Request, error: Exception, status: int, message: str) -> Res
     return _say(request, status, f"{message}. Try again in 30 s.", {"Retry-After": "30"})
 
 
-async def _broken(request: Request, _error: Exception) -> Response:
-    return _say(request, 500, "the server made a mistake. It is in its log; please tell staff.")
-
-
-_ANSWERS: dict[type[Exception], Callable[[Request, Exception], Awaitable[Response]]] = {
-    Refused: _refused,
-    HTTPException: _http_error,
-    RequestValidationError: _invalid,
-    access.LoginNeeded: _login,
-    ClientDisconnect: _gone,
-    OperationalError: _no_database,
-    OSError: _no_room,
-    Exception: _broken,
-}
+_ANSWERED = (
+    *(Refused, HTTPException, RequestValidationError, access.LoginNeeded, ClientDisconnect),
+    *(OperationalError, OSError, Exception),
+)

@@ -7,10 +7,8 @@ in three places: templates when they are compiled (`page`), and here the headers
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 FOLDER = "/courses"
 
@@ -18,7 +16,7 @@ _COURSE = re.compile(rf"({FOLDER}/([^/]+))/.*", re.DOTALL)
 _COOKIE_PATH = re.compile(rb"(; path=)/", re.IGNORECASE)
 
 
-def path_in_course(scope: "Scope") -> str:
+def path_in_course(scope: Scope) -> str:
     """Return the path that was asked for, as the course knows it."""
     path: str = scope["path"]
     return path.removeprefix(scope.get("root_path", ""))
@@ -27,11 +25,11 @@ def path_in_course(scope: "Scope") -> str:
 class Below:
     """ASGI: requests for `/courses/NAME/...` go to that course, all others to `root`."""
 
-    def __init__(self, root: "ASGIApp", courses: "Mapping[str, ASGIApp]") -> None:
+    def __init__(self, root: ASGIApp, courses: Mapping[str, ASGIApp]) -> None:
         self._root = root
         self._courses = courses
 
-    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         match = _COURSE.fullmatch(scope["path"]) if scope["type"] == "http" else None
         course = self._courses.get(match[2]) if match else None
@@ -40,7 +38,7 @@ class Below:
             return
         path = match[1].encode()
 
-        async def send_below(message: "Message") -> None:
+        async def send_below(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = [(name, _moved(name, value, path)) for name, value in message["headers"]]
                 message = {**message, "headers": headers}

@@ -12,15 +12,16 @@ from autograder.service.grading.catalog import LabCatalog
 from autograder.service.grading.queue import Queue
 from autograder.service.identity.lti.tool import LtiTool
 from autograder.service.identity.sign_in import SignIn
-from autograder.service.records import drafts, roster
 from autograder.service.records.announcements import announced
-from autograder.service.records.course_rule import CourseRule, course_rule
-from autograder.service.records.drafts import Draft
+from autograder.service.records.grades.course_rule import CourseRule, course_rule
 from autograder.service.records.people import Person
+from autograder.service.records.roster import roster
+from autograder.service.records.roster.teams import teams
 from autograder.service.records.store import Store
-from autograder.service.records.teams import teams
+from autograder.service.records.submissions import drafts
+from autograder.service.records.submissions.drafts import Draft
+from autograder.service.reports.everybodys_totals import TotalsWorker
 from autograder.service.reports.similarity import Similarity
-from autograder.service.reports.totals_worker import TotalsWorker
 from autograder.service.settings import Settings
 from autograder.service.web.below import FOLDER
 from autograder.service.web.limits import Limits

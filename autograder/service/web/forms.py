@@ -6,7 +6,9 @@ the other.
 
 import json
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
+from urllib.parse import quote
 
 from fastapi import Depends, Path, Query, Request
 from starlette.datastructures import UploadFile
@@ -91,6 +93,14 @@ async def _any_lab(course: Here, lab: str = "") -> str:
     return course.catalog.resolve(lab) if lab else ""
 
 
+def number(text: str, kind: type[int] | type[float] = float) -> float | str:
+    """Return the number that a field holds; else its text, which is refused by name."""
+    try:
+        return kind(text)
+    except ValueError:
+        return text
+
+
 Json = Annotated[dict[str, Any], Depends(json_object)]
 JsonIfAny = Annotated[dict[str, Any], Depends(_json_if_any)]  # no body is an empty object
 Fields = Annotated[dict[str, str], Depends(_fields)]  # of the form that a page sent
@@ -103,6 +113,22 @@ AnyLabName = Annotated[str, Depends(_any_lab)]
 
 NO_NUL = r"^[^\x00]*$"  # which no text of a database may have
 QuestionName = Annotated[str, Path(max_length=200, pattern=NO_NUL)]
+
+
+@dataclass(frozen=True)
+class _Question:
+    """A question of a lab, as an address names both."""
+
+    lab: LabName
+    question: QuestionName
+
+    @property
+    def path(self) -> str:
+        """The address of its answers."""
+        return f"/grading/{quote(self.lab)}/{quote(self.question, safe='')}"
+
+
+OfQuestion = Annotated[_Question, Depends()]
 Digest = Annotated[str, Path(pattern="^[0-9a-f]{64}$")]
 # Before or behind which number a list goes on; 0: from its beginning.
 Start = Annotated[int, Query(ge=0, le=2**62)]

@@ -6,14 +6,12 @@ all takes most of a start.
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fastapi import APIRouter
 from fastapi.routing import APIRoute
 from starlette.routing import Match, Route
-
-if TYPE_CHECKING:
-    from starlette.types import Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 
 class LateRouter(APIRouter):
@@ -28,11 +26,7 @@ class LateRoute(Route):
     """A path and its methods; `whole` is FastAPI's route, made when it is first asked for."""
 
     def __init__(
-        self,
-        router: APIRouter,
-        path: str,
-        endpoint: Callable[..., Any],
-        options: Mapping[str, Any],
+        self, router: APIRouter, path: str, endpoint: Callable[..., Any], options: Mapping[str, Any]
     ) -> None:
         super().__init__(router.prefix + path, endpoint)
         self.methods = set(options["methods"])
@@ -48,11 +42,11 @@ class LateRoute(Route):
         assert isinstance(route, APIRoute)
         return route
 
-    def matches(self, scope: "Scope") -> tuple[Match, "Scope"]:
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
         """Return whether a request is for this route; `scope` then says which it is."""
         match, scope_of_match = super().matches(scope)
         return match, scope_of_match if match is Match.NONE else {**scope_of_match, "route": self}
 
-    async def handle(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or refuse its method."""
         await self.whole.handle(scope, receive, send)

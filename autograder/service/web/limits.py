@@ -6,17 +6,15 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import h11
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from autograder.service.errors import Refused
 from autograder.service.settings import Settings
 from autograder.service.web.below import path_in_course
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 # How much of an unwanted body is read before the answer. A client that still sends when the
 # connection closes sees a reset and never the answer; beyond this it is on its own.
@@ -33,14 +31,14 @@ class BodyLimit:
     """
 
     def __init__(
-        self, app: "ASGIApp", *, limit_bytes: int, limit_s: float, larger: Mapping[str, int]
+        self, app: ASGIApp, *, limit_bytes: int, limit_s: float, larger: Mapping[str, int]
     ) -> None:
         self._app = app
         self._limit_bytes = limit_bytes
         self._larger = larger
         self._limit_s = limit_s
 
-    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         if scope["type"] != "http" or not _has_body(scope):
             await self._app(scope, receive, send)
@@ -48,7 +46,7 @@ class BodyLimit:
         limit_bytes = self._larger.get(path_in_course(scope), self._limit_bytes)
         body = _Body(receive, limit_bytes, self._limit_s)
 
-        async def send_after_body(message: "Message") -> None:
+        async def send_after_body(message: Message) -> None:
             if message["type"] == "http.response.start":
                 await body.drain()
             await send(message)
@@ -56,7 +54,7 @@ class BodyLimit:
         await self._app(scope, body.receive, send_after_body)
 
 
-def _has_body(scope: "Scope") -> bool:
+def _has_body(scope: Scope) -> bool:
     sizes = {name: value for name, value in scope["headers"] if name in _FRAMING}
     return bool(sizes) and sizes.get(b"content-length") != b"0"
 
@@ -67,7 +65,7 @@ _FRAMING = (b"content-length", b"transfer-encoding")
 class _Body:
     """One request's body as it arrives, counted and timed."""
 
-    def __init__(self, receive: "Receive", limit_bytes: int, limit_s: float) -> None:
+    def __init__(self, receive: Receive, limit_bytes: int, limit_s: float) -> None:
         self._receive = receive
         self._limit_bytes = limit_bytes
         self._limit_s = limit_s

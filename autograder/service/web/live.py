@@ -19,30 +19,22 @@ States = Callable[[Collection[int]], Mapping[int, str]]
 class Live:
     """Whoever waits for a submission to change; `states` reads the states of some."""
 
-    def __init__(
-        self,
-        states: States,
-        *,
-        most: int = MOST,
-        hold_s: float = HOLD_S,
-        look_s: float = _LOOK_S,
-    ) -> None:
+    def __init__(self, states: States) -> None:
         self._states = states
-        self._most, self._hold_s, self._look_s = most, hold_s, look_s
         self._waiting: dict[asyncio.Future[str], tuple[int, str]] = {}
         self._looking: asyncio.Task[None] | None = None
 
     async def changed(self, number: int, seen: str) -> str:
         """Return the state of a submission once it is not `seen` any more, or after a while."""
         state = (await run_in_threadpool(self._states, [number])).get(number, seen)
-        if state != seen or len(self._waiting) >= self._most:
+        if state != seen or len(self._waiting) >= MOST:
             return state
         answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._waiting[answer] = (number, seen)
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look())
         try:
-            return await asyncio.wait_for(answer, self._hold_s)
+            return await asyncio.wait_for(answer, HOLD_S)
         except TimeoutError:
             return seen
         finally:
@@ -51,7 +43,7 @@ class Live:
     async def _look(self) -> None:
         """Ask for all that are waited for, until nobody waits."""
         while self._waiting:
-            await asyncio.sleep(self._look_s)
+            await asyncio.sleep(_LOOK_S)
             numbers = {number for number, _ in self._waiting.values()}
             states = await run_in_threadpool(self._states, numbers)
             for answer, (number, seen) in list(self._waiting.items()):

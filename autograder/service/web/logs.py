@@ -11,12 +11,11 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from autograder.service.tokens import LOOKS_LIKE
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _TOKENS = re.compile(LOOKS_LIKE)
 
@@ -50,7 +49,7 @@ class Json(logging.Formatter):
         return _TOKENS.sub("[token]", json.dumps(line))
 
 
-def log_request(scope: "Scope", status: int | None, seconds: float) -> None:
+def log_request(scope: Scope, status: int | None, seconds: float) -> None:
     """Write a line for a request; `status` is null where it had no answer."""
     values = {"method": scope["method"], "path": scope["path"], "status": status}
     log.info("request", extra={"request": {**values, "ms": round(1000 * seconds, 1)}})
@@ -63,16 +62,16 @@ class RequestWatch:
     """
 
     def __init__(
-        self, app: "ASGIApp", *listeners: "Callable[[Scope, int | None, float], None]"
+        self, app: ASGIApp, *listeners: Callable[[Scope, int | None, float], None]
     ) -> None:
         self._app = app
         self._listeners = listeners
 
-    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, and tell what came of it."""
         status: int | None = None
 
-        async def send_noted(message: "Message") -> None:
+        async def send_noted(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]

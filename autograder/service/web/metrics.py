@@ -1,16 +1,13 @@
 """What Prometheus is told: every request by its route, and the queue as it is at that moment."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
+from starlette.types import Scope
 
 from autograder.service.web.course import Course
-
-if TYPE_CHECKING:
-    from starlette.types import Scope
 
 # A page of one screen, a list of a thousand, an export, an upload over a slow line.
 _SECONDS = (0.01, 0.05, 0.25, 1.0, 5.0, 30.0)
@@ -44,7 +41,7 @@ class Metrics(Collector):
             buckets=_SECONDS,
         )
 
-    def count_request(self, scope: "Scope", status: int | None, seconds: float) -> None:
+    def count_request(self, scope: Scope, status: int | None, seconds: float) -> None:
         """Count a request, with the route that the application has found for it."""
         method = scope["method"] if scope["method"] in _METHODS else _OTHER
         route = getattr(scope.get("route"), "path", _OTHER)

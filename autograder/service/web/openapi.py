@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from autograder.service.records import dates
+from autograder.service.records import rules
 
 
 def _body(kind: str, schema: dict[str, Any]) -> dict[str, Any]:
@@ -30,7 +30,7 @@ EXTENSION = _body(_JSON, _object(due=_TIME))
 FACTOR = _body(_JSON, _object(factor={"type": "number", "minimum": 1, "maximum": 10}))
 _KINDS = {"enum": ["token", "link"]}
 TOKENS = _body(_JSON, _object(kind=_KINDS, section=_TEXT, renew={"type": "boolean"}))
-RULES = _body(_JSON, dates.RULES.json_schema())
+RULES = _body(_JSON, rules.RULES.json_schema())
 _MARKS = {"type": "object", "additionalProperties": {**_MARK, "additionalProperties": False}}
 MARKS = _body(_JSON, _MARKS)
 MARK = _body(_JSON, _MARK)
@@ -45,9 +45,8 @@ SHIFT = _body(_JSON, _object(weeks={"type": "integer", "minimum": -104, "maximum
 _WEEKS = {"type": "integer", "minimum": -520, "maximum": 520}
 TERM = _body(_JSON, _object(term={"type": "object"}, start=_TEXT, weeks=_WEEKS, zone=_TEXT))
 _POINTS: dict[str, Any] = {"type": ["number", "null"], "minimum": 0}
-DECISION = _body(
-    _JSON,
-    _object(excused={"type": "boolean"}, points=_POINTS, max_score=_POINTS, comment=_TEXT),
+GRADE = _body(
+    _JSON, _object(excused={"type": "boolean"}, points=_POINTS, max_score=_POINTS, comment=_TEXT)
 )
 _WEIGHTS = {"type": "object", "additionalProperties": {"type": "number", "minimum": 0}}
 HELD = _body(_JSON, _object(held={"type": "boolean"}))

@@ -11,8 +11,8 @@ from starlette.exceptions import HTTPException
 from autograder.errors import SubmissionError
 from autograder.grading.submission import read
 from autograder.service.errors import Refused
-from autograder.service.records.intake import Receipt
 from autograder.service.records.people import Person
+from autograder.service.records.submissions.intake import Receipt
 from autograder.service.web.course import Course
 from autograder.service.web.forms import once
 from autograder.service.web.limits import too_large

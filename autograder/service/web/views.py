@@ -9,9 +9,9 @@ from typing import Any
 
 from autograder.records import CheckResult, Report
 from autograder.service.database.schema import STORED
-from autograder.service.records.intake import Receipt
 from autograder.service.records.people import Person, Session
-from autograder.service.records.submissions import Entry
+from autograder.service.records.submissions.intake import Receipt
+from autograder.service.records.submissions.submissions import Entry
 from autograder.service.reports.gradebook import Row
 from autograder.service.times import iso
 
@@ -24,9 +24,7 @@ Teams = Mapping[int, tuple[str, str]]
 """Of submissions that are a team's, the team and the name of who handed it in (`handed_in_by`)."""
 
 _COUNTS = ("score", "max_score", "pending", "late_days")
-_SUMMARY = (
-    *("id", "learner", "lab", "state", "sha256", "score", "raw_score", "late_days", "held_back"),
-)
+_SUMMARY = "id learner lab state sha256 score raw_score late_days held_back max_score pending"
 
 
 def report_for(person: Person, report: Report | None) -> Report | None:
@@ -58,7 +56,7 @@ def summary(entry: Entry, teams: Teams) -> dict[str, Any]:
     While it is graded again they are those that are published. `team` is null where it is nobody
     else's.
     """
-    values = {name: getattr(entry, name) for name in (*_SUMMARY, "max_score", "pending")}
+    values = {name: getattr(entry, name) for name in _SUMMARY.split()}
     times = {name: iso(getattr(entry, name)) for name in ("submitted_at", "finished_at")}
     return {"login": entry.learner, **values, **times, "team": _team(entry.id, teams)}
 

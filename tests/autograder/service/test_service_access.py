@@ -23,7 +23,7 @@ from autograder.service.client import Connection
 from autograder.service.errors import Refused, StartError
 from autograder.service.records.people import LEARNER
 from autograder.service.records.store import Store, sqlite_url
-from autograder.service.records.submissions import Submissions
+from autograder.service.records.submissions.submissions import Submissions
 from autograder.service.reports.exports import export
 from autograder.service.web.limits import RateLimit
 

@@ -19,11 +19,11 @@ import sqlalchemy as sa
 
 from autograder.records import CheckResult, ManualAnswer, Outcome, Report
 from autograder.service.database.schema import submissions
-from autograder.service.records import marking
-from autograder.service.records.dates import Rules, calendar
+from autograder.service.records.marking import marking
 from autograder.service.records.marks import alike_digest
 from autograder.service.records.people import LEARNER
-from autograder.service.records.standings import recount
+from autograder.service.records.rules import Rules
+from autograder.service.records.standings.standings import recount
 from autograder.service.records.store import Store, sqlite_url
 from autograder.service.reports import gradebook, numbers
 from autograder.service.reports.gradebook import PAGE_ROWS
@@ -194,7 +194,7 @@ def test_an_order_by_points_counts_what_the_rows_show(course: Any) -> None:
             this = submissions.update().where(submissions.c.id == number)
             grading = None if score is None else number
             connection.execute(this.values(score=score, max_score=4.0, grading_id=grading))
-        recount(connection, lambda: calendar(connection).counted)
+        recount(connection)
 
     def rows(sort: str, lab: str = "") -> list[gradebook.Row]:
         asked = [gradebook.Asked(sort=sort, lab=lab, page=n) for n in (1, 2)]

@@ -14,7 +14,7 @@ import pytest
 
 from autograder.service.client import Connection
 from autograder.service.errors import Refused, ServerError
-from autograder.service.records.dates import Rules
+from autograder.service.records.rules import Rules
 from autograder.service.times import moment
 
 NOW = datetime.now(UTC).replace(microsecond=0)

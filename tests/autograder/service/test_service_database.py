@@ -17,9 +17,9 @@ from autograder.service.database.database import Database
 from autograder.service.errors import Refused
 from autograder.service.grading.catalog import LabCatalog
 from autograder.service.grading.queue import Queue
-from autograder.service.records.claims import Claims
 from autograder.service.records.people import LEARNER
 from autograder.service.records.store import Store, sqlite_url
+from autograder.service.records.submissions.claims import Claims
 from autograder.service.running.server import TOKEN_FILE, instructor_token
 from autograder.service.tokens import new_token
 

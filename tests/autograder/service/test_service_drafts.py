@@ -14,9 +14,9 @@ import pytest
 
 from autograder.service.client import Connection
 from autograder.service.errors import Refused, ServerError
-from autograder.service.records import drafts
-from autograder.service.records.dates import Rules
+from autograder.service.records.rules import Rules
 from autograder.service.records.store import Store
+from autograder.service.records.submissions import drafts
 
 CLOSED = {"due": "2026-01-01T00:00:00Z", "late_until": "2026-01-02T00:00:00Z"}
 DRAFT = "/api/labs/first/draft"

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from autograder.service.errors import ServerError
-from autograder.service.records.submissions import Entry
+from autograder.service.records.submissions.submissions import Entry
 from autograder.service.reports.exports import FORMATS
 from autograder.service.reports.gradebook import gradebook
 from autograder.service.running import command_line

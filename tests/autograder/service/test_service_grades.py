@@ -10,7 +10,7 @@ import pytest
 
 from autograder.cli import main
 from autograder.service.client import Connection
-from autograder.service.records.course_rule import CourseRule, Total
+from autograder.service.records.grades.course_rule import CourseRule, Total
 
 RIGHT = b'{"cells": [{"cell_type": "code", "source": "x = 1"}]}'
 WRONG = b'{"cells": [{"cell_type": "code", "source": "x = 2"}]}'

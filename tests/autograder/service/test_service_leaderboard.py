@@ -13,8 +13,8 @@ from autograder.checks import Check, run_check
 from autograder.grading.grade import LabGrader
 from autograder.records import CheckResult, Outcome, Report
 from autograder.service.errors import ServerError
-from autograder.service.records import leaderboard
 from autograder.service.records.people import ASSISTANT, INSTRUCTOR, LEARNER, Person
+from autograder.service.records.standings import leaderboard
 from autograder.service.records.store import Store
 from autograder.student.local import LocalStudent
 

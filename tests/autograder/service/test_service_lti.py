@@ -26,9 +26,9 @@ from autograder.service.identity.keys import KeySets
 from autograder.service.identity.lti.launches import Launch, read_platforms
 from autograder.service.identity.lti.passback import Passback
 from autograder.service.identity.lti.people import LtiPeople
-from autograder.service.records.dates import Rules
-from autograder.service.records.decisions import decide
+from autograder.service.records.grades.decisions import decide
 from autograder.service.records.outbox import Outbox
+from autograder.service.records.rules import Rules
 from autograder.service.records.store import Store
 
 KEY, OTHER_KEY = (RSAKey.generate_key(2048, {"kid": "one"}) for _ in range(2))

@@ -374,7 +374,7 @@ def test_nothing_is_decided_of_an_answer_that_is_another_now(running: Any) -> No
     changed = running.grader.grade("first", json.dumps(book).replace("two", "three").encode())
     assert running.wait(number) == "graded"
     with running.server.course.store.database.write() as connection:
-        from autograder.service.records import gradings
+        from autograder.service.records.grades import gradings
 
         gradings.publish(connection, number, changed, 1e9)
     decided = ask(running.staff, "POST", f"{WHY}/sample/{number}", {"take": "second"})

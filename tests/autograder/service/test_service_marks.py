@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from autograder.records import ManualAnswer, Report, RubricItem
-from autograder.service.records import marking
-from autograder.service.records.markers import kept_comments
+from autograder.service.records.grades import kept_comments
+from autograder.service.records.marking import marking
 from autograder.service.records.people import INSTRUCTOR, LEARNER, Person
 from autograder.service.records.store import Store
-from autograder.service.records.submissions import Submissions
+from autograder.service.records.submissions.submissions import Submissions
 
 MANUAL = b'{"cells": [{"cell_type": "code", "source": "manual x = 1"}]}'
 ANSWER = ManualAnswer("why", 2.0, (RubricItem(2.0, "Gives a reason."),), "Because.")

@@ -16,9 +16,9 @@ from autograder.records import CheckResult, ManualAnswer, Outcome, Report, Rubri
 from autograder.service.database import migrations, schema
 from autograder.service.database.database import Database
 from autograder.service.errors import Refused, StartError
-from autograder.service.records import marking
-from autograder.service.records.dates import Rules
+from autograder.service.records.marking import marking
 from autograder.service.records.marks import answer_digest
+from autograder.service.records.rules import Rules
 from autograder.service.records.store import Store, existing, sqlite_url
 from autograder.service.reports import gradebook
 from autograder.service.tokens import digest, key_of, new_token

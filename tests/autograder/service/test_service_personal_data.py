@@ -11,11 +11,11 @@ from autograder.cli import main
 from autograder.records import CheckResult, ManualAnswer, Outcome, Report
 from autograder.service.database.schema import counts, metadata, pile
 from autograder.service.records import audit_log
-from autograder.service.records.dates import Rules, calendar
-from autograder.service.records.markers import assignments
-from autograder.service.records.markers.assignments import Assignment
-from autograder.service.records.roster import take
-from autograder.service.records.standings import MARKED, recount
+from autograder.service.records.marking import assignments
+from autograder.service.records.marking.assignments import Assignment
+from autograder.service.records.roster.roster import take
+from autograder.service.records.rules import Rules
+from autograder.service.records.standings.standings import MARKED, recount
 from autograder.service.records.store import Store, sqlite_url
 
 CHECK = CheckResult("c", "sum", Outcome.INCORRECT, 0, 1, "No.")
@@ -100,6 +100,6 @@ def test_marks_of_somebody_who_left_the_staff_count_as_nobodys(course: Any, tmp_
     assert [tuple(row) for row in course.database.rows(marked)] == [(str(by.id), 1)]
     kept = [course.database.rows(sa.select(table)) for table in (counts, pile)]
     with course.database.write() as connection:
-        recount(connection, lambda: calendar(connection).counted)
+        recount(connection)
     anew = [course.database.rows(sa.select(table)) for table in (counts, pile)]
     assert [sorted(map(str, rows)) for rows in kept] == [sorted(map(str, rows)) for rows in anew]

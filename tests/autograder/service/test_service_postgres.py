@@ -18,8 +18,8 @@ from autograder.cli import main
 from autograder.service.database import schema
 from autograder.service.database.backups import backup
 from autograder.service.errors import StartError
-from autograder.service.records import course_rule
-from autograder.service.records.decisions import decide, decided
+from autograder.service.records.grades import course_rule
+from autograder.service.records.grades.decisions import decide, decided
 from autograder.service.records.store import Store
 
 ROOT = Path(__file__).parents[3]

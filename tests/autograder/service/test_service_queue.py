@@ -14,10 +14,10 @@ from autograder.errors import LabError
 from autograder.records import Report
 from autograder.service.errors import GraderUnable, StartError
 from autograder.service.grading.queue import MAX_KILLS, Queue
-from autograder.service.records.claims import Claims
 from autograder.service.records.people import LEARNER, Person
 from autograder.service.records.store import Store, sqlite_url
-from autograder.service.records.submissions import Submissions
+from autograder.service.records.submissions.claims import Claims
+from autograder.service.records.submissions.submissions import Submissions
 
 
 class Clock:

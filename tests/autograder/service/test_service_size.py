@@ -18,8 +18,7 @@ from autograder.service.database.schema import (
 )
 from autograder.service.errors import ServerError
 from autograder.service.records import audit_log
-from autograder.service.records.dates import calendar
-from autograder.service.records.standings import recount
+from autograder.service.records.standings.standings import recount
 from autograder.service.records.store import Store
 from autograder.service.reports import gradebook
 from autograder.service.reports.gradebook import PAGE_ROWS, Asked
@@ -45,7 +44,7 @@ def test_those_who_repeat_others_stand_as_the_server_would_count_them(
     store = Store(url)
     with store.database.write() as connection:
         copied = [rows(connection, table) for table in KEPT_UP]
-        recount(connection, lambda: calendar(connection).counted)
+        recount(connection)
         assert copied == [rows(connection, table) for table in KEPT_UP]
     assert len(copied[0]) == LABS * (course.PERIOD + 30)
     store.close()

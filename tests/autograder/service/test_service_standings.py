@@ -10,12 +10,13 @@ import sqlalchemy as sa
 
 from autograder.records import CheckResult, ManualAnswer, Outcome, Report
 from autograder.service.database.schema import best_times, counts, pile, standings, sums
-from autograder.service.records import marking, teams
-from autograder.service.records.dates import Rules, calendar
-from autograder.service.records.decisions import decide
+from autograder.service.records.grades.decisions import decide
+from autograder.service.records.marking import marking
 from autograder.service.records.people import LEARNER
-from autograder.service.records.roster import take
-from autograder.service.records.standings import MARKED, WRITTEN, recount
+from autograder.service.records.roster import teams
+from autograder.service.records.roster.roster import take
+from autograder.service.records.rules import Rules
+from autograder.service.records.standings.standings import MARKED, WRITTEN, recount
 from autograder.service.records.store import Store
 
 LABS, QUESTIONS = ("01_one", "02_two"), ("scale", "sum", "why")
@@ -50,7 +51,7 @@ def held(store: Store) -> list[Any]:
 def assert_as_counted_anew(store: Store) -> None:
     kept = held(store)
     with store.database.write() as connection:
-        recount(connection, lambda: calendar(connection).counted)
+        recount(connection)
     anew = held(store)
     empty = {row for row in kept[0] if row[2] == "[]"}  # nothing of theirs is graded any more
     assert [row for row in kept[0] if row not in empty] == [r for r in anew[0] if r[2] != "[]"]

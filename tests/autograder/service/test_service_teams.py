@@ -9,7 +9,8 @@ import pytest
 
 from autograder.cli import main
 from autograder.service.client import Connection
-from autograder.service.records import marking, personal_data
+from autograder.service.records import personal_data
+from autograder.service.records.marking import marking
 
 CSV = b"login,team\nada,reds\nbob,reds\ncem,blues\n"
 PAST = "2001-01-01T00:00:00Z"

@@ -17,11 +17,10 @@ from autograder.service.client import Connection
 from autograder.service.database import schema
 from autograder.service.database.backups import _head, backup
 from autograder.service.errors import Refused, ServerError
-from autograder.service.records import course_rule
-from autograder.service.records.dates import Rules
-from autograder.service.records.markers import kept_comments
+from autograder.service.records.grades import course_rule, kept_comments
+from autograder.service.records.rules import Rules
 from autograder.service.records.store import Store
-from autograder.service.records.terms.moves import Move
+from autograder.service.records.terms.imports import Move
 from autograder.service.records.terms.plans import current_plan, plan_of
 
 ZURICH = "Europe/Zurich"  # where clocks go forward on 30 March 2031 and 28 March 2032, at 02:00

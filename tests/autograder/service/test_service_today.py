@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from autograder.cli import main
 from autograder.records import CheckResult, ManualAnswer, Outcome, Report
-from autograder.service.records.dates import Rules
+from autograder.service.records.rules import Rules
 from autograder.service.records.store import Store, sqlite_url
 from autograder.service.reports.today import Deadline, Lab, Stumble, today
 from autograder.service.times import iso

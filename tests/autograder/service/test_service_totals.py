@@ -17,21 +17,20 @@ import sqlalchemy as sa
 from autograder.records import CheckResult, Outcome, Report
 from autograder.service.database import schema
 from autograder.service.database.schema import course_totals, decisions
-from autograder.service.records import (
-    course_rule,
-    personal_data,
-    roster,
-    stale_totals,
-    teams,
-)
-from autograder.service.records.dates import Rules
-from autograder.service.records.decisions import decide
+from autograder.service.records import personal_data, stale_totals
+from autograder.service.records.grades import course_rule
+from autograder.service.records.grades.decisions import decide
 from autograder.service.records.people import Person
+from autograder.service.records.roster import roster, teams
+from autograder.service.records.rules import Rules
 from autograder.service.records.store import Store
 from autograder.service.reports import everybodys_totals, gradebook
-from autograder.service.reports.everybodys_totals import bring_up_to_date, work_some_out
+from autograder.service.reports.everybodys_totals import (
+    TotalsWorker,
+    bring_up_to_date,
+    work_some_out,
+)
 from autograder.service.reports.gradebook import Asked
-from autograder.service.reports.totals_worker import TotalsWorker
 
 LABS = ("01_first", "02_second", "03_third", "04_fourth")
 START, DAY = 1.9e9, 86_400.0

@@ -19,7 +19,7 @@ from autograder.service.identity.lti.sessions import Sessions, Unreachable
 from autograder.service.periodic import Periodic
 from autograder.service.records.outbox import Due, Outbox
 from autograder.service.records.people import LEARNER, Person
-from autograder.service.records.submissions import Entry, Submissions
+from autograder.service.records.submissions.submissions import Entry, Submissions
 from autograder.service.reports.gradebook import counted
 
 _SCOPE = "https://purl.imsglobal.org/spec/lti-ags/scope/"

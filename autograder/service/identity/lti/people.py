@@ -6,13 +6,13 @@ go.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
-from autograder.service.database.database import Database
+from autograder.service.database.database import Records
 from autograder.service.database.schema import (
     lti_courses,
     lti_labs,
@@ -24,7 +24,6 @@ from autograder.service.database.schema import (
 from autograder.service.errors import Refused
 from autograder.service.identity.lti.launches import NONCE_S, Launch
 from autograder.service.records import audit_log
-from autograder.service.records.dates import calendar
 from autograder.service.records.outbox import touch
 from autograder.service.records.people import (
     FORMER,
@@ -34,7 +33,7 @@ from autograder.service.records.people import (
     login_key,
     login_of,
 )
-from autograder.service.records.standings import restand_people
+from autograder.service.records.standings.standings import restand_people
 
 _MOST_SHOWN = 200  # of the changes that a list of people makes
 
@@ -49,11 +48,8 @@ class Course:
 
 
 @dataclass(frozen=True)
-class LtiPeople:
+class LtiPeople(Records):
     """The people and the labs that platforms know."""
-
-    database: Database
-    clock: Callable[[], float]
 
     def use(self, nonce: str) -> None:
         """Let a launch pass once.
@@ -130,19 +126,12 @@ class LtiPeople:
 
     def _known(self, connection: sa.Connection, launch: Launch) -> dict[str, Any] | None:
         """Return the account of somebody whom a platform lists, or None."""
-        row = connection.execute(
-            sa.select(people.c.id, people.c.role)
-            .join(lti_people)
-            .where(
-                lti_people.c.platform == launch.platform.name,
-                lti_people.c.subject == launch.subject,
-            )
-        ).first()
+        account = sa.select(people.c.id, people.c.role).join(lti_people).where(_is_theirs(launch))
+        row = connection.execute(account).first()
         return None if row is None else dict(row._mapping)
 
     def _written(self, connection: sa.Connection, launch: Launch, lab: str) -> Person:
-        platform = launch.platform.name
-        me = (lti_people.c.platform == platform) & (lti_people.c.subject == launch.subject)
+        platform, me = launch.platform.name, _is_theirs(launch)
         known = connection.execute(sa.select(lti_people).where(me)).first()
         number = self._account(connection, launch) if known is None else known.person_id
         if known is None:
@@ -185,10 +174,16 @@ class LtiPeople:
         if row.role != launch.role:
             changed = people.update().where(people.c.id == number).values(role=launch.role)
             connection.execute(changed)
-            restand_people(connection, lambda: calendar(connection, number).counted, number)
+            restand_people(connection, number)
             roles, by = (row.role, launch.role), launch.platform.name
             audit_log.write(connection, self.clock(), by, "role", row.login, *roles)
         return Person(row.id, row.login, row.name, launch.role, row.email, row.section)
+
+
+def _is_theirs(launch: Launch) -> sa.ColumnElement[bool]:
+    """Whether a row of `lti_people` is that of who launches."""
+    platform = lti_people.c.platform == launch.platform.name
+    return platform & (lti_people.c.subject == launch.subject)
 
 
 def _link(connection: sa.Connection, launch: Launch, lab: str) -> bool:

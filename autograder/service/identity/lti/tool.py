@@ -30,11 +30,7 @@ class LtiTool:
 
 
 def lti_tool(
-    settings: Settings,
-    store: Store,
-    url: str,
-    private_key: bytes,
-    title_of: Callable[[str], str],
+    settings: Settings, store: Store, url: str, private_key: bytes, title_of: Callable[[str], str]
 ) -> LtiTool:
     """Return the tool at the address `url`, with the platforms of `settings.lti`.
 

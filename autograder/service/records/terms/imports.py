@@ -1,24 +1,93 @@
-"""What taking a term's plan over changes here, and the change itself, in one transaction."""
+"""What taking a term's plan over changes here, and the change itself, in one transaction.
+
+Its dates are moved by days of the local clock: what was due at noon is due at noon, also where
+summer time has begun in between.
+"""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import sqlalchemy as sa
 
 from autograder.service.database.database import Database
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log
-from autograder.service.records.course_rule import CourseRule, course_rule, put_rule
-from autograder.service.records.dates import Rules, calendar, put_rules
-from autograder.service.records.markers import kept_comments
+from autograder.service.records.calendar import calendar
+from autograder.service.records.grades import kept_comments
+from autograder.service.records.grades.course_rule import CourseRule, course_rule, put_rule
 from autograder.service.records.people import Person
-from autograder.service.records.terms.moves import Move
-from autograder.service.records.terms.plans import Plan
-from autograder.service.records.terms.schedule import FIELDS
+from autograder.service.records.rules import DATES, Rules
+from autograder.service.records.terms.dates import put_rules
+from autograder.service.records.terms.plans import Plan, wrong
+from autograder.service.records.terms.schedule import difference
+
+_MOST_WEEKS = 520
 
 Rubrics = Callable[[], Mapping[str, tuple[str, ...]]]  # of a lab: a question's items
+
+
+@dataclass(frozen=True)
+class Move:
+    """So many days of the clock of a zone."""
+
+    days: int
+    zone: ZoneInfo
+
+    @classmethod
+    def read(cls, body: Mapping[str, Any], labs: Iterable[Rules]) -> "Move":
+        """Return the move by `weeks`, or so that the first of these labs opens on the day `start`.
+
+        Raises:
+            Refused: 422, something is malformed, or no lab opens.
+        """
+        start: Any = body.get("start")
+        weeks: Any = body.get("weeks")
+        try:
+            zone = ZoneInfo(str(body.get("zone") or ""))
+        except (ValueError, OSError, LookupError) as error:
+            expected = "the name of a zone, such as Europe/Zurich or UTC"
+            raise wrong("zone", body.get("zone"), expected) from error
+        if (start is None) == (weeks is None):
+            raise Refused(422, "term: expected either the day of its start or a number of weeks.")
+        if start is None:
+            no_number = isinstance(weeks, bool) or not isinstance(weeks, int)
+            if no_number or abs(weeks) > _MOST_WEEKS:
+                raise wrong("weeks", weeks, f"-{_MOST_WEEKS} to {_MOST_WEEKS}")
+            return cls(7 * weeks, zone)
+        all_rules = list(labs)
+        opens = [_local(rules.opens, zone) for rules in all_rules if rules.opens is not None]
+        if not opens:
+            problem = "no lab of it opens at a date" if all_rules else "there is no lab in the plan"
+            raise Refused(422, f"term: {problem}: give weeks, not a start.")
+        try:
+            return cls((date.fromisoformat(start) - min(opens).date()).days, zone)
+        except (TypeError, ValueError) as error:
+            raise wrong("start", start, "a day, such as 2031-02-28") from error
+
+    def moved(self, rules: Rules) -> Rules:
+        """Return the rules with all their dates moved.
+
+        Raises:
+            Refused: 422, no calendar has such a date.
+        """
+        dates = {name: text for name in DATES if (text := getattr(rules, name)) is not None}
+        try:
+            return Rules.read({**rules.to_dict(), **{n: self._date(t) for n, t in dates.items()}})
+        except OverflowError as error:
+            raise Refused(422, "its dates are moved out of the calendar") from error
+
+    def _date(self, text: str) -> str:
+        there = _local(text, self.zone).replace(tzinfo=None) + timedelta(days=self.days)
+        instant = there.replace(tzinfo=self.zone).astimezone(UTC)  # a skipped hour is the next
+        return instant.astimezone(self.zone).isoformat()
+
+
+def _local(text: str, zone: ZoneInfo) -> datetime:
+    return datetime.fromisoformat(text).astimezone(zone)
 
 
 @dataclass(frozen=True)
@@ -33,12 +102,10 @@ class Import:
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as plain data, only what differs of each lab."""
-        changes = []
-        for lab, (before, after) in self.rules.items():
-            old, new = (before or Rules()).to_dict(), after.to_dict()
-            differs = [n for n in FIELDS if old[n] != new[n]]
-            sides = ({n: side[n] for n in differs} for side in (old, new))
-            changes.append(dict(zip(("lab", "before", "after"), (lab, *sides), strict=True)))
+        changes = [
+            asdict(difference(lab, before or Rules(), after))
+            for lab, (before, after) in self.rules.items()
+        ]
         added = sum(before is None for before, _ in self.rules.values())
         counts = {"added": added, "changed": len(changes) - added, "unchanged": self.unchanged}
         both = [rule.to_dict() for rule in self.rule]

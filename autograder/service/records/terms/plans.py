@@ -14,10 +14,9 @@ from autograder.service.database import archives, schema
 from autograder.service.database.archives import Rows
 from autograder.service.database.database import Database
 from autograder.service.errors import Refused, StartError
-from autograder.service.records.course_rule import CourseRule, read_rule
-from autograder.service.records.dates import Rules
-from autograder.service.records.markers import kept_comments
-from autograder.service.records.terms.moves import wrong
+from autograder.service.records.grades import kept_comments
+from autograder.service.records.grades.course_rule import CourseRule, read_rule
+from autograder.service.records.rules import Rules
 from autograder.service.records.terms.schedule import FIELDS
 
 TABLES = ("lab_rules", "weights", "facts", "kept_comments")
@@ -52,7 +51,7 @@ class Plan:
         weights = rule.get("weights")
         rule_labs = weights if isinstance(weights, dict) else {}
         rules = {lab: _rules(lab, says) for lab, says in labs.items()}
-        return cls(rules, read_rule(rule, rule_labs), [_comment(said) for said in comments])
+        return cls(rules, read_rule(rule, rule_labs), [_comment(each) for each in comments])
 
 
 def plan(rows: Rows) -> dict[str, Any]:
@@ -96,14 +95,11 @@ def current_plan(database: Database) -> dict[str, Any]:
     return plan(rows)
 
 
-def _comment(said: Any) -> dict[str, str]:
-    if not isinstance(said, dict) or set(said) != {*_COMMENT} or not _texts(said):
-        raise wrong("comments", said, f"texts called {', '.join(_COMMENT)}")
-    return kept_comments.read(**said)
-
-
-def _texts(said: dict[str, Any]) -> bool:
-    return all(isinstance(text, str) for text in said.values())
+def _comment(parts: Any) -> dict[str, str]:
+    named = isinstance(parts, dict) and set(parts) == {*_COMMENT}
+    if not named or not all(isinstance(text, str) for text in parts.values()):
+        raise wrong("comments", parts, f"texts called {', '.join(_COMMENT)}")
+    return kept_comments.read(**parts)
 
 
 def _rules(lab: str, says: Any) -> Rules:
@@ -113,3 +109,8 @@ def _rules(lab: str, says: Any) -> Rules:
         return Rules.read(says)
     except Refused as error:
         raise Refused(422, f"term: {lab[:100]}: {error}") from error
+
+
+def wrong(name: str, got: object, expected: str) -> Refused:
+    """Return what says that something of a term is malformed."""
+    return Refused(422, f"term: {name}: got {str(got)[:60]!r}, expected {expected}.")

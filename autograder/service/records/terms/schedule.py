@@ -4,8 +4,6 @@ A file is taken whole or not at all. A column that it has not stays as it is; an
 the date or the limit away.
 """
 
-import csv
-import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -15,9 +13,12 @@ import sqlalchemy as sa
 from autograder.service.database.database import Database
 from autograder.service.database.schema import extensions
 from autograder.service.errors import Refused
-from autograder.service.records.dates import DATES, Rules, calendar, put_rules
+from autograder.service.records.calendar import calendar
+from autograder.service.records.csv_files import table
 from autograder.service.records.people import Person
-from autograder.service.records.standings import restand_lab
+from autograder.service.records.rules import DATES, Rules
+from autograder.service.records.standings.standings import restand_lab
+from autograder.service.records.terms.dates import put_rules
 from autograder.service.times import later
 
 _WEEK_S = 7 * 86_400
@@ -50,23 +51,6 @@ def _cell(value: object) -> str:
     return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def table(data: bytes, what: str) -> tuple[list[str], list[tuple[int, list[tuple[Any, Any]]]]]:
-    """Return the head of a CSV in lower case, and of each line its number and its cells.
-
-    Raises:
-        Refused: 422, it is none; `what` it should have been is said.
-    """
-    try:
-        text = data.decode("utf-8-sig")
-        head = text.lstrip("\r\n").partition("\n")[0]
-        separator = ";" if head.count(";") > head.count(",") else ","
-        lines = csv.DictReader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-        names = [name.strip().lower() for name in lines.fieldnames or ()]
-        return names, [(lines.line_num, list(row.items())) for row in lines]
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise Refused(422, f"{what}: this is no CSV in UTF-8: {error}.") from error
-
-
 def read(data: bytes, resolve: Callable[[str], str]) -> dict[str, dict[str, Any]]:
     """Return what a schedule says of each lab, by the full names that `resolve` gives.
 
@@ -92,12 +76,11 @@ def read(data: bytes, resolve: Callable[[str], str]) -> dict[str, dict[str, Any]
 
 
 def _line(
-    cells: list[tuple[Any, Any]], names: list[str], resolve: Callable[[str], str]
+    cells: list[str], names: list[str], resolve: Callable[[str], str]
 ) -> tuple[str, dict[str, Any]]:
-    texts = [text for _, text in cells]
-    if len(texts) != len(names) or not all(isinstance(text, str) for text in texts):
+    if len(cells) != len(names):
         raise Refused(422, f"expected {len(names)} columns")
-    says = dict(zip(names, (text.strip() for text in texts), strict=True))
+    says = dict(zip(names, (text.strip() for text in cells), strict=True))
     return resolve(says.pop("lab")), {name: _value(name, text) for name, text in says.items()}
 
 
@@ -165,7 +148,7 @@ def shift(
             after = replace(before, **moved)
             changes += _put(connection, now, lab, before, after, by, dry_run=dry_run)
             if before == after and not dry_run:
-                restand_lab(connection, lambda: calendar(connection).counted, lab)
+                restand_lab(connection, lab)
     return changes
 
 
@@ -191,6 +174,11 @@ def _put(
         return []
     if not dry_run:
         put_rules(connection, now, lab, before, after, by)
+    return [difference(lab, before, after)]
+
+
+def difference(lab: str, before: Rules, after: Rules) -> Change:
+    """Return what differs between the rules of a lab."""
     old, new = before.to_dict(), after.to_dict()
     differs = [name for name in FIELDS if old[name] != new[name]]
-    return [Change(lab, {n: old[n] for n in differs}, {n: new[n] for n in differs})]
+    return Change(lab, {n: old[n] for n in differs}, {n: new[n] for n in differs})

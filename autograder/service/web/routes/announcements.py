@@ -6,7 +6,6 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.responses import RedirectResponse, Response
 
-from autograder.service.errors import Refused
 from autograder.service.records.announcements import (
     Announcement,
     announce,
@@ -14,7 +13,7 @@ from autograder.service.records.announcements import (
     mark_read,
     withdraw,
 )
-from autograder.service.records.submissions import is_id
+from autograder.service.records.people import Person
 from autograder.service.times import iso
 from autograder.service.web import openapi
 from autograder.service.web.access import Caller, Sender, Staff, StaffSender, Visitor
@@ -36,12 +35,6 @@ def _plain(shown: Announcement) -> dict[str, Any]:
     return {**asdict(shown), "starts": iso(shown.starts), "ends": iso(shown.ends)}
 
 
-def _number(number: int) -> int:
-    if not is_id(number):
-        raise Refused(404, f"announcement {number}: there is none of that number for you.")
-    return number
-
-
 def _add_api(api: APIRouter, course: Course) -> None:
     database, clock = course.store.database, course.store.clock
 
@@ -56,11 +49,11 @@ def _add_api(api: APIRouter, course: Course) -> None:
 
     @api.delete("/announcements/{number}", status_code=204)
     def remove(by: Staff, number: int) -> None:
-        withdraw(database, clock(), _number(number), by)
+        withdraw(database, clock(), number, by)
 
     @api.post("/announcements/{number}/read", status_code=204)
     def read(person: Caller, number: int) -> None:
-        mark_read(database, clock(), _number(number), person)
+        mark_read(database, clock(), number, person)
 
 
 def _add_pages(pages: APIRouter, course: Course) -> None:
@@ -68,30 +61,29 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
 
     @pages.get("/announcements")
     def listed(person: Visitor) -> Response:
-        shown, now = announced(database, clock(), person), clock()
-        empty = dict.fromkeys(_FIELDS, "")
-        return _page(course, person, shown=shown, now=now, draft=empty, preview="")
+        return _page(course, person, dict.fromkeys(_FIELDS, ""), preview="")
 
     @pages.post("/announcements")
     def write(person: StaffSender, form: Fields) -> Response:
         body = {name: form.get(name, "") for name in _FIELDS}
         if "preview" in form:
-            shown, text = announced(database, clock(), person), written(body["text"])
-            return _page(course, person, shown=shown, now=clock(), draft=body, preview=text)
+            return _page(course, person, body, preview=written(body["text"]))
         announce(database, clock(), body, person)
         return RedirectResponse("/announcements", 303)
 
     @pages.post("/announcements/{number}/withdraw")
     def remove(person: StaffSender, number: int) -> Response:
-        withdraw(database, clock(), _number(number), person)
+        withdraw(database, clock(), number, person)
         return RedirectResponse("/announcements", 303)
 
     @pages.post("/announcements/{number}/read")
     def read(person: Sender, number: int) -> Response:
-        mark_read(database, clock(), _number(number), person)
+        mark_read(database, clock(), number, person)
         return RedirectResponse("/announcements", 303)
 
 
-def _page(course: Course, person: Any, **values: Any) -> Response:
-    sections = course.store.roster.sections() if person.is_staff else []
-    return course.page("announcements", person=person, sections=sections, **values)
+def _page(course: Course, person: Person, draft: dict[str, str], preview: str) -> Response:
+    now = course.store.clock()
+    shown: dict[str, Any] = {"shown": announced(course.store.database, now, person), "now": now}
+    shown["sections"] = course.store.roster.sections() if person.is_staff else []
+    return course.page("announcements", person=person, draft=draft, preview=preview, **shown)

@@ -8,7 +8,7 @@ from fastapi.responses import Response
 
 from autograder.service.database import schema
 from autograder.service.records import audit_log
-from autograder.service.records.submissions import start_of_page
+from autograder.service.records.submissions.submissions import start_of_page
 from autograder.service.web.access import Staff, StaffVisitor
 from autograder.service.web.course import Course
 from autograder.service.web.forms import PageNumber, Start
@@ -18,20 +18,14 @@ PAGE_LINES = 100
 
 def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
     """Add who changed what, for staff."""
-    _add_api(api, course)
-    _add_pages(pages, course)
 
-
-def _add_api(api: APIRouter, course: Course) -> None:
     @api.get("/audit")
     def audit(_by: Staff, number: PageNumber = 1, before: Start = 0) -> dict[str, Any]:
         lines, more = _lines(course, number, before)
         return {"entries": lines, "page": number, "before": more}
 
-
-def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.get("/audit")
-    def audit(person: StaffVisitor, number: PageNumber = 1, before: Start = 0) -> Response:
+    def audit_page(person: StaffVisitor, number: PageNumber = 1, before: Start = 0) -> Response:
         lines, more = _lines(course, number, before)
         return course.page(
             "audit", person=person, entries=lines, more=more, later=number > 1 or before

@@ -3,7 +3,7 @@
 from fastapi.responses import RedirectResponse, Response
 
 from autograder.service.errors import Refused
-from autograder.service.records import enrolment
+from autograder.service.records.roster import enrolment
 from autograder.service.web.below import FOLDER
 from autograder.service.web.course import Course
 from autograder.service.web.late_routes import LateRouter

@@ -6,9 +6,9 @@ from urllib.parse import quote
 from fastapi import APIRouter
 from fastapi.responses import RedirectResponse, Response
 
-from autograder.service.records import drafts
-from autograder.service.records.intake import Receipt
 from autograder.service.records.people import Person
+from autograder.service.records.submissions import drafts
+from autograder.service.records.submissions.intake import Receipt
 from autograder.service.times import iso
 from autograder.service.web import openapi, views
 from autograder.service.web.access import Caller, Sender, Visitor
@@ -20,11 +20,7 @@ _KIND = "application/x-ipynb+json"
 
 def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
     """Add the routes of a lab's draft; each is about that of whoever asks."""
-    _add_api(api, course)
-    _add_pages(pages, course)
 
-
-def _add_api(api: APIRouter, course: Course) -> None:
     @api.get("/labs/{lab}/draft")
     def draft(person: Caller, lab: LabName) -> dict[str, Any]:
         stored = drafts.get(course.store.database, person.id, lab)
@@ -47,20 +43,18 @@ def _add_api(api: APIRouter, course: Course) -> None:
         response.status_code = 201 if receipt.is_new else 200
         return views.receipt(receipt, course.url, course.catalog.checks(lab))
 
-
-def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.get("/labs/{lab}/draft/notebook")
-    def notebook(person: Visitor, lab: LabName) -> Response:
+    def download(person: Visitor, lab: LabName) -> Response:
         headers = {"Content-Disposition": f'attachment; filename="{quote(lab)}-draft.ipynb"'}
         return Response(_notebook(course, person, lab), media_type=_KIND, headers=headers)
 
     @pages.post("/labs/{lab}/draft/delete")
-    def delete(person: Sender, lab: LabName) -> Response:
+    def delete_and_show(person: Sender, lab: LabName) -> Response:
         _delete(course, person, lab)
         return RedirectResponse("/labs", 303)
 
     @pages.post("/labs/{lab}/draft/submit")
-    def submit(person: Sender, lab: LabName) -> Response:
+    def submit_and_show(person: Sender, lab: LabName) -> Response:
         receipt = _hand_in(course, person, lab)
         return RedirectResponse(f"/submissions/{receipt.id}", 303)
 

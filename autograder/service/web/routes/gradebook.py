@@ -7,7 +7,7 @@ from fastapi import APIRouter
 from fastapi.responses import Response, StreamingResponse
 
 from autograder.service.grading.catalog import Titles
-from autograder.service.records.teams import handed_in_by
+from autograder.service.records.roster.teams import handed_in_by
 from autograder.service.reports import exports, gradebook, platforms
 from autograder.service.reports.everybodys_totals import bring_up_to_date
 from autograder.service.web import openapi, views
@@ -59,23 +59,24 @@ def _add_export(api: APIRouter, course: Course) -> None:
         kind, pieces = exports.export(format, store.roster, store.submissions, lab=lab)
         return StreamingResponse(exports.chunks(pieces), media_type=kind)
 
+    def book_of(lab: str) -> exports.Book:
+        return exports.Book(store.roster, store.submissions, lab)
+
     @api.get("/export/notes")
     def notes(_by: Staff, lab: AnyLabName) -> dict[str, Any]:
-        book = exports.Book(store.roster, store.submissions, lab)
-        return {"problems": [], "not_final": exports.not_final(book)}
+        return {"problems": [], "not_final": exports.not_final(book_of(lab))}
 
     @api.post("/export/notes", openapi_extra=openapi.CSV)
     def notes_on(
         _by: Staff, lab: AnyLabName, template: Body, format: str = "canvas"
     ) -> dict[str, Any]:
-        book = exports.Book(store.roster, store.submissions, lab)
+        book = book_of(lab)
         problems = platforms.filled(format, template, book).problems
         return {"problems": problems, "not_final": exports.not_final(book)}
 
     @api.post("/export", **described, openapi_extra=openapi.CSV)
     def fill(_by: Staff, lab: AnyLabName, template: Body, format: str = "canvas") -> Response:
-        book = exports.Book(store.roster, store.submissions, lab)
-        pieces = platforms.filled(format, template, book).lines()
+        pieces = platforms.filled(format, template, book_of(lab)).lines()
         return StreamingResponse(exports.chunks(pieces), media_type="text/csv")
 
 

@@ -6,21 +6,16 @@ from urllib.parse import quote
 from fastapi import APIRouter
 from fastapi.responses import RedirectResponse, Response
 
+from autograder.records import without_number
 from autograder.service.errors import Refused
-from autograder.service.grading.catalog import short_name
-from autograder.service.records import course_rule
-from autograder.service.records.course_rule import CourseRule
-from autograder.service.records.decisions import decide
+from autograder.service.records.grades import course_rule
+from autograder.service.records.grades.course_rule import CourseRule
+from autograder.service.records.grades.decisions import decide
 from autograder.service.records.people import Person
 from autograder.service.web import openapi
-from autograder.service.web.access import (
-    Caller,
-    Instructor,
-    InstructorSender,
-    InstructorVisitor,
-)
+from autograder.service.web.access import Caller, Instructor, InstructorSender, InstructorVisitor
 from autograder.service.web.course import Course
-from autograder.service.web.forms import Fields, Json, LabName
+from autograder.service.web.forms import Fields, Json, LabName, number
 
 
 def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
@@ -35,7 +30,7 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
     def put(by: Instructor, body: Json) -> dict[str, Any]:
         return _said(course, _put(course, body, by))
 
-    @api.put("/labs/{lab}/grades/{login}", openapi_extra=openapi.DECISION)
+    @api.put("/labs/{lab}/grades/{login}", openapi_extra=openapi.GRADE)
     def grade(by: Instructor, lab: LabName, login: str, body: Json) -> dict[str, Any]:
         learner = course.person(login)
         decide(store.database, store.clock(), lab, learner, body, by)
@@ -54,7 +49,7 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
     @pages.post("/rule")
     def change(person: InstructorSender, form: Fields) -> Response:
         weights = {
-            name.removeprefix("weight-"): _number(text)
+            name.removeprefix("weight-"): number(text)
             for name, text in form.items()
             if name.startswith("weight-") and text.strip()
         }
@@ -77,7 +72,7 @@ def _said(course: Course, rule: CourseRule) -> dict[str, Any]:
 def _put(course: Course, body: dict[str, Any], by: Person) -> CourseRule:
     store, labs = course.store, course.catalog.names
     if isinstance(body.get("weights"), dict):  # labs may be called without their numbers
-        full = {short_name(lab): lab for lab in labs}
+        full = {without_number(lab): lab for lab in labs}
         weights = {full.get(lab, lab): weight for lab, weight in body["weights"].items()}
         body = {**body, "weights": weights}
     rule = course_rule.put(store.database, store.clock(), body, labs, by)
@@ -90,16 +85,9 @@ def _decision(form: dict[str, str]) -> dict[str, Any]:
     kind, comment = form.get("what", ""), form.get("comment", "")
     points, full = form.get("points", "").strip(), form.get("max_score", "").strip()
     if kind == "points" and points:
-        most = {"max_score": _number(full)} if full else {}
-        return {"points": _number(points), "comment": comment, **most}
+        most = {"max_score": number(full)} if full else {}
+        return {"points": number(points), "comment": comment, **most}
     if kind in ("excused", "none") and not points:
         return {"excused": kind == "excused", "comment": comment}
     expected = "points and the button that sets them, or none and another button"
     raise Refused(422, f"grade: expected {expected}.")
-
-
-def _number(text: str) -> float | str:
-    try:
-        return float(text)
-    except ValueError:
-        return text  # which is refused by name

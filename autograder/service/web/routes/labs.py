@@ -8,7 +8,7 @@ from fastapi import APIRouter
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
 
 from autograder.service.errors import Refused
-from autograder.service.records.dates import DATES, Rules
+from autograder.service.records.rules import DATES, Rules
 from autograder.service.reports import numbers
 from autograder.service.times import date
 from autograder.service.web import openapi
@@ -22,7 +22,7 @@ from autograder.service.web.access import (
     entry_for,
 )
 from autograder.service.web.course import Course
-from autograder.service.web.forms import Fields, Json, LabName
+from autograder.service.web.forms import Fields, Json, LabName, number
 
 
 def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
@@ -110,7 +110,9 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.get("/labs/{lab}/numbers")
     def how_it_went(person: StaffVisitor, lab: LabName) -> Response:
         overview = numbers.overview(course.store.database, lab)
-        return course.page("numbers", person=person, lab=lab, found=overview, parts=numbers.PARTS)
+        return course.page(
+            "numbers", person=person, lab=lab, overview=overview, parts=numbers.PARTS
+        )
 
     @pages.get("/labs/{lab}/numbers.csv")
     def numbers_csv(_by: StaffVisitor, lab: LabName) -> Response:
@@ -120,7 +122,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
 
     @pages.get("/labs/{lab}/similarity")
     def similarity(person: StaffVisitor, lab: LabName) -> Response:
-        return course.page("similarity", person=person, lab=lab, found=course.similarity.of(lab))
+        return course.page("similarity", person=person, lab=lab, alike=course.similarity.of(lab))
 
     @pages.get("/labs/{lab}/similarity/{question}")
     def side_by_side(
@@ -154,12 +156,5 @@ def _rules(form: dict[str, str]) -> dict[str, Any]:
         elif field.default is False:  # a box to tick
             values[field.name] = bool(text)
         elif text:
-            values[field.name] = _number(text, whole=field.name == "attempts")
+            values[field.name] = number(text, int if field.name == "attempts" else float)
     return values
-
-
-def _number(text: str, *, whole: bool) -> float | str:
-    try:
-        return int(text) if whole else float(text)
-    except ValueError:
-        return text  # which `Rules.read` refuses, by name

@@ -6,10 +6,10 @@ from fastapi import APIRouter, Query
 from fastapi.responses import Response
 
 from autograder.service.errors import Refused
-from autograder.service.records import leaderboard
-from autograder.service.records.dates import Rules
-from autograder.service.records.leaderboard import Board, Place
 from autograder.service.records.people import Person
+from autograder.service.records.rules import Rules
+from autograder.service.records.standings import leaderboard
+from autograder.service.records.standings.leaderboard import Board, Place
 from autograder.service.web.access import Caller, Visitor
 from autograder.service.web.course import Course
 from autograder.service.web.forms import LabName

@@ -7,9 +7,9 @@ from fastapi import APIRouter
 from fastapi.responses import RedirectResponse, Response
 
 from autograder.service.errors import Refused
-from autograder.service.records import marking
-from autograder.service.records.markers import assignments, kept_comments
-from autograder.service.records.markers.assignments import Assignment, Marker
+from autograder.service.records.grades import kept_comments
+from autograder.service.records.marking import assignments, marking
+from autograder.service.records.marking.assignments import Assignment, Marker
 from autograder.service.records.people import Person
 from autograder.service.web import openapi
 from autograder.service.web.access import (
@@ -20,8 +20,7 @@ from autograder.service.web.access import (
     StaffVisitor,
 )
 from autograder.service.web.course import Course
-from autograder.service.web.forms import Fields, Json, LabName, QuestionName
-from autograder.service.web.routes.marking import question_path
+from autograder.service.web.forms import Fields, Json, OfQuestion
 
 
 def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
@@ -49,65 +48,57 @@ def _add_api(api: APIRouter, course: Course) -> None:
         return _assign(course, body, by, gone=True)
 
     @api.get("/grading/{lab}/{question}/comments")
-    def comments(_by: Staff, lab: LabName, question: QuestionName) -> dict[str, Any]:
-        return {"comments": kept_comments.of_question(database, lab, question)}
+    def comments(_by: Staff, of: OfQuestion) -> dict[str, Any]:
+        return {"comments": kept_comments.of_question(database, of.lab, of.question)}
 
     @api.post("/grading/{lab}/{question}/comments", status_code=201, openapi_extra=openapi.COMMENT)
-    def keep(by: Staff, lab: LabName, question: QuestionName, body: Json) -> dict[str, Any]:
+    def keep(by: Staff, of: OfQuestion, body: Json) -> dict[str, Any]:
         item, now = body.get("item", ""), course.store.clock()
-        text = kept_comments.keep(database, lab, question, item, body.get("text"), by, now)
+        text = kept_comments.keep(database, of.lab, of.question, item, body.get("text"), by, now)
         return {"item": item, "text": text}
 
     @api.delete("/grading/{lab}/{question}/comments/{number}", status_code=204)
-    def remove(by: Staff, lab: LabName, question: QuestionName, number: int) -> None:
-        kept_comments.remove(database, number, lab, question, by, course.store.clock())
+    def remove(by: Staff, of: OfQuestion, number: int) -> None:
+        kept_comments.remove(database, number, of.lab, of.question, by, course.store.clock())
 
 
 def _add_samples(api: APIRouter, pages: APIRouter, course: Course) -> None:
     second_marks = course.store.second_marks
 
     @api.get("/grading/{lab}/{question}/sample")
-    def agreement(_by: Staff, lab: LabName, question: QuestionName) -> dict[str, Any]:
-        sample = second_marks.agreement(lab, question)
+    def agreement(_by: Staff, of: OfQuestion) -> dict[str, Any]:
+        sample = second_marks.agreement(of.lab, of.question)
         pairs = [{**vars(pair), "difference": pair.difference} for pair in sample.pairs]
         return {**vars(sample), "mean_difference": sample.mean_difference, "pairs": pairs}
 
     @api.post("/grading/{lab}/{question}/sample", status_code=201, openapi_extra=openapi.SAMPLE)
-    def draw(by: Instructor, lab: LabName, question: QuestionName, body: Json) -> dict[str, Any]:
-        return {"drawn": second_marks.draw(lab, question, body.get("size"), by)}
+    def draw(by: Instructor, of: OfQuestion, body: Json) -> dict[str, Any]:
+        return {"drawn": second_marks.draw(of.lab, of.question, body.get("size"), by)}
 
     @api.put("/grading/{lab}/{question}/sample/{number}", openapi_extra=openapi.MARK)
-    def give(
-        by: Staff, lab: LabName, question: QuestionName, number: int, body: Json
-    ) -> dict[str, Any]:
-        second_marks.give(number, question, body, by)
-        return {"submission": number, "question": question}
+    def give(by: Staff, of: OfQuestion, number: int, body: Json) -> dict[str, Any]:
+        second_marks.give(number, of.question, body, by)
+        return {"submission": number, "question": of.question}
 
     @api.post("/grading/{lab}/{question}/sample/{number}", openapi_extra=openapi.DECISION)
-    def decide(
-        by: Staff, lab: LabName, question: QuestionName, number: int, body: Json
-    ) -> dict[str, Any]:
-        second_marks.decide(number, question, body.get("take"), by)
-        return {"submission": number, "question": question}
+    def decide(by: Staff, of: OfQuestion, number: int, body: Json) -> dict[str, Any]:
+        second_marks.decide(number, of.question, body.get("take"), by)
+        return {"submission": number, "question": of.question}
 
     @pages.get("/grading/{lab}/{question}/sample")
-    def sample(person: StaffVisitor, lab: LabName, question: QuestionName) -> Response:
-        agreement = second_marks.agreement(lab, question)
-        return course.page("sample", person=person, found=agreement, **_place(lab, question))
+    def sample(person: StaffVisitor, of: OfQuestion) -> Response:
+        agreement = second_marks.agreement(of.lab, of.question)
+        return course.page("sample", person=person, agreement=agreement, **vars(of), path=of.path)
 
     @pages.post("/grading/{lab}/{question}/sample")
-    def draw_more(
-        person: InstructorSender, lab: LabName, question: QuestionName, form: Fields
-    ) -> Response:
-        second_marks.draw(lab, question, form.get("size"), person)
-        return RedirectResponse(f"{question_path(lab, question)}/sample", 303)
+    def draw_more(person: InstructorSender, of: OfQuestion, form: Fields) -> Response:
+        second_marks.draw(of.lab, of.question, form.get("size"), person)
+        return RedirectResponse(f"{of.path}/sample", 303)
 
     @pages.post("/grading/{lab}/{question}/sample/{number}")
-    def take(
-        person: StaffSender, lab: LabName, question: QuestionName, number: int, form: Fields
-    ) -> Response:
-        second_marks.decide(number, question, form.get("take"), person)
-        return RedirectResponse(f"{question_path(lab, question)}/sample", 303)
+    def take(person: StaffSender, of: OfQuestion, number: int, form: Fields) -> Response:
+        second_marks.decide(number, of.question, form.get("take"), person)
+        return RedirectResponse(f"{of.path}/sample", 303)
 
 
 def _add_pages(pages: APIRouter, course: Course) -> None:
@@ -134,19 +125,14 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return RedirectResponse("/grading/people", 303)
 
     @pages.get("/grading/{lab}/{question}/comments")
-    def comments(person: StaffVisitor, lab: LabName, question: QuestionName) -> Response:
-        comments = kept_comments.of_question(database, lab, question)
-        return course.page("comments", person=person, comments=comments, **_place(lab, question))
+    def comments(person: StaffVisitor, of: OfQuestion) -> Response:
+        comments = kept_comments.of_question(database, of.lab, of.question)
+        return course.page("comments", person=person, comments=comments, **vars(of), path=of.path)
 
     @pages.post("/grading/{lab}/{question}/comments/{number}")
-    def remove(person: StaffSender, lab: LabName, question: QuestionName, number: int) -> Response:
-        kept_comments.remove(database, number, lab, question, person, course.store.clock())
-        return RedirectResponse(f"{question_path(lab, question)}/comments", 303)
-
-
-def _place(lab: str, question: str) -> dict[str, Any]:
-    """Return what the pages about a question know of where they are."""
-    return {"lab": lab, "question": question, "path": question_path(lab, question)}
+    def remove(person: StaffSender, of: OfQuestion, number: int) -> Response:
+        kept_comments.remove(database, number, of.lab, of.question, person, course.store.clock())
+        return RedirectResponse(f"{of.path}/comments", 303)
 
 
 def _assign(course: Course, body: dict[str, Any], by: Person, *, gone: bool) -> dict[str, Any]:

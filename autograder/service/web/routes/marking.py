@@ -3,22 +3,22 @@
 import re
 from dataclasses import asdict, dataclass
 from typing import Annotated, Any
-from urllib.parse import quote, urlencode
+from urllib.parse import urlencode
 
 from fastapi import APIRouter, Depends
 from fastapi.responses import RedirectResponse, Response
 from pydantic import Field
 
 from autograder.service.errors import Refused
-from autograder.service.records import marking
-from autograder.service.records.markers import kept_comments
-from autograder.service.records.marking import Walk
+from autograder.service.records.grades import kept_comments
+from autograder.service.records.marking import marking
+from autograder.service.records.marking.marking import Walk
 from autograder.service.records.people import Person
-from autograder.service.records.teams import handed_in_by
+from autograder.service.records.roster.teams import handed_in_by
 from autograder.service.web import openapi, views
 from autograder.service.web.access import CallersEntry, Staff, StaffSender, StaffVisitor
 from autograder.service.web.course import Course
-from autograder.service.web.forms import NO_NUL, Digest, Fields, Json, LabName, QuestionName
+from autograder.service.web.forms import NO_NUL, Digest, Fields, Json, OfQuestion
 
 # The keys of the page on which answers are marked, as it and docs/running_a_course.md list them.
 KEYS = (
@@ -44,7 +44,7 @@ class Way:
     section: Annotated[str, Field(pattern=NO_NUL)] = ""
     sample: bool = False
 
-    def of(self, lab: str, question: str, person: Person) -> Walk:
+    def walk(self, lab: str, question: str, person: Person) -> Walk:
         """Return the walk that a person asks for."""
         return Walk(lab, question, person.id, self.blank, self.section, self.sample)
 
@@ -75,38 +75,38 @@ def _add_api(api: APIRouter, course: Course) -> None:
         return views.summary(submissions.get(entry.id) or entry, teams)
 
     @api.get("/grading/{lab}/{question}")
-    def answer(by: Staff, lab: LabName, question: QuestionName, asked: Asked) -> dict[str, Any]:
-        desk = marking.desk(submissions, asked.of(lab, question, by), asked.at)
+    def answer(by: Staff, of: OfQuestion, asked: Asked) -> dict[str, Any]:
+        desk = marking.desk(submissions, asked.walk(of.lab, of.question, by), asked.at)
         if desk is None:
-            raise Refused(404, f"grading: {lab}: {question[:100]}: there is no answer to mark.")
+            raise Refused(
+                404, f"grading: {of.lab}: {of.question[:100]}: there is no answer to mark."
+            )
         there: dict[str, Any] = {
             **vars(desk),
             "submission": desk.entry.id,
-            **_beside(course, lab, question),
+            **_beside(course, of.lab, of.question),
         }
-        comments = kept_comments.of_question(course.store.database, lab, question)
+        comments = kept_comments.of_question(course.store.database, of.lab, of.question)
         del there["entry"]
         return {**there, "answer": asdict(desk.answer), "comments": comments}
 
     @api.get("/grading/{lab}/{question}/groups")
-    def groups(_by: Staff, lab: LabName, question: QuestionName) -> dict[str, Any]:
-        return {"groups": marking.groups(submissions, lab, question)}
+    def groups(_by: Staff, of: OfQuestion) -> dict[str, Any]:
+        return {"groups": marking.groups(submissions, of.lab, of.question)}
 
     @api.get("/grading/{lab}/{question}/groups/{alike}")
-    def group(_by: Staff, lab: LabName, question: QuestionName, alike: Digest) -> dict[str, Any]:
-        variants = marking.variants(submissions, lab, question, alike)
+    def group(_by: Staff, of: OfQuestion, alike: Digest) -> dict[str, Any]:
+        variants = marking.variants(submissions, of.lab, of.question, alike)
         return {
             "variants": [{"text": v.answer.answer, "submissions": v.submissions} for v in variants]
         }
 
     @api.post("/grading/{lab}/{question}/groups/{alike}", openapi_extra=openapi.GROUP)
-    def mark(
-        by: Staff, lab: LabName, question: QuestionName, alike: Digest, body: Json
-    ) -> dict[str, Any]:
+    def mark(by: Staff, of: OfQuestion, alike: Digest, body: Json) -> dict[str, Any]:
         numbers = body.get("submissions")
         if set(body) != {"submissions", "mark"} or not isinstance(numbers, list):
             raise Refused(422, 'group: expected {"submissions": [1, 2], "mark": {"points": 1.5}}.')
-        walk = Walk(lab, question, by.id)
+        walk = Walk(of.lab, of.question, by.id)
         return {"marked": marking.mark_group(submissions, walk, alike, numbers, body["mark"], by)}
 
 
@@ -120,32 +120,27 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
     store = course.store
 
     @pages.get("/grading/{lab}/{question}")
-    def answer(
-        person: StaffVisitor, lab: LabName, question: QuestionName, asked: Asked
-    ) -> Response:
-        walk = asked.of(lab, question, person)
+    def answer(person: StaffVisitor, of: OfQuestion, asked: Asked) -> Response:
+        walk = asked.walk(of.lab, of.question, person)
         desk = marking.desk(store.submissions, walk, asked.at)
         if desk is None:
-            return RedirectResponse(_done(walk), 303)
-        comments = kept_comments.of_question(store.database, lab, question)
-        path = question_path(lab, question)
-        place: dict[str, Any] = {"walk": walk, "asked": asked, "path": path, "keys": KEYS}
-        beside: dict[str, Any] = {"comments": comments, **_beside(course, lab, question)}
+            return RedirectResponse(_done(walk, of.path), 303)
+        comments = kept_comments.of_question(store.database, of.lab, of.question)
+        place: dict[str, Any] = {"walk": walk, "asked": asked, "path": of.path, "keys": KEYS}
+        beside: dict[str, Any] = {"comments": comments, **_beside(course, of.lab, of.question)}
         return course.page("answer", person=person, **place, desk=desk, **beside)
 
     @pages.post("/grading/{lab}/{question}")
-    def mark(
-        person: StaffSender, lab: LabName, question: QuestionName, asked: Asked, form: Fields
-    ) -> Response:
-        walk = asked.of(lab, question, person)
-        mark = _mark(course, lab, question, form, person)
+    def mark(person: StaffSender, of: OfQuestion, asked: Asked, form: Fields) -> Response:
+        walk = asked.walk(of.lab, of.question, person)
+        mark = _mark(course, of.lab, of.question, form, person)
         if form.get("second") == "1":
-            store.second_marks.give(asked.at, question, mark, person)
+            store.second_marks.give(asked.at, of.question, mark, person)
         else:
-            store.submissions.mark(asked.at, {question: mark}, person)
+            store.submissions.mark(asked.at, {of.question: mark}, person)
         after = marking.next_waiting(store.submissions, walk, asked.at)
-        path = asked.link(question_path(lab, question), after)
-        return RedirectResponse(path if after else _done(walk), 303)
+        path = asked.link(of.path, after)
+        return RedirectResponse(path if after else _done(walk, of.path), 303)
 
     @pages.post("/submissions/{number}/manual")
     def manual(person: StaffSender, number: int, form: Fields) -> Response:
@@ -158,37 +153,27 @@ def _add_groups(pages: APIRouter, course: Course) -> None:
     submissions = course.store.submissions
 
     @pages.get("/grading/{lab}/{question}/groups")
-    def groups(person: StaffVisitor, lab: LabName, question: QuestionName) -> Response:
-        place: dict[str, Any] = {
-            "lab": lab,
-            "question": question,
-            "path": question_path(lab, question),
-        }
-        alike = marking.groups(submissions, lab, question)
-        return course.page("groups", person=person, groups=alike, **place)
+    def groups(person: StaffVisitor, of: OfQuestion) -> Response:
+        alike = marking.groups(submissions, of.lab, of.question)
+        return course.page("groups", person=person, groups=alike, **vars(of), path=of.path)
 
     @pages.get("/grading/{lab}/{question}/groups/{alike}")
-    def group(
-        person: StaffVisitor, lab: LabName, question: QuestionName, alike: Digest
-    ) -> Response:
-        variants = marking.variants(submissions, lab, question, alike)
-        path = question_path(lab, question)
+    def group(person: StaffVisitor, of: OfQuestion, alike: Digest) -> Response:
+        variants = marking.variants(submissions, of.lab, of.question, alike)
         if not variants:
-            return RedirectResponse(f"{path}/groups", 303)
-        comments = kept_comments.of_question(course.store.database, lab, question)
-        place: dict[str, Any] = {"lab": lab, "question": question, "path": path, "alike": alike}
-        beside: dict[str, Any] = {"comments": comments, **_beside(course, lab, question)}
+            return RedirectResponse(f"{of.path}/groups", 303)
+        comments = kept_comments.of_question(course.store.database, of.lab, of.question)
+        place: dict[str, Any] = {**vars(of), "path": of.path, "alike": alike}
+        beside: dict[str, Any] = {"comments": comments, **_beside(course, of.lab, of.question)}
         beside["full"] = sum(len(v.submissions) for v in variants) == marking.MOST_MEMBERS
         return course.page("group", person=person, variants=variants, **place, **beside)
 
     @pages.post("/grading/{lab}/{question}/groups/{alike}")
-    def mark(
-        person: StaffSender, lab: LabName, question: QuestionName, alike: Digest, form: Fields
-    ) -> Response:
+    def mark(person: StaffSender, of: OfQuestion, alike: Digest, form: Fields) -> Response:
         numbers = [int(name[1:]) for name in form if re.fullmatch("a[0-9]{1,18}", name)]
-        mark = _mark(course, lab, question, form, person)
-        marking.mark_group(submissions, Walk(lab, question), alike, numbers, mark, person)
-        return RedirectResponse(f"{question_path(lab, question)}/groups", 303)
+        mark = _mark(course, of.lab, of.question, form, person)
+        marking.mark_group(submissions, Walk(of.lab, of.question), alike, numbers, mark, person)
+        return RedirectResponse(f"{of.path}/groups", 303)
 
 
 def _mark(
@@ -206,11 +191,6 @@ def _mark(
     return {"points": form.get("points", ""), "items": items, "comment": comment}
 
 
-def question_path(lab: str, question: str) -> str:
-    """Return the address of the answers to a question."""
-    return f"/grading/{quote(lab)}/{quote(question, safe='')}"
-
-
-def _done(walk: Walk) -> str:
+def _done(walk: Walk, path: str) -> str:
     """Return where somebody goes for whom nothing is left on the way."""
-    return f"{question_path(walk.lab, walk.question)}/sample" if walk.sample else "/grading"
+    return f"{path}/sample" if walk.sample else "/grading"

@@ -9,9 +9,9 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
 
 from autograder.service.errors import Refused
-from autograder.service.records import enrolment
-from autograder.service.records.enrolment import enroll
 from autograder.service.records.people import FORMER, LEARNER, STAFF, Person
+from autograder.service.records.roster import enrolment
+from autograder.service.records.roster.enrolment import enroll
 from autograder.service.reports.exports import chunks, csv_lines
 from autograder.service.reports.gradebook import counted
 from autograder.service.reports.totals import Reckoning
@@ -24,7 +24,7 @@ from autograder.service.web.access import (
     StaffVisitor,
 )
 from autograder.service.web.course import Course
-from autograder.service.web.forms import Body, Fields, Json, text_of_file
+from autograder.service.web.forms import Body, Fields, Json, number, text_of_file
 
 ROSTER_BYTES = 8 << 20  # sixty thousand people
 _LINK_S = 7 * 86400.0  # a link that is mailed is followed within a week
@@ -84,20 +84,16 @@ def _add_many(api: APIRouter, course: Course) -> None:
         _by: Instructor, search: str = "", role: str = "", after: str = ""
     ) -> dict[str, Any]:
         members = enrolment.members(course.store.database, search=search, role=role, after=after)
-        return {
-            "counts": enrolment.counts(course.store.database),
-            "people": [
-                {"has_token": m.has_token, "factor": m.factor or 1.0, **_known(m.person)}
-                for m in members
-            ],
-        }
+        names = ("login", "name", "email", "section", "role")
+        rows = [
+            {"has_token": m.has_token, "factor": m.factor or 1.0}
+            | {name: getattr(m.person, name) for name in names}
+            for m in members
+        ]
+        return {"counts": enrolment.counts(course.store.database), "people": rows}
 
 
 _WHOM: dict[str, Any] = {"section": "", "renew": False}
-
-
-def _known(person: Person) -> dict[str, str]:
-    return {name: getattr(person, name) for name in ("login", "name", "email", "section", "role")}
 
 
 def _many(course: Course, by: Person, kind: str, section: str, renew: bool) -> list[Sequence[str]]:
@@ -177,12 +173,8 @@ def _add_learner(pages: APIRouter, course: Course) -> None:
 
     @pages.post("/learners/{login}/time")
     def stretch(by: InstructorSender, login: str, form: Fields) -> Response:
-        person, text = course.person(login), form.get("factor", "")
-        try:
-            factor: float | str = float(text)
-        except ValueError:
-            factor = text  # which is refused by name
-        course.store.dates.stretch(person, factor, by)
+        person = course.person(login)
+        course.store.dates.stretch(person, number(form.get("factor", "")), by)
         return RedirectResponse(f"/learners/{quote(person.login, safe='')}", 303)
 
 

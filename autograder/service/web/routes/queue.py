@@ -11,11 +11,7 @@ from autograder.service.web.course import Course
 
 def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
     """Add the queue's state and what staff do about it."""
-    _add_api(api, course)
-    _add_pages(pages, course)
 
-
-def _add_api(api: APIRouter, course: Course) -> None:
     @api.get("/queue")
     def queue(_by: Staff) -> dict[str, Any]:
         return course.queue_state()
@@ -29,18 +25,16 @@ def _add_api(api: APIRouter, course: Course) -> None:
     def retry(_by: Staff) -> dict[str, Any]:
         return {"retried": course.retry_parked()}
 
-
-def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.get("/queue")
-    def queue(person: StaffVisitor) -> Response:
+    def queue_page(person: StaffVisitor) -> Response:
         return course.page("queue", person=person, queue=course.queue_state())
 
     @pages.post("/queue/resume")
-    def resume(_by: StaffSender) -> Response:
+    def resume_and_show(_by: StaffSender) -> Response:
         course.queue.resume()
         return RedirectResponse("/queue", 303)
 
     @pages.post("/queue/retry")
-    def retry(_by: StaffSender) -> Response:
+    def retry_and_show(_by: StaffSender) -> Response:
         course.retry_parked()
         return RedirectResponse("/queue", 303)

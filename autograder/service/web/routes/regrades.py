@@ -1,13 +1,12 @@
 """Batches of re-gradings: begun, looked at, published."""
 
-from dataclasses import asdict
 from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import RedirectResponse, Response
 
 from autograder.service.errors import Refused
-from autograder.service.records.regrades import Batch
+from autograder.service.records.marking.regrades import Batch
 from autograder.service.reports.gradebook import PAGE_ROWS
 from autograder.service.times import iso
 from autograder.service.web.access import (
@@ -42,14 +41,12 @@ def _add_api(api: APIRouter, course: Course) -> None:
 
     @api.get("/regrades/{batch}")
     def batch(_by: Staff, batch: int) -> dict[str, Any]:
-        current, changes = course.store.regrades.get(batch)
-        return {**_batch(current), "changed": [asdict(change) for change in changes]}
+        return _changed(course, batch)
 
     @api.post("/regrades/{batch}/publish")
     def publish(by: Instructor, batch: int) -> dict[str, Any]:
         course.store.regrades.publish(batch, by)
-        published, changes = course.store.regrades.get(batch)
-        return {**_batch(published), "changed": [asdict(change) for change in changes]}
+        return _changed(course, batch)
 
 
 def _add_pages(pages: APIRouter, course: Course) -> None:
@@ -76,7 +73,12 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return RedirectResponse(f"/regrades/{batch}", 303)
 
 
+def _changed(course: Course, number: int) -> dict[str, Any]:
+    batch, changes = course.store.regrades.get(number)
+    return {**_batch(batch), "changed": changes}
+
+
 def _batch(batch: Batch) -> dict[str, Any]:
-    values = {"batch": batch.id, **asdict(batch), "started_at": iso(batch.started_at)}
+    values = {"batch": batch.id, **vars(batch), "started_at": iso(batch.started_at)}
     del values["id"]
     return values

@@ -1,12 +1,11 @@
 """Re-grade requests: a learner asks about a question's grade, staff answer; both see the thread."""
 
-from dataclasses import asdict
 from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import RedirectResponse, Response
 
-from autograder.service.records.regrade_requests import PAGE_ROWS, RegradeRequest
+from autograder.service.records.marking.regrade_requests import PAGE_ROWS, RegradeRequest
 from autograder.service.times import iso
 from autograder.service.web import openapi
 from autograder.service.web.access import (
@@ -23,11 +22,7 @@ from autograder.service.web.forms import AnyLabName, Fields, Json, Start
 
 def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
     """Add how grades are asked about, and the list of what waits."""
-    _add_api(api, course)
-    _add_pages(pages, course)
 
-
-def _add_api(api: APIRouter, course: Course) -> None:
     @api.post("/submissions/{number}/requests", status_code=201, openapi_extra=openapi.REQUEST)
     def say(by: Caller, entry: CallersEntry, body: Json) -> dict[str, Any]:
         return _plain(course.store.requests.say(entry, by, body))
@@ -48,13 +43,11 @@ def _add_api(api: APIRouter, course: Course) -> None:
         _by: Staff, lab: AnyLabName, after: Start = 0, answered: bool = False
     ) -> dict[str, Any]:
         queue = course.store.requests.waiting(lab=lab, after=after, answered=answered)
-        counts = [asdict(count) for count in course.store.requests.counts()]
+        counts = course.store.requests.counts()
         return {"labs": counts, "requests": [_plain(request) for request in queue]}
 
-
-def _add_pages(pages: APIRouter, course: Course) -> None:
     @pages.get("/requests")
-    def requests(
+    def requests_page(
         person: StaffVisitor, lab: AnyLabName, after: Start = 0, answered: bool = False
     ) -> Response:
         queue = course.store.requests.waiting(lab=lab, after=after, answered=answered)
@@ -65,7 +58,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
         return course.page("requests", person=person, **shown)
 
     @pages.post("/submissions/{number}/requests")
-    def say(person: Sender, entry: VisitorsEntry, form: Fields) -> Response:
+    def say_and_show(person: Sender, entry: VisitorsEntry, form: Fields) -> Response:
         course.store.requests.say(entry, person, dict(form))
         return RedirectResponse(f"/submissions/{entry.id}", 303)
 

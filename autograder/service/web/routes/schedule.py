@@ -2,25 +2,19 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any
 
 from fastapi import APIRouter
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
 
 from autograder.service.errors import Refused
-from autograder.service.records.dates import DATES
 from autograder.service.records.people import Person
+from autograder.service.records.rules import DATES
 from autograder.service.records.terms import schedule
 from autograder.service.records.terms.schedule import Change
 from autograder.service.reports.exports import csv_lines
 from autograder.service.web import openapi
-from autograder.service.web.access import (
-    Instructor,
-    InstructorSender,
-    InstructorVisitor,
-    Staff,
-)
+from autograder.service.web.access import Instructor, InstructorSender, InstructorVisitor, Staff
 from autograder.service.web.course import Course
 from autograder.service.web.forms import Body, Fields, Json, LabName
 
@@ -38,19 +32,17 @@ def _add_api(api: APIRouter, course: Course) -> None:
 
     @api.put("/schedule", openapi_extra=openapi.CSV)
     def put(by: Instructor, body: Body, dry_run: bool = False) -> dict[str, Any]:
-        return {"changes": [asdict(c) for c in _take(course, body, by, dry_run=dry_run)]}
+        return {"changes": _take(course, body, by, dry_run=dry_run)}
 
     @api.put("/labs/{lab}/held", openapi_extra=openapi.HELD)
     def hold(by: Instructor, lab: LabName, body: Json, dry_run: bool = False) -> dict[str, Any]:
-        changes = _hold(course, lab, body.get("held"), by, dry_run=dry_run)
-        return {"changes": [asdict(change) for change in changes]}
+        held = {lab: {"held": body.get("held")}}
+        return {"changes": _put(course, held, by, dry_run=dry_run)}
 
     @api.post("/schedule/shift", openapi_extra=openapi.SHIFT)
     def shift(by: Instructor, body: Json, dry_run: bool = False) -> dict[str, Any]:
-        store = course.store
-        how: dict[str, Any] = {"weeks": body.get("weeks"), "by": by, "dry_run": dry_run}
-        changes = schedule.shift(store.database, store.clock(), **how)
-        return {"changes": [asdict(change) for change in changes]}
+        database, now, weeks = course.store.database, course.store.clock(), body.get("weeks")
+        return {"changes": schedule.shift(database, now, weeks, by, dry_run=dry_run)}
 
 
 def _lines(course: Course) -> Iterator[str]:
@@ -61,10 +53,6 @@ def _lines(course: Course) -> Iterator[str]:
 def _take(course: Course, data: bytes, by: Person, *, dry_run: bool) -> list[Change]:
     says = schedule.read(data, course.catalog.resolve)
     return _put(course, says, by, dry_run=dry_run)
-
-
-def _hold(course: Course, lab: str, held: object, by: Person, *, dry_run: bool) -> list[Change]:
-    return _put(course, {lab: {"held": held}}, by, dry_run=dry_run)
 
 
 def _put(
@@ -107,7 +95,7 @@ def _add_pages(pages: APIRouter, course: Course) -> None:
 
     @pages.post("/labs/{lab}/held")
     def hold(person: InstructorSender, lab: LabName, form: Fields) -> Response:
-        _hold(course, lab, "held" in form, person, dry_run=False)
+        _put(course, {lab: {"held": "held" in form}}, person, dry_run=False)
         return RedirectResponse("/schedule", 303)
 
     @pages.post("/schedule/shift")

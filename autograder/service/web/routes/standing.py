@@ -1,7 +1,6 @@
 """How a learner stands, for them and for staff, and the dates that hold for them as a calendar."""
 
 import math
-from dataclasses import asdict, dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -11,7 +10,6 @@ from fastapi.responses import Response
 from autograder.service.records.people import Person
 from autograder.service.reports import standing
 from autograder.service.reports.gradebook import counted
-from autograder.service.reports.standing import Place
 from autograder.service.reports.totals import Reckoning
 from autograder.service.web import openapi
 from autograder.service.web.access import Caller, Staff, Visitor
@@ -25,11 +23,11 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
 
     @api.get("/standing")
     def mine(person: Caller) -> dict[str, Any]:
-        return _plain(_found(course, person, person))
+        return _standing(course, person, person)
 
     @api.get("/learners/{login}/standing")
     def theirs(by: Staff, login: str) -> dict[str, Any]:
-        return _plain(_found(course, course.person(login), by))
+        return _standing(course, course.person(login), by)
 
     @api.get("/calendar", response_class=Response, responses=openapi.CALENDAR)
     def dates(person: Caller) -> Response:
@@ -37,8 +35,7 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
 
     @pages.get("/standing")
     def how(person: Visitor) -> Response:
-        standing = _found(course, person, person)
-        return course.page("standing", person=person, **_sums(standing), places=standing.places)
+        return course.page("standing", person=person, **_standing(course, person, person))
 
     @pages.get("/calendar.ics")
     def download(person: Visitor) -> Response:
@@ -46,36 +43,22 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
         return Response(text, media_type="text/calendar", headers=_CALENDAR)
 
 
-@dataclass(frozen=True)
-class _Found:
-    places: list[Place]
-    total: float | None
-    rule: str
-
-
-def _found(course: Course, person: Person, reader: Person) -> _Found:
+def _standing(course: Course, person: Person, reader: Person) -> dict[str, Any]:
+    """Return how somebody stands in each lab and in all, as far as `reader` may see it."""
     seen = course.store.submissions.seen_by(reader)
     best = counted([person], seen)[person.login]
     reckoning = Reckoning.of(seen)
-    total, now = reckoning.total(person.id, best), reckoning.now
-    places = standing.standing(course.labs_for(person), best, now, total.dropped)
-    return _Found(places, total.share, reckoning.rule.words(course.catalog.titles))
-
-
-def _sums(found: _Found) -> dict[str, Any]:
-    places = found.places
+    total = reckoning.total(person.id, best)
+    labs = standing.standing(course.labs_for(person), best, reckoning.now, total.dropped)
     return {
-        "total": found.total,
-        "rule": found.rule,
-        "score": math.fsum(place.score or 0.0 for place in places),
-        "max_score": math.fsum(place.max_score or 0.0 for place in places),
-        "late_days": sum(place.late_days for place in places),
-        "missing": sum(place.state == standing.MISSING for place in places),
+        "labs": labs,
+        "total": total.share,
+        "rule": reckoning.rule.words(course.catalog.titles),
+        "score": math.fsum(place.score or 0.0 for place in labs),
+        "max_score": math.fsum(place.max_score or 0.0 for place in labs),
+        "late_days": sum(place.late_days for place in labs),
+        "missing": sum(place.state == standing.MISSING for place in labs),
     }
-
-
-def _plain(found: _Found) -> dict[str, Any]:
-    return {**_sums(found), "labs": [asdict(place) for place in found.places]}
 
 
 def _calendar(course: Course, person: Person) -> str:

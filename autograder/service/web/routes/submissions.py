@@ -16,8 +16,8 @@ from autograder.records import CheckResult, Report
 from autograder.service.database.schema import PARKED, STORED
 from autograder.service.errors import Refused
 from autograder.service.records.people import LEARNER, Person
-from autograder.service.records.submissions import Entry, Submissions
-from autograder.service.records.teams import handed_in_by
+from autograder.service.records.roster.teams import handed_in_by
+from autograder.service.records.submissions.submissions import Entry, Submissions
 from autograder.service.reports.exports import chunks
 from autograder.service.reports.gradebook import PAGE_ROWS
 from autograder.service.web import openapi, views

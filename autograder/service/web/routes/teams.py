@@ -1,7 +1,6 @@
 """The teams of a lab: who is in which, and the list of them as a file."""
 
 from collections.abc import Iterator
-from dataclasses import asdict
 from typing import Any
 from urllib.parse import quote
 
@@ -9,7 +8,7 @@ from fastapi import APIRouter
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
 
 from autograder.service.records.people import Person
-from autograder.service.records.teams import Change, rows, take, teams
+from autograder.service.records.roster.teams import Change, rows, take, teams
 from autograder.service.reports.exports import csv_lines
 from autograder.service.web import openapi
 from autograder.service.web.access import Instructor, InstructorSender, Staff, StaffVisitor
@@ -26,7 +25,7 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
 
     @api.put("/labs/{lab}/teams", openapi_extra=openapi.CSV)
     def put(by: Instructor, lab: LabName, body: Body, dry_run: bool = False) -> dict[str, Any]:
-        return {"changes": [asdict(c) for c in _take(course, lab, body, by, dry_run=dry_run)]}
+        return {"changes": _take(course, lab, body, by, dry_run=dry_run)}
 
     @pages.get("/labs/{lab}/teams")
     def table(person: StaffVisitor, lab: LabName) -> Response:
@@ -46,9 +45,8 @@ def _lines(course: Course, lab: str) -> Iterator[str]:
 
 
 def _take(course: Course, lab: str, data: bytes, by: Person, *, dry_run: bool) -> list[Change]:
-    store = course.store
-    how: dict[str, Any] = {"find": store.roster.find, "dry_run": dry_run}
-    return take(store.database, store.clock(), lab, data, by, **how)
+    database, now, find = course.store.database, course.store.clock(), course.store.roster.find
+    return take(database, now, lab, data, by, find=find, dry_run=dry_run)
 
 
 def _page(

@@ -6,7 +6,7 @@ from typing import Any
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from autograder.service.records.markers import assignments
+from autograder.service.records.marking import assignments
 from autograder.service.reports import today
 from autograder.service.web.access import Staff, StaffVisitor
 from autograder.service.web.course import Course
@@ -26,4 +26,4 @@ def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
         day, queue = today.today(course.store), course.queue_state()
         beside: dict[str, Any] = {"queue": queue, "day": today.day(course.store)}
         beside["mine"] = assignments.mine(course.store.database, person)
-        return course.page("today", person=person, found=day, **beside)
+        return course.page("today", person=person, today=day, **beside)

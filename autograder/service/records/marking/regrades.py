@@ -4,24 +4,23 @@ A batch sends the finished submissions of a lab through the queue again. Their n
 as drafts (see `grades.publish`), and learners see no change until the batch is published.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
-from autograder.service.database.database import Database
+from autograder.service.database.database import Records
 from autograder.service.database.schema import PARKED, people, regrades, regradings, submissions
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log
-from autograder.service.records.claims import FINISHED, send_again
-from autograder.service.records.dates import Rules, calendar
-from autograder.service.records.gradings import inserted
+from autograder.service.records.calendar import calendar
+from autograder.service.records.grades.gradings import inserted
 from autograder.service.records.outbox import touch
 from autograder.service.records.people import Person
-from autograder.service.records.standings import restand
-from autograder.service.records.submissions import is_id
-from autograder.service.records.teams import follow
+from autograder.service.records.roster.teams import follow
+from autograder.service.records.standings.standings import restand
+from autograder.service.records.submissions.claims import FINISHED, send_again
+from autograder.service.records.submissions.submissions import is_id
 
 RUNNING, READY, PUBLISHED = "running", "ready", "published"
 
@@ -51,11 +50,8 @@ class Batch:
 
 
 @dataclass(frozen=True)
-class Regrades:
+class Regrades(Records):
     """The batches of a course."""
-
-    database: Database
-    clock: Callable[[], float]
 
     def start(self, lab: str, question: str | None, by: Person) -> int:
         """Send the finished submissions of a lab through the queue again; return the batch.
@@ -142,7 +138,7 @@ class Regrades:
                 learners = list(connection.scalars(whose))
                 for number in list(connection.scalars(theirs)):
                     learners += follow(connection, number)
-                restand(connection, lambda: calendar(connection).counted, current.lab, *learners)
+                restand(connection, current.lab, *learners)
                 connection.execute(regrades.update().where(this_batch).values(published_at=now))
             return _batch(connection, batch)
 
@@ -190,11 +186,10 @@ def _changes(
     query = query.join_from(regradings, submissions).join(people)
     query = query.where(*_differs(batch), regradings.c.submission_id > after)
     rows = connection.execute(query.order_by(regradings.c.submission_id).limit(most)).all()
-    dates = calendar(connection)
-    return [_change(row, dates.of(row.lab, row.person_id)) for row in rows]
-
-
-def _change(row: Any, rules: Rules) -> Change:
-    days = rules.late_days(row.submitted_at)
-    scores = (rules.counted(row.before, days), rules.counted(row.score, days))
-    return Change(row.id, row.login, *scores)
+    changes, dates = [], calendar(connection)
+    for row in rows:
+        rules = dates.of(row.lab, row.person_id)
+        days = rules.late_days(row.submitted_at)
+        scores = (rules.counted(row.before, days), rules.counted(row.score, days))
+        changes.append(Change(row.id, row.login, *scores))
+    return changes

@@ -15,7 +15,7 @@ standings, counts by their keys, sums, then whose course total is stale.
 import json
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -35,10 +35,12 @@ from autograder.service.database.schema import (
     sums,
     team_copies,
 )
-from autograder.service.records import leaderboard, stale_totals, tries
+from autograder.service.records import stale_totals
+from autograder.service.records.calendar import calendar
 from autograder.service.records.marks import NOTHING
-from autograder.service.records.people import LEARNER
-from autograder.service.records.tries import Thing
+from autograder.service.records.people import LEARNER, batches
+from autograder.service.records.standings import leaderboard, tries
+from autograder.service.records.standings.tries import Thing
 
 # What is counted: learners by the tenth of the points that they have, and by what the lab gives at
 # most; of each question its place in the report, who tried it, who passed it and what its checks
@@ -52,38 +54,27 @@ TO_MARK = "to mark"
 
 BINS = 10
 _WORDS_CHARS = 200  # so that it fits into an index, whatever the script
-_AT_ONCE = 500  # people: a statement of SQLite's has a limit
-
-Counted = Callable[[str, int, float, float], float]  # lab, person, score, submitted at
-Counting = Callable[[], Counted]  # asked once the standings are locked, so that no dates are old
 
 
-def restand(connection: sa.Connection, counting: Counting, lab: str, *person_ids: int) -> None:
-    """Make the standings of these people in a lab anew; `counting` says what a score counts."""
-    _sum_up(connection, _count(connection, counting, lab, person_ids))
+def restand(connection: sa.Connection, lab: str, *person_ids: int) -> None:
+    """Make the standings of these people in a lab anew."""
+    _sum_up(connection, _count(connection, lab, person_ids))
     stale_totals.name(connection, person_ids)
 
 
-def _count(
-    connection: sa.Connection, counting: Counting, lab: str, person_ids: Sequence[int]
-) -> list[int]:
+def _count(connection: sa.Connection, lab: str, person_ids: Sequence[int]) -> list[int]:
     """Write the standings of these people in a lab; return whose score is another."""
     change, moved = Counter[Thing](), list[int]()
-    for some in _batches(person_ids):
-        change.update(_restand(connection, counting, lab, some, moved))
+    for some in batches(person_ids):
+        change.update(_restand(connection, lab, some, moved))
     _add(connection, lab, change)
     return moved
-
-
-def _batches(person_ids: Collection[int]) -> Iterator[list[int]]:
-    ordered = sorted(set(person_ids))
-    return (ordered[start : start + _AT_ONCE] for start in range(0, len(ordered), _AT_ONCE))
 
 
 def _sum_up(connection: sa.Connection, person_ids: Collection[int]) -> None:
     """Write what the standings of these people come to; whoever changes one waits for the other."""
     missing = sa.text("INSERT INTO sums (person_id, score) VALUES (:p, 0) ON CONFLICT DO NOTHING")
-    for some in _batches(person_ids):
+    for some in batches(person_ids):
         connection.execute(missing, [{"p": person} for person in some])
         theirs = sa.select(sums.c.person_id).where(sums.c.person_id.in_(some))
         connection.execute(theirs.order_by(sums.c.person_id).with_for_update())
@@ -96,38 +87,37 @@ def _sum_up(connection: sa.Connection, person_ids: Collection[int]) -> None:
         connection.execute(sums.update().where(sums.c.person_id == sa.bindparam("whose")), rows)
 
 
-def restand_lab(connection: sa.Connection, counting: Counting, lab: str) -> None:
+def restand_lab(connection: sa.Connection, lab: str) -> None:
     """Make the standings of everybody in a lab anew, where its dates have changed."""
     if connection.dialect.name == "postgresql":  # whoever grades by the old dates comes first
         connection.execute(sa.text("LOCK TABLE standings IN SHARE ROW EXCLUSIVE MODE"))
     tables = (submissions, decisions)
     here = sa.union(*(sa.select(t.c.person_id).where(t.c.lab == lab) for t in tables))
-    counted = counting()
-    restand(connection, lambda: counted, lab, *connection.scalars(here))
+    restand(connection, lab, *connection.scalars(here))
 
 
-def restand_people(connection: sa.Connection, counting: Counting, *person_ids: int) -> None:
+def restand_people(connection: sa.Connection, *person_ids: int) -> None:
     """Make the standings of people anew in all labs: they have another role or section."""
     labs: defaultdict[str, list[int]] = defaultdict(list)
-    for some in _batches(person_ids):
+    for some in batches(person_ids):
         mine = standings.c.person_id.in_(some)
         for lab, person in connection.execute(
             sa.select(standings.c.lab, standings.c.person_id).where(mine)
         ):
             labs[lab].append(person)
     for lab, these in sorted(labs.items()):
-        _count(connection, counting, lab, these)
+        _count(connection, lab, these)
     _sum_up(connection, person_ids)  # once the standings of all labs are locked
     stale_totals.name(connection, person_ids)
 
 
-def recount(connection: sa.Connection, counting: Counting) -> None:
+def recount(connection: sa.Connection) -> None:
     """Make everything anew from the submissions."""
     for table in (best_times, counts, pile, standings, sums):
         connection.execute(table.delete())
     labs = sa.select(submissions.c.lab).union(sa.select(decisions.c.lab))
     for lab in list(connection.scalars(labs)):
-        restand_lab(connection, counting, lab)
+        restand_lab(connection, lab)
 
 
 def drop_person(connection: sa.Connection, person_id: int) -> None:
@@ -147,18 +137,14 @@ def lab_points(connection: sa.Connection) -> dict[str, float]:
 
 
 def _restand(
-    connection: sa.Connection,
-    counting: Counting,
-    lab: str,
-    person_ids: Sequence[int],
-    moved: list[int],
+    connection: sa.Connection, lab: str, person_ids: Sequence[int], moved: list[int]
 ) -> Counter[Thing]:
     """Write the standings of some people; return what has become more and less.
 
     Those whose score is another are added to `moved`.
     """
     before = _locked(connection, lab, person_ids)
-    latest, best, times = _latest_and_best(connection, counting(), lab, person_ids)
+    latest, best, times = _latest_and_best(connection, lab, person_ids)
     tried = tries.things(connection, lab, times)
     checks = _checks(connection, [row for _, row in best.values()], before)
     desk = _desk(connection, lab, latest, before)
@@ -194,7 +180,7 @@ def _restand(
 
 
 def _latest_and_best(
-    connection: sa.Connection, counted: Counted, lab: str, person_ids: Sequence[int]
+    connection: sa.Connection, lab: str, person_ids: Sequence[int]
 ) -> tuple[dict[int, Any], dict[int, tuple[float, Any]], dict[int, list[float]]]:
     """Return each person's latest graded submission, and each learner's best: (score, row).
 
@@ -210,12 +196,13 @@ def _latest_and_best(
     latest: dict[int, Any] = {}
     best: dict[int, tuple[float, Any]] = {}
     times: dict[int, list[float]] = {}
+    dates = calendar(connection, *person_ids)  # standings are locked: no dates are old
     for row in connection.execute(query.order_by(submissions.c.id)):
         person = row.person_id
         latest[person] = row
         if row.score is not None and row.role == LEARNER:
             times.setdefault(person, []).append(row.submitted_at)
-            score = counted(lab, person, row.score, row.submitted_at)
+            score = dates.counted(lab, person, row.score, row.submitted_at)
             if person not in best or score >= best[person][0]:  # the later of equals
                 best[person] = (score, row)
     return latest, best, times
@@ -227,9 +214,7 @@ def _decided(
     """Return what staff set for learners: points, None where one is excused, of how many."""
     query = sa.select(decisions.c.person_id, decisions.c.points, decisions.c.max_score)
     query = query.join_from(decisions, people).where(
-        decisions.c.person_id.in_(person_ids),
-        decisions.c.lab == lab,
-        people.c.role == LEARNER,
+        decisions.c.person_id.in_(person_ids), decisions.c.lab == lab, people.c.role == LEARNER
     )
     return {row[0]: (row[1], row[2] or 1.0) for row in connection.execute(query)}
 
@@ -264,8 +249,8 @@ def _checks(
     if owners:
         query = sa.select(reports.c.grading_id, reports.c.report)
         for number, text in connection.execute(query.where(reports.c.grading_id.in_(owners))):
-            found = _of_checks(json.loads(text)["results"])
-            things.update(dict.fromkeys(owners[number], found))
+            of_report = _of_checks(json.loads(text)["results"])
+            things.update(dict.fromkeys(owners[number], of_report))
     return things
 
 
@@ -276,7 +261,7 @@ def _thing(values: Sequence[str]) -> Thing:
 
 def _of_checks(results: list[dict[str, Any]]) -> list[Thing]:
     places: dict[str, int] = {}
-    tried, failed, said = set[str](), set[str](), set[Thing]()
+    tried, failed, messages = set[str](), set[str](), set[Thing]()
     for result in results:  # plain data: six hundred reports are 15,000 of these
         question, outcome = result["question"], result["outcome"]
         places.setdefault(question, len(places))
@@ -285,11 +270,11 @@ def _of_checks(results: list[dict[str, Any]]) -> list[Thing]:
         if outcome != Outcome.CORRECT:
             failed.add(question)
         if outcome == Outcome.INCORRECT:
-            said.add((MESSAGE, question, _words(result["output"])))
+            messages.add((MESSAGE, question, _words(result["output"])))
     things = [(PLACE, question, f"{place:04}") for question, place in places.items()]
     things += [(TRIED, question, "") for question in sorted(tried)]
     things += [(PASSED, question, "") for question in sorted(tried - failed)]
-    return things + sorted(said)
+    return things + sorted(messages)
 
 
 def _words(text: str) -> str:

@@ -64,12 +64,7 @@ def notebook(connection: sa.Connection, person_id: int, lab: str) -> bytes:
 
 
 def keep(
-    connection: sa.Connection,
-    person_id: int,
-    lab: str,
-    notebook: bytes,
-    now: float,
-    why: str,
+    connection: sa.Connection, person_id: int, lab: str, notebook: bytes, now: float, why: str
 ) -> None:
     """Keep a notebook as the draft of a lab, in the place of the one before."""
     drop(connection, person_id, lab)

@@ -14,9 +14,9 @@ from autograder.service.database.database import Database
 from autograder.service.database.schema import assignments, counts, people
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log
-from autograder.service.records.marking import Share, merged, shares
+from autograder.service.records.marking.marking import Share, merged, shares
 from autograder.service.records.people import STAFF, Person
-from autograder.service.records.standings import MARKED
+from autograder.service.records.standings.standings import MARKED
 
 
 @dataclass(frozen=True)

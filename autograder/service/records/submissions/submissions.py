@@ -9,14 +9,14 @@ a learner is read from `Submissions.for_learners`, which has no grade of such a 
 """
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import sqlalchemy as sa
 
 from autograder.records import Report
-from autograder.service.database.database import Database
+from autograder.service.database.database import Database, Records
 from autograder.service.database.schema import (
     GRADED,
     GRADING,
@@ -32,11 +32,13 @@ from autograder.service.database.schema import (
     submissions,
 )
 from autograder.service.errors import Refused
-from autograder.service.records import drafts, gradings, teams
-from autograder.service.records.dates import HELD_LABS, Calendar, calendar
-from autograder.service.records.decisions import Decision, decided
-from autograder.service.records.intake import Receipt, take_in, wait_for_turn
+from autograder.service.records.calendar import HELD_LABS, Calendar, calendar
+from autograder.service.records.grades import gradings
+from autograder.service.records.grades.decisions import Decision, decided
 from autograder.service.records.people import LEARNER, Person
+from autograder.service.records.roster import teams
+from autograder.service.records.submissions import drafts
+from autograder.service.records.submissions.intake import Receipt, take_in, wait_for_turn
 
 # SQLite's largest integer: a larger id cannot exist, and binding it would raise.
 _LARGEST_ID = 2**63 - 1
@@ -115,11 +117,9 @@ def is_id(number: int) -> bool:
 
 
 @dataclass(frozen=True)
-class Submissions:
+class Submissions(Records):
     """Submissions, their gradings and their marks; `veiled`: without those that are held back."""
 
-    database: Database
-    clock: Callable[[], float]
     veiled: bool = False
 
     def for_learners(self) -> "Submissions":
@@ -227,9 +227,7 @@ class Submissions:
         return list(self.entries(submissions.c.state == PARKED))
 
     def entries(
-        self,
-        *conditions: sa.ColumnElement[bool],
-        limit: int | None = None,
+        self, *conditions: sa.ColumnElement[bool], limit: int | None = None
     ) -> Iterator[Entry]:
         """Yield the submissions that meet the conditions, the newest first."""
         query = sa.select(*_ENTRY).join_from(submissions, people).where(*conditions)

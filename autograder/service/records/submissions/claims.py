@@ -11,14 +11,14 @@ submissions wait; every change of a state calls it in the same transaction.
 """
 
 import math
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
 from autograder.records import Report
-from autograder.service.database.database import Database
+from autograder.service.database.database import Records
 from autograder.service.database.schema import (
     GRADED,
     GRADING,
@@ -30,11 +30,12 @@ from autograder.service.database.schema import (
     submissions,
 )
 from autograder.service.records import audit_log
-from autograder.service.records.gradings import publish
-from autograder.service.records.submissions import is_id
-from autograder.service.records.teams import NO_COPY, origin_of
+from autograder.service.records.grades.gradings import publish
+from autograder.service.records.people import batches
+from autograder.service.records.roster.teams import NO_COPY, origin_of
+from autograder.service.records.submissions.submissions import is_id
 
-_AT_ONCE = 500  # people: a statement has a limit
+_AT_ONCE = 500  # lines and submissions that one transaction moves
 _REASON_CHARS = 2_000  # in a row that lists read
 
 
@@ -74,15 +75,14 @@ def line_up(connection: sa.Connection, *person_ids: int) -> None:
 
     Who is being graded for now counts as served later than anybody.
     """
-    ordered = sorted(set(person_ids))
-    for start in range(0, len(ordered), _AT_ONCE):
-        _line_up(connection, ordered[start : start + _AT_ONCE])
+    for some in batches(person_ids):
+        _line_up(connection, some)
 
 
 def _line_up(connection: sa.Connection, person_ids: Sequence[int]) -> None:
     theirs = lines.c.person_id.in_(person_ids)
     locked = sa.select(lines.c.person_id).where(theirs).order_by(lines.c.person_id)
-    connection.execute(locked.with_for_update())  # in one order, so that two wait for no circle
+    connection.execute(locked.with_for_update())
     mine = submissions.c.person_id == lines.c.person_id
     first = sa.select(sa.func.min(submissions.c.id)).where(mine, _in_state(STORED))
     last = sa.select(sa.func.max(submissions.c.finished_at)).where(mine)
@@ -96,11 +96,8 @@ def _line_up(connection: sa.Connection, person_ids: Sequence[int]) -> None:
 
 
 @dataclass(frozen=True)
-class Claims:
+class Claims(Records):
     """The queue, as the database holds it."""
-
-    database: Database
-    clock: Callable[[], float]
 
     def claim(self, owner: str, lease_s: float, *, avoid: Collection[str] = ()) -> Claim | None:
         """Take the next submission that waits, or whose lease ran out; None if there is none.
@@ -307,13 +304,7 @@ def _held(submission_id: int, owner: str) -> sa.ColumnElement[bool]:
 
 # PostgreSQL locks the line and passes over those that are locked; SQLite has one writer anyway.
 _NEXT = (
-    sa.select(
-        submissions.c.id,
-        submissions.c.person_id,
-        submissions.c.lab,
-        submissions.c.tries,
-        submissions.c.kills,
-    )
+    sa.select(*(submissions.c[name] for name in ("id", "lab", "tries", "kills")))
     .join_from(lines, submissions, submissions.c.id == lines.c.next_id)
     .where(lines.c.next_id.is_not(None))
     .order_by(lines.c.served_at, lines.c.next_id)

@@ -15,7 +15,6 @@ from autograder.service.database.database import Database
 from autograder.service.database.schema import accommodations, people, tokens
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log
-from autograder.service.records.dates import calendar
 from autograder.service.records.people import (
     FORMER,
     LEARNER,
@@ -26,7 +25,7 @@ from autograder.service.records.people import (
     login_of,
     named,
 )
-from autograder.service.records.standings import restand_people
+from autograder.service.records.standings.standings import restand_people
 from autograder.service.times import date, moment
 from autograder.service.tokens import digest, key_of, new_token
 
@@ -138,7 +137,7 @@ def remove(database: Database, clock: Callable[[], float], person: Person, by: P
             raise Refused(409, f"remove: {person.login}: has left the course already.")
         connection.execute(tokens.delete().where(tokens.c.person_id == person.id))
         audit_log.write(connection, clock(), by.login, "role", person.login, person.role, FORMER)
-        restand_people(connection, lambda: calendar(connection, person.id).counted, person.id)
+        restand_people(connection, person.id)
 
 
 def enroll(
@@ -180,5 +179,5 @@ def _take_back(roster: Roster, person: Person, role: str, by: str) -> Person:
         this = people.c.id == person.id
         connection.execute(people.update().where(this).values(role=role))
         audit_log.write(connection, roster.clock(), by, "role", person.login, person.role, role)
-        restand_people(connection, lambda: calendar(connection, person.id).counted, person.id)
+        restand_people(connection, person.id)
     return replace(person, role=role)

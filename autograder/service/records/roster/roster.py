@@ -4,8 +4,6 @@ A line that cannot be taken is a problem with its number and a reason; the other
 not in the file stays as they are, and so does what a line does not say.
 """
 
-import csv
-import io
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
@@ -19,7 +17,7 @@ from autograder.service.database.database import Database
 from autograder.service.database.schema import people
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log
-from autograder.service.records.dates import calendar
+from autograder.service.records.csv_files import Lines, table
 from autograder.service.records.people import (
     ASSISTANT,
     FORMER,
@@ -31,7 +29,7 @@ from autograder.service.records.people import (
     login_key,
     login_of,
 )
-from autograder.service.records.standings import restand_people
+from autograder.service.records.standings.standings import restand_people
 
 COLUMNS = ("login", "name", "email", "section", "role")
 _ROLES = {"student": LEARNER, "learner": LEARNER, ASSISTANT: ASSISTANT, INSTRUCTOR: INSTRUCTOR}
@@ -65,23 +63,16 @@ def read(data: bytes, problems: list[Problem]) -> list[Line]:
     Raises:
         Refused: 422, it is not UTF-8, or has no header with a column `login`.
     """
-    try:
-        text = data.decode("utf-8-sig")
-        head = text.lstrip("\r\n").partition("\n")[0]
-        separator = ";" if head.count(";") > head.count(",") else ","
-        rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
-        columns = [name.strip().lower() for name in next(rows, [])]
-        while not any(columns) and (row := next(rows, None)) is not None:  # empty lines above it
-            columns = [name.strip().lower() for name in row]
-        from_moodle = _MOODLE_EMAIL in columns  # whose list of participants has no login
-        columns = _our_names(columns)
-        known = "login" in columns or from_moodle
-        if not known or len(set(columns)) < len(columns):
-            problem = f"got the columns {', '.join(columns)[:100]!r}"
-            raise Refused(422, f"roster: {problem}, expected each once of {', '.join(COLUMNS)}.")
-        return _lines(rows, columns, problems)
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise Refused(422, f"roster: this is no CSV in UTF-8: {error}.") from error
+    columns, rows = table(data, "roster")
+    while rows and not any(columns):  # lines above it that hold separators alone
+        columns = [name.strip().lower() for name in rows.pop(0)[1]]
+    from_moodle = _MOODLE_EMAIL in columns  # whose list of participants has no login
+    columns = _our_names(columns)
+    known = "login" in columns or from_moodle
+    if not known or len(set(columns)) < len(columns):
+        problem = f"got the columns {', '.join(columns)[:100]!r}"
+        raise Refused(422, f"roster: {problem}, expected each once of {', '.join(COLUMNS)}.")
+    return _lines(rows, columns, problems)
 
 
 def _our_names(columns: list[str]) -> list[str]:
@@ -94,14 +85,11 @@ def _our_names(columns: list[str]) -> list[str]:
     return [theirs.get(name, name) for name in columns]
 
 
-def _lines(rows: Any, columns: list[str], problems: list[Problem]) -> list[Line]:
+def _lines(rows: Lines, columns: list[str], problems: list[Problem]) -> list[Line]:
     lines: list[Line] = []
     first: dict[str, int] = {}
-    for row in rows:
-        number = rows.line_num
-        if not any(cell.strip() for cell in row):
-            continue
-        if row[0].strip().lower() == _POINTS_POSSIBLE:
+    for number, row in rows:
+        if not any(cell.strip() for cell in row) or row[0].strip().lower() == _POINTS_POSSIBLE:
             continue
         if len(lines) >= _MOST_LINES:
             raise Refused(422, f"roster: it has more than {_MOST_LINES} lines.")
@@ -196,35 +184,35 @@ def take(
         there = {row.login_key: dict(row._mapping) for row in rows}
         owners = _owners_of_emails(lines, there)
         for line in lines:
-            held = there.get(login_key(line.login))
-            if held is not None and held["role"] == FORMER:
+            member = there.get(login_key(line.login))
+            if member is not None and member["role"] == FORMER:
                 line = replace(line, says={"role": LEARNER, **line.says})
-            if problem := _problem(line, held, by) or _shared(line, owners):
+            if problem := _problem(line, member, by) or _shared(line, owners):
                 problems.append({"line": line.number, "reason": problem})
             else:
-                comes_to, before, after = _change(line, held)
+                comes_to, before, after = _change(line, member)
                 done[comes_to] += 1
                 if comes_to != "unchanged":
                     shown = {"login": line.login, "before": before, "after": after}
                     changes += [shown] if len(changes) < _MOST_SHOWN else []
                     if not dry_run:
-                        _take(connection, line, held, clock(), by)
-                    if held is not None and not {"role", "section"}.isdisjoint(after):
-                        moved.append(held["id"])
+                        _take(connection, line, member, clock(), by)
+                    if member is not None and not {"role", "section"}.isdisjoint(after):
+                        moved.append(member["id"])
         if moved and not dry_run:
-            restand_people(connection, lambda: calendar(connection).counted, *moved)
+            restand_people(connection, *moved)
     problems.sort(key=lambda problem: int(problem["line"]))
     return {**done, "problems": problems, "changes": changes}
 
 
-def _problem(line: Line, held: Mapping[str, Any] | None, by: Person) -> str | None:
+def _problem(line: Line, member: Mapping[str, Any] | None, by: Person) -> str | None:
     """Return why a line cannot be taken, or None."""
-    if held is None:
+    if member is None:
         return None
-    if held["login"] != line.login:
-        return f"the login {line.login!r} is {held['login']!r} here: expected the same case"
-    role = line.says.get("role", held["role"])
-    if role != held["role"] and held["id"] == by.id:
+    if member["login"] != line.login:
+        return f"the login {line.login!r} is {member['login']!r} here: expected the same case"
+    role = line.says.get("role", member["role"])
+    if role != member["role"] and member["id"] == by.id:
         return "this is you: your own role stays, somebody else can change it"
     return None
 
@@ -233,9 +221,9 @@ def _owners_of_emails(lines: list[Line], there: Mapping[str, dict[str, Any]]) ->
     """Return the login whose each email is to be, in lower case; the first of several in order."""
     emails = {login_key(line.login): line.says.get("email") for line in lines}
     owners: dict[str, str] = {}
-    for key, held in there.items():
-        if held["email"] and not emails.get(key):
-            owners.setdefault(held["email"].casefold(), held["login"])
+    for key, member in there.items():
+        if member["email"] and not emails.get(key):
+            owners.setdefault(member["email"].casefold(), member["login"])
     for line in lines:
         if email := line.says.get("email"):
             owners.setdefault(email.casefold(), line.login)
@@ -256,28 +244,24 @@ def _new(line: Line) -> dict[str, str]:
 
 
 def _change(
-    line: Line, held: Mapping[str, Any] | None
+    line: Line, member: Mapping[str, Any] | None
 ) -> tuple[str, dict[str, Any] | None, dict[str, Any]]:
     """Return what a line comes to, and what it changes: before, if anything was, and after."""
-    there: Mapping[str, Any] = _new(line) if held is None else held
+    there: Mapping[str, Any] = _new(line) if member is None else member
     after = {name: text for name, text in line.says.items() if there[name] != text}
-    if held is None:
+    if member is None:
         return "added", None, after
-    return "changed" if after else "unchanged", {name: held[name] for name in after}, after
+    return "changed" if after else "unchanged", {name: member[name] for name in after}, after
 
 
 def _take(
-    connection: sa.Connection,
-    line: Line,
-    held: Mapping[str, Any] | None,
-    now: float,
-    by: Person,
+    connection: sa.Connection, line: Line, member: Mapping[str, Any] | None, now: float, by: Person
 ) -> None:
     """Write down what a line changes."""
-    _, before, after = _change(line, held)
-    if held is None:
+    _, before, after = _change(line, member)
+    if member is None:
         add_person(connection, {**_new(line), **after, "created_at": now})
     else:
-        connection.execute(people.update().where(people.c.id == held["id"]).values(after))
+        connection.execute(people.update().where(people.c.id == member["id"]).values(after))
     action = "role" if "role" in after else "roster"
     audit_log.write(connection, now, by.login, action, line.login, before, after)

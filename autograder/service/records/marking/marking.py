@@ -19,11 +19,11 @@ from autograder.records import ManualAnswer
 from autograder.service.database.database import Database
 from autograder.service.database.schema import answers, counts, pile, second_marks, submissions
 from autograder.service.errors import Refused
-from autograder.service.records import gradings
+from autograder.service.records.grades import gradings
 from autograder.service.records.marks import question_of
 from autograder.service.records.people import Person
-from autograder.service.records.standings import BLANK, UNMARKED, WAITING, WRITTEN
-from autograder.service.records.submissions import Entry, Submissions, is_id
+from autograder.service.records.standings.standings import BLANK, UNMARKED, WAITING, WRITTEN
+from autograder.service.records.submissions.submissions import Entry, Submissions, is_id
 
 _MOST_COUNTED = 1_000  # before an answer; further down its place is not worth the counting
 _MOST_GROUPS = 20

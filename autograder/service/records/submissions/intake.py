@@ -22,9 +22,12 @@ from autograder.service.database.schema import (
     submissions,
 )
 from autograder.service.errors import Refused
-from autograder.service.records import drafts, gradings, stale_totals, teams
-from autograder.service.records.dates import calendar
+from autograder.service.records import stale_totals
+from autograder.service.records.calendar import calendar
+from autograder.service.records.grades import gradings
 from autograder.service.records.people import Person
+from autograder.service.records.roster import teams
+from autograder.service.records.submissions import drafts
 from autograder.service.settings import MIB
 
 _BLANK_BYTES = 1 << 16  # a notebook without cells is a few hundred

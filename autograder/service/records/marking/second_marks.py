@@ -5,20 +5,20 @@ without seeing the first (`marking.Desk`), which counts nowhere until staff take
 """
 
 import json
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import sqlalchemy as sa
 
-from autograder.service.database.database import Database
+from autograder.service.database.database import Records
 from autograder.service.database.schema import people, pile, second_marks
 from autograder.service.errors import Refused
-from autograder.service.records import audit_log, gradings
-from autograder.service.records.marking import in_sample, second_waits
+from autograder.service.records import audit_log
+from autograder.service.records.grades import gradings
+from autograder.service.records.marking.marking import in_sample, second_waits
 from autograder.service.records.marks import Mark, answer_digest, question_of
 from autograder.service.records.people import Person
-from autograder.service.records.submissions import is_id
+from autograder.service.records.submissions.submissions import is_id
 
 _MOST = 500  # answers of a sample
 
@@ -57,11 +57,8 @@ class Agreement:
 
 
 @dataclass(frozen=True)
-class SecondMarks:
+class SecondMarks(Records):
     """The samples of a course."""
-
-    database: Database
-    clock: Callable[[], float]
 
     def agreement(self, lab: str, question: str) -> Agreement:
         """Return how the sample of a question stands."""

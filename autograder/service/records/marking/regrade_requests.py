@@ -4,20 +4,21 @@ One thread a question of a submission. Its messages are only added; it waits for
 last word is the learner's. A lab takes requests until the date that its rules name.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
 import sqlalchemy as sa
 
-from autograder.service.database.database import Database
+from autograder.service.database.database import Records
 from autograder.service.database.schema import people, regrade_messages, regrade_requests
 from autograder.service.errors import Refused
-from autograder.service.records import audit_log, gradings
-from autograder.service.records.dates import HELD_LABS, Rules, calendar
+from autograder.service.records import audit_log
+from autograder.service.records.calendar import HELD_LABS, calendar
+from autograder.service.records.grades import gradings
 from autograder.service.records.marks import question_of
 from autograder.service.records.people import Person
-from autograder.service.records.submissions import Entry
+from autograder.service.records.rules import Rules
+from autograder.service.records.submissions.submissions import Entry
 
 PAGE_ROWS = 50
 _TEXT_CHARS = 2_000
@@ -70,11 +71,8 @@ _REQUEST = sa.select(*(_COLUMNS[f.name].label(f.name) for f in fields(RegradeReq
 
 
 @dataclass(frozen=True)
-class RegradeRequests:
+class RegradeRequests(Records):
     """The threads of a course."""
-
-    database: Database
-    clock: Callable[[], float]
 
     def waiting(
         self, *, lab: str = "", after: int = 0, answered: bool = False

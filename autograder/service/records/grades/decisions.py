@@ -14,10 +14,10 @@ from autograder.service.database.database import Database
 from autograder.service.database.schema import decisions, people
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log
-from autograder.service.records.dates import HELD_LABS, calendar
+from autograder.service.records.calendar import HELD_LABS
 from autograder.service.records.outbox import touch_people
 from autograder.service.records.people import LEARNER, Person
-from autograder.service.records.standings import lab_points, restand
+from autograder.service.records.standings.standings import lab_points, restand
 
 _COMMENT_CHARS = 2_000
 _MOST_POINTS = 1e6
@@ -79,7 +79,7 @@ def decide(
         states = [_plain(d) for d in (Decision(*before) if before else None, decision)]
         audit_log.write(connection, now, by.login, "lab grade", f"{lab}: {learner.login}", *states)
         touch_people(connection, lab, [learner.id])
-        restand(connection, lambda: calendar(connection, learner.id).counted, lab, learner.id)
+        restand(connection, lab, learner.id)
 
 
 def _plain(decision: Decision | None) -> Any:

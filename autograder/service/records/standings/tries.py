@@ -50,7 +50,11 @@ def things(
         times: of each person, when they submitted what is graded, in order.
     """
     counted = {
-        person: [_gap(*pair) for pair in itertools.pairwise(times[person])] for person in times
+        person: [
+            (GAP, "", str(bisect.bisect_right(GAPS_S, after - before)))
+            for before, after in itertools.pairwise(times[person])
+        ]
+        for person in times
     }
     query = sa.select(submissions.c.person_id, outcomes.c.question, outcomes.c.passed)
     query = query.join_from(
@@ -68,7 +72,3 @@ def things(
             number = min(MOST_TRIES, 1 + passes.index(True))
             counted[person].append((GREEN, question, f"{number:02}"))
     return counted
-
-
-def _gap(before: float, after: float) -> Thing:
-    return (GAP, "", str(bisect.bisect_right(GAPS_S, after - before)))

@@ -24,15 +24,8 @@ from autograder.service.database.schema import (
     team_copies,
 )
 from autograder.service.errors import Refused
-from autograder.service.records import (
-    audit_log,
-    leaderboard,
-    standings,
-    teams,
-    tries,
-)
-from autograder.service.records.dates import calendar
-from autograder.service.records.markers import kept_comments
+from autograder.service.records import audit_log
+from autograder.service.records.grades import kept_comments
 from autograder.service.records.marks import (
     Mark,
     Marks,
@@ -45,6 +38,8 @@ from autograder.service.records.marks import (
 )
 from autograder.service.records.outbox import touch
 from autograder.service.records.people import Person
+from autograder.service.records.roster import teams
+from autograder.service.records.standings import leaderboard, standings, tries
 
 
 def publish(connection: sa.Connection, submission_id: int, report: Report, now: float) -> None:
@@ -159,7 +154,7 @@ def total(connection: sa.Connection, *submission_ids: int) -> str:
     lab, owners = str(rows[0].lab), [row.person_id for row in rows]
     for number in submission_ids:
         owners += teams.follow(connection, number)
-    standings.restand(connection, lambda: calendar(connection, *owners).counted, lab, *owners)
+    standings.restand(connection, lab, *owners)
     return lab
 
 
@@ -249,7 +244,7 @@ def mark(
         for question, body in marks.items():
             answer = question_of(report, question)
             new = Mark.read(body, answer)
-            _add_mark(connection, number, answer, new, marker, now)
+            add_mark(connection, number, answer, new, marker.id, now)
             before = {"points": answer.score, "comment": answer.comment}
             after = {"points": new.points, "comment": new.comment, "items": new.items}
             subject = f"submission {number}: {question}"
@@ -260,14 +255,15 @@ def mark(
     kept_comments.count_uses(connection, lab, uses)
 
 
-def _add_mark(
+def add_mark(
     connection: sa.Connection,
     submission_id: int,
     answer: ManualAnswer,
     mark: Mark,
-    marker: Person,
+    marker_id: int | None,
     now: float,
 ) -> None:
+    """Write down what a person gave for an answer; totals are made anew by whoever calls."""
     row = {
         "submission_id": submission_id,
         "question": answer.question,
@@ -275,7 +271,7 @@ def _add_mark(
         "points": mark.points,
         "comment": mark.comment,
         "items": json.dumps(mark.items),
-        "marked_by": marker.id,
+        "marked_by": marker_id,
         "marked_at": now,
     }
     connection.execute(marks.insert().values(row))

@@ -29,9 +29,9 @@ from autograder.service.database.schema import (
 )
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log
+from autograder.service.records.csv_files import table
 from autograder.service.records.outbox import touch
 from autograder.service.records.people import LEARNER, Person, as_given
-from autograder.service.records.terms.schedule import table
 
 _COLUMNS = {"team", "login"}
 _MOST_LINES = 60_000
@@ -133,11 +133,10 @@ def _read(data: bytes, find: Callable[[str], Person | None]) -> list[tuple[Perso
         raise Refused(422, f"teams: it has more than {_MOST_LINES} lines.")
     says: dict[int, tuple[Person, str | None]] = {}
     for number, cells in lines:
-        texts = [text.strip() for _, text in cells if isinstance(text, str)]
         try:
-            if len(texts) != len(names) or len(cells) != len(names):
+            if len(cells) != len(names):
                 raise Refused(422, "expected 2 columns")
-            line = dict(zip(names, texts, strict=True))
+            line = dict(zip(names, (text.strip() for text in cells), strict=True))
             person = find(line["login"])
             if person is None or person.role != LEARNER:
                 raise Refused(422, f"no learner is called {line['login'][:60]!r}")

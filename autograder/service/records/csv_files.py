@@ -1,0 +1,26 @@
+"""CSV as spreadsheets write it: UTF-8, between commas or semicolons."""
+
+import csv
+import io
+
+from autograder.service.errors import Refused
+
+Lines = list[tuple[int, list[str]]]  # the number of each in the file, and its cells
+
+
+def table(data: bytes, what: str) -> tuple[list[str], Lines]:
+    """Return the head of a CSV in lower case, and its lines; those that are empty are left out.
+
+    Raises:
+        Refused: 422, it is none; `what` it should have been is said.
+    """
+    try:
+        text = data.decode("utf-8-sig")
+        head = text.lstrip("\r\n").partition("\n")[0]
+        separator = ";" if head.count(";") > head.count(",") else ","
+        rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
+        lines = [(rows.line_num, row) for row in rows if row]
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise Refused(422, f"{what}: this is no CSV in UTF-8: {error}.") from error
+    names = [name.strip().lower() for name in lines[0][1]] if lines else []
+    return names, lines[1:]

@@ -1,0 +1,1 @@
+"""What is published of a submission, and what staff decide about whole labs and the course."""

@@ -1,1 +1,0 @@
-"""Those who mark: what is assigned to whom, comments that they share, second marks."""
