@@ -64,6 +64,17 @@ def test_everybody_may_send_before_receiving() -> None:
         assert ddp_lab.launch(rank, 3, transport=transport) == [2, 0, 1]
 
 
+@pytest.mark.parametrize(("count", "size"), [(40, 4_000), (2_000, 30), (30, 30_000)])
+def test_everybody_may_send_many_messages_before_receiving(count: int, size: int) -> None:
+    def rank(comm):  # more than the queue between two ranks holds
+        for number in range(count):
+            comm.send(np.full(size, number, np.float32), 1 - comm.rank)
+        return [int(comm.recv(1 - comm.rank)[-1]) for _ in range(count)] == [*range(count)]
+
+    for transport in ("threads", "shm"):
+        assert ddp_lab.launch(rank, 2, transport=transport, timeout_s=120) == [True, True]
+
+
 def test_the_array_sent_may_be_changed_afterwards() -> None:
     def rank(comm):
         x = np.zeros(100_000)

@@ -51,12 +51,21 @@ class ShmTransport:
         return Watch(self, peer)
 
     def isend(self, array: NDArray, dst: int, *, channel: int = 0, header: bytes = b"") -> Sent:
-        """Send a copy; waits only for room, when `dst` is far behind."""
+        """Send a copy; waits only for room, when `dst` is far behind.
+
+        Meanwhile what others have sent is taken in: they may wait for room, too.
+        """
         array = np.ascontiguousarray(array).reshape(array.shape)
         with self._locks[dst]:
             watch = Watch(self, dst)
+
+            def look() -> bool:
+                for source in self._sources:
+                    source.read()
+                return watch()
+
             try:
-                self._targets[dst].write(array, channel, header, self.arena, watch)
+                self._targets[dst].write(array, channel, header, self.arena, look)
             finally:
                 watch.close()
         return SENT
