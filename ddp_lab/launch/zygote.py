@@ -58,9 +58,10 @@ class Zygote:
         self._control = control
         self._late = late
         self._launches: dict[int, LaunchedRanks] = {}
-        self._told, self._tell = os.pipe()  # ranks tell by it what of `late` they imported
-        os.set_blocking(self._told, False)
-        os.set_blocking(self._tell, False)
+        # ranks write into it what of `late` they have imported
+        self._late_reader, self._late_writer = os.pipe()
+        os.set_blocking(self._late_reader, False)
+        os.set_blocking(self._late_writer, False)
 
     def serve(self) -> None:
         """Answer requests until the launcher is gone, then kill all ranks."""
@@ -87,9 +88,9 @@ class Zygote:
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         asked, _, _ = select.select([self._control], [], [], 0)
         with contextlib.suppress(BlockingIOError):
-            told = b"" if asked else os.read(self._told, LINE_BYTES)
+            numbers = b"" if asked else os.read(self._late_reader, LINE_BYTES)
             gc.disable()
-            for name in [self._late[number] for number in sorted(set(told))]:
+            for name in [self._late[number] for number in sorted(set(numbers))]:
                 with contextlib.suppress(Exception):  # then each rank imports it
                     importlib.import_module(name)
             gc.freeze()
@@ -135,7 +136,7 @@ class Zygote:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.signal(signal.SIGTERM, signal.SIG_DFL)
             self._control.close()
-            os.close(self._told)
+            os.close(self._late_reader)
             known = set(self._late) & sys.modules.keys()
             for launched in self._launches.values():
                 os.close(launched.status)
@@ -147,7 +148,8 @@ class Zygote:
             link, out, err = ends[rank]
             code = rank_main(rank, request["size"], request["arena_bytes"], segment, link, out, err)
             new = sys.modules.keys() - known
-            os.write(self._tell, bytes(at for at, name in enumerate(self._late) if name in new))
+            numbers = bytes(at for at, name in enumerate(self._late) if name in new)
+            os.write(self._late_writer, numbers)
         finally:
             os._exit(code)
 

@@ -38,7 +38,7 @@ def class_loss(
         return None
     flags = np.zeros(2, np.int64)
     losses = np.empty(logits_NC.shape[:1], logits_NC.dtype)
-    arrays = (np.ascontiguousarray(logits_NC), _numbers(labels_N), flags, losses)
+    arrays = (np.ascontiguousarray(logits_NC), _as_int64(labels_N), flags, losses)
     row_kernels.run("class_loss", arrays, 0.0, first=ignore)
     return None if flags[0] else (losses, bool(flags[1]))
 
@@ -61,7 +61,7 @@ def class_gradient(
     if not _fits(labels_N, logits_NC):
         return None
     out = allocator.empty(logits_NC.shape, logits_NC.dtype)
-    arrays = (np.ascontiguousarray(logits_NC), _numbers(labels_N), g_N, out)
+    arrays = (np.ascontiguousarray(logits_NC), _as_int64(labels_N), g_N, out)
     row_kernels.run("class_gradient", arrays, 0.0, rows=sum(g_N.strides), first=ignore)
     return out
 
@@ -71,5 +71,5 @@ def _fits(labels: _Array, logits: _Array) -> bool:
     return known and logits.ndim == 2 and logits.shape[1] > 0 and labels.shape == logits.shape[:1]
 
 
-def _numbers(labels: _Array) -> _Array:
+def _as_int64(labels: _Array) -> _Array:
     return np.ascontiguousarray(labels, np.int64)

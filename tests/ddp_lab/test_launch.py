@@ -157,7 +157,7 @@ def test_a_circle_of_waits_is_reported_with_peers_and_lines() -> None:
 def test_a_busy_rank_is_reported_where_it_is_busy() -> None:
     def rank(comm):
         if comm.rank == 1:
-            sys.setswitchinterval(1.5)  # its thread that answers has to wait for its turn
+            sys.setswitchinterval(0.35)  # its thread that answers waits so for each of its turns
             spin_for_long()
         comm.barrier()
 

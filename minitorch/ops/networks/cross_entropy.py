@@ -109,12 +109,13 @@ class CrossEntropyGrad(KeepsSpec, OfClasses):
     def compute(self, xp: Namespace, x: Array, index: Array, g: Array) -> Array:
         """Return the gradient of the logits."""
         if xp is np:
-            n = np.count_nonzero(index != self.ignore_index)
-            counted = index if n == len(index) else index[index != self.ignore_index]
+            counts = index != self.ignore_index
+            n = np.count_nonzero(counts)
             share = np.asarray(g / x.dtype.type(n))
             by_kernel: Array | None = compiled.class_kernels().class_gradient(
                 share, index, x, self.ignore_index
             )
+            counted = index if n == len(index) else index[counts]
             if by_kernel is not None and _in_range(counted, x.shape[1]):
                 return by_kernel
         safe, counts, n = _rows(xp, index, x.shape[1], self.ignore_index)
