@@ -3,6 +3,8 @@
 import json
 import logging
 import math
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -128,6 +130,26 @@ def test_a_clock_refuses_a_kernel_that_computes_something_else() -> None:
         clock.of(lambda: np.zeros_like(clock.right))
     with pytest.raises(RuntimeError, match="off by nan"):
         clock.of(lambda: clock.out)
+
+
+def test_a_short_kernel_is_not_judged_by_its_first_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, now = Clock(Schedule(TASK).task), [0.0]
+    monkeypatch.setattr("minitorch.compile.tuning.time.perf_counter", lambda: now[0])
+    counts = Counter[str]()
+
+    def kernel(name: str, first: float, later: float) -> Callable[[], Any]:
+        def run() -> Any:
+            now[0] += later if counts[name] else first
+            counts[name] += 1
+            return clock.right
+
+        return run
+
+    assert clock.of(kernel("best", 3e-4, 5e-5)) == pytest.approx(5e-5)
+    assert clock.of(kernel("cold", 3e-4, 6e-5)) == pytest.approx(6e-5)
+    assert clock.of(kernel("slow", 3e-4, 2e-4)) == pytest.approx(2e-4) and counts["slow"] == 2
+    assert clock.of(kernel("slowest", 3e-2, 3e-2)) == pytest.approx(3e-2)
+    assert counts["slowest"] == 1
 
 
 def test_tuning_by_the_clock_gives_a_schedule_that_computes() -> None:
