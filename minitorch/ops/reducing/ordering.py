@@ -13,13 +13,15 @@ from ...arrays.library import Array, DTypeLike, Namespace, as_dtype, cast, dtype
 from ...arrays.shapes import axis, reduced
 from ...errors import ArgumentError, AxisError, ShapeError
 from ...op import Flat, Gradients, Kind, Methods, Spec, apply
-from ..elementwise.binary import maximum, minimum
+from ..elementwise.binary import maximum, minimum, where
 from ..elementwise.casting import cast_to, clone
+from ..elementwise.logic import isnan
 from ..shaping.gathering import gather
 from ..shaping.indexing import narrow
 from ..shaping.joining import cat
 from ..shaping.movement import AlongDim, flip, remove_axes, reshape
-from .reduction import amax, amin
+from .reduction import amax, amin, any
+from .sorting import order
 
 
 class ValuesAndIndices(NamedTuple, Generic[Kind]):
@@ -69,23 +71,29 @@ def _numbers(x: Array) -> Array:
 
 
 class ArgSort(Position):
-    """The positions in order of size along an axis; equal elements keep their order."""
+    """The positions in order of size along an axis, all or the first `count` of them.
+
+    Equal elements keep their order.
+    """
 
     name = "argsort"
 
-    def __init__(self, dim: int, descending: bool) -> None:
+    def __init__(self, dim: int, descending: bool, count: int | None = None) -> None:
         super().__init__(dim)
-        self.descending = descending
+        self.descending, self.count = descending, count
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the order; NaN counts as larger than any number."""
-        x = _numbers(x)
-        if xp is not np:
-            return xp.argsort(x, axis=self.dim, descending=self.descending, stable=True)
-        if not self.descending:
-            return np.argsort(x, axis=self.dim, kind="stable")
-        backwards = np.argsort(np.flip(x, self.dim), axis=self.dim, kind="stable")
-        return x.shape[self.dim] - 1 - np.flip(backwards, self.dim)
+        if xp is np:
+            return order(x, self.dim, self.descending, self.count)
+        places = xp.argsort(_numbers(x), axis=self.dim, descending=self.descending, stable=True)
+        return places[(*(slice(None),) * self.dim, slice(self.count))]
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the shape, cut to the count along the axis."""
+        shape = list(specs[0].shape)
+        shape[self.dim] = shape[self.dim] if self.count is None else self.count
+        return Spec(tuple(shape), int64)
 
 
 class CumExtreme(Position):
@@ -138,12 +146,14 @@ def _along(x: Kind, dim: int, name: str) -> tuple[Kind, int]:
     return (x, d) if x.shape else (reshape(x, 1), 0)
 
 
-def _taken(x: Kind, row: Kind, d: int, where: Kind, keepdim: bool = True) -> ValuesAndIndices[Kind]:
+def _taken(
+    x: Kind, row: Kind, d: int, places: Kind, keepdim: bool = True
+) -> ValuesAndIndices[Kind]:
     """Return the elements of `row`, which is `x` with an axis at least, at these places."""
-    values = gather(row, d, where)
+    values = gather(row, d, places)
     if keepdim and x.shape:
-        return ValuesAndIndices(values, where)
-    return ValuesAndIndices(remove_axes(values, (d,)), remove_axes(where, (d,)))
+        return ValuesAndIndices(values, places)
+    return ValuesAndIndices(remove_axes(values, (d,)), remove_axes(places, (d,)))
 
 
 def _extreme(x: Kind, dim: int, name: str, largest: bool) -> tuple[Kind, int, Kind]:
@@ -193,8 +203,8 @@ def argmin(x: Kind, dim: int | None = None, keepdim: bool = False) -> Kind:
 def argsort(x: Kind, dim: int = -1, descending: bool = False, stable: bool = False) -> Kind:
     """Return the positions of the elements along `dim` in order of size; always stable."""
     row, d = _along(x, dim, "argsort")
-    order = apply(ArgSort(d, descending), row)
-    return order if x.shape else reshape(order, ())
+    places = apply(ArgSort(d, descending), row)
+    return places if x.shape else reshape(places, ())
 
 
 def sort(
@@ -219,16 +229,23 @@ def topk(
         raise ShapeError(f"topk: the size of axis {d} is not known: got {tuple(row.shape)}.")
     if not 0 <= k <= size:
         raise ArgumentError(f"topk: got k = {k}, expected 0 to {size}, the size of axis {d}.")
-    return _taken(x, row, d, narrow(apply(ArgSort(d, largest), row), d, 0, k))
+    return _taken(x, row, d, apply(ArgSort(d, largest, k), row))
 
 
 def median(x: Kind, dim: int | None = None, keepdim: bool = False) -> Any:
-    """Return the lower median along `dim` and where it is; of all elements the value only."""
+    """Return the lower median along `dim` and where it is; of all elements the value only.
+
+    The median of numbers of which one is NaN is NaN.
+    """
     if dim is None:
         return median(reshape(x, -1), 0).values
     row, d = _along(x, dim, "median")
-    order = apply(ArgSort(d, False), row)
-    return _taken(x, row, d, narrow(order, d, (row.shape[d] - 1) // 2, 1), keepdim)
+    middle = (row.shape[d] - 1) // 2
+    place = narrow(apply(ArgSort(d, False, middle + 1), row), d, middle, 1)
+    if as_dtype(row.dtype).kind == "f":
+        has_nan = any(isnan(row), d, keepdim=True)
+        place = where(has_nan, apply(ArgExtreme(d, True), row), place)
+    return _taken(x, row, d, place, keepdim)
 
 
 def cumsum(x: Kind, dim: int, *, dtype: DTypeLike = None) -> Kind:

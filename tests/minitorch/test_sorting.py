@@ -1,0 +1,62 @@
+"""Sorting, the first few of long rows, and medians, beside PyTorch: ties, NaN, -0, all dtypes."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import minitorch
+import minitorch.graph as graph
+
+NUMBERS = ["float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool"]
+
+
+def drawn(dtype: str, shape: tuple[int, ...]) -> Any:
+    """Return numbers of which many are equal; of floats some are special."""
+    rng = np.random.default_rng(len(shape))
+    if dtype == "bool":
+        return rng.integers(0, 2, shape).astype(bool)
+    if dtype.startswith(("int", "uint")):
+        limits = np.iinfo(dtype)
+        numbers = rng.integers(limits.min, limits.max, shape, dtype, endpoint=True)
+        return np.where(rng.random(shape) < 0.3, numbers.flat[0], numbers)
+    numbers = np.round(rng.normal(size=shape), 1).astype(dtype)
+    for special in (-0.0, np.inf, -np.inf, np.nan, -np.nan):
+        numbers[rng.random(shape) < 0.01] = special
+    return numbers
+
+
+@pytest.mark.parametrize("dtype", NUMBERS)
+@pytest.mark.parametrize("shape", [(5000,), (3, 2000), (70, 80), (2, 30, 90), (5, 4)])
+def test_orders_are_torchs_stable_ones(dtype: str, shape: tuple[int, ...]) -> None:
+    numbers = drawn(dtype, shape)
+    ours, theirs = minitorch.tensor(numbers), torch.tensor(numbers)
+    for dim, size in enumerate(shape):
+        for descending in (False, True):
+            places = torch.argsort(theirs, dim=dim, descending=descending, stable=True).numpy()
+            found = minitorch.argsort(ours, dim, descending)
+            np.testing.assert_array_equal(found.numpy(), places)
+            for count in {0, 1, min(3, size), size // 9, size // 2, size}:
+                first = minitorch.topk(ours, count, dim, largest=descending)
+                right = places.take(range(count), dim)
+                np.testing.assert_array_equal(first.indices.numpy(), right)
+                values = np.take_along_axis(numbers, right, dim)
+                np.testing.assert_array_equal(first.values.numpy(), values)
+
+
+@pytest.mark.parametrize("row", [[1.0, np.nan, 3.0], [np.nan] * 2, [2.0, 1.0, 4.0, 3.0], [1, 5, 3]])
+def test_the_median_of_what_is_no_number_is_none(row: list[float]) -> None:
+    ours, theirs = minitorch.tensor([row]), torch.tensor([row])
+    np.testing.assert_array_equal(ours.median().numpy(), theirs.median().numpy())
+    for found, right in zip(ours.median(1), theirs.median(1), strict=True):
+        if np.isfinite(row).all():
+            np.testing.assert_array_equal(found.numpy(), right.numpy())
+    np.testing.assert_array_equal(ours.median(1).values.numpy(), theirs.median(1).values.numpy())
+
+
+def test_the_first_few_in_a_graph_are_those_outside() -> None:
+    numbers = drawn("float32", (64, 100))
+    compiled = graph.jit(lambda x: minitorch.topk(x * 2, 3).values)
+    right = torch.topk(torch.tensor(numbers) * 2, 3).values.numpy()
+    np.testing.assert_array_equal(compiled(minitorch.tensor(numbers)).numpy(), right)
