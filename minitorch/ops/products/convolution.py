@@ -259,19 +259,19 @@ class ConvolveBack(FormDerivative):
 
     def _is_convolution(self, kernel: tuple[int, ...]) -> bool:
         """Tell whether windows overlap so that each element gathers from a whole window."""
-        how = self.how
-        borders = zip(kernel, how.padding, strict=True)
-        return set(how.stride) | set(how.dilation) == {1} and all(
-            padding < size for size, padding in borders
-        )
+        return set(self.how.stride) == {1} and min(self._border(kernel)) >= 0
+
+    def _border(self, kernel: tuple[int, ...]) -> tuple[int, ...]:
+        """Return the zeros around the result from which each element gathers a whole window."""
+        sizes = zip(kernel, self.how.dilation, self.how.padding, strict=True)
+        return tuple((size - 1) * gap - padding for size, gap, padding in sizes)
 
     def _convolved(self, y: Array, w: Array, kernel: tuple[int, ...]) -> Array:
         """Return the image as a convolution of the result with the kernels turned around."""
         axes, groups = tuple(range(2, w.ndim)), self.how.groups
-        padding = tuple(size - 1 - p for size, p in zip(kernel, self.how.padding, strict=True))
         turned = np.flip(w, axes).reshape((groups, -1, *w.shape[1:])).swapaxes(1, 2)
         turned = turned.reshape((groups * w.shape[1], -1, *kernel))
-        how = Geometry(self.how.stride, padding, self.how.dilation, groups)
+        how = Geometry(self.how.stride, self._border(kernel), self.how.dilation, groups)
         return Convolve(how).compute(np, y, turned)
 
     def _by_phases(self, y: Array, w: Array, kernel: tuple[int, ...]) -> Array:
