@@ -224,3 +224,25 @@ def test_what_numpy_frees_is_there_for_what_it_asks_next(
         assert int(child.stdout) < most
     else:  # the environment's setting stands: all pages are fresh in all twenty turns
         assert int(child.stdout) > 20 * 4 * 2**21 // PAGE // 2
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
+@pytest.mark.parametrize(
+    "sizes", [(1, 512, 512), (2, 700, 800), (40, 300, 150), (300, 1, 200), (5, 1, 3), (64, 64, 300)]
+)
+def test_products_are_the_same_however_they_are_computed(
+    dtype: str, sizes: tuple[int, int, int]
+) -> None:
+    (rows, terms, columns), rng = sizes, np.random.default_rng(0)
+    a = rng.integers(-3, 4, (rows, terms)).astype(dtype)  # sums are exact in any order
+    b = rng.integers(-3, 4, (columns, terms)).astype(dtype).T
+    right = (a.astype("int64") @ b.astype("int64")).astype(dtype)
+    for left, other in ((a, b), (a, b.copy()), (np.asfortranarray(a), b), (a[::-1], b)):
+        product = allocator.matrix_product(left, other)
+        np.testing.assert_array_equal(product, right[::-1] if left.strides[0] < 0 else right)
+        assert product.dtype == dtype and product.flags.c_contiguous
+    np.testing.assert_array_equal(
+        allocator.matrix_product(np.stack([a, a]), np.stack([b, -b])), np.stack([right, -right])
+    )
+    with pytest.raises(ValueError, match="mismatch"):
+        allocator.matrix_product(a, np.ones((terms + 1, 2), dtype))
