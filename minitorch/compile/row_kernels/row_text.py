@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from . import kernels
-from .rows import IDENTITY, across, fold
-from .text import Text
+from .. import kernels
+from ..rows import IDENTITY, across, fold
+from ..text import Text
 
 Each = Callable[[str, str | None], str]
 

@@ -1,4 +1,4 @@
-"""Bodies of kernels over rows whose places are read from memory: see `row_kernels`.
+"""Bodies of kernels over rows whose places are read from memory.
 
 May import: row_text.
 """

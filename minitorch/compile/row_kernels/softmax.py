@@ -1,0 +1,144 @@
+"""Bodies of kernels over rows: softmax, its logarithm, the loss of a class, and their gradients.
+
+May import: row_text; functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from .. import functions
+from .row_text import RowText
+
+
+def softmax(k: RowText) -> None:
+    """x, out: softmax of number · x, over the first elements of each row; 0 behind them."""
+    t, stop = k.t, _reach(k)
+
+    def scaled(v: str, mask: str | None) -> str:
+        return t.mul(k.load(0, v, mask), k.number)
+
+    (most,) = k.fold(stop, ("amax", scaled))
+
+    def power(v: str, mask: str | None) -> str:
+        away = t.sub(scaled(v, mask), most)
+        none = t.compare("olt", away, t.number(functions.EXP_RANGE[t.single][0]))
+        near = t.either(none, t.number(0.0), away)  # arithmetic on denormals takes long
+        return k.store(1, t.either(none, t.number(0.0), functions.exp(t, near)), v, mask)
+
+    (total,) = k.fold(stop, ("sum", power))
+    part = t.div(t.number(1.0), total)
+    k.each(lambda v, mask: k.store(1, t.mul(k.load(1, v, mask), part), v, mask), stop)
+    k.each(lambda v, mask: k.store(1, t.number(0.0), v, mask), k.integers[0], stop)
+
+
+def log_softmax(k: RowText) -> None:
+    """x, out: the logarithm of softmax."""
+    t, n = k.t, k.integers[0]
+    most, total = _powers(k, lambda v, mask, power: power)
+    less = t.add(most, functions.log(t, total))
+    k.each(lambda v, mask: k.store(1, t.sub(k.load(0, v, mask), less), v, mask), n)
+
+
+def log_softmax_gradient(k: RowText) -> None:
+    """g, y, out: g - exp(y) Σ g."""
+    t, n = k.t, k.integers[0]
+    (total,) = k.fold(n, ("sum", lambda v, mask: k.load(0, v, mask)))
+
+    def share(v: str, mask: str | None) -> str:
+        part = t.mul(functions.exp(t, k.load(1, v, mask)), total)
+        return k.store(2, t.sub(k.load(0, v, mask), part), v, mask)
+
+    k.each(share, n)
+
+
+def class_loss(k: RowText) -> None:
+    """x, labels, flags, out: log Σ exp x - x[label]; 0 for the label `first`.
+
+    Of the flags, two integers, the first is set where a label is no class, and the second where one
+    is `first`.
+    """
+    t, label, counts, is_ignored = k.t, *_label(k)
+    most, total = _powers(k, lambda v, mask, power: power)
+    place = t.emit(f"select i1 {counts}, i64 {label}, i64 0")
+    picked = t.spread(t.scalar, t.emit(f"load {t.scalar}, ptr {k.at(0, place)}, align 1"))
+    loss = t.sub(functions.log(t, total), t.sub(picked, most))
+    value = t.emit(f"select i1 {counts}, {t.vector} {loss}, {t.vector} zeroinitializer")
+    first = t.emit(f"extractelement {t.vector} {value}, i32 0")
+    t.do(f"store {t.scalar} {first}, ptr {t.at(k.bases[3], k.row, t.scalar)}, align 1")
+    is_known = t.emit(f"or i1 {counts}, {is_ignored}")
+    for i, is_so in enumerate((t.emit(f"xor i1 {is_known}, true"), is_ignored)):
+        with t.when(is_so):
+            t.do(f"store i64 1, ptr {t.at(k.bases[2], i, 'i64')}, align 8")
+
+
+def class_gradient(k: RowText) -> None:
+    """x, labels, g, out: g (softmax x - [the element is the label's]); 0 for the label `first`.
+
+    `rows` is the stride of g in bytes. A label that is no class has no element.
+    """
+    t, label, counts, is_ignored = k.t, *_label(k)
+    n, stride, _ = k.integers
+    _, total = _powers(k, lambda v, mask, power: k.store(3, power, v, mask))
+    at = t.at(k.bases[2], t.times(k.row, stride))
+    g = t.emit(f"load {t.scalar}, ptr {at}, align 1")
+    factor = t.div(t.spread(t.scalar, g), total)
+    stays = t.spread("i1", t.emit(f"xor i1 {is_ignored}, true"))
+
+    def share(v: str, mask: str | None) -> None:
+        part = t.mul(k.load(3, v, mask), factor)
+        k.store(3, t.either(stays, part, t.number(0.0)), v, mask)
+
+    k.each(share, n)
+    with t.when(counts):
+        place = k.at(3, label)
+        part = t.emit(f"load {t.scalar}, ptr {place}, align 1")
+        t.do(f"store {t.scalar} {t.emit(f'fsub {t.scalar} {part}, {g}')}, ptr {place}, align 1")
+
+
+def _label(k: RowText) -> tuple[str, str, str]:
+    """Return the row's label, whether it is a class that counts, and whether it is `first`."""
+    t = k.t
+    n, _, ignored = k.integers
+    label = t.emit(f"load i64, ptr {t.at(k.bases[1], k.row, 'i64')}, align 1")
+    is_ignored = t.emit(f"icmp eq i64 {label}, {ignored}")
+    is_class = t.emit(f"icmp ult i64 {label}, {n}")  # negative ones are huge
+    return label, t.emit(f"select i1 {is_ignored}, i1 false, i1 {is_class}"), is_ignored
+
+
+def _powers(k: RowText, use: Callable[[str, str | None, str], str]) -> tuple[str, str]:
+    """Return a row's largest element, and the sum of what `use` returns for e^(element - largest).
+
+    What is far below is 0: arithmetic on denormals takes long.
+    """
+    t, n = k.t, k.integers[0]
+    (most,) = k.fold(n, ("amax", lambda v, mask: k.load(0, v, mask)))
+
+    def power(v: str, mask: str | None) -> str:
+        away = t.sub(k.load(0, v, mask), most)
+        none = t.compare("olt", away, t.number(functions.EXP_RANGE[t.single][0]))
+        near = t.either(none, t.number(0.0), away)
+        return use(v, mask, t.either(none, t.number(0.0), functions.exp(t, near)))
+
+    (total,) = k.fold(n, ("sum", power))
+    return most, total
+
+
+def softmax_gradient(k: RowText) -> None:
+    """g, y, out: number · y (g - Σ g y), over the first elements of each row; 0 behind them."""
+    t, stop = k.t, _reach(k)
+    (along,) = k.fold(stop, ("sum", lambda v, m: t.mul(k.load(0, v, m), k.load(1, v, m))))
+
+    def share(v: str, mask: str | None) -> str:
+        y = t.mul(k.load(1, v, mask), k.number)
+        return k.store(2, t.mul(y, t.sub(k.load(0, v, mask), along)), v, mask)
+
+    k.each(share, stop)
+    k.each(lambda v, mask: k.store(2, t.number(0.0), v, mask), k.integers[0], stop)
+
+
+def _reach(k: RowText) -> str:
+    """Return how many elements of a row count: one more with each row of a matrix, n at most."""
+    n, rows, first = k.integers
+    row = k.t.emit(f"urem i64 {k.row}, {rows}")
+    return k.t.least(n, k.t.plus(row, first))
