@@ -1,10 +1,10 @@
-"""Softmax, layer norm, their gradients, Adam: a kernel each that reads and writes memory once.
+"""Softmax, norms, their gradients, Adam and more: a kernel each that reads and writes memory once.
 
 A row is short enough to stay in the nearest cache from its first number to its result, so what
 takes several sweeps over it takes memory's time once. Arrays are contiguous, rows of `n` numbers.
 
-    void kernel(i64 lo, i64 hi, ptr table)   rows lo to hi; the table: three integers, n first,
-                                             where the arrays' objects are, one number
+    void kernel(i64 lo, i64 hi, ptr table)   rows (or columns) lo to hi; the table: three integers,
+                                             n first, where the arrays' objects are, one number
 
 May import: row_text, softmax, norms, adam, places; text, engine, pool.
 """
@@ -22,7 +22,14 @@ from .. import pool
 from ..engine import Function
 from ..text import KERNEL
 from .adam import adam
-from .norms import layer_norm, layer_norm_gradient
+from .norms import (
+    column_moments,
+    column_sums,
+    group_norm,
+    group_norm_gradient,
+    layer_norm,
+    layer_norm_gradient,
+)
 from .places import add_rows, gather, scatter_add
 from .row_text import RowText
 from .softmax import (
@@ -47,18 +54,25 @@ _KERNELS: dict[str, tuple[int, Callable[[RowText], None]]] = {
     "log_softmax_gradient": (3, log_softmax_gradient),
     "layer_norm": (4, layer_norm),
     "layer_norm_gradient": (6, layer_norm_gradient),
+    "group_norm": (4, group_norm),
+    "group_norm_gradient": (6, group_norm_gradient),
+    "column_moments": (3, column_moments),
+    "column_sums": (6, column_sums),
     "adam": (5, adam),
     "add_rows": (3, add_rows),
     "gather": (4, gather),
     "scatter_add": (4, scatter_add),
 }
+COLUMNS = 64  # of which a thread has a multiple
+_OVER_COLUMNS = {"column_moments", "column_sums"}
+_WITH_OWN_LOOP = {"add_rows", *_OVER_COLUMNS}
 
 
 def module(name: str, dtype: str) -> str:
     """Return the LLVM module of a kernel, one of `_KERNELS`."""
     count, body = _KERNELS[name]
     k = RowText(dtype, count)
-    if name == "add_rows":
+    if name in _WITH_OWN_LOOP:
         body(k)
     else:
         with k.t.loop("r", "%hi", start="%lo") as r:
@@ -84,6 +98,7 @@ def run(
         name: one of `_KERNELS`, whose docstrings say what the arrays and the number are.
         rows, first: of a causal softmax, the rows of a matrix, and how many elements count in its
             first row; all of them unless given. Of layer norm's gradient, the rows a sum is over.
+            Of others, as their docstrings say.
         n: elements of a row, those of the first array's last axis unless given.
     """
     leading = arrays[0]
@@ -93,7 +108,11 @@ def run(
     function, pack = _function(name, leading.dtype)
     reach = n if first is None else first
     table = pack(n, rows, reach, *map(id, arrays), number)  # see `kernels.places_of`
-    grain = rows if name == "layer_norm_gradient" else -(-pool.GRAIN // n)
-    if name == "add_rows":  # the work is in the values, not in what they are added to
+    total, grain = -(-size // n), -(-pool.GRAIN // n)
+    if name == "layer_norm_gradient":
+        grain = rows
+    elif name == "add_rows":  # the work is in the values, not in what they are added to
         grain = max(1, size * pool.GRAIN // (rows * n * n))
-    pool.share(function.call, -(-size // n), grain, table)
+    elif name in _OVER_COLUMNS:
+        total, grain = n, -(-pool.GRAIN // (rows * COLUMNS)) * COLUMNS
+    pool.share(function.call, total, grain, table)

@@ -1,9 +1,13 @@
-"""Bodies of kernels over rows: layer norm and its gradient.
+"""Bodies of kernels over rows: norms of layers, groups and columns, and their gradients.
 
 May import: row_text.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 
 from .row_text import Each, RowText
 
@@ -58,3 +62,100 @@ def layer_norm_gradient(k: RowText) -> None:
         k.store(5, t.add(k.load(5, total, mask, True), g), total, mask, True)
 
     k.each(share, n)
+
+
+@contextmanager
+def _each_channel(k: RowText) -> Iterator[tuple[str, str, str, str]]:
+    """Write a loop over the channels of a group, whose elements lie one behind another in its row.
+
+    Gives where one begins and ends in the row, its number in the sample, and among all samples'.
+    `rows` is the elements of a channel, `first` the channels of a sample.
+    """
+    t = k.t
+    n, size, channels = k.integers
+    count = t.emit(f"sdiv i64 {n}, {size}")
+    before = t.times(k.row, count)
+    with t.loop("c", count) as c:
+        start, number = t.times(c, size), t.plus(before, c)
+        yield start, t.plus(start, size), t.emit(f"urem i64 {number}, {channels}"), number
+
+
+def group_norm(k: RowText) -> None:
+    """x, weight, bias, out: each row standardized, each channel of it scaled and shifted."""
+    t = k.t
+    y, _ = _standardized(k, 0)
+    with _each_channel(k) as (start, stop, channel, _):
+        scale, shift = k.spread_from(1, channel), k.spread_from(2, channel)
+        k.each(lambda v, m: k.store(3, t.add(t.mul(y(v, m), scale), shift), v, m), stop, start)
+
+
+def group_norm_gradient(k: RowText) -> None:
+    """g, x, weight, dx, along, total: the gradient; Σ g y and Σ g of each channel of a sample."""
+    t = k.t
+    y, scale = _standardized(k, 1)
+    for variable in k.totals:
+        t.store(t.number(0.0), variable)
+    with _each_channel(k) as (start, stop, channel, number):
+        weight = k.spread_from(2, channel)
+        folds = ("sum", lambda v, m: t.mul(k.load(0, v, m), y(v, m))), ("sum", partial(k.load, 0))
+        for i, total in enumerate(k.fold(stop, *folds, start=start)):
+            k.store_first(4 + i, number, total)
+            t.store(t.add(t.load(k.totals[i]), t.mul(weight, total)), k.totals[i])
+    count = t.spread(t.scalar, t.emit(f"sitofp i64 {k.integers[0]} to {t.scalar}"))
+    along, middle = (t.div(t.load(variable), count) for variable in k.totals)
+    with _each_channel(k) as (start, stop, channel, _):
+        weight = k.spread_from(2, channel)
+
+        def share(v: str, mask: str | None) -> str:
+            flow = t.sub(t.mul(k.load(0, v, mask), weight), middle)
+            inner = t.sub(flow, t.mul(y(v, mask), along))
+            return k.store(3, t.mul(inner, scale), v, mask)
+
+        k.each(share, stop, start)
+
+
+def column_moments(k: RowText) -> None:
+    """x, mean, variance: those of each column of a matrix of `rows` rows; both are 0 before."""
+    t = k.t
+    rows = t.spread(t.scalar, t.emit(f"sitofp i64 {k.integers[1]} to {t.scalar}"))
+
+    def square(v: str, mask: str | None) -> str:
+        away = t.sub(k.load(0, v, mask), k.load(1, v, mask, True))
+        return t.mul(away, away)
+
+    _add_columns(k, {1: partial(k.load, 0)})
+    _divide_columns(k, 1, rows)
+    _add_columns(k, {2: square})
+    _divide_columns(k, 2, rows)
+
+
+def column_sums(k: RowText) -> None:
+    """g, x, mean, inverse, along, total: Σ g y and Σ g of each column; both are 0 before."""
+    t = k.t
+
+    def along(v: str, mask: str | None) -> str:
+        y = t.mul(t.sub(k.load(1, v, mask), k.load(2, v, mask, True)), k.load(3, v, mask, True))
+        return t.mul(k.load(0, v, mask), y)
+
+    _add_columns(k, {4: along, 5: partial(k.load, 0)})
+
+
+def _add_columns(k: RowText, values: dict[int, Each]) -> None:
+    """Add values of all rows to arrays that have a number a column, for the thread's columns."""
+    t = k.t
+
+    def add(v: str, mask: str | None) -> None:
+        for into, value in values.items():
+            total = t.add(k.load(into, v, mask, True), value(v, mask))
+            k.store(into, total, v, mask, True)
+
+    with t.loop("i", k.integers[1]) as i:
+        k.first = t.times(i, k.integers[0])
+        k.each(add, "%hi", "%lo")
+
+
+def _divide_columns(k: RowText, array: int, by: str) -> None:
+    def divide(v: str, mask: str | None) -> str:
+        return k.store(array, k.t.div(k.load(array, v, mask, True), by), v, mask, True)
+
+    k.each(divide, "%hi", "%lo")

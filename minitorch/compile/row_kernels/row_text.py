@@ -23,6 +23,7 @@ class RowText:
     Attributes:
         integers: the table's; `integers[0]` is a row's length.
         number: the table's, in every lane.
+        totals: two variables for a body's own use.
     """
 
     def __init__(self, dtype: str, arrays: int) -> None:
@@ -36,6 +37,7 @@ class RowText:
             number = t.emit(f"fptrunc double {number} to float")
         self.number = t.spread(t.scalar, number)
         self.sums = [t.variable() for _ in range(2)]
+        self.totals = [t.variable() for _ in range(2)]
         self.first = self.row = "0"
 
     def at(self, array: int, place: str, shared: bool = False) -> str:
@@ -65,7 +67,7 @@ class RowText:
         with t.when(t.emit(f"icmp sgt i64 {rest}, 0")):
             body(whole, t.first_lanes(rest))
 
-    def fold(self, stop: str, *folds: tuple[str, Each]) -> list[str]:
+    def fold(self, stop: str, *folds: tuple[str, Each], start: str = "0") -> list[str]:
         """Return what some values of the row's elements add up to, each in every lane."""
         t = self.t
         for (how, _), total in zip(folds, self.sums, strict=False):
@@ -78,11 +80,23 @@ class RowText:
                     value = t.either(mask, value, t.number(IDENTITY[how]))
                 t.store(fold(t, how, t.load(total), value), total)
 
-        self.each(body, stop)
+        self.each(body, stop, start)
         return [
             t.spread(t.scalar, across(t, how, t.load(total)))
             for (how, _), total in zip(folds, self.sums, strict=False)
         ]
+
+    def spread_from(self, array: int, place: str) -> str:
+        """Return a number of an array in every lane."""
+        at = self.t.at(self.bases[array], place, self.t.scalar)
+        number = self.t.emit(f"load {self.t.scalar}, ptr {at}, align 1")
+        return self.t.spread(self.t.scalar, number)
+
+    def store_first(self, array: int, place: str, value: str) -> None:
+        """Write the first lane of a vector into a place of an array."""
+        t = self.t
+        first = t.emit(f"extractelement {t.vector} {value}, i32 0")
+        t.do(f"store {t.scalar} {first}, ptr {t.at(self.bases[array], place, t.scalar)}, align 1")
 
     def mean(self, *values: Each) -> list[str]:
         """Return the means of some values over the row."""

@@ -61,11 +61,10 @@ def class_loss(k: RowText) -> None:
     t, label, counts, is_ignored = k.t, *_label(k)
     most, total = _powers(k, lambda v, mask, power: power)
     place = t.emit(f"select i1 {counts}, i64 {label}, i64 0")
-    picked = t.spread(t.scalar, t.emit(f"load {t.scalar}, ptr {k.at(0, place)}, align 1"))
+    picked = k.spread_from(0, t.plus(k.first, place))
     loss = t.sub(functions.log(t, total), t.sub(picked, most))
     value = t.emit(f"select i1 {counts}, {t.vector} {loss}, {t.vector} zeroinitializer")
-    first = t.emit(f"extractelement {t.vector} {value}, i32 0")
-    t.do(f"store {t.scalar} {first}, ptr {t.at(k.bases[3], k.row, t.scalar)}, align 1")
+    k.store_first(3, k.row, value)
     is_known = t.emit(f"or i1 {counts}, {is_ignored}")
     for i, is_so in enumerate((t.emit(f"xor i1 {is_known}, true"), is_ignored)):
         with t.when(is_so):

@@ -276,9 +276,11 @@ def _repeats(a: Any, b: Any) -> bool:
     return fit and a.size > 1 < b.size and _compiles(a.dtype)
 
 
-def over_rows(name: str, arrays: Sequence[Array], number: float, shape: Sequence[int]) -> Array:
+def over_rows(
+    name: str, arrays: Sequence[Array], number: float, shape: Sequence[int], **which: int
+) -> Array:
     """Return a new array of this shape that a kernel over rows writes."""
     first = arrays[0]
     out = allocator.empty(tuple(shape), first.dtype)
-    _runner()(name, (*map(np.ascontiguousarray, arrays), out), number)
+    _runner()(name, (*map(np.ascontiguousarray, arrays), out), number, **which)
     return out

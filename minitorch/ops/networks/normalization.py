@@ -13,6 +13,7 @@ from ..elementwise.unary import rsqrt
 from ..reducing.reduction import mean
 from ..reducing.statistics import vector_norm
 from ..shaping.movement import reshape
+from .group_norm import GroupNorm
 from .standardizing import BatchNorm, LayerNorm, Moments, Standardize
 
 
@@ -164,6 +165,8 @@ def group_norm(
             "of it on axis 1."
         )
     _check_channels("group_norm", x, weight, bias)
+    if weight is not None and bias is not None:
+        return apply(GroupNorm(num_groups, eps), x, weight, bias)
     grouped = reshape(x, x.shape[0], num_groups, math.prod(x.shape[1:]) // num_groups)
     y = reshape(apply(Standardize((2,), eps), grouped), tuple(x.shape))
     return _affine_channels(y, weight, bias, rank)

@@ -60,6 +60,10 @@ class Moments(Flat, Reduction):
 
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return both, with the axes as size 1."""
+        if self.dims == (0,) and x.ndim == 2 and compiled.fits_rows(xp, x):
+            matrix, moments = np.ascontiguousarray(x), np.zeros((2, x.shape[1]), x.dtype)
+            compiled.run_rows("column_moments", (matrix, *moments), 0.0, rows=len(x))
+            return moments[:, None]
         if xp is np and self.dims == (0, *range(2, x.ndim)) and compiled.fits(xp, x):
             channels = _Channels(x)
             (rows,) = channels.rows
@@ -208,13 +212,19 @@ class BatchNormSums(Op):
 
     def compute(self, xp: Namespace, g: Array, x: Array, moments: Array) -> Array:
         """Return the sums."""
+        if x.ndim == 2 and compiled.fits_rows(xp, g, x, moments):
+            centre, inverse = (a[:, 0] for a in _columns(moments, self.eps))
+            matrices = (np.ascontiguousarray(a) for a in (g, x))
+            sums: Array = np.zeros((2, x.shape[1]), x.dtype)
+            compiled.run_rows("column_sums", (*matrices, centre, inverse, *sums), 0.0, rows=len(x))
+            return sums
         if xp is np:
             channels = _Channels(x, g)
             rows, g = channels.rows
             centre, inverse = _columns(moments, self.eps)
             along = channels.mean(g, rows - centre) * inverse
-            sums: Array = np.concatenate([along, channels.mean(g)], 1).T * channels.count
-            return sums
+            both: Array = np.concatenate([along, channels.mean(g)], 1).T * channels.count
+            return both
         over = _but_channels(x)
         y = (x - moments[0]) / xp.sqrt(moments[1] + self.eps)
         return xp.stack([xp.sum(g * y, axis=over), xp.sum(g, axis=over)])
