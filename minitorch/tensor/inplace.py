@@ -7,6 +7,7 @@ recording: its gradient would be that of numbers which are gone.
 May import: this folder, arrays, errors, op, ops.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any, Self
 
@@ -281,6 +282,7 @@ def _into(ufunc: np.ufunc, own: Array, array: object) -> None:
     ufunc(own, array, out=own)
 
 
+@functools.cache
 def _rank(dtype: DTypeLike) -> int:
     name = str(dtype).removeprefix("torch.")
     return 0 if name == "bool" else 2 if "float" in name else 1

@@ -19,7 +19,7 @@ from ..elementwise.logic import ne
 from ..elementwise.unary import zeros_like
 from ..reducing.reduction import sum
 from ..shaping.gathering import gather
-from ..shaping.movement import insert_axes, remove_axes, reshape
+from ..shaping.movement import insert_axes, permute, remove_axes, reshape
 from .loss import reduced
 from .softmax import LogSoftmax, Softmax
 
@@ -76,12 +76,7 @@ class CrossEntropy(OfClasses):
                 mean: Array = np.add.reduce(losses)
                 mean /= x.dtype.type(n)
                 return mean
-        safe, counts, n = _rows(xp, index, x.shape[1], self.ignore_index)
-        rows = xp.arange(x.shape[0], **native_device_of(x))
-        away = x - xp.max(x, axis=1, keepdims=True)
-        losses = xp.log(xp.sum(xp.exp(away), axis=1)) - away[rows, safe]
-        if counts is not None:
-            losses = xp.where(counts, losses, xp.zeros_like(losses))
+        losses, n = _losses(xp, x, index, self.ignore_index)
         return cast(xp.sum(losses) / n, dtype_of(x))
 
     def infer(self, *specs: Spec) -> Spec:
@@ -108,21 +103,9 @@ class CrossEntropyGrad(KeepsSpec, OfClasses):
 
     def compute(self, xp: Namespace, x: Array, index: Array, g: Array) -> Array:
         """Return the gradient of the logits."""
-        if xp is np:
-            counts = index != self.ignore_index
-            n = np.count_nonzero(counts)
-            share = np.asarray(g / x.dtype.type(n))
-            by_kernel: Array | None = compiled.class_kernels().class_gradient(
-                share, index, x, self.ignore_index
-            )
-            counted = index if n == len(index) else index[counts]
-            if by_kernel is not None and _in_range(counted, x.shape[1]):
-                return by_kernel
-        safe, counts, n = _rows(xp, index, x.shape[1], self.ignore_index)
-        y = Softmax(1).compute(xp, x)
-        y[xp.arange(x.shape[0], **native_device_of(x)), safe] -= 1
-        y *= g / n
-        return y if counts is None else xp.where(counts[:, None], y, xp.zeros_like(y))
+        n = xp.sum(cast(index != self.ignore_index, np.dtype(np.int64)))
+        share = np.asarray(g / x.dtype.type(n)) if xp is np else g / n
+        return _shares(xp, x, index, share, self.ignore_index)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Softmax has the derivative y (v - Σ v y); the one hot part has none."""
@@ -133,6 +116,79 @@ class CrossEntropyGrad(KeepsSpec, OfClasses):
         curved = weighted * y - y * sum(weighted * y, 1, True)
         slope = apply(CrossEntropyGrad(self.ignore_index), x, index, g * 0.0 + 1.0)
         return curved * g, None, sum(slope * out_grad)
+
+
+class ClassLosses(OfClasses):
+    """ln Σ exp x - x[class] of each row; 0 for the class that does not count."""
+
+    name = "class_losses"
+
+    def compute(self, xp: Namespace, x: Array, index: Array) -> Array:
+        """Return the losses (n,) for logits (n, classes) and classes (n,)."""
+        if xp is np:
+            by_kernel = compiled.class_kernels().class_loss(index, x, self.ignore_index)
+            if by_kernel is not None:
+                losses: Array = by_kernel[0]
+                return losses
+        return _losses(xp, x, index, self.ignore_index)[0]
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return (n,)."""
+        return Spec(specs[0].shape[:1], specs[0].dtype)
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """Return softmax - one hot of each row, times its gradient."""
+        return apply(ClassLossesGrad(self.ignore_index), *node.inputs, out_grad), None
+
+
+class ClassLossesGrad(KeepsSpec, OfClasses):
+    """(softmax x - one hot) · g of each row: the gradient of `ClassLosses`."""
+
+    def compute(self, xp: Namespace, x: Array, index: Array, g: Array) -> Array:
+        """Return the gradient of the logits."""
+        return _shares(xp, x, index, g, self.ignore_index)
+
+    def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
+        """As of `CrossEntropyGrad`, a gradient a row."""
+        x, index, g = node.inputs
+        flow = insert_axes(where(ne(index, self.ignore_index), g, 0.0), (1,)) * out_grad
+        y = apply(Softmax(1), x)
+        slope = apply(self, x, index, g * 0.0 + 1.0)
+        return flow * y - y * sum(flow * y, 1, True), None, sum(slope * out_grad, 1)
+
+
+def _losses(xp: Namespace, x: Array, index: Array, ignore: int) -> tuple[Array, Any]:
+    """Return the loss of each row, and how many count.
+
+    Raises:
+        AxisError: a class out of range.
+    """
+    safe, counts, n = _rows(xp, index, x.shape[1], ignore)
+    away = x - xp.max(x, axis=1, keepdims=True)
+    picked = away[xp.arange(x.shape[0], **native_device_of(x)), safe]
+    losses = xp.log(xp.sum(xp.exp(away), axis=1)) - picked
+    if counts is not None:
+        losses = xp.where(counts, losses, xp.zeros_like(losses))
+    return losses, n
+
+
+def _shares(xp: Namespace, x: Array, index: Array, g: Array, ignore: int) -> Array:
+    """Return (softmax x - one hot) · g for g of all rows, (), or of each, (n,).
+
+    Raises:
+        AxisError: a class out of range.
+    """
+    if xp is np:
+        counted = index if (counts := index != ignore).all() else index[counts]
+        if _in_range(counted, x.shape[1]):
+            by_kernel: Array | None = compiled.class_kernels().class_gradient(g, index, x, ignore)
+            if by_kernel is not None:
+                return by_kernel
+    safe, counts, _ = _rows(xp, index, x.shape[1], ignore)
+    y: Array = Softmax(1).compute(xp, x)
+    y[xp.arange(x.shape[0], **native_device_of(x)), safe] -= 1
+    y *= g[:, None] if g.ndim else g
+    return y if counts is None else xp.where(counts[:, None], y, xp.zeros_like(y))
 
 
 class PickedMean(OfClasses):
@@ -206,12 +262,9 @@ def cross_entropy(
         raise ArgumentError(
             f"cross_entropy: got label_smoothing {label_smoothing}, expected 0 to 1."
         )
-    plain = weight is None and reduction == "mean" and not label_smoothing
     by_class = as_dtype(target.dtype).kind != "f"
-    if plain and by_class and len(input.shape) == 2 and len(target.shape) == 1:
-        op = CrossEntropy(ignore_index)
-        op.infer(Spec(tuple(input.shape), input.dtype), Spec(tuple(target.shape), target.dtype))
-        return apply(op, input, target)
+    if by_class and not label_smoothing and len(input.shape) == len(target.shape) + 1 > 1:
+        return _hard(input, target, weight, ignore_index, reduction)
     d = 0 if len(input.shape) == 1 else 1
     logs = apply(LogSoftmax(d), input)
     along = [-1 if i == d else 1 for i in range(len(logs.shape))]
@@ -225,6 +278,35 @@ def cross_entropy(
         spread = where(counts, -sum(scaled, d), 0.0) * (label_smoothing / logs.shape[d])
         hard = hard * (1.0 - label_smoothing) + spread
     return sum(hard) / sum(share) if reduction == "mean" else reduced(hard, reduction)
+
+
+def _hard(x: Kind, target: Kind, weight: Kind | None, ignore: int, reduction: str) -> Kind:
+    """Return the loss of classes by rows, the classes' axis moved to the end.
+
+    Raises:
+        ShapeError: the classes or the weights are not as many as the logits want.
+    """
+    rank, classes, count = len(x.shape), target, x.shape[1]
+    expected = (x.shape[0], *x.shape[2:])
+    if None not in (*expected, *target.shape) and tuple(target.shape) != expected:
+        raise ShapeError(
+            f"cross_entropy: got logits {tuple(x.shape)}, classes {tuple(target.shape)}, expected "
+            "(n, classes, ...) and (n, ...)."
+        )
+    if weight is not None and tuple(weight.shape) != (count,):
+        raise ShapeError(f"cross_entropy: got weights {tuple(weight.shape)}, expected ({count},).")
+    if rank > 2:
+        x = reshape(permute(x, (0, *range(2, rank), 1)), -1, count)
+        classes = reshape(target, -1)
+    if weight is None and reduction == "mean":
+        return apply(CrossEntropy(ignore), x, classes)
+    losses = apply(ClassLosses(ignore), x, classes)
+    if weight is not None:
+        share = _class_weights(x, classes, weight, ne(classes, ignore))
+        losses = losses * share
+        if reduction == "mean":
+            return sum(losses) / sum(share)
+    return reduced(losses if rank == 2 else reshape(losses, tuple(target.shape)), reduction)
 
 
 def _soft(

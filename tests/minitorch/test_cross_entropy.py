@@ -1,0 +1,61 @@
+"""Cross-entropy of classes for rows and for images, weighted, ignored and smoothed, by PyTorch."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import minitorch
+import minitorch.nn.functional as F
+from minitorch.errors import ShapeError
+from minitorch.graph import jit
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("is_weighted", [False, True])
+@pytest.mark.parametrize("ignore_index", [-100, 1])
+@pytest.mark.parametrize("shape", [(7, 3), (40, 21), (4, 5, 9), (2, 3, 4, 5)], ids=str)
+def test_losses_and_gradients_of_both_orders_are_torchs(
+    shape: tuple[int, ...], ignore_index: int, is_weighted: bool, reduction: str, smoothing: float,
+    dtype: str,
+) -> None:  # fmt: skip
+    rng = np.random.default_rng(len(shape))
+    logits = (3 * rng.standard_normal(shape)).astype(dtype)
+    classes = rng.integers(0, shape[1], (shape[0], *shape[2:]))
+    classes.flat[:2] = ignore_index
+    weight = (rng.random(shape[1]) + 0.1).astype(dtype)
+    flow = rng.standard_normal(classes.shape if reduction == "none" else ()).astype(dtype)
+
+    def loss(lib: Any, x: Any) -> Any:
+        return lib.nn.functional.cross_entropy(
+            x, lib.tensor(classes), lib.tensor(weight) if is_weighted else None,
+            ignore_index=ignore_index, reduction=reduction, label_smoothing=smoothing,
+        )  # fmt: skip
+
+    def results(lib: Any) -> list[Any]:
+        x = lib.tensor(logits, requires_grad=True)
+        (first,) = lib.autograd.grad(loss(lib, x), x, lib.tensor(flow), create_graph=True)
+        (second,) = lib.autograd.grad((first**3).sum(), x)
+        (plain,) = lib.autograd.grad(loss(lib, x), x, lib.tensor(flow))
+        return [v.detach().numpy() for v in (loss(lib, x), first, second, plain)]
+
+    tolerance = 2e-4 if dtype == "float32" else 1e-9
+    expected = results(torch)
+    for ours, theirs in zip(results(minitorch), expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, tolerance, tolerance)
+    compiled = jit(lambda x: loss(minitorch, x))(minitorch.tensor(logits))
+    np.testing.assert_allclose(compiled.numpy(), expected[0], tolerance, tolerance)
+
+
+@pytest.mark.parametrize("options", [{}, {"reduction": "none"}, {"weight": minitorch.ones(4)}])
+def test_what_does_not_fit_is_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(IndexError, match="got a class of 4"):
+        F.cross_entropy(minitorch.randn(3, 4), minitorch.tensor([0, 1, 4]), **options)
+    for logits, classes in (((3, 4), [0, 1]), ((1, 4, 2), [[0, 1, 2]])):
+        with pytest.raises(ShapeError, match=r"expected \(n, classes, \.\.\.\)"):
+            F.cross_entropy(minitorch.randn(*logits), minitorch.tensor(classes), **options)
+    with pytest.raises(ShapeError, match=r"weights \(3,\), expected \(4,\)"):
+        F.cross_entropy(minitorch.randn(1, 4), minitorch.tensor([0]), minitorch.ones(3))
