@@ -14,6 +14,7 @@ from ...op import Gradients, Kind, Methods, Spec, apply
 from ..elementwise.binary import where
 from ..elementwise.casting import clone
 from .indexing import ARRAY, PlaceAdd, getitem
+from .joining import cat
 from .movement import Movement, movedim, reshape
 
 
@@ -162,8 +163,17 @@ def pad(x: Kind, pad: Sequence[int], mode: str = "constant", value: float | None
         pairs = [(max(a, 0), max(b, 0)) for a, b in pairs]
     for d, (before, after) in enumerate(pairs):
         if before or after:
-            x = getitem(x, (*(slice(None),) * d, _border(x.shape[d], before, after, mode)))
+            x = _bordered(x, d, before, after, mode)
     return x
+
+
+def _bordered(x: Kind, d: int, before: int, after: int, mode: str) -> Kind:
+    """Return `x` with a border along one axis, whose elements are copied from within."""
+    places, ahead = _border(x.shape[d], before, after, mode), (slice(None),) * d
+    if builtins.min(before, after) < 0:
+        return getitem(x, (*ahead, places))
+    end = before + x.shape[d]
+    return cat((getitem(x, (*ahead, places[:before])), x, getitem(x, (*ahead, places[end:]))), d)
 
 
 def _border(size: int, before: int, after: int, mode: str) -> Any:
