@@ -94,8 +94,7 @@ class Take(Op):
     def compute(self, xp: Namespace, x: Array, *indices: Array) -> Array:
         """Return what is picked: a new array, or a view where each index is one number."""
         view, index = located(x, self.pattern, indices)
-        picked: Array = view[index] if index else view
-        return picked
+        return _picked(view, index) if index else view
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the shape of what is picked; how many elements a mask picks is not known."""
@@ -110,6 +109,17 @@ class Take(Op):
         """Add the gradient of each pick to the element picked."""
         x, *indices = node.inputs
         return (placed(out_grad, self.pattern, indices, x), *(None for _ in indices))
+
+
+def _picked(x: Array, index: tuple[Any, ...]) -> Array:
+    """Return x[index]; of NumPy, by integers along one axis, in half the time and less."""
+    if type(x) is np.ndarray and x.flags.c_contiguous:
+        arrays = [(d, item) for d, item in enumerate(index) if type(item) is np.ndarray]
+        if len(arrays) == 1 and arrays[0][1].dtype.kind == "i":
+            ((d, places),) = arrays
+            return x.take(places, d)
+    picked: Array = x[index]
+    return picked
 
 
 class Part:
