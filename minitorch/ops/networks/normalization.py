@@ -9,7 +9,7 @@ from ...errors import ArgumentError, ShapeError
 from ...op import Kind, Methods, apply
 from ..elementwise.casting import floats_only
 from ..elementwise.pointwise import clamp_min
-from ..elementwise.unary import rsqrt
+from ..elementwise.unary import rsqrt, zeros_like
 from ..reducing.reduction import mean
 from ..reducing.statistics import vector_norm
 from ..shaping.movement import reshape
@@ -33,9 +33,12 @@ def layer_norm(
     """
     over = _last_axes("layer_norm", x, normalized_shape, weight, bias)
     floats_only("layer_norm", x)
-    if weight is not None and bias is not None:
-        return apply(LayerNorm(over, eps), x, weight, bias)
-    return _affine(apply(Standardize(over, eps), x), weight, bias)
+    if weight is None:
+        return _affine(apply(Standardize(over, eps), x), None, bias)
+    values: Any = weight
+    return apply(
+        LayerNorm(over, eps), x, weight, zeros_like(values.detach()) if bias is None else bias
+    )
 
 
 def _last_axes(name: str, x: Kind, sizes: Sequence[int], *vectors: Kind | None) -> tuple[int, ...]:
