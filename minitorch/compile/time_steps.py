@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -255,11 +255,14 @@ def _function(name: str, dtype: str, rows: int, rest: int) -> tuple[Any, Callabl
     return engine.Function(text), struct.Struct(f"{count}q").pack
 
 
-def run(name: str, a: _Array, w: _Array, order: Iterable[int], arrays: Sequence[_Array]) -> None:
-    """Take steps one after the other; the last arrays are written.
+def run(
+    name: str, a: _Array, w: _Array, order: Sequence[int], arrays: Mapping[str, _Array]
+) -> None:
+    """Take steps one after the other.
 
     Args:
-        name: one of `_STEPS`, which says what the arrays are; all contiguous and of one dtype.
+        name: one of `_STEPS`, which says what arrays it reads and writes, all contiguous and of one
+            dtype; of those of all steps, such as h, a step takes its own.
         a: (steps, N, K): the step's own part is multiplied by the weights; on the way back that of
             the step before in `order`, and nothing at the first.
         w: (gates * H, H); on the way back K is gates * H.
@@ -268,11 +271,14 @@ def run(name: str, a: _Array, w: _Array, order: Iterable[int], arrays: Sequence[
     step = _STEPS[name]
     back = name.endswith("back")
     _, batch, width = a.shape
-    weights = panels.packed(w.T[None] if back else w.reshape(step.vectors, -1, width))
+    in_panels = w.T[None] if back else w.reshape(step.vectors, -1, width)
+    if back and len(order) == 1:
+        in_panels = in_panels[..., :0]  # there is no product
+    weights = panels.packed(in_panels)
     rows, rest = _blocks(batch, step.vectors)
     function, pack = _function(name, a.dtype.name, rows, rest)
-    places = kernels.places_of((weights, a, *arrays))
-    grain = -(-panels.GRAIN // (batch * weights[0].size))
+    places = kernels.places_of((weights, a, *(arrays[part] for part in step.arrays)))
+    grain = -(-panels.GRAIN // (batch * max(weights[0].size, 1)))
     before = -1
     for number in order:
         source, depth = (max(before, 0), width if before >= 0 else 0) if back else (number, width)

@@ -52,7 +52,7 @@ def states_of(name: str, values: Any) -> Any:
     return tuple(values[1:3]) if name == "LSTM" else values[1]
 
 
-@pytest.mark.parametrize("length", [1, 3, 9])
+@pytest.mark.parametrize("length", [1, 2, 9])
 @pytest.mark.parametrize(
     "options",
     [{}, {"num_layers": 2, "bidirectional": True}, {"bias": False}],
@@ -224,7 +224,7 @@ def test_a_graph_does_not_grow_with_the_sequence(name: str) -> None:
         traced = trace(lambda value: module(value)[0].sum())(minitorch.zeros(length, 1, WIDTH))
         return len(traced.graph.nodes)
 
-    assert nodes(40) == nodes(6)
+    assert nodes(40) == nodes(2)
 
 
 def test_a_sequence_without_recording_gives_the_same_outputs() -> None:

@@ -10,33 +10,29 @@ gradients go through the formula: the same steps, one by one, in the library's o
 computed from the trail is computed from all that led to it, and there its gradients go.
 """
 
-import builtins
-import math
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, ClassVar
 
 import numpy as np
 
 from ...arrays.library import (
-    CPU,
     Array,
     Namespace,
     asarray,
     device_of,
-    float32,
-    float64,
     to_numpy,
 )
 from ...op import Flat, Gradients, Kind, Methods, Op, Spec, apply
 from ...vjp import pull_back
 from ..elementwise.casting import clone
+from ..elementwise.compiled import compiles
 from ..elementwise.unary import relu, sigmoid, tanh, zeros_like
-from ..products.linalg import linear, matmul, mT
+from ..products.linalg import linear, matmul
 from ..reducing.reduction import sum
 from ..shaping.joining import cat, chunk, stack, unbind
 from ..shaping.movement import insert_axes, reshape
-from .time_loops import GRULoop, Loop, LSTMLoop, PlainLoop, Shapes, cut
+from .time_loops import Loop
 
 State = tuple[Methods, ...]
 Step = Callable[[Methods, Methods, State], State]
@@ -79,13 +75,7 @@ STEPS: dict[str, Step] = {
 }
 
 
-KINDS: dict[str, Callable[[bool], Loop]] = {
-    "tanh": PlainLoop,
-    "relu": partial(PlainLoop, nonlinearity="relu"),
-    "lstm": LSTMLoop,
-    "gru": GRULoop,
-}
-LOOPS = {(kind, way): loop(way) for kind, loop in KINDS.items() for way in (False, True)}
+_loop = lru_cache(64)(Loop)
 
 
 def recurrence(
@@ -108,11 +98,10 @@ def recurrence(
 
 
 def _fit(*inputs: Any) -> bool:
-    """Tell whether the loops can take these: on the CPU, of known sizes, all of one dtype."""
-    dtype, length = inputs[0].dtype, inputs[0].shape[0]
-    return (length and dtype in (float32, float64)) and all(
-        value.device == CPU and value.dtype == dtype and None not in value.shape for value in inputs
-    )
+    """Tell whether the loop takes these: on the CPU, none empty, of one dtype that has kernels."""
+    dtype = inputs[0].dtype
+    alike = (value.dtype == dtype and value.device.type == "cpu" for value in inputs)
+    return all(all(value.shape) for value in inputs) and all(alike) and compiles(dtype)
 
 
 def by_steps(
@@ -133,7 +122,7 @@ def by_steps(
     from_x: Sequence[Any] = unbind(from_x_LNG, 0)
     each = None if bias_LNG is None else unbind(bias_LNG, 0)
     outputs: list[Any] = [state[0]] * len(from_x)
-    for t in LOOPS[kind, backwards].order(len(from_x)):
+    for t in range(len(from_x))[:: -1 if backwards else 1]:
         from_h = linear(state[0], w_hh, *bias) if each is None else linear(state[0], w_hh) + each[t]
         state = STEPS[kind](from_x[t], from_h, state)
         outputs[t] = state[0]
@@ -142,36 +131,43 @@ def by_steps(
 
 
 class _OfLayer(Op):
-    """What the operators of a layer share: its kind and direction, and that NumPy computes them."""
+    """What the operators of a layer share; the last of their inputs are those of the layer."""
 
     on_arrays = True
     reads_output = False
+    before: ClassVar[int] = 0
+    """How many inputs come first."""
 
     def __init__(self, kind: str, backwards: bool) -> None:
         self.kind, self.backwards = kind, backwards
 
-    @property
-    def loop(self) -> Loop:
-        """The loops there and back."""
-        return LOOPS[self.kind, self.backwards]
+    def loop(self, inputs: Sequence[Any]) -> Loop:
+        """Return the loop there and back over what a layer is given."""
+        length, batch, _ = inputs[0].shape
+        return _loop(self.kind, self.backwards, length, batch, inputs[2].shape[1])
 
     def compute(self, xp: Namespace, *arrays: Array) -> Array:
         """Return the result, on the device of the inputs."""
         if xp is np:
-            return self.run(*arrays)
-        return asarray(self.run(*map(to_numpy, arrays)), place=device_of(arrays[0]))
+            return self._run(*arrays)
+        return asarray(self._run(*map(to_numpy, arrays)), place=device_of(arrays[0]))
 
-    def run(self, *arrays: Array) -> Array:
-        """Return the result of NumPy's arrays."""
+    def _run(self, *arrays: Array) -> Array:
         raise NotImplementedError
 
-    def results(
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the spec of the result."""
+        return Spec(self._shape(self.loop(specs[self.before :])), specs[0].dtype)
+
+    def _shape(self, loop: Loop) -> tuple[int, ...]:
+        raise NotImplementedError
+
+    def _results(
         self, from_x_LNG: Methods, inputs: Sequence[Methods], *bias_LNG: Methods
     ) -> Methods:
         """Return the results of a layer step by step, in the library's operators."""
-        ends = len(inputs) - self.loop.states
-        bias, first = inputs[4:ends], tuple(inputs[ends:])
-        return by_steps(self.kind, self.backwards, from_x_LNG, inputs[2], bias, first, *bias_LNG)
+        w_hh, bias, first = inputs[2], _biases(inputs)[1:], tuple(_first(inputs))
+        return by_steps(self.kind, self.backwards, from_x_LNG, w_hh, bias, first, *bias_LNG)
 
 
 class TimeSteps(Flat, _OfLayer):
@@ -179,82 +175,75 @@ class TimeSteps(Flat, _OfLayer):
 
     name = "time_steps"
 
-    def run(self, *inputs: Array) -> Array:
-        """Return the trail."""
-        return self.loop.forward(*inputs)
+    def _run(self, *inputs: Array) -> Array:
+        return self.loop(inputs).forward(*inputs)
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of the trail."""
-        return _flat(self.loop.trail(*_sizes(specs)), specs[0])
+    def _shape(self, loop: Loop) -> tuple[int, ...]:
+        return (loop.trail.size,)
 
 
 class Recurrence(_OfLayer):
     """The results of a layer, from its trail and all that led to the trail."""
 
     name = "recurrence"
+    before = 1
 
-    def run(self, *arrays: Array) -> Array:
-        """Return the outputs, and of an LSTM the last cell behind them."""
-        return self.loop.outputs(arrays[0], _sizes(arrays[1:]))
+    def _run(self, *arrays: Array) -> Array:
+        trail, *inputs = arrays
+        return self.loop(inputs).outputs(trail)
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of the results."""
-        return Spec(self.loop.results(*_sizes(specs[1:])), specs[0].dtype)
+    def _shape(self, loop: Loop) -> tuple[int, ...]:
+        return loop.results
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return what the way back gives; where it is recorded, that of the steps one by one."""
         trail, *inputs = node.inputs
         if type(getattr(out_grad, "array", None)) is np.ndarray:
             own = [clone(value) for value in inputs]  # no path between them but the steps
-            results = self.results(linear(*own[:2], *_biases(own)[:1]), own)
+            results = self._results(linear(*own[:2], *_biases(own)[:1]), own)
             return None, *pull_back(results, out_grad, own)
         back = apply(TimeStepsBack(self.kind, self.backwards), out_grad, trail, *inputs)
-        return None, *self._shares(back, trail, inputs, node.wants[1:])
+        before = apply(StatesBefore(self.kind, self.backwards), trail, *inputs)
+        return None, *self._shares(back, before, inputs, node.wants[1:])
 
     def _shares(
-        self, back: Methods, trail: Methods, inputs: list[Methods], wants: Sequence[bool]
+        self, back: Methods, before: Methods, inputs: list[Methods], wants: Sequence[bool]
     ) -> list[Methods | None]:
         """Return the gradients of the inputs that are wanted, from those of the products."""
-        (x, w_ih), loop, sizes = inputs[:2], self.loop, _sizes(inputs)
-        parts = cut(back, loop.gradients(*sizes))
-        before = apply(StatesBefore(self.kind, self.backwards), trail, *inputs)
-        by_h, by_x, before, x_rows = (
-            reshape(v, -1, v.shape[-1]) for v in (parts[0], parts[-1 - loop.states], before, x)
-        )
-        products: list[Callable[[], Methods]] = [
-            lambda: reshape(matmul(by_x, w_ih), tuple(x.shape)),
-            lambda: matmul(mT(by_x), x_rows),
-            lambda: matmul(mT(by_h), before),
+        x, w_ih, *_ = inputs
+        parts = self.loop(inputs).gradients.cut(back)
+        d = parts["d"], parts.get("d_x", parts["d"]), before, x
+        by_h, by_x, before, x_rows = (v.reshape(-1, v.shape[-1]) for v in d)
+        shares: list[Callable[[], Methods]] = [
+            lambda: matmul(by_x, w_ih).reshape(tuple(x.shape)),
+            lambda: matmul(by_x.T, x_rows),
+            lambda: matmul(by_h.T, before),
         ]
         if _biases(inputs):
-            products += [lambda: sum(by_x, 0), lambda: sum(by_h, 0)]
-        pairs = zip(products, wants, strict=False)
-        return [*(f() if wanted else None for f, wanted in pairs), *parts[-loop.states :]]
+            shares += [lambda: sum(by_x, 0), lambda: sum(by_h, 0)]
+        shares += [partial(parts.__getitem__, name) for name in ("dh", "dc") if name in parts]
+        return [share() if wanted else None for share, wanted in zip(shares, wants, strict=True)]
 
 
 class StatesBefore(_OfLayer):
     """The hidden state that each step starts from, from the trail and all that led to it."""
 
     name = "states_before"
-    views = True
+    before = 1
 
-    def run(self, *arrays: Array) -> Array:
-        """Return the part of the trail."""
+    def _run(self, *arrays: Array) -> Array:
         trail, *inputs = arrays
-        states = cut(trail, self.loop.trail(*_sizes(inputs)))[0]
-        before: Array = self.loop.around(states)[0]
-        return before
+        return self.loop(inputs).parts(trail)["h_before"]
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of the states."""
-        return Spec(_sizes(specs[1:]), specs[0].dtype)
+    def _shape(self, loop: Loop) -> tuple[int, ...]:
+        return loop.states
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return that of the first state and of all outputs but the last."""
         trail, *inputs = node.inputs
         own = [_own(value) for value in inputs]
         y = apply(Recurrence(self.kind, self.backwards), trail, *own)[: inputs[0].shape[0]]
-        first = insert_axes(own[-self.loop.states], (0,))
+        first = insert_axes(_first(own)[0], (0,))
         before = cat([y[1:], first] if self.backwards else [first, y[:-1]])
         return None, *pull_back(before, out_grad, own)
 
@@ -266,15 +255,14 @@ class TimeStepsBack(_OfLayer):
     """
 
     name = "time_steps_back"
+    before = 2
 
-    def run(self, *arrays: Array) -> Array:
-        """Return the gradients one behind another."""
-        d_results, trail, x, _, w_hh = arrays[:5]
-        return self.loop.backward(d_results, trail, w_hh, len(x))
+    def _run(self, *arrays: Array) -> Array:
+        d_results, trail, *inputs = arrays
+        return self.loop(inputs).backward(d_results, trail, inputs[2])
 
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the spec of all of them."""
-        return _flat(self.loop.gradients(*_sizes(specs[2:])), specs[0])
+    def _shape(self, loop: Loop) -> tuple[int, ...]:
+        return (loop.gradients.size,)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Differentiate the gradient of the steps one by one."""
@@ -289,16 +277,21 @@ class TimeStepsBack(_OfLayer):
         from_x = _own(linear(*inputs[:2], *biases[:1]))
         bias = zeros_like(from_x)
         bias = _own(bias + biases[1] if biases else bias)
-        results = self.results(from_x, inputs, bias)
+        results = self._results(from_x, inputs, bias)
         by = [bias, from_x] if self.kind == "gru" else [bias]
-        gradients = pull_back(results, d_results, [*by, *inputs[-self.loop.states :]])
+        gradients = pull_back(results, d_results, [*by, *_first(inputs)])
         flat: Methods = cat([reshape(value, -1) for value in gradients])
         return flat
 
 
 def _biases(inputs: Sequence[Methods]) -> list[Methods]:
     """Return the biases of a layer's inputs: two, or none."""
-    return [value for value in inputs[3:5] if len(value.shape) == 1]
+    return [value for value in inputs[3:] if len(value.shape) == 1]
+
+
+def _first(inputs: Sequence[Methods]) -> list[Methods]:
+    """Return the first states of a layer's inputs."""
+    return [value for value in inputs[3:] if len(value.shape) == 2]
 
 
 def _own(value: Methods) -> Methods:
@@ -307,12 +300,3 @@ def _own(value: Methods) -> Methods:
     if not getattr(copy, "requires_grad", True):
         copy.requires_grad = True  # type: ignore[attr-defined]
     return copy
-
-
-def _sizes(inputs: Sequence[Methods | Array | Spec]) -> tuple[int, int, int]:
-    """Return L, N and H of a layer's inputs."""
-    return (*inputs[0].shape[:2], inputs[2].shape[1])
-
-
-def _flat(shapes: Shapes, like: Spec) -> Spec:
-    return Spec((builtins.sum(map(math.prod, shapes)),), like.dtype)
