@@ -192,6 +192,8 @@ class _Recurrent(Module):
             )
         single = x.ndim == 2
         x_LNI = x.unsqueeze(1) if single else x.transpose(0, 1) if self.batch_first else x
+        if x_LNI.shape[0] == 0:
+            raise ShapeError(f"{self._get_name()}: got a sequence of no steps, expected 1 or more.")
         first = self._first_states(x_LNI, hx, single)
         y, last = self._layers(x_LNI, first)
         ends = tuple(stack([state[i] for state in last]) for i in range(self.states))

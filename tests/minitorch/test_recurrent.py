@@ -9,7 +9,7 @@ import torch
 import minitorch
 import minitorch.graph as tf
 from minitorch import nn
-from minitorch.errors import ModifiedInPlace
+from minitorch.errors import ModifiedInPlace, ShapeError
 from minitorch.sweep import count_uses
 from minitorch.tensor.tensor import Tensor, tensor
 from minitorch.tracing import jit, trace
@@ -234,3 +234,12 @@ def test_a_sequence_without_recording_gives_the_same_outputs() -> None:
         quiet, _ = module(x)
     assert not quiet.requires_grad
     np.testing.assert_array_equal(quiet.numpy(), module(x)[0].detach().numpy())
+
+
+@pytest.mark.parametrize("name", ["RNN", "LSTM", "GRU"])
+def test_a_sequence_of_no_steps_is_refused(name: str) -> None:
+    ours, theirs = both(name)
+    with pytest.raises(ShapeError, match=rf"^{name}: got a sequence of no steps, expected 1"):
+        ours(tensor(np.zeros((0, BATCH, WIDTH))))
+    with pytest.raises(RuntimeError, match="sequence length"):
+        theirs(torch.zeros(0, BATCH, WIDTH, dtype=torch.float64))
