@@ -1,7 +1,7 @@
 """Bytes that a training step moves and allocates, beside the least that it needs: counted.
 
-Python's profiler hook, `sys.setprofile`, sees each call of an operator, of its gradient rule, of a
-loop over time, of an update and of clipping. A call is taken at its word: it reads the arrays that
+Python's profiler hook, `sys.setprofile`, sees each call of an operator, of its gradient rule, of an
+update and of clipping. A call is taken at its word: it reads the arrays that
 it is given and writes those that it gives, once each. A view moves nothing; what picks reads no
 more than it gives; a rule that applies operators moves what they move. What a call goes over twice
 inside is not seen, nor are caches.
@@ -43,7 +43,6 @@ import minitorch.nn.utils
 from minitorch.arrays.allocator import CachingAllocator, Lease
 from minitorch.arrays.library import owner
 from minitorch.backward import backward
-from minitorch.nn.time_loops import Loop
 from minitorch.op import Op
 from minitorch.ops.elementwise.rows import ROWS
 from minitorch.ops.shaping.indexing import PICKING, Part
@@ -52,7 +51,7 @@ from minitorch.tensor.hub import Arriving
 from minitorch.tensor.tensor import Tensor
 
 Array = np.ndarray[Any, Any]
-METHODS = {"compute": Op, "gradient": Op, "forward": Loop, "update": Optimizer, "dense": Part}
+METHODS = {"compute": Op, "gradient": Op, "update": Optimizer, "dense": Part}
 ROW_OF = {getattr(row.compute, "__code__", None): row for row in ROWS.values()}
 CLIPPING = minitorch.nn.utils.clip_grad_norm_.__code__
 
@@ -76,9 +75,9 @@ class Call(NamedTuple):
 
 
 def arrays_in(value: Any) -> Iterator[Array]:
-    """Yield the arrays of tensors, lists, tables, loops and gradients in parts."""
+    """Yield the arrays of tensors, lists, tables and gradients in parts."""
     value = value.array if isinstance(value, Tensor) else value
-    value = vars(value) if isinstance(value, Arriving | Part | Loop) else value
+    value = vars(value) if isinstance(value, Arriving | Part) else value
     if isinstance(value, np.ndarray) and value.ndim:
         yield value
     elif isinstance(value, dict | list | tuple):
@@ -221,7 +220,7 @@ class Count:
         """Count a call: what it read and what it wrote, unless that was done inside it."""
         of, method = call.of, call.frame.f_code.co_name
         read = {self._memory(array): array for array in call.reads}
-        held = vars(of) if isinstance(of, Op | Loop) else ()
+        held = vars(of) if isinstance(of, Op) else ()
         made = {self._memory(array): array for array in arrays_in([result, held])}
         made = {memory: array for memory, array in made.items() if memory not in read}
         for memory, array in made.items():

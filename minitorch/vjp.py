@@ -1,6 +1,6 @@
 """The gradient rule of one value: its operator's `gradient`, called and checked.
 
-May import: errors, op. What comes back are values of the same kind as went in: tensors that
+May import: errors, op, sweep. What comes back are values of the same kind as went in: tensors that
 record, or nodes of a graph.
 """
 
@@ -9,6 +9,7 @@ from typing import Any
 
 from .errors import GradientError, NoGradientRule, ShapeError
 from .op import Value
+from .sweep import ancestors, count_uses, sweep
 
 
 def on_values(value: Any, grad: object) -> Sequence[Any]:
@@ -58,3 +59,15 @@ def check_shares(value: Any, shares: Sequence[object]) -> None:
                 f"shape {tuple(share.shape)}. If the input was broadcast, each element was used "
                 "several times: what should happen to those contributions?"
             )
+
+
+def pull_back(result: Any, grad: Any, sources: Sequence[Any]) -> list[Any]:
+    """Return the gradient of each of `sources`, given that of `result`; None where none flows.
+
+    For rules that differentiate what they compute; while they do, tensors must record.
+    """
+    between = ancestors(sources, [result])
+    shares: dict[Any, Any] = {}
+    uses = count_uses([result], between.__contains__)
+    sweep({result: grad}, uses, on_values, shares.__setitem__, sources)
+    return [shares.get(source) for source in sources]

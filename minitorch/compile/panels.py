@@ -101,5 +101,5 @@ def packed(weights_VHK: _Array) -> _Array:
     function, pack = _packing(dtype.name, vectors)
     strides = (stride // dtype.itemsize for stride in weights_VHK.strides)
     table = pack(depth, hidden, *strides, *kernels.places_of((weights_VHK, made)))
-    pool.share(function.call, len(made), -(-GRAIN // made[0].size), table)
+    pool.share(function.call, len(made), -(-GRAIN // max(made[0].size, 1)), table)
     return made

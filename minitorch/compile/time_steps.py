@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import functools
 import struct
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -138,7 +138,7 @@ class _Kernel:
 def _plain(relu: bool, k: _Kernel, cell: _Cell, sums: Sequence[str]) -> None:
     """h' = tanh(x part + h part), or max(x part + h part, 0)."""
     t = k.t
-    z = t.add(t.add(sums[0], k.load("x", cell)), k.bias(cell))
+    z = t.add(t.add(sums[0], k.load("h", cell)), k.bias(cell))
     if relu:
         zero = t.number(0.0)
         k.store(t.either(t.compare("olt", z, zero), zero, z), "h", cell)  # NaN stays NaN
@@ -157,7 +157,7 @@ def _plain_gradient(relu: bool, k: _Kernel, cell: _Cell, sums: Sequence[str]) ->
 def _lstm(k: _Kernel, cell: _Cell, sums: Sequence[str]) -> None:
     """c' = f c + i g; h' = o tanh c'; the gates lie in the order i, f, g, o."""
     t = k.t
-    z = [t.add(t.add(s, k.load("x", cell, n, 4)), k.bias(cell, n)) for n, s in enumerate(sums)]
+    z = [t.add(t.add(s, k.load("gates", cell, n, 4)), k.bias(cell, n)) for n, s in enumerate(sums)]
     gates = [functions.tanh(t, x) if n == 2 else k.sigmoid(x) for n, x in enumerate(z)]
     i, f, g, o = (k.store(gate, "gates", cell, n, 4) for n, gate in enumerate(gates))
     c = k.store(t.fma(f, k.load("c_before", cell), t.mul(i, g)), "c", cell)
@@ -182,19 +182,18 @@ def _gru(k: _Kernel, cell: _Cell, sums: Sequence[str]) -> None:
     """n = tanh(x part + r * h part); h' = n + z (h - n); the gates lie in the order r, z, n."""
     t = k.t
     from_h = [t.add(s, k.bias(cell, n)) for n, s in enumerate(sums)]
-    r, z = (
-        k.store(k.sigmoid(t.add(from_h[n], k.load("x", cell, n, 3))), "gates", cell, n, 2)
-        for n in range(2)
-    )
+    from_x = [k.load("gates", cell, n, 3) for n in range(3)]
+    r, z = (k.sigmoid(t.add(from_h[n], from_x[n])) for n in range(2))
     part = k.store(from_h[2], "from_h", cell)
-    n = k.store(functions.tanh(t, t.fma(r, part, k.load("x", cell, 2, 3))), "new", cell)
+    n = functions.tanh(t, t.fma(r, part, t.add(from_x[2], k.bias(cell, 3))))
+    for number, gate in enumerate((r, z, n)):
+        k.store(gate, "gates", cell, number, 3)
     k.store(t.fma(z, t.sub(k.load("h_before", cell), n), n), "h", cell)
 
 
 def _gru_gradient(k: _Kernel, cell: _Cell, sums: Sequence[str]) -> None:
     t = k.t
-    r, z = (k.load("gates", cell, n, 2) for n in range(2))
-    n = k.load("new", cell)
+    r, z, n = (k.load("gates", cell, number, 3) for number in range(3))
     dh = t.add(t.add(sums[0], k.load("dy", cell)), k.carried("dh", cell))
     d_n = k.store(t.mul(t.mul(dh, t.sub(t.number(1.0), z)), k.slope(n)), "d_x", cell, 2, 3)
     away = t.sub(k.load("h_before", cell), n)
@@ -222,16 +221,16 @@ class _Step(NamedTuple):
 
 
 _STEPS = {
-    "tanh": _Step(1, ("x", "b", "h"), functools.partial(_plain, False)),
-    "relu": _Step(1, ("x", "b", "h"), functools.partial(_plain, True)),
-    "lstm": _Step(4, ("x", "b", "gates", "c_before", "c", "tanh_c", "h"), _lstm),
-    "gru": _Step(3, ("x", "b", "gates", "from_h", "new", "h_before", "h"), _gru),
+    "tanh": _Step(1, ("b", "h"), functools.partial(_plain, False)),
+    "relu": _Step(1, ("b", "h"), functools.partial(_plain, True)),
+    "lstm": _Step(4, ("b", "gates", "c_before", "c", "tanh_c", "h"), _lstm),
+    "gru": _Step(3, ("b", "gates", "from_h", "h_before", "h"), _gru),
 }
 _BACK: dict[str, tuple[tuple[str, ...], _Finish]] = {
     "tanh": (("dy", "h", "d"), functools.partial(_plain_gradient, False)),
     "relu": (("dy", "h", "d"), functools.partial(_plain_gradient, True)),
     "lstm": (("dy", "gates", "c_before", "tanh_c", "dc", "d"), _lstm_gradient),
-    "gru": (("dy", "gates", "from_h", "new", "h_before", "dh", "d_x", "d"), _gru_gradient),
+    "gru": (("dy", "gates", "from_h", "h_before", "dh", "d_x", "d"), _gru_gradient),
 }
 _STEPS |= {f"{name} back": _Step(1, *step) for name, step in _BACK.items()}
 
@@ -256,11 +255,14 @@ def _function(name: str, dtype: str, rows: int, rest: int) -> tuple[Any, Callabl
     return engine.Function(text), struct.Struct(f"{count}q").pack
 
 
-def run(name: str, a: _Array, w: _Array, order: Iterable[int], arrays: Sequence[_Array]) -> None:
-    """Take steps one after the other; the last arrays are written.
+def run(
+    name: str, a: _Array, w: _Array, order: Sequence[int], arrays: Mapping[str, _Array]
+) -> None:
+    """Take steps one after the other.
 
     Args:
-        name: one of `_STEPS`, which says what the arrays are; all contiguous and of one dtype.
+        name: one of `_STEPS`, which says what arrays it reads and writes, all contiguous and of one
+            dtype; of those of all steps, such as h, a step takes its own.
         a: (steps, N, K): the step's own part is multiplied by the weights; on the way back that of
             the step before in `order`, and nothing at the first.
         w: (gates * H, H); on the way back K is gates * H.
@@ -269,11 +271,14 @@ def run(name: str, a: _Array, w: _Array, order: Iterable[int], arrays: Sequence[
     step = _STEPS[name]
     back = name.endswith("back")
     _, batch, width = a.shape
-    weights = panels.packed(w.T[None] if back else w.reshape(step.vectors, -1, width))
+    in_panels = w.T[None] if back else w.reshape(step.vectors, -1, width)
+    if back and len(order) == 1:
+        in_panels = in_panels[..., :0]  # there is no product
+    weights = panels.packed(in_panels)
     rows, rest = _blocks(batch, step.vectors)
     function, pack = _function(name, a.dtype.name, rows, rest)
-    places = kernels.places_of((weights, a, *arrays))
-    grain = -(-panels.GRAIN // (batch * weights[0].size))
+    places = kernels.places_of((weights, a, *(arrays[part] for part in step.arrays)))
+    grain = -(-panels.GRAIN // (batch * max(weights[0].size, 1)))
     before = -1
     for number in order:
         source, depth = (max(before, 0), width if before >= 0 else 0) if back else (number, width)

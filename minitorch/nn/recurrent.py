@@ -1,70 +1,31 @@
 """Recurrent networks: one step, and whole sequences; plain, LSTM, GRU.
 
-Legend: L length, N batch, I input, H hidden, G gates * H. A step takes the two products of weights
-and values, one from the input and one from the state, both (N, G) with their biases, and gives the
-next state. Layer k and direction d have weights of their own, under PyTorch's names
-(`weight_ih_l0_reverse`). The product of the input with its weights does not depend on the state,
-so it is taken for the whole sequence at once; what remains inside the loop is the state's. On
-NumPy arrays that loop is one operator (`sequence`); elsewhere it is one operator after the other.
+Legend: L length, N batch, I input, H hidden, G gates * H. Layer k and direction d have weights of
+their own, under PyTorch's names (`weight_ih_l0_reverse`). What a step computes, and how all steps
+of a layer are one operator, is in `ops.networks.recurrence`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from functools import partial
 from typing import Any, ClassVar
 
 from minitorch.arrays.library import DeviceLike, DTypeLike
 from minitorch.errors import ArgumentError, ShapeError
 from minitorch.nn import functional as F
-from minitorch.nn import init, sequence
+from minitorch.nn import init
 from minitorch.nn.module import Module
 from minitorch.nn.parameter import Parameter, empty_parameter
-from minitorch.nn.time_loops import GRULoop, Loop, LSTMLoop, PlainLoop
-from minitorch.ops.shaping.joining import cat, chunk, stack, unbind
-from minitorch.tensor.creation import zeros
+from minitorch.ops.networks.recurrence import STEPS, State, recurrence
+from minitorch.ops.shaping.joining import cat, stack
 from minitorch.tensor.tensor import Tensor, tensor
 
-State = tuple[Any, ...]
-Step = Callable[[Any, Any, State], State]
 
-
-def tanh_step(from_x_NG: Any, from_h_NG: Any, state: State) -> State:
-    """h' = tanh(x part + h part)."""
-    return (F.tanh(from_x_NG + from_h_NG),)
-
-
-def relu_step(from_x_NG: Any, from_h_NG: Any, state: State) -> State:
-    """h' = max(x part + h part, 0)."""
-    return (F.relu(from_x_NG + from_h_NG),)
-
-
-def lstm_step(from_x_NG: Any, from_h_NG: Any, state: State) -> State:
-    """c' = f c + i g; h' = o tanh(c').
-
-    Source: Hochreiter & Schmidhuber, Neural Computation 9(8), 1997; the forget gate is Gers' 2000.
-    """
-    i, f, g, o = chunk(from_x_NG + from_h_NG, 4, -1)
-    cell = F.sigmoid(f) * state[1] + F.sigmoid(i) * F.tanh(g)
-    return F.sigmoid(o) * F.tanh(cell), cell
-
-
-def gru_step(from_x_NG: Any, from_h_NG: Any, state: State) -> State:
-    """n = tanh(x part + r * h part); h' = (1 - z) n + z h. Source: Cho et al., EMNLP 2014."""
-    xr, xz, xn = chunk(from_x_NG, 3, -1)
-    hr, hz, hn = chunk(from_h_NG, 3, -1)
-    r, z = F.sigmoid(xr + hr), F.sigmoid(xz + hz)
-    n = F.tanh(xn + r * hn)
-    return (n + z * (state[0] - n),)
-
-
-def step_for(nonlinearity: str) -> Step:
-    """Return the plain step with this nonlinearity."""
-    steps: dict[str, Step] = {"tanh": tanh_step, "relu": relu_step}
-    if nonlinearity not in steps:
+def kind_of(nonlinearity: str) -> str:
+    """Return the kind of plain layer with this nonlinearity."""
+    if nonlinearity not in ("tanh", "relu"):
         raise ArgumentError(f"RNN: got nonlinearity {nonlinearity!r}, expected 'tanh' or 'relu'.")
-    return steps[nonlinearity]
+    return nonlinearity
 
 
 def draw(module: Module, hidden_size: int) -> None:
@@ -79,7 +40,7 @@ class _Cell(Module):
 
     gates: ClassVar[int]
     states: ClassVar[int] = 1
-    step: Step
+    kind: str
     bias_ih: Parameter | None
     bias_hh: Parameter | None
 
@@ -117,7 +78,7 @@ class _Cell(Module):
         held = state if isinstance(state, tuple) else (state,)
         from_x = F.linear(x, self.weight_ih, self.bias_ih)
         from_h = F.linear(held[0], self.weight_hh, self.bias_hh)
-        after = self.step(from_x, from_h, held)
+        after = STEPS[self.kind](from_x, from_h, held)
         return after if self.states > 1 else after[0]
 
     def extra_repr(self) -> str:
@@ -135,39 +96,19 @@ class RNNCell(_Cell):
         if len(sizes) > 3:
             nonlinearity, sizes = sizes[3], (*sizes[:3], *sizes[4:])
         super().__init__(*sizes, **options)
-        self.nonlinearity, self.step = nonlinearity, step_for(nonlinearity)
+        self.nonlinearity = self.kind = kind_of(nonlinearity)
 
 
 class LSTMCell(_Cell):
     """One step of an LSTM; the state is (hidden, cell)."""
 
-    gates, states = 4, 2
-    step = staticmethod(lstm_step)
+    gates, states, kind = 4, 2, "lstm"
 
 
 class GRUCell(_Cell):
     """One step of a GRU."""
 
-    gates = 3
-    step = staticmethod(gru_step)
-
-
-def _steps(
-    step: Step,
-    backwards: bool,
-    from_x_LNG: Any,
-    w_hh: object,
-    b_hh: object,
-    *first: object,
-) -> list[Any]:
-    """Return the outputs (L, N, H) and the last states, step by step in the library's operators."""
-    state: State = first
-    inputs = list(unbind(from_x_LNG, 0))
-    outputs = []
-    for from_x in reversed(inputs) if backwards else inputs:
-        state = step(from_x, F.linear(state[0], w_hh, b_hh), state)
-        outputs.append(state[0])
-    return [stack(outputs[::-1] if backwards else outputs), *state]
+    gates, kind = 3, "gru"
 
 
 class _Recurrent(Module):
@@ -175,8 +116,7 @@ class _Recurrent(Module):
 
     gates: ClassVar[int]
     states: ClassVar[int] = 1
-    step: Step
-    loop: Callable[[bool], Loop]
+    kind: str
 
     def __init__(
         self,
@@ -252,6 +192,8 @@ class _Recurrent(Module):
             )
         single = x.ndim == 2
         x_LNI = x.unsqueeze(1) if single else x.transpose(0, 1) if self.batch_first else x
+        if x_LNI.shape[0] == 0:
+            raise ShapeError(f"{self._get_name()}: got a sequence of no steps, expected 1 or more.")
         first = self._first_states(x_LNI, hx, single)
         y, last = self._layers(x_LNI, first)
         ends = tuple(stack([state[i] for state in last]) for i in range(self.states))
@@ -289,21 +231,17 @@ class _Recurrent(Module):
             x = cat(outputs, -1) if len(outputs) > 1 else outputs[0]
         return x, last
 
-    def _run(self, x_LNI: Any, suffix: str, state: State) -> tuple[Any, State]:
+    def _run(self, x_LNI: Any, suffix: str, first: State) -> tuple[Any, State]:
         """Return the outputs (L, N, H) of one layer in one direction, and its last state."""
-        own: Any = self._parameters
-        w_hh, b_hh = own["weight_hh" + suffix], own.get("bias_hh" + suffix)
-        from_x_LNG = F.linear(x_LNI, own["weight_ih" + suffix], own.get("bias_ih" + suffix))
+        names = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")[: 4 if self.bias else 2]
+        weights: Any = [self._parameters[name + suffix] for name in names]
         backwards = suffix.endswith("_reverse")
-        if b_hh is None:
-            b_hh = zeros(w_hh.shape[0], dtype=w_hh.dtype, device=w_hh.device)
-        inputs = (from_x_LNG, w_hh, b_hh, *state)
-        formula = partial(_steps, self.step, backwards)
-        if len(from_x_LNG) and sequence.fits(inputs):
-            y, *last = sequence.run(self.loop(backwards), formula, inputs)
-        else:
-            y, *last = formula(*inputs)
-        return y, tuple(last)
+        results = recurrence(self.kind, backwards, x_LNI, weights, first)
+        length = len(x_LNI)
+        last = results[0 if backwards else length - 1]
+        if self.states == 1:
+            return results, (last,)
+        return results[:length], (last, results[length])
 
     def extra_repr(self) -> str:
         """Return what differs from the defaults."""
@@ -323,21 +261,18 @@ class RNN(_Recurrent):
     def __init__(self, *sizes: Any, nonlinearity: str = "tanh", **options: Any) -> None:
         if len(sizes) > 3:
             nonlinearity, sizes = sizes[3], (*sizes[:3], *sizes[4:])
-        step = step_for(nonlinearity)  # refuses what there is not
+        kind = kind_of(nonlinearity)  # refuses what there is not
         super().__init__(*sizes, **options)
-        self.nonlinearity, self.step = nonlinearity, step
-        self.loop = partial(PlainLoop, nonlinearity=nonlinearity)
+        self.nonlinearity = self.kind = kind
 
 
 class LSTM(_Recurrent):
-    """Long short-term memory; the state is (hidden, cell). See `lstm_step`."""
+    """Long short-term memory; the state is (hidden, cell). Its step: `lstm_step`."""
 
-    gates, states = 4, 2
-    step, loop = staticmethod(lstm_step), LSTMLoop
+    gates, states, kind = 4, 2, "lstm"
 
 
 class GRU(_Recurrent):
-    """Gated recurrent unit. See `gru_step`."""
+    """Gated recurrent unit. Its step: `gru_step`."""
 
-    gates = 3
-    step, loop = staticmethod(gru_step), GRULoop
+    gates, kind = 3, "gru"

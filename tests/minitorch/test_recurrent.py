@@ -7,11 +7,12 @@ import pytest
 import torch
 
 import minitorch
+import minitorch.graph as tf
 from minitorch import nn
-from minitorch.errors import ModifiedInPlace
+from minitorch.errors import ModifiedInPlace, ShapeError
 from minitorch.sweep import count_uses
 from minitorch.tensor.tensor import Tensor, tensor
-from minitorch.tracing import jit
+from minitorch.tracing import jit, trace
 
 KINDS = [("RNN", {}), ("RNN", {"nonlinearity": "relu"}), ("LSTM", {}), ("GRU", {})]
 BATCH, WIDTH, HIDDEN = 3, 4, 5
@@ -51,7 +52,7 @@ def states_of(name: str, values: Any) -> Any:
     return tuple(values[1:3]) if name == "LSTM" else values[1]
 
 
-@pytest.mark.parametrize("length", [1, 3, 9])
+@pytest.mark.parametrize("length", [1, 2, 9])
 @pytest.mark.parametrize(
     "options",
     [{}, {"num_layers": 2, "bidirectional": True}, {"bias": False}],
@@ -150,22 +151,80 @@ def test_outputs_may_be_overwritten_before_backward_and_weights_may_not() -> Non
     y, _ = ours(own)
     with minitorch.no_grad():
         ours.weight_hh_l0.mul_(2.0)
-    with pytest.raises(ModifiedInPlace, match="Sequence"):
+    with pytest.raises(ModifiedInPlace, match="recurrence"):
         y.sum().backward()
 
 
-@pytest.mark.parametrize("name", ["RNN", "LSTM", "GRU"])
-def test_a_compiled_layer_gives_the_same_values_and_gradients(name: str) -> None:
-    module, _ = both(name, num_layers=2)
-    x, _ = drawn((4, BATCH, WIDTH), 1)
-    grads = []
-    for function in (module, jit(lambda value: module(value))):
-        weighted(flat(function(x)), minitorch).backward()
-        grads.append([v.grad.numpy() for v in (x, *module.parameters())])
-        x.grad = None
+@pytest.mark.parametrize(
+    ("orders", "options"),
+    [
+        (1, {"num_layers": 2, "batch_first": True}),
+        (2, {"bidirectional": True, "bias": False}),
+        (2, {"num_layers": 2, "unbatched": True}),
+        (3, {}),
+    ],
+    ids=["deep, batch first", "both directions, without bias", "unbatched", "third"],
+)
+@pytest.mark.parametrize(("name", "more"), KINDS)
+def test_a_compiled_layer_gives_the_same_values_and_gradients_of_any_order(
+    name: str, more: dict[str, Any], orders: int, options: dict[str, Any]
+) -> None:
+    batch = () if options.get("unbatched") else (BATCH,)
+    options = {key: value for key, value in options.items() if key != "unbatched"}
+    module, _ = both(name, **more, **options)
+    count = options.get("num_layers", 1) * (2 if options.get("bidirectional") else 1)
+    shapes = [(5, *batch, WIDTH)] + [(count, *batch, HIDDEN)] * (2 if name == "LSTM" else 1)
+    leaves = [drawn(shape, i)[0] for i, shape in enumerate(shapes)]
+
+    def step(*values: Any) -> Any:
+        x = values[0].transpose(0, 1) if options.get("batch_first") else values[0]
+        total = weighted(flat(module(x, states_of(name, values))), minitorch)
+        inputs = [*values, *module.parameters()]
+        for _ in range(orders - 1):
+            grads = minitorch.autograd.grad(total, inputs, create_graph=True, allow_unused=True)
+            total = sum((grad * grad).mean() for grad in grads if grad is not None)
+        total.backward()
+        return total
+
+    found: list[Any] = []
+    for function in (step, jit(step)):
+        total = function(*leaves)
+        grads = [value.grad for value in (*leaves, *module.parameters())]
+        found.append([total.item(), *(0 if grad is None else grad.numpy() for grad in grads)])
+        for value in leaves:
+            value.grad = None
         module.zero_grad()
-    for own, compiled in zip(*grads, strict=True):
-        np.testing.assert_allclose(compiled, own, rtol=1e-9, atol=1e-12)
+    for own, compiled in zip(*found, strict=True):
+        np.testing.assert_allclose(compiled, own, rtol=1e-7, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["RNN", "LSTM", "GRU"])
+def test_each_executor_runs_a_layer_there_and_back(name: str) -> None:
+    module, _ = both(name, bidirectional=True)
+    x, _ = drawn((7, BATCH, WIDTH), 1)
+    traced = trace(lambda value: (module(value)[0] ** 2).sum())(x)
+    module(x)[0].square().sum().backward()
+    leaves = {traced.inputs[0]: x}
+    leaves |= {node: leaf for node, leaf in traced.captured.items() if leaf.requires_grad}
+    with traced.graph.as_default():
+        by = tf.gradients(traced.outputs, [*leaves])
+        for executor in ("compiled", "interpreter", "tokens", "parallel", "arena"):
+            with tf.Session(executor=executor) as session:
+                session.run(tf.initialize_all_variables())
+                found = session.run(by, {traced.inputs[0]: x.detach().numpy()})
+            for grad, leaf in zip(found, leaves.values(), strict=True):
+                np.testing.assert_allclose(grad, leaf.grad.numpy(), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["RNN", "LSTM", "GRU"])
+def test_a_graph_does_not_grow_with_the_sequence(name: str) -> None:
+    module = getattr(nn, name)(WIDTH, HIDDEN, num_layers=2)
+
+    def nodes(length: int) -> int:
+        traced = trace(lambda value: module(value)[0].sum())(minitorch.zeros(length, 1, WIDTH))
+        return len(traced.graph.nodes)
+
+    assert nodes(40) == nodes(2)
 
 
 def test_a_sequence_without_recording_gives_the_same_outputs() -> None:
@@ -175,3 +234,12 @@ def test_a_sequence_without_recording_gives_the_same_outputs() -> None:
         quiet, _ = module(x)
     assert not quiet.requires_grad
     np.testing.assert_array_equal(quiet.numpy(), module(x)[0].detach().numpy())
+
+
+@pytest.mark.parametrize("name", ["RNN", "LSTM", "GRU"])
+def test_a_sequence_of_no_steps_is_refused(name: str) -> None:
+    ours, theirs = both(name)
+    with pytest.raises(ShapeError, match=rf"^{name}: got a sequence of no steps, expected 1"):
+        ours(tensor(np.zeros((0, BATCH, WIDTH))))
+    with pytest.raises(RuntimeError, match="sequence length"):
+        theirs(torch.zeros(0, BATCH, WIDTH, dtype=torch.float64))

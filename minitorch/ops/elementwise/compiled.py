@@ -5,7 +5,7 @@ May import: arrays; compile, inside functions.
 
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,11 +33,12 @@ def fits(xp: Namespace, *arrays: Any, least: int = MANY) -> bool:
     for a in arrays:
         if type(a) is not np.ndarray or a.size < least or a.dtype is not dtype:
             return False
-    return _compiles(dtype)
+    return compiles(dtype)
 
 
 @functools.cache
-def _compiles(dtype: DType) -> bool:
+def compiles(dtype: DType) -> bool:
+    """Tell whether there can be kernels for numbers of this dtype."""
     from ...compile import engine
     from ...compile.rows import DTYPES
 
@@ -123,7 +124,7 @@ def fits_rows(xp: Namespace, first: Any, *others: Any) -> bool:
     for other in others:
         if type(other) is not np.ndarray or other.dtype is not dtype:
             return False
-    return _compiles(dtype)
+    return compiles(dtype)
 
 
 def run_rows(name: str, arrays: Sequence[Array], number: float, **which: int) -> None:
@@ -172,7 +173,7 @@ def _fits_places(x: Array, index: Array, dim: int) -> bool:
         return False
     others = slice(dim + 1, None)
     alike = x.shape[:dim] == index.shape[:dim] and x.shape[others] == index.shape[others]
-    return alike and index.dtype.kind in "iu" and _compiles(x.dtype)
+    return alike and index.dtype.kind in "iu" and compiles(x.dtype)
 
 
 def _ran_places(name: str, x: Array, index: Array, dim: int, values: Array) -> bool:
@@ -192,17 +193,13 @@ def class_kernels() -> Any:
     return class_cross_entropy
 
 
-def run_steps(name: str, a: Array, w: Array, order: Sequence[int], arrays: Sequence[Array]) -> bool:
-    """Let a kernel take the steps of a recurrent layer, if there can be one; tell whether it did.
-
-    See `compile.time_steps.run`; there is none of arrays that are not contiguous, or empty.
-    """
-    if not _compiles(a.dtype) or not a.size or not all(x.flags.c_contiguous for x in arrays):
-        return False
+def run_steps(
+    name: str, a: Array, w: Array, order: Sequence[int], arrays: Mapping[str, Array]
+) -> None:
+    """Let a kernel take the steps of a recurrent layer; see `compile.time_steps.run`."""
     from ...compile import time_steps
 
     time_steps.run(name, a, w, order, arrays)
-    return True
 
 
 class TurnedRows:
@@ -216,7 +213,7 @@ class TurnedRows:
         self._packed: Array | None = None
         *lead, rows, terms = b.shape
         few = 0 < terms <= FEW_TERMS and rows >= MANY_ROWS and math.prod(lead) == 1
-        self._packs = few and _compiles(b.dtype)
+        self._packs = few and compiles(b.dtype)
 
     def product(self, a: Array, count: int) -> Array:
         """Return the product with the first `count` rows of B, (..., M, count)."""
@@ -273,7 +270,7 @@ def _repeats(a: Any, b: Any) -> bool:
     alike = a.dtype is b.dtype and a.flags.c_contiguous and b.flags.c_contiguous
     pairs = zip(a.shape[::-1], b.shape[::-1], strict=False)
     fit = alike and all(n == m or n == 1 or m == 1 for n, m in pairs)
-    return fit and a.size > 1 < b.size and _compiles(a.dtype)
+    return fit and a.size > 1 < b.size and compiles(a.dtype)
 
 
 def over_rows(
