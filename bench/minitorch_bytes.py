@@ -46,7 +46,7 @@ from minitorch.backward import backward
 from minitorch.nn.time_loops import Loop
 from minitorch.op import Op
 from minitorch.ops.elementwise.rows import ROWS
-from minitorch.ops.shaping.indexing import PICKING, Part
+from minitorch.ops.shaping.picked_parts import PICKING, Part
 from minitorch.optim.optimizer import Optimizer
 from minitorch.tensor.hub import Arriving
 from minitorch.tensor.tensor import Tensor
