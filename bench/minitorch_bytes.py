@@ -45,7 +45,7 @@ from minitorch.arrays.library import owner
 from minitorch.backward import backward
 from minitorch.op import Op
 from minitorch.ops.elementwise.rows import ROWS
-from minitorch.ops.shaping.indexing import PICKING, Part
+from minitorch.ops.shaping.picked_parts import PICKING, Part
 from minitorch.optim.optimizer import Optimizer
 from minitorch.tensor.hub import Arriving
 from minitorch.tensor.tensor import Tensor

@@ -55,6 +55,7 @@ from .ops.shaping.movement import broadcast_tensors as broadcast_tensors
 from .tensor.conversions import TYPE_NAMES
 from .tensor.conversions import unique as unique
 from .tensor.creation import arange as arange
+from .tensor.creation import as_tensor as as_tensor
 from .tensor.creation import bernoulli as bernoulli
 from .tensor.creation import empty as empty
 from .tensor.creation import empty_like as empty_like
@@ -79,12 +80,11 @@ from .tensor.modes import is_grad_enabled as is_grad_enabled
 from .tensor.modes import no_grad as no_grad
 from .tensor.modes import set_grad_enabled as set_grad_enabled
 from .tensor.tensor import Tensor as Tensor
-from .tensor.tensor import as_tensor as as_tensor
-from .tensor.tensor import is_floating_point as is_floating_point
-from .tensor.tensor import is_tensor as is_tensor
-from .tensor.tensor import numel as numel
-from .tensor.tensor import result_type as result_type
 from .tensor.tensor import tensor as tensor
+from .torch_names.tensor_types import is_floating_point as is_floating_point
+from .torch_names.tensor_types import is_tensor as is_tensor
+from .torch_names.tensor_types import numel as numel
+from .torch_names.tensor_types import result_type as result_type
 
 # Dtypes by Python's and C's names
 bool = _bool

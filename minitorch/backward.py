@@ -18,7 +18,7 @@ from .errors import GradientError, GraphFreed, ShapeError, UnusedInput
 from .op import Value
 from .ops.elementwise.casting import clone
 from .ops.elementwise.unary import ones_like
-from .ops.shaping.indexing import PICKING, Part, part_of
+from .ops.shaping.picked_parts import PICKING, Part, part_of
 from .sweep import Rule, ancestors, count_uses, sweep
 from .tensor.modes import set_grad_enabled
 from .tensor.rebase import FREED, resolve_history

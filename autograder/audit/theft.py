@@ -17,7 +17,7 @@ from typing import Any
 
 CODE = (ModuleType, FunctionType, BuiltinFunctionType, type)  # no answer to a question
 # What is reversed into its own type, or not at all.
-ALIKE = {found for found in vars(builtins).values() if isinstance(found, type)}
+ALIKE = {kind for kind in vars(builtins).values() if isinstance(kind, type)}
 ALIKE |= {type(None), CellType, CodeType, FrameType, *CODE}
 MOST = 20_000  # objects that a call looks at, the youngest: it has to end soon
 DEPTH = 8  # how far into lists of lists two values are compared

@@ -9,12 +9,18 @@ Under `torchrun --max-restarts=3 train.py` this is all that a script needs to su
 torchrun ends and restarts them all, and they go on from the last step that was saved. With
 `--nnodes=1:4` the new run may be of another size; then it goes on from the same parameters.
 
-May import: NumPy, agreement, communicator_group, ddp, errors, reduction_group, snapshot; torch
-inside functions.
+State dicts are kept as bytes (`dumps`), never as pickles: an `.npz` file of the arrays by number,
+and a tree in JSON that says where each of them belongs.
+
+May import: NumPy, agreement, arrays, communicator_group, ddp, errors, reduction, reduction_group,
+transport; torch inside functions.
 """
 
+import io
+import json
 import os
 import sys
+import zipfile
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -22,12 +28,14 @@ from typing import Any
 
 import numpy as np
 
+from ddp_lab.arrays import outside, to_numpy
 from ddp_lab.data_parallel.communicator_group import CommunicatorGroup, is_communicator
 from ddp_lab.data_parallel.ddp import DistributedDataParallel
 from ddp_lab.data_parallel.reduction_group import Group, gather_rows, last_rank, reduce_counts
-from ddp_lab.data_parallel.snapshot import dumps, loads
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.parallel.agreement import all_same, exchange
+from ddp_lab.reduction import BFLOAT16
+from ddp_lab.transport.base import NDArray
 
 NO_STEP = -1
 
@@ -57,15 +65,15 @@ class Checkpoint:
         self.path = Path(path)
         self.group = _group(comm)
         self._gather = partial(gather_rows, self.group)
-        self._alike = {name: _unwrapped(thing) for name, thing in alike.items()}
+        self._alike = {name: _unwrapped(part) for name, part in alike.items()}
         self._models = {
-            name: thing.reducer  # type: ignore[attr-defined]
-            for name, thing in alike.items()
-            if isinstance(thing, DistributedDataParallel)
+            name: part.reducer  # type: ignore[attr-defined]
+            for name, part in alike.items()
+            if isinstance(part, DistributedDataParallel)
         }
         self._per_rank = dict(per_rank or {})
-        for name, thing in [*self._alike.items(), *self._per_rank.items()]:
-            _check_has_state(name, thing)
+        for name, part in [*self._alike.items(), *self._per_rank.items()]:
+            _check_has_state(name, part)
 
     def save(self, step: int) -> None:
         """Write the state after so many steps; every rank calls it.
@@ -73,12 +81,12 @@ class Checkpoint:
         The old file is replaced once the new one is complete: a rank that dies meanwhile leaves
         one or the other.
         """
-        mine = {name: thing.state_dict() for name, thing in self._per_rank.items()}
+        mine = {name: part.state_dict() for name, part in self._per_rank.items()}
         ranks = exchange(self._gather, dumps({"things": mine, "random": _random_state()}))
         if self.group.rank == 0:
             tree = {
                 "step": step,
-                "alike": {name: thing.state_dict() for name, thing in self._alike.items()},
+                "alike": {name: part.state_dict() for name, part in self._alike.items()},
                 "buckets": {name: r.rebuilt_order for name, r in self._models.items()},
                 "ranks": [np.frombuffer(data, np.uint8) for data in ranks],
             }
@@ -110,15 +118,15 @@ class Checkpoint:
                 f"resume: {self.path} holds other things: got {sorted(tree['alike'])}, expected "
                 f"{sorted(self._alike)}. Pass what was saved, by the same names."
             )
-        for name, thing in self._alike.items():
-            thing.load_state_dict(tree["alike"][name])
+        for name, part in self._alike.items():
+            part.load_state_dict(tree["alike"][name])
         if len(tree["ranks"]) != self.group.size:
             return
         for name, reducer in self._models.items():
             reducer.restore_order(tree["buckets"].get(name))
         mine = loads(tree["ranks"][self.group.rank].tobytes())
-        for name, thing in self._per_rank.items():
-            thing.load_state_dict(mine["things"][name])
+        for name, part in self._per_rank.items():
+            part.load_state_dict(mine["things"][name])
         _restore_random(mine["random"])
 
 
@@ -136,15 +144,15 @@ def _group(comm: Any) -> Group:
     return group_for(group, torch.device("cuda" if is_nccl else "cpu"))
 
 
-def _unwrapped(thing: Any) -> Any:
+def _unwrapped(part: Any) -> Any:
     """Return the module itself, whose names do not depend on how it is trained."""
-    return thing.module if isinstance(thing, DistributedDataParallel) else thing
+    return part.module if isinstance(part, DistributedDataParallel) else part
 
 
-def _check_has_state(name: str, thing: Any) -> None:
-    if not (hasattr(thing, "state_dict") and hasattr(thing, "load_state_dict")):
+def _check_has_state(name: str, part: Any) -> None:
+    if not (hasattr(part, "state_dict") and hasattr(part, "load_state_dict")):
         raise InvalidArgument(
-            f"Checkpoint: {name} has no state: got {type(thing).__name__}, expected something "
+            f"Checkpoint: {name} has no state: got {type(part).__name__}, expected something "
             "with state_dict() and load_state_dict(state). Pass a module or an optimizer."
         )
 
@@ -174,3 +182,91 @@ def _replace(path: Path, data: bytes) -> None:
         beside.replace(path)
     finally:
         beside.unlink(missing_ok=True)
+
+
+PLAIN = (bool, int, float, str, type(None))
+TREE = "tree"
+
+
+def dumps(tree: Any) -> bytes:
+    """Return a tree of plain data and arrays as bytes.
+
+    Tensors of other libraries are kept as the arrays behind them (`detach().numpy()`).
+
+    Raises:
+        InvalidArgument: something in it is neither; says where.
+    """
+    arrays: list[NDArray] = []
+    text = json.dumps(_encode(tree, arrays, ""))
+    named: Any = {f"a{number}": array for number, array in enumerate(arrays)}
+    named[TREE] = np.frombuffer(text.encode(), np.uint8)
+    file = io.BytesIO()
+    np.savez(file, **named)
+    return file.getvalue()
+
+
+def loads(data: bytes) -> Any:
+    """Return what `dumps` was given; tensors of torch as such, on the CPU.
+
+    Raises:
+        InvalidArgument: these are no such bytes.
+    """
+    try:
+        with np.load(io.BytesIO(data), allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        return _decode(json.loads(arrays.pop(TREE).tobytes()), arrays)
+    except (KeyError, ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise InvalidArgument(
+            f"load: not a snapshot: got {len(data)} bytes that do not read ({error}). "
+            "Point to a file that save has written."
+        ) from error
+
+
+def _encode(value: Any, arrays: list[NDArray], where: str) -> Any:
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, PLAIN):
+        return value
+    if isinstance(value, dict):
+        return {"dict": [_item(key, v, arrays, where) for key, v in value.items()]}
+    if isinstance(value, list | tuple):
+        items = [_encode(v, arrays, f"{where}[{k}]") for k, v in enumerate(value)]
+        return {"list" if isinstance(value, list) else "tuple": items}
+    if not hasattr(value, "shape") or not hasattr(value, "dtype"):
+        raise _unknown(value, where)
+    return _array(value, arrays, where)
+
+
+def _item(key: Any, value: Any, arrays: list[NDArray], where: str) -> list[Any]:
+    if not isinstance(key, PLAIN):
+        raise _unknown(key, f"a key of {where or 'the state'}")
+    return [key, _encode(value, arrays, f"{where}.{key}" if where else str(key))]
+
+
+def _array(value: Any, arrays: list[NDArray], where: str) -> dict[str, Any]:
+    if hasattr(value, "detach") and not type(value).__module__.startswith("torch"):
+        value = value.detach().numpy()
+    array, kind = to_numpy(value, f"save: {where}")
+    is_short = array.dtype == BFLOAT16
+    arrays.append(array.view(np.uint16) if is_short else array)
+    return {"array": len(arrays) - 1, "kind": kind, "bfloat16": is_short}
+
+
+def _unknown(value: Any, where: str) -> InvalidArgument:
+    return InvalidArgument(
+        f"save: {where or 'the state'} cannot be saved: got {type(value).__name__}, expected "
+        "arrays, numbers, text, or lists and dicts of them. Leave it out, or convert it."
+    )
+
+
+def _decode(node: Any, arrays: dict[str, NDArray]) -> Any:
+    if not isinstance(node, dict):
+        return node
+    if "dict" in node:
+        return {key: _decode(value, arrays) for key, value in node["dict"]}
+    if "array" in node:
+        array = arrays[f"a{node['array']}"]
+        return outside(array.view(BFLOAT16) if node["bfloat16"] else array, node["kind"])
+    if "list" in node:
+        return [_decode(value, arrays) for value in node["list"]]
+    return tuple(_decode(value, arrays) for value in node["tuple"])

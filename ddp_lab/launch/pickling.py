@@ -19,14 +19,14 @@ _known: dict[tuple[str, str], bool] = {}
 _registering = threading.Lock()  # what is sent by value is known to cloudpickle process-wide
 
 
-def dumps_for_ranks(thing: Any) -> bytes:
-    """Return `thing` pickled so that a fresh process with this one's `sys.path` can load it."""
+def dumps_for_ranks(value: Any) -> bytes:
+    """Return `value` pickled so that a fresh process with this one's `sys.path` can load it."""
     with _registering:
         private = [module for module in list(sys.modules.values()) if _is_private(module)]
         for module in private:
             cloudpickle.register_pickle_by_value(module)
         try:
-            return dumps(thing)
+            return dumps(value)
         finally:
             for module in private:
                 cloudpickle.unregister_pickle_by_value(module)
@@ -46,10 +46,10 @@ class _Pickler(cloudpickle.Pickler):  # type: ignore[misc]
         return make, tuple(obj.co_filename if part == NO_FILE else part for part in parts)
 
 
-def dumps(thing: Any) -> bytes:
-    """Return `thing` pickled by cloudpickle, the file names of its code included."""
+def dumps(value: Any) -> bytes:
+    """Return `value` pickled by cloudpickle, the file names of its code included."""
     stream = io.BytesIO()
-    _Pickler(stream).dump(thing)
+    _Pickler(stream).dump(value)
     return stream.getvalue()
 
 

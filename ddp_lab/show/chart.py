@@ -1,5 +1,8 @@
-"""What the charts in a notebook have in common: a still picture, words, and a page of their own."""
+"""What the charts in a notebook have in common: a still picture, axes, words, and a page."""
 
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -61,3 +64,56 @@ class Chart(anywidget.AnyWidget):
         path = Path(path)
         path.write_text(self.page(), encoding="utf-8")
         return path
+
+
+MOST = 6  # marks on an axis
+FEW = 2.0  # decades: on fewer, 2 and 5 times the powers of ten are marked too
+
+
+@dataclass(frozen=True)
+class Axis:
+    """An axis from `low` to `high`; both are above 0 where it is logarithmic."""
+
+    low: float
+    high: float
+    logarithmic: bool = False
+
+    def share(self, value: float) -> float:
+        """Return how far along the axis a value stands: 0 at `low`, 1 at `high`."""
+        low, high, at = self.low, self.high, value
+        if self.logarithmic:
+            low, high, at = math.log10(low), math.log10(high), math.log10(at)
+        return (at - low) / ((high - low) or 1.0)
+
+    def marks(self) -> list[float]:
+        """Return the round numbers on the axis: powers of ten where they are two or more."""
+        powers = _decades(self.low, self.high) if self.logarithmic else []
+        return powers if len(powers) > 1 else _even(self.low, self.high)
+
+
+def axis_of(values: Iterable[float], *, logarithmic: bool) -> Axis:
+    """Return an axis on which all values stand; a linear one begins at 0, or below it."""
+    placed = list(values)
+    if not placed:
+        return Axis(1.0, 10.0, logarithmic) if logarithmic else Axis(0.0, 1.0)
+    if logarithmic:
+        return Axis(min(placed), max(placed), logarithmic)
+    return Axis(min(*placed, 0.0), max(*placed, 0.0))
+
+
+def _decades(low: float, high: float) -> list[float]:
+    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
+    factors = (1, 2, 5) if math.log10(high / low) < FEW else (1,)
+    powers = range(first, last + 1, max(1, (last - first) // MOST))
+    marks = (factor * 10.0**power for power in powers for factor in factors)
+    return [mark for mark in marks if low <= mark <= high]
+
+
+def _even(low: float, high: float) -> list[float]:
+    """Return multiples of 1, 2 or 5 times a power of ten from low to high, at most MOST + 1."""
+    if not high > low:
+        return [low]
+    power = 10.0 ** math.floor(math.log10((high - low) / MOST))
+    step = next(s for s in (power, 2 * power, 5 * power, 10 * power) if (high - low) / s <= MOST)
+    first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+    return [k * step for k in range(first, last + 1)]

@@ -17,8 +17,7 @@ from ddp_lab.data_parallel.bucketing import MIB
 from ddp_lab.data_parallel.measurement.backward_profile import BackwardProfile
 from ddp_lab.data_parallel.measurement.step_times import Span, StepTimes, union
 from ddp_lab.errors import InvalidArgument
-from ddp_lab.show.axes import Axis
-from ddp_lab.show.chart import Chart, module
+from ddp_lab.show.chart import Axis, Chart, module
 from ddp_lab.show.svg_text import box, line, picture, text
 from ddp_lab.simulate.ddp import DdpStep, ddp
 

@@ -11,8 +11,7 @@ from collections.abc import Mapping
 import traitlets
 
 from ddp_lab.errors import InvalidArgument
-from ddp_lab.show.axes import Axis
-from ddp_lab.show.chart import Chart, module
+from ddp_lab.show.chart import Axis, Chart, module
 from ddp_lab.show.svg_text import box, line, picture, text
 
 # float32 operations and bytes a second, without tensor cores, by NVIDIA's data sheets.

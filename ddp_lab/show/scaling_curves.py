@@ -11,8 +11,7 @@ from typing import Any
 import traitlets
 
 from ddp_lab.errors import InvalidArgument
-from ddp_lab.show.axes import Axis
-from ddp_lab.show.chart import Chart, module
+from ddp_lab.show.chart import Axis, Chart, module
 from ddp_lab.show.svg_text import line, picture, text
 from ddp_lab.simulate import published
 from ddp_lab.simulate.cluster import cluster

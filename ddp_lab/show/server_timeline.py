@@ -12,8 +12,7 @@ import traitlets
 
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.parallel.parameter_server.consistency import CONSISTENCIES, Progress
-from ddp_lab.show.axes import Axis
-from ddp_lab.show.chart import Chart, module
+from ddp_lab.show.chart import Axis, Chart, module
 from ddp_lab.show.svg_text import box, line, picture, text
 from ddp_lab.simulate.parameter_server import ServerRun, run_on_clock
 from ddp_lab.transport.base import NDArray

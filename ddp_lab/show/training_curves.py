@@ -13,8 +13,7 @@ from typing import Any
 import traitlets
 
 from ddp_lab.errors import InvalidArgument
-from ddp_lab.show.axes import axis_of
-from ddp_lab.show.chart import Chart, module
+from ddp_lab.show.chart import Chart, axis_of, module
 from ddp_lab.show.svg_text import line, picture, text
 
 KINDS = ("backward", "exposed", "hidden", "forward")  # colours of the poster, as in the chart

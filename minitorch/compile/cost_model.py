@@ -60,8 +60,8 @@ class Ridge:
 
     def predict(self, x_NF: _Array) -> _Array:
         """Return the guesses."""
-        found: _Array = (x_NF - self.mean) / self.scale @ self.weights + self.start
-        return found
+        predicted: _Array = (x_NF - self.mean) / self.scale @ self.weights + self.start
+        return predicted
 
 
 Tree = float | tuple[int, "Tree", "Tree"]
@@ -245,7 +245,7 @@ class CostModel:
         Weights are shares of one, the largest first.
         Source: Breiman, Machine Learning 45, 2001 (permutation importance).
         """
-        found = {}
+        weights = {}
         for knob in self._knobs:
             worse = 0.0
             for seed in range(3):
@@ -255,9 +255,9 @@ class CostModel:
                     for point, j in zip(self._points, order, strict=True)
                 ]
                 worse += self._error(mixed)
-            found[knob] = max(0.0, worse / 3 - self._error(self._points))
-        total = sum(found.values()) or 1.0
-        ranked = sorted(found.items(), key=lambda item: -item[1])
+            weights[knob] = max(0.0, worse / 3 - self._error(self._points))
+        total = sum(weights.values()) or 1.0
+        ranked = sorted(weights.items(), key=lambda item: -item[1])
         return {knob: weight / total for knob, weight in ranked}
 
     def _error(self, points: Sequence[Mapping[str, object]]) -> float:

@@ -60,9 +60,9 @@ def expm1(t: Text, x: str) -> str:
     half = t.int_op("sub", power, t.whole(1))  # 2ⁿ⁻¹, as 2¹²⁸ is not a number
     scale = _two_to(t, half)
     less = t.sub(scale, t.number(0.5))
-    found = t.fma(scale, series, less)
-    found = t.add(found, found)
-    return t.either(t.compare("oeq", x, t.number(0.0)), x, found)  # -0 stays
+    half_result = t.fma(scale, series, less)
+    result = t.add(half_result, half_result)
+    return t.either(t.compare("oeq", x, t.number(0.0)), x, result)  # -0 stays
 
 
 def _reduced(t: Text, x: str) -> tuple[str, str]:
@@ -103,12 +103,12 @@ def log(t: Text, x: str) -> str:
     normal = t.either(small, t.mul(x, t.number(2.0**up)), x)
     exponent, f = _fraction(t, normal)
     exponent = t.sub(exponent, t.either(small, t.number(float(up)), t.number(0.0)))
-    found = _log_of(t, exponent, f)
-    found = t.either(t.compare("oeq", x, t.number(0.0)), t.number(-math.inf), found)
-    found = t.either(t.compare("olt", x, t.number(0.0)), t.number(math.nan), found)
+    logarithm = _log_of(t, exponent, f)
+    logarithm = t.either(t.compare("oeq", x, t.number(0.0)), t.number(-math.inf), logarithm)
+    logarithm = t.either(t.compare("olt", x, t.number(0.0)), t.number(math.nan), logarithm)
     whole = t.compare("une", x, x)  # NaN and infinity are their own logarithms
     whole = t.logic("or", whole, t.compare("oeq", x, t.number(math.inf)))
-    return t.either(whole, x, found)
+    return t.either(whole, x, logarithm)
 
 
 def _fraction(t: Text, x: str) -> tuple[str, str]:
@@ -139,15 +139,15 @@ def log1p(t: Text, x: str) -> str:
     """ln(1 + x): the logarithm of 1 + x, and what the addition rounded away."""
     whole = t.add(t.number(1.0), x)
     lost = t.sub(x, t.sub(whole, t.number(1.0)))
-    found = t.add(log(t, whole), t.div(lost, whole))
+    logarithm = t.add(log(t, whole), t.div(lost, whole))
     same = t.compare("oeq", whole, t.number(1.0))  # x itself, denormals and -0 too
     edge = t.logic(
         "or",
         t.compare("oeq", x, t.number(math.inf)),
         t.compare("ole", whole, t.number(0.0)),
     )
-    found = t.either(edge, log(t, whole), found)
-    return t.either(same, x, found)
+    logarithm = t.either(edge, log(t, whole), logarithm)
+    return t.either(same, x, logarithm)
 
 
 def sigmoid(t: Text, x: str) -> str:
@@ -250,10 +250,10 @@ def _body(t: Text, name: str) -> None:
     t.label("far")
     t.do(f"ret {t.vector} {t.intrinsic(name, '%x')}")
     t.label("near")
-    found = _turned(t, "%x", 0 if name == "sin" else 1)
+    result = _turned(t, "%x", 0 if name == "sin" else 1)
     if name == "sin":  # -0 stays
-        found = t.either(t.compare("oeq", "%x", t.number(0.0)), "%x", found)
-    t.do(f"ret {t.vector} {found}")
+        result = t.either(t.compare("oeq", "%x", t.number(0.0)), "%x", result)
+    t.do(f"ret {t.vector} {result}")
 
 
 def _turned(t: Text, x: str, quarters: int) -> str:
@@ -282,6 +282,6 @@ def _cos_series(t: Text, r: str) -> str:
     z = t.mul(r, r)
     terms = [(-1) ** k / math.factorial(2 * k) for k in range(TERMS[t.single] + 1, 1, -1)]
     half = t.mul(t.number(0.5), z)
-    one = t.sub(t.number(1.0), half)
-    lost = t.sub(t.sub(t.number(1.0), one), half)
-    return t.add(one, t.fma(t.mul(z, z), t.polynomial(z, terms), lost))
+    rounded = t.sub(t.number(1.0), half)
+    lost = t.sub(t.sub(t.number(1.0), rounded), half)
+    return t.add(rounded, t.fma(t.mul(z, z), t.polynomial(z, terms), lost))

@@ -122,12 +122,12 @@ class Kernel:
         shape = tuple(int(n or 0) for n in broadcast(*(a.shape for a in arrays), op="kernel"))
         axes = (len(shape) if over is None else over) if self.program.reduction else 0
         strides = [np.broadcast_to(a, shape).strides for a in arrays]
-        kept = shape[: len(shape) - axes] if axes else shape
-        result = in_rows(kept, self.result_dtype.itemsize)
+        result_shape = shape[: len(shape) - axes] if axes else shape
+        result = in_rows(result_shape, self.result_dtype.itemsize)
         nest = merged(Nest(shape, (*strides, (*result, *([0] * axes)))))
         if self.program.reduction:
             nest = self._split(shape, axes, (*strides, result))
-        n_bytes = math.prod(kept) * self.result_dtype.itemsize
+        n_bytes = math.prod(result_shape) * self.result_dtype.itemsize
         past_caches = new and n_bytes > PAST_CACHES and self._in_whole_lines(nest)
         function = self._compiled(Layout(self._kinds(nest), len(nest.sizes) - 1, past_caches))
         numbers = [nest.sizes[-1], *nest.sizes[:-1], *(n for s in nest.strides for n in s)]
@@ -136,7 +136,7 @@ class Kernel:
         total = math.prod(nest.sizes[:-1]) if self.program.reduction else math.prod(nest.sizes)
         empty = allocator.cpu.empty if n_bytes > allocator.LARGE else np.empty
         grain = -(-pool.GRAIN // numbers[0]) if self.program.reduction else pool.GRAIN
-        return _Call(function.call, head, pack, kept, total if n_bytes else 0, grain, empty)
+        return _Call(function.call, head, pack, result_shape, total if n_bytes else 0, grain, empty)
 
     def _compiled(self, layout: Layout) -> Function:
         function = self._functions.get(layout)

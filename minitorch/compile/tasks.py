@@ -97,7 +97,7 @@ class Task:
         return " ".join(map(str, self.key))
 
 
-def task_of(given: Task | Sequence[Any]) -> Task:
+def task_of(task: Task | Sequence[Any]) -> Task:
     """Return the task that a tuple names: ("matmul", m, n, k) or ("conv2d", n, c, h, w, ...).
 
     A convolution's stride and padding may be left out; a dtype may stand at the end.
@@ -105,12 +105,12 @@ def task_of(given: Task | Sequence[Any]) -> Task:
     Raises:
         ArgumentError: no such operator or dtype, or sizes that cannot be.
     """
-    if isinstance(given, Task):
-        return given
-    parts = list(given) if isinstance(given, Sequence) and not isinstance(given, str) else []
+    if isinstance(task, Task):
+        return task
+    parts = list(task) if isinstance(task, Sequence) and not isinstance(task, str) else []
     if not parts or parts[0] not in _SIZES:
         raise ArgumentError(
-            f"task: got {given!r}, expected ('matmul', m, n, k) or "
+            f"task: got {task!r}, expected ('matmul', m, n, k) or "
             "('conv2d', n, c, h, w, o, kh, kw, stride, padding)."
         )
     operator, *sizes = parts
@@ -121,10 +121,10 @@ def task_of(given: Task | Sequence[Any]) -> Task:
     return _checked(Task(operator, tuple(sizes), dtype))
 
 
-def _dtype(given: object) -> str:
-    name = str(getattr(given, "__name__", given))
+def _dtype(dtype: object) -> str:
+    name = str(getattr(dtype, "__name__", dtype))
     if name not in ITEM_BYTES:
-        raise ArgumentError(f"task: got dtype {given!r}, expected float32 or float64.")
+        raise ArgumentError(f"task: got dtype {dtype!r}, expected float32 or float64.")
     return name
 
 
@@ -163,10 +163,10 @@ def result_shape(task: Task, epilogue: str | None, a: Any, b: Any, bias: Any) ->
         expected = "a third array, the bias" if wants else "two arrays: it has no bias"
         raise ArgumentError(f"{name}: the epilogue is {epilogue!r}: expected {expected}.")
     product = name == "matmul"
-    for title, given, shape in zip(("first", "second"), (a, b), task.operand_shapes, strict=True):
-        if tuple(given.shape[-2:] if product else given.shape) != shape:
+    for title, operand, shape in zip(("first", "second"), (a, b), task.operand_shapes, strict=True):
+        if tuple(operand.shape[-2:] if product else operand.shape) != shape:
             raise ShapeError(
-                f"{name}: the {title} array has another shape: got {tuple(given.shape)}, "
+                f"{name}: the {title} array has another shape: got {tuple(operand.shape)}, "
                 f"expected {shape}."
             )
     biases = (task.axes[1 if product else 0],)

@@ -117,8 +117,8 @@ class Text:
         function = f"llvm.{name}.{suffix}"
         types = ", ".join([self.vector] * len(arguments))
         self.declared.add(f"declare {self.vector} @{function}({types})")
-        given = ", ".join(f"{self.vector} {a}" for a in arguments)
-        return self.emit(f"call {self.vector} @{function}({given})")
+        operands = ", ".join(f"{self.vector} {a}" for a in arguments)
+        return self.emit(f"call {self.vector} @{function}({operands})")
 
     fma = partialmethod(intrinsic, "fma")  # a · b + c, rounded once
 
@@ -140,8 +140,8 @@ class Text:
             return self.emit(f"load {kind}, ptr {at}, align {align}")
         name = f"llvm.masked.load.{self._suffix(element)}.p0"
         self.declared.add(f"declare {kind} @{name}(ptr, i32, {self.mask}, {kind})")
-        given = f"ptr {at}, i32 {align}, {self.mask} {mask}, {kind} {otherwise}"
-        return self.emit(f"call {kind} @{name}({given})")
+        operands = f"ptr {at}, i32 {align}, {self.mask} {mask}, {kind} {otherwise}"
+        return self.emit(f"call {kind} @{name}({operands})")
 
     def store(
         self, value: str, at: str, mask: str | None = None, element: str = "", how: str = "align 1"
@@ -160,9 +160,9 @@ class Text:
         if self.width == 1:
             return value
         kind = self.of(element)
-        one = self.emit(f"insertelement {kind} poison, {element} {value}, i32 0")
+        first_lane = self.emit(f"insertelement {kind} poison, {element} {value}, i32 0")
         zeros = f"<{self.width} x i32> zeroinitializer"
-        return self.emit(f"shufflevector {kind} {one}, {kind} poison, {zeros}")
+        return self.emit(f"shufflevector {kind} {first_lane}, {kind} poison, {zeros}")
 
     def counted(self, first: int = 0) -> str:
         """Return a constant vector of integers of 64 bits that count from `first`."""

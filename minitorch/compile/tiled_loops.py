@@ -29,8 +29,6 @@ May import: text, schedule.
 Source: Van Zee & van de Geijn, ACM Trans. Math. Softw. 41(3), 2015 (BLIS).
 """
 
-from __future__ import annotations
-
 from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import product
@@ -149,7 +147,8 @@ class Block:
             if not plan.convolution:
                 self.columns.append(t.at("%c", v * plan.vector_bytes))
                 continue
-            fields = [self._field(v * SLOT_BYTES + 8 * f) for f in range(3)]
+            slot = [t.at("%slots", v * SLOT_BYTES + 8 * field) for field in range(3)]
+            fields = [t.emit(f"load i64, ptr {at}") for at in slot]
             self.starts.append(t.at("%b", fields[0]) if plan.direct else "")
             self.columns.append(t.at("%c", fields[1]))
             if plan.ragged:
@@ -157,9 +156,6 @@ class Block:
         if self.masked:
             rest = plan.schedule.task.axes[1] % t.width
             self.inside[self.vectors - 1] = t.first_lanes(str(rest))
-
-    def _field(self, offset: int) -> str:
-        return self.t.emit(f"load i64, ptr {self.t.at('%slots', offset)}")
 
     def _kept(self) -> list[str]:
         """Return the sums."""
@@ -183,13 +179,13 @@ class Block:
         t = self.t
         row_of_b = self._row_of_b(k)
         a_at = t.times(k, self.rows * t.item if self.plan.schedule["pack_a"] else "%a_k")
-        found = []
+        added = []
         for i in range(self.rows):
-            one = t.emit(f"load {t.scalar}, ptr {t.at(self.a_rows[i], a_at)}, align {t.item}")
-            many = t.spread(t.scalar, one)
+            element = t.emit(f"load {t.scalar}, ptr {t.at(self.a_rows[i], a_at)}, align {t.item}")
+            spread = t.spread(t.scalar, element)
             at = i * self.vectors
-            found += [t.fma(many, row_of_b[v], sums[at + v]) for v in range(self.vectors)]
-        return found
+            added += [t.fma(spread, row_of_b[v], sums[at + v]) for v in range(self.vectors)]
+        return added
 
     def _row_of_b(self, k: str) -> list[str]:
         t, plan = self.t, self.plan
@@ -222,8 +218,8 @@ class Block:
         """Add the bias, one a column or one an output channel, and cut at zero."""
         t = self.t
         if "bias" in epilogue and self.plan.convolution:
-            given = [t.at("%bias", i * t.item) for i in range(self.rows)]
-            each = [t.spread(t.scalar, t.emit(f"load {t.scalar}, ptr {at}")) for at in given]
+            places = [t.at("%bias", i * t.item) for i in range(self.rows)]
+            each = [t.spread(t.scalar, t.emit(f"load {t.scalar}, ptr {at}")) for at in places]
             sums = [t.add(s, each[i]) for (i, _), s in zip(self.cells, sums, strict=True)]
         elif "bias" in epilogue:
             places = [t.at("%bias", v * self.plan.vector_bytes) for v in range(self.vectors)]
@@ -312,8 +308,8 @@ class TiledLoops:
                 line = t.at(into, t.times(t.times(k, height), t.item))
                 column = t.at(source, t.times(k, "%a_k"))
                 with t.loop("pai", height) as j:
-                    one = t.emit(f"load {t.scalar}, ptr {t.at(column, t.times(j, '%a_row'))}")
-                    t.do(f"store {t.scalar} {one}, ptr {t.at(line, t.times(j, t.item))}")
+                    element = t.emit(f"load {t.scalar}, ptr {t.at(column, t.times(j, '%a_row'))}")
+                    t.do(f"store {t.scalar} {element}, ptr {t.at(line, t.times(j, t.item))}")
 
     def _pack_b(self) -> None:
         """Copy a tile of B: block after block of vectors, and within it k after k."""

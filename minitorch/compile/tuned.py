@@ -98,7 +98,7 @@ def get_cache_directory() -> Path:
     return _shelf.directory
 
 
-def keep(found: Tuned) -> Kept:
+def keep(tuned: Tuned) -> Kept:
     """Add what `tune` found to the table of this processor, with NumPy's time beside it.
 
     Raises:
@@ -107,9 +107,9 @@ def keep(found: Tuned) -> Kept:
     """
     import json
 
-    entry = measured(found.best)
+    entry = measured(tuned.best)
     _shelf.directory.mkdir(parents=True, exist_ok=True)
-    line = {"task": found.best.task.key, **entry._asdict()}
+    line = {"task": tuned.best.task.key, **entry._asdict()}
     with _shelf.path.open("a") as file:
         file.write(json.dumps(line) + "\n")
     _shelf.forget()
@@ -134,13 +134,13 @@ def measured(schedule: Schedule) -> Kept:
 def kernel_for(task: Task | Sequence[object]) -> ProductKernel | None:
     """Return the tuned kernel of a task where it was faster than NumPy; None otherwise."""
     task = task_of(task)
-    kept = _shelf.table().get(task)
-    if kept is None or kept.seconds >= kept.library_seconds:
+    entry = _shelf.table().get(task)
+    if entry is None or entry.seconds >= entry.library_seconds:
         return None
     if task not in _shelf.kernels:
         from .products import ProductKernel
 
-        _shelf.kernels[task] = ProductKernel(task, kept.point)
+        _shelf.kernels[task] = ProductKernel(task, entry.point)
     return _shelf.kernels[task]
 
 

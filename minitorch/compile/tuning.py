@@ -66,11 +66,11 @@ class Tuned:
 
     def curve(self) -> list[float]:
         """Return the best seconds after each trial."""
-        least, found = math.inf, []
+        least, curve = math.inf, []
         for _, seconds in self.history:
             least = min(least, seconds)
-            found.append(least)
-        return found
+            curve.append(least)
+        return curve
 
 
 def tune(
@@ -268,18 +268,18 @@ def read(
     Raises:
         OSError: there is no such file, or it cannot be read.
     """
-    found: list[Trial] = []
+    trials: list[Trial] = []
     whys: dict[int, str] = {}
     lines = Path(path).read_bytes().decode("utf-8", errors="replace").splitlines()
     for number, line in enumerate(lines, 1):
         trial = _parsed(line, operator, task, on or engine.processor()) if line.strip() else ""
         if isinstance(trial, Trial):
-            found.append(trial)
+            trials.append(trial)
         elif trial:
             whys[number] = trial
     for why, count in Counter(whys.values()).items():
         _say.warning("tune: %s: %d lines are skipped: %s", path, count, why)
-    return found, [f"line {number} is skipped: {why}" for number, why in whys.items()]
+    return trials, [f"line {number} is skipped: {why}" for number, why in whys.items()]
 
 
 def _parsed(line: str, operator: str, wanted: Task | None, on: str) -> Trial | str:

@@ -1,6 +1,5 @@
 """Datasets, samplers and loaders, and handwritten digits."""
 
-from minitorch.data.collate import default_collate as default_collate
 from minitorch.data.dataset import ConcatDataset as ConcatDataset
 from minitorch.data.dataset import Dataset as Dataset
 from minitorch.data.dataset import IterableDataset as IterableDataset
@@ -9,6 +8,7 @@ from minitorch.data.dataset import TensorDataset as TensorDataset
 from minitorch.data.dataset import random_split as random_split
 from minitorch.data.handwritten import digits as digits
 from minitorch.data.loader import DataLoader as DataLoader
+from minitorch.data.loader import default_collate as default_collate
 from minitorch.data.sampler import BatchSampler as BatchSampler
 from minitorch.data.sampler import RandomSampler as RandomSampler
 from minitorch.data.sampler import Sampler as Sampler

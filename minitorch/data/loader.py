@@ -8,7 +8,7 @@ Batches arrive in the sampler's order whatever the number of workers.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import count, islice
@@ -16,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
-from minitorch.data.collate import default_collate
 from minitorch.data.dataset import Dataset, IterableDataset, TensorDataset
 from minitorch.data.sampler import BatchSampler, GeneratorLike, RandomSampler, SequentialSampler
 from minitorch.errors import ArgumentError
-from minitorch.tensor.tensor import tensor
+from minitorch.ops.shaping.joining import stack
+from minitorch.tensor.tensor import Tensor, tensor
 
 
 class DataLoader:
@@ -162,3 +162,51 @@ def _in_order(dataset: Any, shuffle: bool, generator: GeneratorLike) -> Iterable
 def _as_it_is(item: object) -> object:
     """Return arrays as tensors and all else unchanged: what a loader does to single items."""
     return tensor(item) if isinstance(item, np.ndarray) else item
+
+
+def default_collate(batch: Sequence[Any]) -> Any:
+    """Return `batch` turned inside out, with numbers, arrays and tensors stacked.
+
+    Tensors and arrays of shape S become one tensor of shape (n, *S); int, float and bool become
+    tensors of shape (n,) with int64, float64 and bool; strings stay a list; of tuples, lists and
+    dicts each field is collated by itself.
+
+    Raises:
+        ValueError: items differ in shape or length; says how.
+        TypeError: an item is of another type.
+    """
+    first = batch[0]
+    if isinstance(first, Tensor):
+        _same([tuple(item.shape) for item in batch], "shape")
+        return stack(list(batch))
+    if isinstance(first, np.ndarray | np.generic | bool | int | float):
+        _same([np.shape(item) for item in batch], "shape")
+        return tensor(np.array(batch))
+    if isinstance(first, str | bytes):
+        return list(batch)
+    if isinstance(first, Mapping):
+        return {key: default_collate([item[key] for item in batch]) for key in first}
+    if isinstance(first, tuple | list):
+        return _collate_fields(batch)
+    raise TypeError(
+        f"default_collate: got items of type {type(first).__name__}, expected tensors, arrays, "
+        "numbers, strings, or tuples, lists and dicts of them. Give the loader a collate_fn."
+    )
+
+
+def _collate_fields(batch: Sequence[Any]) -> Any:
+    first = batch[0]
+    _same([len(item) for item in batch], "length")
+    fields = [default_collate(list(field)) for field in zip(*batch, strict=True)]
+    if isinstance(first, tuple) and hasattr(first, "_fields"):  # a namedtuple stays one
+        return type(first)(*fields)
+    return fields
+
+
+def _same(facts: list[object], what: str) -> None:
+    for i, fact in enumerate(facts):
+        if fact != facts[0]:
+            raise ArgumentError(
+                f"default_collate: items differ in {what}: got {facts[0]} for item 0 and {fact} "
+                f"for item {i} of the batch. Pad them, or give the loader a collate_fn."
+            )

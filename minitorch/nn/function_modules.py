@@ -44,13 +44,13 @@ class _FunctionModule(Module):
     def __init__(self, *args: Any, **kwargs: object) -> None:
         super().__init__()
         names = self.options
-        given = {**self.defaults, **dict(zip(names, args, strict=False)), **kwargs}
-        unknown = sorted(given.keys() - set(names))
+        values = {**self.defaults, **dict(zip(names, args, strict=False)), **kwargs}
+        unknown = sorted(values.keys() - set(names))
         if len(args) > len(names) or unknown:
             got = unknown or list(args)
             raise TypeError(f"{self._get_name()}: got {got}, expected {names or 'no arguments'}.")
         for name in self.defaults:
-            value = given[name]
+            value = values[name]
             if value is inspect.Parameter.empty:
                 raise TypeError(f"{self._get_name()}: got no {name}. Pass one.")
             if name in ("weight", "pos_weight"):  # of the classes: state, but not trained

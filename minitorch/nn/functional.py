@@ -90,9 +90,9 @@ def embedding(
         raise errors.ArgumentError(
             "embedding: got scale_grad_by_freq=True, which is not here. Scale the gradient."
         )
-    found = attention.embedding(input, weight, padding_idx)
+    vectors = attention.embedding(input, weight, padding_idx)
     if max_norm is None:
-        return found
+        return vectors
     with no_grad():
         rows = input.unique()
         norms = statistics.vector_norm(weight[rows], norm_type, 1, True)

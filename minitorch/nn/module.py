@@ -235,15 +235,15 @@ class Module:
 
     def get_submodule(self, target: str) -> Module:
         """Return the module with this dotted name, this one for the empty name."""
-        found: Any = self
+        module: Any = self
         for name in target.split(".") if target else ():
-            found = found._modules.get(name)
-            if found is None:
+            module = module._modules.get(name)
+            if module is None:
                 raise AttributeError(
                     f"{type(self).__name__}: there is no module {target!r}: {name!r} is missing. "
                     "named_modules() lists them."
                 )
-        return found  # type: ignore[no-any-return]
+        return module  # type: ignore[no-any-return]
 
     # ── changes to all ──────────────────────────────────────────────────────────────────────────
 

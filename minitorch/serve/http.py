@@ -10,27 +10,40 @@
 Every error is {"detail": words}: 4xx for what the caller got wrong, 503 with Retry-After where
 there was no time, 500 where a model raised by itself.
 
-May import: fastapi, NumPy, prometheus_client, counts, errors, events, request_counts, server.
+Requests are counted and timed for Prometheus by the pattern of their route: what clients make up is
+counted together, as "other". Errors are requests whose status is 400 or more.
+
+May import: fastapi, NumPy, prometheus_client, starlette, counts, errors, events, server.
 """
 
 import json
 import math
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from fastapi import FastAPI, HTTPException, Request, Response
-from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    generate_latest,
+)
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from minitorch.errors import ContainerDied, DeadlineMissed, MinitorchError, ModelFailed, UnknownApp
 from minitorch.serve.counts import COUNTERS
 from minitorch.serve.generation.events import Events
-from minitorch.serve.request_counts import RequestCounts
 from minitorch.serve.server import Server
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
 
 MOST_BYTES = 8 * 2**20
 MOST_QUERIES = 4_000  # under way at a time
@@ -224,3 +237,49 @@ def _plain(value: object) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+SECONDS = (0.005, 0.02, 0.05, 0.1, 0.5, 2.0, 10.0)  # from a cached answer to a long generation
+METHODS = {"GET", "HEAD", "POST"}
+
+
+class RequestCounts:
+    """ASGI middleware: the status and the seconds of each request go into a registry."""
+
+    def __init__(self, app: "ASGIApp", registry: CollectorRegistry) -> None:
+        self._app = app
+        self._requests = Counter(
+            "serve_requests",
+            "Requests, by what they were answered with.",
+            labelnames=("method", "route", "status"),
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "serve_request_seconds",
+            "How long requests took, streamed answers included.",
+            labelnames=("method", "route"),
+            registry=registry,
+            buckets=SECONDS,
+        )
+
+    async def __call__(self, scope: "Scope", receive: "Receive", send: "Send") -> None:
+        """Serve one request and count it; `status` is "none" where it had no answer."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        status = "none"
+
+        async def note_and_send(message: "Message") -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = str(message["status"])
+            await send(message)
+
+        began = time.monotonic()
+        try:
+            await self._app(scope, receive, note_and_send)
+        finally:
+            method = scope["method"] if scope["method"] in METHODS else "other"
+            route = getattr(scope.get("route"), "path", "other")
+            self._requests.labels(method, route, status).inc()
+            self._seconds.labels(method, route).observe(time.monotonic() - began)

@@ -38,6 +38,17 @@ def from_numpy(array: Array) -> Tensor:
     return Tensor._new(array)
 
 
+def as_tensor(data: object, dtype: DTypeLike = None, device: DeviceLike = None) -> Tensor:
+    """Return `data` as a tensor, sharing memory where it can: a tensor itself, a NumPy array."""
+    if isinstance(data, Tensor):
+        moved: Tensor = data.to(dtype=dtype, device=device)
+        return moved
+    if isinstance(data, np.ndarray) and dtype is None and device is None:
+        as_dtype(data.dtype)
+        return Tensor._new(data)
+    return tensor(data, dtype=dtype, device=device or "cpu")
+
+
 def _shape(name: str, size: tuple[object, ...]) -> tuple[int, ...]:
     """Return the sizes of a new tensor.
 

@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ..arrays import library as _arrays
-from ..arrays import promotion
 from ..arrays.library import (
     HOST_TYPES,
     Array,
@@ -22,7 +21,6 @@ from ..arrays.library import (
     DeviceLike,
     DType,
     DTypeLike,
-    Scalar,
     as_dtype,
     asarray,
     device_of,
@@ -47,17 +45,9 @@ class Tensor(Exchange):
     """An array that remembers how it came to be. `Tensor(data)` is float32, as in torch."""
 
     __slots__ = (
-        "__weakref__",
-        "_grad",
-        "_stamp",
-        "array",
-        "hooks",
-        "inputs",
-        "op",
-        "past",
-        "requires_grad",
-        "viewing",
-    )
+        "__weakref__", "_grad", "_stamp", "array", "hooks", "inputs", "op", "past",
+        "requires_grad", "viewing",
+    )  # fmt: skip
 
     array: Array
     """The numbers: an array of the device's library; NumPy's scalars count as 0-d arrays."""
@@ -377,39 +367,6 @@ def _holds_arrays(data: object) -> bool:
     while isinstance(data, list | tuple) and data:
         data = data[0]
     return hasattr(data, "dtype")
-
-
-def as_tensor(data: object, dtype: DTypeLike = None, device: DeviceLike = None) -> Tensor:
-    """Return `data` as a tensor, sharing memory where it can: a tensor itself, a NumPy array."""
-    if isinstance(data, Tensor):
-        moved: Tensor = data.to(dtype=dtype, device=device)
-        return moved
-    if isinstance(data, np.ndarray) and dtype is None and device is None:
-        as_dtype(data.dtype)
-        return Tensor._new(data)
-    return tensor(data, dtype=dtype, device=device or "cpu")
-
-
-def is_tensor(value: object) -> bool:
-    """Tell whether `value` is a tensor."""
-    return isinstance(value, Tensor)
-
-
-def is_floating_point(value: Tensor) -> bool:
-    """Tell whether `value` has a floating dtype."""
-    return value.dtype.kind == "f"
-
-
-def numel(value: Tensor) -> int:
-    """Return the number of elements of `value`."""
-    return int(value.numel())
-
-
-def result_type(a: Tensor | Scalar, b: Tensor | Scalar) -> DType:
-    """Return the dtype in which an operator computes with two tensors or Python numbers."""
-    return promotion.result_type(
-        [(v.dtype, v.ndim) if isinstance(v, Tensor) else v for v in (a, b)]
-    )
 
 
 def plain(data: object) -> Any:

@@ -1,4 +1,4 @@
-"""`LongTensor`, `FloatTensor` and their kin: torch's old names for a tensor of a dtype.
+"""What a tensor is asked of its kind; and torch's old names for a tensor of a dtype:
 
 LongTensor([1, 2])          a tensor of int64
 FloatTensor(2, 3)           zeros of that shape
@@ -6,7 +6,8 @@ isinstance(x, LongTensor)   whether the dtype of x is int64
 x.type(LongTensor), x.type("torch.LongTensor")
 """
 
-from minitorch.arrays.library import DType, DTypeLike, as_dtype
+from minitorch.arrays import promotion
+from minitorch.arrays.library import DType, DTypeLike, Scalar, as_dtype
 from minitorch.tensor.conversions import TYPE_NAMES
 from minitorch.tensor.tensor import Tensor, tensor
 
@@ -40,3 +41,25 @@ def __getattr__(name: str) -> TensorType:
     if name not in TYPES:
         raise AttributeError(f"module 'minitorch.tensor_types' has no attribute {name!r}")
     return TYPES[name]
+
+
+def is_tensor(value: object) -> bool:
+    """Tell whether `value` is a tensor."""
+    return isinstance(value, Tensor)
+
+
+def is_floating_point(value: Tensor) -> bool:
+    """Tell whether `value` has a floating dtype."""
+    return value.dtype.kind == "f"
+
+
+def numel(value: Tensor) -> int:
+    """Return the number of elements of `value`."""
+    return int(value.numel())
+
+
+def result_type(a: Tensor | Scalar, b: Tensor | Scalar) -> DType:
+    """Return the dtype in which an operator computes with two tensors or Python numbers."""
+    return promotion.result_type(
+        [(v.dtype, v.ndim) if isinstance(v, Tensor) else v for v in (a, b)]
+    )

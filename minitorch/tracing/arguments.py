@@ -8,7 +8,8 @@ import numpy as np
 
 from minitorch.errors import ArgumentError
 from minitorch.pytree import Rebuild, walk
-from minitorch.tensor.tensor import Tensor, as_tensor
+from minitorch.tensor.creation import as_tensor
+from minitorch.tensor.tensor import Tensor
 
 
 def flatten(value: object, tensors: list[Tensor], operation: str) -> tuple[Hashable, Rebuild]:

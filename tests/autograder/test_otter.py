@@ -13,8 +13,7 @@ from autograder.authoring.release import release
 from autograder.authoring.source import cells_of, load_lab
 from autograder.cli import main
 from autograder.errors import ReleaseRefused
-from autograder.formats.otter import export_notebook
-from autograder.formats.otter_marks import from_marks
+from autograder.formats.otter import export_notebook, from_marks
 from autograder.grading.grade import LabGrader
 from autograder.records import Lab, Outcome
 from autograder.student.local import LocalStudent

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ddp_lab
-from ddp_lab.transport.turns import TurnWorld
+from ddp_lab.transport.sim import TurnWorld
 
 
 def threads(fn, world_size: int, *args, **options):

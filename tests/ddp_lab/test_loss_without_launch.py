@@ -96,13 +96,13 @@ ALIVE = """
     import numpy as np
     import torch.distributed as dist
     import ddp_lab
-    from ddp_lab.transport.c10d import watch as c10d_watch
+    from ddp_lab.transport.c10d import c10d
     from ddp_lab.transport.c10d.c10d import C10dTransport
 
     rank = int(os.environ["RANK"])
     dist.init_process_group("gloo", init_method=f"file://{sys.argv[1]}", rank=rank, world_size=3)
     if rank == 0:
-        c10d_watch.LOOK_S = 90.0  # it notices only as rank 2, which it waits for, has left
+        c10d.LOOK_S = 90.0  # it notices only as rank 2, which it waits for, has left
     comm = ddp_lab.Communicator(C10dTransport())
     store = dist.distributed_c10d._get_default_store()
     if rank == 1:  # lives on until the others have noticed, as behind a thread that does not end

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from ddp_lab.show import TrainingCurves
-from ddp_lab.show.axes import Axis, axis_of
+from ddp_lab.show.chart import Axis, axis_of
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,7 @@ import pytest
 from ddp_lab import Link, launch
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.show import tell, watch
-from ddp_lab.show.provenance import NO_PARTIAL_SUM, PartialSum, explain, subset_sums
-from ddp_lab.show.story import rounds_of
+from ddp_lab.show.story import NO_PARTIAL_SUM, PartialSum, explain, rounds_of, subset_sums
 
 
 @dataclass

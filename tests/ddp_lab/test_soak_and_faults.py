@@ -8,7 +8,7 @@ import pytest
 
 import ddp_lab
 from ddp_lab.collectives.registry import COLLECTIVES, lookup
-from ddp_lab.transport.turns import TurnWorld
+from ddp_lab.transport.sim import TurnWorld
 
 MOST_STEPS = 40
 COUNT = 10_000

@@ -80,7 +80,7 @@ def _unescaped(cell: bytes) -> str | None:
     if cell == b"\\N":
         return None
     signs = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "v": "\v"}
-    return re.sub(r"\\(.)", lambda found: signs.get(found[1], found[1]), cell.decode())
+    return re.sub(r"\\(.)", lambda match: signs.get(match[1], match[1]), cell.decode())
 
 
 def _typed(table: str, name: str, value: Any) -> Any:

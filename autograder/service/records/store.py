@@ -22,7 +22,7 @@ from autograder.service.records.marking.second_marks import SecondMarks
 from autograder.service.records.people import Roster
 from autograder.service.records.submissions.claims import Claims
 from autograder.service.records.submissions.submissions import Submissions
-from autograder.service.records.terms.dates import Dates
+from autograder.service.records.terms.schedule import Dates
 
 _FILE = "course.sqlite3"
 

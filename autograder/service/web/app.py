@@ -29,28 +29,19 @@ from autograder.service.web.metrics import Metrics
 from autograder.service.web.page import HERE
 from autograder.service.web.routes import (
     announcements,
-    audit,
     courses,
-    drafts,
     gradebook,
-    grades,
     labs,
-    leaderboard,
     lti,
     markers,
     marking,
     operations,
     people,
-    queue,
     regrades,
-    requests,
     schedule,
     sessions,
     standing,
     submissions,
-    teams,
-    term,
-    today,
 )
 
 log = logging.getLogger(__name__)
@@ -104,8 +95,8 @@ def _of_one(course: Course, metrics: Metrics) -> ASGIApp:
         "/submissions": settings.upload_bytes + _FORM_BYTES,
         "/api/roster": people.ROSTER_BYTES,
         "/api/export": people.ROSTER_BYTES,
-        "/api/term": term.PLAN_BYTES,
-        "/term": term.PLAN_BYTES + _FORM_BYTES,
+        "/api/term": schedule.PLAN_BYTES,
+        "/term": schedule.PLAN_BYTES + _FORM_BYTES,
         "/people/roster": people.ROSTER_BYTES + _FORM_BYTES,
     }
     limited = BodyLimit(app, limit_bytes=_OTHER_BYTES, limit_s=settings.upload_s, larger=larger)
@@ -125,9 +116,8 @@ def routers(course: Course) -> tuple[LateRouter, LateRouter, LateRouter]:
 
 # Each with its JSON and its pages.
 _SUBJECTS = (
-    submissions, drafts, people, labs, regrades, requests, markers, marking, gradebook, grades,
-    leaderboard, audit, sessions, queue, operations, lti, today, schedule, standing,
-    announcements, teams, term,
+    submissions, people, labs, regrades, markers, marking, gradebook, sessions, operations, lti,
+    schedule, standing, announcements,
 )  # fmt: skip
 
 

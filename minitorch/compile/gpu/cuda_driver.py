@@ -183,8 +183,8 @@ class DeviceProductKernel:
         Raises:
             ShapeError, DTypeError, ArgumentError: a tensor does not fit.
         """
-        given = [x for x in (a, b, bias, out) if x is not None]
-        self._check(given)
+        tensors = [x for x in (a, b, bias, out) if x is not None]
+        self._check(tensors)
         shape = result_shape(self.task, self.epilogue, a, b, bias)
         out = a.new_empty(shape) if out is None else out
         if tuple(out.shape) != shape or not out.is_contiguous():
@@ -294,12 +294,12 @@ class LibCuda:
 
     def processor(self, device: int) -> str:
         """Return the architecture to compile for: the device's, or the newest that is safe."""
-        found = []
+        version = []
         for attribute in (75, 76):  # CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR, ..._MINOR
             value = ctypes.c_int()
             self._call("cuDeviceGetAttribute", ctypes.byref(value), attribute, device)
-            found.append(value.value)
-        return f"sm_{min(10 * found[0] + found[1], NEWEST)}"
+            version.append(value.value)
+        return f"sm_{min(10 * version[0] + version[1], NEWEST)}"
 
     def _enter(self, device: int) -> None:
         """Make the device's primary context, which is torch's, this thread's."""

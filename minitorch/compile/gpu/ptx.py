@@ -214,9 +214,9 @@ class ThreadBlocks:
                 source = t.at(t.at(self.a, t.times(place, "%a_row")), t.times(term, t.item))
             else:
                 source = t.at(t.at(self.b, t.times(term, "%b_k")), t.times(place, t.item))
-            one = t.emit(f"load {t.scalar}, ptr {source}")
+            element = t.emit(f"load {t.scalar}, ptr {source}")
             line = self._line(axis, k)
-            t.do(f"store {t.scalar} {one}, ptr {t.at(line, t.times(at, t.item))}")
+            t.do(f"store {t.scalar} {element}, ptr {t.at(line, t.times(at, t.item))}")
 
     def _line(self, axis: str, k: str) -> str:
         """Return where a term's line of a tile begins."""
@@ -252,12 +252,12 @@ class ThreadBlocks:
         """Return a term of A for each row of a thread, in every lane; neighbours load at once."""
         t, line = self.t, self._line("m", k)
         group = math.gcd(len(rows), ALIGNED // t.item)
-        kind, found = f"<{group} x {t.scalar}>", []
+        kind, elements = f"<{group} x {t.scalar}>", []
         for row in rows[::group]:
             at = t.at(line, t.times(row, t.item))
             many = t.emit(f"load {kind}, ptr {at}, align {group * t.item}")
-            found += [t.emit(f"extractelement {kind} {many}, i32 {i}") for i in range(group)]
-        return [t.spread(t.scalar, one) for one in found]
+            elements += [t.emit(f"extractelement {kind} {many}, i32 {i}") for i in range(group)]
+        return [t.spread(t.scalar, element) for element in elements]
 
     def _row_of_b(self, k: str, columns: list[str]) -> list[str]:
         """Return a term of B for each vector of a thread."""
@@ -282,19 +282,19 @@ class ThreadBlocks:
                     if self.sizes[axis] % self.tiles[axis]
                 ]
                 with t.when(*inside):
-                    one = self._epilogue(t.lane(t.vector, sums, lane), rows[i], column)
-                    t.do(f"store {t.scalar} {one}, ptr {t.at(line, t.times(column, t.item))}")
+                    value = self._epilogue(t.lane(t.vector, sums, lane), rows[i], column)
+                    t.do(f"store {t.scalar} {value}, ptr {t.at(line, t.times(column, t.item))}")
 
-    def _epilogue(self, one: str, row: str, column: str) -> str:
+    def _epilogue(self, value: str, row: str, column: str) -> str:
         t = self.t
         if "bias" in self.epilogue:
             channel = row if self.schedule.task.operator == "conv2d" else column
             at = t.at("%bias", t.times(channel, t.item))
-            one = t.emit(f"fadd {t.scalar} {one}, {t.emit(f'load {t.scalar}, ptr {at}')}")
+            value = t.emit(f"fadd {t.scalar} {value}, {t.emit(f'load {t.scalar}, ptr {at}')}")
         if "relu" in self.epilogue:
-            negative = t.emit(f"fcmp olt {t.scalar} {one}, 0.0")  # NaN stays NaN
-            one = t.emit(f"select i1 {negative}, {t.scalar} 0.0, {t.scalar} {one}")
-        return one
+            negative = t.emit(f"fcmp olt {t.scalar} {value}, 0.0")  # NaN stays NaN
+            value = t.emit(f"select i1 {negative}, {t.scalar} 0.0, {t.scalar} {value}")
+        return value
 
     def _inside(self, axis: str, i: str) -> str:
         """Return an index, or the last one inside."""

@@ -341,8 +341,8 @@ def _gather(shape: Shape) -> engine.Function:
             t.store(t.number(0.0), total, how="align 64")
         with t.loop("n", image.samples) as n, t.loop("p", result.rows, part) as begin:
             source, gradient = image.of(c, n), result.of(c, n)
-            for one in sums.values():
-                t.store(t.number(0.0), one, how="align 64")
+            for sum_at in sums.values():
+                t.store(t.number(0.0), sum_at, how="align 64")
             end = t.least(t.plus(begin, part), result.rows)
             for rows, lower, upper in _blocks(t, begin, end, 2):
                 with t.loop("y", upper, rows, lower) as y:

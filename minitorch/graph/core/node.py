@@ -30,14 +30,7 @@ from ..shapes.static import StaticShape as StaticShape
 from ..shapes.static import UnknownShape as UnknownShape
 from ..shapes.static import as_static
 from .constants import constant_array, filled_to
-from .graph import (
-    Graph,
-    call_site,
-    get_default_graph,
-    innermost_session,
-    located,
-    place_of_new,
-)
+from .graph import Graph, call_site, get_default_graph, innermost_session, located, place_of_new
 
 if TYPE_CHECKING:
     from .fetches import Feeds
@@ -74,19 +67,9 @@ class Node(Methods):
     wants: tuple[bool, ...]
 
     __slots__ = (
-        "__weakref__",
-        "built_at",
-        "control_inputs",
-        "device",
-        "dtype",
-        "graph",
-        "id",
-        "inputs",
-        "name",
-        "op",
-        "shape",
-        "wants",
-    )
+        "__weakref__", "built_at", "control_inputs", "device", "dtype", "graph", "id", "inputs",
+        "name", "op", "shape", "wants",
+    )  # fmt: skip
 
     hooks = None  # the sweep asks every kind of value
     kept: ClassVar[tuple[str, ...]] = ()  # what else a copy over other inputs has

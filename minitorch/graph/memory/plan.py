@@ -132,18 +132,18 @@ def memory_plan(
     )
 
 
-def loop_plan(node: Node, kept: Collection[int], sizes: dict[Node, tuple[int, ...]]) -> LoopPlan:
+def loop_plan(node: Node, lists: Collection[int], sizes: dict[Node, tuple[int, ...]]) -> LoopPlan:
     """Return the plan of the loop `node`, whose inputs have these sizes, or those that are known.
 
     Args:
-        kept: the places of the lists that are asked for.
+        lists: the places of the lists that are asked for.
     Raises:
         GraphError: a size in it is not known, or a variable's changes from round to round.
     """
     loop: While = node.op
     source_of = dict(zip(loop.given, node.inputs, strict=True))
     known = {p: _size(source, sizes) for p, source in source_of.items()}
-    ends = [*loop.body, *(loop.saved[k] for k in sorted(kept))]
+    ends = [*loop.body, *(loop.saved[k] for k in sorted(lists))]
     inside = sizes_of(schedule([loop.test, *ends], set(source_of)), known)
     for variable, end in zip(loop.variables, loop.body, strict=True):
         if (
@@ -164,7 +164,9 @@ def loop_plan(node: Node, kept: Collection[int], sizes: dict[Node, tuple[int, ..
     spare = used if swaps else 0
     scratch = used + spare
     work = max(test.peak_bytes, body.peak_bytes)
-    return LoopPlan(scratch + work, places, spare, scratch, test, body, tuple(sorted(kept)), inside)
+    return LoopPlan(
+        scratch + work, places, spare, scratch, test, body, tuple(sorted(lists)), inside
+    )
 
 
 def _places(
@@ -225,13 +227,13 @@ def sizes_of(
     return shapes
 
 
-def _inferred(node: Node, found: dict[Node, tuple[int, ...]]) -> tuple[int, ...]:
+def _inferred(node: Node, shapes: dict[Node, tuple[int, ...]]) -> tuple[int, ...]:
     """Return the shape of an operator's result; a loop keeps the sizes of its first values."""
     assert node.op is not None  # the caller has asked
     if isinstance(node.op, Output) and isinstance(node.inputs[0].op, While):
         kind, place = node.op.slot
-        return found[node.inputs[0].inputs[place]] if kind == "out" else ()
-    specs = [Spec(found[source], source.dtype) for source in node.inputs]
+        return shapes[node.inputs[0].inputs[place]] if kind == "out" else ()
+    specs = [Spec(shapes[source], source.dtype) for source in node.inputs]
     refused = complaint(node, specs)
     if refused is not None:
         raise refused

@@ -67,10 +67,10 @@ def _has_rules(node: Node) -> bool:
     return node.op is not None and bool(_rules_of(node))
 
 
-def _same_type(found: Node, node: Node) -> bool:
-    if found.dtype != node.dtype or isinstance(node.shape, UnknownShape):
+def _same_type(other: Node, node: Node) -> bool:
+    if other.dtype != node.dtype or isinstance(node.shape, UnknownShape):
         return False
-    return not isinstance(found.shape, UnknownShape) and tuple(found.shape) == tuple(node.shape)
+    return not isinstance(other.shape, UnknownShape) and tuple(other.shape) == tuple(node.shape)
 
 
 def _is(node: Node, number: float) -> bool:

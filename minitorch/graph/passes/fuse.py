@@ -64,11 +64,11 @@ def _groups(fetches: Sequence[Node], fed: Collection[Node], reasons: list[str]) 
     """Return for each fusible node the last node of its group, which may be itself."""
     order = schedule(fetches, fed)
     users: dict[Node, list[Node]] = {node: [] for node in order}
-    kept = set(fetches)
+    must_exist = set(fetches)
     for node in order:
         for source in node.inputs:
             users.setdefault(source, []).append(node)
-        kept.update(node.control_inputs)
+        must_exist.update(node.control_inputs)
     root: dict[Node, Node] = {}
     sizes: dict[Node, int] = {}
     place = {node: i for i, node in enumerate(order)}
@@ -77,7 +77,9 @@ def _groups(fetches: Sequence[Node], fed: Collection[Node], reasons: list[str]) 
             continue
         ends = list(dict.fromkeys(root[u] for u in users[node] if u in root))
         why = (
-            "it is a reduction" if _reduces(node) else _why_not(node, users[node], ends, kept, root)
+            "it is a reduction"
+            if _reduces(node)
+            else _why_not(node, users[node], ends, must_exist, root)
         )
         if not why and sizes[ends[0]] >= LONGEST:
             why = f"the group has {LONGEST} operators already"
@@ -94,11 +96,11 @@ def _why_not(
     node: Node,
     users: Sequence[Node],
     ends: Sequence[Node],
-    kept: Collection[Node],
+    must_exist: Collection[Node],
     root: dict[Node, Node],
 ) -> str:
     """Return why `node` is not computed inside its users' group; empty when it is."""
-    if node in kept:
+    if node in must_exist:
         return "it is fetched, or something waits for it"
     if len(ends) != 1 or any(user not in root for user in users):
         return f"used {len(users)} times, not all of them in one group"

@@ -60,9 +60,9 @@ def each_loop(fetches: Sequence[Node], fed: Collection[Node], change: Pass) -> l
         test, after = change([loop.test], loop.placeholders), change(ends, loop.placeholders)
         if all(a is b for a, b in zip((*test, *after), (loop.test, *ends), strict=True)):
             return None
-        body, kept = after[: len(loop.body)], after[len(loop.body) :]
+        body, saved_ends = after[: len(loop.body)], after[len(loop.body) :]
         new = While.over(
-            test[0], body, loop.variables, loop.entrances, kept, loop.parallel_iterations
+            test[0], body, loop.variables, loop.entrances, saved_ends, loop.parallel_iterations
         )
         return Remade(new, inputs, places)
 
@@ -90,9 +90,9 @@ def capturing(
     new: dict[Node, Node] = {p: p for p in loop.given}
     new.update(zip(inner, entrances, strict=True))
     test, *after = copied([loop.test, *loop.body, *saved], new)
-    body, kept = after[: len(loop.body)], after[len(loop.body) :]
+    body, saved_ends = after[: len(loop.body)], after[len(loop.body) :]
     every = [*loop.entrances, *entrances]
-    wider = While.over(test, body, loop.variables, every, kept, loop.parallel_iterations)
+    wider = While.over(test, body, loop.variables, every, saved_ends, loop.parallel_iterations)
     return Remade(wider, (*inputs, *outer), places)
 
 

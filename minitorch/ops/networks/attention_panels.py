@@ -88,8 +88,8 @@ class Weighing(NamedTuple):
     def kept(self, weights: Array, panel: Panel) -> Array:
         """Return 0 for each weight that is dropped, else by what it is multiplied."""
         source = np.random.Generator(np.random.SFC64([self.seed, panel.place]))
-        kept = source.random(weights.shape, np.float32) >= self.p
-        factors: Array = kept * weights.dtype.type(1 / (1 - self.p))
+        mask = source.random(weights.shape, np.float32) >= self.p
+        factors: Array = mask * weights.dtype.type(1 / (1 - self.p))
         return factors
 
 
@@ -217,11 +217,11 @@ def gradients(g: Array, q: Array, k: Array, v: Array, how: Weighing) -> tuple[Ar
         q_GRE, g_GRV = q[here][..., rows, :], g[here][..., rows, :]
         weights = how.weights(keys.product(q_GRE, panel.keys), panel, shape)
         d_weights = values.product(g_GRV, panel.keys)
-        kept = how.kept(weights, panel) if how.p else None
-        used = weights if kept is None else weights * kept
+        mask = how.kept(weights, panel) if how.p else None
+        used = weights if mask is None else weights * mask
         _add_product(dv[here], used, g_GRV, panel)
-        if kept is not None:
-            d_weights *= kept
+        if mask is not None:
+            d_weights *= mask
         d_scores = _softmax_gradient(d_weights, weights, how, panel)
         np.matmul(d_scores, k[here][..., seen, :], out=dq[here][..., rows, :])
         _add_product(dk[here], d_scores, q_GRE, panel)

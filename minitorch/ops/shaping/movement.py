@@ -158,18 +158,18 @@ class Flip(KeepsSpec, Movement):
 # ── torch's names ───────────────────────────────────────────────────────────────────────────────
 
 
-def sizes(given: tuple[Any, ...]) -> tuple[int, ...]:
+def sizes(dims: tuple[Any, ...]) -> tuple[int, ...]:
     """Return numbers that were passed one by one, or as one sequence."""
-    if len(given) == 1 and not isinstance(given[0], _INTEGERS):
-        given = tuple(given[0])
-    return tuple(map(int, given))
+    if len(dims) == 1 and not isinstance(dims[0], _INTEGERS):
+        dims = tuple(dims[0])
+    return tuple(map(int, dims))
 
 
 _INTEGERS = (int, np.integer)
 
 
 def listed(
-    op: str, keyword: str, given: tuple[object, ...], named: dict[str, Any]
+    op: str, keyword: str, dims: tuple[object, ...], named: dict[str, Any]
 ) -> tuple[int, ...]:
     """Return numbers passed one by one, as one sequence, or under their keyword.
 
@@ -177,8 +177,8 @@ def listed(
         TypeError: another keyword.
     """
     if not named:
-        return sizes(given)
-    if set(named) != {keyword} or given:
+        return sizes(dims)
+    if set(named) != {keyword} or dims:
         raise TypeError(f"{op}: got keywords {sorted(named)}, expected {keyword!r} or none.")
     return sizes((named[keyword],))
 

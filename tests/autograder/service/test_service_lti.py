@@ -22,10 +22,10 @@ from joserfc.jwk import KeySet, RSAKey
 from autograder.cli import main
 from autograder.records import CheckResult, Outcome, Report
 from autograder.service.errors import StartError
-from autograder.service.identity.keys import KeySets
 from autograder.service.identity.lti.launches import Launch, read_platforms
 from autograder.service.identity.lti.passback import Passback
 from autograder.service.identity.lti.people import LtiPeople
+from autograder.service.identity.sign_in import KeySets
 from autograder.service.records.grades.decisions import decide
 from autograder.service.records.outbox import Outbox
 from autograder.service.records.rules import Rules

@@ -20,8 +20,7 @@ from autograder.service.errors import Refused, ServerError
 from autograder.service.records.grades import course_rule, kept_comments
 from autograder.service.records.rules import Rules
 from autograder.service.records.store import Store
-from autograder.service.records.terms.imports import Move
-from autograder.service.records.terms.plans import current_plan, plan_of
+from autograder.service.records.terms.plans import Move, current_plan, plan_of
 
 ZURICH = "Europe/Zurich"  # where clocks go forward on 30 March 2031 and 28 March 2032, at 02:00
 OPENS, DUE, LATE = (

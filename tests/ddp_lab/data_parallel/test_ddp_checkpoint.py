@@ -11,7 +11,7 @@ import torch
 import ddp_lab
 import minitorch
 from ddp_lab.data_parallel import Checkpoint, DistributedDataParallel
-from ddp_lab.data_parallel.snapshot import dumps, loads
+from ddp_lab.data_parallel.checkpoint import dumps, loads
 from ddp_lab.errors import InvalidArgument
 
 

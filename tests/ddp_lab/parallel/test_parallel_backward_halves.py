@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from ddp_lab.parallel.pipeline.backward_halves import input_half
+from ddp_lab.parallel.pipeline.stage import input_half
 
 
 class Counted(torch.autograd.Function):

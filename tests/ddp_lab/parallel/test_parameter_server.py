@@ -22,8 +22,7 @@ from ddp_lab.parallel.parameter_server import messages, server
 from ddp_lab.parallel.parameter_server.pieces import share_out
 from ddp_lab.parallel.stragglers import late
 from ddp_lab.transport.links.link import Link
-from ddp_lab.transport.sim import SimWorld
-from ddp_lab.transport.turns import TurnWorld
+from ddp_lab.transport.sim import SimWorld, TurnWorld
 
 SHAPES = {"big": (60, 40), "wide": (1, 900), "bias": (7,), "scale": ()}
 

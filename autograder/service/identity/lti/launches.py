@@ -19,8 +19,14 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from autograder.service.errors import Refused, StartError
-from autograder.service.identity.keys import KeySets
-from autograder.service.identity.sign_in import answering, fetched, proven, sealed, unsealed
+from autograder.service.identity.sign_in import (
+    KeySets,
+    answering,
+    fetched,
+    proven,
+    sealed,
+    unsealed,
+)
 from autograder.service.records.people import ASSISTANT, INSTRUCTOR, LEARNER
 
 COOKIE = "course_lti"

@@ -8,9 +8,8 @@ from typing import Any
 from autograder.service.errors import StartError
 from autograder.service.identity.lti.launches import Launches, read_platforms
 from autograder.service.identity.lti.links import Links
-from autograder.service.identity.lti.members import Members
 from autograder.service.identity.lti.passback import Passback
-from autograder.service.identity.lti.people import LtiPeople
+from autograder.service.identity.lti.people import LtiPeople, Members
 from autograder.service.identity.lti.sessions import Sessions
 from autograder.service.records.outbox import Outbox
 from autograder.service.records.store import Store

@@ -1,20 +1,31 @@
-"""How the server is doing, for a monitor and for Prometheus; and the interface, described."""
+"""How the course is doing: today, the queue, the audit log; and its server, for monitors."""
 
+from dataclasses import asdict
 from typing import Any
 
+import sqlalchemy as sa
 from fastapi import APIRouter, Request
 from fastapi.openapi.utils import get_openapi
-from fastapi.responses import Response
+from fastapi.responses import RedirectResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from autograder.service.database import schema
+from autograder.service.records import audit_log
+from autograder.service.records.marking import assignments
+from autograder.service.records.submissions.submissions import start_of_page
+from autograder.service.reports import today
 from autograder.service.web import openapi
-from autograder.service.web.access import Staff
+from autograder.service.web.access import Staff, StaffSender, StaffVisitor
 from autograder.service.web.course import Course
+from autograder.service.web.forms import PageNumber, Start
 from autograder.service.web.late_routes import LateRouter
 
 
-def add_routes(api: APIRouter, _pages: APIRouter, course: Course) -> None:
+def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
     """Add whether the server lives, under `/api`."""
+    _add_today(api, pages, course)
+    _add_audit(api, pages, course)
+    _add_queue(api, pages, course)
 
     @api.get("/health")
     def health() -> dict[str, Any]:
@@ -51,3 +62,79 @@ def router(course: Course) -> LateRouter:
 def _told(name: str, course: Course) -> str:
     reason = course.queue_state()["reason"]
     return f"{name}: {reason}" if reason else ""
+
+
+def _add_queue(api: APIRouter, pages: APIRouter, course: Course) -> None:
+    """Add the queue's state and what staff do about it."""
+
+    @api.get("/queue")
+    def queue(_by: Staff) -> dict[str, Any]:
+        return course.queue_state()
+
+    @api.post("/queue/resume")
+    def resume(_by: Staff) -> dict[str, Any]:
+        course.queue.resume()
+        return course.queue_state()
+
+    @api.post("/parked/retry")
+    def retry(_by: Staff) -> dict[str, Any]:
+        return {"retried": course.retry_parked()}
+
+    @pages.get("/queue")
+    def queue_page(person: StaffVisitor) -> Response:
+        return course.page("queue", person=person, queue=course.queue_state())
+
+    @pages.post("/queue/resume")
+    def resume_and_show(_by: StaffSender) -> Response:
+        course.queue.resume()
+        return RedirectResponse("/queue", 303)
+
+    @pages.post("/queue/retry")
+    def retry_and_show(_by: StaffSender) -> Response:
+        course.retry_parked()
+        return RedirectResponse("/queue", 303)
+
+
+PAGE_LINES = 100
+
+
+def _add_audit(api: APIRouter, pages: APIRouter, course: Course) -> None:
+    """Add who changed what, for staff."""
+
+    @api.get("/audit")
+    def audit(_by: Staff, number: PageNumber = 1, before: Start = 0) -> dict[str, Any]:
+        lines, more = _lines(course, number, before)
+        return {"entries": lines, "page": number, "before": more}
+
+    @pages.get("/audit")
+    def audit_page(person: StaffVisitor, number: PageNumber = 1, before: Start = 0) -> Response:
+        lines, more = _lines(course, number, before)
+        return course.page(
+            "audit", person=person, entries=lines, more=more, later=number > 1 or before
+        )
+
+
+def _lines(course: Course, number: int, before: int) -> tuple[list[dict[str, Any]], int | None]:
+    """Return a page of the log, and before which line the next one begins."""
+    database, column = course.store.database, schema.audit_log.c.id
+    ids = sa.select(column).order_by(column.desc())
+    before = before or start_of_page(database, ids, number, PAGE_LINES)
+    lines = audit_log.read(database, PAGE_LINES, before=before)
+    return lines, lines[-1]["id"] if len(lines) == PAGE_LINES else None
+
+
+def _add_today(api: APIRouter, pages: APIRouter, course: Course) -> None:
+    """Add the page that staff arrive at, and the same as JSON."""
+
+    @api.get("/today")
+    def now(by: Staff) -> dict[str, Any]:
+        mine = assignments.mine(course.store.database, by)
+        own = {"queue": course.queue_state(), "my_marking": mine and mine.waiting}
+        return {**asdict(today.today(course.store)), **own}
+
+    @pages.get("/today")
+    def home(person: StaffVisitor) -> Response:
+        day, queue = today.today(course.store), course.queue_state()
+        beside: dict[str, Any] = {"queue": queue, "day": today.day(course.store)}
+        beside["mine"] = assignments.mine(course.store.database, person)
+        return course.page("today", person=person, today=day, **beside)

@@ -1,4 +1,4 @@
-"""People: the roster, who learns and who runs the course, and a learner at one glance."""
+"""People: the roster, who runs the course, a learner at one glance, and the teams of a lab."""
 
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
@@ -12,6 +12,7 @@ from autograder.service.errors import Refused
 from autograder.service.records.people import FORMER, LEARNER, STAFF, Person
 from autograder.service.records.roster import enrolment
 from autograder.service.records.roster.enrolment import enroll
+from autograder.service.records.roster.teams import Change, rows, take, teams
 from autograder.service.reports.exports import chunks, csv_lines
 from autograder.service.reports.gradebook import counted
 from autograder.service.reports.totals import Reckoning
@@ -21,10 +22,11 @@ from autograder.service.web.access import (
     Instructor,
     InstructorSender,
     InstructorVisitor,
+    Staff,
     StaffVisitor,
 )
 from autograder.service.web.course import Course
-from autograder.service.web.forms import Body, Fields, Json, number, text_of_file
+from autograder.service.web.forms import Body, Fields, Json, LabName, number, text_of_file
 
 ROSTER_BYTES = 8 << 20  # sixty thousand people
 _LINK_S = 7 * 86400.0  # a link that is mailed is followed within a week
@@ -33,6 +35,7 @@ _NAME_CHARS = 200
 
 def add_routes(api: APIRouter, pages: APIRouter, course: Course) -> None:
     """Add how people come into the course and leave it, and the page of each learner."""
+    _add_teams(api, pages, course)
     _add_api(api, course)
     _add_many(api, course)
     _add_learner(pages, course)
@@ -183,3 +186,44 @@ def _enrolled(course: Course, body: dict[str, Any], role: str, by: Person) -> di
     person, token, ends = enroll(course.store.roster, body, lives_s, role=role, by=by.login)
     known = {"login": person.login, "name": person.name, "role": person.role}
     return {**known, "token": token, "expires": iso(ends)}
+
+
+def _add_teams(api: APIRouter, pages: APIRouter, course: Course) -> None:
+    """Add how teams are listed and changed."""
+
+    @api.get("/labs/{lab}/teams", response_class=Response, responses=openapi.EXPORT)
+    def listed(_by: Staff, lab: LabName) -> Response:
+        return StreamingResponse(_lines(course, lab), media_type="text/csv")
+
+    @api.put("/labs/{lab}/teams", openapi_extra=openapi.CSV)
+    def put(by: Instructor, lab: LabName, body: Body, dry_run: bool = False) -> dict[str, Any]:
+        return {"changes": _take(course, lab, body, by, dry_run=dry_run)}
+
+    @pages.get("/labs/{lab}/teams")
+    def table(person: StaffVisitor, lab: LabName) -> Response:
+        return _page(course, person, lab, "".join(_lines(course, lab)))
+
+    @pages.post("/labs/{lab}/teams")
+    def change(person: InstructorSender, lab: LabName, form: Fields) -> Response:
+        text, sure = form.get("text", ""), "sure" in form
+        changes = _take(course, lab, text.encode(), person, dry_run=not sure)
+        if sure:
+            return RedirectResponse(f"/labs/{quote(lab)}/teams", 303)
+        return _page(course, person, lab, text, changes)
+
+
+def _lines(course: Course, lab: str) -> Iterator[str]:
+    return csv_lines(rows(teams(course.store.database, lab=lab)))
+
+
+def _take(course: Course, lab: str, data: bytes, by: Person, *, dry_run: bool) -> list[Change]:
+    database, now, find = course.store.database, course.store.clock(), course.store.roster.find
+    return take(database, now, lab, data, by, find=find, dry_run=dry_run)
+
+
+def _page(
+    course: Course, person: Person, lab: str, text: str, changes: list[Change] | None = None
+) -> Response:
+    listed = teams(course.store.database, lab=lab)
+    shown: dict[str, Any] = {"lab": lab, "teams": listed, "text": text, "changes": changes}
+    return course.page("teams", person=person, **shown)

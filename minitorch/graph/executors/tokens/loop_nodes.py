@@ -120,13 +120,13 @@ class LoopNodes:
             leaving = made(Switch(False), (merge, self.cond), merge, name=f"{stem}/Switch_out")
             self.exits.append(made(Exit(self.frame), (leaving,), merge, name=f"{stem}/Exit"))
 
-    def close(self, values: Sequence[Node], kept: Sequence[Node]) -> None:
+    def close(self, values: Sequence[Node], saved: Sequence[Node]) -> None:
         """Send the next values back to the Merges; what is kept goes onto its list."""
         for value in values:
             if isinstance(value.op, Enter):  # there in every iteration, so it must be stopped
                 value = made(Switch(True), (value, self.cond), value, name=f"{value.name}/Switch")
             self._next(value)
-        for item in kept:
+        for item in saved:
             past = self.going[len(self.nexts)]
             self._next(made(Push(), (past, item), past, name=f"{item.name}/Push"))
 

@@ -80,13 +80,13 @@ class TokenStep:
             tokens.close()
         return values
 
-    def keeper(self, found: dict[int, object]) -> Callable[[int, object], None]:
-        """Return a function that puts fetched values into `found`."""
+    def keeper(self, values: dict[int, object]) -> Callable[[int, object], None]:
+        """Return a function that puts fetched values into `values`."""
         fetched = set(self.program.fetched)
 
         def keep(spot: int, value: object) -> None:
             if spot in fetched:
-                found[spot] = value
+                values[spot] = value
 
         return keep
 
@@ -100,10 +100,10 @@ class TokenStep:
             node = self.program.spots[firing.spot].node
             raise explain(node, firing.inputs, error) from error
 
-    def results(self, found: dict[int, object]) -> tuple[Array, ...]:
+    def results(self, values: dict[int, object]) -> tuple[Array, ...]:
         """Return what was fetched; None for what is only run."""
         pairs = zip(self.fetches, self.program.fetched, strict=True)
-        return tuple(fetched_value(node, found.get(spot, DEAD)) for node, spot in pairs)
+        return tuple(fetched_value(node, values.get(spot, DEAD)) for node, spot in pairs)
 
     def event(self, step: int, firing: Firing, where: tuple[str, int], value: object) -> TokenEvent:
         """Return what to tell of a token that is now in this frame and iteration."""

@@ -1,0 +1,106 @@
+"""Gradients of picks: 0 but where elements were picked, and kept as that part alone.
+
+May import: NumPy, arrays, adding, indexing.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ...arrays.allocator import empty_as
+from ...arrays.library import Array
+from .adding import add_at
+from .indexing import Slice, Take, located
+
+
+class Part:
+    """A gradient on plain arrays that is 0 but for what was picked: `values` at `pattern`.
+
+    Parts of one value are added up in one array; the zeros around them are written once, or never:
+    where there is a gradient to add to, and where slices leave none, as those of `unbind` do.
+    """
+
+    __array_ufunc__ = None  # array + part is the part's to add
+
+    def __init__(self, values: Array, pattern: Any, indices: Sequence[Array], like: Array) -> None:
+        self.values, self.like = values, like
+        self._pieces, self._size = [(values, pattern, tuple(indices))], values.size
+        self._whole: Array | None = None
+
+    def add_to(self, whole: Array) -> None:
+        """Add the values to `whole`, in place."""
+        if self._whole is not None:
+            whole += self._whole
+            return
+        for values, pattern, indices in self._pieces:
+            view, index = located(whole, pattern, indices)
+            if index:
+                add_at(view, index, values)
+            else:
+                view += values
+
+    def dense(self) -> Array:
+        """Return the gradient with its zeros: an array that lies in memory as the value does."""
+        if self._whole is None:
+            whole = empty_as(self.like, self.like.shape)
+            if _cover([pattern for _, pattern, _ in self._pieces], whole.shape):
+                for values, pattern, _ in self._pieces:
+                    whole[pattern] = values
+            else:
+                whole.fill(0)
+                self.add_to(whole)
+            self._whole, self._pieces = whole, []
+        return self._whole
+
+    def __add__(self, other: Any) -> "Part":
+        if type(other) is Part and self._whole is None is other._whole:
+            size = self._size + other._size
+            if size <= self.like.size:  # so that slices that overlap take no more memory
+                self._pieces += other._pieces
+                self._size = size
+                return self
+        whole = self.dense()
+        if type(other) is Part:
+            other.add_to(whole)
+        else:
+            whole += other
+        return self
+
+    def __radd__(self, other: Array) -> "Part":
+        whole = np.array(other)
+        self.add_to(whole)
+        self._whole = whole
+        return self
+
+
+def _cover(patterns: Sequence[tuple[Any, ...]], shape: tuple[int, ...]) -> bool:
+    """Tell whether these are slices along one axis that have each element of it once."""
+    axis = len(patterns[0]) - 1
+    if axis < 0 or len(patterns) == 1:
+        return False
+    bounds = []
+    for *before, last in patterns:
+        if len(before) != axis or any(item != slice(None) for item in before):
+            return False
+        if type(last) is int:
+            last = slice(last, last + 1 or None)
+        if type(last) is not slice or last.step not in (None, 1):
+            return False
+        bounds.append(last.indices(shape[axis])[:2])
+    ends = [0, *(stop for _, stop in sorted(bounds))]
+    starts = [*(start for start, _ in sorted(bounds)), shape[axis]]
+    return starts == ends
+
+
+PICKING = frozenset([Slice, Take])
+"""The operators whose gradient is 0 but where they picked."""
+
+
+def part_of(op: Any, grad: Any, inputs: Sequence[Any]) -> Sequence[Any] | None:
+    """Return what `Slice` or `Take` hands back on NumPy arrays, as a part; None elsewhere."""
+    x, *indices = inputs
+    if type(grad) is not np.ndarray or type(x) is not np.ndarray or not x.ndim:
+        return None
+    pattern = op.index if type(op) is Slice else op.pattern
+    return (Part(grad, pattern, indices, x), *(None for _ in indices))
