@@ -59,6 +59,11 @@ def pip(tmp_path: Path) -> Any:
     return install.Pip(command, tmp_path / "pip.log")
 
 
+def install_torch(pip: Any, index: str | None, **options: Any) -> None:
+    if build := install.torch_build(pip, TORCH, index, **options):
+        build.install(pip)
+
+
 def installed(pip: Any) -> list[str]:
     done = subprocess.run([*pip.command, "freeze"], capture_output=True, text=True, check=True)
     return done.stdout.split()
@@ -68,7 +73,7 @@ def test_without_a_device_the_cpu_build_of_torchs_own_index_is_installed(
     pip: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cpu = index_of(tmp_path / "cpu", "99.1+cpu", "99.1")
-    install.install_torch(pip, TORCH, None, has_device=False, cpu_index=cpu)
+    install_torch(pip, None, has_device=False, cpu_index=cpu)
     assert installed(pip) == ["torch==99.1+cpu"]
     assert "no CUDA device, so torch==99.1+cpu: 0 MB to load" in capsys.readouterr().out
 
@@ -76,28 +81,28 @@ def test_without_a_device_the_cpu_build_of_torchs_own_index_is_installed(
 def test_an_index_that_does_not_answer_leaves_the_build_to_pip(
     pip: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    install.install_torch(pip, TORCH, None, has_device=False, cpu_index=NOBODY)
+    install_torch(pip, None, has_device=False, cpu_index=NOBODY)
     assert installed(pip) == []
     assert f"{NOBODY} does not answer" in capsys.readouterr().out
 
 
 def test_with_a_device_the_cpu_builds_are_not_asked_for(pip: Any, tmp_path: Path) -> None:
     cpu = index_of(tmp_path / "cpu", "99.1+cpu")
-    install.install_torch(pip, TORCH, None, has_device=True, cpu_index=cpu)
+    install_torch(pip, None, has_device=True, cpu_index=cpu)
     assert installed(pip) == []
 
 
 def test_an_index_that_was_asked_for_wins_over_what_is_installed(pip: Any, tmp_path: Path) -> None:
     cpu = index_of(tmp_path / "cpu", "99.1+cpu")
-    install.install_torch(pip, TORCH, None, has_device=False, cpu_index=cpu)
+    install_torch(pip, None, has_device=False, cpu_index=cpu)
     own = index_of(tmp_path / "own", "99.1+cu130")
-    install.install_torch(pip, TORCH, own, has_device=False, cpu_index=cpu)
+    install_torch(pip, own, has_device=False, cpu_index=cpu)
     assert installed(pip) == ["torch==99.1+cu130"]
 
 
 def test_an_index_that_was_asked_for_and_has_no_torch_is_an_error(pip: Any) -> None:
     with pytest.raises(install.InstallError, match=r"No matching distribution found for torch"):
-        install.install_torch(pip, TORCH, NOBODY, has_device=False)
+        install_torch(pip, NOBODY, has_device=False)
 
 
 def test_an_index_asked_for_as_empty_is_pips_own(
@@ -105,7 +110,7 @@ def test_an_index_asked_for_as_empty_is_pips_own(
 ) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", index_of(tmp_path / "own", "99.1"))
     cpu = index_of(tmp_path / "cpu", "99.1+cpu")
-    install.install_torch(pip, TORCH, "", has_device=False, cpu_index=cpu)
+    install_torch(pip, "", has_device=False, cpu_index=cpu)
     assert installed(pip) == ["torch==99.1"]
 
 
