@@ -31,20 +31,21 @@ def loaded(name: str) -> ModuleType:
 install = loaded("install")
 
 
-def index_of(folder: Path, *versions: str) -> str:
-    """Return the address of an index that has empty wheels of torch."""
-    (folder / "torch").mkdir(parents=True)
+def index_of(folder: Path, *versions: str, name: str = "torch") -> str:
+    """Return the address of an index that has empty wheels of torch, or of another package."""
+    (folder / name).mkdir(parents=True)
     links = []
     for version in versions:
-        info, name = f"torch-{version}.dist-info", f"torch-{version}-py3-none-any.whl"
-        with zipfile.ZipFile(folder / "torch" / name, "w") as wheel:
-            about = f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n"
+        info, file = f"{name}-{version}.dist-info", f"{name}-{version}-py3-none-any.whl"
+        with zipfile.ZipFile(folder / name / file, "w") as wheel:
+            about = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+            about += "Requires-Dist: needed>=1\n" if name == "torch" else ""
             wheel.writestr(f"{info}/METADATA", about)
             tags = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
             wheel.writestr(f"{info}/WHEEL", tags)
             wheel.writestr(f"{info}/RECORD", "")
-        links.append(f'<a href="{name.replace("+", "%2B")}">{name}</a>')
-    (folder / "torch" / "index.html").write_text("<!DOCTYPE html>" + "".join(links))
+        links.append(f'<a href="{file.replace("+", "%2B")}">{file}</a>')
+    (folder / name / "index.html").write_text("<!DOCTYPE html>" + "".join(links))
     return folder.as_uri()
 
 
@@ -117,12 +118,23 @@ def test_an_index_asked_for_as_empty_is_pips_own(
 def test_what_is_planned_is_installed_without_asking_the_index_again(
     pip: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for name in ("needed", "other"):
+        index_of(tmp_path / "own", "1.2", name=name)
     monkeypatch.setenv("PIP_INDEX_URL", index_of(tmp_path / "own", "99.1"))
-    files = pip.plan(*TORCH)
-    assert "#sha256=" in files[0].url
+    files = pip.plan(*TORCH, "other")
+    assert all("#sha256=" in file.url for file in files)
     monkeypatch.setenv("PIP_INDEX_URL", NOBODY)
     pip.install_files(files)
-    assert installed(pip) == ["torch==99.1"]
+    assert sorted(installed(pip)) == ["needed==1.2", "other==1.2", "torch==99.1"]
+
+
+def test_what_a_build_of_torch_requires_is_known_before_it_is_installed(
+    pip: Any, tmp_path: Path
+) -> None:
+    cpu = index_of(tmp_path / "cpu", "99.1+cpu")
+    build = install.torch_build(pip, TORCH, None, has_device=False, cpu_index=cpu)
+    assert (build.file.pin, build.file.needs) == ("torch==99.1+cpu", ("needed>=1",))
+    assert installed(pip) == []
 
 
 def test_a_file_that_is_not_to_be_had_is_looked_for_by_its_version(
