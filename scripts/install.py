@@ -14,6 +14,7 @@ import os
 import re
 import select
 import shutil
+import ssl
 import subprocess
 import sys
 import sysconfig
@@ -48,6 +49,7 @@ class File:
     name: str
     version: str
     url: str
+    needs: tuple[str, ...] = ()  # what it requires, as pip takes it
 
     @property
     def pin(self) -> str:
@@ -68,17 +70,22 @@ class Pip:
             report = Path(folder) / "report.json"
             self.install("--dry-run", "--report", str(report), *arguments)
             found = json.loads(report.read_text(encoding="utf-8"))["install"]
-        return [
-            File(f["metadata"]["name"], f["metadata"]["version"], _address(f["download_info"]))
-            for f in found
-        ]
+        return [_planned(about["metadata"], about["download_info"]) for about in found]
 
     def install_files(self, files: Sequence[File]) -> None:
         """Install what was planned, from the same addresses: no index is asked a second time.
 
+        Two pips share the work: one would load a file after the other, then unpack on one core.
+
         Raises:
             InstallError: neither so nor by names and versions.
         """
+        with ThreadPoolExecutor(2) as pool:
+            halves = [files[k::2] for k in range(2)]
+            for done in [pool.submit(self._install_files, half) for half in halves if half]:
+                done.result()
+
+    def _install_files(self, files: Sequence[File]) -> None:
         pins = [file.pin for file in files]
         with tempfile.TemporaryDirectory() as folder:
             page = Path(folder) / "files.html"
@@ -116,6 +123,12 @@ class Pip:
             raise InstallError("\n".join(errors or lines[-5:]))
 
 
+def say(files: Sequence[File]) -> None:
+    """Print how many packages are being loaded, and how much that is."""
+    size = told(sizes([file.url for file in files]))
+    print(f"setup: {len(files)} packages, {size}", flush=True)
+
+
 TESTS_ONLY = ("postgres", "ptxas", "test", "docs")  # the extras that a learner does without
 
 
@@ -139,15 +152,18 @@ def main() -> int:
         torch = project["optional-dependencies"]["torch"]
         index = os.environ.get("TORCH_INDEX")
         needs = requirements(project, left_out) + about["build-system"]["requires"]
-        if index == "none":
+        build = None
+        if index != "none":
+            build = torch_build(pip, torch, index, has_device=has_cuda_device())
+        if index == "none" or build:
             needs = [need for need in needs if need not in torch]
-        else:
-            install_torch(pip, torch, index, has_device=has_cuda_device())
-        with compiling(Path(sysconfig.get_path("purelib"))):  # PyTorch, beside the others' way here
-            files = pip.plan(*needs)
+        with compiling(Path(sysconfig.get_path("purelib"))), ThreadPoolExecutor(1) as beside:
+            torch_done = beside.submit(build.install, pip) if build else None
+            files = pip.plan(*needs, *(build.file.needs if build else ()))
+            if torch_done:
+                torch_done.result()
             if files:
-                size = told(sizes([f.url for f in files]))
-                print(f"setup: {len(files)} packages, {size}", flush=True)
+                beside.submit(say, files)
                 pip.install_files(files)
             pip.install("--no-deps", "--no-build-isolation", "--editable", str(root))
     except InstallError as error:
@@ -194,6 +210,11 @@ def _modules_of_next(folder: Path, seen: set[Path]) -> list[Path]:
     return []
 
 
+def _planned(about: dict[str, Any], download: dict[str, Any]) -> File:
+    needs = tuple(about.get("requires_dist", ()))
+    return File(about["name"], about["version"], _address(download), needs)
+
+
 def _address(download: dict[str, Any]) -> str:
     """Return the address of a file, with the hash by which pip knows it again."""
     found = download.get("archive_info", {}).get("hash")
@@ -215,35 +236,56 @@ def requirements(project: dict[str, Any], left_out: Collection[str] = ()) -> lis
     return [need for group in groups for need in group if not need.startswith(project["name"])]
 
 
-def install_torch(
+@dataclass(frozen=True)
+class TorchBuild:
+    """A build of PyTorch, and how pip gets this one and no other."""
+
+    file: File
+    options: Sequence[str]
+
+    def install(self, pip: Pip) -> None:
+        """Install it, without what it requires.
+
+        Raises:
+            InstallError: pip failed.
+        """
+        pip.install("--no-deps", *self.options, self.file.pin)
+
+
+def torch_build(
     pip: Pip,
     torch: list[str],
     index: str | None,
     *,
     has_device: bool,
     cpu_index: str = CPU_INDEX,
-) -> None:
-    """Install PyTorch from an index of its own, if it has one.
+) -> TorchBuild | None:
+    """Return the build of PyTorch to install from an index of its own, and say its size.
 
     Args:
-        pip: installs it.
+        pip: asks the index.
         torch: the requirement.
         index: the one that was asked for: "" is pip's own, None leaves the choice to us.
         has_device: whether a CUDA build is of use here.
         cpu_index: has CPU builds.
 
+    Returns:
+        None where it is there already, or comes with all others.
+
     Raises:
-        InstallError: pip failed, or the index that was asked for has no such build.
+        InstallError: the index that was asked for has no such build.
     """
     if index is not None:
         where = ["--index-url", index] if index else []
-        for file in pip.plan("--no-deps", "--ignore-installed", *where, *torch):
-            print(f"setup: {file.pin} from {index or 'pip'}: {told(sizes([file.url]))}", flush=True)
-            pip.install("--no-deps", "--force-reinstall", *where, file.pin)
-    elif not has_device and sys.platform == "linux":
-        for file in _cpu_builds(pip, torch, cpu_index):
-            print(f"setup: no CUDA device, so {file.pin}: {told(sizes([file.url]))}", flush=True)
-            pip.install("--no-deps", "--index-url", cpu_index, file.pin)
+        (file,) = pip.plan("--no-deps", "--ignore-installed", *where, *torch)
+        print(f"setup: {file.pin} from {index or 'pip'}: {told(sizes([file.url]))}", flush=True)
+        return TorchBuild(file, ["--force-reinstall", *where])
+    if has_device or sys.platform != "linux":
+        return None
+    for file in _cpu_builds(pip, torch, cpu_index):
+        print(f"setup: no CUDA device, so {file.pin}: {told(sizes([file.url]))}", flush=True)
+        return TorchBuild(file, ["--index-url", cpu_index])
+    return None
 
 
 def _cpu_builds(pip: Pip, torch: list[str], index: str) -> list[File]:
@@ -275,19 +317,19 @@ def has_cuda_device() -> bool:
 
 def sizes(urls: Sequence[str]) -> list[int | None]:
     """Return the bytes to load from each address: 0 for a file of this machine, None if unknown."""
-    pool = ThreadPoolExecutor(16)
-    asked = [pool.submit(_size, url) for url in urls]
+    pool, tls = ThreadPoolExecutor(16), ssl.create_default_context()
+    asked = [pool.submit(_size, url, tls) for url in urls]
     done, _ = wait(asked, timeout=SIZES_S)
     pool.shutdown(wait=False, cancel_futures=True)
     return [future.result() if future in done else None for future in asked]
 
 
-def _size(url: str) -> int | None:
+def _size(url: str, tls: ssl.SSLContext) -> int | None:
     if url.startswith("file:"):
         return 0
     try:
         request = urllib.request.Request(url, method="HEAD")
-        with urllib.request.urlopen(request, timeout=ASK_S) as response:
+        with urllib.request.urlopen(request, timeout=ASK_S, context=tls) as response:
             return int(response.headers["Content-Length"])
     except (OSError, TypeError, ValueError):
         return None

@@ -31,20 +31,21 @@ def loaded(name: str) -> ModuleType:
 install = loaded("install")
 
 
-def index_of(folder: Path, *versions: str) -> str:
-    """Return the address of an index that has empty wheels of torch."""
-    (folder / "torch").mkdir(parents=True)
+def index_of(folder: Path, *versions: str, name: str = "torch") -> str:
+    """Return the address of an index that has empty wheels of torch, or of another package."""
+    (folder / name).mkdir(parents=True)
     links = []
     for version in versions:
-        info, name = f"torch-{version}.dist-info", f"torch-{version}-py3-none-any.whl"
-        with zipfile.ZipFile(folder / "torch" / name, "w") as wheel:
-            about = f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n"
+        info, file = f"{name}-{version}.dist-info", f"{name}-{version}-py3-none-any.whl"
+        with zipfile.ZipFile(folder / name / file, "w") as wheel:
+            about = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n"
+            about += "Requires-Dist: needed>=1\n" if name == "torch" else ""
             wheel.writestr(f"{info}/METADATA", about)
             tags = "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
             wheel.writestr(f"{info}/WHEEL", tags)
             wheel.writestr(f"{info}/RECORD", "")
-        links.append(f'<a href="{name.replace("+", "%2B")}">{name}</a>')
-    (folder / "torch" / "index.html").write_text("<!DOCTYPE html>" + "".join(links))
+        links.append(f'<a href="{file.replace("+", "%2B")}">{file}</a>')
+    (folder / name / "index.html").write_text("<!DOCTYPE html>" + "".join(links))
     return folder.as_uri()
 
 
@@ -59,6 +60,11 @@ def pip(tmp_path: Path) -> Any:
     return install.Pip(command, tmp_path / "pip.log")
 
 
+def install_torch(pip: Any, index: str | None, **options: Any) -> None:
+    if build := install.torch_build(pip, TORCH, index, **options):
+        build.install(pip)
+
+
 def installed(pip: Any) -> list[str]:
     done = subprocess.run([*pip.command, "freeze"], capture_output=True, text=True, check=True)
     return done.stdout.split()
@@ -68,7 +74,7 @@ def test_without_a_device_the_cpu_build_of_torchs_own_index_is_installed(
     pip: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cpu = index_of(tmp_path / "cpu", "99.1+cpu", "99.1")
-    install.install_torch(pip, TORCH, None, has_device=False, cpu_index=cpu)
+    install_torch(pip, None, has_device=False, cpu_index=cpu)
     assert installed(pip) == ["torch==99.1+cpu"]
     assert "no CUDA device, so torch==99.1+cpu: 0 MB to load" in capsys.readouterr().out
 
@@ -76,28 +82,28 @@ def test_without_a_device_the_cpu_build_of_torchs_own_index_is_installed(
 def test_an_index_that_does_not_answer_leaves_the_build_to_pip(
     pip: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    install.install_torch(pip, TORCH, None, has_device=False, cpu_index=NOBODY)
+    install_torch(pip, None, has_device=False, cpu_index=NOBODY)
     assert installed(pip) == []
     assert f"{NOBODY} does not answer" in capsys.readouterr().out
 
 
 def test_with_a_device_the_cpu_builds_are_not_asked_for(pip: Any, tmp_path: Path) -> None:
     cpu = index_of(tmp_path / "cpu", "99.1+cpu")
-    install.install_torch(pip, TORCH, None, has_device=True, cpu_index=cpu)
+    install_torch(pip, None, has_device=True, cpu_index=cpu)
     assert installed(pip) == []
 
 
 def test_an_index_that_was_asked_for_wins_over_what_is_installed(pip: Any, tmp_path: Path) -> None:
     cpu = index_of(tmp_path / "cpu", "99.1+cpu")
-    install.install_torch(pip, TORCH, None, has_device=False, cpu_index=cpu)
+    install_torch(pip, None, has_device=False, cpu_index=cpu)
     own = index_of(tmp_path / "own", "99.1+cu130")
-    install.install_torch(pip, TORCH, own, has_device=False, cpu_index=cpu)
+    install_torch(pip, own, has_device=False, cpu_index=cpu)
     assert installed(pip) == ["torch==99.1+cu130"]
 
 
 def test_an_index_that_was_asked_for_and_has_no_torch_is_an_error(pip: Any) -> None:
     with pytest.raises(install.InstallError, match=r"No matching distribution found for torch"):
-        install.install_torch(pip, TORCH, NOBODY, has_device=False)
+        install_torch(pip, NOBODY, has_device=False)
 
 
 def test_an_index_asked_for_as_empty_is_pips_own(
@@ -105,19 +111,30 @@ def test_an_index_asked_for_as_empty_is_pips_own(
 ) -> None:
     monkeypatch.setenv("PIP_INDEX_URL", index_of(tmp_path / "own", "99.1"))
     cpu = index_of(tmp_path / "cpu", "99.1+cpu")
-    install.install_torch(pip, TORCH, "", has_device=False, cpu_index=cpu)
+    install_torch(pip, "", has_device=False, cpu_index=cpu)
     assert installed(pip) == ["torch==99.1"]
 
 
 def test_what_is_planned_is_installed_without_asking_the_index_again(
     pip: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    for name in ("needed", "other"):
+        index_of(tmp_path / "own", "1.2", name=name)
     monkeypatch.setenv("PIP_INDEX_URL", index_of(tmp_path / "own", "99.1"))
-    files = pip.plan(*TORCH)
-    assert "#sha256=" in files[0].url
+    files = pip.plan(*TORCH, "other")
+    assert all("#sha256=" in file.url for file in files)
     monkeypatch.setenv("PIP_INDEX_URL", NOBODY)
     pip.install_files(files)
-    assert installed(pip) == ["torch==99.1"]
+    assert sorted(installed(pip)) == ["needed==1.2", "other==1.2", "torch==99.1"]
+
+
+def test_what_a_build_of_torch_requires_is_known_before_it_is_installed(
+    pip: Any, tmp_path: Path
+) -> None:
+    cpu = index_of(tmp_path / "cpu", "99.1+cpu")
+    build = install.torch_build(pip, TORCH, None, has_device=False, cpu_index=cpu)
+    assert (build.file.pin, build.file.needs) == ("torch==99.1+cpu", ("needed>=1",))
+    assert installed(pip) == []
 
 
 def test_a_file_that_is_not_to_be_had_is_looked_for_by_its_version(

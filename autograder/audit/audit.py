@@ -50,7 +50,7 @@ def audit(lab: Lab, *, jobs: int | None = None) -> dict[str, Any]:
         own = [tuple(c.name for c in checks.of(case.question)) for case in cases]
         alive = _survivors(trials, cases, own, timeout_s)
         alive = _survivors(trials, alive, [every] * len(alive), timeout_s)
-        paid = paid_for_nothing(lab, trials)
+        paid = paid_for_nothing(lab, trials, timeout_s=timeout_s)
     return {
         "lab": lab.name,
         "mutants": len(cases),
@@ -61,15 +61,19 @@ def audit(lab: Lab, *, jobs: int | None = None) -> dict[str, Any]:
 
 
 def paid_for_nothing(
-    lab: Lab, trials: Trials, *, kinds: Collection[str] | None = None
+    lab: Lab,
+    trials: Trials,
+    *,
+    kinds: Collection[str] | None = None,
+    timeout_s: float | None = None,
 ) -> list[dict[str, str]]:
     """Return which checks are passed by answers that do nothing; none of a lab that is right.
 
     Each has `question`, `answer` (what it gives back) and `check`. One question at a time is
     answered so, and all others by the solution. `kinds` are the answers to try, all by default.
+    No answer may take longer than `timeout_s`, by default a multiple of what the solution takes.
     """
     checks = load_checks(lab.directory / CHECKS)
-    every = tuple(check.name for check in checks.checks)
     paid, variants = [], []
     for index, cell, solved in _answers(lab):
         name = cell.attributes["question"]
@@ -80,7 +84,8 @@ def paid_for_nothing(
             paid.append((name, answer.kind))
             cells = (*solved[:index], answer.text, *solved[index + 1 :])
             variants.append(Variant(cells, own, SEED))
-    timeout_s = _time_of_solution(lab, every, trials)
+    if timeout_s is None:
+        timeout_s = _time_of_solution(lab, tuple(check.name for check in checks.checks), trials)
     results = trials.run(variants, timeout_s=timeout_s)
     return [
         {"question": name, "answer": kind, "check": verdict.check}

@@ -5,6 +5,7 @@ errors.
 """
 
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -82,7 +83,10 @@ def test_a_cluster_grades_everything_though_a_worker_is_killed(
     script.write_text(GRADE)
     out.mkdir()
     command = [sys.executable, str(script), str(lab), str(notebook), str(out)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    forking = {"DASK_DISTRIBUTED__WORKER__MULTIPROCESSING_METHOD": "forkserver"}  # one import
+    done = subprocess.run(
+        command, env={**os.environ, **forking}, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert "none of the 2 workers" in found["refused"]

@@ -82,7 +82,7 @@ def test_torchrun_trains_shards_over_hosts_and_goes_on_from_their_checkpoint(
 
 
 TRAIN = """
-    import pathlib, sys, threading
+    import os, pathlib, sys, threading
     import torch
     from torch import nn
     import ddp_lab
@@ -106,27 +106,44 @@ TRAIN = """
             for speed, saved in zip(self.speeds, state["speeds"]):
                 speed.copy_(saved)
 
-    folder, steps, dies_at = pathlib.Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    comm = ddp_lab.init()
-    torch.manual_seed(comm.rank)  # dropout differs from rank to rank
-    net = nn.Sequential(nn.Linear(6, 40), nn.Tanh(), nn.Dropout(0.3), nn.Linear(40, 3))
-    model = DistributedDataParallel(net, process_group=comm)
-    optimizer = Momentum(net.parameters())
-    checkpoint = Checkpoint(folder / "run.npz", comm, model=model, optimizer=optimizer)
-    first = checkpoint.resume()
-    for step in range(first, steps):
-        if step == dies_at and comm.size == 2:
-            print("waits to be lost", flush=True)
-            if comm.rank == 1:
-                threading.Event().wait()
-        x = torch.linspace(-1, 1, 36).reshape(6, 6)[comm.rank :: comm.size] * (step + 1)
-        model(x).square().mean().backward()
-        optimizer.step()
-        if step % 3 == 2:
-            checkpoint.save(step + 1)
-    if comm.rank == 0:
-        torch.save(net.state_dict(), folder / f"end_{comm.size}.pt")
-        print("began at", first, flush=True)
+    def train(folder, steps, dies_at):
+        comm = ddp_lab.init()
+        torch.manual_seed(comm.rank)  # dropout differs from rank to rank
+        net = nn.Sequential(nn.Linear(6, 40), nn.Tanh(), nn.Dropout(0.3), nn.Linear(40, 3))
+        model = DistributedDataParallel(net, process_group=comm)
+        optimizer = Momentum(net.parameters())
+        checkpoint = Checkpoint(folder / "run.npz", comm, model=model, optimizer=optimizer)
+        first = checkpoint.resume()
+        for step in range(first, steps):
+            if step == dies_at and comm.size == 2:
+                print("waits to be lost", flush=True)
+                if comm.rank == 1:
+                    threading.Event().wait()
+            x = torch.linspace(-1, 1, 36).reshape(6, 6)[comm.rank :: comm.size] * (step + 1)
+            model(x).square().mean().backward()
+            optimizer.step()
+            if step % 3 == 2:
+                checkpoint.save(step + 1)
+        if comm.rank == 0:
+            torch.save(net.state_dict(), folder / f"end_{comm.size}.pt")
+            print("began at", first, flush=True)
+
+    def fork_ranks(size, *arguments):
+        ranks = []
+        for rank in range(size):
+            ranks.append(os.fork())
+            if ranks[-1] == 0:
+                port = str(29500 + size)
+                os.environ.update(RANK=str(rank), WORLD_SIZE=str(size), MASTER_PORT=port)
+                sys.exit(train(*arguments))
+        assert [os.waitpid(rank, 0)[1] for rank in ranks] == [0] * size
+
+    folder, steps = pathlib.Path(sys.argv[1]), int(sys.argv[2])
+    if "RANK" in os.environ:
+        train(folder, steps, int(sys.argv[3]))
+    else:  # by hand: two ranks, then one
+        fork_ranks(2, folder, 6, -1)
+        fork_ranks(1, folder, steps, -1)
 """
 
 
@@ -157,18 +174,12 @@ def test_a_run_that_loses_a_host_goes_on_without_it_bit_for_bit(
     for agent in agents:
         agent.wait_for("waits to be lost")
     pair.stop(1)  # its cable is pulled first: nobody is told
-    pairs = [on(pair, 0, [train, through, 6, -1], ranks_of(2, rank)) for rank in range(2)]
-    assert [program.end() for program in pairs] == [0, 0], pairs[0].text
-    alone = on(pair, 0, [train, through, STEPS, -1], ranks_of(1, 0))
-    assert alone.end() == 0, alone.text
+    by_hand = on(pair, 0, [train, through, STEPS])
+    assert by_hand.end() == 0, by_hand.text
     assert agents[0].end() == 0, agents[0].text
     assert "began at 6" in agents[0].text
     assert "host host2 (10.9.0.2)" in agents[0].text and "is silent" in agents[0].text
     same_weights(lost / "end_1.pt", through / "end_1.pt")
-
-
-def ranks_of(size: int, rank: int) -> dict[str, str]:
-    return {"RANK": str(rank), "WORLD_SIZE": str(size), "MASTER_PORT": str(29500 + size)}
 
 
 def same_weights(path: Path, other: Path) -> None:

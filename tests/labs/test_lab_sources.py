@@ -41,7 +41,7 @@ def trials(lab: Lab) -> Iterator[Trials]:
 
 
 def paid(lab: Lab, trials: Trials, kinds: set[str] | None) -> list[str]:
-    found = paid_for_nothing(lab, trials, kinds=kinds)
+    found = paid_for_nothing(lab, trials, kinds=kinds, timeout_s=60.0)
     return [f"{p['check']} of {p['question']} pays for {p['answer']}" for p in found]
 
 

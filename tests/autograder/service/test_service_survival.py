@@ -1,6 +1,7 @@
 """Real servers and real graders that are killed, and a lab that goes and comes back."""
 
 import json
+import multiprocessing
 import os
 import random
 import shutil
@@ -28,6 +29,17 @@ from autograder.service.running.start import free_port
 SAMPLES = Path(__file__).parents[1] / "sample_labs"
 PROGRAM = [sys.executable, "-c", "from autograder.cli import main; raise SystemExit(main())"]
 
+# Servers are forks of one process that has imported what takes most of their start.
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["autograder.cli", "autograder.service.running.server"])
+SERVE = """
+import os, sys
+sys.stdout = open(os.dup2(out.fileno(), 1), "w", closefd=False)
+sys.stderr = open(os.devnull, "w")
+from autograder.cli import main
+raise SystemExit(main(words))
+"""
+
 SUBMISSIONS, CLIENTS = (600, 12) if os.environ.get("WIDE") else (12, 3)
 
 pytestmark = pytest.mark.sandbox
@@ -38,9 +50,19 @@ def serving(
     data: Path, labs: Path = SAMPLES, options: Sequence[str] = ()
 ) -> Iterator[tuple[str, int]]:
     """Run a server; yield its address and process id; kill it."""
-    command = [*PROGRAM, "serve", "--data", str(data), "--labs", str(labs), "--port", "0"]
-    with running([*command, *options]) as (url, process):
-        yield url, process.pid
+    words = ["serve", "--data", str(data), "--labs", str(labs), "--port", "0", *options]
+    reader, writer = FORKS.Pipe(duplex=False)
+    server = FORKS.Process(target=exec, args=(SERVE, {"words": words, "out": writer}))
+    server.start()
+    writer.close()
+    try:
+        with reader, open(reader.fileno(), closefd=False) as said:
+            line = next(line for line in said if "Course server" in line)
+        assert server.pid
+        yield line.split()[-1], server.pid
+    finally:
+        server.kill()
+        server.join()
 
 
 @contextmanager
