@@ -14,7 +14,7 @@ from ddp_lab.torch_backend.eager import eager
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_bindings: Any = torch._C._distributed_c10d  # type: ignore[attr-defined]
+_bindings: Any = torch._C._distributed_c10d
 _KINDS = "Allreduce AllreduceCoalesced Allgather AllToAll Barrier Broadcast Gather Reduce "
 _KINDS += "ReduceScatter Scatter"
 OPTIONS = {kind: getattr(_bindings, f"{kind}Options") for kind in _KINDS.split()}
