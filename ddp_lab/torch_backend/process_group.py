@@ -109,7 +109,8 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         """Run `job` in its place in the order of calls; return torch's work for it."""
         own_s = opts.timeout.total_seconds()  # below 0: not set
         limit_s = own_s if own_s > 0 else self._timeout_s
-        return self._order.submit(job, result, not opts.asyncOp, self._group_name, limit_s)
+        waits = not getattr(opts, "asyncOp", True)
+        return self._order.submit(job, result, waits, self._group_name, limit_s)
 
     def empty(self, numel: int, dtype: torch.dtype) -> torch.Tensor:
         """Return a flat tensor that collectives read and write where it lies, if there is room."""
