@@ -41,8 +41,8 @@ class CallOrder:
     (`future`), and a communicator of its own.
     """
 
-    def __init__(self, comm: Communicator, timeout_s: float) -> None:
-        self._comm, self._timeout_s = comm, timeout_s
+    def __init__(self, comm: Communicator) -> None:
+        self._comm = comm
         self._calls = itertools.count()
         # made by `split`, for a place in each host's memory goes with a context of its own
         others = range(1, LANES if len(comm.hosts) > 1 else 1)
@@ -50,13 +50,16 @@ class CallOrder:
         self._lanes = [Lane(c, f"{comm.rank}.{n}") for n, c in enumerate(comms) if c is not None]
         self._crew = Crew(f"ddp_lab callbacks {comm.rank}/{comm.size}")
 
-    def submit(self, job: Job, result: Any, waits: bool, group_name: str) -> Running:
+    def submit(
+        self, job: Job, result: Any, waits: bool, group_name: str, timeout_s: float
+    ) -> Running:
         """Run `job` behind all earlier ones of its lane; return torch's work for it.
 
         Args:
             result: the tensors that it fills.
             waits: whether the caller waits at once anyway: it runs the job itself if nobody is
                 ahead.
+            timeout_s: how long it may take once it runs.
         """
         name = name_of_call()
         number = 0 if name else next(self._calls)
@@ -64,7 +67,7 @@ class CallOrder:
         comm = self._comm.aside(context_of(name)) if name else lane.comm
 
         def run() -> None:
-            with limited(comm, self._timeout_s):
+            with limited(comm, timeout_s):
                 job(comm)
 
         handle = Handle()
@@ -89,9 +92,9 @@ class CallOrder:
         """Return the last collective of each lane."""
         return [lane.last for lane in self._lanes]
 
-    def finish(self) -> None:
-        """Wait until what is under way has ended, callbacks too, at most the group's timeout."""
-        give_up = time.monotonic() + self._timeout_s
+    def finish(self, timeout_s: float) -> None:
+        """Wait until what is under way has ended, callbacks too, at most so long."""
+        give_up = time.monotonic() + timeout_s
         workers: list[Worker | Crew] = [*(lane.worker for lane in self._lanes), self._crew]
         while any(w.busy for w in workers) and (left_s := give_up - time.monotonic()) > 0:
             for worker in workers:

@@ -1,8 +1,8 @@
 """What torch gives to gloo groups, or to groups in C++, alone: given to ours too.
 
-`monitored_barrier` asks for the backend's name, and DDP's built-in hooks want works of C++ groups.
-Importing the backend puts a function in front of each, which does the same for a group of ours and
-leaves all other groups to torch's.
+`monitored_barrier` and `_set_pg_timeout` ask for the backend, DDP's built-in hooks want works of
+C++ groups. Importing the backend puts a function in front of each, which does the same for a group
+of ours and leaves all other groups to torch's.
 
 May import: torch, process_group.
 """
@@ -19,6 +19,7 @@ from torch.nn.parallel import DistributedDataParallel
 from ddp_lab.torch_backend.process_group import ProcessGroup
 
 TORCHS_BARRIER = dist.monitored_barrier
+TORCHS_TIMEOUT = c10d._set_pg_timeout
 TORCHS_HOOK: Any = DistributedDataParallel._register_builtin_comm_hook
 
 
@@ -33,6 +34,16 @@ def monitored_barrier(
     if not isinstance(own, ProcessGroup):
         return TORCHS_BARRIER(group, timeout, wait_all_ranks)  # type: ignore[no-any-return]
     return own.monitored_barrier(timeout, wait_all_ranks)
+
+
+@functools.wraps(TORCHS_TIMEOUT)
+def set_pg_timeout(timeout: timedelta, group: Any = None) -> None:
+    """Let what is called on a group from now on end after this time."""
+    own = c10d._get_default_group() if group is None else group
+    if isinstance(own, ProcessGroup):
+        own.set_timeout(timeout)
+    else:
+        TORCHS_TIMEOUT(timeout, group)
 
 
 @functools.wraps(TORCHS_HOOK)
@@ -51,5 +62,6 @@ def register_builtin_comm_hook(self: Any, comm_hook_type: Any) -> None:
 def share() -> None:
     """Put the functions of this module in the places of torch's."""
     vars(c10d)["monitored_barrier"] = vars(dist)["monitored_barrier"] = monitored_barrier
+    vars(c10d)["_set_pg_timeout"] = set_pg_timeout
     torchs: Any = DistributedDataParallel
     torchs._register_builtin_comm_hook = register_builtin_comm_hook

@@ -18,6 +18,7 @@ from ddp_lab.errors import InvalidArgument, OutOfSharedMemory
 from ddp_lab.torch_backend.call_order import CallOrder, context_of
 from ddp_lab.torch_backend.eager import eager
 from ddp_lab.torch_backend.monitored_barrier import monitored_barrier
+from ddp_lab.torch_backend.overloads import collective
 from ddp_lab.torch_backend.tensor_collectives import (
     algorithm_of,
     exchange_uneven,
@@ -67,7 +68,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         self._timeout_s = timeout_s
         self._group_name = ""
         self._barriers = itertools.count()
-        self._order = CallOrder(comm, timeout_s)
+        self._order = CallOrder(comm)
 
     def getBackendName(self) -> str:
         """Return the name under which this backend is registered."""
@@ -92,10 +93,24 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
     def _device_types(self) -> list[torch.device]:
         return [torch.device("cpu")]
 
-    def _submit(self, job: Callable[[Communicator], Any], result: Any, opts: Any = None) -> Any:
+    def _get_backend(self, device: torch.device) -> "ProcessGroup":
+        """Return what does the collectives of a device's tensors: this group."""
+        if device.type == "cpu":
+            return self
+        raise RuntimeError(f"ddp_lab backend: tensors of {device} have none: expected cpu.")
+
+    def set_timeout(self, timeout: timedelta) -> None:
+        """Let whatever is called from now on end after this time."""
+        self._timeout_s = timeout.total_seconds()
+
+    _set_default_timeout = set_timeout
+
+    def _submit(self, job: Callable[[Communicator], Any], result: Any, opts: Any) -> Any:
         """Run `job` in its place in the order of calls; return torch's work for it."""
+        own_s = opts.timeout.total_seconds()  # below 0: not set
+        limit_s = own_s if own_s > 0 else self._timeout_s
         waits = not getattr(opts, "asyncOp", True)
-        return self._order.submit(job, result, waits, self._group_name)
+        return self._order.submit(job, result, waits, self._group_name, limit_s)
 
     def empty(self, numel: int, dtype: torch.dtype) -> torch.Tensor:
         """Return a flat tensor that collectives read and write where it lies, if there is room."""
@@ -105,10 +120,10 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
             return torch.empty(numel, dtype=dtype)
         return flat
 
-    @eager
-    def allreduce(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:
+    @collective("Allreduce", "op")
+    def allreduce(self, tensors: list[torch.Tensor], opts: Any) -> Any:
         """Reduce each tensor over all ranks, in place."""
-        op = operation_of(opts.reduceOp if opts is not None else dist.ReduceOp.SUM)
+        op = operation_of(opts.reduceOp)
 
         def job(comm: Communicator) -> None:
             for tensor in tensors:
@@ -116,12 +131,12 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
         return self._submit(job, tensors, opts)
 
-    @eager
-    def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any = None) -> Any:
+    @collective("AllreduceCoalesced", "op")
+    def allreduce_coalesced(self, tensors: list[torch.Tensor], opts: Any) -> Any:
         """Reduce several tensors."""
         return self.allreduce(tensors, opts)
 
-    @eager
+    @collective("Broadcast", "root")
     def broadcast(self, tensors: list[torch.Tensor], opts: Any) -> Any:
         """Copy the root's tensor to every rank."""
         root = opts.rootRank
@@ -135,7 +150,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
         return self._submit(job, tensors, opts)
 
-    @eager
+    @collective("Reduce", "root", "op")
     def reduce(self, tensors: list[torch.Tensor], opts: Any) -> Any:
         """Reduce at the root, in place."""
         op, root = operation_of(opts.reduceOp), opts.rootRank
@@ -148,9 +163,9 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
         return self._submit(job, tensors, opts)
 
-    @eager
+    @collective("Allgather", tensors=2)
     def allgather(
-        self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None
+        self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any
     ) -> Any:
         """Fill `outputs[i][r]` with rank r's `inputs[i]`."""
         for output in outputs:
@@ -162,18 +177,16 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
         return self._submit(job, Gathered(outputs), opts)
 
-    @eager
+    @collective("Allgather", tensors=2)
     def allgather_coalesced(
-        self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any = None
+        self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any
     ) -> Any:
         """Fill `outputs[r][i]` with rank r's `inputs[i]`."""
         by_input = [list(row) for row in zip(*outputs, strict=True)]
         return self.allgather(by_input, inputs, opts)
 
-    @eager
-    def all_gather_single(
-        self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None
-    ) -> Any:
+    @collective("Allgather", tensors=2, in_lists=False)
+    def all_gather_single(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any) -> Any:
         """Fill `output` with all ranks' tensors, one after the other."""
         return self._submit(
             lambda comm: fill(output, comm.all_gather(tensor).reshape(output.shape)),
@@ -183,9 +196,9 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
     _allgather_base = all_gather_single
 
-    @eager
+    @collective("Allgather", tensors=2)
     def all_gather_single_coalesced(
-        self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
+        self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any
     ) -> Any:
         """Gather several tensors, as `all_gather_single` does each."""
 
@@ -197,7 +210,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
     allgather_into_tensor_coalesced = all_gather_single_coalesced
 
-    @eager
+    @collective("ReduceScatter", "op", tensors=2)
     def reduce_scatter(
         self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any
     ) -> Any:
@@ -218,21 +231,19 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
         return self._submit(job, outputs, opts)
 
-    @eager
-    def reduce_scatter_single(
-        self, output: torch.Tensor, tensor: torch.Tensor, opts: Any = None
-    ) -> Any:
+    @collective("ReduceScatter", "op", tensors=2, in_lists=False)
+    def reduce_scatter_single(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any) -> Any:
         """Fill `output` with this rank's part of the reduction of `tensor`."""
         return self.reduce_scatter_single_coalesced([output], [tensor], opts)
 
     _reduce_scatter_base = reduce_scatter_single
 
-    @eager
+    @collective("ReduceScatter", "op", tensors=2)
     def reduce_scatter_single_coalesced(
-        self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
+        self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any
     ) -> Any:
         """Reduce and scatter several tensors."""
-        op = operation_of(opts.reduceOp if opts is not None else dist.ReduceOp.SUM)
+        op = operation_of(opts.reduceOp)
 
         def job(comm: Communicator) -> None:
             for output, tensor in zip(outputs, inputs, strict=True):
@@ -243,7 +254,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
     reduce_scatter_tensor_coalesced = reduce_scatter_single_coalesced
 
-    @eager
+    @collective("Gather", "root", tensors=2)
     def gather(
         self, outputs: list[list[torch.Tensor]], inputs: list[torch.Tensor], opts: Any
     ) -> Any:
@@ -260,7 +271,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
         return self._submit(job, outputs, opts)
 
-    @eager
+    @collective("Scatter", "root", tensors=2)
     def scatter(
         self, outputs: list[torch.Tensor], inputs: list[list[torch.Tensor]], opts: Any
     ) -> Any:
@@ -274,10 +285,8 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
         return self._submit(job, outputs, opts)
 
-    @eager
-    def alltoall(
-        self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any = None
-    ) -> Any:
+    @collective("AllToAll", tensors=2)
+    def alltoall(self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any) -> Any:
         """Fill `outputs[r]` with what rank r has for this one."""
 
         for tensors in (outputs, inputs):
@@ -288,14 +297,14 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
         return self._submit(job, outputs, opts)
 
-    @eager
+    @collective("AllToAll", tensors=4, in_lists=False)
     def all_to_all_single(
         self,
         output: torch.Tensor,
         tensor: torch.Tensor,
         output_sizes: list[int],
         input_sizes: list[int],
-        opts: Any = None,
+        opts: Any,
     ) -> Any:
         """Exchange rows of the first axis; sizes say how many for whom, equal if empty."""
         outputs = rows_by_rank(output, output_sizes, self.comm.size)
@@ -304,8 +313,8 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
     alltoall_base = all_to_all_single
 
-    @eager
-    def barrier(self, opts: Any = None) -> Any:
+    @collective("Barrier", tensors=0)
+    def barrier(self, opts: Any) -> Any:
         """Complete once every rank has called it."""
         earlier = self._order.under_way()
 
@@ -327,21 +336,21 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         monitored_barrier(self.comm.aside(context_of(name)), limit_s, wait_all_ranks)
 
     @eager
-    def send(self, tensors: list[torch.Tensor], dst: int, tag: int) -> Any:
+    def send(self, tensors: list[torch.Tensor], dstRank: int, tag: int) -> Any:
         """Send one tensor."""
         (tensor,) = tensors
         with limited(self.comm, self._timeout_s):
-            self.comm.on_channel(_channel(self.comm, tag)).send(tensor, dst)
+            self.comm.on_channel(_channel(self.comm, tag)).send(tensor, dstRank)
         future: Future[Any] = Future()
         future.set_result(tensors)
         return create_work(future)
 
     @eager
-    def recv(self, tensors: list[torch.Tensor], src: int, tag: int) -> Received:
+    def recv(self, tensors: list[torch.Tensor], srcRank: int, tag: int) -> Received:
         """Receive into one tensor."""
         (tensor,) = tensors
         comm = self.comm.on_channel(_channel(self.comm, tag))
-        return Received(tensor, comm, src, self._timeout_s)
+        return Received(tensor, comm, srcRank, self._timeout_s)
 
     @eager
     def recv_anysource(self, tensors: list[torch.Tensor], tag: int) -> Received:
@@ -352,7 +361,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
     def shutdown(self) -> None:
         """Release the transport, once what is under way has ended, callbacks too."""
-        self._order.finish()
+        self._order.finish(self._timeout_s)
         self.comm._transport.close()
 
 

@@ -6,19 +6,21 @@ everything else under it.
 """
 
 import contextlib
+import json
 import os
 import secrets
 import socket
 import time
 import uuid
 from collections.abc import Callable
+from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
 from ddp_lab.errors import InvalidArgument, RankLost, RankTimeout
 from ddp_lab.transport.base import Transport
 from ddp_lab.transport.hosts import HostsTransport
-from ddp_lab.transport.links.link import Hosts, home_of
+from ddp_lab.transport.links.link import Hosts, Link, home_of
 from ddp_lab.transport.links.measured_link import measure
 from ddp_lab.transport.shm.segment import Segment
 from ddp_lab.transport.shm.shm import ShmTransport
@@ -27,6 +29,9 @@ from ddp_lab.transport.tcp.meeting import connect, listen
 ARENA_BYTES = 2 << 30  # of addresses: groups are many, and most are small
 ATTACH_S = 60.0
 LOOK_S = 0.001  # between two looks at the store
+# what this process knows of the links between two machines: a group measures what one of its ranks
+# does not know, which takes longer than all else that it needs to meet
+LINKS: dict[str, tuple[float, ...]] = {}
 
 
 def join(store: Any, rank: int, size: int, timeout_s: float) -> Transport:
@@ -36,8 +41,10 @@ def join(store: Any, rank: int, size: int, timeout_s: float) -> Transport:
         RankTimeout: not all ranks came within `timeout_s`.
     """
     room = Room(store, meet(store, rank, size, timeout_s))
-    room.set(f"machine/{rank}", _machine(rank))
-    hosts = _hosts([room.get(f"machine/{peer}") for peer in range(size)])
+    room.set(f"machine/{rank}", json.dumps([_machine(rank), LINKS]))
+    entries = [json.loads(room.get(f"machine/{peer}")) for peer in range(size)]
+    machines = [machine for machine, _ in entries]
+    hosts = _hosts(machines)
     home = home_of(rank, hosts)
     near = ShmTransport(_shared_segment(room, rank, size, home), rank, len(home))
     if len(hosts) == 1:
@@ -52,13 +59,17 @@ def join(store: Any, rank: int, size: int, timeout_s: float) -> Transport:
         rank, size, master, listener, near.board, timeout_s, secret=secret.encode(), hosts=hosts
     )
     transport = HostsTransport(near, far, hosts)
-    transport.link = measure(transport, hosts)
+    ends = "|".join(sorted(machines[host[0]] for host in hosts[:2]))
+    if not all(ends in links for _, links in entries):
+        entries[0][1][ends] = astuple(measure(transport, hosts))
+    LINKS[ends] = entries[0][1][ends]  # as rank 0 knows it, so that all choose alike
+    transport.link = Link(*LINKS[ends])
     return transport
 
 
-def _hosts(machines: list[bytes]) -> Hosts:
+def _hosts(machines: list[str]) -> Hosts:
     """Return the ranks of each machine, in the order of their first ranks."""
-    ranks_of: dict[bytes, list[int]] = {}
+    ranks_of: dict[str, list[int]] = {}
     for rank, machine in enumerate(machines):
         ranks_of.setdefault(machine, []).append(rank)
     return tuple(tuple(ranks) for ranks in ranks_of.values())

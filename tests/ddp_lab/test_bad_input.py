@@ -11,7 +11,7 @@ import torch
 
 import ddp_lab
 from ddp_lab.data_parallel import DistributedDataParallel
-from ddp_lab.parallel import Pipeline
+from ddp_lab.parallel import SGD, ParameterServer, Pipeline, ShardedOptimizer, parallelize
 from ddp_lab.transport.threads import ThreadWorld
 
 
@@ -77,6 +77,31 @@ def test_a_call_that_makes_no_sense_is_refused_with_its_facts(
     assert isinstance(caught.value, ddp_lab.InvalidArgument | ddp_lab.UnknownAlgorithm)
     assert what in str(caught.value)
     assert fact in str(caught.value)
+
+
+NET = torch.nn.Linear(2, 2)
+PIPEDREAM = {"schedule": "pipedream", "microbatches": 1, "loss_fn": torch.nn.MSELoss()}
+CONSTRUCTORS: list[tuple[Any, str]] = [
+    (lambda c: ShardedOptimizer(NET.parameters(), "adam", c), "no class of optimizers: got 'adam'"),
+    (
+        lambda c: ShardedOptimizer(NET.parameters(), torch.optim.SGD(NET.parameters()), c),
+        "no class of optimizers: got SGD",
+    ),
+    (lambda c: ShardedOptimizer(NET, torch.optim.Adam, c), "no parameters: got Linear"),
+    (lambda c: Pipeline(c, NET, **PIPEDREAM, optimizer="sgd"), "optimizer is none: got 'sgd'"),
+    (lambda c: Pipeline(c, NET, **PIPEDREAM, optimizer=torch.optim.SGD), "optimizer is none: got"),
+    (lambda c: ParameterServer(c, {"a": np.ones(2)}, optimizer=SGD), "optimizer makes no sense"),
+    (lambda c: parallelize(NET, {"": "row"}, c), "no module and communicator: got Linear and dict"),
+    (lambda c: parallelize(NET, c, "row"), "no plan: got 'row'"),
+]
+
+
+@pytest.mark.parametrize(("construct", "says"), CONSTRUCTORS)
+def test_who_gets_a_name_for_a_class_or_a_class_for_an_object_says_so(
+    construct: Any, says: str
+) -> None:
+    with pytest.raises(ddp_lab.RankFailed, match=says):
+        ddp_lab.launch(construct, 2, transport="threads")
 
 
 def test_numbers_of_numpy_are_numbers() -> None:

@@ -7,6 +7,7 @@ import pytest
 
 PROGRAM = """
 import sys
+from datetime import timedelta
 import torch
 import torch.distributed as dist
 import ddp_lab.torch_backend
@@ -14,7 +15,8 @@ import ddp_lab.torch_backend
 store, rank, part = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 dist.init_process_group("ddp_lab", init_method=f"file://{store}", rank=rank, world_size=2)
 soon = dist.new_group()
-soon._timeout_s = 4.0  # set late: making the group has the same limit, and may take longer
+# set late: making the group has the same limit, and may take longer
+dist.distributed_c10d._set_pg_timeout(timedelta(seconds=4), soon)
 other, both = 1 - rank, [torch.zeros(2), torch.zeros(2)]
 integers, long = torch.zeros(2, dtype=torch.int32), torch.zeros(3)
 half = torch.zeros(4, dtype=torch.bfloat16)

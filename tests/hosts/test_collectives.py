@@ -44,3 +44,28 @@ def test_ranks_on_two_hosts_compute_together(
     # a ring sends on 2(W-1)/W of the bytes from one host to the next
     assert 1.5 * whole < sent["ring"] < 1.65 * whole
     assert sent["hierarchical"] > 0.9 * whole
+
+
+def test_a_link_that_all_ranks_of_a_group_know_is_not_measured_again(
+    hosts: Callable[..., Hosts], on: Any, script: Any
+) -> None:
+    program = script("""
+        import torch
+        import torch.distributed as dist
+        import ddp_lab.torch_backend
+
+        dist.init_process_group("ddp_lab")
+        world, group = dist.group.WORLD, dist.new_group([3, 0])
+        total = torch.ones(100_000) * dist.get_rank()
+        if dist.get_rank() in (0, 3):
+            dist.all_reduce(total, group=group)
+            print(group.comm.link == world.comm.link, total.unique().tolist(), flush=True)
+        dist.barrier()
+    """)
+    pair = hosts(2)
+    ranks = [
+        on(pair, rank // 2, [program], {"RANK": str(rank), "WORLD_SIZE": "4"}) for rank in range(4)
+    ]
+    for rank in ranks:
+        assert rank.end() == 0, rank.text
+    assert "True [3.0]" in ranks[0].lines and "True [3.0]" in ranks[3].lines

@@ -13,7 +13,7 @@ import pytest
 
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.launch.hosts import Hosts
-from ddp_lab.launch.hosts.command import with_flags
+from ddp_lab.launch.hosts.command import may_lose_hosts, with_flags
 
 Tool = Callable[..., "subprocess.Popen[str]"]
 SEEN = {"NNODES": "2", "NODE_RANK": "1", "MASTER_ADDR": "10.9.0.1", "MASTER_PORT": "29500"}
@@ -60,6 +60,26 @@ def test_torchrun_gets_the_flags_that_it_lacks() -> None:
     assert with_flags(["python", "t.py"], SEEN) == ["python", "t.py"]
     with pytest.raises(InvalidArgument, match="--standalone is for one machine"):
         with_flags(["torchrun", "--standalone", "t.py"], SEEN)
+
+
+def test_the_first_failure_ends_the_command_on_all_hosts(run_tool: Tool, tmp_path: Path) -> None:
+    waiting = "trap 'echo stopped; exit 9' TERM; touch $NODE_RANK; sleep 100000 & wait"
+    failing = "until [ -e 0 ] && [ -e 2 ]; do sleep 0.01; done; exit 3"
+    words = f"cd {tmp_path}; if [ $NODE_RANK = 1 ]; then {failing}; else {waiting}; fi"
+    process = run_tool("3", "--", "sh", "-c", words)
+    said, errors = process.communicate(timeout=120)
+    assert process.returncode == 3
+    assert sorted(said.splitlines()) == ["[host1] stopped", "[host3] stopped"]
+    assert errors == "hosts: the command has failed: it is ended on host1, host3, too.\n"
+
+
+def test_torchrun_that_may_lose_hosts_goes_on_after_a_failure() -> None:
+    module = ["python", "-m", "torch.distributed.run"]
+    assert may_lose_hosts(["torchrun", "--nnodes", "1:2", "t.py"])
+    assert may_lose_hosts([*module, "--nproc_per_node=2", "--nnodes=1:3", "t.py"])
+    assert not may_lose_hosts([*module, "t.py", "--nnodes=1:3"])
+    assert not may_lose_hosts(["python", "t.py", "--nnodes=1:3"])
+    assert not may_lose_hosts(["torchrun", "--nnodes=2", "t.py"])
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])

@@ -26,6 +26,7 @@ from ddp_lab.launch.hosts.hosts import Hosts
 from ddp_lab.launch.rank_output import Printer
 
 STOP_S = 10.0  # what COMMAND has to end after Ctrl-C
+GRACE_S = 5.0  # what other hosts have to end by themselves after one has failed
 READ_BYTES = 1 << 16
 TORCHRUN = "torch.distributed.run"
 # torchrun's options without a value; what follows any other is its value
@@ -59,8 +60,9 @@ def stopped_by_signals() -> Iterator[None]:
 def run_on_hosts(count: str, rate: str | None, latency: str | None, command: list[str]) -> int:
     """Run a command once on each of some hosts; return the exit code.
 
-    That is the first that is not 0 in the order of hosts, 128 and its number for a signal, 1 where
-    this machine allows no hosts, 2 for a wrong argument.
+    That is the first that is not 0, 128 and its number for a signal, 1 where this machine allows
+    no hosts, 2 for a wrong argument. After a failure the command is ended on all other hosts,
+    unless torchrun is told that it may lose some.
     """
     try:
         command = resolve(command)
@@ -114,11 +116,7 @@ def with_flags(command: list[str], environment: dict[str, str]) -> list[str]:
     Raises:
         InvalidArgument: torchrun is told to stay on one machine.
     """
-    if Path(command[0]).name == "torchrun":
-        words = 1
-    elif command[1:3] == ["-m", TORCHRUN]:
-        words = 3
-    else:
+    if not (words := words_of_torchrun(command)):
         return command
     options = options_of_torchrun(command[words:])
     if "--standalone" in options:
@@ -137,16 +135,32 @@ def with_flags(command: list[str], environment: dict[str, str]) -> list[str]:
     return [*command[:words], *missing, *command[words:]]
 
 
-def options_of_torchrun(words: Sequence[str]) -> set[str]:
-    """Return the options before the script, as they are spelt with dashes."""
-    options, is_value = set(), False
+def words_of_torchrun(command: Sequence[str]) -> int:
+    """Return how many words of a command call torchrun, 0 where it calls something else."""
+    if Path(command[0]).name == "torchrun":
+        return 1
+    return 3 if command[1:3] == ["-m", TORCHRUN] else 0
+
+
+def may_lose_hosts(command: Sequence[str]) -> bool:
+    """Return whether a command goes on without a host: torchrun with a range of --nnodes."""
+    words = words_of_torchrun(command)
+    options = options_of_torchrun(command[words:]) if words else {}
+    return ":" in options.get("--nnodes", "")
+
+
+def options_of_torchrun(words: Sequence[str]) -> dict[str, str]:
+    """Return the options before the script, as they are spelt with dashes, and their values."""
+    options: dict[str, str] = {}
+    awaits = ""  # the option whose value is the next word
     for word in words:
-        if is_value:
-            is_value = False
+        if awaits:
+            options[awaits], awaits = word, ""
         elif word.startswith("-"):
-            option, equals, _ = word.replace("_", "-").partition("=")
-            options.add(option)
-            is_value = not equals and option not in TORCHRUN_FLAGS
+            name, equals, value = word.partition("=")
+            option = name.replace("_", "-")
+            options[option] = value
+            awaits = "" if equals or option in TORCHRUN_FLAGS else option
         else:
             break
     return options
@@ -156,6 +170,7 @@ class Job:
     """A command under way on all hosts."""
 
     def __init__(self, hosts: Hosts, command: list[str]) -> None:
+        self._names = hosts.names
         self._printer = Printer(hosts.names)
         self._selector = selectors.DefaultSelector()
         self._processes: list[subprocess.Popen[bytes]] = []
@@ -164,11 +179,13 @@ class Job:
             words = with_flags(command, hosts.environment(host))
             self._watch(host, hosts.start(host, words, **pipes))
         self._running = len(self._processes)
+        self._ends_together = not may_lose_hosts(command)
+        self._first_failure = 0
 
     def _watch(self, host: int, process: "subprocess.Popen[bytes]") -> None:
         assert process.stdout and process.stderr
         self._processes.append(process)
-        self._selector.register(os.pidfd_open(process.pid), selectors.EVENT_READ)
+        self._selector.register(os.pidfd_open(process.pid), selectors.EVENT_READ, process)
         for pipe, stream in ((process.stdout, sys.stdout), (process.stderr, sys.stderr)):
             os.set_blocking(pipe.fileno(), False)
             self._selector.register(pipe, selectors.EVENT_READ, (host, stream))
@@ -177,29 +194,56 @@ class Job:
         """Print what the hosts print until all have ended; return the exit code."""
         try:
             self._listen(float("inf"))
+            if self._running:
+                self._listen(time.monotonic() + GRACE_S)
+            if self._running:
+                self._end_others()
         except Stopped as stopped:
-            for process in self._processes:
-                process.send_signal(stopped.number)
-            self._listen(time.monotonic() + STOP_S)
+            self._signal(stopped.number)
             raise
         finally:
             self._printer.finish()
-        codes = [process.wait() for process in self._processes]
-        return next((code if code > 0 else 128 - code for code in codes if code), 0)
+        return self._first_failure
+
+    def _end_others(self) -> None:
+        """End the command where it still runs after it has failed elsewhere."""
+        hosts = zip(self._names, self._processes, strict=True)
+        alive = ", ".join(name for name, process in hosts if process.poll() is None)
+        print(f"hosts: the command has failed: it is ended on {alive}, too.", file=sys.stderr)
+        self._signal(signal.SIGTERM)
+
+    def _signal(self, number: int) -> None:
+        """Send a signal to all, and print what they say to it."""
+        for process in self._processes:
+            process.send_signal(number)
+        self._listen(time.monotonic() + STOP_S)
 
     def _listen(self, until: float) -> None:
-        """Print until all processes have ended, whatever they leave behind, or until a time."""
+        """Print until a time, or until all processes have ended, whatever they leave behind.
+
+        Without an end in time it is also the first failure that ends it.
+        """
         while self._running and (left_s := until - time.monotonic()) > 0:
             for key, _ in self._selector.select(min(left_s, 60.0)):
-                if key.data:
-                    self._take(key)
+                if isinstance(key.data, subprocess.Popen):
+                    self._bury(key)
                 else:
-                    self._selector.unregister(key.fileobj)
-                    os.close(key.fd)
-                    self._running -= 1
-        for key in [key for key in self._selector.get_map().values() if key.data]:
+                    self._take(key)
+            if self._first_failure and self._ends_together and until == float("inf"):
+                return
+        for key in [
+            key for key in self._selector.get_map().values() if isinstance(key.data, tuple)
+        ]:
             while self._take(key):
                 pass
+
+    def _bury(self, key: selectors.SelectorKey) -> None:
+        """Take note of a process that has ended."""
+        self._selector.unregister(key.fileobj)
+        os.close(key.fd)
+        self._running -= 1
+        code = key.data.wait()
+        self._first_failure = self._first_failure or (code if code >= 0 else 128 - code)
 
     def _take(self, key: selectors.SelectorKey) -> bool:
         """Print what is in a pipe; return False if that is nothing."""

@@ -178,7 +178,7 @@ def _facts(
         _refuse(
             rank, "comm", comm, "ranks that run at the same time: a server waits for any of them"
         )
-    if not callable(getattr(optimizer, "step", None)):
+    if isinstance(optimizer, type) or not callable(getattr(optimizer, "step", None)):
         _refuse(rank, "optimizer", optimizer, "an object with step(name, param, grad)")
     if not isinstance(params, Mapping) or not params:
         _refuse(rank, "params", params, "a dict of name to array, not empty")

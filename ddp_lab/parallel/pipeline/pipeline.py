@@ -293,3 +293,9 @@ def _check_arguments(comm: Communicator, schedule: Any, loss_fn: Any, optimizer:
             f"{PIPEDREAM!r} steps during the pipeline, and needs one. "
             f"Otherwise call optimizer.step() after Pipeline.step."
         )
+    is_none = isinstance(optimizer, type) or not callable(getattr(optimizer, "step", None))
+    if optimizer is not None and is_none:
+        raise InvalidArgument(
+            f"optimizer is none: got {optimizer!r:.80}, expected an object with step(). Pass for "
+            "example torch.optim.SGD(stage.parameters(), lr=0.1)."
+        )

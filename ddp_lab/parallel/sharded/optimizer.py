@@ -13,7 +13,7 @@ Source: Rajbhandari et al., ZeRO, SC 2020, section 5.1.
 """
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -53,7 +53,8 @@ class ShardedOptimizer(Optimizer):
     Raises:
         Mismatch: ranks have other parameters, values or options; on all of them. Build the model
             from one seed, or broadcast it.
-        InvalidArgument: an optimizer that needs whole tensors, or a sparse gradient.
+        InvalidArgument: no optimizer's class, or one that needs whole tensors; parameters that
+            cannot be gone through; a sparse gradient.
     """
 
     def __init__(
@@ -61,12 +62,7 @@ class ShardedOptimizer(Optimizer):
     ) -> None:
         ranks = communicator_of("ShardedOptimizer", comm)
         name = getattr(optimizer_class, "__name__", str(optimizer_class))
-        problem = None
-        if name in WHOLE_TENSORS:
-            problem = (
-                f"{name} needs whole parameters: an element's step depends on the others. Take an "
-                "optimizer by elements, such as Adam, or do not shard it."
-            )
+        problem = _problem_of(params, optimizer_class, name)
         agree(ranks, "ShardedOptimizer", {"optimizer_class": name}, problem)
         self._comm: Communicator = separate(ranks, "ShardedOptimizer")
         self._inner: Optimizer | None = None
@@ -175,6 +171,26 @@ class ShardedOptimizer(Optimizer):
             share = self._shares[param][1]
             if share in self._inner.state:
                 self.state[param] = self._inner.state[share]
+
+
+def _problem_of(params: Any, optimizer_class: Any, name: str) -> str | None:
+    """Return why an optimizer of this class cannot share out these parameters, if it cannot."""
+    if not callable(optimizer_class):
+        return (
+            f"no class of optimizers: got {optimizer_class!r:.80}, expected one, such as "
+            "torch.optim.Adam. Pass the class; its options follow comm."
+        )
+    if not isinstance(params, Iterable):
+        return (
+            f"no parameters: got {type(params).__name__}, expected those of a model, or groups of "
+            "them. Pass model.parameters()."
+        )
+    if name in WHOLE_TENSORS:
+        return (
+            f"{name} needs whole parameters: an element's step depends on the others. Take an "
+            "optimizer by elements, such as Adam, or do not shard it."
+        )
+    return None
 
 
 def _options_of(group: dict[str, Any]) -> str:

@@ -50,10 +50,20 @@ def parallelize(module: nn.Module, comm: Communicator, plan: Mapping[str, str]) 
             as a column layer leaves them.
 
     Raises:
-        InvalidArgument: on every rank; no such layer or word, a layer of another kind, or one
-            whose size the ranks cannot share out evenly.
+        InvalidArgument: arguments in another order; and, on every rank, no such layer or word, a
+            layer of another kind, or one whose size the ranks cannot share out evenly.
         Mismatch: on every rank; plans, shapes or weights differ.
     """
+    if not (isinstance(module, nn.Module) and isinstance(comm, Communicator)):
+        raise InvalidArgument(
+            f"parallelize: no module and communicator: got {type(module).__name__} and "
+            f"{type(comm).__name__}. Call parallelize(module, comm, plan)."
+        )
+    if not isinstance(plan, Mapping):
+        raise InvalidArgument(
+            f"parallelize: no plan: got {plan!r:.80}, expected a dict of a layer's name to its "
+            f'word. Pass for example {{"fc1": "column", "fc2": "row"}}.'
+        )
     problem, chosen = None, {}
     try:
         chosen = _chosen(module, comm, plan)

@@ -1,0 +1,120 @@
+"""Programs that call the process group itself get from this backend what gloo gives them."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+PROGRAM = """
+import sys
+from datetime import timedelta
+import torch
+import torch.distributed as dist
+import ddp_lab.torch_backend
+
+backend, store, rank = sys.argv[1], sys.argv[2], int(sys.argv[3])
+dist.init_process_group(backend, init_method=f"file://{store}", rank=rank, world_size=2)
+pg, other, soon, MAX = dist.group.WORLD, 1 - rank, timedelta(seconds=60), dist.ReduceOp.MAX
+
+def own(more=0.0):
+    return torch.arange(4.0) + 10 * rank + more
+
+def zeros(n=4):
+    return torch.zeros(n)
+
+def both():
+    return [zeros(), zeros()]
+
+def at(root, value):
+    return value if rank == root else []
+
+sent = [].append  # gloo loses a message whose work is dropped
+
+CASES = {  # each is given tensors and calls the group
+    "all_reduce": [
+        lambda t=own(): (t, pg.allreduce([t])),
+        lambda t=own(): (t, pg.allreduce(t)),
+        lambda t=own(): (t, pg.allreduce([t], MAX)),
+        lambda t=own(): (t, pg.allreduce(t, op=MAX, timeout=soon)),
+        lambda t=own(): (t, pg.allreduce(tensors=[t])),
+        lambda t=own(): (t, pg.allreduce_coalesced([t])),
+    ],
+    "broadcast": [
+        lambda t=own(): (t, pg.broadcast(t, 1)),
+        lambda t=own(): (t, pg.broadcast(t, root=1, timeout=soon)),
+        lambda t=own(): (t, pg.broadcast([t])),
+    ],
+    "reduce": [
+        lambda t=own(): (at(1, t), pg.reduce(t, 1)),
+        lambda t=own(): (at(1, t), pg.reduce(t, 1, MAX)),
+    ],
+    "all_gather": [
+        lambda t=both(): (t, pg.allgather([t], [own()])),
+        lambda t=both(): (t, pg.allgather(input_tensor=own(), output_tensors=t)),
+        lambda t=both(): (t, pg.allgather(t, own(), soon)),
+        lambda t=both(): (t, pg.allgather_coalesced([[part] for part in t], [own()])),
+        lambda t=zeros(8): (t, pg._allgather_base(t, own())),
+        lambda t=zeros(8): (t, pg.allgather_into_tensor_coalesced([t], [own()])),
+    ],
+    "gather": [
+        lambda t=both(): (t, pg.gather(at(0, t), own(), 0)),
+        lambda t=both(): (t, pg.gather(at(0, [t]), [own()])),
+    ],
+    "scatter": [
+        lambda t=zeros(): (t, pg.scatter(t, at(1, [own(), own(5)]), 1)),
+        lambda t=zeros(): (t, pg.scatter([t], at(0, [[own(), own(5)]]))),
+    ],
+    "reduce_scatter": [
+        lambda t=zeros(): (t, pg.reduce_scatter(t, [own(), own(5)])),
+        lambda t=zeros(): (t, pg.reduce_scatter(t, [own(), own(5)], MAX)),
+        lambda t=zeros(2): (t, pg._reduce_scatter_base(t, own())),
+        lambda t=zeros(2): (t, pg.reduce_scatter_tensor_coalesced([t], [own()])),
+    ],
+    "all_to_all": [
+        lambda t=both(): (t, pg.alltoall(t, [own(), own(5)])),
+        lambda t=zeros(): (t, pg.alltoall_base(t, own(), [2, 2], [2, 2])),
+        lambda t=zeros(): (
+            t,
+            pg.alltoall_base(
+                input_split_sizes=[], input=own(), output_split_sizes=[], output=t
+            ),
+        ),
+    ],
+    "barrier": [lambda: ([], pg.barrier()), lambda: ([], pg.barrier(timeout=soon))],
+    "messages": [
+        lambda t=zeros(): ([t], sent(pg.send([own()], other, 3)), pg.recv([t], other, 3))[::2],
+        lambda t=zeros(): (
+            [t],
+            sent(pg.send([own()], dstRank=other, tag=4)),
+            pg.recv([t], srcRank=other, tag=4),
+        )[::2],
+    ],
+}
+for name, cases in CASES.items():
+    for number, case in enumerate(cases):
+        tensors, work = case()
+        work.wait()
+        print(name, number, [torch.as_tensor(t).tolist() for t in tensors])
+for call in (
+    lambda: pg.allreduce(),
+    lambda: pg.broadcast(own(), 1, soon, 5),
+    lambda: pg.allreduce(own(), "max"),
+):
+    try:
+        call()
+    except TypeError:
+        print("refused")
+device = torch.device("cpu")
+dist.distributed_c10d._set_pg_timeout(soon)
+print(type(pg._get_backend(device)._set_default_timeout(soon)))
+dist.barrier()
+"""
+
+
+def test_a_group_is_called_in_all_of_torchs_forms(python: Any, tmp_path: Path) -> None:
+    said = {}
+    for backend in ("gloo", "ddp_lab"):
+        ended = python(PROGRAM, *((backend, tmp_path / backend, rank) for rank in range(2)))
+        assert [rank.status for rank in ended] == [0, 0], ended
+        said[backend] = [rank.output for rank in ended]
+    assert said["ddp_lab"] == said["gloo"]
+    assert len(re.findall("refused", said["gloo"][0])) == 3
