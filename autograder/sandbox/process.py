@@ -38,6 +38,10 @@ class Process:
         """Return how the worker ended, in words."""
         raise NotImplementedError
 
+    def is_orphan(self) -> bool:
+        """Tell whether what it was forked from has ended, and it with that."""
+        return False
+
     def end(self) -> None:
         """Kill the worker and all that came from it; return when they are gone.
 

@@ -60,7 +60,7 @@ class Supply:
         Raises:
             SandboxError: none of the walls could be put up; says why for each.
         """
-        config = self._config(limits, preload)
+        config, is_second = self._config(limits, preload), False
         while True:
             with self._lock:
                 wall, warm = self._walls[0], self._warm
@@ -73,6 +73,9 @@ class Supply:
             except SandboxError as error:
                 for process_ in started:
                     process_.end()
+                if started and not is_second and started[-1].is_orphan():
+                    is_second = True
+                    continue
                 with self._lock:
                     self._give_up_on(wall, warm, error)
             else:

@@ -31,10 +31,19 @@ class Forked(Process):
     """A worker forked from a zygote: about 10 ms."""
 
     def __init__(
-        self, channel: Channel, pid: int, group: ControlGroup | None, status: socket.socket
+        self,
+        channel: Channel,
+        pid: int,
+        group: ControlGroup | None,
+        status: socket.socket,
+        zygote: "ZygoteClient",
     ) -> None:
         super().__init__(channel, pid, group)
-        self._status = status
+        self._status, self._zygote = status, zygote
+
+    def is_orphan(self) -> bool:
+        """See `Process.is_orphan`."""
+        return self._zygote.is_gone()
 
     def ending(self) -> str:
         """See `Process.ending`."""
@@ -110,7 +119,7 @@ class ZygoteClient:
             pid = _sender(status)
             if group is not None:
                 group.add([pid])
-            worker = Forked(channel, pid, group, status)
+            worker = Forked(channel, pid, group, status, self)
             status.sendall(b"\0")
         except (OSError, ValueError) as error:
             status.close()

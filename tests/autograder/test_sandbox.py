@@ -1,6 +1,7 @@
 """The sandbox as a check sees it: real workers, warm and cold, and ranks between which we stand."""
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -13,8 +14,9 @@ import pytest
 
 from autograder.errors import CheckBroken, LimitReached, NotAttempted, SandboxError, StudentError
 from autograder.records import MIB, Limits, Statement
-from autograder.sandbox import launch, layout, watch
+from autograder.sandbox import launch, layout, watch, worker_pool
 from autograder.sandbox.host import RemoteStudent, Sandbox
+from autograder.sandbox.process import Process
 from autograder.sandbox.worker_pool import Supply
 
 pytestmark = pytest.mark.sandbox
@@ -325,12 +327,39 @@ def test_what_a_check_gets_wrong_is_a_broken_check(warm: Supply) -> None:
 def test_when_the_zygote_is_killed_the_next_submission_gets_a_new_one(warm: Supply) -> None:
     with Sandbox(LIMITS, source=warm) as student:
         student.load(statements("n = 1"))
-        root = warm.pids()[0]
-    subprocess.run(["kill", "-9", str(root)], check=True)
+        _kill_zygotes(warm)
     with Sandbox(LIMITS, source=warm) as student:
         student.load(statements("n = 2"))
         assert student.value("n") == 2
         assert student.kind == "bubblewrap"
+    assert not warm.reasons
+
+
+def _kill_zygotes(supply: Supply) -> None:
+    """Kill the zygotes of a supply and wait for the end of all that hangs on them."""
+    pids = supply.pids()
+    os.kill(pids[0], signal.SIGKILL)
+    waiting = threading.Event()
+    while any(watch.running(pid) for pid in pids):
+        waiting.wait(0.01)
+
+
+def test_a_worker_whose_zygote_is_killed_before_it_greets_is_started_anew(
+    warm: Supply, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    greeted, killed = worker_pool._greeted, list[int]()
+
+    def kill_first(made: Process) -> None:
+        if not killed:
+            killed.append(made.pid)
+            _kill_zygotes(warm)
+            made.channel.close()
+        greeted(made)
+
+    monkeypatch.setattr(worker_pool, "_greeted", kill_first)
+    with Sandbox(LIMITS, source=warm) as student:
+        student.load(statements("n = 2"))
+        assert student.value("n") == 2 and killed
     assert not warm.reasons
 
 
