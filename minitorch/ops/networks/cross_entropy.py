@@ -103,9 +103,12 @@ class CrossEntropyGrad(KeepsSpec, OfClasses):
 
     def compute(self, xp: Namespace, x: Array, index: Array, g: Array) -> Array:
         """Return the gradient of the logits."""
-        n = xp.sum(cast(index != self.ignore_index, np.dtype(np.int64)))
-        share = np.asarray(g / x.dtype.type(n)) if xp is np else g / n
-        return _shares(xp, x, index, share, self.ignore_index)
+        if xp is np:
+            counted, n = _counted(index, self.ignore_index)
+            share = np.asarray(g / x.dtype.type(n))
+            return _shares(np, x, index, share, self.ignore_index, counted)
+        count = xp.sum(cast(index != self.ignore_index, np.dtype(np.int64)))
+        return _shares(xp, x, index, g / count, self.ignore_index)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Softmax has the derivative y (v - Σ v y); the one hot part has none."""
@@ -146,7 +149,8 @@ class ClassLossesGrad(KeepsSpec, OfClasses):
 
     def compute(self, xp: Namespace, x: Array, index: Array, g: Array) -> Array:
         """Return the gradient of the logits."""
-        return _shares(xp, x, index, g, self.ignore_index)
+        counted = _counted(index, self.ignore_index)[0] if xp is np else None
+        return _shares(xp, x, index, g, self.ignore_index, counted)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """As of `CrossEntropyGrad`, a gradient a row."""
@@ -172,18 +176,28 @@ def _losses(xp: Namespace, x: Array, index: Array, ignore: int) -> tuple[Array, 
     return losses, n
 
 
-def _shares(xp: Namespace, x: Array, index: Array, g: Array, ignore: int) -> Array:
+def _counted(index: Array, ignore: int) -> tuple[Array, int]:
+    """Return the classes that count, of NumPy, and how many."""
+    counts = index != ignore
+    n = int(np.count_nonzero(counts))
+    return index if n == len(index) else index[counts], n
+
+
+def _shares(
+    xp: Namespace, x: Array, index: Array, g: Array, ignore: int, counted: Array | None = None
+) -> Array:
     """Return (softmax x - one hot) · g for g of all rows, (), or of each, (n,).
+
+    Args:
+        counted: the classes that count, of NumPy.
 
     Raises:
         AxisError: a class out of range.
     """
-    if xp is np:
-        counted = index if (counts := index != ignore).all() else index[counts]
-        if _in_range(counted, x.shape[1]):
-            by_kernel: Array | None = compiled.class_kernels().class_gradient(g, index, x, ignore)
-            if by_kernel is not None:
-                return by_kernel
+    if counted is not None and _in_range(counted, x.shape[1]):
+        by_kernel: Array | None = compiled.class_kernels().class_gradient(g, index, x, ignore)
+        if by_kernel is not None:
+            return by_kernel
     safe, counts, _ = _rows(xp, index, x.shape[1], ignore)
     y: Array = Softmax(1).compute(xp, x)
     y[xp.arange(x.shape[0], **native_device_of(x)), safe] -= 1
@@ -286,11 +300,11 @@ def _hard(x: Kind, target: Kind, weight: Kind | None, ignore: int, reduction: st
     Raises:
         ShapeError: the classes or the weights are not as many as the logits want.
     """
-    rank, classes, count = len(x.shape), target, x.shape[1]
-    expected = (x.shape[0], *x.shape[2:])
-    if None not in (*expected, *target.shape) and tuple(target.shape) != expected:
+    shape, rank, classes = tuple(x.shape), len(x.shape), target
+    count, expected = shape[1], shape[:1] + shape[2:]
+    if tuple(target.shape) != expected and None not in (*expected, *target.shape):
         raise ShapeError(
-            f"cross_entropy: got logits {tuple(x.shape)}, classes {tuple(target.shape)}, expected "
+            f"cross_entropy: got logits {shape}, classes {tuple(target.shape)}, expected "
             "(n, classes, ...) and (n, ...)."
         )
     if weight is not None and tuple(weight.shape) != (count,):
