@@ -25,15 +25,15 @@ def order(x: Array, dim: int, descending: bool, count: int | None = None) -> Arr
     rows = np.moveaxis(x, dim, -1)
     size = rows.shape[-1]
     if x.size <= FEW:
-        found = _stable(rows, descending)[..., :count]
+        places = _stable(rows, descending)[..., :count]
     elif count and FEW_OF * count <= size:
         matrix = np.ascontiguousarray(rows).reshape(-1, size)
-        found = _first(matrix, descending, count).reshape(*rows.shape[:-1], count)
+        places = _first(matrix, descending, count).reshape(*rows.shape[:-1], count)
     elif x.dtype.name in RANKED:
-        found = _by_keys(_ranks(rows, descending), size if count is None else count)
+        places = _by_keys(_ranks(rows, descending), size if count is None else count)
     else:
-        found = _stable(rows, descending)[..., :count]
-    return np.moveaxis(found, -1, dim)
+        places = _stable(rows, descending)[..., :count]
+    return np.moveaxis(places, -1, dim)
 
 
 def _stable(rows: Array, descending: bool) -> Array:
