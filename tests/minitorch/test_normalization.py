@@ -88,6 +88,13 @@ def test_a_batch_norm_of_no_samples_is_empty_as_in_torch() -> None:
         assert tuple(y.shape) == (0, 3, 2)
 
 
+@pytest.mark.parametrize("shape", [(0, 6, 3), (2, 6, 0)])
+def test_a_group_norm_of_nothing_is_empty_as_in_torch(shape: tuple[int, ...]) -> None:
+    for lib, functional in ((minitorch, F), (torch, TF)):
+        y = functional.group_norm(lib.ones(*shape), 3, lib.ones(6), lib.ones(6))
+        assert tuple(y.shape) == shape
+
+
 def test_a_batch_norm_is_one_operator_and_refuses_a_single_value() -> None:
     x = minitorch.randn(5, 3, 4, requires_grad=True)
     y = F.batch_norm(x, None, None, minitorch.ones(3), minitorch.zeros(3), training=True)

@@ -8,6 +8,7 @@ import torch
 
 import minitorch
 import minitorch.graph as graph
+from minitorch.errors import ShapeError
 
 NUMBERS = ["float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool"]
 
@@ -53,6 +54,17 @@ def test_the_median_of_what_is_no_number_is_none(row: list[float]) -> None:
         if np.isfinite(row).all():
             np.testing.assert_array_equal(found.numpy(), right.numpy())
     np.testing.assert_array_equal(ours.median(1).values.numpy(), theirs.median(1).values.numpy())
+
+
+def test_what_cannot_be_chosen_is_refused() -> None:
+    for count in (-1, 5, 1.5):
+        with pytest.raises(ValueError, match=f"got k = {count}, expected 0 to 4"):
+            minitorch.topk(minitorch.zeros(3, 4), count)
+    for numbers, dim in ((minitorch.zeros(0), None), (minitorch.zeros(2, 0), 1)):
+        with pytest.raises(IndexError, match="median: no element"):
+            minitorch.median(numbers, dim)
+    with pytest.raises(ShapeError, match="out of bounds for axis 0 with size 0"):
+        minitorch.zeros(0, 3)[minitorch.tensor([0])]
 
 
 def test_the_first_few_in_a_graph_are_those_outside() -> None:

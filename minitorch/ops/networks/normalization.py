@@ -168,6 +168,8 @@ def group_norm(
             "of it on axis 1."
         )
     _check_channels("group_norm", x, weight, bias)
+    if 0 in x.shape:
+        return _affine_channels(x * 1, weight, bias, rank)
     if weight is not None and bias is not None:
         return apply(GroupNorm(num_groups, eps), x, weight, bias)
     grouped = reshape(x, x.shape[0], num_groups, math.prod(x.shape[1:]) // num_groups)

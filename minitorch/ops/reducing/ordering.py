@@ -221,13 +221,13 @@ def topk(
     """Return the `k` largest, or smallest, elements along `dim` in order, and where they were.
 
     Raises:
-        ArgumentError: there are fewer than `k`.
+        ArgumentError: there are fewer than `k`, or `k` is no whole number.
     """
     row, d = _along(x, dim, "topk")
     size = row.shape[d]
     if size is None:
         raise ShapeError(f"topk: the size of axis {d} is not known: got {tuple(row.shape)}.")
-    if not 0 <= k <= size:
+    if not isinstance(k, int | np.integer) or not 0 <= k <= size:
         raise ArgumentError(f"topk: got k = {k}, expected 0 to {size}, the size of axis {d}.")
     return _taken(x, row, d, apply(ArgSort(d, largest, k), row))
 
@@ -236,10 +236,15 @@ def median(x: Kind, dim: int | None = None, keepdim: bool = False) -> Any:
     """Return the lower median along `dim` and where it is; of all elements the value only.
 
     The median of numbers of which one is NaN is NaN.
+
+    Raises:
+        AxisError: there is none.
     """
     if dim is None:
         return median(reshape(x, -1), 0).values
     row, d = _along(x, dim, "median")
+    if row.shape[d] == 0:
+        raise AxisError(f"median: no element on axis {d} of shape {tuple(x.shape)}.")
     middle = (row.shape[d] - 1) // 2
     place = narrow(apply(ArgSort(d, False, middle + 1), row), d, middle, 1)
     if as_dtype(row.dtype).kind == "f":
