@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from types import FrameType
 from typing import Any, TypeAlias
 
-from ddp_lab.errors import RankFailed, RankLost, RankTimeout
+from ddp_lab.errors import Deadlock, RankFailed, RankLost, RankTimeout
 from ddp_lab.transport.board import Entry, report
 from ddp_lab.transport.header import PACKAGE
 
@@ -87,7 +87,8 @@ def rank_failed(failures: list[Failure], world_size: int) -> RankFailed | RankTi
     """Return the error to raise: the first failure that is not the consequence of another."""
     guilty = min(failures, key=lambda f: (f.secondary, f.timeout, f.at))
     if guilty.timeout:
-        return RankTimeout(name_cells(f"launch: {guilty.message}"), guilty.rank)
+        kind = Deadlock if guilty.kind == Deadlock.__name__ else RankTimeout
+        return kind(name_cells(f"launch: {guilty.message}"), guilty.rank)
     others = sorted((f for f in failures if f is not guilty), key=lambda f: f.at)
     also = "".join(f"  then rank {f.rank}: {f.line}\n" for f in others)
     frames = format_frames(guilty)

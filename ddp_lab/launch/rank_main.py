@@ -22,7 +22,7 @@ from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.launch.failures import Failure, call, failure_of, frames_of
 from ddp_lab.launch.world import give
 from ddp_lab.transport.base import Leaves
-from ddp_lab.transport.board import FAILED, RETURNED
+from ddp_lab.transport.board import FAILED, RETURNED, Onlooker
 from ddp_lab.transport.connect import connect
 from ddp_lab.transport.links.link import Hosts, Link
 from ddp_lab.transport.record import Log, Recorder
@@ -107,7 +107,7 @@ def rank_main(
     segment = Segment(memory, size, arena_bytes)
     board = ShmBoard(segment)
     board.live(rank)
-    threading.Thread(target=_answer, args=(link,), name="launcher", daemon=True).start()
+    Onlooker(target=_answer, args=(link,), name="launcher", daemon=True).start()
     at_end: list[Leaves] = []
     outcome = _run(job, rank, segment, link, at_end)
     if outcome.failure is None:

@@ -7,6 +7,7 @@ ended, or is in another collective, or waits itself for a third rank at such a l
 
 import threading
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -70,6 +71,16 @@ class Allowance(threading.local):
     def allow(self, seconds: float) -> None:
         """Let this thread wait for so long from now on."""
         self.end = time.monotonic() + seconds
+
+
+class Onlooker(threading.Thread):
+    """A thread of a rank's process that never sends a message."""
+
+
+def is_alone() -> bool:
+    """Return whether no other thread of this process can send while the calling one waits."""
+    me = threading.current_thread()
+    return all(thread is me or isinstance(thread, Onlooker) for thread in threading.enumerate())
 
 
 @runtime_checkable
@@ -210,8 +221,16 @@ def entries(board: Board) -> list[Entry]:
 
 def report(entries: list[Entry]) -> str:
     """Return who waits for whom, and where, in one sentence."""
-    states = (f"rank {rank} {_state(e)}" for rank, e in enumerate(entries) if e.heard)
-    return "; ".join(states) + "."
+    return _sentence(enumerate(entries))
+
+
+def report_of(board: Board, ranks: Iterable[int]) -> str:
+    """Return the same of some ranks."""
+    return _sentence((rank, board.read(rank)) for rank in ranks)
+
+
+def _sentence(entries: Iterable[tuple[int, Entry]]) -> str:
+    return "; ".join(f"rank {rank} {_state(e)}" for rank, e in entries if e.heard) + "."
 
 
 def _state(entry: Entry) -> str:

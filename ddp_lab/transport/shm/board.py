@@ -7,6 +7,10 @@ odd while the rank writes, so a reader never takes half of two entries for one; 
 Slots are what finds ranks that disagree and do not wait for each other, as two that both take
 themselves for the root: each writes its header before it looks at the other's, so one of them
 sees both. A rank may be `HISTORY` collectives ahead, and its header is still there.
+
+Each wait that is shown has a number, the version that it makes. A rank notes the number of its
+peer's wait at which it found nothing sent: until the peer leaves that wait, nothing will come. A
+circle of such notes is a deadlock, whatever the clock says.
 """
 
 import os
@@ -24,6 +28,7 @@ SLOTS = 4096  # where they begin
 HISTORY = (BOARD_BYTES - SLOTS) // SLOT_BYTES
 LONGEST_HEADER = SLOT_BYTES - 16  # a slot's first words are its version and the header's length
 PID = 9
+IN_VAIN = 10  # the number of the peer's wait since which nothing has come
 DEADLINE_WORD = 8  # of rank 0's entry, in milliseconds of the monotonic clock; 0 is none
 
 
@@ -52,6 +57,10 @@ class ShmBoard:
     def allow(self, seconds: float) -> None:
         """Let the calling thread wait for so long from now on, and no longer."""
         self._allowance.allow(seconds)
+
+    def has_own_limit(self) -> bool:
+        """Return whether the waits of the calling thread end before the run must have ended."""
+        return self._allowance.end < float("inf")
 
     def live(self, rank: int) -> None:
         """Say which process `rank` is, so that others can see when it is gone."""
@@ -105,8 +114,39 @@ class ShmBoard:
         with self._lock:
             words[base] += 1
             words[base + PEER] = peer + 1
+            words[base + IN_VAIN] = 0
             self._write(rank, SITE, site)
             words[base] += 1
+
+    def wait_number(self, rank: int) -> int:
+        """Return the number of the wait that `rank` shows, 0 if it shows none."""
+        return self._wait_of(rank)[0]
+
+    def note_in_vain(self, rank: int, number: int) -> None:
+        """Say that nothing came for `rank` since its peer is in the wait of this number."""
+        self._words[(self._offsets[rank] >> 3) + IN_VAIN] = number
+
+    def circle(self, rank: int) -> list[int]:
+        """Return the ranks that wait for each other for ever, from `rank` on; [] if it does not."""
+        members: list[int] = []
+        first, peer, in_vain = self._wait_of(rank)
+        while first and in_vain and peer not in members:
+            members.append(peer)
+            if peer == rank:
+                return members if in_vain == first else []
+            number, next_peer, next_in_vain = self._wait_of(peer)
+            if number != in_vain:
+                return []
+            peer, in_vain = next_peer, next_in_vain
+        return []
+
+    def _wait_of(self, rank: int) -> tuple[int, int, int]:
+        """Return the number of a rank's wait, its peer, and the peer's wait that it noted."""
+        words, base = self._words, self._offsets[rank] >> 3
+        number, peer, in_vain = words[base], words[base + PEER] - 1, words[base + IN_VAIN]
+        if number % 2 or peer < 0 or words[base] != number:
+            return 0, NOBODY, 0
+        return number, peer, in_vain
 
     def end(self, rank: int, state: int, why: str = "") -> None:
         """Say that `rank` is gone."""

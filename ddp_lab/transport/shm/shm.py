@@ -14,9 +14,9 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from ddp_lab.errors import OutOfSharedMemory, RankLost, RankTimeout
+from ddp_lab.errors import Deadlock, OutOfSharedMemory, RankLost, RankTimeout
 from ddp_lab.transport.base import SENT, NDArray, Sent, Shape, check_buffer
-from ddp_lab.transport.board import inspect
+from ddp_lab.transport.board import inspect, is_alone, report_of, waiting
 from ddp_lab.transport.header import call_site
 from ddp_lab.transport.shm.board import ShmBoard
 from ddp_lab.transport.shm.rendezvous import SharedRendezvous
@@ -57,7 +57,7 @@ class ShmTransport:
         """
         array = np.ascontiguousarray(array).reshape(array.shape)
         with self._locks[dst]:
-            watch = Watch(self, dst)
+            watch = Watch(self, dst, for_room=True)
 
             def look() -> bool:
                 for source in self._sources:
@@ -108,13 +108,23 @@ class ShmTransport:
 class Watch:
     """Called while a rank waits for a peer: shows the wait on the board and looks at the peer."""
 
-    __slots__ = ("_give_up", "_peer", "_shown", "_transport")
+    __slots__ = ("_ends", "_give_up", "_peer", "_peers_wait", "_shown", "_transport")
 
-    def __init__(self, transport: ShmTransport, peer: int, give_up: float | None = None) -> None:
+    def __init__(
+        self,
+        transport: ShmTransport,
+        peer: int,
+        give_up: float | None = None,
+        *,
+        for_room: bool = False,
+    ) -> None:
         self._transport = transport
         self._peer = peer
         self._give_up = give_up
+        # A wait that may end by itself, or by a peer that waits, closes no circle.
+        self._ends = for_room or give_up is not None or transport.board.has_own_limit()
         self._shown = False
+        self._peers_wait = 0  # the number of the peer's wait at the last look
 
     def __call__(self) -> bool:
         """Return whether to go on waiting; raise if it is in vain."""
@@ -124,7 +134,26 @@ class Watch:
             self._shown = True
         if self._peer != transport.rank:
             inspect(transport.board, transport.rank, self._peer)
+        if not self._ends and is_alone():
+            self._look_for_circle()
         return self._give_up is None or time.monotonic() < self._give_up
+
+    def _look_for_circle(self) -> None:
+        """Raise if this rank is the first of those that wait for each other for ever.
+
+        The caller looks for what it waits for before each look at the peer: so what the peer sent
+        before the wait that the last look saw would have been found by now.
+        """
+        board, rank = self._transport.board, self._transport.rank
+        board.note_in_vain(rank, self._peers_wait)
+        self._peers_wait = board.wait_number(self._peer)
+        circle = sorted(board.circle(rank))
+        if circle and circle[0] == rank:
+            raise Deadlock(
+                f"{waiting(board.read(rank))}: ranks wait for each other, and none will send: "
+                f"{report_of(board, circle)} Let one of them send first, or all call the same.",
+                self._peer,
+            )
 
     def close(self) -> None:
         """Take the wait off the board."""

@@ -1,0 +1,119 @@
+"""Ranks of one machine that wait for each other are told at once, and only these are."""
+
+import threading
+
+import numpy as np
+import pytest
+
+import ddp_lab
+from ddp_lab.transport.shm.board import ShmBoard
+from ddp_lab.transport.shm.segment import Segment
+
+
+def each_receives_first(comm) -> None:
+    other = 1 - comm.rank
+    comm.recv(other)
+    comm.send(np.ones(3), other)
+
+
+def receives_from_itself(comm) -> None:
+    comm.recv(comm.rank)
+
+
+def one_receives_where_the_other_meets(comm) -> None:
+    comm.recv(1) if comm.rank == 0 else comm.barrier()
+
+
+def a_ring_that_has_worked_before(comm) -> None:
+    for _ in range(3):
+        comm.send(np.ones(3), (comm.rank + 1) % comm.size)
+        comm.recv((comm.rank - 1) % comm.size)
+    comm.recv((comm.rank - 1) % comm.size)
+
+
+def one_waits_for_a_circle_of_others(comm) -> None:
+    comm.recv(0 if comm.rank == 2 else 1 - comm.rank)
+
+
+@pytest.mark.parametrize(
+    ("program", "world_size", "circle"),
+    [
+        (each_receives_first, 2, [(0, 1), (1, 0)]),
+        (receives_from_itself, 1, [(0, 0)]),
+        (one_receives_where_the_other_meets, 2, [(0, 1), (1, 0)]),
+        (a_ring_that_has_worked_before, 3, [(0, 2), (1, 0), (2, 1)]),
+        (one_waits_for_a_circle_of_others, 3, [(0, 1), (1, 0)]),
+    ],
+)
+def test_a_circle_is_told_with_who_waits_for_whom(program, world_size: int, circle) -> None:
+    with pytest.raises(ddp_lab.Deadlock) as caught:
+        ddp_lab.launch(program, world_size, timeout_s=280)
+    for rank, peer in circle:
+        assert f"rank {rank} waits for rank {peer} in " in str(caught.value)
+    assert f"{__file__}:" in str(caught.value)
+    assert str(caught.value).count(" waits for ") == len(circle)
+
+
+def test_a_circle_over_an_emulated_link_is_told() -> None:
+    def rank(comm) -> None:
+        comm.recv((comm.rank + 1) % comm.size)
+
+    with pytest.raises(ddp_lab.Deadlock, match="rank 3 waits for rank 0 in recv"):
+        ddp_lab.launch(rank, 4, hosts=2, link=ddp_lab.Link(1e-3, 1e-8), timeout_s=280)
+
+
+def test_who_may_still_send_from_another_thread_is_in_no_circle() -> None:
+    def rank(comm) -> float:
+        other = 1 - comm.rank
+        sender = None
+        if comm.rank == 0:
+            arrived = threading.Event()  # never set: it sends after longer than many looks
+            sender = threading.Thread(
+                target=lambda: (arrived.wait(1.0), comm.send(np.full(1, 7.0), other))
+            )
+            sender.start()
+        received = comm.recv(other)
+        if sender is None:
+            comm.send(received, other)
+        else:
+            sender.join()
+        return float(received[0])
+
+    assert list(ddp_lab.launch(rank, 2, timeout_s=280)) == [7.0, 7.0]
+
+
+def test_a_wait_with_a_limit_of_its_own_is_in_no_circle() -> None:
+    def rank(comm) -> str:
+        other = 1 - comm.rank
+        try:
+            comm.irecv(other).wait(0.5)
+        except ddp_lab.RankTimeout as error:
+            assert not isinstance(error, ddp_lab.Deadlock)
+        comm.send(np.zeros(1), other)
+        return "went on"
+
+    assert list(ddp_lab.launch(rank, 2, timeout_s=280)) == ["went on"] * 2
+
+
+def test_only_notes_of_the_waits_that_last_close_a_circle() -> None:
+    segment = Segment.create(3, 64 << 20)
+    board = ShmBoard(segment)
+    board.wait(0, 1, b"a:1")
+    board.wait(1, 2, b"a:1")
+    board.wait(2, 0, b"a:1")
+    assert board.circle(0) == []  # nobody has looked
+    for rank, peer in ((0, 1), (1, 2), (2, 0)):
+        board.note_in_vain(rank, board.wait_number(peer))
+    assert board.circle(0) == [1, 2, 0]
+    assert board.circle(2) == [0, 1, 2]
+    board.wait(1, -1, b"")
+    assert board.wait_number(1) == 0
+    assert board.circle(0) == []
+    board.wait(1, 2, b"a:2")  # again, and it has not looked yet; what it sent may be on its way
+    board.note_in_vain(1, board.wait_number(2))
+    assert board.circle(0) == []  # rank 0 looked before that
+    board.note_in_vain(0, board.wait_number(1))
+    assert board.circle(0) == [1, 2, 0]
+    segment.words[segment.layout.board(2) // 8] += 1  # its writer is in the middle
+    assert board.circle(0) == []
+    segment.close()
