@@ -301,8 +301,8 @@ class Meeting:
         if time.monotonic() > self._give_up:
             strangers = f" Turned away: {'; '.join(self._strangers)}." if self._strangers else ""
             raise RankTimeout(
-                f"connect: rank {min(missing)} did not come: {len(missing)} ranks are missing. "
-                f"See that all are started and can reach this machine.{strangers}",
+                f"connect: rank {min(missing)} did not come: {len(missing)} of {self.size} are "
+                f"missing. See that all are started and can reach this machine.{strangers}",
                 min(missing),
             )
 
