@@ -99,8 +99,6 @@ class Handle:
 # A thread that lets go of a torch tensor while the interpreter ends aborts the process. So jobs are
 # unfinished until nothing of them is held here, and the end waits for those that have begun.
 _at_work: "WeakSet[Worker | Crew]" = WeakSet()
-
-
 os.register_at_fork(after_in_child=_at_work.clear)  # a child has no such threads
 
 

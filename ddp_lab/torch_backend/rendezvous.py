@@ -172,13 +172,7 @@ def meet(store: Any, rank: int, size: int, timeout_s: float) -> Roster:
     store.set(f"ask/{rank}", word)
     if rank == 0:
         _answer_all(store, word, size, give_up)
-        others = [store.get(f"{word}/here/{peer}") for peer in range(1, size)]
-        entries = [json.loads(text) for text in (entry, *others)]
-        links = [links for _, links in entries]
-        known = {ends: link for ends, link in links[0].items() if all(ends in of for of in links)}
-        facts = secrets.token_hex(8), [machine for machine, _ in entries], known
-        store.set(f"{word}/roster", json.dumps(facts))
-        return Roster(word, *facts)
+        return _write_roster(store, word, size, entry)
 
     def answered() -> bool:
         _check_alone(store, rank, word)
@@ -194,6 +188,17 @@ def meet(store: Any, rank: int, size: int, timeout_s: float) -> Roster:
 
     _until(give_up, lambda: store.check([f"{name}/roster"]), absent)
     return Roster(name, *json.loads(store.get(f"{name}/roster")))
+
+
+def _write_roster(store: Any, name: str, size: int, entry: str) -> Roster:
+    """As rank 0, which has an `entry` too: gather what all tell of themselves, and tell all."""
+    others = [store.get(f"{name}/here/{peer}") for peer in range(1, size)]
+    entries = [json.loads(text) for text in (entry, *others)]
+    links = [links for _, links in entries]
+    known = {ends: link for ends, link in links[0].items() if all(ends in of for of in links)}
+    facts = secrets.token_hex(8), [machine for machine, _ in entries], known
+    store.set(f"{name}/roster", json.dumps(facts))
+    return Roster(name, *facts)
 
 
 def _check_alone(store: Any, rank: int, word: str) -> None:
