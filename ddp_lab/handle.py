@@ -1,15 +1,20 @@
 """Collectives under way: handles, the thread that runs them in their order, and those beside it."""
 
+import atexit
 import contextlib
+import os
 import queue
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakSet
 
 from ddp_lab.arguments import wait_limit
 from ddp_lab.errors import RankTimeout
 
+EXIT_S = 0.5  # for all jobs that still run when the interpreter ends: some never would
 KEPT = 4  # threads of a crew that wait for its next jobs; more end with their job
 
 
@@ -91,6 +96,19 @@ class Handle:
                 traceback.print_exc()  # a callback's error must not end the thread of the others
 
 
+# A thread that lets go of a torch tensor while the interpreter ends aborts the process. So jobs are
+# unfinished until nothing of them is held here, and the end waits for those that have begun.
+_at_work: "WeakSet[Worker | Crew]" = WeakSet()
+os.register_at_fork(after_in_child=_at_work.clear)  # a child has no such threads
+
+
+@atexit.register
+def _finish_all() -> None:
+    give_up = time.monotonic() + EXIT_S
+    for jobs in list(_at_work):
+        jobs.finish(max(0.0, give_up - time.monotonic()))
+
+
 class Worker:
     """One thread that runs jobs in the order of submission; it ends with the process."""
 
@@ -100,6 +118,7 @@ class Worker:
         self._lock = threading.Lock()
         self._name = name
         self._thread: threading.Thread | None = None
+        _at_work.add(self)
 
     @property
     def busy(self) -> bool:
@@ -127,9 +146,9 @@ class Worker:
         while True:
             handle, job = self._jobs.get()
             handle.run(job)
+            del handle, job
             with self._lock:
                 self._unfinished -= 1
-            del handle, job
 
 
 class Crew:
@@ -142,6 +161,7 @@ class Crew:
         self._unfinished = 0
         self._idle = 0  # threads that wait for a job and are promised to none
         self._members: set[int] = set()
+        _at_work.add(self)
 
     @property
     def busy(self) -> bool:
@@ -154,36 +174,44 @@ class Crew:
             self._unfinished += 1
             is_thread_free = self._idle > 0
             self._idle -= is_thread_free
-        if is_thread_free:
-            self._jobs.put(job)
-            return
-        try:
-            threading.Thread(target=self._work, args=(job,), name=self._name, daemon=True).start()
-        except RuntimeError:  # no thread to be had: better here than never
-            self._end(job)
+        if not is_thread_free:
+            try:
+                threading.Thread(target=self._work, name=self._name, daemon=True).start()
+            except RuntimeError:  # no thread to be had: better here than never
+                attempt(job)
+                self._count_end()
+                return
+        self._jobs.put(job)
 
     def finish(self, timeout_s: float) -> None:
         """Wait until all jobs but the calling thread's have ended, at most `timeout_s`."""
         with self._changed:
             self._changed.wait_for(lambda: not self.busy, timeout_s)
 
-    def _end(self, job: Callable[[], Any]) -> None:
-        try:
-            job()
-        except Exception:
-            traceback.print_exc()  # a callback's error must not end the thread of the others
+    def _count_end(self) -> bool:
+        """Count a job as finished; return whether its thread is to wait for another."""
         with self._changed:
             self._unfinished -= 1
             self._changed.notify_all()
+            return self._idle < KEPT
 
-    def _work(self, job: Callable[[], Any]) -> None:
+    def _work(self) -> None:
         self._members.add(threading.get_ident())
         while True:
-            self._end(job)
+            job = self._jobs.get()
+            attempt(job)
             del job
             with self._changed:
-                if self._idle == KEPT:
-                    break
-                self._idle += 1
-            job = self._jobs.get()
+                stays = self._count_end()
+                self._idle += stays
+            if not stays:
+                break
         self._members.discard(threading.get_ident())
+
+
+def attempt(job: Callable[[], Any]) -> None:
+    """Run a job; an error must not end the thread of the others."""
+    try:
+        job()
+    except Exception:
+        traceback.print_exc()

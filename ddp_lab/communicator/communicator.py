@@ -154,6 +154,15 @@ class Communicator(CollectiveCaller):
         members = tuple(self._members[r] for r in ranks)
         return self._fork(members, ranks.index(self.rank), context)
 
+    def twin(self) -> Self:
+        """Return a communicator of the same ranks, without a message, as all of them do now.
+
+        Their numbers for groups have to be the same, as they are before the first `split`.
+        """
+        context = self._contexts[0]
+        self._contexts[0] = context + 1
+        return self._fork(self._members, self.rank, context)
+
     def grid(self, **axes: int) -> dict[str, Self]:
         """Return one communicator an axis: `grid(dp=2, pp=4)["dp"]` joins ranks equal in `pp`.
 

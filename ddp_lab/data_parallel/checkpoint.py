@@ -62,6 +62,7 @@ class Checkpoint:
         per_rank: Mapping[str, Any] | None = None,
         **alike: Any,
     ) -> None:
+        _check_places(path, per_rank)
         self.path = Path(path)
         self.group = _group(comm)
         self._gather = partial(gather_rows, self.group)
@@ -140,6 +141,11 @@ def _group(comm: Any) -> Group:
     from ddp_lab.data_parallel.torch.process_groups import group_for
 
     group = torch.distributed.group.WORLD if comm is None else comm
+    if group is not None and not isinstance(group, torch.distributed.ProcessGroup):
+        raise InvalidArgument(
+            f"Checkpoint: no ranks: got {group!r}, expected a Communicator, a torch process group "
+            "or None. Pass what is saved by keyword: Checkpoint(path, comm, model=model)."
+        )
     is_nccl = torch.distributed.get_backend(group) == "nccl"
     return group_for(group, torch.device("cuda" if is_nccl else "cpu"))
 
@@ -147,6 +153,20 @@ def _group(comm: Any) -> Group:
 def _unwrapped(part: Any) -> Any:
     """Return the module itself, whose names do not depend on how it is trained."""
     return part.module if isinstance(part, DistributedDataParallel) else part
+
+
+def _check_places(path: Any, per_rank: Any) -> None:
+    """Raise `InvalidArgument` where something else stands in the place of one of these."""
+    if not isinstance(path, str | os.PathLike):
+        raise InvalidArgument(
+            f"Checkpoint: no path: got {path!r}, expected the name of a file. Pass it first: "
+            "Checkpoint(path, comm, model=model)."
+        )
+    if per_rank is not None and not isinstance(per_rank, Mapping):
+        raise InvalidArgument(
+            f"Checkpoint: per_rank is no mapping: got {per_rank!r}, expected things by name. Pass "
+            "what is alike on all ranks by keyword: Checkpoint(path, comm, model=model)."
+        )
 
 
 def _check_has_state(name: str, part: Any) -> None:

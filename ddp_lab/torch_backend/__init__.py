@@ -23,7 +23,7 @@ from ddp_lab.collectives.registry import lookup
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.torch_backend import gloo_names
 from ddp_lab.torch_backend.process_group import ProcessGroup
-from ddp_lab.torch_backend.rendezvous import join
+from ddp_lab.torch_backend.rendezvous import Roster, join, meet
 from ddp_lab.torch_backend.tensor_collectives import ALGORITHMS
 
 
@@ -40,11 +40,28 @@ def use_algorithm(collective: str, name: str) -> None:
 
 def create(store: Any, rank: int, size: int, timeout: timedelta) -> ProcessGroup:
     """Return a new group of `size` ranks that see the same store."""
+    return _create(store, rank, meet(store, rank, size, timeout.total_seconds()), timeout)
+
+
+def create_for_torch(options: Any, _: Any) -> ProcessGroup:
+    """Return a new group as torch asks for it; ranks of its default group need not meet again."""
+    world = dist.group.WORLD
+    part = None
+    if isinstance(world, ProcessGroup):
+        part = world.roster.part(options.global_ranks_in_group, options.group_id)
+    if part is None:
+        return create(options.store, options.group_rank, options.group_size, options.timeout)
+    return _create(options.store, options.group_rank, part, options.timeout)
+
+
+def _create(store: Any, rank: int, roster: Roster, timeout: timedelta) -> ProcessGroup:
     timeout_s = timeout.total_seconds()
-    return ProcessGroup(Communicator(join(store, rank, size, timeout_s)), timeout_s)
+    return ProcessGroup(
+        Communicator(join(store, rank, roster, timeout_s)), timeout_s, roster, store
+    )
 
 
-dist.Backend.register_backend("ddp_lab", create, devices=["cpu"])
+dist.Backend.register_backend("ddp_lab", create_for_torch, extended_api=True, devices=["cpu"])
 gloo_names.share()
 
 __all__ = ["ProcessGroup", "create", "use_algorithm"]

@@ -42,12 +42,12 @@ class CallOrder:
     """
 
     def __init__(self, comm: Communicator) -> None:
+        """Make the lanes of a communicator of all ranks, of which none has been split yet."""
         self._comm = comm
-        self._calls = itertools.count()
-        # made by `split`, for a place in each host's memory goes with a context of its own
-        others = range(1, LANES if len(comm.hosts) > 1 else 1)
-        comms = [comm, *(comm.split(0, comm.rank) for _ in others)]
-        self._lanes = [Lane(c, f"{comm.rank}.{n}") for n, c in enumerate(comms) if c is not None]
+        self._numbers = itertools.count()
+        self.calls = 0  # so far
+        comms = [comm, *(comm.twin() for _ in range(1, LANES if len(comm.hosts) > 1 else 1))]
+        self._lanes = [Lane(c, f"{comm.rank}.{n}") for n, c in enumerate(comms)]
         self._crew = Crew(f"ddp_lab callbacks {comm.rank}/{comm.size}")
 
     def submit(
@@ -62,7 +62,10 @@ class CallOrder:
             timeout_s: how long it may take once it runs.
         """
         name = name_of_call()
-        number = 0 if name else next(self._calls)
+        number = 0
+        if not name:
+            number = next(self._numbers)
+            self.calls = number + 1
         lane = self._lanes[number % len(self._lanes)]
         comm = self._comm.aside(context_of(name)) if name else lane.comm
 

@@ -19,11 +19,13 @@ from ddp_lab.torch_backend.call_order import CallOrder, context_of
 from ddp_lab.torch_backend.eager import eager
 from ddp_lab.torch_backend.monitored_barrier import monitored_barrier
 from ddp_lab.torch_backend.overloads import collective
+from ddp_lab.torch_backend.rendezvous import Roster
 from ddp_lab.torch_backend.tensor_collectives import (
     algorithm_of,
     exchange_uneven,
     gather_all,
     one_a_rank,
+    only_tensor,
     reduce_in_place,
     rows_by_rank,
 )
@@ -62,9 +64,11 @@ def operation_of(op: Any) -> str:
 class ProcessGroup(TorchGroup):  # type: ignore[misc]
     """A group of ranks over a `Communicator`."""
 
-    def __init__(self, comm: Communicator, timeout_s: float) -> None:
+    def __init__(self, comm: Communicator, timeout_s: float, roster: Roster, store: Any) -> None:
         super().__init__(comm.rank, comm.size)
         self.comm = comm
+        self.roster = roster  # what its ranks know of each other
+        self._store = store  # through which they met
         self._timeout_s = timeout_s
         self._group_name = ""
         self._barriers = itertools.count()
@@ -85,6 +89,17 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
     def getGroupName(self) -> str:
         """Return the name that torch gave to the group."""
         return self._group_name
+
+    def get_group_store(self) -> Any:
+        """Return the store through which its ranks met."""
+        return self._store
+
+    def _get_sequence_number_for_group(self) -> int:
+        """Return how many collectives this rank has called."""
+        return self._order.calls
+
+    def _set_sequence_number_for_group(self) -> None:
+        """Do nothing: all ranks count from 0."""
 
     _set_group_name = setGroupName
     group_name = property(getGroupName)
@@ -338,7 +353,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
     @eager
     def send(self, tensors: list[torch.Tensor], dstRank: int, tag: int) -> Any:
         """Send one tensor."""
-        (tensor,) = tensors
+        tensor = only_tensor("send", tensors)
         with limited(self.comm, self._timeout_s):
             self.comm.on_channel(_channel(self.comm, tag)).send(tensor, dstRank)
         future: Future[Any] = Future()
@@ -348,14 +363,14 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
     @eager
     def recv(self, tensors: list[torch.Tensor], srcRank: int, tag: int) -> Received:
         """Receive into one tensor."""
-        (tensor,) = tensors
+        tensor = only_tensor("recv", tensors)
         comm = self.comm.on_channel(_channel(self.comm, tag))
         return Received(tensor, comm, srcRank, self._timeout_s)
 
     @eager
     def recv_anysource(self, tensors: list[torch.Tensor], tag: int) -> Received:
         """Receive into one tensor from whichever rank sends first."""
-        (tensor,) = tensors
+        tensor = only_tensor("recv", tensors)
         comm = self.comm.on_channel(_channel(self.comm, tag))
         return Received(tensor, comm, None, self._timeout_s)
 

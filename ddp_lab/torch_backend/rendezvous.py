@@ -2,7 +2,8 @@
 
 A store outlives ranks: torchrun keeps its own over restarts, with all that dead ranks have written
 there. So the ranks first agree on a name for this meeting, which nobody has used before, and keep
-everything else under it.
+everything else under it. Groups of ranks that have met before need not meet again: their names
+follow from the first.
 """
 
 import contextlib
@@ -12,8 +13,10 @@ import secrets
 import socket
 import time
 import uuid
-from collections.abc import Callable
-from dataclasses import astuple
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,55 +27,83 @@ from ddp_lab.transport.links.link import Hosts, Link, home_of
 from ddp_lab.transport.links.measured_link import measure
 from ddp_lab.transport.shm.segment import Segment
 from ddp_lab.transport.shm.shm import ShmTransport
-from ddp_lab.transport.tcp.meeting import connect, listen
+from ddp_lab.transport.tcp.meeting import Address, connect_to, listen
 
 ARENA_BYTES = 2 << 30  # of addresses: groups are many, and most are small
-ATTACH_S = 60.0
-LOOK_S = 0.001  # between two looks at the store
+LOOKS_S = 5e-5, 0.02  # between two looks at the store: at first, at the longest
 # what this process knows of the links between two machines: a group measures what one of its ranks
 # does not know, which takes longer than all else that it needs to meet
-LINKS: dict[str, tuple[float, ...]] = {}
+LINKS: dict[str, Sequence[float]] = {}
 
 
-def join(store: Any, rank: int, size: int, timeout_s: float) -> Transport:
-    """Join the ranks: those of one machine by its memory, machines by TCP.
+@dataclass(frozen=True)
+class Roster:
+    """What ranks that have met know of each other, the same on all."""
+
+    name: str  # of the meeting: nobody has used it before
+    secret: str
+    machines: list[str]  # of each rank
+    links: dict[str, Sequence[float]]  # those between two machines that all knew when they met
+    _parts: Counter[str] = field(default_factory=Counter)
+
+    @cached_property
+    def hosts(self) -> Hosts:
+        """The ranks of each machine, in the order of their first ranks."""
+        ranks_of: dict[str, list[int]] = {}
+        for rank, machine in enumerate(self.machines):
+            ranks_of.setdefault(machine, []).append(rank)
+        return tuple(tuple(ranks) for ranks in ranks_of.values())
+
+    @cached_property
+    def ends(self) -> str:
+        """The two machines whose link stands for all, "" if there is but one machine."""
+        firsts = sorted(self.machines[host[0]] for host in self.hosts[:2])
+        return "|".join(firsts) if len(firsts) > 1 else ""
+
+    def part(self, ranks: Sequence[int], group_name: str) -> "Roster | None":
+        """Return the roster of some of the ranks, which all call it; None if they have to meet."""
+        machines = [self.machines[rank] for rank in ranks]
+        self._parts[group_name] += 1  # torch uses names again
+        name = f"{self.name}/{group_name}/{self._parts[group_name]}"
+        part = Roster(name, self.secret, machines, self.links)
+        return part if not part.ends or part.ends in self.links else None
+
+
+def join(store: Any, rank: int, roster: Roster, timeout_s: float) -> Transport:
+    """Join the ranks of a roster: those of one machine by its memory, machines by TCP.
 
     Raises:
         RankTimeout: not all ranks came within `timeout_s`.
     """
-    room = Room(store, meet(store, rank, size, timeout_s))
-    room.set(f"machine/{rank}", json.dumps([_machine(rank), LINKS]))
-    entries = [json.loads(room.get(f"machine/{peer}")) for peer in range(size)]
-    machines = [machine for machine, _ in entries]
-    hosts = _hosts(machines)
+    room = Room(store, roster.name, time.monotonic() + timeout_s)
+    hosts, size = roster.hosts, len(roster.machines)
     home = home_of(rank, hosts)
-    near = ShmTransport(_shared_segment(room, rank, size, home), rank, len(home))
     if len(hosts) == 1:
-        return near
-    listener, secret = None, secrets.token_hex(8)
-    if rank == 0:
-        listener = listen(("", 0))
-        room.set("address", f"{_own_address(store)} {listener.getsockname()[1]} {secret}")
-    host, port, secret = room.get("address").decode().split()
-    master = host, int(port)
-    far = connect(
-        rank, size, master, listener, near.board, timeout_s, secret=secret.encode(), hosts=hosts
-    )
+        segment = _shared_segment(room, rank, size, home)
+        _wait_for_home(room, rank, home)
+        segment.close()
+        return ShmTransport(segment, rank)
+
+    def address_of(peer: int) -> Address:
+        host, port = room.get(f"address/{peer}", peer).decode().split()
+        return host, int(port)
+
+    with listen(("", 0)) as own:
+        room.set(f"address/{rank}", f"{_own_address(store)} {own.getsockname()[1]}")
+        segment = _shared_segment(room, rank, size, home)
+        near = ShmTransport(segment, rank, len(home))
+        names = [machine.partition("/")[0] for machine in roster.machines]
+        far = connect_to(
+            address_of, own, rank, names, near.board, timeout_s, roster.secret.encode(), hosts
+        )
+    _wait_for_home(room, rank, home)
+    segment.close()
     transport = HostsTransport(near, far, hosts)
-    ends = "|".join(sorted(machines[host[0]] for host in hosts[:2]))
-    if not all(ends in links for _, links in entries):
-        entries[0][1][ends] = astuple(measure(transport, hosts))
-    LINKS[ends] = entries[0][1][ends]  # as rank 0 knows it, so that all choose alike
-    transport.link = Link(*LINKS[ends])
+    if roster.ends not in roster.links:
+        roster.links[roster.ends] = astuple(measure(transport, hosts))
+    LINKS[roster.ends] = roster.links[roster.ends]
+    transport.link = Link(*LINKS[roster.ends])
     return transport
-
-
-def _hosts(machines: list[str]) -> Hosts:
-    """Return the ranks of each machine, in the order of their first ranks."""
-    ranks_of: dict[str, list[int]] = {}
-    for rank, machine in enumerate(machines):
-        ranks_of.setdefault(machine, []).append(rank)
-    return tuple(tuple(ranks) for ranks in ranks_of.values())
 
 
 def _own_address(store: Any) -> str:
@@ -96,36 +127,40 @@ def join_torchrun(timeout_s: float) -> Transport:
     from torch.distributed.rendezvous import rendezvous
 
     store, rank, size = next(rendezvous("env://"))
-    return join(PrefixStore("ddp_lab", store), rank, size, timeout_s)
+    store = PrefixStore("ddp_lab", store)
+    return join(store, rank, meet(store, rank, size, timeout_s), timeout_s)
 
 
 class Room:
-    """The part of a store that belongs to one meeting."""
+    """The part of a store that belongs to one meeting, which has to be over at a time."""
 
-    def __init__(self, store: Any, name: str) -> None:
+    def __init__(self, store: Any, name: str, give_up: float) -> None:
         self._store = store
         self._name = name
+        self._give_up = give_up
 
     def set(self, key: str, value: str) -> None:
         """Write a value for all to read."""
         self._store.set(f"{self._name}/{key}", value)
 
-    def get(self, key: str) -> bytes:
-        """Return a value, once somebody has written it."""
-        value: bytes = self._store.get(f"{self._name}/{key}")
+    def get(self, key: str, writer: int) -> bytes:
+        """Return a value, once this rank has written it.
+
+        Raises:
+            RankTimeout: it did not.
+        """
+        name = f"{self._name}/{key}"
+        _until(self._give_up, lambda: self._store.check([name]), lambda: f"rank {writer}")
+        value: bytes = self._store.get(name)
         return value
 
-    def add(self, key: str, amount: int) -> int:
-        """Add to a counter and return its value."""
-        count: int = self._store.add(f"{self._name}/{key}", amount)
-        return count
 
+def meet(store: Any, rank: int, size: int, timeout_s: float) -> Roster:
+    """Return the roster of the ranks which are here now, and of none before them.
 
-def meet(store: Any, rank: int, size: int, timeout_s: float) -> str:
-    """Return a name that the ranks which are here now have agreed on, and none before them.
-
-    Each rank asks with a word of its own, made up now; rank 0 answers to that word. A word that a
-    dead rank has left is answered too, but nobody acts on it, and rank 0 looks again.
+    Each rank asks with a word of its own, made up now; rank 0 answers to that word with the name of
+    the meeting. A word that a dead rank has left is answered too, but nobody acts on it, and rank 0
+    looks again.
 
     Raises:
         RankTimeout: not all ranks came in time; names those that did not.
@@ -133,10 +168,11 @@ def meet(store: Any, rank: int, size: int, timeout_s: float) -> str:
     """
     word = uuid.uuid4().hex
     give_up = time.monotonic() + timeout_s
+    entry = json.dumps([_machine(rank), LINKS])
     store.set(f"ask/{rank}", word)
     if rank == 0:
         _answer_all(store, word, size, give_up)
-        return word
+        return _write_roster(store, word, size, entry)
 
     def answered() -> bool:
         _check_alone(store, rank, word)
@@ -144,8 +180,25 @@ def meet(store: Any, rank: int, size: int, timeout_s: float) -> str:
 
     _until(give_up, answered, lambda: "rank 0")
     name: str = store.get(f"answer/{word}").decode()
-    store.set(f"{name}/here/{rank}", "1")
-    return name
+    store.set(f"{name}/here/{rank}", entry)
+
+    def absent() -> str:
+        others = (peer for peer in range(1, size) if not store.check([f"{name}/here/{peer}"]))
+        return f"ranks {', '.join(map(str, others)) or '0'}"
+
+    _until(give_up, lambda: store.check([f"{name}/roster"]), absent)
+    return Roster(name, *json.loads(store.get(f"{name}/roster")))
+
+
+def _write_roster(store: Any, name: str, size: int, entry: str) -> Roster:
+    """As rank 0, which has an `entry` too: gather what all tell of themselves, and tell all."""
+    others = [store.get(f"{name}/here/{peer}") for peer in range(1, size)]
+    entries = [json.loads(text) for text in (entry, *others)]
+    links = [links for _, links in entries]
+    known = {ends: link for ends, link in links[0].items() if all(ends in of for of in links)}
+    facts = secrets.token_hex(8), [machine for machine, _ in entries], known
+    store.set(f"{name}/roster", json.dumps(facts))
+    return Roster(name, *facts)
 
 
 def _check_alone(store: Any, rank: int, word: str) -> None:
@@ -176,13 +229,15 @@ def _answer_all(store: Any, name: str, size: int, give_up: float) -> None:
 
 
 def _until(give_up: float, done: Callable[[], bool], missing: Callable[[], str]) -> None:
+    nap_s, longest_s = LOOKS_S
     while not done():
         if time.monotonic() > give_up:
             raise RankTimeout(
                 f"join: not all ranks came: {missing()} did not. See that all are started with "
                 "the same store and the same number of ranks."
             )
-        time.sleep(LOOK_S)
+        time.sleep(nap_s)
+        nap_s = min(1.5 * nap_s, longest_s)
 
 
 def _machine(rank: int) -> str:
@@ -208,7 +263,7 @@ def _shared_segment(room: Room, rank: int, size: int, home: tuple[int, ...]) -> 
         place = f"{os.getpid()} {segment.fd} {segment.layout.arena_bytes}"
         room.set(f"segment/{first}", place)
     else:
-        pid, fd, arena_bytes = map(int, room.get(f"segment/{first}").split())
+        pid, fd, arena_bytes = map(int, room.get(f"segment/{first}", first).split())
         try:
             descriptor = os.open(f"/proc/{pid}/fd/{fd}", os.O_RDWR | os.O_CLOEXEC)
         except OSError as error:
@@ -218,10 +273,11 @@ def _shared_segment(room: Room, rank: int, size: int, home: tuple[int, ...]) -> 
                 first,
             ) from error
         segment = Segment(descriptor, size, arena_bytes)
-    here = f"attached/{first}"
-    room.add(here, 1)
-    _until(  # the first must not close before all have it
-        time.monotonic() + ATTACH_S, lambda: room.add(here, 0) >= len(home), lambda: "some"
-    )
-    segment.close()
+        room.set(f"attached/{rank}", "")
     return segment
+
+
+def _wait_for_home(room: Room, rank: int, home: tuple[int, ...]) -> None:
+    """As the first at home, which must not close its segment before: wait until all have it."""
+    for peer in home[1:] if rank == home[0] else ():
+        room.get(f"attached/{peer}", peer)

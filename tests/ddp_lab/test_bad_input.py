@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import ddp_lab
-from ddp_lab.data_parallel import DistributedDataParallel
+from ddp_lab.data_parallel import Checkpoint, DistributedDataParallel
 from ddp_lab.parallel import SGD, ParameterServer, Pipeline, ShardedOptimizer, parallelize
 from ddp_lab.transport.threads import ThreadWorld
 
@@ -337,3 +337,22 @@ def test_modules_and_communicators_in_each_others_place_are_named() -> None:
         DistributedDataParallel(module)
     with pytest.raises(ddp_lab.InvalidArgument, match=r"Pipeline: no communicator: got Linear"):
         Pipeline(module, comm, microbatches=1, loss_fn=None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("call", "facts"),
+    [
+        ("Checkpoint('run.npz', comm, 'y')", "Checkpoint: per_rank is no mapping: got 'y'"),
+        ("Checkpoint(comm, 'run.npz')", r"Checkpoint: no path: got Communicator\(rank=0"),
+        ("Checkpoint('run.npz', module)", r"no ranks: got Linear.*Checkpoint\(path, comm, model="),
+        ("gather_full_params('x')", "gather_full_params: no torch module: got str"),
+        ("ColumnParallelLinear('x', 4, 4)", "ColumnParallelLinear: no communicator: got 'x'"),
+        ("RowParallelLinear(4, 4, comm)", "RowParallelLinear: no communicator: got 4"),
+        ("VocabParallelEmbedding(module, 4, 4)", "VocabParallelEmbedding: no comm"),
+    ],
+)
+def test_what_stands_in_the_place_of_something_else_is_named(call: str, facts: str) -> None:
+    names = {name: getattr(ddp_lab.parallel, name) for name in ddp_lab.parallel.__all__}
+    names |= {"Checkpoint": Checkpoint, "module": torch.nn.Linear(2, 2), "comm": alone()}
+    with pytest.raises(ddp_lab.InvalidArgument, match=facts):
+        eval(call, names)

@@ -3,11 +3,14 @@
 import subprocess
 import sys
 import textwrap
+import threading
+from functools import partial
 
 import numpy as np
 import pytest
 
 import ddp_lab
+from ddp_lab.handle import Crew, Worker
 from ddp_lab.transport.sim import TurnWorld
 
 
@@ -292,3 +295,28 @@ def test_a_bare_transport_and_numpy_are_all_it_needs() -> None:
         [sys.executable, "-c", textwrap.dedent(program)], capture_output=True, text=True, timeout=60
     )
     assert found.stdout.strip() == "[0.0, 2.0, 4.0] [0.0, 2.0, 4.0] [0, 1] None", found.stderr
+
+
+@pytest.mark.parametrize("kind", [Worker, Crew])
+def test_a_thread_is_busy_until_it_holds_nothing_of_its_job(kind: type[Worker | Crew]) -> None:
+    """The interpreter waits for it then: torch ends a process that lets go of tensors later."""
+    letting_go, go_on = threading.Event(), threading.Event()
+
+    class Data:
+        def __del__(self) -> None:
+            letting_go.set()
+            go_on.wait(60)
+
+    def job(_: Data) -> None:
+        pass
+
+    jobs = kind("of a test")
+    if isinstance(jobs, Worker):
+        jobs.submit(partial(job, Data())).wait()
+    else:
+        jobs.run(partial(job, Data()))
+    assert letting_go.wait(60)
+    assert jobs.busy
+    go_on.set()
+    jobs.finish(60)
+    assert not jobs.busy

@@ -84,6 +84,39 @@ def test_two_jobs_on_one_store_say_so(rank: int) -> None:
     assert f"two processes are rank {rank}: two jobs meet on one store" in str(error)
 
 
+def test_ranks_that_have_met_make_groups_without_meeting_and_miss_who_does_not_come() -> None:
+    from torch.distributed import HashStore
+
+    from ddp_lab.torch_backend.rendezvous import Roster, join, meet
+
+    store = HashStore()
+    with ThreadPoolExecutor(3) as pool:
+        worlds = list(pool.map(lambda rank: meet(store, rank, 3, 60.0), range(3)))
+        assert worlds[0] == worlds[1] == worlds[2]
+        parts = [worlds[rank].part([2, 0], "a group") for rank in (2, 0)]
+        assert parts[0] is not None and parts[0] == parts[1]
+        again = worlds[0].part([2, 0], "a group")  # torch gives the name of an ended group again
+        assert again is not None and again.name != parts[0].name
+        transports = list(pool.map(lambda r: join(store, r, parts[0], 60.0), range(2)))
+        sent = transports[0].isend(np.arange(3), 1)
+        assert transports[1].irecv(0).wait().tolist() == [0, 1, 2]
+        sent.wait()
+        alone = [pool.submit(meet, HashStore(), rank, 3, 0.1) for rank in range(2)]
+        assert "ranks 1, 2 did not" in str(alone[0].exception())
+        assert "rank 0 did not" in str(alone[1].exception())
+        two = HashStore()
+        for met in [pool.submit(meet, two, rank, 3, 0.5) for rank in range(2)]:
+            assert "not all ranks came: ranks 2 did not" in str(met.exception())
+    for rank in range(2):
+        with pytest.raises(RankTimeout, match=f"not all ranks came: rank {1 - rank} did not"):
+            join(store, rank, Roster(f"alone {rank}", "", ["one", "one"], {}), 0.1)
+        with pytest.raises(RankTimeout, match=rf"rank {1 - rank} did"):
+            join(store, rank, Roster(f"apart {rank}", "", ["one", "two"], {}), 0.1)
+    # unlike links are measured by those that use them, who meet for it
+    far = Roster("far", "", ["one", "two", "three"], {"one|two": (1e-3, 1e-8)})
+    assert far.part([1, 0], "known") is not None and far.part([0, 2], "unknown") is None
+
+
 def test_a_port_that_is_taken_is_named() -> None:
     with listen(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -98,11 +98,20 @@ for call in (
     lambda: pg.allreduce(),
     lambda: pg.broadcast(own(), 1, soon, 5),
     lambda: pg.allreduce(own(), "max"),
+    lambda: pg.send([own(), own()], other, 9),
+    lambda: pg.recv([zeros(), zeros()], other, 9),
+    lambda: pg.recv_anysource([zeros(), zeros()], 9),
+    lambda: pg.send(own(), other, 9),
 ):
     try:
         call()
-    except TypeError:
+    except (TypeError, RuntimeError, ValueError):
         print("refused")
+before = pg._get_sequence_number_for_group()
+dist.all_reduce(own())
+dist.barrier()
+print("collectives", pg._get_sequence_number_for_group() - before)
+print(type(pg.get_group_store()).__name__)
 device = torch.device("cpu")
 dist.distributed_c10d._set_pg_timeout(soon)
 print(type(pg._get_backend(device)._set_default_timeout(soon)))
@@ -117,4 +126,4 @@ def test_a_group_is_called_in_all_of_torchs_forms(python: Any, tmp_path: Path) -
         assert [rank.status for rank in ended] == [0, 0], ended
         said[backend] = [rank.output for rank in ended]
     assert said["ddp_lab"] == said["gloo"]
-    assert len(re.findall("refused", said["gloo"][0])) == 3
+    assert len(re.findall("refused", said["gloo"][0])) == 7

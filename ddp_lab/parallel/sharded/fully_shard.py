@@ -89,7 +89,15 @@ def gather_full_params(module: nn.Module) -> dict[str, Tensor]:
     """Return whole copies of the parameters by name; every rank calls it.
 
     A shared parameter is there under each of its names.
+
+    Raises:
+        InvalidArgument: it is no torch module.
     """
+    if not isinstance(module, nn.Module):
+        raise InvalidArgument(
+            f"gather_full_params: no torch module: got {type(module).__name__}, expected an "
+            "nn.Module. Pass the one that was given to fully_shard."
+        )
     whole: dict[FlatParams, list[Tensor]] = {}
     full = {}
     for name, param in module.named_parameters(remove_duplicate=False):

@@ -6,7 +6,7 @@
 A column and then a row layer need one all-reduce forward, behind the row, and one backward, in
 front of the column; what lies between them works on each rank's own share.
 
-May import: torch, agreement, communicator, conjugate.
+May import: torch, agreement, communicator, conjugate, groups.
 Source: Shoeybi et al., Megatron-LM, 2019.
 """
 
@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.parallel.agreement import agree
+from ddp_lab.parallel.groups import communicator_of
 from ddp_lab.parallel.tensor.conjugate import (
     CopyForwardReduceBackward,
     GatherForwardSplitBackward,
@@ -67,6 +68,7 @@ class ColumnParallelLinear(ShardedLayer):
         gather_output: bool = False,
     ) -> None:
         super().__init__()
+        comm = communicator_of("ColumnParallelLinear", comm)
         facts: dict[str, Any] = {"in_features": in_features, "out_features": out_features}
         facts |= {"bias": bias, "gather_output": gather_output}
         agree(comm, "ColumnParallelLinear", facts, uneven(comm, out_features=out_features))
@@ -111,6 +113,7 @@ class RowParallelLinear(ShardedLayer):
         input_is_parallel: bool = True,
     ) -> None:
         super().__init__()
+        comm = communicator_of("RowParallelLinear", comm)
         facts: dict[str, Any] = {"in_features": in_features, "out_features": out_features}
         facts |= {"bias": bias, "input_is_parallel": input_is_parallel}
         agree(comm, "RowParallelLinear", facts, uneven(comm, in_features=in_features))
@@ -142,6 +145,7 @@ class VocabParallelEmbedding(ShardedLayer):
 
     def __init__(self, comm: Communicator, num_embeddings: int, embedding_dim: int) -> None:
         super().__init__()
+        comm = communicator_of("VocabParallelEmbedding", comm)
         facts = {"num_embeddings": num_embeddings, "embedding_dim": embedding_dim}
         problem = uneven(comm, num_embeddings=num_embeddings)
         agree(comm, "VocabParallelEmbedding", facts, problem)

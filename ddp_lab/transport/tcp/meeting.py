@@ -14,7 +14,7 @@ import selectors
 import socket
 import struct
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
 
 from ddp_lab.errors import InvalidArgument, RankTimeout
@@ -67,15 +67,50 @@ def connect(
     meeting = Meeting(rank, size, secret, time.monotonic() + timeout_s)
     with listener or listen(master if rank == 0 else ("", 0)) as own:
         links, names = meeting.join(master, own, hosts or tuple((r,) for r in range(size)))
+    return _transport(rank, links, names, board, hosts or ())
+
+
+def connect_to(
+    address_of: Callable[[int], Address],
+    own: socket.socket,
+    rank: int,
+    names: list[str],
+    board: Board,
+    timeout_s: float,
+    secret: bytes,
+    hosts: Hosts,
+) -> TcpTransport:
+    """Return the transport of `rank`, as `connect` does where all know where the others listen.
+
+    Args:
+        address_of: gives the address at which a rank listens.
+        own: where this one does.
+        names: those of the ranks' hosts.
+
+    Raises:
+        RankTimeout: not all ranks came in time; names one that did not.
+    """
+    meeting = Meeting(rank, len(names), secret, time.monotonic() + timeout_s)
+    links = meeting.join_far(address_of, own, hosts, {})
+    return _transport(rank, links, names, board, hosts)
+
+
+def _transport(
+    rank: int,
+    links: dict[int, socket.socket],
+    names: list[str],
+    board: Board | None,
+    hosts: Hosts,
+) -> TcpTransport:
     for link in links.values():
         link.settimeout(None)
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    neighbours = [host for host in hosts or () if rank not in host]
+    neighbours = [host for host in hosts if rank not in host]
     places = {
         peer: place_of(names[peer], links[peer], next((h for h in neighbours if peer in h), ()))
         for peer in links
     }
-    return TcpTransport(rank, links, board, size, places)
+    return TcpTransport(rank, links, board, len(names), places)
 
 
 def place_of(name: str, link: socket.socket, ranks: tuple[int, ...]) -> str:
@@ -116,14 +151,36 @@ class Meeting:
         self, master: Address, own: socket.socket, hosts: Hosts
     ) -> tuple[dict[int, socket.socket], list[str]]:
         """Return the sockets to all ranks on other hosts, and the name of each rank's host."""
-        far = set(range(self.size)) - set(home_of(self.rank, hosts))
         if self.rank == 0:
             links, names = self._gather(own)
         else:
-            links, names = self._dial_all(master, own, far)
-        for peer in set(links) - far:  # it was only asked where the others are
-            links.pop(peer).close()
+            links, names = self._dial_all(master, own, hosts)
+        for peer in home_of(self.rank, hosts):  # it was only asked where the others are
+            if peer in links:
+                links.pop(peer).close()
         return links, names
+
+    def join_far(
+        self,
+        address_of: Callable[[int], Address],
+        own: socket.socket,
+        hosts: Hosts,
+        links: dict[int, socket.socket],
+    ) -> dict[int, socket.socket]:
+        """Return `links` and those to all other ranks on other hosts: the later one dials.
+
+        All are closed where one fails.
+        """
+        far = set(range(self.size)) - set(home_of(self.rank, hosts)) - links.keys()
+        try:
+            for peer in sorted(far):
+                if peer < self.rank:
+                    links[peer] = self._dial(address_of(peer), 0)
+            guests = self._receive(own, {peer for peer in far if peer > self.rank})
+        except BaseException:
+            close_all(links.values())
+            raise
+        return links | {peer: guest.link for peer, guest in guests.items()}
 
     def _gather(self, own: socket.socket) -> tuple[dict[int, socket.socket], list[str]]:
         """As rank 0: wait for all, then tell each where the others listen."""
@@ -141,20 +198,16 @@ class Meeting:
         ]
 
     def _dial_all(
-        self, master: Address, own: socket.socket, far: set[int]
+        self, master: Address, own: socket.socket, hosts: Hosts
     ) -> tuple[dict[int, socket.socket], list[str]]:
-        links = {0: self._dial(master, own.getsockname()[1])}
+        link = self._dial(master, own.getsockname()[1])
         try:
-            send_text(links[0], socket.gethostname())
-            table = json.loads(self._take_text(links[0], 0))
-            for peer in sorted(far):
-                if 0 < peer < self.rank:
-                    links[peer] = self._dial((table[peer][0], table[peer][1]), 0)
-            later = self._receive(own, {peer for peer in far if peer > self.rank})
+            send_text(link, socket.gethostname())
+            table = json.loads(self._take_text(link, 0))
         except BaseException:
-            close_all(links.values())
+            link.close()
             raise
-        links.update({peer: guest.link for peer, guest in later.items()})
+        links = self.join_far(lambda peer: tuple(table[peer][:2]), own, hosts, {0: link})
         return links, [row[2] for row in table]
 
     def _receive(self, own: socket.socket, expected: set[int]) -> dict[int, Guest]:
@@ -248,8 +301,8 @@ class Meeting:
         if time.monotonic() > self._give_up:
             strangers = f" Turned away: {'; '.join(self._strangers)}." if self._strangers else ""
             raise RankTimeout(
-                f"connect: rank {min(missing)} did not come: {len(missing)} ranks are missing. "
-                f"See that all are started and can reach this machine.{strangers}",
+                f"connect: rank {min(missing)} did not come: {len(missing)} of {self.size} are "
+                f"missing. See that all are started and can reach this machine.{strangers}",
                 min(missing),
             )
 
