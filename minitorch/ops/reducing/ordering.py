@@ -20,7 +20,7 @@ from ..shaping.gathering import gather
 from ..shaping.indexing import narrow
 from ..shaping.joining import cat
 from ..shaping.movement import AlongDim, flip, remove_axes, reshape
-from .reduction import amax, amin, any
+from .reduction import Extreme, amax, amin, any
 from .sorting import order
 
 
@@ -68,6 +68,25 @@ class ArgExtreme(Position):
 
 def _numbers(x: Array) -> Array:
     return cast(x, int64) if dtype_of(x).kind == "b" else x
+
+
+class Median(Extreme):
+    """The lower median of a line; elements equal to it share its gradient evenly."""
+
+    def __init__(self) -> None:
+        super().__init__((0,), False, True)
+
+    @property
+    def name(self) -> str:
+        """Torch's name."""
+        return "median"
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        """Return the median; NaN, which is larger than any number, where an element is."""
+        ordered = xp.sort(_numbers(x))
+        last = ordered[-1:]
+        middle = ordered[-1] if xp.any(last != last) else ordered[(len(ordered) - 1) // 2]
+        return cast(middle, dtype_of(x))
 
 
 class ArgSort(Position):
@@ -240,11 +259,11 @@ def median(x: Kind, dim: int | None = None, keepdim: bool = False) -> Any:
     Raises:
         AxisError: there is none.
     """
-    if dim is None:
-        return median(reshape(x, -1), 0).values
-    row, d = _along(x, dim, "median")
+    row, d = (reshape(x, -1), 0) if dim is None else _along(x, dim, "median")
     if row.shape[d] == 0:
         raise AxisError(f"median: no element on axis {d} of shape {tuple(x.shape)}.")
+    if dim is None:
+        return apply(Median(), row)
     middle = (row.shape[d] - 1) // 2
     place = narrow(apply(ArgSort(d, False, middle + 1), row), d, middle, 1)
     if as_dtype(row.dtype).kind == "f":
