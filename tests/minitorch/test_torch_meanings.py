@@ -105,6 +105,8 @@ SAME: dict[str, Call] = {
     "log of a sum of nothing": with_gradient(lambda lib, x: lib.logsumexp(x, 1), 3, 0),
     "log of sums of no rows": with_gradient(lambda lib, x: lib.logsumexp(x, 0), 0, 3),
     "log of sums, none": with_gradient(lambda lib, x: lib.logsumexp(x, 1), 0, 3),
+    "running sums of lines": with_gradient(lambda lib, x: lib.cumsum(x * x, 0), 3, 300),
+    "running sums of lines in blocks": with_gradient(lambda lib, x: lib.cumsum(x, -2), 9, 4, 40),
     "nansum": lambda lib: lib.nansum(lib.tensor([[1.0, np.nan], [np.nan, 2.0]]), 1),
     "gradient of nansum": with_gradient(lambda lib, x: lib.nansum(x * x / (x - x)), 3),
     "only ignored targets": with_gradient(ignored, 2, 3),
