@@ -85,8 +85,7 @@ def _extreme(how: str) -> Row:
 def _sign(t: Text, x: str) -> str:
     one = t.intrinsic("copysign", t.number(1.0), x)
     nonzero = t.compare("one", x, t.number(0.0))  # false for NaN and for both zeros
-    zero = t.either(t.compare("uno", x, x), x, t.number(0.0))
-    return t.either(nonzero, one, zero)
+    return t.either(nonzero, one, t.number(0.0))
 
 
 def _reciprocal(t: Text, x: str) -> str:

@@ -1,6 +1,6 @@
 """What a function reaches without being given it: modules, through closures, globals and methods.
 
-A trace is of those modules as they were: their modes, their parts and their parameters; and of the
+A trace is of those modules as they were: their modes, parts, parameters and hooks; and of the
 tensors, arrays and Python numbers that the function found as globals, in lists and dicts, and as
 attributes of modules and of other objects. So each place that was looked at is remembered, and a
 look at all of them, a fraction of a microsecond each, tells whether a trace is still of the
@@ -44,7 +44,9 @@ class Reach:
         self.roots = tuple(value for value in self._seen if isinstance(value, Module))
         self.parts = tuple(dict.fromkeys(part for root in self.roots for part in root.modules()))
         for part in self.parts:
-            for store in (part._modules, part._parameters, part._buffers):
+            hooks: Any = (part.__dict__["_forward_hooks"], part.__dict__["_forward_pre_hooks"])
+            self._places += [(len, store, len(store)) for store in hooks]
+            for store in (part._modules, part._parameters, part._buffers, *hooks):
                 self._places += [(store.get, name, value) for name, value in store.items()]
             self._attributes(part)
 

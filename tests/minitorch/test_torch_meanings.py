@@ -44,6 +44,57 @@ def ignored(lib: Any, x: Any, **options: Any) -> Any:
     return lib.nn.functional.cross_entropy(x, lib.tensor([-100, -100]), **options)
 
 
+EDGES = np.array([[1.0, -0.0, 0.0, np.nan], [6.0, 0.5, 0.5, -1.0], [np.nan] * 4, [-4, 3, 7, 0.5]])
+
+
+def at_edges(function: Callable[[Any, Any], Any]) -> Call:
+    """Return the call that gives the gradient where there are ties, bounds, zeros and NaN."""
+
+    def call(lib: Any) -> Any:
+        x = lib.tensor(EDGES, requires_grad=True)
+        y = function(lib, x)
+        weights = lib.linspace(1, 2, y.numel(), dtype=lib.float64).reshape(tuple(y.shape))
+        return lib.autograd.grad((y * weights).sum(), [x])[0], y
+
+    return call
+
+
+AT_EDGES: dict[str, Callable[[Any, Any], Any]] = {
+    "abs": lambda lib, x: lib.abs(x),
+    "sign": lambda lib, x: lib.sign(x) + x,
+    "maximum": lambda lib, x: lib.maximum(x, lib.tensor([0.5], dtype=lib.float64)),
+    "maximum of NaN": lambda lib, x: lib.maximum(x, x.flip(0)),
+    "minimum": lambda lib, x: lib.minimum(x, x.flip(1)),
+    "clamp": lambda lib, x: lib.clamp(x, -1, 0.5),
+    "clamp of bounds the wrong way round": lambda lib, x: lib.clamp(x, 1, 0.5),
+    "clamp by NaN": lambda lib, x: lib.clamp(x, np.nan, 1.0) + x,
+    "clamp_min": lambda lib, x: lib.clamp(x, min=0.5),
+    "clamp_max": lambda lib, x: lib.clamp(x, max=0.5),
+    "clamp by a value with NaN": lambda lib, x: lib.clamp(x[1:2], x.detach(), x.detach() + 1),
+    "atan2": lambda lib, x: lib.atan2(x, x.flip(1)),
+    "remainder": lambda lib, x: lib.remainder(x, x.flip(1) + 3),
+    "median": lambda lib, x: lib.median(x[1]),
+    "lerp": lambda lib, x: lib.lerp(x * 1e16, x, 1.0),
+} | {
+    name: lambda lib, x, name=name: getattr(lib.nn.functional, name)(x)
+    for name in ("relu6", "hardtanh")
+} | {
+    "max_pool2d": lambda lib, x: lib.nn.functional.max_pool2d(x[None], 2),
+    "max_pool2d, overlapping": lambda lib, x: lib.nn.functional.max_pool2d(x[None], 3, 1, 1),
+    "max_pool2d's indices": lambda lib, x: (
+        lib.nn.functional.max_pool2d(x[None], 2, return_indices=True)[1] + x.sum()
+    ),
+    "l1_loss": lambda lib, x: lib.nn.functional.l1_loss(x, x.detach().flip(0)),
+    "smooth_l1_loss": lambda lib, x: lib.nn.functional.smooth_l1_loss(x, x.detach() * 0),
+    "huber_loss": lambda lib, x: lib.nn.functional.huber_loss(x, x.detach() * 0),
+    "binary_cross_entropy": lambda lib, x: lib.nn.functional.binary_cross_entropy(
+        lib.sigmoid(x[1::2] * 1e3), lib.zeros(2, 4, dtype=lib.float64)
+    ),
+    "binary_cross_entropy of 0 and 1": lambda lib, x: lib.nn.functional.binary_cross_entropy(
+        (x > 0).double() + x.nan_to_num() * 0, lib.zeros(4, 4, dtype=lib.float64)
+    ),
+}  # fmt: skip
+
 SAME: dict[str, Call] = {
     f"{name} of dim={dim}": lambda lib, name=name, dim=dim: getattr(lib, name)(
         lib.arange(6.0).reshape(2, 3), dim=dim
@@ -54,6 +105,8 @@ SAME: dict[str, Call] = {
     "log of a sum of nothing": with_gradient(lambda lib, x: lib.logsumexp(x, 1), 3, 0),
     "log of sums of no rows": with_gradient(lambda lib, x: lib.logsumexp(x, 0), 0, 3),
     "log of sums, none": with_gradient(lambda lib, x: lib.logsumexp(x, 1), 0, 3),
+    "running sums of lines": with_gradient(lambda lib, x: lib.cumsum(x * x, 0), 3, 300),
+    "running sums of lines in blocks": with_gradient(lambda lib, x: lib.cumsum(x, -2), 9, 4, 40),
     "nansum": lambda lib: lib.nansum(lib.tensor([[1.0, np.nan], [np.nan, 2.0]]), 1),
     "gradient of nansum": with_gradient(lambda lib, x: lib.nansum(x * x / (x - x)), 3),
     "only ignored targets": with_gradient(ignored, 2, 3),
@@ -100,6 +153,13 @@ REFUSED: dict[str, Call] = {
         lib.tensor([4, 5]), lib.tensor([0, 2]), rounding_mode="trunc"
     ),
 }
+
+
+@pytest.mark.parametrize("what", AT_EDGES)
+def test_a_gradient_at_an_edge_is_torchs(what: str) -> None:
+    expected, ours = both(at_edges(AT_EDGES[what]))
+    for one, other in zip(ours, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
 
 
 @pytest.mark.parametrize("what", SAME)

@@ -154,7 +154,7 @@ def hardtanh(x: Kind, min_val: float = -1.0, max_val: float = 1.0) -> Kind:
 _HARDTANH = Formula(
     "hardtanh",
     lambda x, low, high: where(x <= low, low, where(x >= high, high, x)),
-    lambda g, x, low, high: where(x <= low, 0.0, where(x >= high, 0.0, g)),
+    lambda g, x, low, high: where(x > low, where(x < high, g, 0.0), 0.0),
 )
 _ELU = Formula(
     "elu",
@@ -211,7 +211,7 @@ def hardsigmoid(x: Kind) -> Kind:
 _HARDSIGMOID = Formula(
     "hardsigmoid",
     lambda x: where(x <= -3, 0.0, where(x >= 3, 1.0, x / 6.0 + 0.5)),
-    lambda g, x: where(x <= -3, 0.0, where(x >= 3, 0.0, g / 6.0)),
+    lambda g, x: where(x > -3, where(x < 3, g / 6.0, 0.0), 0.0),
 )
 _HARDSWISH = Formula(
     "hardswish",

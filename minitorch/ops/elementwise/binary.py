@@ -17,7 +17,7 @@ from ...op import Kind, Value, apply
 from . import compiled
 from .logic import eq
 from .rows import NUMBERS, ROWS, Compute, Elementwise, Partial, binary
-from .unary import floor, log, minus, same, sigmoid, trunc, zero
+from .unary import log, minus, same, sigmoid, trunc, zero
 
 
 def _cached(ufunc: Callable[..., Array], plain: Callable[..., Array]) -> Callable[..., Array]:
@@ -103,7 +103,7 @@ remainder = binary(
     "remainder",
     _rest,
     same,
-    lambda g, a, b, y: -g * floor(a / b),
+    lambda g, a, b, y: -g * floor_divide(a, b),
     "a - b·⌊a / b⌋: the sign of b.",
     reads="x",
     kinds=NUMBERS,
@@ -146,31 +146,40 @@ def _raised(xp: Namespace, a: Array, b: Array) -> Array:
 power = binary("pow", _raised, _by_base, _by_exponent, "a to the b.", kinds=NUMBERS)
 
 
-def _won(g: Kind, wins: object, ties: object) -> Kind:
-    return g * wins + g * ties * 0.5
+def _unless(g: Kind, loses: Any, ties: Any) -> Any:
+    """Return the gradient of what does not lose, half of a tie's: NaN, which wins, loses never."""
+    return where(loses, 0.0, where(ties, g * 0.5, g))
 
 
 maximum = binary(
     "maximum",
     lambda xp, a, b: xp.maximum(a, b),
-    lambda g, a, b, y: _won(g, a > b, a == b),
-    lambda g, a, b, y: _won(g, b > a, a == b),
+    lambda g, a, b, y: _unless(g, a < b, a == b),
+    lambda g, a, b, y: _unless(g, b < a, a == b),
     "The larger; a tie shares the gradient.",
     reads="x",
 )
 minimum = binary(
     "minimum",
     lambda xp, a, b: xp.minimum(a, b),
-    lambda g, a, b, y: _won(g, a < b, a == b),
-    lambda g, a, b, y: _won(g, b < a, a == b),
+    lambda g, a, b, y: _unless(g, a > b, a == b),
+    lambda g, a, b, y: _unless(g, b > a, a == b),
     "The smaller; a tie shares the gradient.",
     reads="x",
 )
+
+
+def _per_square(a: Kind, b: Kind) -> Kind:
+    """Return 1 / (a² + b²), of the origin, which has no angle, 0."""
+    squares = a * a + b * b
+    return where(eq(squares, 0), 0.0, 1.0 / squares)
+
+
 atan2 = _float_row(
     "atan2",
     lambda xp, a, b: xp.atan2(a, b),
-    lambda g, a, b, y: g * (b / (a * a + b * b)),
-    lambda g, a, b, y: g * (-a / (a * a + b * b)),
+    lambda g, a, b, y: g * (b * _per_square(a, b)),
+    lambda g, a, b, y: g * (-a * _per_square(a, b)),
     "The angle of the point (b, a).",
 )
 xlogy = _float_row(

@@ -2,6 +2,7 @@
 
 import builtins
 import math
+from typing import Any
 
 from ...arrays.library import Array, Namespace, as_dtype, bool_, finfo, int64
 from ...errors import ArgumentError
@@ -10,6 +11,7 @@ from .binary import add as add_row
 from .binary import floor_divide, power, true_divide, trunc_divide, where
 from .binary import sub as sub_row
 from .casting import cast_to, clone
+from .formulas import Formula
 from .logic import eq, isfinite, isnan
 from .rows import promoted
 from .unary import abs, ones_like, positive, rint, zeros_like
@@ -99,7 +101,7 @@ def div(a: Kind, b: object, *, rounding_mode: str | None = None) -> Kind:
     )
 
 
-def clamp(x: Kind, min: object = None, max: object = None) -> Kind:
+def clamp(x: Kind, min: Any = None, max: Any = None) -> Kind:
     """Return `x` with what is below `min` or above `max` replaced by it; numbers or values.
 
     Raises:
@@ -107,14 +109,43 @@ def clamp(x: Kind, min: object = None, max: object = None) -> Kind:
     """
     if min is None and max is None:
         raise ArgumentError("clamp: got neither min nor max, expected one of them at least.")
-    if max is None:
-        return where(x < min, min, x)
-    low = x if min is None else where(x < min, min, x)
-    return where(low > max, max, low)
+    if as_dtype(x.dtype).kind == "f" and _is_number(min) and _is_number(max):
+        if min is None:
+            return _CLAMP_MAX(x, numbers=(max,))
+        if max is None:
+            return _CLAMP_MIN(x, numbers=(min,))
+        return _CLAMP(x, numbers=(min, max))
+    low = x if min is None else where((x < min) | _is_nan(min), min, x)
+    return low if max is None else where((low > max) | _is_nan(max), max, low)
+
+
+def _is_number(bound: Any) -> bool:
+    return bound is None or (isinstance(bound, int | float) and bound == bound)
+
+
+def _is_nan(bound: Any) -> Any:
+    return isnan(bound) if hasattr(bound, "dtype") else bound != bound
+
+
+def _cut_above(x: Any, high: float) -> Any:
+    return where(x > high, high, x)
+
+
+_CLAMP_MIN = Formula(
+    "clamp_min", lambda x, low: where(x < low, low, x), lambda g, x, low: where(x >= low, g, 0.0)
+)
+_CLAMP_MAX = Formula("clamp_max", _cut_above, lambda g, x, high: where(x <= high, g, 0.0))
+_CLAMP = Formula(
+    "clamp",
+    lambda x, low, high: _cut_above(where(x < low, low, x), high),
+    lambda g, x, low, high: where(x >= low, where(x <= high, g, 0.0), 0.0),
+)
 
 
 def lerp(start: Kind, end: Kind, weight: Methods) -> Kind:
     """Return start + weight·(end - start)."""
+    if isinstance(weight, int | float) and weight >= 0.5:  # which of weight 1 gives `end` exactly
+        return end - (end - start) * (1 - weight)
     return start + weight * (end - start)
 
 

@@ -7,6 +7,7 @@ numbers of the input ("x"), of the result ("y"), of both or of neither.
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -52,11 +53,18 @@ zeros_like = unary("zeros_like", lambda xp, x: xp.zeros_like(x), zero, "Zeros.",
 ones_like = unary("ones_like", lambda xp, x: xp.ones_like(x), zero, "Ones.", reads="")
 
 
-def _sign(xp: Namespace, x: Array) -> Array:
-    return x != 0 if dtype_of(x).kind == "b" else xp.sign(x)
+def _sign(xp: Namespace, x: Array) -> Any:
+    if dtype_of(x).kind == "b":
+        return x != 0
+    return compiled.row(xp, "sign", _sign_of_numbers, x)
 
 
-sign = unary("sign", _sign, zero, "-1, 0 or 1.", reads="")
+def _sign_of_numbers(xp: Namespace, x: Array) -> Any:
+    signs = xp.sign(x)
+    return signs if xp.all(signs == signs) else xp.where(x == x, signs, xp.zeros_like(x))
+
+
+sign = unary("sign", _sign, zero, "-1, 0 or 1; of NaN 0.", reads="")
 floor = unary("floor", lambda xp, x: xp.floor(x), zero, "The integer below.", reads="")
 ceil = unary("ceil", lambda xp, x: xp.ceil(x), zero, "The integer above.", reads="")
 trunc = unary("trunc", lambda xp, x: xp.trunc(x), zero, "The integer towards 0.", reads="")

@@ -3,6 +3,7 @@
 import builtins
 from typing import Any
 
+from ...arrays.library import Array, Namespace
 from ...arrays.shapes import broadcast
 from ...errors import ArgumentError, ShapeError
 from ...op import Kind, Methods
@@ -10,6 +11,7 @@ from ..elementwise.activation import logsigmoid
 from ..elementwise.binary import where, xlogy
 from ..elementwise.formulas import Formula
 from ..elementwise.pointwise import clamp_min
+from ..elementwise.rows import binary
 from ..elementwise.unary import abs, exp, log, log1p, sigmoid, sign
 from ..products.linalg import matmul, mT
 from ..reducing.reduction import mean, sum
@@ -84,7 +86,7 @@ def _smooth(x: Any, target: Any, beta: float) -> Any:
 
 def _smooth_slope(g: Any, x: Any, target: Any, beta: float) -> Any:
     away = x - target
-    return g * where(abs(away) < beta, away / beta, sign(away))
+    return g * where(abs(away) >= beta, sign(away), away / beta)
 
 
 _SMOOTH_L1 = Formula(
@@ -104,7 +106,7 @@ def huber_loss(input: Kind, target: Kind, reduction: str = "mean", delta: float 
 
 def _huber_slope(g: Any, x: Any, target: Any, delta: float) -> Any:
     away = x - target
-    return g * where(abs(away) <= delta, away, sign(away) * delta)
+    return g * where(abs(away) >= delta, sign(away) * delta, away)
 
 
 _HUBER = Formula(
@@ -130,9 +132,25 @@ def binary_cross_entropy(
             f"binary_cross_entropy: got inputs from {float(array.min()):.4g} to "
             f"{float(array.max()):.4g}, expected 0 to 1. Use binary_cross_entropy_with_logits."
         )
-    yes, no = clamp_min(log(input), -100.0), clamp_min(log1p(-input), -100.0)
-    loss = (target - 1.0) * no - target * yes
+    loss = _binary_cross_entropy(input, target)
     return reduced(loss if weight is None else loss * weight, reduction)
+
+
+def _entropy_of_two(xp: Namespace, p: Array, target: Array) -> Array:
+    yes, no = (xp.where(log < -100, -100, log) for log in (xp.log(p), xp.log1p(-p)))
+    loss: Array = (target - 1) * no - target * yes
+    return loss
+
+
+_binary_cross_entropy = binary(
+    "binary_cross_entropy",
+    _entropy_of_two,
+    lambda g, p, target, y: g * ((p - target) / clamp_min((1.0 - p) * p, 1e-12)),
+    lambda g, p, target, y: g * (log1p(-p) - log(p)),
+    "The binary cross-entropy of a probability, whose slope is bounded where it is 0 or 1.",
+    promotes="float",
+    reads="x",
+)
 
 
 def binary_cross_entropy_with_logits(

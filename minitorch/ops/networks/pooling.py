@@ -3,7 +3,7 @@
 import builtins
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -79,6 +79,31 @@ class OfWindows(Op):
         return Spec((*shape[: len(shape) - len(self.how.places)], *self.how.places), specs[0].dtype)
 
 
+def _choices(
+    how: Windows, xp: Namespace, x: Array, y: Array
+) -> Iterator[tuple[tuple[Index, ...], Any]]:
+    """Give each element's index in all windows, and in which of them it is the largest.
+
+    Of equal ones the first is, of NaN, which are larger than any number, the last.
+    """
+    spans = how.slices()
+    left = y == y
+    last = None if xp.all(left) else _last_nan(how, xp, x, y)
+    for place, at in enumerate(spans):
+        won: Any = x[at] == y
+        won &= left
+        left ^= won
+        yield at, won if last is None else won | (last == place)
+
+
+def _last_nan(how: Windows, xp: Namespace, x: Array, y: Array) -> Array:
+    """Return which element of each window is the last NaN, or -1."""
+    last = xp.full_like(y, -1)
+    for place, at in enumerate(how.slices()):
+        last[x[at] != x[at]] = place
+    return last
+
+
 class MaxPool(OfWindows):
     """The largest element of each window; of equal ones the first has the gradient."""
 
@@ -115,15 +140,11 @@ class MaxPoolBack(OfWindows):
             like = np.empty_like(y, dtype=g.dtype)  # one copy in another order, not four reads
             like[...] = g
             g = like
-        left = xp.ones_like(y, dtype=xp.bool)
-        for at in self.how.slices():
-            won = x[at] == y
-            won &= left
+        for at, won in _choices(self.how, xp, x, y):
             if apart:
                 np.multiply(g, won.astype(g.dtype), out=out[at])
             else:
                 out[at] += g * won
-            left ^= won
         return out
 
     def infer(self, *specs: Spec) -> Spec:
@@ -144,11 +165,8 @@ class MaxPoolPick(OfWindows):
     def compute(self, xp: Namespace, v: Array, x: Array, y: Array) -> Array:
         """Return the picked elements."""
         out = xp.zeros_like(y)
-        left = xp.ones_like(y, dtype=xp.bool)
-        for at in self.how.slices():
-            won = (x[at] == y) & left
-            out += v[at] * won
-            left ^= won
+        for at, won in _choices(self.how, xp, x, y):
+            out = xp.where(won, v[at], out)
         return out
 
     def infer(self, *specs: Spec) -> Spec:

@@ -5,6 +5,7 @@ order come from `gather`.
 """
 
 import builtins
+import math
 from typing import Any, Generic, NamedTuple
 
 import numpy as np
@@ -19,8 +20,8 @@ from ..elementwise.logic import isnan
 from ..shaping.gathering import gather
 from ..shaping.indexing import narrow
 from ..shaping.joining import cat
-from ..shaping.movement import AlongDim, flip, remove_axes, reshape
-from .reduction import amax, amin, any
+from ..shaping.movement import AlongDim, remove_axes, reshape
+from .reduction import Extreme, amax, amin, any
 from .sorting import order
 
 
@@ -68,6 +69,25 @@ class ArgExtreme(Position):
 
 def _numbers(x: Array) -> Array:
     return cast(x, int64) if dtype_of(x).kind == "b" else x
+
+
+class Median(Extreme):
+    """The lower median of a line; elements equal to it share its gradient evenly."""
+
+    def __init__(self) -> None:
+        super().__init__((0,), False, True)
+
+    @property
+    def name(self) -> str:
+        """Torch's name."""
+        return "median"
+
+    def compute(self, xp: Namespace, x: Array) -> Array:
+        """Return the median; NaN, which is larger than any number, where an element is."""
+        ordered = xp.sort(_numbers(x))
+        last = ordered[-1:]
+        middle = ordered[-1] if xp.any(last != last) else ordered[(len(ordered) - 1) // 2]
+        return cast(middle, dtype_of(x))
 
 
 class ArgSort(Position):
@@ -118,16 +138,41 @@ class CumExtreme(Position):
         return np.maximum.accumulate(np.where((x == best) | (x != x), line, 0), axis=self.dim)
 
 
+LINE = 2**8  # sums that grow side by side, from which on adding whole lines is faster
+RUN = 2**5  # of them in a row, from which on that is so
+
+
 class CumSum(AlongDim):
-    """Running sums along an axis; integers add up as int64."""
+    """Running sums along an axis, or from its end; integers add up as int64."""
 
     reads_inputs = reads_output = False
     name = "cumsum"
 
+    def __init__(self, dim: int, from_end: bool = False) -> None:
+        super().__init__(dim)
+        self.from_end = from_end
+
     def compute(self, xp: Namespace, x: Array) -> Array:
         """Return the sums."""
         x = x if dtype_of(x).kind == "f" else cast(x, int64)
-        return np.cumsum(x, axis=self.dim) if xp is np else xp.cumulative_sum(x, axis=self.dim)
+        if xp is not np:
+            running: Array = xp.cumulative_sum(self._turned(xp, x), axis=self.dim)
+            return self._turned(xp, running)
+        out: Array = np.empty(x.shape, x.dtype)
+        terms, sums = self._turned(np, x), self._turned(np, out)
+        run, count = math.prod(x.shape[self.dim + 1 :]), x.shape[self.dim]
+        if run < RUN or x.size < LINE * count or not x.size:
+            np.cumsum(terms, axis=self.dim, out=sums)
+            return out
+        terms, sums = np.moveaxis(terms, self.dim, 0), np.moveaxis(sums, self.dim, 0)
+        sums[0] = last = terms[0]
+        for term, place in zip(terms[1:], sums[1:], strict=True):
+            last = np.add(last, term, out=place)
+        return out
+
+    def _turned(self, xp: Namespace, x: Array) -> Array:
+        turned: Array = xp.flip(x, axis=self.dim) if self.from_end else x
+        return turned
 
     def infer(self, *specs: Spec) -> Spec:
         """Return the spec; int64 for integers."""
@@ -135,7 +180,7 @@ class CumSum(AlongDim):
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Each element is in its own sum and all later ones."""
-        return (flip(apply(self, flip(out_grad, self.dim)), self.dim),)
+        return (apply(CumSum(self.dim, not self.from_end), out_grad),)
 
 
 # ── torch's names ───────────────────────────────────────────────────────────────────────────────
@@ -240,11 +285,11 @@ def median(x: Kind, dim: int | None = None, keepdim: bool = False) -> Any:
     Raises:
         AxisError: there is none.
     """
-    if dim is None:
-        return median(reshape(x, -1), 0).values
-    row, d = _along(x, dim, "median")
+    row, d = (reshape(x, -1), 0) if dim is None else _along(x, dim, "median")
     if row.shape[d] == 0:
         raise AxisError(f"median: no element on axis {d} of shape {tuple(x.shape)}.")
+    if dim is None:
+        return apply(Median(), row)
     middle = (row.shape[d] - 1) // 2
     place = narrow(apply(ArgSort(d, False, middle + 1), row), d, middle, 1)
     if as_dtype(row.dtype).kind == "f":

@@ -433,3 +433,16 @@ def test_parts_of_one_tensor_send_their_gradients_back_as_one(whole: bool) -> No
         return x.grad.numpy()
 
     close(grad(jit(parts)), grad(parts))
+
+
+@pytest.mark.parametrize("hook", ["register_forward_hook", "register_forward_pre_hook"])
+def test_a_hook_that_comes_or_goes_is_noticed(hook: str) -> None:
+    layer, x = nn.Linear(2, 1), mt.ones(3, 2)
+    compiled = jit(lambda x: layer(x))
+    for factor in (2.0, 3.0):
+        plain = compiled(x)
+        handle = getattr(layer, hook)(lambda _, *values, f=factor: values[-1][0] * f)
+        expected = layer(x)
+        assert mt.equal(compiled(x), expected) and not mt.equal(plain, expected)
+        handle.remove()
+        assert mt.equal(compiled(x), plain)
