@@ -210,6 +210,7 @@ async def _answer(request: Request, error: Exception) -> Response:
             return _say(request, error.status, str(error), error.headers)
         case HTTPException():
             message = f"{request.method} {request.url.path}: {error.detail}"
+            message += ". Check the address." if error.status_code == 404 else ""
             return _say(request, error.status_code, message, error.headers)
         case RequestValidationError():
             first = error.errors()[0]
