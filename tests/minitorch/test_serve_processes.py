@@ -493,6 +493,8 @@ def test_over_http_errors_say_whose_they_are(front: Any, client: httpx.Client) -
     }
     for expected, bodies in refused.items():
         assert [status("linear", body) for body in bodies] == [expected] * len(bodies)
+    not_finite = client.post("/apps/linear/predict", content=b'{"x": NaN}').json()
+    assert not_finite == {"detail": "the body is no JSON: NaN is no number of JSON"}
     assert status("calm", {"x": [1, 2, 3]}) == 422  # not the default: it is the caller's mistake
     assert status("none", {"x": 1}) == 404
     assert status("slow", {"x": 1}) == 503
