@@ -46,10 +46,15 @@ def is_python(text: str) -> bool:
 
 def _without_magics(lines: list[str]) -> Iterator[str]:
     """Yield the lines, magics replaced where a statement begins: not in a string or brackets."""
-    quote, depth, goes_on = "", 0, False
+    quote, depth, goes_on, magic = "", 0, False, False
     for line in lines:
+        if magic:  # a line of it before this one ends with a backslash
+            magic = line.endswith("\\")
+            yield ""
+            continue
         kept = line if quote or depth or goes_on else _line(line)
         goes_on = kept.endswith("\\")
+        magic = line.endswith("\\") and not goes_on
         for token in map(itemgetter(0), _NESTING.finditer(kept)):
             if quote:
                 quote = "" if token == quote else quote
