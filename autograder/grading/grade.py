@@ -12,8 +12,10 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from autograder.authoring.manifest import handed_out as released_notebook
 from autograder.authoring.regions import PLACEHOLDER, handed_out, learner_text, solution_text
 from autograder.authoring.requirements import settled
+from autograder.authoring.source import SOURCE, load_lab
 from autograder.checks import Checks, load_checks, run_check
 from autograder.errors import LabError, SubmissionError
 from autograder.grading.deadline import deadline
@@ -319,9 +321,16 @@ def _nothing() -> None:
 
 def _given(lab: Lab) -> list[str]:
     """Return the code that learners are given, cell by cell, as far as the lab has it."""
+    if not lab.cells and (lab.directory / SOURCE).is_file():
+        lab = load_lab(lab.directory)
     code = [cell for cell in lab.cells if cell.kind == "code"]
-    cells = [learner_text(cell, lab.directory) for cell in code]
-    return cells or [q.starter for q in lab.questions if not q.manual]
+    if code:
+        return [learner_text(cell, lab.directory) for cell in code]
+    try:
+        cells = read(released_notebook(lab.directory).encode()).cells
+    except (LabError, SubmissionError):
+        return [q.starter for q in lab.questions if not q.manual]
+    return [text for kind, text in cells if kind == "code"]
 
 
 def _not_attempted(task: Task, output: str) -> CheckResult:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from autograder.authoring.manifest import load_released, to_manifest
 from autograder.authoring.notebook import learner_notebook, solution_notebook
 from autograder.authoring.source import load_lab, load_wrong_answers
 from autograder.grading.grade import LabGrader
@@ -253,6 +254,20 @@ def test_what_the_text_does_not_show_an_answer_to_need_has_run_all_the_same(
     assert outcomes(report)["scale"] == {CORRECT}
     wrong = ("code", answer.replace("factor *", "factor * 2 *"))
     assert outcomes(grader.grade(notebook([("code", cell), wrong])))["scale"] == {INCORRECT}
+
+
+@pytest.mark.parametrize("kind", ["source", "released", "source without cells"])
+def test_what_the_lab_itself_shows_does_not_run_for_a_check_that_fails(
+    sample_lab, sample_directory, tmp_path, capsys, kind: str
+) -> None:
+    (tmp_path / "lab.json").write_text(to_manifest(sample_lab))
+    (tmp_path / "checks.py").write_text((sample_directory / "checks.py").read_text())
+    others = {"released": tmp_path, "source without cells": sample_directory}
+    lab = load_released(others[kind]) if kind in others else sample_lab
+    content = json.loads(solution_notebook(sample_lab).replace("return x * factor", "return x"))
+    content["cells"].append({"cell_type": "code", "source": "print('mine')", "metadata": {}})
+    assert outcomes(local(lab).grade(json.dumps(content).encode()))["scale"] == {INCORRECT}
+    assert capsys.readouterr().out == "mine\n"  # and no sum of the lab's last cell
 
 
 def test_a_second_attempt_at_a_check_stays_within_the_time_of_the_submission(
