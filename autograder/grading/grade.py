@@ -178,7 +178,8 @@ class LabGrader:
             student.allow(self.limits.wall_s)
             sliced = needed(statements, self._roots(tasks))
             failures = student.load(sliced)
-            by_check = self._check_all(tasks, student, seed, ends)
+            in_turn = deal_time(tasks, ends, self.limits.call_s)
+            by_check = {t.check.name: self._check(t, student, seed, left) for t, left in in_turn}
             kind, student_notes = student.kind, student.notes
         missed = [t for t in tasks if by_check[t.check.name].outcome is not Outcome.CORRECT]
         if missed and given is not None:
@@ -191,12 +192,6 @@ class LabGrader:
         results = {task: worth[task.check.name] for task in tasks}
         notes = list(dict.fromkeys(_stopped(failure) for failure in failures))
         return results, [*notes[:MAX_NOTES], *student_notes], kind
-
-    def _check_all(
-        self, tasks: Sequence[Task], student: WorkerStudent, seed: int, ends: float
-    ) -> dict[str, CheckResult]:
-        in_turn = deal_time(tasks, ends, self.limits.call_s)
-        return {t.check.name: self._check(t, student, seed, left) for t, left in in_turn}
 
     def _passed_by_whole(
         self, whole: Sequence[Statement], missed: Sequence[Task], seed: int, ends: float
@@ -212,7 +207,8 @@ class LabGrader:
         with self._open(self.limits) as student:
             student.allow(left)
             student.load(whole)
-            again = self._check_all(missed, student, seed, ends)
+            in_turn = deal_time(missed, ends, self.limits.call_s)
+            again = {t.check.name: self._ask(t, student, seed, left) for t, left in in_turn}
         return {n: r for n, r in again.items() if r.outcome is Outcome.CORRECT and not r.broken}
 
     def _sandboxed(self, limits: Limits) -> AbstractContextManager[WorkerStudent]:
@@ -221,15 +217,17 @@ class LabGrader:
         return Sandbox(limits, preload=self.checks.settings.preload, source=self._source())
 
     def _check(self, task: Task, student: WorkerStudent, seed: int, left: float) -> CheckResult:
+        result = self._ask(task, student, seed, left)
+        if result.broken or _lacks_module(result):
+            return self._judged(task, result, seed)
+        return result
+
+    def _ask(self, task: Task, student: WorkerStudent, seed: int, left: float) -> CheckResult:
         if left <= 0:
             output = f"The time limit of {self.limits.wall_s:g} s was used up before this check."
             return replace(_not_attempted(task, output), outcome=Outcome.INCORRECT)
         student.allow(left)
-        within_s = left + SPARE_S
-        result = run_check(task.check, student, seed, task.max_score, within_s=within_s)
-        if result.broken or _lacks_module(result):
-            return self._judged(task, result, seed)
-        return result
+        return run_check(task.check, student, seed, task.max_score, within_s=left + SPARE_S)
 
     def _judged(self, task: Task, result: CheckResult, seed: int) -> CheckResult:
         """Return a broken result as it stands, or as incorrect if the answer provoked it.
