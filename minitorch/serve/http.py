@@ -157,6 +157,7 @@ def add_routes_for_operators(app: FastAPI, server: Server, registry: CollectorRe
         apps = {name: state["weights"].get(None, {}) for name, state in metrics["apps"].items()}
         return _json(200, {"slo_ms": server.slo_ms, "models": metrics["models"], "apps": apps})
 
+    @app.head("/healthz")
     @app.get("/healthz")
     async def healthz() -> Response:
         out = server.unhealthy()

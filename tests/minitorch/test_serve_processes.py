@@ -509,6 +509,7 @@ def test_over_http_errors_say_whose_they_are(front: Any, client: httpx.Client) -
     assert f'serve_requests_total{{{route},status="422"}} 1.0' in text
     assert f"serve_request_seconds_count{{{route}}} 3.0" in text
     assert client.get("/healthz").json() == {"status": "ok", "down": []}
+    assert client.head("/healthz").status_code == 200
     assert "metrics.json" in client.get("/").text
     assert client.get("/metrics.json").json()["slo_ms"] == 500
     front[0].send_signal(signal.SIGTERM)

@@ -166,7 +166,10 @@ class _Hosts:
 
 
 class _Headers:
-    """ASGI middleware: every answer carries these headers, unless it says otherwise itself."""
+    """ASGI middleware: every answer carries these headers, unless it says otherwise itself.
+
+    HEAD is answered as GET; the HTTP server leaves the body out.
+    """
 
     def __init__(self, app: ASGIApp, headers: Mapping[str, str]) -> None:
         self._app = app
@@ -181,6 +184,8 @@ class _Headers:
                 message = {**message, "headers": [*message["headers"], *missing]}
             await send(message)
 
+        if scope.get("method") == "HEAD":
+            scope = {**scope, "method": "GET"}
         await self._app(scope, receive, send_with_headers)
 
 
