@@ -14,6 +14,7 @@ from autograder.errors import NotAttempted, NotPlainData
 
 MAX_DEPTH = 32  # deeper than any answer, shallower than the interpreter's stack
 MAX_ITEMS = 1_000_000
+MAX_INT_BITS = 8_191  # what the wire takes, and what the interpreter writes out
 SCALARS = (bool, int, float, complex, str, bytes)
 KEYS = (type(None), bool, int, float, str, bytes)
 ARRAY_KINDS = "biufc"  # bool, int, unsigned, float, complex
@@ -38,6 +39,9 @@ def _plain(value: Any, where: str, depth: int, budget: list[int]) -> Any:
     if depth > MAX_DEPTH or budget[0] < 0:
         limit = f"{MAX_DEPTH} levels" if depth > MAX_DEPTH else f"{MAX_ITEMS} items"
         raise NotPlainData(f"{where}: more than {limit}. Return something smaller.")
+    if isinstance(value, int) and int.bit_length(value) > MAX_INT_BITS:
+        problem = f"{where} is an int of {int.bit_length(value)} bits"
+        raise NotPlainData(f"{problem}, expected at most {MAX_INT_BITS}.")
     if value is None or type(value) in SCALARS:
         return value
     if value is ...:

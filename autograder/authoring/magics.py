@@ -2,11 +2,15 @@
 
 import ast
 import re
+from collections.abc import Iterator
+from operator import itemgetter
 
 # cell magics whose body is ordinary code of this process; of all others nothing runs here
 _RUNS_HERE = frozenset({"time", "capture", "prun", "memit", "matplotlib"})
 _TIMED = re.compile(r"([^=%]*=\s*)?%time\s+")
 _LINE = re.compile(r"[%!?,;/]|[^#'\"?]+\?{1,2}$|[\w\s,.]+=\s*[%!]")
+_NESTING = re.compile(r"\\.|'''|\"\"\"|['\"#()\[\]{}]")
+_DEPTHS = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
 _FLAGS = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 
 
@@ -26,7 +30,9 @@ def plain_python(text: str) -> str:
         text = "\n" * (len(text[: -len(head)].splitlines()) + 1) + rest
     if is_python(text):
         return text
-    return "\n".join(_line(line) for line in text.split("\n"))
+    if indent := re.match(r"\n*([ \t]+)", text):  # of the whole cell, as IPython takes it
+        text = "\n".join(line.removeprefix(indent[1]) for line in text.split("\n"))
+    return "\n".join(_without_magics(text.split("\n")))
 
 
 def is_python(text: str) -> bool:
@@ -36,6 +42,30 @@ def is_python(text: str) -> bool:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     return True
+
+
+def _without_magics(lines: list[str]) -> Iterator[str]:
+    """Yield the lines, magics replaced where a statement begins: not in a string or brackets."""
+    quote, depth, goes_on, magic = "", 0, False, False
+    for line in lines:
+        if magic:  # a line of it before this one ends with a backslash
+            magic = line.endswith("\\")
+            yield ""
+            continue
+        kept = line if quote or depth or goes_on else _line(line)
+        goes_on = kept.endswith("\\")
+        magic = line.endswith("\\") and not goes_on
+        for token in map(itemgetter(0), _NESTING.finditer(kept)):
+            if quote:
+                quote = "" if token == quote else quote
+            elif token == "#":
+                break
+            elif token[0] in "'\"":
+                quote = token
+            else:
+                depth = max(depth + _DEPTHS.get(token, 0), 0)
+        quote = quote if len(quote) == 3 else ""
+        yield kept
 
 
 def _line(line: str) -> str:

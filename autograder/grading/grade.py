@@ -6,14 +6,16 @@ here. A submission that cannot be read has a report too.
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from autograder.authoring.manifest import handed_out as released_notebook
 from autograder.authoring.regions import PLACEHOLDER, handed_out, learner_text, solution_text
 from autograder.authoring.requirements import settled
+from autograder.authoring.source import SOURCE, load_lab
 from autograder.checks import Checks, load_checks, run_check
 from autograder.errors import LabError, SubmissionError
 from autograder.grading.deadline import deadline
@@ -30,6 +32,7 @@ from autograder.records import (
     Outcome,
     Question,
     Report,
+    Statement,
     Submission,
 )
 from autograder.student.protocol import WorkerStudent
@@ -89,7 +92,9 @@ class LabGrader:
         self.read_s = READ_S
         self._open = open_student or self._sandboxed
         self._source = _nothing if open_student else _workers(source, gpu)
-        self._given = definitions(statements_of([("code", text) for text in _given(lab)]))
+        given = statements_of([("code", text) for text in _given(lab)])
+        self._given = definitions(given)
+        self._given_texts = frozenset(analysed.statement.text for analysed in given)
         starters = {q.name: statements_of([("code", q.starter)]) for q in lab.questions}
         self._names = {q.name: {*q.defines, *definitions(starters[q.name])} for q in lab.questions}
 
@@ -113,7 +118,7 @@ class LabGrader:
         ready = {q.name for q in self.lab.questions if not q.manual and self.attempted(q, texts)}
         tasks = [t for t in self.tasks if t.question.name in ready]
         seed = secrets.randbits(63)
-        by_check, notes, sandbox = self.run(statements, tasks, seed)
+        by_check, notes, sandbox = self.run(statements, tasks, seed, given=self._given_texts)
         results = [
             by_check.get(t) or _not_attempted(t, _why_not(t.question, texts)) for t in self.tasks
         ]
@@ -148,9 +153,17 @@ class LabGrader:
         )
 
     def run(
-        self, statements: Sequence[Analysed], tasks: Sequence[Task], seed: int
+        self,
+        statements: Sequence[Analysed],
+        tasks: Sequence[Task],
+        seed: int,
+        *,
+        given: Collection[str] | None = None,
     ) -> tuple[dict[Task, CheckResult], list[str], str]:
         """Return the results of `tasks`, notes on what stopped, and what the code ran in.
+
+        With `given`, the texts of the lab's own statements, a check that fails is tried once more
+        after all other statements, whether or not an answer is seen to need them.
 
         Raises:
             SandboxError: it could not be started, or a check's own could not.
@@ -163,10 +176,16 @@ class LabGrader:
         with self._open(self.limits) as student:
             ends = time.monotonic() + self.limits.wall_s  # to start a sandbox is our time
             student.allow(self.limits.wall_s)
-            failures = student.load(needed(statements, self._roots(tasks)))
+            sliced = needed(statements, self._roots(tasks))
+            failures = student.load(sliced)
             in_turn = deal_time(tasks, ends, self.limits.call_s)
             by_check = {t.check.name: self._check(t, student, seed, left) for t, left in in_turn}
             kind, student_notes = student.kind, student.notes
+        missed = [t for t in tasks if by_check[t.check.name].outcome is not Outcome.CORRECT]
+        if missed and given is not None:
+            whole = needed(statements, self._roots(tasks), given=given)
+            if whole != sliced:
+                by_check |= self._passed_by_whole(whole, missed, seed, ends)
         if source is not None and source.failure is not None:
             raise source.failure  # a check that asked for another took it for a mistake
         worth = settled(by_check, [task.check for task in tasks])
@@ -174,29 +193,51 @@ class LabGrader:
         notes = list(dict.fromkeys(_stopped(failure) for failure in failures))
         return results, [*notes[:MAX_NOTES], *student_notes], kind
 
+    def _passed_by_whole(
+        self, whole: Sequence[Statement], missed: Sequence[Task], seed: int, ends: float
+    ) -> dict[str, CheckResult]:
+        """Return the results of those checks that pass once all that the learner wrote has run.
+
+        A slice of text cannot see everything that an answer needs: a list that is filled under
+        another name, a file, an environment variable.
+        """
+        left = ends - time.monotonic()
+        if left <= 0:
+            return {}
+        with self._open(self.limits) as student:
+            student.allow(left)
+            student.load(whole)
+            in_turn = deal_time(missed, ends, self.limits.call_s)
+            again = {t.check.name: self._ask(t, student, seed, left) for t, left in in_turn}
+        return {n: r for n, r in again.items() if r.outcome is Outcome.CORRECT and not r.broken}
+
     def _sandboxed(self, limits: Limits) -> AbstractContextManager[WorkerStudent]:
         from autograder.sandbox.host import Sandbox
 
         return Sandbox(limits, preload=self.checks.settings.preload, source=self._source())
 
     def _check(self, task: Task, student: WorkerStudent, seed: int, left: float) -> CheckResult:
+        result = self._ask(task, student, seed, left)
+        if result.broken or _lacks_module(result):
+            return self._judged(task, result, seed)
+        return result
+
+    def _ask(self, task: Task, student: WorkerStudent, seed: int, left: float) -> CheckResult:
         if left <= 0:
             output = f"The time limit of {self.limits.wall_s:g} s was used up before this check."
             return replace(_not_attempted(task, output), outcome=Outcome.INCORRECT)
         student.allow(left)
-        within_s = left + SPARE_S
-        result = run_check(task.check, student, seed, task.max_score, within_s=within_s)
-        if result.broken or _lacks_module(result):
-            return self._judged(task, result, seed, within_s)
-        return result
+        return run_check(task.check, student, seed, task.max_score, within_s=left + SPARE_S)
 
-    def _judged(self, task: Task, result: CheckResult, seed: int, within_s: float) -> CheckResult:
+    def _judged(self, task: Task, result: CheckResult, seed: int) -> CheckResult:
         """Return a broken result as it stands, or as incorrect if the answer provoked it.
 
         A check that breaks on an odd answer and not on the solution would otherwise be a way to
         full marks: return what makes it raise. A module that the solution lacks as well is one that
-        is not installed here, which is no mistake of the learner's.
+        is not installed here, which is no mistake of the learner's. The solution has all the time
+        of a check, however little the answer has left.
         """
+        within_s = (task.check.timeout_s or self.limits.call_s) + SPARE_S
         with self._open(replace(self.limits, call_s=self.limits.wall_s)) as student:
             student.allow(self.limits.wall_s)
             student.load(needed(self.solution, self._roots([task])))
@@ -278,9 +319,16 @@ def _nothing() -> None:
 
 def _given(lab: Lab) -> list[str]:
     """Return the code that learners are given, cell by cell, as far as the lab has it."""
+    if not lab.cells and (lab.directory / SOURCE).is_file():
+        lab = load_lab(lab.directory)
     code = [cell for cell in lab.cells if cell.kind == "code"]
-    cells = [learner_text(cell, lab.directory) for cell in code]
-    return cells or [q.starter for q in lab.questions if not q.manual]
+    if code:
+        return [learner_text(cell, lab.directory) for cell in code]
+    try:
+        cells = read(released_notebook(lab.directory).encode()).cells
+    except (LabError, SubmissionError):
+        return [q.starter for q in lab.questions if not q.manual]
+    return [text for kind, text in cells if kind == "code"]
 
 
 def _not_attempted(task: Task, output: str) -> CheckResult:

@@ -217,8 +217,11 @@ class Serving:
     def send(self, answer: Answer) -> None:
         """Write an answer."""
         unsent = memoryview(json.dumps(answer).encode() + b"\n")
-        while unsent:
-            unsent = unsent[os.write(self._answers, unsent) :]
+        try:
+            while unsent:
+                unsent = unsent[os.write(self._answers, unsent) :]
+        except BrokenPipeError:
+            os._exit(1)  # the owner is gone
 
     def end_with_owner(self) -> None:
         """End even in the middle of an answer once the input has closed: the owner is gone."""

@@ -11,7 +11,7 @@ import re
 import symtable
 import textwrap
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from autograder.authoring.magics import plain_python
@@ -69,14 +69,21 @@ def statements_of(cells: Sequence[tuple[str, str]]) -> list[Analysed]:
     return statements
 
 
-def needed(statements: Sequence[Analysed], roots: Iterable[str]) -> list[Statement]:
+def needed(
+    statements: Sequence[Analysed], roots: Iterable[str], *, given: Collection[str] | None = None
+) -> list[Statement]:
     """Return the statements that the names `roots` depend on, in order.
 
-    `from __future__ import ...` is among them: it changes what the others mean.
+    `from __future__ import ...` is among them: it changes what the others mean. With `given`, the
+    texts of a lab's own statements, all others are among them too, and what these depend on.
     """
     binders, setters = _binders(statements), _setters(statements)
-    indices = {index for index, analysed in enumerate(statements) if analysed.future}
-    waiting: list[str | int] = list(roots)
+    indices = {
+        index
+        for index, analysed in enumerate(statements)
+        if analysed.future or (given is not None and analysed.statement.text not in given)
+    }
+    waiting: list[str | int] = [*roots, *(n for i in indices for n in statements[i].reads)]
     seen: set[str | int] = set()
     while waiting:
         name = waiting.pop()

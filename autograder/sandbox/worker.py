@@ -26,7 +26,7 @@ from autograder.errors import NotAttempted, NotPlainData, StudentError
 from autograder.records import Statement
 from autograder.sandbox import limits, wire
 from autograder.sandbox.endpoint import Endpoint
-from autograder.student.local import LocalStudent, notebook_names
+from autograder.student.local import LocalStudent, notebook_names, text_of
 
 MAX_TEXT = 20_000  # characters of a message or a traceback
 PROBE = "__probe__"
@@ -102,14 +102,14 @@ class Worker:
         try:
             self.answer(request, "ok", self.verbs[verb](*payload))
         except NotAttempted as error:
-            self.answer(request, "absent", _text(error))
+            self.answer(request, "absent", text_of(error))
         except StudentError as error:
             described = (error.type_name, error.message, error.traceback, error.where)
             self.answer(request, "raised", *described)
         except (NotPlainData, wire.WireError) as error:
-            self.answer(request, "raised", "TypeError", _text(error), "", "")
+            self.answer(request, "raised", "TypeError", text_of(error), "", "")
         except BaseException as error:  # such as from an exception whose __str__ raises
-            self.answer(request, "raised", type(error).__name__, _text(error), "", "")
+            self.answer(request, "raised", type(error).__name__, text_of(error), "", "")
 
     def answer(self, request: int, status: str, *parts: Any) -> None:
         """Send one frame; text is cut to what anyone would read."""
@@ -165,13 +165,6 @@ def _resolve(communicator: str) -> Callable[[Endpoint], Any]:
     except (ImportError, AttributeError) as error:
         raise StudentError(type(error).__name__, f"{communicator}: {error}") from error
     return function
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # the learner's __str__ may raise what it likes
-        return type(error).__name__
 
 
 def _clean(text: Any) -> str:

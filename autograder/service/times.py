@@ -22,9 +22,10 @@ def moment(text: str) -> float:
 
 
 def later(text: str, seconds: float, like: str) -> str:
-    """Return a date so many seconds later, in the zone of `like`; no later than calendars go."""
-    last = datetime(9999, 12, 30, tzinfo=UTC).timestamp()  # every zone has that day
-    until = min(moment(text) + seconds, last)
+    """Return a date so many seconds later, in the zone of `like`, as far as calendars go."""
+    # every zone has these days
+    first, last = (datetime(*day, tzinfo=UTC).timestamp() for day in ((1, 1, 2), (9999, 12, 30)))
+    until = max(first, min(moment(text) + seconds, last))
     return datetime.fromtimestamp(until, datetime.fromisoformat(like).tzinfo).isoformat()
 
 

@@ -208,22 +208,30 @@ def _learners_code(
     try:
         yield
     except NotImplementedError as error:
-        raise NotAttempted(str(error) or "not implemented") from error
+        raise NotAttempted(text_of(error) or "not implemented") from error
     except NotPlainData as error:
         raise StudentError("TypeError", str(error)) from error
     except (AutograderError, KeyboardInterrupt):
         raise
     except BaseException as error:
         where = _where(error, namespace)
-        raised = StudentError(type(error).__name__, str(error), _trace(error), where)
+        raised = StudentError(type(error).__name__, text_of(error), _trace(error), where)
         raise cause_of(raised, failures) from error
+
+
+def text_of(error: BaseException) -> str:
+    """Return what an exception says; its name where its author's `__str__` raises."""
+    try:
+        return str(error)
+    except (Exception, SystemExit):
+        return type(error).__name__
 
 
 def _message(error: BaseException) -> str:
     """Return what an exception says; of code that is no Python the line, as its author wrote it."""
     if isinstance(error, SyntaxError) and error.text and error.lineno:
         return f"{error.msg}, in line {error.lineno}: {error.text.strip()[:SHOWN_CHARACTERS]}"
-    return str(error)
+    return text_of(error)
 
 
 def _where(error: BaseException, namespace: MutableMapping[str, Any]) -> str:

@@ -157,6 +157,7 @@ def add_routes_for_operators(app: FastAPI, server: Server, registry: CollectorRe
         apps = {name: state["weights"].get(None, {}) for name, state in metrics["apps"].items()}
         return _json(200, {"slo_ms": server.slo_ms, "models": metrics["models"], "apps": apps})
 
+    @app.head("/healthz")
     @app.get("/healthz")
     async def healthz() -> Response:
         out = server.unhealthy()
@@ -198,6 +199,10 @@ class Scrape(Collector):
         return [*families.values(), weights]
 
 
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number of JSON")
+
+
 async def _fields(request: Request, required: set[str], options: set[str]) -> dict[str, Any]:
     """Return a body's fields, or refuse what is none."""
     content = bytearray()
@@ -206,7 +211,7 @@ async def _fields(request: Request, required: set[str], options: set[str]) -> di
         if len(content) > MOST_BYTES:
             raise HTTPException(413, f"the body is larger than {MOST_BYTES} bytes")
     try:
-        body = json.loads(content, parse_constant=int)  # which refuses NaN
+        body = json.loads(content, parse_constant=_refuse_constant)
     except (ValueError, RecursionError) as error:
         raise HTTPException(400, f"the body is no JSON: {error}") from error
     if not isinstance(body, dict):

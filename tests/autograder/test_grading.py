@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from autograder.authoring.manifest import load_released, to_manifest
 from autograder.authoring.notebook import learner_notebook, solution_notebook
 from autograder.authoring.source import load_lab, load_wrong_answers
 from autograder.grading.grade import LabGrader
@@ -170,7 +171,7 @@ def test_a_cell_that_crashes_costs_only_what_depends_on_it(grader, notebook) -> 
     ("cell", "line"),
     [
         ("def scale(x, factor)\n    return x * factor", "line 1: def scale(x, factor)"),
-        ("    def scale(x, factor):\n        return x * factor +", "line 1: def scale(x, factor):"),
+        ("    def scale(x, factor):\n        return x * factor +", "line 2: return x * factor +"),
         ("import numpy as np, math\nscale = lambda x, f: x ** * f", "line 2: scale = lambda"),
         ("scale, other = 1 2", "line 1: scale, other = 1 2"),
     ],
@@ -234,6 +235,50 @@ def test_a_variable_that_needs_an_unwritten_function_is_not_attempted(grader, no
     assert outcomes(grader.grade(notebook(cells)))["predicted_size"] == {NOT_ATTEMPTED}
 
 
+@pytest.mark.parametrize(
+    "cell",
+    [
+        "ones = []\nalias = ones\nalias.append(1)",
+        "ones = []\ndef fill(a): a.append(1)\nfill(ones)",
+        "import heapq\nones = []\nheapq.heappush(ones, 1)",
+        "import numpy as np\nones = np.zeros(1)\nnp.add(ones, 1, out=ones)",
+        "class A: pass\nsetattr(A, 'one', 1)\nones = (getattr(A, 'one', 0),)",
+        "ones = []\ndef count():\n    global ones\n    ones = [1]\n_ = count()",
+    ],
+)
+def test_what_the_text_does_not_show_an_answer_to_need_has_run_all_the_same(
+    grader, notebook, cell: str
+) -> None:
+    answer = "def scale(x, factor):\n    return x * factor * ones[0]"
+    report = grader.grade(notebook([("code", cell), ("code", answer)]))
+    assert outcomes(report)["scale"] == {CORRECT}
+    wrong = ("code", answer.replace("factor *", "factor * 2 *"))
+    assert outcomes(grader.grade(notebook([("code", cell), wrong])))["scale"] == {INCORRECT}
+
+
+@pytest.mark.parametrize("kind", ["source", "released", "source without cells"])
+def test_what_the_lab_itself_shows_does_not_run_for_a_check_that_fails(
+    sample_lab, sample_directory, tmp_path, capsys, kind: str
+) -> None:
+    (tmp_path / "lab.json").write_text(to_manifest(sample_lab))
+    (tmp_path / "checks.py").write_text((sample_directory / "checks.py").read_text())
+    others = {"released": tmp_path, "source without cells": sample_directory}
+    lab = load_released(others[kind]) if kind in others else sample_lab
+    content = json.loads(solution_notebook(sample_lab).replace("return x * factor", "return x"))
+    content["cells"].append({"cell_type": "code", "source": "print('mine')", "metadata": {}})
+    assert outcomes(local(lab).grade(json.dumps(content).encode()))["scale"] == {INCORRECT}
+    assert capsys.readouterr().out == "mine\n"  # and no sum of the lab's last cell
+
+
+def test_a_second_attempt_at_a_check_stays_within_the_time_of_the_submission(
+    grader, notebook
+) -> None:
+    grader.limits = replace(grader.limits, wall_s=0.5)
+    slow = "import time\ndef scale(x, f):\n    time.sleep(0.6)\n    return ones[0] * x * f"
+    cells = [("code", "ones = []\nalias = ones\nalias.append(1)"), ("code", slow)]
+    assert outcomes(grader.grade(notebook(cells)))["scale"] == {INCORRECT}
+
+
 def test_points_are_shared_by_weight(lab_copy, notebook) -> None:
     lab = load_lab(lab_copy(checks=[('"scale", weight=1)', '"scale", weight=3)')]))
     assert [r.max_score for r in local(lab).grade(notebook([])).results][:2] == [3.0, 1.0]
@@ -290,6 +335,16 @@ def test_an_answer_that_makes_a_check_raise_earns_nothing(broken_check, notebook
     assert (provoked.outcome, provoked.score, provoked.broken) == (INCORRECT, 0.0, False)
     assert "AttributeError" in provoked.detail
     assert "AttributeError" not in provoked.output
+
+
+def test_an_answer_that_leaves_no_time_does_not_take_it_from_the_solution(
+    broken_check, notebook
+) -> None:
+    grader = broken_check("got.sum(); __import__('time').sleep(2.3)")
+    grader.limits = replace(grader.limits, wall_s=1.0)
+    answer = "import time\ndef scale(x, factor, t=time.sleep(0.9)):\n    return 'no array'"
+    provoked = grader.grade(notebook([("code", answer)])).results[0]
+    assert (provoked.outcome, provoked.score, provoked.broken) == (INCORRECT, 0.0, False)
 
 
 def test_what_cannot_be_read_has_a_report_too(grader) -> None:

@@ -59,6 +59,17 @@ def test_an_exception_arrives_as_text(student: LocalStudent) -> None:
     assert "local.py" not in caught.value.traceback
 
 
+@pytest.mark.parametrize("raised", ["ZeroDivisionError", "SystemExit"])
+def test_an_exception_that_cannot_say_anything_is_the_learners_all_the_same(raised: str) -> None:
+    student = LocalStudent()
+    cell = f"class Mute(Exception):\n    def __str__(self): raise {raised}\n"
+    failures = student.load([Statement(cell + "raise Mute", ("x",))])
+    assert [failure.message for failure in failures] == ["Mute"]
+    student.load([Statement(cell, ("Mute",)), Statement("def f(): raise Mute", ("f",))])
+    with pytest.raises(StudentError, match="Mute"):
+        student.call("f")
+
+
 @pytest.mark.parametrize("ask", [
     lambda s: s.call("later"), lambda s: s.value("answer"), lambda s: s.call("answer"),
     lambda s: s.value("nowhere"),
@@ -164,7 +175,7 @@ def cyclic() -> list[object]:
 @pytest.mark.parametrize(
     "value",
     [object(), {1, 2}, lambda: 1, np.array([object()]), np.array(["a"]), cyclic(), {"a": Tensor(3)},
-     {object(): 1}, [0] * 1_000_001, np.datetime64("2020")],
+     {object(): 1}, [0] * 1_000_001, np.datetime64("2020"), [2**8191], [-(2**9000)]],
 )  # fmt: skip
 def test_what_is_not_plain_is_refused(value: object) -> None:
     with pytest.raises(NotPlainData):

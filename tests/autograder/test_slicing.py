@@ -146,6 +146,13 @@ def test_a_cell_that_is_no_python_fails_alone_and_binds_what_it_seems_to() -> No
         ("%%ranks 4\nx = 1", ""),
         ("%%bash\nrm -rf ~", ""),
         ("x = 7 \\\n%2", "x = 7 \\\n%2"),
+        ("!ls\nx = (7\n% 4\n/ 2)", "pass\nx = (7\n% 4\n/ 2)"),
+        ("!ls\nx = 7 \\\n% 4", "pass\nx = 7 \\\n% 4"),
+        ('!ls\nx = """(\n%cd\nwhy?\n"""\n%cd', 'pass\nx = """(\n%cd\nwhy?\n"""\npass'),
+        ("!ls\nx = ')'  # (\n%cd\ny = '\\'('\n%cd", "pass\nx = ')'  # (\npass\ny = '\\'('\npass"),
+        ("!pip install \\\n  numpy \\\n  scipy\nx = 1", "pass\n\n\nx = 1"),
+        ("  def f():\n    pass\n  !ls", "def f():\n  pass\npass"),
+        ("\n  x = 1\n\n  y = 2", "\nx = 1\n\ny = 2"),
     ],
 )
 def test_magics_are_taken_out_and_line_numbers_stay(cell: str, kept: str) -> None:

@@ -493,6 +493,8 @@ def test_over_http_errors_say_whose_they_are(front: Any, client: httpx.Client) -
     }
     for expected, bodies in refused.items():
         assert [status("linear", body) for body in bodies] == [expected] * len(bodies)
+    not_finite = client.post("/apps/linear/predict", content=b'{"x": NaN}').json()
+    assert not_finite == {"detail": "the body is no JSON: NaN is no number of JSON"}
     assert status("calm", {"x": [1, 2, 3]}) == 422  # not the default: it is the caller's mistake
     assert status("none", {"x": 1}) == 404
     assert status("slow", {"x": 1}) == 503
@@ -507,6 +509,7 @@ def test_over_http_errors_say_whose_they_are(front: Any, client: httpx.Client) -
     assert f'serve_requests_total{{{route},status="422"}} 1.0' in text
     assert f"serve_request_seconds_count{{{route}}} 3.0" in text
     assert client.get("/healthz").json() == {"status": "ok", "down": []}
+    assert client.head("/healthz").status_code == 200
     assert "metrics.json" in client.get("/").text
     assert client.get("/metrics.json").json()["slo_ms"] == 500
     front[0].send_signal(signal.SIGTERM)

@@ -60,6 +60,9 @@ def backup(data: Path, target: Path, url: str = "") -> int:
             partial.replace(target)
     except sqlite3.Error as error:
         raise StartError(f"backup: {data / DATABASE}: {error}.") from error
+    except OSError as error:
+        problem = f"backup: {target}: {error.strerror or error}"
+        raise StartError(f"{problem}. Is its folder there, and has it room?") from error
     return target.stat().st_size
 
 

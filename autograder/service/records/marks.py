@@ -43,8 +43,21 @@ class Mark:
         if not isinstance(comment, str) or not _are_items(items):
             expected = f"the comment a text, the items at most {_MOST_ITEMS} short texts"
             raise Refused(422, f"grade: {answer.question}: expected {expected}.")
-        comment = comment.replace("\0", "").strip()[:_COMMENT_CHARS]
+        comment = comment_of(comment, _COMMENT_CHARS)
         return cls(points, comment, tuple(item.replace("\0", "") for item in items))
+
+
+def comment_of(text: str, most: int) -> str:
+    """Return a comment as it is kept; a line's end counts as one character, as on pages.
+
+    Raises:
+        Refused: 422, it is longer than `most`.
+    """
+    comment = text.replace("\0", "").replace("\r\n", "\n").strip()
+    if len(comment) > most:
+        expected = f"expected at most {most}"
+        raise Refused(422, f"grade: comment: got {len(comment)} characters, {expected}.")
+    return comment
 
 
 def _are_items(items: object) -> bool:

@@ -4,10 +4,11 @@ Pure functions. The calendar is iCalendar (RFC 5545): lines of at most 75 octets
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from autograder.service.records.rules import Rules
 from autograder.service.records.submissions.submissions import Entry
 from autograder.service.times import moment
 
@@ -65,11 +66,12 @@ def _place(lab: Mapping[str, Any], entry: Entry | None, now: float) -> Place:
 
 def _state(lab: Mapping[str, Any], now: float) -> str:
     """Return how it is with a lab of which nothing was handed in."""
-    if lab["opens"] and now < moment(lab["opens"]):
+    rules = Rules(**{field.name: lab[field.name] for field in fields(Rules)})
+    if rules.is_over(now):
+        return MISSING
+    if rules.opens is not None and now < moment(rules.opens):
         return TO_COME
-    if lab["due"] is None or now <= moment(lab["due"]):
-        return OPEN
-    return MISSING if lab["late_until"] and now > moment(lab["late_until"]) else LATE
+    return LATE if rules.late_days(now) else OPEN
 
 
 def calendar(labs: Iterable[Mapping[str, Any]], host: str, now: float) -> str:

@@ -166,7 +166,10 @@ class _Hosts:
 
 
 class _Headers:
-    """ASGI middleware: every answer carries these headers, unless it says otherwise itself."""
+    """ASGI middleware: every answer carries these headers, unless it says otherwise itself.
+
+    HEAD is answered as GET; the HTTP server leaves the body out.
+    """
 
     def __init__(self, app: ASGIApp, headers: Mapping[str, str]) -> None:
         self._app = app
@@ -181,6 +184,8 @@ class _Headers:
                 message = {**message, "headers": [*message["headers"], *missing]}
             await send(message)
 
+        if scope.get("method") == "HEAD":
+            scope = {**scope, "method": "GET"}
         await self._app(scope, receive, send_with_headers)
 
 
@@ -210,6 +215,7 @@ async def _answer(request: Request, error: Exception) -> Response:
             return _say(request, error.status, str(error), error.headers)
         case HTTPException():
             message = f"{request.method} {request.url.path}: {error.detail}"
+            message += ". Check the address." if error.status_code == 404 else ""
             return _say(request, error.status_code, message, error.headers)
         case RequestValidationError():
             first = error.errors()[0]

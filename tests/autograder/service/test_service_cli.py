@@ -127,6 +127,7 @@ def test_the_token_may_come_from_a_file(course: Any, tmp_path: Path) -> None:
         (["submit", "nowhere", "{notebook}"], "unknown lab: got 'nowhere'"),
         (["submit", "scale_and_sum", "/no/such.ipynb"], "cannot read the notebook"),
         (["submit", "scale_and_sum", "/"], "cannot read the notebook"),
+        (["backup", "--data", "{data}", "/no/such/file"], "backup: /no/such/file: No such file"),
         (["submit", "scale_and_sum", "{text}"], "not JSON"),
         (["status", "999"], "submission 999"),
         (["status", "../1"], "got '../1'"),

@@ -308,6 +308,9 @@ def test_marks_are_taken_all_or_none(running: Any) -> None:
         assert ask(running.staff, "PUT", path, {"why": {"points": bad}})[0] == 422
     for bad in ([], 1, {"point": 1}, {"items": [5]}, {"comment": 5}):
         assert ask(running.staff, "PUT", path, {"why": bad})[0] == 422
+    assert ask(running.staff, "PUT", path, {"why": {"comment": "x\r\n" * 2000}})[0] == 200
+    too_long = ask(running.staff, "PUT", path, {"why": {"comment": "x" * 4001}})
+    assert too_long[0] == 422 and "4001 characters, expected at most 4000" in too_long[1]["detail"]
     assert ask(ada, "PUT", path, {"why": mark})[0] == 403
     assert ask(running.staff, "PUT", "/api/submissions/99/marks", {"why": mark})[0] == 404
     assert ask(running.staff, "PUT", path, '{"why": {"points": 1}, "why": {}}')[0] == 422

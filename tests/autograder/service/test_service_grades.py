@@ -112,6 +112,7 @@ def test_staff_set_a_lab_excuse_and_take_it_back(running: Any, browser: Any) -> 
         {"excused": "yes"},
         {"excused": True, "points": 1},
         {"points": 1, "comment": 7},
+        {"points": 1, "comment": "x" * 2001},
         {"pionts": 1},
     ],
 )

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
 
 from autograder.service.client import Connection
@@ -65,6 +66,15 @@ def test_score_is_null_until_graded(running: Any) -> None:
     running.grader.entered.wait(30)
     found = learner.submission(str(number["id"]))
     assert (found["state"], found["score"], found["max_score"]) == ("grading", None, None)
+
+
+@pytest.mark.parametrize(
+    "path", ["/healthz", "/login", "/static/course.css", "/nowhere", "/api/labs"]
+)
+def test_head_has_the_headers_of_get_and_no_body(running: Any, path: str) -> None:
+    got, head = (httpx.request(m, running.server.url + path, verify=False) for m in ("GET", "HEAD"))
+    assert (head.status_code, head.content) == (got.status_code, b"")
+    assert {**head.headers, "date": ""} == {**got.headers, "date": ""}
 
 
 def test_a_learner_sees_the_property_and_the_hint_of_hidden_checks_and_no_detail(

@@ -83,6 +83,24 @@ def test_one_wrong_line_and_nothing_is_taken(running: Any, text: str) -> None:
     assert DUE not in running.staff.schedule()
 
 
+@pytest.mark.parametrize(
+    ("due", "weeks", "moved"),
+    [
+        ("0001-02-03T00:00:00-12:00", -104, "0001-01-01T12:00:00-12:00"),
+        ("9999-12-20T00:00:00+14:00", 104, "9999-12-30T14:00:00+14:00"),
+    ],
+)
+def test_dates_are_moved_as_far_as_calendars_go(
+    running: Any, due: str, weeks: int, moved: str
+) -> None:
+    assert ask(running.staff, "PUT", "/api/labs/01_first", {"due": due})[0] == 200
+    status, _ = ask(running.staff, "POST", "/api/schedule/shift", {"weeks": weeks})
+    assert (status, running.server.course.store.dates.calendar().rules["01_first"].due) == (
+        200,
+        moved,
+    )
+
+
 @pytest.mark.parametrize("weeks", [0, 105, -105, 1.5, "1", None, True])
 def test_weeks_are_a_whole_number(running: Any, weeks: Any) -> None:
     assert ask(running.staff, "POST", "/api/schedule/shift", {"weeks": weeks})[0] == 422

@@ -10,7 +10,8 @@ import pytest
 
 from autograder.cli import main
 from autograder.service.client import Connection
-from autograder.service.reports.standing import calendar
+from autograder.service.records.rules import DATES, Rules
+from autograder.service.reports.standing import calendar, standing
 from autograder.service.times import iso
 
 HOUR = 3600
@@ -45,6 +46,23 @@ def test_a_lab_opens_is_open_late_and_missing(running: Any) -> None:
     due = {"due": iso(now + HOUR)}
     assert ask(running.staff, "PUT", "/api/labs/first/extensions/ada", due)[0] == 200
     assert state(ada, "01_first") == "open"
+
+
+@pytest.mark.parametrize(
+    ("rules", "expected"),
+    [
+        ({"due": -1, "late_until": 3, "grace_minutes": 90}, "open"),
+        ({"due": -3, "late_until": -1, "grace_minutes": 90}, "late"),
+        ({"due": -3, "late_until": -1, "grace_minutes": 30}, "missing"),
+        ({"late_until": -1}, "missing"),
+        ({"late_until": 1}, "open"),
+    ],
+)
+def test_what_can_still_be_handed_in_is_not_missing(rules: dict[str, Any], expected: str) -> None:
+    now = time.time()
+    dates = {n: iso(now + h * HOUR) if n in DATES else h for n, h in rules.items()}
+    lab = {"name": "01_first", "attempts_left": None, **Rules.read(dates).to_dict()}
+    assert [place.state for place in standing([lab], {}, now)] == [expected]
 
 
 def test_what_counts_is_shown_to_the_learner_and_to_staff(

@@ -235,6 +235,14 @@ def test_dates_that_leave_the_calendar_or_cross_are_refused_whole(running: Any) 
     assert running.server.course.store.dates.calendar().rules == {}
 
 
+def test_a_zone_without_the_first_date_of_a_term_is_refused(running: Any) -> None:
+    term = {**EMPTY, "labs": {"01_first": {"opens": "0001-01-01T00:00:00+00:00"}}}
+    with pytest.raises(ServerError) as refused:
+        body = {"term": term, "start": "2032-02-16", "zone": "America/New_York"}
+        running.staff.take_term(body, dry_run=True)
+    assert refused.value.status == 422 and "no such date" in str(refused.value)
+
+
 def test_dates_that_are_here_change_and_what_is_held_back_stays_so(running: Any) -> None:
     store, staff = running.server.course.store, running.staff
     by = store.roster.find("instructor")

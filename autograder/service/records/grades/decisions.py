@@ -15,6 +15,7 @@ from autograder.service.database.schema import decisions, people
 from autograder.service.errors import Refused
 from autograder.service.records import audit_log
 from autograder.service.records.calendar import HELD_LABS
+from autograder.service.records.marks import comment_of
 from autograder.service.records.outbox import touch_people
 from autograder.service.records.people import LEARNER, Person
 from autograder.service.records.standings.standings import lab_points, restand
@@ -99,7 +100,7 @@ def _read(
     if not set(body) <= _KEYS or not isinstance(excused, bool) or not isinstance(comment, str):
         expected = '{"excused": true} or {"points": 7, "max_score": 10, "comment": "..."}'
         raise Refused(422, f"grade: expected {expected}.")
-    comment = comment.replace("\0", "").strip()[:_COMMENT_CHARS]
+    comment = comment_of(comment, _COMMENT_CHARS)
     if excused and points is not None:
         raise Refused(422, "grade: excused: expected no points too.")
     if excused:

@@ -164,12 +164,15 @@ class Move:
                 raise wrong("weeks", weeks, f"-{_MOST_WEEKS} to {_MOST_WEEKS}")
             return cls(7 * weeks, zone)
         all_rules = list(labs)
-        opens = [_local(rules.opens, zone) for rules in all_rules if rules.opens is not None]
+        opens = [rules.opens for rules in all_rules if rules.opens is not None]
         if not opens:
             problem = "no lab of it opens at a date" if all_rules else "there is no lab in the plan"
             raise Refused(422, f"term: {problem}: give weeks, not a start.")
         try:
-            return cls((date.fromisoformat(start) - min(opens).date()).days, zone)
+            first = min(_local(text, zone) for text in opens).date()
+            return cls((date.fromisoformat(start) - first).days, zone)
+        except OverflowError as error:
+            raise Refused(422, f"term: {zone} has no such date as {min(opens)}.") from error
         except (TypeError, ValueError) as error:
             raise wrong("start", start, "a day, such as 2031-02-28") from error
 
