@@ -5,7 +5,7 @@ a probe beside the learner's code that uses what the notebook imports and define
 """
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from autograder.grading.slicing import free_names
 
@@ -20,18 +20,19 @@ def learner_names(tree: ast.Module) -> frozenset[str]:
     learner's side leave open. Where a name is not written in the call, every text that could be
     one counts.
     """
-    functions = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}
-    arguments = list(_first_arguments(tree, _ASKING))
+    nodes = list(ast.walk(tree))
+    functions = {n.name for n in nodes if isinstance(n, ast.FunctionDef)}
+    arguments = list(_first_arguments(nodes, _ASKING))
     named = {text for arg in arguments if (text := _text(arg))}
     if any(not _text(arg) and getattr(arg, "id", "") not in functions for arg in arguments):
-        named |= {text for node in ast.walk(tree) if (text := _text(node))}
-    sent = {arg.id for arg in _first_arguments(tree, _SENDING) if isinstance(arg, ast.Name)}
-    return frozenset(named) | frozenset(_open_names(tree, sent))
+        named |= {text for node in nodes if (text := _text(node))}
+    sent = {arg.id for arg in _first_arguments(nodes, _SENDING) if isinstance(arg, ast.Name)}
+    return frozenset(named) | frozenset(_open_names(nodes, sent))
 
 
-def _first_arguments(tree: ast.AST, methods: set[str]) -> Iterator[ast.expr]:
+def _first_arguments(nodes: Iterable[ast.AST], methods: set[str]) -> Iterator[ast.expr]:
     """Yield what is passed first to methods of these names."""
-    for node in ast.walk(tree):
+    for node in nodes:
         function = node.func if isinstance(node, ast.Call) and node.args else None
         if isinstance(function, ast.Attribute) and function.attr in methods:
             yield node.args[0]  # type: ignore[attr-defined]
@@ -45,7 +46,7 @@ def _text(node: ast.AST) -> str:
     return ""
 
 
-def _open_names(tree: ast.AST, sent: set[str]) -> Iterator[str]:
-    for node in ast.walk(tree):
+def _open_names(nodes: Iterable[ast.AST], sent: set[str]) -> Iterator[str]:
+    for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name in sent:
             yield from free_names(ast.unparse(node))

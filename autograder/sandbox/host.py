@@ -117,9 +117,7 @@ class RemoteStudent:
         started = self._supply.workers(self.limits, self._preload, world_size)
         try:
             for rank, args in enumerate(arguments):
-                for loading in loads:
-                    started[rank].channel.queue((0, "load", loading))
-                request = (rank, world_size, name, text, args, communicator)
+                request = (loads, rank, world_size, name, text, args, communicator)
                 started[rank].channel.queue((rank + 1, "rank", request))
             self._ends = min(self._ends + time.monotonic() - began, self._last)
             headers = Headers(self._texts_on_ranks(name, text), communicator)

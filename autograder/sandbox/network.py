@@ -22,7 +22,6 @@ from autograder.sandbox.wire import WireError
 MAX_TRAFFIC_BYTES = 512 * MIB
 MAX_MESSAGES = 100_000
 CHANNELS = 1 << 16
-LOADING = ("ok", "raised")  # what loading a statement is answered with
 # A rank with a thread that is not waiting may still send; after so long of silence it will not.
 SILENCE_S = 2.0
 
@@ -90,7 +89,7 @@ class Switch:
             self._pass_on(rank, *arrived[2:])
         elif arrived[0] == 0 and self._has(arrived, "wait", list, int, bool):
             self._waits(rank, *arrived[2:])
-        elif arrived[0] != 0 or type(arrived[1]) is not str or arrived[1] not in LOADING:
+        else:
             raise WireError("network: of no known kind.")
 
     def _has(self, arrived: tuple[Any, ...], kind: str, *types: type) -> bool:

@@ -13,6 +13,7 @@ worker holds no expected value, no check and no score, and the judge believes no
 import __future__
 
 import builtins
+import contextlib
 import importlib
 import os
 import random
@@ -130,9 +131,22 @@ class Worker:
         return self.student.call(PROBE, **inputs)
 
     def _rank(
-        self, rank: int, size: int, name: str, text: str, args: tuple[Any, ...], communicator: str
+        self,
+        statements: list[tuple[str, int, int]],
+        rank: int,
+        size: int,
+        name: str,
+        text: str,
+        args: tuple[Any, ...],
+        communicator: str,
     ) -> Any:
-        """Run the learner's function `name`, or the probe in `text`, on one rank."""
+        """Run the learner's function `name`, or the probe in `text`, on one rank.
+
+        The statements have all run elsewhere; one that fails here leaves its names undefined.
+        """
+        for statement in statements:
+            with contextlib.suppress(BaseException):
+                self._load(*statement)
         endpoint = Endpoint(self.connection, rank, size)
         make = _resolve(communicator)
 
