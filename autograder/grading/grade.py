@@ -6,7 +6,7 @@ here. A submission that cannot be read has a report too.
 
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cached_property
@@ -162,8 +162,8 @@ class LabGrader:
     ) -> tuple[dict[Task, CheckResult], list[str], str]:
         """Return the results of `tasks`, notes on what stopped, and what the code ran in.
 
-        With `given`, the texts of the lab's own statements, a check that fails is tried once more
-        after all other statements, whether or not an answer is seen to need them.
+        With `given`, the texts of the lab's own statements, a question of which a check fails is
+        tried once more after all other statements, whether or not it is seen to need them.
 
         Raises:
             SandboxError: it could not be started, or a check's own could not.
@@ -181,25 +181,32 @@ class LabGrader:
             in_turn = deal_time(tasks, ends, self.limits.call_s)
             by_check = {t.check.name: self._check(t, student, seed, left) for t, left in in_turn}
             kind, student_notes = student.kind, student.notes
-        missed = [t for t in tasks if by_check[t.check.name].outcome is not Outcome.CORRECT]
+        by_check = settled(by_check, [task.check for task in tasks])
+        missed = {r.question for r in by_check.values() if r.outcome is not Outcome.CORRECT}
         if missed and given is not None:
             whole = needed(statements, self._roots(tasks), given=given)
+            again = [t for t in tasks if t.question.name in missed]
             if whole != sliced:
-                by_check |= self._passed_by_whole(whole, missed, seed, ends)
+                by_check |= self._better_by_whole(whole, again, seed, ends, by_check)
         if source is not None and source.failure is not None:
             raise source.failure  # a check that asked for another took it for a mistake
-        worth = settled(by_check, [task.check for task in tasks])
-        results = {task: worth[task.check.name] for task in tasks}
+        results = {task: by_check[task.check.name] for task in tasks}
         notes = list(dict.fromkeys(_stopped(failure) for failure in failures))
         return results, [*notes[:MAX_NOTES], *student_notes], kind
 
-    def _passed_by_whole(
-        self, whole: Sequence[Statement], missed: Sequence[Task], seed: int, ends: float
+    def _better_by_whole(
+        self,
+        whole: Sequence[Statement],
+        tasks: Sequence[Task],
+        seed: int,
+        ends: float,
+        first: Mapping[str, CheckResult],
     ) -> dict[str, CheckResult]:
-        """Return the results of those checks that pass once all that the learner wrote has run.
+        """Return the results of questions that earn more once all that the learner wrote has run.
 
         A slice of text cannot see everything that an answer needs: a list that is filled under
-        another name, a file, an environment variable.
+        another name, a file, an environment variable. All results of a question come from one run,
+        so that an answer cannot hold here by one part of the checks and there by the other.
         """
         left = ends - time.monotonic()
         if left <= 0:
@@ -207,9 +214,16 @@ class LabGrader:
         with self._open(self.limits) as student:
             student.allow(left)
             student.load(whole)
-            in_turn = deal_time(missed, ends, self.limits.call_s)
+            in_turn = deal_time(tasks, ends, self.limits.call_s)
             again = {t.check.name: self._ask(t, student, seed, left) for t, left in in_turn}
-        return {n: r for n, r in again.items() if r.outcome is Outcome.CORRECT and not r.broken}
+        again = settled(again, [task.check for task in tasks])
+        better: dict[str, CheckResult] = {}
+        for question in {task.question.name for task in tasks}:
+            names = [task.check.name for task in tasks if task.question.name == question]
+            earns_more = sum(again[n].score for n in names) > sum(first[n].score for n in names)
+            if earns_more and not any(again[n].broken for n in names):
+                better |= {name: again[name] for name in names}
+        return better
 
     def _sandboxed(self, limits: Limits) -> AbstractContextManager[WorkerStudent]:
         from autograder.sandbox.host import Sandbox

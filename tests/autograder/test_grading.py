@@ -270,6 +270,13 @@ def test_what_the_lab_itself_shows_does_not_run_for_a_check_that_fails(
     assert capsys.readouterr().out == "mine\n"  # and no sum of the lab's last cell
 
 
+def test_an_answer_does_not_hold_by_parts_of_two_attempts(grader, notebook) -> None:
+    cell = "ones = []\nalias = ones\nalias.append(1)"
+    answer = "def scale(x, factor):\n    return x * (factor if (factor > 0) is (not ones) else 0)"
+    report = grader.grade(notebook([("code", cell), ("code", answer)]))
+    assert outcomes(report)["scale"] == {CORRECT, INCORRECT}
+
+
 def test_a_second_attempt_at_a_check_stays_within_the_time_of_the_submission(
     grader, notebook
 ) -> None:
