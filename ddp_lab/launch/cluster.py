@@ -93,7 +93,7 @@ def client_of(cluster: Any) -> Iterator[Any]:
         yield cluster
         return
     try:
-        client = distributed.Client(cluster, timeout=CONNECT_S, set_as_default=False)
+        client = _connected(distributed, cluster)
     except (OSError, ValueError) as error:
         raise InvalidArgument(
             f"launch: no Dask scheduler answers at {cluster!r}: {error}. "
@@ -101,6 +101,14 @@ def client_of(cluster: Any) -> Iterator[Any]:
         ) from error
     with client:
         yield client
+
+
+def _connected(distributed: Any, address: str) -> Any:
+    """Return a client; tried again where the thread of Dask's own did not begin within its 10 s."""
+    for _ in range(2):
+        with contextlib.suppress(AssertionError):  # which is all that Dask says of it
+            return distributed.Client(address, timeout=CONNECT_S, set_as_default=False)
+    return distributed.Client(address, timeout=CONNECT_S, set_as_default=False)
 
 
 def dask() -> Any:
