@@ -8,6 +8,9 @@ from operator import itemgetter
 # cell magics whose body is ordinary code of this process; of all others nothing runs here
 _RUNS_HERE = frozenset({"time", "capture", "prun", "memit", "matplotlib"})
 _TIMED = re.compile(r"([^=%]*=\s*)?%time\s+")
+_WRITTEN = re.compile(r"%%(?:write)?file[ \t]+(-a[ \t]+)?(['\"]?)([^\s'\"]+)\2[ \t]*\n")
+_RUN_FILE = re.compile(r"%run\s+(['\"]?)([^\s'\"]+\.py)\1$")
+_ENVIRONMENT = re.compile(r"%(?:set_)?env\s+(\w+)(?:\s*=\s*|\s+)(.*)")
 _LINE = re.compile(r"[%!?,;/]|[^#'\"?]+\?{1,2}$|[\w\s,.]+=\s*[%!]")
 _NESTING = re.compile(r"\\.|'''|\"\"\"|['\"#()\[\]{}]")
 _DEPTHS = {"(": 1, "[": 1, "{": 1, ")": -1, "]": -1, "}": -1}
@@ -18,11 +21,16 @@ def plain_python(text: str) -> str:
     """Return the Python that a cell holds, as far as grading runs it.
 
     A cell magic such as `%%ranks` takes its whole cell with it: what it defines is defined
-    elsewhere. A line magic or shell line becomes `pass`; `%time f(x)` becomes `f(x)`.
+    elsewhere. A line magic or shell line becomes `pass`; `%time f(x)` becomes `f(x)`. Files are
+    written and run, and variables of the environment set, as these magics do it.
     """
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\f", "\n")
     head = text.lstrip()
     if head.startswith("%%"):
+        if written := _WRITTEN.match(head):
+            mode, name = "a" if written[1] else "w", written[3]
+            body = head[written.end() :].removesuffix("\n") + "\n"  # as IPython ends it
+            return f"open({name!r}, {mode!r}, encoding='utf-8').write({body!r})"
         word = re.match(r"%%(\w*)", head)
         if word is None or word[1] not in _RUNS_HERE:
             return ""
@@ -74,4 +82,8 @@ def _line(line: str) -> str:
     timed = _TIMED.match(text)
     if timed and timed.end() < len(text):
         return f"{indent}{timed[1] or ''}{text[timed.end() :]}"
+    if ran := _RUN_FILE.match(text):
+        return f"{indent}exec(compile(open({ran[2]!r}).read(), {ran[2]!r}, 'exec'))"
+    if variable := _ENVIRONMENT.match(text):
+        return f"{indent}__import__('os').environ[{variable[1]!r}] = {variable[2]!r}"
     return f"{indent}pass" if _LINE.match(text) else line

@@ -19,7 +19,14 @@ from autograder.authoring.source import SOURCE, load_lab
 from autograder.checks import Checks, load_checks, run_check
 from autograder.errors import LabError, SubmissionError
 from autograder.grading.deadline import deadline
-from autograder.grading.slicing import Analysed, definitions, needed, same_code, statements_of
+from autograder.grading.slicing import (
+    Analysed,
+    definitions,
+    may_bind,
+    needed,
+    same_code,
+    statements_of,
+)
 from autograder.grading.submission import manual_answers, read
 from autograder.grading.time_budget import Task, deal_time
 from autograder.printable import printable
@@ -115,7 +122,13 @@ class LabGrader:
         except TimeoutError as error:
             return self.unreadable(f"notebook: not read: {error}. Send a smaller one.", submission)
         texts = definitions(statements)
-        ready = {q.name for q in self.lab.questions if not q.manual and self.attempted(q, texts)}
+        own = [s for s in statements if s.statement.text not in self._given_texts]
+        ready = {
+            q.name
+            for q in self.lab.questions
+            if not q.manual
+            and (self.attempted(q, texts) or any(may_bind(s, q.defines) for s in own))
+        }
         tasks = [t for t in self.tasks if t.question.name in ready]
         seed = secrets.randbits(63)
         by_check, notes, sandbox = self.run(statements, tasks, seed, given=self._given_texts)

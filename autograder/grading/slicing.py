@@ -27,6 +27,7 @@ _BINDING = re.compile(
 )
 MAX_STATEMENTS = 10_000  # at the top level; the longest honest labs have a twentieth
 _BUILTINS = frozenset(dir(builtins))
+_BINDS_BY_TEXT = frozenset({"exec", "globals", "setattr", "vars"})
 _COMPREHENSIONS = frozenset({"listcomp", "setcomp", "dictcomp", "genexpr"})
 _NEARBY = 200  # bytes after a statement that are looked at for a `;`
 _COMPOUND = (
@@ -41,7 +42,8 @@ class Analysed:
     """A statement with what it reads at any time, and the names that it acts on (`x.add(1)`).
 
     `sets` are the globals that its functions set when they are called, `calls` the functions that
-    it calls for their effect alone. `future` statements change what those after them mean.
+    it calls for their effect alone. `ambient` statements change what those after them mean, or
+    write a file that these may read, or set a variable of the environment.
     """
 
     statement: Statement
@@ -50,7 +52,7 @@ class Analysed:
     sets: frozenset[str] = frozenset()
     calls: frozenset[str] = frozenset()
     imports: bool = False
-    future: bool = False
+    ambient: bool = False
 
 
 def statements_of(cells: Sequence[tuple[str, str]]) -> list[Analysed]:
@@ -74,14 +76,14 @@ def needed(
 ) -> list[Statement]:
     """Return the statements that the names `roots` depend on, in order.
 
-    `from __future__ import ...` is among them: it changes what the others mean. With `given`, the
-    texts of a lab's own statements, all others are among them too, and what these depend on.
+    What is ambient is among them. With `given`, the texts of a lab's own statements, all others are
+    among them too, and what these depend on.
     """
     binders, setters = _binders(statements), _setters(statements)
     indices = {
         index
         for index, analysed in enumerate(statements)
-        if analysed.future or (given is not None and analysed.statement.text not in given)
+        if analysed.ambient or (given is not None and analysed.statement.text not in given)
     }
     waiting: list[str | int] = [*roots, *(n for i in indices for n in statements[i].reads)]
     seen: set[str | int] = set()
@@ -135,6 +137,15 @@ def _setters(statements: Sequence[Analysed]) -> dict[str | int, list[int]]:
 def definitions(statements: Sequence[Analysed]) -> dict[str, str]:
     """Return the text of the last statement that binds each name."""
     return {name: a.statement.text for a in statements for name in a.statement.binds}
+
+
+def may_bind(analysed: Analysed, names: Iterable[str]) -> bool:
+    """Return whether a statement could bind one of `names` in a way that its text does not show.
+
+    Such as `exec("def f(x): ...")`, `globals()["f"] = g`, or a file with `f` in it.
+    """
+    hidden = analysed.ambient or not _BINDS_BY_TEXT.isdisjoint(analysed.reads)
+    return hidden and any(re.search(rf"\b{name}\b", analysed.statement.text) for name in names)
 
 
 def same_code(text: str, other: str) -> bool:
@@ -204,8 +215,13 @@ def _analysed(node: ast.stmt, lines: Sequence[bytes], number: int) -> Analysed:
         sets=frozenset(_sets_later(table)),
         calls=frozenset(_called(node)),
         imports=isinstance(node, ast.Import | ast.ImportFrom),
-        future=isinstance(node, ast.ImportFrom) and node.module == "__future__",
+        ambient=_is_ambient(node, own),
     )
+
+
+def _is_ambient(node: ast.stmt, text: str) -> bool:
+    future = isinstance(node, ast.ImportFrom) and node.module == "__future__"
+    return future or text.startswith(("open(", "__import__("))
 
 
 def _own_text(node: ast.stmt, lines: Sequence[bytes]) -> tuple[str, int]:

@@ -53,6 +53,7 @@ def serve(connection: socket.socket, config: Mapping[str, Any]) -> None:
     """Import what `config["preload"]` names, say hello, and answer requests until the end."""
     preload(config["preload"])
     reseed()
+    sys.path.insert(0, "")  # a notebook imports what it has written
     worker = Worker(connection)
     worker.answer(0, "ok", os.getpid())
     try:

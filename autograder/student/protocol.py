@@ -176,27 +176,56 @@ def load_each(
     """Execute the statements and return the failures, as `WorkerStudent.load` says.
 
     By name, `texts` has what is bound and `failures` why something is not; both are brought up to
-    date.
+    date. What missed a name that a later statement has bound is run again after all: its cells may
+    have been run in another order than that in which they stand.
     """
-    failed = []
-    for statement in statements:
-        cause = next((failures[name] for name in statement.needs if name in failures), None)
-        failure = cause or execute(statement)
-        for name in statement.binds:
-            if failure is None:
-                texts[name] = statement.text
-                failures.pop(name, None)
-            elif name not in texts:
-                failures[name] = failure
-        if failure is not None:
-            failed.append(failure)
-    return failed
+    failed: dict[int, Failure] = {}
+    waiting = list(range(len(statements)))
+    while waiting:
+        before = len(failed) or len(statements)
+        for index in waiting:
+            failed.pop(index, None)
+            if failure := _load(statements[index], execute, texts, failures):
+                failed[index] = failure
+        more = len(failed) < before
+        waiting = [i for i in failed if more and _came_too_early(statements[i], texts, failures)]
+    return [failed[index] for index in sorted(failed)]
+
+
+def _load(
+    statement: Statement,
+    execute: Callable[[Statement], Failure | None],
+    texts: dict[str, str],
+    failures: dict[str, Failure],
+) -> Failure | None:
+    cause = next((failures[name] for name in statement.needs if name in failures), None)
+    failure = cause or execute(statement)
+    for name in statement.binds:
+        if failure is None:
+            texts[name] = statement.text
+            failures.pop(name, None)
+        elif name not in texts:
+            failures[name] = failure
+    return failure
+
+
+def _came_too_early(
+    statement: Statement, texts: Mapping[str, str], failures: Mapping[str, Failure]
+) -> bool:
+    """Return whether a statement's names are missing for want of one that there is by now."""
+    failure = next((failures[name] for name in statement.binds if name in failures), None)
+    return failure is not None and _missed_name(failure.type_name, failure.message) in texts
 
 
 def cause_of(error: StudentError, failures: Mapping[str, Failure]) -> Exception:
     """Return `error`, or why the name that it misses is not there: its statement had failed."""
-    match = _NO_NAME.match(error.message) if error.type_name == NameError.__name__ else None
-    return missing(match[1], failures) if match and match[1] in failures else error
+    name = _missed_name(error.type_name, error.message)
+    return missing(name, failures) if name in failures else error
+
+
+def _missed_name(type_name: str, message: str) -> str:
+    match = _NO_NAME.match(message) if type_name == NameError.__name__ else None
+    return match[1] if match else ""
 
 
 _NO_NAME = re.compile(r"name '(\w+)' is not defined")

@@ -2,9 +2,11 @@
 
 import contextlib
 import json
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -12,7 +14,7 @@ from autograder.authoring.manifest import load_released, to_manifest
 from autograder.authoring.notebook import learner_notebook, solution_notebook
 from autograder.authoring.source import load_lab, load_wrong_answers
 from autograder.grading.grade import LabGrader
-from autograder.records import Lab, Outcome, Report
+from autograder.records import Lab, Limits, Outcome, Report
 from autograder.student.local import LocalStudent
 
 SCALE = "def scale(x, factor):\n    return x * factor"
@@ -254,6 +256,53 @@ def test_what_the_text_does_not_show_an_answer_to_need_has_run_all_the_same(
     assert outcomes(report)["scale"] == {CORRECT}
     wrong = ("code", answer.replace("factor *", "factor * 2 *"))
     assert outcomes(grader.grade(notebook([("code", cell), wrong])))["scale"] == {INCORRECT}
+
+
+@pytest.mark.parametrize("given", [[], ["def scale(x, factor):\n    raise NotImplementedError"]])
+@pytest.mark.parametrize(
+    "cell",
+    [
+        f"exec({SCALE!r})",
+        "globals()['scale'] = lambda x, factor: x * factor",
+        "import sys\nsetattr(sys.modules[__name__], 'scale', lambda x, f: x * f)",
+    ],
+)
+def test_an_answer_that_the_text_does_not_show_is_attempted(
+    sample_lab, notebook, monkeypatch, cell: str, given: list[str]
+) -> None:
+    namespace = ModuleType("a_notebook")
+    monkeypatch.setitem(sys.modules, "a_notebook", namespace)
+
+    def opened(limits: Limits) -> contextlib.nullcontext[LocalStudent]:
+        return contextlib.nullcontext(LocalStudent(vars(namespace)))
+
+    report = LabGrader(sample_lab, open_student=opened).grade(
+        notebook([("code", text) for text in [*given, cell]])
+    )
+    assert outcomes(report)["scale"] == {CORRECT}
+    assert outcomes(report)["sum_rows"] == {NOT_ATTEMPTED}
+
+
+def test_cells_that_ran_in_another_order_grade_the_same(grader, notebook) -> None:
+    cells = ["two = one + 1", "one = half * 2", "def scale(x, f, k=two):\n    return x * f * k / 2"]
+    late = [*cells, "half = 0.5"]
+    report = grader.grade(notebook([("code", text) for text in late]))
+    assert outcomes(report)["scale"] == {CORRECT} and report.notes == ()
+    report = grader.grade(notebook([("code", text) for text in cells]))
+    assert "cell 1, line 1" in report.results[0].output
+
+
+@pytest.mark.sandbox
+def test_what_a_cell_writes_and_sets_is_there_for_others(sample_lab, notebook) -> None:
+    cells = [
+        "%%writefile mine.py\nimport os\ndef scale(x, factor):\n    return x * factor * k",
+        "%%file -a mine.py\nk = int(os.environ['MY_K'])",
+        "%%writefile rows.py\ntotal = lambda x: x.sum(axis=0)",
+        "%env MY_K=1\n%run rows.py\nfrom mine import *",
+        "def sum_rows(x):\n    return total(x)",
+    ]
+    report = LabGrader(sample_lab).grade(notebook([("code", text) for text in cells]))
+    assert (outcomes(report)["scale"], outcomes(report)["sum_rows"]) == ({CORRECT}, {CORRECT})
 
 
 @pytest.mark.parametrize("kind", ["source", "released", "source without cells"])
