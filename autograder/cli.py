@@ -44,7 +44,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         return 0
     except OSError as error:
-        print(f"autograder: {error.strerror or error}: {error.filename}", file=sys.stderr)
+        cause = error.strerror or error
+        what = f"{cause}: {error.filename}" if error.filename else f"{cause}"
+        print(f"autograder: {arguments.command}: {what}.", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("autograder: stopped.", file=sys.stderr)

@@ -69,7 +69,8 @@ def notebook_cells(path: Path) -> list[dict[str, Any]]:
         cells = read(data).cells
         raw = json.loads(data)["cells"]
     except (OSError, SubmissionError, ValueError, KeyError, TypeError) as error:
-        raise LabError(f"import {path}: {error}") from error
+        why = getattr(error, "strerror", None) or error
+        raise LabError(f"import {path}: {why}") from error
     pairs = zip(raw, cells, strict=True)
     return [{**cell, "kind": kind, "text": text} for cell, (kind, text) in pairs if kind]
 

@@ -266,9 +266,12 @@ class Connection:
         except ValueError:
             content = None
         if not isinstance(content, dict):
-            problem = f"{what}: {self.server} does not answer like a course server"
-            raise ServerError(f"{problem}. Check the address.")
+            raise self._no_course_server(what)
         return content
+
+    def _no_course_server(self, what: str) -> ServerError:
+        problem = f"{what}: {self.server} does not answer like a course server"
+        return ServerError(f"{problem}. Check the address.")
 
     @contextmanager
     def _asked(
@@ -289,6 +292,8 @@ class Connection:
             # A proxy of the environment has no business with a token for this one server.
             opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), _NoRedirect())
             with opener.open(request, timeout=_TIMEOUT_S) as answer:
+                if answer.headers.get_content_type() == "text/html":  # nothing of ours is a page
+                    raise self._no_course_server(what)
                 yield answer
         except urllib.error.HTTPError as error:
             with error:

@@ -5,6 +5,8 @@ import io
 
 from autograder.service.errors import Refused
 
+_NEXT = "In a spreadsheet, save it as CSV UTF-8."
+
 Lines = list[tuple[int, list[str]]]  # the number of each in the file, and its cells
 
 
@@ -21,6 +23,6 @@ def table(data: bytes, what: str) -> tuple[list[str], Lines]:
         rows = csv.reader(io.StringIO(text, newline=""), delimiter=separator, strict=True)
         lines = [(rows.line_num, row) for row in rows if row]
     except (UnicodeDecodeError, csv.Error) as error:
-        raise Refused(422, f"{what}: this is no CSV in UTF-8: {error}.") from error
+        raise Refused(422, f"{what}: this is no CSV in UTF-8: {error}. {_NEXT}") from error
     names = [name.strip().lower() for name in lines[0][1]] if lines else []
     return names, lines[1:]

@@ -74,6 +74,17 @@ def sqlite_url(data_dir: Path) -> sa.URL:
     return sa.URL.create("sqlite", database=str(data_dir / _FILE))
 
 
+def require_course(data_dir: Path, url: str = "") -> None:
+    """Let a data directory through that a server has made; its database may be at `url` instead.
+
+    Raises:
+        StartError: it is none.
+    """
+    if not (data_dir.is_dir() if url else (data_dir / _FILE).is_file()):
+        expected = "a directory" if url else f"a file {_FILE}"
+        raise StartError(f"no course in {data_dir}: expected {expected}. Check --data.")
+
+
 @contextmanager
 def existing(data_dir: Path, *, migrate: bool = False) -> Iterator[Store]:
     """Open the database of a data directory that a server has made.
@@ -81,8 +92,7 @@ def existing(data_dir: Path, *, migrate: bool = False) -> Iterator[Store]:
     Raises:
         StartError: there is none, or it is an older release's and `migrate` is false.
     """
-    if not (data_dir / _FILE).is_file():
-        raise StartError(f"no course in {data_dir}: expected a file {_FILE}. Check --data.")
+    require_course(data_dir)
     with closing(Store(sqlite_url(data_dir), migrate=migrate)) as store:
         yield store
 

@@ -223,7 +223,7 @@ def _export(arguments: argparse.Namespace) -> int:
 
 def _write_export(arguments: argparse.Namespace, file: BinaryIO) -> dict[str, Any]:
     """Write the gradebook to `file`; return what is to be said of it."""
-    template = None if arguments.template is None else arguments.template.read_bytes()
+    template = None if arguments.template is None else read_file(arguments.template, "export")
     if arguments.data is None:
         options = {"lab": arguments.lab, "template": template}
         connection = _connection(arguments)

@@ -49,22 +49,31 @@ def entries(database: Database) -> list[CourseEntry]:
     return [CourseEntry(name, **listed[name]) for name in sorted(listed)]
 
 
-def add(database: Database, course: CourseEntry) -> None:
-    """List a course; on PostgreSQL, make its schema.
+def verify(course: CourseEntry) -> None:
+    """Let a course through that can be listed.
 
     Raises:
-        StartError: the name, the title or a path is none, or the name is taken.
+        StartError: its name, title or a path is none.
     """
     if not _NAME.fullmatch(course.name):
         expected = "expected a small letter, then at most 23 of a to z, 0 to 9 and -"
         raise StartError(f"courses: name: got {course.name[:60]!r}, {expected}.")
     if not (course.title.strip() and course.title.isprintable()):
         raise StartError(f"courses: title: got {course.title[:60]!r}, expected one line of text.")
-    values = {field: text for field, text in asdict(course).items() if field != "name" and text}
-    for field, text in values.items():
+    for field, text in asdict(course).items():
         if len(text) > _CHARS:
             problem = f"got {len(text)} characters, expected at most {_CHARS}"
             raise StartError(f"courses: {field}: {problem}.")
+
+
+def add(database: Database, course: CourseEntry) -> None:
+    """List a course; on PostgreSQL, make its schema.
+
+    Raises:
+        StartError: the course cannot be listed, or the name is taken.
+    """
+    verify(course)
+    values = {field: text for field, text in asdict(course).items() if field != "name" and text}
     if course.name in (entry.name for entry in entries(database)):
         raise StartError(f"courses: there is a course {course.name!r} already. Choose another.")
     with database.write() as connection:

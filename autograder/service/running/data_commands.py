@@ -1,6 +1,7 @@
 """Commands about what a server keeps, which work on its directory and database themselves."""
 
 import argparse
+import shutil
 from pathlib import Path
 
 from autograder.service.running.commands import Subparsers, command, group
@@ -54,7 +55,7 @@ def _add_course(arguments: argparse.Namespace) -> None:
     from autograder.service.running import courses
     from autograder.service.running.server import TOKEN_FILE, data_directory, instructor_token
 
-    data, url, name = data_directory(arguments.data), arguments.database, arguments.name
+    url, name = arguments.database, arguments.name
     if arguments.labs is not None:
         LabCatalog(arguments.labs).require()
     if arguments.lti is not None and not arguments.lti.is_file():
@@ -62,6 +63,8 @@ def _add_course(arguments: argparse.Namespace) -> None:
     paths = {option: getattr(arguments, option) for option in ("labs", "lti")}
     absolute = {option: str(path.resolve()) for option, path in paths.items() if path}
     entry = courses.CourseEntry(name, arguments.title or name, **absolute)
+    courses.verify(entry)
+    data = data_directory(arguments.data)
     with closing(Store(url or sqlite_url(data), migrate=False)) as store:
         courses.add(store.database, entry)
     folder = data_directory(courses.folder(data, name))
@@ -89,17 +92,19 @@ def _backup(arguments: argparse.Namespace) -> None:
 
 def _restore(arguments: argparse.Namespace) -> None:
     from autograder.service.database.backups import restore
-    from autograder.service.errors import StartError
     from autograder.service.running.server import data_directory, locked
 
+    is_new = not arguments.data.exists()
     data = data_directory(arguments.data)
     there = set(data.iterdir())
     try:
         with locked(data):
             restore(arguments.file, data, arguments.database)
-    except StartError:
-        for path in set(data.iterdir()) - there:  # the lock
-            path.unlink()
+    except BaseException:
+        for path in set(data.iterdir()) - there:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        if is_new:
+            data.rmdir()
         raise
     print(f"What {arguments.file} holds is in {data}.")
 
@@ -129,10 +134,12 @@ def _person(arguments: argparse.Namespace) -> None:
 
 
 def _migrate(arguments: argparse.Namespace) -> None:
+    from autograder.service.records.store import require_course
     from autograder.service.running import courses
     from autograder.service.running.server import locked
 
     data, url = arguments.data, arguments.database
+    require_course(data, url)
     with locked(data):
         with courses.opened(data, url, "", migrate=True) as store:
             names = [entry.name for entry in courses.entries(store.database)]

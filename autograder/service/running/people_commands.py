@@ -50,16 +50,24 @@ def _add_staff(subparsers: Subparsers) -> argparse.ArgumentParser:
 
 def _tokens(arguments: argparse.Namespace) -> None:
     """Write the tokens to a file that its owner alone can read."""
+    from autograder.service.errors import ServerError
     from autograder.service.reports.exports import csv_lines
 
-    kind = "link" if arguments.links else "token"
-    descriptor = os.open(arguments.output, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
-        people = connection(arguments).tokens(kind, arguments.section, renew=arguments.renew)
-        columns = ("login", "name", "email", "section", kind)
-        rows = ([person[name] for name in columns] for person in people)
-        file.writelines(csv_lines([columns, *rows]))
-    print(f"{arguments.output}: {len(people)} {kind}{'' if len(people) == 1 else 's'}.")
+    kind, path = "link" if arguments.links else "token", arguments.output
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError as error:
+        raise ServerError(f"tokens: {path} is there already. Name another file.") from error
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+            people = connection(arguments).tokens(kind, arguments.section, renew=arguments.renew)
+            columns = ("login", "name", "email", "section", kind)
+            rows = ([person[name] for name in columns] for person in people)
+            file.writelines(csv_lines([columns, *rows]))
+    except BaseException:
+        path.unlink()
+        raise
+    print(f"{path}: {len(people)} {kind}{'' if len(people) == 1 else 's'}.")
 
 
 def _roster_import(arguments: argparse.Namespace) -> int:

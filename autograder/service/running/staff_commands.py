@@ -144,7 +144,12 @@ def _news(arguments: argparse.Namespace) -> None:
 
 
 def _announce(arguments: argparse.Namespace) -> None:
-    text = read_file(arguments.file, "news").decode("utf-8", "replace")
+    from autograder.service.errors import ServerError
+
+    try:
+        text = read_file(arguments.file, "news").decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ServerError(f"news: {arguments.file}: this is no text in UTF-8.") from error
     body = {"text": text, "section": arguments.section}
     body |= {name: getattr(arguments, name) for name in ("starts", "ends")}
     print(f"announcement {connection(arguments).announce(body)}")

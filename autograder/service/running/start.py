@@ -55,9 +55,10 @@ class StartSettings:
 def start(asked: StartSettings) -> int:
     """Run JupyterLab and the course server until SIGINT, SIGTERM, or one of them ends."""
     log_to_stderr()
+    catalog = LabCatalog(asked.labs)
+    catalog.require()
     data = data_directory(asked.data)
     work = data_directory(asked.work)
-    catalog = LabCatalog(asked.labs)
     for problem in hand_out([catalog.path(name) for name in catalog.names], work):
         print(problem, file=sys.stderr)
     settings = Settings(

@@ -10,9 +10,11 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -151,6 +153,10 @@ def test_the_token_may_come_from_a_file(course: Any, tmp_path: Path) -> None:
         ),
         (["start", "--labs", "/no/such", "--work", "{tmp}/w", "--no-browser"], "no labs directory"),
         (["start", "--port", "{port}", "--work", "{tmp}/w", "--labs", "{labs}"], "is taken"),
+        (["news", "write", "{binary}"], "no text in UTF-8"),
+        (["roster", "import", "{binary}"], "save it as CSV UTF-8"),
+        (["tokens", "-o", "{text}"], "Name another file"),
+        (["import-otter", "/no/such", "-o", "{tmp}/d"], "import /no/such: No such file"),
     ],
 )
 def test_what_cannot_be_done_is_one_line_and_exit_code_2(
@@ -163,7 +169,9 @@ def test_what_cannot_be_done_is_one_line_and_exit_code_2(
 ) -> None:
     url, staff, data = course
     (tmp_path / "text").write_text("certainly no notebook")
-    facts = {"notebook": solution, "text": tmp_path / "text", "port": url.rpartition(":")[2]}
+    (tmp_path / "binary").write_bytes(b"\xff\x00")
+    facts = {"notebook": solution, "port": url.rpartition(":")[2]}
+    facts |= {name: tmp_path / name for name in ("text", "binary")}
     filled = [a.format(**facts, labs=SAMPLES, tmp=tmp_path, data=data) for a in arguments]
     monkeypatch.setenv("AUTOGRADER_SERVER", url)
     monkeypatch.setenv("AUTOGRADER_TOKEN", staff)
@@ -172,6 +180,61 @@ def test_what_cannot_be_done_is_one_line_and_exit_code_2(
     assert says in done.stderr and "Traceback" not in done.stderr
     said = done.stderr.rpartition("usage:")[2].splitlines()
     assert len([line for line in said if line.startswith("autograder")]) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["restore", "/no/such", "--data", "{new}"],
+        ["restore", "{text}", "--data", "{new}"],
+        ["migrate", "--data", "{new}"],
+        ["migrate", "--data", "{empty}"],
+        ["courses", "add", "Ml", "--data", "{new}"],
+        ["courses", "add", "ml", "--data", "{new}", "--labs", "/no/such"],
+        ["start", "--labs", "/no/such", "--work", "{new}", "--no-browser"],
+        ["tokens", "-o", "{new}", "--server", "http://127.0.0.1:9", "--token", "t"],
+    ],
+)
+def test_what_cannot_be_done_leaves_nothing_behind(tmp_path: Path, arguments: list[str]) -> None:
+    (tmp_path / "text").write_text("certainly no backup")
+    (tmp_path / "empty").mkdir()
+    names = {name: tmp_path / name for name in ("text", "empty", "new")}
+    assert in_this_process(*[a.format(**names) for a in arguments]).returncode == 2
+    assert {path.name for path in tmp_path.rglob("*")} == {"text", "empty"}
+
+
+class Portal(BaseHTTPRequestHandler):
+    """Answers everything with a page, as a wrong address or a hotel's network does."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.send_header("Content-Length", "6")
+        self.end_headers()
+        self.wfile.write(b"<html>")
+
+    do_DELETE = do_GET
+
+    def log_message(self, *_: Any) -> None: ...
+
+
+def test_a_page_is_no_answer_of_a_course_server(tmp_path: Path) -> None:
+    with HTTPServer(("127.0.0.1", 0), Portal) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        where = ["--server", f"http://127.0.0.1:{server.server_port}", "--token", "t"]
+        out = tmp_path / "dates.ics"
+        for command in (
+            ["export"],
+            ["schedule", "show"],
+            ["news", "withdraw", "1"],
+            ["roster", "remove", "ada"],
+            ["standing", "--calendar", out],
+        ):
+            done = in_this_process(*command, *where)
+            assert done.returncode == 2 and "does not answer like" in done.stderr
+            assert not done.stdout
+        server.shutdown()
+    assert not out.exists()
 
 
 def test_a_server_that_is_no_course_server_gets_a_message() -> None:
