@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from urllib.parse import urlsplit
+
+from autograder.service.errors import StartError
 
 MIB = 1 << 20
 
@@ -48,3 +51,21 @@ class Settings:
     bearer_s: float = 180 * 86400.0  # a learner's token lives for a term and its exams
     session_s: float = 14 * 86400.0  # a browser stays logged in for two weeks
     code_s: float = 600.0  # a link from the notebook is followed now or never
+
+    def verify(self) -> None:
+        """Let settings through that a server can start with.
+
+        Raises:
+            StartError: an address is none, or what a sign-in needs is not said.
+        """
+        elsewhere = {"--openid-issuer": self.openid_issuer, "--jupyterhub": self.jupyterhub}
+        for option, url in ({"--public-url": self.public_url} | elsewhere).items():
+            parts = urlsplit(url)
+            whole = parts.scheme in ("http", "https") and parts.netloc
+            if url and (not whole or parts.query or parts.fragment):
+                raise StartError(f"serve: {option}: got {url!r}, expected https://HOST.")
+        named = [option for option, url in elsewhere.items() if url]
+        if len(named) > 1:
+            raise StartError(f"serve: {' and '.join(named)}: expected one of them.")
+        if named and not (self.client_id and self.client_secret):
+            raise StartError(f"serve: {named[0]} needs --client-id and --client-secret-file.")

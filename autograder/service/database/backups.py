@@ -38,6 +38,8 @@ def backup(data: Path, target: Path, url: str = "") -> int:
     """
     if not url and not (data / DATABASE).is_file():
         raise StartError(f"backup: no course in {data}: expected a file {DATABASE}. Check --data.")
+    if target.exists() and not target.is_file():  # it would be replaced
+        raise StartError(f"backup: {target} is there and no file. Name another.")
     try:
         with tempfile.TemporaryDirectory(dir=target.parent, prefix=".backup-") as folder:
             files = _copies(data, Path(folder), url)

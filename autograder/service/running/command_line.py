@@ -18,7 +18,7 @@ from autograder.service.running import (
     people_commands,
     staff_commands,
 )
-from autograder.service.running.commands import Subparsers, read_file, whole
+from autograder.service.running.commands import Subparsers, read_file, require_data, whole
 from autograder.service.running.commands import command as _command
 from autograder.service.running.commands import connection as _connection
 from autograder.service.settings import Settings
@@ -205,8 +205,12 @@ def _pending(count: int) -> str:
 
 def _export(arguments: argparse.Namespace) -> int:
     """Write the gradebook; the exit code is 1 where not every line could be filled in."""
+    require_data(arguments)
     if arguments.output is None:
         notes = _write_export(arguments, sys.stdout.buffer)
+    elif arguments.output.exists() and not arguments.output.is_file():  # such as /dev/stdout
+        with arguments.output.open("wb") as file:
+            notes = _write_export(arguments, file)
     else:
         partial = arguments.output.with_name(f"{arguments.output.name}.part")
         try:

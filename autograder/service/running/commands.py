@@ -56,3 +56,16 @@ def read_file(path: Path, what: str) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ServerError(f"{what}: {path}: {error.strerror}.") from error
+
+
+def require_data(arguments: argparse.Namespace) -> None:
+    """Refuse the name of a course to a command that asks a server, whose address names it.
+
+    Raises:
+        ServerError: it has one.
+    """
+    from autograder.service.errors import ServerError
+
+    if arguments.course and arguments.data is None:
+        address = f"--server URL/courses/{arguments.course}"
+        raise ServerError(f"{arguments.command}: --course needs --data. Of a server say {address}.")

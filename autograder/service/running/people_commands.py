@@ -5,7 +5,14 @@ import os
 import sys
 from pathlib import Path
 
-from autograder.service.running.commands import Subparsers, command, connection, group, read_file
+from autograder.service.running.commands import (
+    Subparsers,
+    command,
+    connection,
+    group,
+    read_file,
+    require_data,
+)
 from autograder.service.settings import Settings
 
 
@@ -95,6 +102,7 @@ def _roster_change(arguments: argparse.Namespace) -> None:
 
 
 def _staff_add(arguments: argparse.Namespace) -> None:
+    require_data(arguments)
     body = {"login": arguments.login, "role": arguments.role, "renew": arguments.renew}
     token = (
         connection(arguments).add_staff(body)["token"]

@@ -135,6 +135,7 @@ def opened(settings: Settings, make_grader: Callable[[], Grader] | None = None) 
     Raises:
         StartError: a port, a directory or the database is not to be had; nothing is left open.
     """
+    settings.verify()
     LabCatalog(settings.labs).require()
     with contextlib.ExitStack() as stack:
         listener = stack.enter_context(listen(settings.host, settings.port))

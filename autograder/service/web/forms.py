@@ -14,6 +14,7 @@ from fastapi import Depends, Path, Query, Request
 from starlette.datastructures import UploadFile
 
 from autograder.service.errors import Refused
+from autograder.service.records.marking import marking
 from autograder.service.reports import gradebook
 from autograder.service.web.access import Here
 
@@ -119,8 +120,8 @@ QuestionName = Annotated[str, Path(max_length=200, pattern=NO_NUL)]
 class _Question:
     """A question of a lab, as an address names both."""
 
-    lab: LabName
-    question: QuestionName
+    lab: str
+    question: str
 
     @property
     def path(self) -> str:
@@ -128,7 +129,19 @@ class _Question:
         return f"/grading/{quote(self.lab)}/{quote(self.question, safe='')}"
 
 
-OfQuestion = Annotated[_Question, Depends()]
+def _question(course: Here, lab: LabName, question: QuestionName) -> _Question:
+    """Return a question that people mark, as far as the lab can be read, or have marked before."""
+    known = course.catalog.asked_of_people(lab)
+    if known and question not in known:
+        with course.store.database.read() as connection:
+            piles = marking.shares(connection)
+        if (lab, question) not in ((pile.lab, pile.question) for pile in piles):
+            expected = f"expected one of: {', '.join(known)[:200]}"
+            raise Refused(404, f"{lab}: question for a person: got {question!r}, {expected}.")
+    return _Question(lab, question)
+
+
+OfQuestion = Annotated[_Question, Depends(_question)]
 Digest = Annotated[str, Path(pattern="^[0-9a-f]{64}$")]
 # Before or behind which number a list goes on; 0: from its beginning.
 Start = Annotated[int, Query(ge=0, le=2**62)]

@@ -33,6 +33,9 @@ SAMPLES = Path(__file__).parents[1] / "sample_labs"
 PROGRAM = [sys.executable, "-c", "from autograder.cli import main; raise SystemExit(main())"]
 
 
+NEW = ("--port", "0", "--data", "{tmp}/d", "--labs", "{labs}")
+
+
 def autograder(*arguments: object, **environment: str) -> "subprocess.CompletedProcess[str]":
     names = ("AUTOGRADER_SERVER", "AUTOGRADER_TOKEN", "AUTOGRADER_TOKEN_FILE")
     clean = {name: value for name, value in os.environ.items() if name not in names}
@@ -153,6 +156,15 @@ def test_the_token_may_come_from_a_file(course: Any, tmp_path: Path) -> None:
         ),
         (["start", "--labs", "/no/such", "--work", "{tmp}/w", "--no-browser"], "no labs directory"),
         (["start", "--port", "{port}", "--work", "{tmp}/w", "--labs", "{labs}"], "is taken"),
+        (["serve", *NEW, "--public-url", "ftp://x"], "--public-url: got 'ftp://x'"),
+        (["serve", *NEW, "--jupyterhub", "hub"], "--jupyterhub: got 'hub'"),
+        (["serve", *NEW, "--openid-issuer", "http://x"], "needs --client-id and"),
+        (["serve", *NEW, "--openid-issuer", "http://x", "--jupyterhub", "http://y"], "one of them"),
+        (["export", "--course", "ml"], "--course needs --data"),
+        (["staff", "add", "x", "--role", "assistant", "--course", "ml"], "--course needs --data"),
+        (["marking", "sample", "scale_and_sum", "nowhere"], "got 'nowhere', expected one of: why"),
+        (["marking", "groups", "scale_and_sum", "scale"], "got 'scale', expected one of: why"),
+        (["backup", "--data", "{data}", "{pipe}"], "is there and no file"),
         (["news", "write", "{binary}"], "no text in UTF-8"),
         (["roster", "import", "{binary}"], "save it as CSV UTF-8"),
         (["tokens", "-o", "{text}"], "Name another file"),
@@ -171,7 +183,8 @@ def test_what_cannot_be_done_is_one_line_and_exit_code_2(
     (tmp_path / "text").write_text("certainly no notebook")
     (tmp_path / "binary").write_bytes(b"\xff\x00")
     facts = {"notebook": solution, "port": url.rpartition(":")[2]}
-    facts |= {name: tmp_path / name for name in ("text", "binary")}
+    os.mkfifo(tmp_path / "pipe")
+    facts |= {name: tmp_path / name for name in ("text", "binary", "pipe")}
     filled = [a.format(**facts, labs=SAMPLES, tmp=tmp_path, data=data) for a in arguments]
     monkeypatch.setenv("AUTOGRADER_SERVER", url)
     monkeypatch.setenv("AUTOGRADER_TOKEN", staff)
@@ -201,6 +214,18 @@ def test_what_cannot_be_done_leaves_nothing_behind(tmp_path: Path, arguments: li
     names = {name: tmp_path / name for name in ("text", "empty", "new")}
     assert in_this_process(*[a.format(**names) for a in arguments]).returncode == 2
     assert {path.name for path in tmp_path.rglob("*")} == {"text", "empty"}
+
+
+def test_an_export_goes_into_what_is_no_file_and_does_not_take_its_place(
+    course: Any, tmp_path: Path
+) -> None:
+    _, _, data = course
+    os.mkfifo(tmp_path / "pipe")
+    reader = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    assert in_this_process("export", "--data", data, "-o", tmp_path / "pipe").returncode == 0
+    assert os.read(reader, 1000).startswith(b"learner,lab,")
+    assert (tmp_path / "pipe").is_fifo()
+    os.close(reader)
 
 
 class Portal(BaseHTTPRequestHandler):
