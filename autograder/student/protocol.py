@@ -9,6 +9,7 @@ and both raise the same errors, so a check cannot tell them apart.
 import inspect
 import re
 import textwrap
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
@@ -180,41 +181,28 @@ def load_each(
     have been run in another order than that in which they stand.
     """
     failed: dict[int, Failure] = {}
-    waiting = list(range(len(statements)))
-    while waiting:
-        before = len(failed) or len(statements)
-        for index in waiting:
-            failed.pop(index, None)
-            if failure := _load(statements[index], execute, texts, failures):
-                failed[index] = failure
-        more = len(failed) < before
-        waiting = [i for i in failed if more and _came_too_early(statements[i], texts, failures)]
-    return [failed[index] for index in sorted(failed)]
-
-
-def _load(
-    statement: Statement,
-    execute: Callable[[Statement], Failure | None],
-    texts: dict[str, str],
-    failures: dict[str, Failure],
-) -> Failure | None:
-    cause = next((failures[name] for name in statement.needs if name in failures), None)
-    failure = cause or execute(statement)
-    for name in statement.binds:
+    waiting: dict[str, list[tuple[int, Statement]]] = {}  # by the name that they miss
+    todo = deque(enumerate(statements))
+    while todo:
+        index, statement = todo.popleft()
+        if index in failed and not any(name in failures for name in statement.binds):
+            continue  # another has bound them
+        needed = next((name for name in statement.needs if name in failures), "")
+        failure = failures[needed] if needed else execute(statement)
         if failure is None:
-            texts[name] = statement.text
-            failures.pop(name, None)
-        elif name not in texts:
-            failures[name] = failure
-    return failure
-
-
-def _came_too_early(
-    statement: Statement, texts: Mapping[str, str], failures: Mapping[str, Failure]
-) -> bool:
-    """Return whether a statement's names are missing for want of one that there is by now."""
-    failure = next((failures[name] for name in statement.binds if name in failures), None)
-    return failure is not None and _missed_name(failure.type_name, failure.message) in texts
+            failed.pop(index, None)
+        else:
+            failed[index] = failure
+            missed = needed or _missed_name(failure.type_name, failure.message)
+            waiting.setdefault(missed, []).append((index, statement))
+        for name in statement.binds:
+            if failure is None:
+                texts[name] = statement.text
+                failures.pop(name, None)
+                todo += waiting.pop(name, ())
+            elif name not in texts:
+                failures[name] = failure
+    return [failed[index] for index in sorted(failed)]
 
 
 def cause_of(error: StudentError, failures: Mapping[str, Failure]) -> Exception:

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import sys
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +15,9 @@ from autograder.authoring.manifest import load_released, to_manifest
 from autograder.authoring.notebook import learner_notebook, solution_notebook
 from autograder.authoring.source import load_lab, load_wrong_answers
 from autograder.grading.grade import LabGrader
-from autograder.records import Lab, Limits, Outcome, Report
+from autograder.records import Failure, Lab, Limits, Outcome, Report, Statement
 from autograder.student.local import LocalStudent
+from autograder.student.protocol import load_each
 
 SCALE = "def scale(x, factor):\n    return x * factor"
 SUM = "import numpy as np\ndef sum_rows(x):\n    return np.sum(x, axis=0)"
@@ -290,6 +292,22 @@ def test_cells_that_ran_in_another_order_grade_the_same(grader, notebook) -> Non
     assert outcomes(report)["scale"] == {CORRECT} and report.notes == ()
     report = grader.grade(notebook([("code", text) for text in cells]))
     assert "cell 1, line 1" in report.results[0].output
+
+
+def test_a_long_chain_in_another_order_runs_each_statement_twice_at_most() -> None:
+    chain = [Statement(f"n{k} = n{k + 1}", (f"n{k}",), (f"n{k + 1}",), 1) for k in range(500)]
+    chain.append(Statement("n500 = 1", ("n500",), (), 1))
+    texts: dict[str, str] = {}
+    runs: Counter[Statement] = Counter()
+
+    def execute(statement: Statement) -> Failure | None:
+        runs[statement] += 1
+        missed = [name for name in statement.needs if name not in texts]
+        message = f"name '{missed[0]}' is not defined" if missed else ""
+        return Failure(statement, "NameError", message, "") if missed else None
+
+    assert load_each(chain, execute, texts, {}) == []
+    assert max(runs.values()) == 2
 
 
 @pytest.mark.sandbox
