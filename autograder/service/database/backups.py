@@ -109,7 +109,10 @@ def restore(source: Path, data: Path, url: str = "") -> None:
             needs = "an empty database: give --database URL" if dumped else "no --database"
             raise StartError(f"restore: {source} needs {needs}.")
         for path in dumped:
-            dumps.read_into(url, path)
+            try:
+                dumps.read_into(url, path)
+            except StartError as error:
+                raise StartError(f"restore: is its database empty? {error}") from error
             path.unlink()
             files.remove(path)
         folder = min(files, key=lambda path: len(path.parts)).parent

@@ -82,7 +82,8 @@ def require_course(data_dir: Path, url: str = "") -> None:
     """
     if not (data_dir.is_dir() if url else (data_dir / _FILE).is_file()):
         expected = "a directory" if url else f"a file {_FILE}"
-        raise StartError(f"no course in {data_dir}: expected {expected}. Check --data.")
+        more = "" if url else " A course on PostgreSQL has none: say --database, or ask its server."
+        raise StartError(f"no course in {data_dir}: expected {expected}. Check --data.{more}")
 
 
 @contextmanager
