@@ -18,7 +18,13 @@ from autograder.service.running import (
     people_commands,
     staff_commands,
 )
-from autograder.service.running.commands import Subparsers, read_file, require_data, whole
+from autograder.service.running.commands import (
+    Subparsers,
+    read_file,
+    require_data,
+    whole,
+    written,
+)
 from autograder.service.running.commands import command as _command
 from autograder.service.running.commands import connection as _connection
 from autograder.service.settings import Settings
@@ -208,17 +214,9 @@ def _export(arguments: argparse.Namespace) -> int:
     require_data(arguments)
     if arguments.output is None:
         notes = _write_export(arguments, sys.stdout.buffer)
-    elif arguments.output.exists() and not arguments.output.is_file():  # such as /dev/stdout
-        with arguments.output.open("wb") as file:
-            notes = _write_export(arguments, file)
     else:
-        partial = arguments.output.with_name(f"{arguments.output.name}.part")
-        try:
-            with partial.open("wb") as file:
-                notes = _write_export(arguments, file)
-            partial.replace(arguments.output)  # so that a file of this name is whole
-        finally:
-            partial.unlink(missing_ok=True)
+        with written(arguments.output) as file:
+            notes = _write_export(arguments, file)
     is_final = arguments.template is not None or arguments.format in FINAL
     for line in (*notes["problems"], *(notes["not_final"] if is_final else ())):
         print(f"export: {line}", file=sys.stderr)
@@ -255,7 +253,8 @@ def _write_export(arguments: argparse.Namespace, file: BinaryIO) -> dict[str, An
 def _standing(arguments: argparse.Namespace) -> None:
     connection = _connection(arguments)
     if arguments.calendar is not None:
-        arguments.calendar.write_bytes(connection.calendar().encode())
+        with written(arguments.calendar) as file:
+            file.write(connection.calendar().encode())
         print(f"{arguments.calendar}: your dates.")
         return
     now = connection.standing()

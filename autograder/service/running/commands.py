@@ -2,9 +2,10 @@
 
 import argparse
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 if TYPE_CHECKING:
     from autograder.service.client import Connection
@@ -56,6 +57,24 @@ def read_file(path: Path, what: str) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise ServerError(f"{what}: {path}: {error.strerror}.") from error
+
+
+@contextmanager
+def written(path: Path, mode: int = 0o666) -> Iterator[BinaryIO]:
+    """Give what becomes the file `path` once it is whole; what is no file, as a pipe, is kept."""
+    if path.exists() and not path.is_file():
+        with path.open("wb") as file:
+            yield file
+        return
+    partial = path.with_name(f"{path.name}.part")
+    partial.unlink(missing_ok=True)
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def require_data(arguments: argparse.Namespace) -> None:

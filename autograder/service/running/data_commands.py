@@ -4,7 +4,7 @@ import argparse
 import shutil
 from pathlib import Path
 
-from autograder.service.running.commands import Subparsers, command, group
+from autograder.service.running.commands import Subparsers, command, group, written
 
 
 def add_commands(subparsers: Subparsers) -> None:
@@ -120,9 +120,8 @@ def _person(arguments: argparse.Namespace) -> None:
         if person is None or person.login != login:
             raise StartError(f"person: nobody is called {login!r} here. Check the login.")
         if arguments.output is not None:
-            arguments.output.touch(0o600)
-            with store.database.read() as connection, arguments.output.open("w") as file:
-                file.writelines(personal_data.copy(connection, person))
+            with store.database.read() as connection, written(arguments.output, 0o600) as file:
+                file.writelines(map(str.encode, personal_data.copy(connection, person)))
             print(f"{arguments.output}: what is kept of {login}.")
         if arguments.remove:
             try:

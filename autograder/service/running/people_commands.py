@@ -1,7 +1,6 @@
 """Commands about who is in a course: the roster, staff, and everybody's tokens."""
 
 import argparse
-import os
 import sys
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from autograder.service.running.commands import (
     group,
     read_file,
     require_data,
+    written,
 )
 from autograder.service.settings import Settings
 
@@ -61,19 +61,19 @@ def _tokens(arguments: argparse.Namespace) -> None:
     from autograder.service.reports.exports import csv_lines
 
     kind, path = "link" if arguments.links else "token", arguments.output
+    if path.exists():
+        raise ServerError(f"tokens: {path} is there already. Name another file.")
+    people: list[dict[str, str]] = []
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError as error:
-        raise ServerError(f"tokens: {path} is there already. Name another file.") from error
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as file:
+        with written(path, 0o600) as file:
             people = connection(arguments).tokens(kind, arguments.section, renew=arguments.renew)
             columns = ("login", "name", "email", "section", kind)
             rows = ([person[name] for name in columns] for person in people)
-            file.writelines(csv_lines([columns, *rows]))
-    except BaseException:
-        path.unlink()
-        raise
+            file.write("".join(csv_lines([columns, *rows])).encode())
+    except OSError as error:
+        lost = f" {len(people)} were given: then say --renew." if people else ""
+        problem = f"tokens: cannot write {path}: {error.strerror}"
+        raise ServerError(f"{problem}. Make room, or name another file.{lost}") from error
     print(f"{path}: {len(people)} {kind}{'' if len(people) == 1 else 's'}.")
 
 

@@ -228,6 +228,22 @@ def test_an_export_goes_into_what_is_no_file_and_does_not_take_its_place(
     os.close(reader)
 
 
+def test_tokens_that_cannot_be_written_are_said_to_be_lost(
+    course: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url, staff, _ = course
+    where = ["--server", url, "--token", staff]
+    assert in_this_process("enroll", "Cy", *where).returncode == 0
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))  # a disk without room
+    try:
+        done = in_this_process("tokens", "-o", tmp_path / "t.csv", "--renew", *where)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert done.returncode == 2 and "were given: then say --renew" in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
 class Portal(BaseHTTPRequestHandler):
     """Answers everything with a page, as a wrong address or a hotel's network does."""
 
