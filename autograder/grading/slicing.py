@@ -27,6 +27,7 @@ _BINDING = re.compile(
 )
 MAX_STATEMENTS = 10_000  # at the top level; the longest honest labs have a twentieth
 _BUILTINS = frozenset(dir(builtins))
+_WORD = re.compile(r"[^\W\d]\w*")
 _BINDS_BY_TEXT = frozenset({"exec", "globals", "setattr", "vars"})
 _COMPREHENSIONS = frozenset({"listcomp", "setcomp", "dictcomp", "genexpr"})
 _NEARBY = 200  # bytes after a statement that are looked at for a `;`
@@ -208,15 +209,24 @@ def _analysed(node: ast.stmt, lines: Sequence[bytes], number: int) -> Analysed:
     table = symtable.symtable(own, "<statement>", "exec")
     star = isinstance(node, ast.ImportFrom) and node.names[0].name == STAR
     binds = (STAR,) if star else _binds(table)
+    reads = frozenset(_all_reads(table))
+    if not _BINDS_BY_TEXT.isdisjoint(reads):
+        reads |= frozenset(_words_in_strings(node))  # which may be code
     return Analysed(
         Statement(own, binds, tuple(_reads_now(table)), number, line),
-        reads=frozenset(_all_reads(table)),
+        reads=reads,
         acts_on=frozenset(_acted_on(node)),
         sets=frozenset(_sets_later(table)),
         calls=frozenset(_called(node)),
         imports=isinstance(node, ast.Import | ast.ImportFrom),
         ambient=_is_ambient(node, own),
     )
+
+
+def _words_in_strings(node: ast.stmt) -> Iterator[str]:
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
+            yield from _WORD.findall(inner.value)
 
 
 def _is_ambient(node: ast.stmt, text: str) -> bool:

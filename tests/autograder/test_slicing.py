@@ -86,6 +86,14 @@ def test_a_call_on_a_module_that_reads_the_learners_values_is_no_setting() -> No
     assert found == ["import mt", "SEED = 3", "mt.seed(SEED)", "def f(): mt"]
 
 
+def test_code_in_a_string_that_is_executed_needs_what_it_names() -> None:
+    cells = ("import numpy as np", "loss = train()", "exec('def f(x): return np.sum(x)')\nf = f")
+    assert "loss = train()" not in run("exec f", *cells)
+    texts = {"import numpy as np", "loss = train()"}  # a lab's own, which need not run
+    statements = statements_of([("code", cell) for cell in cells])
+    assert len(needed(statements, ["f"], given=texts)) == 3
+
+
 CHECKS = """
 def first(student, rng):
     student.call("f.g", "text")
