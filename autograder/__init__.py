@@ -27,4 +27,12 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'autograder' has no attribute {name!r}")
     import importlib
 
-    return getattr(importlib.import_module(f"autograder.{_FROM[name]}"), name)
+    module = f"autograder.{_FROM[name]}"
+    try:
+        return getattr(importlib.import_module(module), name)
+    except ModuleNotFoundError as error:
+        if name != "lab" or error.name != module:
+            raise
+        from autograder.student.local import Inert  # in the sandbox, where nothing is checked
+
+        return Inert()

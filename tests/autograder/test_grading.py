@@ -311,6 +311,17 @@ def test_a_long_chain_in_another_order_runs_each_statement_twice_at_most() -> No
 
 
 @pytest.mark.sandbox
+def test_what_notebooks_take_from_autograder_is_there(sample_lab, notebook) -> None:
+    cells = [
+        "from autograder import compare, lab\nq = lab('scale_and_sum')",
+        "def scale(x, factor):\n    compare('size', 3, computed=3)\n    return x * factor",
+        "if True:\n    predicted_size = 3\n    q.check('predicted_size')",
+    ]
+    report = LabGrader(sample_lab).grade(notebook([("code", text) for text in cells]))
+    assert outcomes(report)["scale"] == outcomes(report)["predicted_size"] == {CORRECT}
+
+
+@pytest.mark.sandbox
 def test_what_a_cell_writes_and_sets_is_there_for_others(sample_lab, notebook) -> None:
     cells = [
         "%%writefile mine.py\nimport os\ndef scale(x, factor):\n    return x * factor * k",
