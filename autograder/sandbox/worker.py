@@ -20,6 +20,7 @@ import random
 import socket
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -31,7 +32,7 @@ from autograder.student.local import LocalStudent, notebook_names, text_of
 
 MAX_TEXT = 20_000  # characters of a message or a traceback
 PROBE = "__probe__"
-GPU = "/dev/nvidiactl"  # is there if any GPU is
+GPU = Path("/dev/nvidiactl")  # is there if any GPU is
 
 
 def main() -> None:
@@ -79,7 +80,7 @@ def reseed() -> None:
         sys.modules["numpy.random"].seed()
     torch = sys.modules.get("torch")
     if torch is not None:  # its own `seed` looks for devices, which takes longer than all else here
-        (torch.seed if os.path.exists(GPU) else torch.default_generator.seed)()
+        (torch.seed if GPU.exists() else torch.default_generator.seed)()
 
 
 class Worker:
