@@ -50,6 +50,7 @@ class RemoteStudent:
         self._preload = preload
         self._supply = source or worker_pool.shared()
         self._loaded: list[Statement] = []
+        self._codes: list[bytes] = []  # of `_loaded`, as far as ranks were asked for
         self._texts: dict[str, str] = {}
         self._failures: dict[str, Failure] = {}
         self._worker: Process | None = self._supply.worker(limits, preload)
@@ -112,8 +113,8 @@ class RemoteStudent:
         if isinstance(function, str):
             self._find(function)
         name, text = (function, "") if isinstance(function, str) else shipped(function)
-        loads = [_loading(statement) for statement in self._loaded]
         began = time.monotonic()
+        loads = self._compiled()
         started = self._supply.workers(self.limits, self._preload, world_size)
         try:
             for rank, args in enumerate(arguments):
@@ -125,6 +126,25 @@ class RemoteStudent:
         finally:
             for process in started:
                 self._retire(process)
+
+    def _compiled(self) -> list[tuple[tuple[str, int, int], bytes]]:
+        """Return what ranks load: each statement with its code, which the judge only passes on.
+
+        Compiled once for all ranks, where nothing of the learner's has run or will: what a worker
+        that runs it has seen of one question's inputs cannot get to the ranks of another.
+        """
+        loads = [_loading(statement) for statement in self._loaded]
+        if len(self._codes) != len(loads):
+            worker = self._supply.worker(self.limits, self._preload)
+            try:
+                ends = min(time.monotonic() + self.limits.call_s, self._last)
+                codes = self._ask(worker, "compile", (loads,), ends, "what ranks run")
+            finally:
+                self._retire(worker)
+            if type(codes) is not list or [type(c) for c in codes] != [bytes] * len(loads):
+                raise self._end("died", _BROKE)
+            self._codes = codes
+        return list(zip(loads, self._codes, strict=True))
 
     def _texts_on_ranks(self, name: str, text: str) -> dict[str, str]:
         """Return what runs on a rank, by the file name that its lines have there."""

@@ -15,6 +15,7 @@ import __future__
 import builtins
 import contextlib
 import importlib
+import marshal
 import os
 import random
 import socket
@@ -98,6 +99,7 @@ class Worker:
             "call": lambda name, args, kwargs: self.student.call(name, *args, **kwargs),
             "value": self.student.value,
             "probe": self._probe,
+            "compile": self._compile,
             "rank": self._rank,
         }
 
@@ -124,11 +126,15 @@ class Worker:
 
     def _load(self, text: str, cell: int, line: int) -> list[str] | None:
         """Run one statement; return None, or the type, message and traceback of what it raised."""
-        failures = self.student.load([Statement(text, (), (), cell, line)])
+        failures = self.student.load([_statement(text, cell, line)])
         if not failures:
             return None
         failure = failures[0]
         return [_clean(t) for t in (failure.type_name, failure.message, failure.traceback)]
+
+    def _compile(self, statements: list[tuple[str, int, int]]) -> list[bytes]:
+        """Return the code of the statements, for ranks, without running any."""
+        return [marshal.dumps(self.student.compiled(_statement(*s))) for s in statements]
 
     def _probe(self, name: str, text: str, inputs: dict[str, Any]) -> Any:
         self.space[PROBE] = self._function(name, text)
@@ -136,7 +142,7 @@ class Worker:
 
     def _rank(
         self,
-        statements: list[tuple[str, int, int]],
+        statements: list[tuple[tuple[str, int, int], bytes]],
         rank: int,
         size: int,
         name: str,
@@ -146,11 +152,12 @@ class Worker:
     ) -> Any:
         """Run the learner's function `name`, or the probe in `text`, on one rank.
 
-        The statements have all run elsewhere; one that fails here leaves its names undefined.
+        The statements, each with its code, have all run elsewhere; one that fails here leaves its
+        names undefined.
         """
-        for statement in statements:
+        for statement, code in statements:
             with contextlib.suppress(BaseException):
-                self._load(*statement)
+                self.student.execute(_statement(*statement), marshal.loads(code))
         endpoint = Endpoint(self.connection, rank, size)
         make = _resolve(communicator)
 
@@ -183,6 +190,10 @@ def _resolve(communicator: str) -> Callable[[Endpoint], Any]:
     except (ImportError, AttributeError) as error:
         raise StudentError(type(error).__name__, f"{communicator}: {error}") from error
     return function
+
+
+def _statement(text: str, cell: int, line: int) -> Statement:
+    return Statement(text, (), (), cell, line)
 
 
 def _clean(text: Any) -> str:
