@@ -132,9 +132,9 @@ class Worker:
         failure = failures[0]
         return [_clean(t) for t in (failure.type_name, failure.message, failure.traceback)]
 
-    def _compile(self, statements: list[tuple[str, int, int]]) -> list[bytes]:
-        """Return the code of the statements, for ranks, without running any."""
-        return [marshal.dumps(self.student.compiled(_statement(*s))) for s in statements]
+    def _compile(self, statements: list[tuple[str, int, int]]) -> bytes:
+        """Return the statements with their code, for ranks, without running any."""
+        return marshal.dumps([(s, self.student.compiled(_statement(*s))) for s in statements])
 
     def _probe(self, name: str, text: str, inputs: dict[str, Any]) -> Any:
         self.space[PROBE] = self._function(name, text)
@@ -142,7 +142,7 @@ class Worker:
 
     def _rank(
         self,
-        statements: list[tuple[tuple[str, int, int], bytes]],
+        statements: bytes,
         rank: int,
         size: int,
         name: str,
@@ -152,12 +152,12 @@ class Worker:
     ) -> Any:
         """Run the learner's function `name`, or the probe in `text`, on one rank.
 
-        The statements, each with its code, have all run elsewhere; one that fails here leaves its
+        The statements, from `_compile`, have all run elsewhere; one that fails here leaves its
         names undefined.
         """
-        for statement, code in statements:
+        for statement, code in marshal.loads(statements):
             with contextlib.suppress(BaseException):
-                self.student.execute(_statement(*statement), marshal.loads(code))
+                self.student.execute(_statement(*statement), code)
         endpoint = Endpoint(self.connection, rank, size)
         make = _resolve(communicator)
 
