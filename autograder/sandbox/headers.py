@@ -92,6 +92,5 @@ def words_of(package: str) -> frozenset[str]:
     spec = importlib.util.find_spec(package) if package.isidentifier() else None
     folders = list(spec.submodule_search_locations or ()) if spec is not None else []
     files = [path for folder in folders for path in Path(folder).rglob("*.py")]
-    return frozenset(
-        word for path in files for word in WORD.findall(path.read_text("utf-8", "replace"))
-    )
+    texts = [path.read_text("utf-8", "replace") for path in files]
+    return frozenset[str]().union(*map(WORD.findall, texts))

@@ -50,6 +50,7 @@ class RemoteStudent:
         self._preload = preload
         self._supply = source or worker_pool.shared()
         self._loaded: list[Statement] = []
+        self._code: tuple[int, bytes] | None = None  # of so many of `_loaded`
         self._texts: dict[str, str] = {}
         self._failures: dict[str, Failure] = {}
         self._worker: Process | None = self._supply.worker(limits, preload)
@@ -112,12 +113,12 @@ class RemoteStudent:
         if isinstance(function, str):
             self._find(function)
         name, text = (function, "") if isinstance(function, str) else shipped(function)
-        loads = [_loading(statement) for statement in self._loaded]
         began = time.monotonic()
+        code = self._compiled()
         started = self._supply.workers(self.limits, self._preload, world_size)
         try:
             for rank, args in enumerate(arguments):
-                request = (loads, rank, world_size, name, text, args, communicator)
+                request = (code, rank, world_size, name, text, args, communicator)
                 started[rank].channel.queue((rank + 1, "rank", request))
             self._ends = min(self._ends + time.monotonic() - began, self._last)
             headers = Headers(self._texts_on_ranks(name, text), communicator)
@@ -125,6 +126,25 @@ class RemoteStudent:
         finally:
             for process in started:
                 self._retire(process)
+
+    def _compiled(self) -> bytes:
+        """Return what ranks load: the statements with their code, which the judge passes on unread.
+
+        Compiled once for all ranks, where nothing of the learner's has run or will: what a worker
+        that runs it has seen of one question's inputs cannot get to the ranks of another.
+        """
+        if self._code is None or self._code[0] != len(self._loaded):
+            worker = self._supply.worker(self.limits, self._preload)
+            try:
+                loads = [_loading(statement) for statement in self._loaded]
+                ends = min(time.monotonic() + self.limits.call_s, self._last)
+                code = self._ask(worker, "compile", (loads,), ends, "what ranks run")
+            finally:
+                self._retire(worker)
+            if type(code) is not bytes:
+                raise self._end("died", _BROKE)
+            self._code = len(loads), code
+        return self._code[1]
 
     def _texts_on_ranks(self, name: str, text: str) -> dict[str, str]:
         """Return what runs on a rank, by the file name that its lines have there."""

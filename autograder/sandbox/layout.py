@@ -20,7 +20,7 @@ WORKER_FILES = (
     *("student/__init__", "student/protocol", "student/local", "student/local_ranks"),
     *("learner/__init__", "learner/earlier", "learner/predictions"),
     *("sandbox/__init__", "sandbox/wire", "sandbox/worker", "sandbox/endpoint"),
-    *("sandbox/limits", "sandbox/zygote"),
+    *("sandbox/huge_pages", "sandbox/limits", "sandbox/zygote"),
 )
 
 

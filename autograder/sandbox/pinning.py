@@ -9,9 +9,8 @@ import os
 import signal
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
-from autograder.sandbox.watch import Read, descendants, stat, tasks
+from autograder.sandbox.watch import Read, descendants, read_all, stat, tasks
 
 SWEEPS = 20  # a process that forks while it is being stopped leaves one more for the next sweep
 STOP_S = 1.0  # for all to stand still, each of which has to be given a core once more
@@ -55,7 +54,7 @@ def _move(pid: int, cores: set[int]) -> bool:
     moved = True
     for process in descendants(pid):
         for thread in tasks(process):
-            moved = _set(int(thread.name), cores) and moved
+            moved = _set(int(thread), cores) and moved
     return moved
 
 
@@ -85,6 +84,6 @@ def _wait_until_still(pids: list[int]) -> None:
         time.sleep(LOOK_S)
 
 
-def moves(process: int, read: Read = Path.read_bytes) -> bool:
+def moves(process: int, read: Read = read_all) -> bool:
     """Return whether a thread of this process has not stopped; one that is gone has."""
-    return any(stat(task, read)[0] not in "TtZX" for task in tasks(process))
+    return any(stat(process, thread, read)[0] not in "TtZX" for thread in tasks(process))

@@ -15,11 +15,13 @@ import __future__
 import builtins
 import contextlib
 import importlib
+import marshal
 import os
 import random
 import socket
 import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from types import FunctionType, ModuleType
 from typing import Any
 
@@ -31,6 +33,7 @@ from autograder.student.local import LocalStudent, notebook_names, text_of
 
 MAX_TEXT = 20_000  # characters of a message or a traceback
 PROBE = "__probe__"
+GPU = Path("/dev/nvidiactl")  # is there if any GPU is
 
 
 def main() -> None:
@@ -75,9 +78,11 @@ def preload(modules: list[str]) -> None:
 def reseed() -> None:
     """Give this process random numbers of its own: workers of one zygote begin as copies."""
     random.seed()
-    for module in ("numpy.random", "torch"):
-        if module in sys.modules:
-            sys.modules[module].seed()
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed()
+    torch = sys.modules.get("torch")
+    if torch is not None:  # its own `seed` looks for devices, which takes longer than all else here
+        (torch.seed if GPU.exists() else torch.default_generator.seed)()
 
 
 class Worker:
@@ -95,6 +100,7 @@ class Worker:
             "call": lambda name, args, kwargs: self.student.call(name, *args, **kwargs),
             "value": self.student.value,
             "probe": self._probe,
+            "compile": self._compile,
             "rank": self._rank,
         }
 
@@ -121,11 +127,15 @@ class Worker:
 
     def _load(self, text: str, cell: int, line: int) -> list[str] | None:
         """Run one statement; return None, or the type, message and traceback of what it raised."""
-        failures = self.student.load([Statement(text, (), (), cell, line)])
+        failures = self.student.load([_statement(text, cell, line)])
         if not failures:
             return None
         failure = failures[0]
         return [_clean(t) for t in (failure.type_name, failure.message, failure.traceback)]
+
+    def _compile(self, statements: list[tuple[str, int, int]]) -> bytes:
+        """Return the statements with their code, for ranks, without running any."""
+        return marshal.dumps([(s, self.student.compiled(_statement(*s))) for s in statements])
 
     def _probe(self, name: str, text: str, inputs: dict[str, Any]) -> Any:
         self.space[PROBE] = self._function(name, text)
@@ -133,7 +143,7 @@ class Worker:
 
     def _rank(
         self,
-        statements: list[tuple[str, int, int]],
+        statements: bytes,
         rank: int,
         size: int,
         name: str,
@@ -143,11 +153,12 @@ class Worker:
     ) -> Any:
         """Run the learner's function `name`, or the probe in `text`, on one rank.
 
-        The statements have all run elsewhere; one that fails here leaves its names undefined.
+        The statements, from `_compile`, have all run elsewhere; one that fails here leaves its
+        names undefined.
         """
-        for statement in statements:
+        for statement, code in marshal.loads(statements):
             with contextlib.suppress(BaseException):
-                self._load(*statement)
+                self.student.execute(_statement(*statement), code)
         endpoint = Endpoint(self.connection, rank, size)
         make = _resolve(communicator)
 
@@ -180,6 +191,10 @@ def _resolve(communicator: str) -> Callable[[Endpoint], Any]:
     except (ImportError, AttributeError) as error:
         raise StudentError(type(error).__name__, f"{communicator}: {error}") from error
     return function
+
+
+def _statement(text: str, cell: int, line: int) -> Statement:
+    return Statement(text, (), (), cell, line)
 
 
 def _clean(text: Any) -> str:

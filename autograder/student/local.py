@@ -6,7 +6,6 @@ It raises what the sandboxed student raises, so that a check behaves the same in
 import __future__
 
 import ast
-import asyncio
 import builtins
 import contextlib
 import inspect
@@ -16,9 +15,9 @@ import os
 import reprlib
 import traceback
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from types import FrameType, FunctionType
+from importlib import import_module
+from types import CodeType, FrameType, FunctionType
 from typing import Any
 
 from autograder.errors import AutograderError, NotAttempted, NotPlainData, StudentError
@@ -63,18 +62,23 @@ class LocalStudent:
 
     def load(self, statements: Sequence[Statement]) -> list[Failure]:
         """Run each statement in the namespace; return those that failed. See `WorkerStudent`."""
-        return load_each(statements, self._execute, self._texts, self._failures)
+        return load_each(statements, self.execute, self._texts, self._failures)
 
-    def _execute(self, statement: Statement) -> Failure | None:
-        filename = f"<cell {statement.cell}, line {statement.line}>"
+    def compiled(self, statement: Statement) -> CodeType:
+        """Return the code of a statement that follows those compiled before it."""
+        flags = _AWAIT | self._future
+        code: CodeType = compile(statement.text, _file(statement), "exec", flags, dont_inherit=True)
+        self._future |= code.co_flags & _FUTURE
+        return code
+
+    def execute(self, statement: Statement, code: CodeType | None = None) -> Failure | None:
+        """Run a statement, or its `code` where that is at hand; return how it failed, or None."""
         lines = statement.text.splitlines(keepends=True)
-        linecache.cache[filename] = (len(statement.text), None, lines, filename)
+        linecache.cache[_file(statement)] = (len(statement.text), None, lines, _file(statement))
         try:
-            flags = _AWAIT | self._future
-            code = compile(statement.text, filename, "exec", flags, dont_inherit=True)
-            self._future |= code.co_flags & _FUTURE
+            code = code or self.compiled(statement)
             if code.co_flags & inspect.CO_COROUTINE:
-                asyncio.run(FunctionType(code, self._globals())())
+                import_module("asyncio").run(FunctionType(code, self._globals())())
             else:
                 exec(code, self._globals())
         except BaseException as error:
@@ -189,10 +193,17 @@ def notebook_names() -> dict[str, Any]:
     return {"__name__": "__main__", "display": Inert(), "get_ipython": Inert()}
 
 
+def _file(statement: Statement) -> str:
+    return f"<cell {statement.cell}, line {statement.line}>"
+
+
 def _awaited(result: Any) -> Any:
     """Return what an async function returns, in a thread: a notebook's own loop is running."""
     if not inspect.iscoroutine(result):
         return result
+    import asyncio  # few answers are async, and every worker would pay for it
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(asyncio.run, result).result()
 

@@ -10,7 +10,6 @@ Interval: order statistics of a median, by the normal approximation to the binom
 
 import contextlib
 import math
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -77,7 +76,8 @@ def interval(ratios: Sequence[float]) -> Ratio:
     reach = Z_95 * math.sqrt(n) / 2
     low = max(0, math.floor(n / 2 - reach))
     high = min(n - 1, math.ceil(n / 2 + reach) - 1)
-    return Ratio(statistics.median(ordered), ordered[low], ordered[high])
+    median = (ordered[(n - 1) // 2] + ordered[n // 2]) / 2
+    return Ratio(median, ordered[low], ordered[high])
 
 
 def _round(

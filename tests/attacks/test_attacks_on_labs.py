@@ -1,7 +1,7 @@
 """Answers to the labs themselves that do nothing and forge what a check would see of it.
 
 A file is called `<lab>__<what it does>.py`. What it defines replaces the solution's; each check
-of those questions has to see through it, and nothing else may suffer.
+of those questions has to see through it.
 """
 
 import json
@@ -11,9 +11,9 @@ import pytest
 
 from autograder.authoring.notebook import solution_notebook
 from autograder.authoring.source import load_lab
-from autograder.grading.grade import grade
+from autograder.grading.grade import LabGrader
 from autograder.grading.report import to_text
-from autograder.grading.slicing import definitions, statements_of
+from autograder.grading.slicing import definitions, needed, statements_of
 
 HERE = Path(__file__).parent
 LABS = HERE.parents[1] / "labs"
@@ -26,11 +26,17 @@ FORGERIES = sorted((HERE / "answers_to_labs").glob("*.py"))
 def test_a_forged_fact_earns_nothing(forgery: Path) -> None:
     lab = load_lab(LABS / forgery.stem.partition("__")[0])
     text = forgery.read_text(encoding="utf-8")
-    notebook = json.loads(solution_notebook(lab))
-    notebook["cells"].append({"cell_type": "code", "metadata": {}, "source": text})
-    report = grade(lab, json.dumps(notebook).encode())
     forged = definitions(statements_of([("code", text)]))
     named = {question.name for question in lab.questions if question.name in forged}
     assert named
+    grader = LabGrader(lab)
+    grader.tasks = tuple(task for task in grader.tasks if task.question.name in named)
+    # Of the solution what these questions need: ranks would run its demonstrations too.
+    names = {name for task in grader.tasks for name in task.question.defines}
+    needs = needed(grader.solution, names | grader.checks.names)
+    notebook = json.loads(solution_notebook(lab))
+    texts = [*(statement.text for statement in needs), text]
+    notebook["cells"] = [{"cell_type": "code", "metadata": {}, "source": each} for each in texts]
+    report = grader.grade(json.dumps(notebook).encode())
     paid = [result.name for result in report.results if result.question in named and result.score]
     assert paid == [], to_text(report)

@@ -192,3 +192,30 @@ def test_large_messages_that_no_one_reads_yet_block_no_one(student: RemoteStuden
 def test_a_communicator_that_is_not_there_is_named(student: RemoteStudent) -> None:
     with pytest.raises(StudentError, match="nowhere:Comm"):
         student.ranks(polls, 2, [0, 0], communicator="nowhere:Comm")
+
+
+LEARNERS = (
+    "from __future__ import annotations",
+    "print('ran', flush=True)",
+    "def wants(holder, x: not_defined_anywhere): return 1 / x",
+    "async def later(): return 5",
+    "def adds(holder, x): return five + x",
+    "five = await later()",
+)
+
+
+def test_ranks_get_code_that_was_compiled_where_nothing_ran() -> None:
+    supply = Supply(wall="bubblewrap")
+    with Sandbox(LIMITS, source=supply) as made:
+        statements = [
+            Statement(text, (text.split("(")[0].removeprefix("def "),), (), 1, line)
+            for line, text in enumerate(LEARNERS, 1)
+        ]
+        assert made.load(statements) == []
+        for _ in range(2):
+            assert made.ranks("adds", 2, [0, 1], communicator=RAW).results == (5, 6)
+        with pytest.raises(StudentError) as caught:
+            made.ranks("wants", 1, [0], communicator=RAW)
+        assert "In wants, line 1: def wants(holder, x: not_defined_anywhere)" in caught.value.where
+    supply.close()
+    assert made.output.count(b"ran\n") == 1 + 2 + 2 + 1
