@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from autograder.authoring.manifest import handed_out as released_notebook
@@ -191,8 +191,7 @@ class LabGrader:
             student.allow(self.limits.wall_s)
             sliced = needed(statements, self._roots(tasks))
             failures = student.load(sliced)
-            in_turn = deal_time(tasks, ends, self.limits.call_s)
-            by_check = {t.check.name: self._check(t, student, seed, left) for t, left in in_turn}
+            by_check = self._in_turn(self._check, tasks, student, seed, ends)
             kind, student_notes = student.kind, student.notes
         by_check = settled(by_check, [task.check for task in tasks])
         missed = {r.question for r in by_check.values() if r.outcome is not Outcome.CORRECT}
@@ -219,7 +218,8 @@ class LabGrader:
 
         A slice of text cannot see everything that an answer needs: a list that is filled under
         another name, a file, an environment variable. All results of a question come from one run,
-        so that an answer cannot hold here by one part of the checks and there by the other.
+        so that an answer cannot hold here by one part of the checks and there by the other. What
+        held is asked again where another check gained: it may have kept less.
         """
         left = ends - time.monotonic()
         if left <= 0:
@@ -227,11 +227,14 @@ class LabGrader:
         with self._open(self.limits) as student:
             student.allow(left)
             student.load(whole)
-            in_turn = deal_time(tasks, ends, self.limits.call_s)
-            again = {t.check.name: self._ask(t, student, seed, left) for t, left in in_turn}
+            ask = partial(self._in_turn, self._ask, student=student, seed=seed, ends=ends)
+            missed = [t for t in tasks if first[t.check.name].outcome is not Outcome.CORRECT]
+            again = ask(missed)
+            gained = {r.question for name, r in again.items() if r.score > first[name].score}
+            again |= ask([t for t in tasks if t not in missed and t.question.name in gained])
         again = settled(again, [task.check for task in tasks])
         better: dict[str, CheckResult] = {}
-        for question in {task.question.name for task in tasks}:
+        for question in gained:
             names = [task.check.name for task in tasks if task.question.name == question]
             earns_more = sum(again[n].score for n in names) > sum(first[n].score for n in names)
             if earns_more and not any(again[n].broken for n in names):
@@ -242,6 +245,17 @@ class LabGrader:
         from autograder.sandbox.host import Sandbox
 
         return Sandbox(limits, preload=self.checks.settings.preload, source=self._source())
+
+    def _in_turn(
+        self,
+        ask: Callable[[Task, WorkerStudent, int, float], CheckResult],
+        tasks: Sequence[Task],
+        student: WorkerStudent,
+        seed: int,
+        ends: float,
+    ) -> dict[str, CheckResult]:
+        in_turn = deal_time(tasks, ends, self.limits.call_s)
+        return {task.check.name: ask(task, student, seed, left) for task, left in in_turn}
 
     def _check(self, task: Task, student: WorkerStudent, seed: int, left: float) -> CheckResult:
         result = self._ask(task, student, seed, left)

@@ -44,7 +44,8 @@ class Analysed:
 
     `sets` are the globals that its functions set when they are called, `calls` the functions that
     it calls for their effect alone. `ambient` statements change what those after them mean, or
-    write a file that these may read, or set a variable of the environment.
+    write a file that these may read, or set a variable of the environment. A `plain` one gives
+    names to constants and to what arithmetic makes of names: nothing else comes of it.
     """
 
     statement: Statement
@@ -54,6 +55,7 @@ class Analysed:
     calls: frozenset[str] = frozenset()
     imports: bool = False
     ambient: bool = False
+    plain: bool = False
 
 
 def statements_of(cells: Sequence[tuple[str, str]]) -> list[Analysed]:
@@ -78,7 +80,8 @@ def needed(
     """Return the statements that the names `roots` depend on, in order.
 
     What is ambient is among them. With `given`, the texts of a lab's own statements, all others are
-    among them too, and what these depend on.
+    among them too, and what these depend on, but for plain ones: a ratio that was predicted needs
+    no measurement.
     """
     binders, setters = _binders(statements), _setters(statements)
     indices = {
@@ -86,7 +89,8 @@ def needed(
         for index, analysed in enumerate(statements)
         if analysed.ambient or (given is not None and analysed.statement.text not in given)
     }
-    waiting: list[str | int] = [*roots, *(n for i in indices for n in statements[i].reads)]
+    followed = {index for index in indices if not statements[index].plain}
+    waiting: list[str | int] = [*roots, *(n for i in followed for n in statements[i].reads)]
     seen: set[str | int] = set()
     while waiting:
         name = waiting.pop()
@@ -97,10 +101,10 @@ def needed(
         if name not in binders and name not in _BUILTINS:
             waiting.append(STAR)
         for index in binders.get(name, []):
-            if index not in indices:
-                indices.add(index)
+            if index not in followed:
+                followed.add(index)
                 waiting += statements[index].reads
-    return [statements[index].statement for index in sorted(indices)]
+    return [statements[index].statement for index in sorted(indices | followed)]
 
 
 # Hostile notebooks hold ten thousand names in one statement, and ten thousand statements: none of
@@ -220,6 +224,7 @@ def _analysed(node: ast.stmt, lines: Sequence[bytes], number: int) -> Analysed:
         calls=frozenset(_called(node)),
         imports=isinstance(node, ast.Import | ast.ImportFrom),
         ambient=_is_ambient(node, own),
+        plain=_is_plain(node),
     )
 
 
@@ -232,6 +237,17 @@ def _words_in_strings(node: ast.stmt) -> Iterator[str]:
 def _is_ambient(node: ast.stmt, text: str) -> bool:
     future = isinstance(node, ast.ImportFrom) and node.module == "__future__"
     return future or text.startswith(("open(", "__import__("))
+
+
+_PLAIN = (
+    *(ast.Assign, ast.AnnAssign, ast.Expr, ast.Constant, ast.Name, ast.Tuple, ast.List, ast.Dict),
+    *(ast.BinOp, ast.UnaryOp, ast.Compare, ast.BoolOp, ast.IfExp, ast.expr_context),
+    *(ast.operator, ast.unaryop, ast.cmpop, ast.boolop),
+)
+
+
+def _is_plain(node: ast.stmt) -> bool:
+    return all(isinstance(inner, _PLAIN) for inner in ast.walk(node))
 
 
 def _own_text(node: ast.stmt, lines: Sequence[bytes]) -> tuple[str, int]:

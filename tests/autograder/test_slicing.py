@@ -94,6 +94,18 @@ def test_code_in_a_string_that_is_executed_needs_what_it_names() -> None:
     assert len(needed(statements, ["f"], given=texts)) == 3
 
 
+def test_a_prediction_runs_no_measurement_unless_an_answer_reads_it() -> None:
+    measured = "seconds, runs = measure()"
+    cells = [measured, "ratio = (seconds + 1) / -runs", "shown = plot(4)", "def f(): return 1"]
+    statements = statements_of([("code", text) for text in cells])
+
+    def whole(root: str) -> list[str]:
+        return [found.text for found in needed(statements, [root], given={measured})]
+
+    assert whole("f") == cells[1:]
+    assert whole("ratio") == cells
+
+
 CHECKS = """
 def first(student, rng):
     student.call("f.g", "text")
