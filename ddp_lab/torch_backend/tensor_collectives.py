@@ -9,7 +9,7 @@ import torch
 
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import InvalidArgument
-from ddp_lab.torch_backend.work import fill
+from ddp_lab.torch_backend.work import fill, fill_all
 
 ALGORITHMS: dict[str, str] = {}
 
@@ -47,13 +47,37 @@ def _sum_sparse(comm: Communicator, tensor: torch.Tensor, op: str) -> None:
         tensor.copy_(whole.coalesce())
 
 
-def gather_all(
-    comm: Communicator, tensor: torch.Tensor, outputs: list[torch.Tensor]
-) -> list[torch.Tensor]:
-    """Return every rank's tensor; `outputs` tell their shapes, which may differ."""
-    if all(output.shape == tensor.shape for output in outputs):
-        return list(comm.all_gather(tensor, algorithm=algorithm_of("all_gather")))
-    return exchange_uneven(comm, [tensor] * comm.size)
+def gather_all(comm: Communicator, tensor: torch.Tensor, outputs: list[torch.Tensor]) -> None:
+    """Fill `outputs` with every rank's tensor; they tell their shapes, which may differ."""
+    algorithm = algorithm_of("all_gather")
+    if are_written(outputs, tensor):
+        comm.all_gather(tensor, algorithm=algorithm, out=outputs)
+    elif all(output.shape == tensor.shape for output in outputs):
+        fill_all(outputs, list(comm.all_gather(tensor, algorithm=algorithm)), "all_gather")
+    else:
+        fill_all(outputs, exchange_uneven(comm, [tensor] * comm.size), "all_gather")
+
+
+def gather_flat(comm: Communicator, tensor: torch.Tensor, output: torch.Tensor) -> None:
+    """Fill `output` with all ranks' tensors, one after the other."""
+    if output.numel() == comm.size * tensor.numel() and output.is_contiguous():
+        rows = list(output.detach().view(comm.size, *tensor.shape))
+        if are_written(rows, tensor):
+            comm.all_gather(tensor, out=rows)
+            return
+    fill(output, comm.all_gather(tensor).reshape(output.shape))
+
+
+def are_written(outputs: list[torch.Tensor], like: torch.Tensor) -> bool:
+    """Return whether a collective can write tensors like this one into `outputs` themselves."""
+    return all(
+        output.shape == like.shape
+        and output.dtype == like.dtype
+        and output.is_contiguous()
+        and not output.is_conj()
+        and not output.is_neg()
+        for output in outputs
+    )
 
 
 def exchange_uneven(comm: Communicator, parts: list[torch.Tensor]) -> list[torch.Tensor]:
