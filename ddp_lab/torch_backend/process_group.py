@@ -23,6 +23,7 @@ from ddp_lab.torch_backend.rendezvous import Roster
 from ddp_lab.torch_backend.tensor_collectives import (
     algorithm_of,
     are_written,
+    broadcast_in_place,
     exchange_uneven,
     gather_all,
     gather_flat,
@@ -159,11 +160,8 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         root = opts.rootRank
 
         def job(comm: Communicator) -> None:
-            algorithm = algorithm_of("broadcast")
             for tensor in tensors:
-                copy = comm.broadcast(tensor, root, algorithm=algorithm)
-                if comm.rank != root:
-                    fill(tensor, copy)
+                broadcast_in_place(comm, tensor, root)
 
         return self._submit(job, tensors, opts)
 

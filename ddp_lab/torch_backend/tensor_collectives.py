@@ -12,11 +12,23 @@ from ddp_lab.errors import InvalidArgument
 from ddp_lab.torch_backend.work import fill, fill_all
 
 ALGORITHMS: dict[str, str] = {}
+SENT_BYTES = 64 * 1024  # up to here a message, for which the root need not wait, beats a meeting
 
 
 def algorithm_of(collective: str) -> str:
     """Return the algorithm that this process uses for a collective."""
     return ALGORITHMS.get(collective, "auto")
+
+
+def broadcast_in_place(comm: Communicator, tensor: torch.Tensor, root: int) -> None:
+    """Copy the root's tensor to every rank."""
+    algorithm = algorithm_of("broadcast")
+    is_small = tensor.numel() * tensor.element_size() <= SENT_BYTES
+    if algorithm == "auto" and is_small and len(comm.hosts) == 1:
+        algorithm = "tree"
+    copy = comm.broadcast(tensor, root, algorithm=algorithm)
+    if comm.rank != root:
+        fill(tensor, copy)
 
 
 def reduce_in_place(comm: Communicator, tensor: torch.Tensor, op: str) -> None:
