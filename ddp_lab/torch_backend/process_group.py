@@ -29,6 +29,7 @@ from ddp_lab.torch_backend.tensor_collectives import (
     gather_flat,
     one_a_rank,
     only_tensor,
+    part_a_rank,
     reduce_in_place,
     rows_by_rank,
 )
@@ -212,6 +213,8 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any
     ) -> Any:
         """Gather several tensors, as `all_gather_single` does each."""
+        for output, tensor in zip(outputs, inputs, strict=True):
+            part_a_rank("all_gather", output, tensor, self.comm.size)
 
         def job(comm: Communicator) -> None:
             for output, tensor in zip(outputs, inputs, strict=True):
@@ -258,6 +261,8 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
     ) -> Any:
         """Reduce and scatter several tensors."""
         op = operation_of(opts.reduceOp)
+        for output, tensor in zip(outputs, inputs, strict=True):
+            part_a_rank("reduce_scatter", tensor, output, self.comm.size)
 
         def job(comm: Communicator) -> None:
             for output, tensor in zip(outputs, inputs, strict=True):

@@ -72,7 +72,7 @@ def gather_all(comm: Communicator, tensor: torch.Tensor, outputs: list[torch.Ten
 
 def gather_flat(comm: Communicator, tensor: torch.Tensor, output: torch.Tensor) -> None:
     """Fill `output` with all ranks' tensors, one after the other."""
-    if output.numel() == comm.size * tensor.numel() and output.is_contiguous():
+    if output.is_contiguous():
         rows = list(output.detach().view(comm.size, *tensor.shape))
         if are_written(rows, tensor):
             comm.all_gather(tensor, out=rows)
@@ -108,6 +108,15 @@ def one_a_rank(operation: str, tensors: list[torch.Tensor], size: int) -> None:
         raise InvalidArgument(
             f"{operation}: one tensor a rank: got a list of {len(tensors)}, expected {size}. "
             "Pass a list with a tensor for each rank of the group."
+        )
+
+
+def part_a_rank(operation: str, whole: torch.Tensor, part: torch.Tensor, size: int) -> None:
+    """Raise `InvalidArgument` unless `whole` has as many elements as a `part` for each rank."""
+    if whole.numel() != size * part.numel():
+        raise InvalidArgument(
+            f"{operation}: one part a rank: got {tuple(whole.shape)} for {size} parts of "
+            f"{tuple(part.shape)}, expected {size * part.numel()} elements. Make one of them fit."
         )
 
 
