@@ -10,7 +10,7 @@ import numpy as np
 from ddp_lab.collectives import reference
 from ddp_lab.collectives.registry import built_in
 from ddp_lab.collectives.rows import Rows, rows_of, same_place
-from ddp_lab.collectives.two_shot import exchange, shared
+from ddp_lab.collectives.two_shot import copied, exchange, shared
 from ddp_lab.transport.base import NDArray
 
 if TYPE_CHECKING:
@@ -69,8 +69,10 @@ def barrier(comm: "Communicator") -> None:
     exchange(comm, np.empty(0, np.uint8))
 
 
-@built_in("broadcast", "direct")
-def broadcast(comm: "Communicator", x: NDArray | None, *, root: int) -> NDArray:
+@built_in("broadcast", "direct", fills=True)
+def broadcast(
+    comm: "Communicator", x: NDArray | None, *, root: int, out: NDArray | None = None
+) -> NDArray:
     """Return the root's `x`: each rank reads it, or is sent it."""
     rendezvous = comm.rendezvous()
     if rendezvous is None:
@@ -78,7 +80,7 @@ def broadcast(comm: "Communicator", x: NDArray | None, *, root: int) -> NDArray:
     rendezvous.offer(comm.header, x if comm.rank == root else None)
     if comm.rank != root:
         comm.hear(rendezvous.header_of(root), root)
-        x = rendezvous.look(root).copy()
+        x = copied(rendezvous.look(root), out)
     rendezvous.leave()
     if comm.rank == root and x is not None:
         comm.count_shared(x.nbytes, 1)

@@ -26,16 +26,29 @@ class Communicator(CollectiveCaller):
     """
 
     def broadcast(
-        self, x: Any = None, root: int = 0, algorithm: str = "auto", async_op: bool = False
+        self,
+        x: Any = None,
+        root: int = 0,
+        algorithm: str = "auto",
+        async_op: bool = False,
+        *,
+        out: Any = None,
     ) -> Any:
-        """Return the root's array on every rank; elsewhere `x` may be None."""
+        """Return the root's array on every rank; elsewhere `x` may be None.
+
+        `out`, which may be `x`, is an array for the result, which is then also returned.
+        """
         self._check_rank("broadcast", root)
         array = kind = None
+        if x is None and self.rank != root:
+            x = out
         if x is not None:
             array, kind = self._array_of(x, "broadcast")
         elif self.rank == root:
             self._needs_array("broadcast")
         call = self._call("broadcast", algorithm, array, f"root={root}", kind, x)
+        if out is not None and array is not None:
+            array = self._write_to(call, out, x, array)
         return self._run(call, (array,), {"root": root}, async_op)
 
     def scatter(

@@ -26,8 +26,9 @@ def broadcast_in_place(comm: Communicator, tensor: torch.Tensor, root: int) -> N
     is_small = tensor.numel() * tensor.element_size() <= SENT_BYTES
     if algorithm == "auto" and is_small and len(comm.hosts) == 1:
         algorithm = "tree"
-    copy = comm.broadcast(tensor, root, algorithm=algorithm)
-    if comm.rank != root:
+    out = tensor.detach() if are_written([tensor], tensor) else None
+    copy = comm.broadcast(tensor, root, algorithm=algorithm, out=out)
+    if out is None and comm.rank != root:
         fill(tensor, copy)
 
 

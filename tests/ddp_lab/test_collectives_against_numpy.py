@@ -164,6 +164,23 @@ def test_all_gather_fills_an_array_of_which_its_argument_is_a_row(transport: str
     assert all(map(all, ddp_lab.launch(gather_in_place, 3, transport=transport)))
 
 
+def broadcast_in_place(comm: Any) -> list[bool]:
+    found = []
+    for n in (3, 50_000):
+        for algorithm in ddp_lab.algorithms("broadcast"):
+            x = np.full(n, comm.rank, np.float32)
+            got = comm.broadcast(x, 1, algorithm=algorithm, out=x)
+            apart = np.empty(n, np.float32)
+            comm.broadcast(x + 1 if comm.rank == 2 else None, 2, algorithm=algorithm, out=apart)
+            found.append(got is x and bool((x == 1).all()) and bool((apart == 2).all()))
+    return found
+
+
+@pytest.mark.parametrize("transport", ["shm", "threads", "tcp"])
+def test_broadcast_fills_an_array_that_may_be_its_argument(transport: str) -> None:
+    assert all(map(all, ddp_lab.launch(broadcast_in_place, 3, transport=transport)))
+
+
 def gather_into_lists(comm: Any) -> list[bool]:
     """Return whether each algorithm has filled lists of arrays, the argument among them."""
     found = []
