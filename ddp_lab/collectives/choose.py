@@ -54,6 +54,8 @@ def choose(collective: str, n_bytes: int, shared: bool, hosts: Hosts, link: Link
     """
     if shared and collective == "all_reduce":
         return "one_shot" if n_bytes <= ONE_SHOT_BYTES else "two_shot"
+    if shared and collective == "gather" and n_bytes <= ONE_SHOT_BYTES:
+        return "reference"  # nobody waits but the root
     if shared and collective in IN_MEMORY:
         return "direct"
     if len(hosts) > 1 and max(map(len, hosts)) > 1:

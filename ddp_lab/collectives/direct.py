@@ -3,14 +3,14 @@
 Without shared memory, each rank sends each other one exactly the piece that is for it.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ddp_lab.collectives import reference
 from ddp_lab.collectives.registry import built_in
-from ddp_lab.collectives.rows import rows_of, same_place
-from ddp_lab.collectives.two_shot import exchange, shared
+from ddp_lab.collectives.rows import Rows, rows_of, same_place
+from ddp_lab.collectives.two_shot import copied, exchange, shared
 from ddp_lab.transport.base import NDArray
 
 if TYPE_CHECKING:
@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 
 
 @built_in("all_gather", "direct", fills=True)
-def all_gather(comm: "Communicator", x: NDArray, *, out: NDArray | None = None) -> NDArray:
+def all_gather(comm: "Communicator", x: NDArray, *, out: Rows | None = None) -> Rows:
     """Return every rank's `x`: each rank reads, or is sent, all others' at once."""
     arrays, rendezvous = shared(comm, x)
     out = np.empty_like(x, shape=(comm.size, *x.shape)) if out is None else out
+    rows = rows_of(out)
     for k in range(1, comm.size + 1):  # no two ranks begin with the same one
         rank = (comm.rank + k) % comm.size
-        if rank != comm.rank or not same_place(x, out[rank, ...]):
-            out[rank] = arrays[rank]
+        if rank != comm.rank or not same_place(x, rows[rank]):
+            rows[rank][...] = arrays[rank]
     if rendezvous is not None:
         rendezvous.leave()
     return out
@@ -68,8 +69,10 @@ def barrier(comm: "Communicator") -> None:
     exchange(comm, np.empty(0, np.uint8))
 
 
-@built_in("broadcast", "direct")
-def broadcast(comm: "Communicator", x: NDArray | None, *, root: int) -> NDArray:
+@built_in("broadcast", "direct", fills=True)
+def broadcast(
+    comm: "Communicator", x: NDArray | None, *, root: int, out: NDArray | None = None
+) -> NDArray:
     """Return the root's `x`: each rank reads it, or is sent it."""
     rendezvous = comm.rendezvous()
     if rendezvous is None:
@@ -77,7 +80,7 @@ def broadcast(comm: "Communicator", x: NDArray | None, *, root: int) -> NDArray:
     rendezvous.offer(comm.header, x if comm.rank == root else None)
     if comm.rank != root:
         comm.hear(rendezvous.header_of(root), root)
-        x = rendezvous.look(root).copy()
+        x = copied(rendezvous.look(root), out)
     rendezvous.leave()
     if comm.rank == root and x is not None:
         comm.count_shared(x.nbytes, 1)
@@ -85,16 +88,17 @@ def broadcast(comm: "Communicator", x: NDArray | None, *, root: int) -> NDArray:
     return x
 
 
-@built_in("gather", "direct")
-def gather(comm: "Communicator", x: NDArray, *, root: int) -> NDArray | None:
+@built_in("gather", "direct", fills=True)
+def gather(comm: "Communicator", x: NDArray, *, root: int, out: Rows | None = None) -> Any:
     """Return every rank's `x` at the root, which reads them all, or is sent them."""
     rendezvous = comm.rendezvous()
     if rendezvous is None:
-        return reference.gather(comm, x, root=root)
-    rendezvous.offer(comm.header, x)
-    out = None
+        return reference.gather(comm, x, root=root, out=out)
+    rendezvous.offer(comm.header, None if comm.rank == root else x)
     if comm.rank == root:
-        out = np.stack([rendezvous.look(rank) for rank in range(comm.size)])
+        out = np.empty_like(x, shape=(comm.size, *x.shape)) if out is None else out
+        for rank, row in enumerate(rows_of(out)):
+            row[...] = x if rank == root else rendezvous.look(rank)
     rendezvous.leave()
     comm.count_shared(x.nbytes, 1, only=root)
     return out

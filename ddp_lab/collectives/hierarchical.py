@@ -20,7 +20,7 @@ import numpy as np
 from ddp_lab.collectives import direct, reference, tree
 from ddp_lab.collectives.choose import on_wires
 from ddp_lab.collectives.registry import built_in, lookup
-from ddp_lab.collectives.rows import rows_of, same_place
+from ddp_lab.collectives.rows import Rows, rows_of, same_place
 from ddp_lab.collectives.two_shot import copied, reduce_slice, shared, slice_of
 from ddp_lab.transport.base import NDArray
 
@@ -133,12 +133,13 @@ def _add_up(comm: "Communicator", own: NDArray, place: int, op: str) -> NDArray:
 
 
 @built_in("all_gather", "hierarchical", fills=True)
-def all_gather(comm: "Communicator", x: NDArray, *, out: NDArray | None = None) -> NDArray:
+def all_gather(comm: "Communicator", x: NDArray, *, out: Rows | None = None) -> Rows:
     """Return every rank's `x`: each row crosses once to each host, and is read there by all."""
     inside = comm.neighbours()
     result = np.empty_like(x, shape=(comm.size, *x.shape)) if out is None else out
-    if not same_place(x, result[comm.rank, ...]):
-        result[comm.rank] = x
+    rows = rows_of(result)
+    if not same_place(x, rows[comm.rank]):
+        rows[comm.rank][...] = x
     home = comm.hosts[comm.host]
     others = [host for host in comm.hosts if host is not home]
     for host in others:
@@ -147,7 +148,6 @@ def all_gather(comm: "Communicator", x: NDArray, *, out: NDArray | None = None) 
         [rank for host in others for i, rank in enumerate(host) if i % len(home) == place]
         for place in range(len(home))
     ]
-    rows = rows_of(result)
     for rank in carried[inside.rank]:
         comm.take(rank, rows[rank])
     if inside.size == 1:
@@ -159,7 +159,7 @@ def all_gather(comm: "Communicator", x: NDArray, *, out: NDArray | None = None) 
     for place, array in enumerate(arrays):
         for row, rank in zip(array, (home[place], *carried[place]), strict=False):
             if place != inside.rank:
-                result[rank] = row
+                rows[rank][...] = row
     if rendezvous is not None:
         rendezvous.leave()
     return result
@@ -224,7 +224,9 @@ def gather(comm: "Communicator", x: NDArray, *, root: int) -> NDArray | None:
     if root not in home:
         comm.isend(x, root)
         return None
-    near = direct.gather(inside, x, root=home.index(root)) if inside.size > 1 else x[np.newaxis]
+    near: Rows | None = x[np.newaxis]
+    if inside.size > 1:
+        near = direct.gather(inside, x, root=home.index(root))
     if near is None:
         return None
     out = np.empty_like(x, shape=(comm.size, *x.shape))

@@ -5,12 +5,12 @@ cost grows with the number of ranks, in messages and in bytes at the root: that 
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ddp_lab.collectives.registry import built_in
-from ddp_lab.collectives.rows import rows_of
+from ddp_lab.collectives.rows import Rows, rows_of
 from ddp_lab.transport.base import NDArray
 
 if TYPE_CHECKING:
@@ -39,15 +39,18 @@ def scatter(comm: "Communicator", parts: Sequence[NDArray] | None, *, root: int)
     return parts[root]
 
 
-@built_in("gather", "reference")
-def gather(comm: "Communicator", x: NDArray, *, root: int) -> NDArray | None:
+@built_in("gather", "reference", fills=True)
+def gather(comm: "Communicator", x: NDArray, *, root: int, out: Rows | None = None) -> Any:
     """Return every rank's `x` at the root, which receives from each in turn."""
     if comm.rank != root:
         comm.isend(x, root).wait()
         return None
-    out = np.empty_like(x, shape=(comm.size, *x.shape))
-    for src in range(comm.size):
-        out[src] = x if src == root else comm.take(src)
+    out = np.empty_like(x, shape=(comm.size, *x.shape)) if out is None else out
+    for src, row in enumerate(rows_of(out)):
+        if src == root:
+            row[...] = x
+        else:
+            comm.take(src, row)
     return out
 
 

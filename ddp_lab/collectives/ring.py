@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ddp_lab.collectives.registry import built_in
-from ddp_lab.collectives.rows import rows_of, same_place, split_evenly
+from ddp_lab.collectives.rows import Rows, rows_of, same_place, split_evenly
 from ddp_lab.transport.base import NDArray
 
 if TYPE_CHECKING:
@@ -64,10 +64,11 @@ def reduce_scatter(comm: "Communicator", x: NDArray, *, op: str) -> NDArray:
 
 
 @built_in("all_gather", "ring", fills=True)
-def all_gather(comm: "Communicator", x: NDArray, *, out: NDArray | None = None) -> NDArray:
+def all_gather(comm: "Communicator", x: NDArray, *, out: Rows | None = None) -> Rows:
     """Return every rank's `x`: each rank passes on what it received last."""
     out = np.empty_like(x, shape=(comm.size, *x.shape)) if out is None else out
-    if not same_place(x, out[comm.rank, ...]):
-        out[comm.rank] = x
-    gather_chunks(comm, rows_of(out))
+    rows = rows_of(out)
+    if not same_place(x, rows[comm.rank]):
+        rows[comm.rank][...] = x
+    gather_chunks(comm, rows)
     return out

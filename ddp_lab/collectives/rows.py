@@ -1,13 +1,17 @@
 """An array as pieces, one a rank: views, never copies, and never NumPy's scalars."""
 
+from typing import TypeAlias
+
 import numpy as np
 
 from ddp_lab.transport.base import NDArray
 
+Rows: TypeAlias = NDArray | list[NDArray]  # a row a rank, of one array or apart
 
-def rows_of(x: NDArray) -> list[NDArray]:
+
+def rows_of(x: Rows) -> list[NDArray]:
     """Return `x[0], x[1], ...` as arrays, of no dimension where `x` has one."""
-    return [x[i, ...] for i in range(len(x))]
+    return x if isinstance(x, list) else [x[i, ...] for i in range(len(x))]
 
 
 def split_evenly(flat: NDArray, parts: int) -> list[NDArray]:

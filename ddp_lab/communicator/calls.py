@@ -7,6 +7,7 @@ import numpy as np
 
 from ddp_lab.arrays import outside
 from ddp_lab.collectives.registry import Algorithm
+from ddp_lab.collectives.rows import rows_of
 from ddp_lab.errors import InvalidArgument
 from ddp_lab.reduction import divide
 from ddp_lab.transport import header as headers
@@ -18,8 +19,8 @@ class Call:
     """A collective as its caller asked for it.
 
     `kind` is the kind of array to give back, None where only the message can tell; `array` is the
-    caller's own, never to be changed or given back; `out` receives the result and `answer` is
-    returned in its place.
+    caller's own, never to be changed or given back; `out`, an array or a list with one a rank,
+    receives the result and `answer` is returned in its place.
     """
 
     operation: str
@@ -31,7 +32,7 @@ class Call:
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = field(default_factory=dict)
     divisor: int = 0
-    out: NDArray | None = None
+    out: Any = None
     answer: Any = None
 
     @property
@@ -51,6 +52,7 @@ class Call:
 
     def run(self, inner: Any) -> Any:
         """Return the result as the caller's kind of array; `inner` is bound to this collective."""
+        result: Any
         if self.operation == "all_reduce":
             result = self._all_reduce(inner)
         elif self.out is not None and self.algorithm.fills:
@@ -64,7 +66,10 @@ class Call:
         if self.divisor:
             divide(result, self.divisor)
         if self.answer is not None:
-            if self.out is not None and result is not self.out:
+            if isinstance(self.out, list) and result is not self.out:
+                for row, value in zip(self.out, rows_of(result), strict=True):
+                    np.copyto(row, value)
+            elif self.out is not None and result is not self.out:
                 np.copyto(self.out, result)
             return self.answer
         if self.operation in ("broadcast", "scatter"):
@@ -72,7 +77,8 @@ class Call:
         return outside(result, self.kind or headers.kind_of(inner._heard), self.device)
 
     def _all_reduce(self, inner: Any) -> NDArray:
-        (x,), out = self.args, self.out
+        (x,) = self.args
+        out: NDArray | None = self.out
         if self.algorithm.borrows:
             result: NDArray = self.algorithm.fn(inner, x, out=out, **self.kwargs)
             return result

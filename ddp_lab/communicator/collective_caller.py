@@ -154,6 +154,23 @@ class CollectiveCaller(Messenger):
             call.array = array = array.copy()  # what is written must not change what is read
         return array
 
+    def _write_rows(self, call: Call, out: Any, array: NDArray) -> NDArray:
+        """Have each rank's row written to `out`; return what to read, which no write may change."""
+        call.answer = out
+        if not isinstance(out, list):
+            call.out = self._target(call, out, (self.size, *array.shape), array.dtype)
+            return array
+        call.out = rows = [self._target(call, row, array.shape, array.dtype) for row in out]
+        if len(rows) != self.size:
+            raise InvalidArgument(
+                f"{call.operation}: out= is one array a rank: got a list of {len(rows)}, expected "
+                f"{self.size}. Pass a list with an array for each rank."
+            )
+        others = [row for rank, row in enumerate(rows) if rank != self.rank]
+        if isinstance(array, np.ndarray) and any(np.may_share_memory(array, o) for o in others):
+            call.array = array = array.copy()
+        return array
+
     def _target(self, call: Call, out: Any, shape: tuple[int, ...], dtype: Any) -> NDArray:
         """Return the array that shares the memory of `out`, into which the result is to go."""
         target = self._writable(out, call.operation)

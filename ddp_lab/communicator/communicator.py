@@ -26,16 +26,29 @@ class Communicator(CollectiveCaller):
     """
 
     def broadcast(
-        self, x: Any = None, root: int = 0, algorithm: str = "auto", async_op: bool = False
+        self,
+        x: Any = None,
+        root: int = 0,
+        algorithm: str = "auto",
+        async_op: bool = False,
+        *,
+        out: Any = None,
     ) -> Any:
-        """Return the root's array on every rank; elsewhere `x` may be None."""
+        """Return the root's array on every rank; elsewhere `x` may be None.
+
+        `out`, which may be `x`, is an array for the result, which is then also returned.
+        """
         self._check_rank("broadcast", root)
         array = kind = None
+        if x is None and self.rank != root:
+            x = out
         if x is not None:
             array, kind = self._array_of(x, "broadcast")
         elif self.rank == root:
             self._needs_array("broadcast")
         call = self._call("broadcast", algorithm, array, f"root={root}", kind, x)
+        if out is not None and array is not None:
+            array = self._write_to(call, out, x, array)
         return self._run(call, (array,), {"root": root}, async_op)
 
     def scatter(
@@ -47,11 +60,24 @@ class Communicator(CollectiveCaller):
         call = self._call("scatter", algorithm, None, f"root={root}", kind, parts)
         return self._run(call, (arrays,), {"root": root}, async_op)
 
-    def gather(self, x: Any, root: int = 0, algorithm: str = "auto", async_op: bool = False) -> Any:
-        """Return an array of shape (size, *x.shape) at the root, None elsewhere."""
+    def gather(
+        self,
+        x: Any,
+        root: int = 0,
+        algorithm: str = "auto",
+        async_op: bool = False,
+        *,
+        out: Any = None,
+    ) -> Any:
+        """Return an array of shape (size, *x.shape) at the root, None elsewhere.
+
+        `out` is what the root fills, and returns: such an array, or a list with one a rank.
+        """
         self._check_rank("gather", root)
         array, kind = self._array_of(x, "gather")
         call = self._call("gather", algorithm, array, f"root={root}", kind, x)
+        if out is not None and self.rank == root:
+            array = self._write_rows(call, out, array)
         return self._run(call, (array,), {"root": root}, async_op)
 
     def reduce(
@@ -73,13 +99,13 @@ class Communicator(CollectiveCaller):
     ) -> Any:
         """Return an array of shape (size, *x.shape): row r is rank r's `x`.
 
-        `out` is an array for the result, which is then also returned; `x` may be its row `rank`.
+        `out` is an array for the result, or a list with one a rank, which is then also returned;
+        `x` may be its row `rank`.
         """
         array, kind = self._array_of(x, "all_gather")
         call = self._call("all_gather", algorithm, array, "", kind, x)
         if out is not None:
-            call.out = self._target(call, out, (self.size, *array.shape), array.dtype)
-            call.answer = out
+            array = self._write_rows(call, out, array)
         return self._run(call, (array,), {}, async_op)
 
     def reduce_scatter(

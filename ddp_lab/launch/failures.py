@@ -1,11 +1,13 @@
 """From what the ranks reported to one error that names the guilty rank."""
 
 import linecache
+import os
 import re
 import sys
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import FrameType
 from typing import Any, TypeAlias
 
@@ -13,6 +15,7 @@ from ddp_lab.errors import Deadlock, RankFailed, RankLost, RankTimeout
 from ddp_lab.transport.board import Entry, report
 from ddp_lab.transport.header import PACKAGE
 
+LAUNCH = str(Path(__file__).parent) + os.sep
 Frame: TypeAlias = tuple[str, int, str]  # file, line, function
 
 
@@ -54,7 +57,9 @@ def failure_of(rank: int, error: BaseException, at: float) -> Failure:
     """Return the record of an exception that left a rank's function."""
     frames = traceback.extract_tb(error.__traceback__)
     places = [(f.filename, f.lineno or 0, f.name) for f in frames]
-    cause = error.__cause__
+    related = [("caused by", error.__cause__)] if error.__cause__ is not None else []
+    if isinstance(error, BaseExceptionGroup):
+        related += [("one of them", part) for part in error.exceptions]
     return Failure(
         rank,
         type(error).__name__,
@@ -63,7 +68,7 @@ def failure_of(rank: int, error: BaseException, at: float) -> Failure:
         any(isinstance(e, RankLost) for e in _caused_by(error)),
         any(isinstance(e, RankTimeout) for e in _caused_by(error)),
         places,
-        f"caused by {type(cause).__name__}: {text_of(cause)}" if cause is not None else "",
+        "\n  ".join(f"{how} {type(e).__name__}: {text_of(e)}" for how, e in related),
     )
 
 
@@ -76,9 +81,9 @@ def _caused_by(error: BaseException) -> list[BaseException]:
 
 
 def text_of(error: BaseException) -> str:
-    """Return the message of an exception, whatever its `__str__` does."""
+    """Return the message of an exception with its notes, whatever its `__str__` does."""
     try:
-        return str(error)
+        return "\n".join(map(str, (error, *getattr(error, "__notes__", ()))))
     except Exception as another:
         return f"(its message cannot be shown: str() raised {type(another).__name__})"
 
@@ -127,12 +132,13 @@ def place_of(frames: list[Frame]) -> str:
 
 def format_frames(failure: Failure) -> str:
     """Return the traceback, notebook cells by their number, this package's own frames left out."""
-    outside = [f for f in failure.frames if not f[0].startswith((PACKAGE, "<frozen"))]
+    called = [f for f in failure.frames if not f[0].startswith((LAUNCH, "<frozen"))]
+    outside = [f for f in called if not f[0].startswith(PACKAGE)]
     frames = [
         traceback.FrameSummary(
             cell_name(filename), line, name, line=linecache.getline(filename, line)
         )
-        for filename, line, name in outside or failure.frames
+        for filename, line, name in outside or called
     ]
     lines = traceback.StackSummary.from_list(frames).format()  # which counts what repeats
     if failure.notes:

@@ -1,11 +1,14 @@
-"""Functions that `torch.compile` must call and not look into. Imports nothing of torch."""
+"""Functions that `torch.compile` must call and not look into. May import: torch."""
 
-import functools
-import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+import torch
+
 F = TypeVar("F", bound=Callable[..., Any])
+
+_frames: Any = torch._C._dynamo.eval_frame
+_SKIP, _DEFAULT = _frames._FrameAction.SKIP, _frames._FrameAction.DEFAULT
 
 
 def eager(fn: F, *, also_callees: bool = True) -> F:
@@ -13,18 +16,10 @@ def eager(fn: F, *, also_callees: bool = True) -> F:
 
     What it calls in turn is traced again unless `also_callees`.
 
-    `torch.compiler.disable` would import the compiler, which takes a second. Where nobody has
-    imported it, nobody traces.
+    It says so as `torch.compiler.disable` does, which would import the compiler: that takes a
+    second. A wrapper that calls it later would be traced itself, for seconds.
     """
-    disabled: list[Callable[..., Any]] = []
-
-    @functools.wraps(fn)
-    def inner(*args: Any, **kwargs: Any) -> Any:
-        disable = getattr(sys.modules.get("torch._dynamo"), "disable", None)
-        if disable is None:  # not imported, or another thread is importing it now
-            return fn(*args, **kwargs)
-        if not disabled:
-            disabled.append(disable(fn, recursive=also_callees, wrapping=False))
-        return disabled[0](*args, **kwargs)
-
-    return inner  # type: ignore[return-value]
+    callees = _SKIP if also_callees else _DEFAULT
+    _frames.set_code_exec_strategy(fn.__code__, _frames._FrameExecStrategy(_SKIP, callees))
+    fn._torchdynamo_disable = True  # type: ignore[attr-defined]
+    return fn

@@ -22,10 +22,14 @@ from ddp_lab.torch_backend.overloads import collective
 from ddp_lab.torch_backend.rendezvous import Roster
 from ddp_lab.torch_backend.tensor_collectives import (
     algorithm_of,
+    are_written,
+    broadcast_in_place,
     exchange_uneven,
     gather_all,
+    gather_flat,
     one_a_rank,
     only_tensor,
+    part_a_rank,
     reduce_in_place,
     rows_by_rank,
 )
@@ -157,11 +161,8 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         root = opts.rootRank
 
         def job(comm: Communicator) -> None:
-            algorithm = algorithm_of("broadcast")
             for tensor in tensors:
-                copy = comm.broadcast(tensor, root, algorithm=algorithm)
-                if comm.rank != root:
-                    fill(tensor, copy)
+                broadcast_in_place(comm, tensor, root)
 
         return self._submit(job, tensors, opts)
 
@@ -188,7 +189,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
         def job(comm: Communicator) -> None:
             for output, tensor in zip(outputs, inputs, strict=True):
-                fill_all(output, gather_all(comm, tensor, output), "all_gather")
+                gather_all(comm, tensor, output)
 
         return self._submit(job, Gathered(outputs), opts)
 
@@ -203,11 +204,7 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
     @collective("Allgather", tensors=2, in_lists=False)
     def all_gather_single(self, output: torch.Tensor, tensor: torch.Tensor, opts: Any) -> Any:
         """Fill `output` with all ranks' tensors, one after the other."""
-        return self._submit(
-            lambda comm: fill(output, comm.all_gather(tensor).reshape(output.shape)),
-            [output],
-            opts,
-        )
+        return self.all_gather_single_coalesced([output], [tensor], opts)
 
     _allgather_base = all_gather_single
 
@@ -216,10 +213,12 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         self, outputs: list[torch.Tensor], inputs: list[torch.Tensor], opts: Any
     ) -> Any:
         """Gather several tensors, as `all_gather_single` does each."""
+        for output, tensor in zip(outputs, inputs, strict=True):
+            part_a_rank("all_gather", output, tensor, self.comm.size)
 
         def job(comm: Communicator) -> None:
             for output, tensor in zip(outputs, inputs, strict=True):
-                fill(output, comm.all_gather(tensor).reshape(output.shape))
+                gather_flat(comm, tensor, output)
 
         return self._submit(job, outputs, opts)
 
@@ -237,7 +236,10 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
         def job(comm: Communicator) -> None:
             for output, parts in zip(outputs, inputs, strict=True):
                 if all(part.shape == output.shape for part in parts):
-                    fill(output, comm.reduce_scatter(torch.stack(parts), op=op))
+                    flat = self.empty(comm.size * output.numel(), output.dtype)
+                    torch.cat([part.reshape(-1) for part in parts], out=flat)
+                    mine = comm.reduce_scatter(flat.view(comm.size, -1), op=op)
+                    fill(output, mine.reshape(output.shape))
                 else:
                     flat = torch.cat([part.reshape(-1) for part in parts])
                     sizes = [part.numel() for part in parts]
@@ -259,6 +261,8 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
     ) -> Any:
         """Reduce and scatter several tensors."""
         op = operation_of(opts.reduceOp)
+        for output, tensor in zip(outputs, inputs, strict=True):
+            part_a_rank("reduce_scatter", tensor, output, self.comm.size)
 
         def job(comm: Communicator) -> None:
             for output, tensor in zip(outputs, inputs, strict=True):
@@ -280,8 +284,9 @@ class ProcessGroup(TorchGroup):  # type: ignore[misc]
 
         def job(comm: Communicator) -> None:
             for i, tensor in enumerate(inputs):
-                rows = comm.gather(tensor, root, algorithm=algorithm_of("gather"))
-                if rows is not None:
+                out = outputs[i] if comm.rank == root and are_written(outputs[i], tensor) else None
+                rows = comm.gather(tensor, root, algorithm=algorithm_of("gather"), out=out)
+                if rows is not None and out is None:
                     fill_all(outputs[i], list(rows), "gather")
 
         return self._submit(job, outputs, opts)

@@ -9,14 +9,27 @@ import torch
 
 from ddp_lab.communicator.communicator import Communicator
 from ddp_lab.errors import InvalidArgument
-from ddp_lab.torch_backend.work import fill
+from ddp_lab.torch_backend.work import fill, fill_all
 
 ALGORITHMS: dict[str, str] = {}
+SENT_BYTES = 64 * 1024  # up to here a message, for which the root need not wait, beats a meeting
 
 
 def algorithm_of(collective: str) -> str:
     """Return the algorithm that this process uses for a collective."""
     return ALGORITHMS.get(collective, "auto")
+
+
+def broadcast_in_place(comm: Communicator, tensor: torch.Tensor, root: int) -> None:
+    """Copy the root's tensor to every rank."""
+    algorithm = algorithm_of("broadcast")
+    is_small = tensor.numel() * tensor.element_size() <= SENT_BYTES
+    if algorithm == "auto" and is_small and len(comm.hosts) == 1:
+        algorithm = "tree"
+    out = tensor.detach() if are_written([tensor], tensor) else None
+    copy = comm.broadcast(tensor, root, algorithm=algorithm, out=out)
+    if out is None and comm.rank != root:
+        fill(tensor, copy)
 
 
 def reduce_in_place(comm: Communicator, tensor: torch.Tensor, op: str) -> None:
@@ -47,13 +60,37 @@ def _sum_sparse(comm: Communicator, tensor: torch.Tensor, op: str) -> None:
         tensor.copy_(whole.coalesce())
 
 
-def gather_all(
-    comm: Communicator, tensor: torch.Tensor, outputs: list[torch.Tensor]
-) -> list[torch.Tensor]:
-    """Return every rank's tensor; `outputs` tell their shapes, which may differ."""
-    if all(output.shape == tensor.shape for output in outputs):
-        return list(comm.all_gather(tensor, algorithm=algorithm_of("all_gather")))
-    return exchange_uneven(comm, [tensor] * comm.size)
+def gather_all(comm: Communicator, tensor: torch.Tensor, outputs: list[torch.Tensor]) -> None:
+    """Fill `outputs` with every rank's tensor; they tell their shapes, which may differ."""
+    algorithm = algorithm_of("all_gather")
+    if are_written(outputs, tensor):
+        comm.all_gather(tensor, algorithm=algorithm, out=outputs)
+    elif all(output.shape == tensor.shape for output in outputs):
+        fill_all(outputs, list(comm.all_gather(tensor, algorithm=algorithm)), "all_gather")
+    else:
+        fill_all(outputs, exchange_uneven(comm, [tensor] * comm.size), "all_gather")
+
+
+def gather_flat(comm: Communicator, tensor: torch.Tensor, output: torch.Tensor) -> None:
+    """Fill `output` with all ranks' tensors, one after the other."""
+    if output.is_contiguous():
+        rows = list(output.detach().view(comm.size, *tensor.shape))
+        if are_written(rows, tensor):
+            comm.all_gather(tensor, out=rows)
+            return
+    fill(output, comm.all_gather(tensor).reshape(output.shape))
+
+
+def are_written(outputs: list[torch.Tensor], like: torch.Tensor) -> bool:
+    """Return whether a collective can write tensors like this one into `outputs` themselves."""
+    return all(
+        output.shape == like.shape
+        and output.dtype == like.dtype
+        and output.is_contiguous()
+        and not output.is_conj()
+        and not output.is_neg()
+        for output in outputs
+    )
 
 
 def exchange_uneven(comm: Communicator, parts: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -72,6 +109,15 @@ def one_a_rank(operation: str, tensors: list[torch.Tensor], size: int) -> None:
         raise InvalidArgument(
             f"{operation}: one tensor a rank: got a list of {len(tensors)}, expected {size}. "
             "Pass a list with a tensor for each rank of the group."
+        )
+
+
+def part_a_rank(operation: str, whole: torch.Tensor, part: torch.Tensor, size: int) -> None:
+    """Raise `InvalidArgument` unless `whole` has as many elements as a `part` for each rank."""
+    if whole.numel() != size * part.numel():
+        raise InvalidArgument(
+            f"{operation}: one part a rank: got {tuple(whole.shape)} for {size} parts of "
+            f"{tuple(part.shape)}, expected {size * part.numel()} elements. Make one of them fit."
         )
 
 

@@ -10,11 +10,13 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from autograder.authoring.notebook import solution_notebook
 from autograder.cli import main
+from autograder.grading.cluster import client_of
 from autograder.records import Lab
 
 GRADE = """
@@ -107,3 +109,20 @@ def test_a_scheduler_that_is_not_there_is_said(sample_directory, tmp_path, capsy
     arguments = ["grade", str(sample_directory), "x.ipynb", "-o", str(tmp_path / "out")]
     assert main([*arguments, "--scheduler", "no address"]) == 2
     assert "autograder: grade: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("failures", [0, 2, 3])
+def test_a_client_whose_thread_begins_late_is_made_again(failures: int) -> None:
+    late = iter([AssertionError()] * failures)
+
+    def make(address: str, **options: object) -> tuple[str, object]:
+        for error in late:
+            raise error
+        return address, options
+
+    dask = SimpleNamespace(Client=make)
+    if failures > 2:
+        with pytest.raises(AssertionError):
+            client_of(dask, "tcp://here:1")
+    else:
+        assert client_of(dask, "tcp://here:1", timeout=5) == ("tcp://here:1", {"timeout": 5})

@@ -162,3 +162,44 @@ def gather_in_place(comm: Any) -> list[bool]:
 @pytest.mark.parametrize("transport", ["shm", "threads"])
 def test_all_gather_fills_an_array_of_which_its_argument_is_a_row(transport: str) -> None:
     assert all(map(all, ddp_lab.launch(gather_in_place, 3, transport=transport)))
+
+
+def broadcast_in_place(comm: Any) -> list[bool]:
+    found = []
+    for n in (3, 50_000):
+        for algorithm in ddp_lab.algorithms("broadcast"):
+            x = np.full(n, comm.rank, np.float32)
+            got = comm.broadcast(x, 1, algorithm=algorithm, out=x)
+            apart = np.empty(n, np.float32)
+            comm.broadcast(x + 1 if comm.rank == 2 else None, 2, algorithm=algorithm, out=apart)
+            found.append(got is x and bool((x == 1).all()) and bool((apart == 2).all()))
+    return found
+
+
+@pytest.mark.parametrize("transport", ["shm", "threads", "tcp"])
+def test_broadcast_fills_an_array_that_may_be_its_argument(transport: str) -> None:
+    assert all(map(all, ddp_lab.launch(broadcast_in_place, 3, transport=transport)))
+
+
+def gather_into_lists(comm: Any) -> list[bool]:
+    """Return whether each algorithm has filled lists of arrays, the argument among them."""
+    found = []
+    for n in (3, 50_000):
+        for algorithm in ddp_lab.algorithms("all_gather"):
+            rows = [comm.empty(n, np.float32) for _ in range(comm.size)]
+            (x := rows[0])[...] = comm.rank  # which others read while row 0 is written
+            got = comm.all_gather(x, algorithm=algorithm, out=rows)
+            found.append(got is rows and all((row == r).all() for r, row in enumerate(rows)))
+        for algorithm in ddp_lab.algorithms("gather"):
+            rows = [np.zeros(n, np.float32) for _ in range(comm.size)]
+            got = comm.gather(np.full(n, comm.rank, np.float32), 1, algorithm=algorithm, out=rows)
+            right = all((row == r).all() for r, row in enumerate(rows))
+            found.append(got is rows and right if comm.rank == 1 else got is None)
+    with pytest.raises(ddp_lab.InvalidArgument, match="out= is one array a rank: got a list of 2"):
+        comm.all_gather(rows[0], out=rows[:2])
+    return found
+
+
+@pytest.mark.parametrize("transport", ["shm", "threads"])
+def test_gather_and_all_gather_fill_lists_of_arrays(transport: str) -> None:
+    assert all(map(all, ddp_lab.launch(gather_into_lists, 3, transport=transport)))

@@ -264,6 +264,18 @@ def test_output_is_marked_with_its_rank(capfd: pytest.CaptureFixture[str]) -> No
 def test_an_unpicklable_result_is_refused_with_its_type() -> None:
     error = failed(lambda comm: (x for x in ()), 1)
     assert "the result cannot be sent back: got generator" in str(error)
+    assert "File" not in str(error)  # no line of the program's is to blame
+
+
+def test_notes_and_the_exceptions_of_a_group_are_shown() -> None:
+    def rank(comm):
+        error = ExceptionGroup("several", [ValueError("first"), KeyError("second")])
+        error.add_note("while both were open")
+        raise error
+
+    text = str(failed(rank, 1))
+    assert "ExceptionGroup: several (2 sub-exceptions)\nwhile both were open\n" in text
+    assert "\n  one of them ValueError: first\n  one of them KeyError: 'second'" in text
 
 
 @pytest.mark.parametrize(

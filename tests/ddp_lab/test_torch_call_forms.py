@@ -52,11 +52,14 @@ CASES = {  # each is given tensors and calls the group
         lambda t=both(): (t, pg.allgather(input_tensor=own(), output_tensors=t)),
         lambda t=both(): (t, pg.allgather(t, own(), soon)),
         lambda t=both(): (t, pg.allgather_coalesced([[part] for part in t], [own()])),
+        lambda t=[own(), zeros()]: (t, pg.allgather([t], [t[0]])),
+        lambda t=list(torch.zeros(4, 2).T): (t, pg.allgather([t], [own()])),
         lambda t=zeros(8): (t, pg._allgather_base(t, own())),
         lambda t=zeros(8): (t, pg.allgather_into_tensor_coalesced([t], [own()])),
     ],
     "gather": [
         lambda t=both(): (t, pg.gather(at(0, t), own(), 0)),
+        lambda t=list(torch.zeros(4, 2).T): (at(1, t), pg.gather(at(1, t), own(), 1)),
         lambda t=both(): (t, pg.gather(at(0, [t]), [own()])),
     ],
     "scatter": [

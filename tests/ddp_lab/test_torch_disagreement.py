@@ -29,7 +29,9 @@ CASES = {
     "too few": lambda: dist.all_gather(both[:1], both[0]),
     "too many": lambda: dist.reduce_scatter(both[0], [*both, both[0]]),
     "rows": lambda: dist.all_to_all_single(torch.zeros(3), torch.zeros(3)),
-    "deprecated": lambda: dist.all_gather_into_tensor(torch.zeros(4 + 2 * rank), long[rank:]),
+    "deprecated": lambda: dist.all_gather_into_tensor(torch.zeros(6 - 2 * rank), long[rank:]),
+    "whole": lambda: dist.all_gather_into_tensor(torch.zeros(7), long),
+    "parts": lambda: dist.reduce_scatter_tensor(both[0], long),
     "bits": lambda: dist.all_reduce(half, dist.ReduceOp.BAND),
     "both receive": lambda: dist.recv(both[0], other, group=soon),
     "nobody sends": lambda: dist.recv(both[0], group=soon),
@@ -86,6 +88,9 @@ def said(python: Any, tmp_path_factory: pytest.TempPathFactory) -> list[str]:
         ("rows", "InvalidArgument: all_to_all_single: the rows of the first axis do not go to the "
          "ranks: got 3 rows in parts of [1, 1]"),
         ("deprecated", "(3,) at {line}"),
+        ("whole", "InvalidArgument: all_gather: one part a rank: got (7,) for 2 parts of (3,), "
+         "expected 6 elements"),
+        ("parts", "InvalidArgument: reduce_scatter: one part a rank: got (3,) for 2 parts of (2,)"),
         ("bits", "got bfloat16, expected integers or bool"),
         ("both receive", "RankTimeout: recv at {line}: the timeout has passed: rank {rank} waited "
          "for rank {other}"),

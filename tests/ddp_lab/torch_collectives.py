@@ -68,7 +68,7 @@ def fork_ranks() -> None:
 
 
 def spoil() -> None:
-    """Make every result that is copied into a tensor 0.05 % wrong."""
+    """Have every result copied into its tensor, 0.05 % wrong."""
     import torch
 
     from ddp_lab.torch_backend import process_group, tensor_collectives, work
@@ -77,6 +77,7 @@ def spoil() -> None:
         with torch.no_grad():
             tensor.copy_(values.reshape(tensor.shape) * 1.0005)
 
+    process_group.are_written = tensor_collectives.are_written = lambda *_: False
     process_group.fill = tensor_collectives.fill = work.fill = fill
 
 

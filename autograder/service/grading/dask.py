@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from autograder.errors import AutograderError
-from autograder.grading.cluster import distributed, graded, lab_files
+from autograder.grading.cluster import client_of, distributed, graded, lab_files
 from autograder.grading.judge import notebook_request
 from autograder.printable import printable
 from autograder.records import Report
@@ -91,8 +91,8 @@ class ClusterGrader:
                 where = self._distributed.comm.get_address_host_port(self._address)
                 with socket.create_connection(where, _CONNECT_S):
                     pass  # first, for a client that cannot connect blocks whoever lets it go
-                self._client = self._distributed.Client(
-                    self._address, timeout=_CONNECT_S, set_as_default=False
+                self._client = client_of(
+                    self._distributed, self._address, timeout=_CONNECT_S, set_as_default=False
                 )
             except (OSError, ValueError) as error:
                 problem = f"cluster: no Dask scheduler at {self._address}"
