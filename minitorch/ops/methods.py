@@ -79,6 +79,8 @@ class Methods(Value):
     __rfloordiv__ = _reflected("floor_divide")
     __rmod__ = _reflected("remainder")
     __rpow__ = _reflected("pow")
+    __rlshift__ = _reflected("bitwise_left_shift")
+    __rrshift__ = _reflected("bitwise_right_shift")
 
     def __rmatmul__(self, other: Self) -> Self:
         return linalg.matmul(other, self)

@@ -167,6 +167,22 @@ minimum = binary(
     "The smaller; a tie shares the gradient.",
     reads="x",
 )
+at_least = binary(
+    "clamp_min",
+    lambda xp, a, b: xp.maximum(a, b),
+    lambda g, a, b, y: where(a >= b, g, 0.0),
+    lambda g, a, b, y: where(a < b, g, 0.0),
+    "The larger; a tie is the left one's, and NaN gets no gradient.",
+    reads="x",
+)
+at_most = binary(
+    "clamp_max",
+    lambda xp, a, b: xp.minimum(a, b),
+    lambda g, a, b, y: where(a <= b, g, 0.0),
+    lambda g, a, b, y: where(a > b, g, 0.0),
+    "The smaller; a tie is the left one's, and NaN gets no gradient.",
+    reads="x",
+)
 
 
 def _per_square(a: Kind, b: Kind) -> Kind:

@@ -113,8 +113,9 @@ class CrossEntropyGrad(KeepsSpec, OfClasses):
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Softmax has the derivative y (v - Σ v y); the one hot part has none."""
         x, index, g = node.inputs
-        counts = cast_to(ne(index, self.ignore_index), x.dtype)
-        weighted = insert_axes(counts / sum(counts), (1,)) * out_grad
+        counts = ne(index, self.ignore_index)
+        share = where(counts, 1.0 / cast_to(sum(counts), x.dtype), 0.0)
+        weighted = insert_axes(share, (1,)) * out_grad
         y = apply(Softmax(1), x)
         curved = weighted * y - y * sum(weighted * y, 1, True)
         slope = apply(CrossEntropyGrad(self.ignore_index), x, index, g * 0.0 + 1.0)
@@ -239,7 +240,7 @@ class PickedMeanGrad(KeepsSpec, OfClasses):
         """Return the gradient of the log-probabilities."""
         safe, counts, n = _rows(xp, index, x.shape[1], self.ignore_index)
         into: Array = xp.zeros_like(x)
-        share = -g / n if counts is None else cast(counts, dtype_of(x)) * (-g / n)
+        share = -g / n if counts is None else xp.where(counts, -g / n, xp.zeros_like(g))
         into[xp.arange(x.shape[0], **native_device_of(x)), safe] = share
         return into
 

@@ -22,7 +22,13 @@ from .movement import AlongDim, expand, reshape
 
 
 def grid(xp: Namespace, index: Any, dim: int) -> tuple[Any, ...]:
-    """Return the full coordinates that `index` along `dim` stands for."""
+    """Return the full coordinates that `index` along `dim` stands for.
+
+    Raises:
+        IndexError: an index below 0.
+    """
+    if xp is np and index.dtype.kind == "i" and index.size and index.min() < 0:
+        raise IndexError(f"index {index.min()} is out of bounds, expected 0 or more.")
     rank = len(index.shape)
     place = {} if xp is np else {"device": index.device}
     index = cast(index, int64)  # torch takes uint8 for a mask
