@@ -123,6 +123,12 @@ SAME: dict[str, Call] = {
     "only ignored targets of nll_loss": with_gradient(
         lambda lib, x: lib.nn.functional.nll_loss(x, lib.tensor([-100, -100])), 2, 3
     ),
+    "logits of -inf": lambda lib: lib.nn.functional.cross_entropy(
+        lib.tensor([[1.0, -np.inf, 2.0]]), lib.tensor([2])
+    ),
+    "logits of -inf, smoothed": lambda lib: lib.nn.functional.cross_entropy(
+        lib.tensor([[1.0, -np.inf, 2.0]]), lib.tensor([2]), label_smoothing=0.1
+    ),
     "a sum in another dtype": lambda lib: lib.ones(4099, dtype=lib.float16).sum(dtype=lib.float64),
     "log of the sum of all": lambda lib: lib.logsumexp(lib.ones(2, 3), (), True),
     "a number shifted": lambda lib: 2 << lib.tensor([1, 2]) | 64 >> lib.tensor([2, 4]),

@@ -82,14 +82,14 @@ class GatherGrad(KeepsSpec, AlongDim):
 
     def compute(self, xp: Namespace, x: Array, index: Array, g: Array) -> Array:
         """Return the sums."""
-        return _added(xp, xp.zeros_like(x), index, self.dim, g)
+        return added_along(xp, xp.zeros_like(x), index, self.dim, g)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """By g the picked elements of the gradient; by x nothing."""
         return None, None, apply(Gather(self.dim), out_grad, node.inputs[1])
 
 
-def _added(xp: Namespace, into: Array, index: Array, dim: int, values: Array) -> Array:
+def added_along(xp: Namespace, into: Array, index: Array, dim: int, values: Array) -> Array:
     """Return `into`, an array of one's own, with values added along an axis."""
     if xp is np and compiled.scatter_add(into, index, dim, values):
         return into
@@ -106,7 +106,7 @@ class ScatterAdd(KeepsSpec, AlongDim):
     def compute(self, xp: Namespace, x: Array, index: Array, source: Array) -> Array:
         """Return the sums."""
         cut = source[tuple(slice(0, size) for size in index.shape)]
-        return _added(xp, copied(x), index, self.dim, cut)
+        return added_along(xp, copied(x), index, self.dim, cut)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """The value gets the gradient as it is, the source what is at its places."""
