@@ -205,7 +205,7 @@ xlogy = _float_row(
     lambda g, a, b, y: g * a / b,
     "a·ln b, and 0 where a is 0.",
 )
-logaddexp = _float_row(
+logaddexp_row = _float_row(
     "logaddexp",
     lambda xp, a, b: xp.logaddexp(a, b),
     lambda g, a, b, y: g * sigmoid(a - b),

@@ -4,7 +4,6 @@ import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from ...arrays.library import Index
 from ...errors import ArgumentError, ShapeError
@@ -70,7 +69,13 @@ class OfWindows(Op):
 
 
 def places_along(
-    name: str, size: Any, kernel: Any, stride: Any, border: Any, gap: Any, ceil_mode: bool
+    name: str,
+    size: Sequence[int],
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    border: Sequence[int],
+    gap: Sequence[int],
+    ceil_mode: bool,
 ) -> tuple[int, ...]:
     """Return how many windows there are along each axis.
 
@@ -91,7 +96,13 @@ def places_along(
     return tuple(places)
 
 
-def bordered(x: Kind, how: Any, border: Any, places: Any, value: float) -> Kind:
+def bordered(
+    x: Kind,
+    how: Sequence[Sequence[int]],
+    border: Sequence[int],
+    places: Sequence[int],
+    value: float,
+) -> Kind:
     """Return `x` with the border that the windows reach into."""
     kernel, stride, gap = how
     widths: list[int] = []
