@@ -83,7 +83,13 @@ MODELS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
         lambda: mt.tensor(array(4, 3, 6, 6)),
     ),
     "pool": (
-        lambda: nn.Sequential(nn.Conv2d(2, 4, 3), nn.MaxPool2d(2), nn.Flatten(), nn.Softmax(1)),
+        lambda: nn.Sequential(
+            nn.Conv2d(2, 4, 3),
+            nn.BatchNorm2d(4, momentum=None),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Softmax(1),
+        ),
         lambda: mt.tensor(array(2, 2, 8, 8)),
     ),
     "lstm": (lambda: Recurrent(nn.LSTM), lambda: mt.tensor([[1, 2, 3], [4, 0, 10]])),
