@@ -1,7 +1,8 @@
 """Softmax cross-entropy with class numbers, and its gradient, row by row in a kernel each.
 
-    loss[r]   = log sum_c exp(x[r, c]) - x[r, labels[r]]
-    out[r, c] = g[r] (softmax(x[r])[c] - [c is labels[r]])
+    loss[r]   = log sum_c exp(x[r, c]) - sum_c target[r, c] x[r, c]
+    out[r, c] = g[r] (softmax(x[r])[c] - target[r, c])
+    target[r, c] = (1 - smoothing) [c is labels[r]] + smoothing / classes
 
 NumPy needs a dozen calls for either, of which a small network's training step would mostly consist.
 
@@ -23,7 +24,7 @@ _Array = np.ndarray[Any, Any]
 
 
 def class_loss(
-    labels_N: _Array, logits_NC: _Array, ignore: int = NONE
+    labels_N: _Array, logits_NC: _Array, ignore: int = NONE, smoothing: float = 0.0
 ) -> tuple[_Array, bool] | None:
     """Return each row's loss, and whether some are ignored; None where a label is no class.
 
@@ -33,20 +34,21 @@ def class_loss(
         labels_N: integers.
         logits_NC: float32 or float64.
         ignore: a label whose rows have the loss 0.
+        smoothing: the part of a target that is spread over all classes.
     """
     if not _fits(labels_N, logits_NC):
         return None
     flags = np.zeros(2, np.int64)
     losses = np.empty(logits_NC.shape[:1], logits_NC.dtype)
     arrays = (np.ascontiguousarray(logits_NC), _as_int64(labels_N), flags, losses)
-    row_kernels.run("class_loss", arrays, 0.0, first=ignore)
+    row_kernels.run("class_loss", arrays, smoothing, first=ignore)
     return None if flags[0] else (losses, bool(flags[1]))
 
 
 def class_gradient(
-    g_N: _Array, labels_N: _Array, logits_NC: _Array, ignore: int = NONE
+    g_N: _Array, labels_N: _Array, logits_NC: _Array, ignore: int = NONE, smoothing: float = 0.0
 ) -> _Array | None:
-    """Return g (softmax(logits) - one_hot(labels)); None where this kernel does not fit.
+    """Return g (softmax(logits) - target); None where this kernel does not fit.
 
     A label that is no class changes nothing in its row, as a row of zeros for it would not.
 
@@ -55,6 +57,7 @@ def class_gradient(
         labels_N: integers.
         logits_NC: float32 or float64.
         ignore: a label whose rows are 0.
+        smoothing: the part of a target that is spread over all classes.
     """
     if g_N.shape not in ((), labels_N.shape) or g_N.dtype != logits_NC.dtype:
         return None
@@ -62,7 +65,7 @@ def class_gradient(
         return None
     out = allocator.empty(logits_NC.shape, logits_NC.dtype)
     arrays = (np.ascontiguousarray(logits_NC), _as_int64(labels_N), g_N, out)
-    row_kernels.run("class_gradient", arrays, 0.0, rows=sum(g_N.strides), first=ignore)
+    row_kernels.run("class_gradient", arrays, smoothing, rows=sum(g_N.strides), first=ignore)
     return out
 
 

@@ -114,6 +114,8 @@ ROWS: dict[str, Row] = {
     "div": lambda t, a, b: t.div(a, b),
     "maximum": _extreme("oge"),
     "minimum": _extreme("ole"),
+    "clamp_min": _extreme("oge"),
+    "clamp_max": _extreme("ole"),
     "neg": lambda t, x: t.neg(x),
     "positive": lambda t, x: x,
     "abs": lambda t, x: t.intrinsic("fabs", x),

@@ -90,11 +90,11 @@ class _BatchNorm(_RunningNorm):
     def forward(self, x: Tensor) -> Tensor:
         """Return `x` normalised; in training the running statistics move."""
         self._check(x)
-        momentum = self.momentum
+        momentum: Any = self.momentum
         if self.training and self.track_running_stats:
             self.num_batches_tracked.add_(1)
             if momentum is None:  # a plain mean of all batches so far
-                momentum = 1.0 / float(self.num_batches_tracked.item())
+                momentum = 1.0 / self.num_batches_tracked.to(x.dtype)
         if 0 in x.shape:  # no values, no mean: the result is as empty
             return x * 1.0
         own = not self.training or self.track_running_stats

@@ -9,7 +9,7 @@ from ..arrays.library import as_dtype
 from ..arrays.shapes import numel
 from ..op import Kind, Value
 from . import random
-from .elementwise import binary, casting, logic, pointwise
+from .elementwise import activation, binary, casting, logic, pointwise
 from .elementwise import unary as elementwise
 from .elementwise.rows import ROWS
 from .networks import softmax as softmaxes
@@ -79,6 +79,8 @@ class Methods(Value):
     __rfloordiv__ = _reflected("floor_divide")
     __rmod__ = _reflected("remainder")
     __rpow__ = _reflected("pow")
+    __rlshift__ = _reflected("bitwise_left_shift")
+    __rrshift__ = _reflected("bitwise_right_shift")
 
     def __rmatmul__(self, other: Self) -> Self:
         return linalg.matmul(other, self)
@@ -168,7 +170,7 @@ class Methods(Value):
     minimum = binary.minimum
     atan2 = binary.atan2
     xlogy = binary.xlogy
-    logaddexp = binary.logaddexp
+    logaddexp = activation.logaddexp
     add = pointwise.add
     sub = pointwise.sub
     div = pointwise.div

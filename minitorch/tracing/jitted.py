@@ -38,7 +38,9 @@ class Jitted:
         self.traces: dict[Hashable, Traced] = {}
         self.forgotten = 0
         self._reach: Reach | None = None
-        if not isinstance(function, Module):
+        if isinstance(function, Module):
+            self.__wrapped__ = function
+        else:
             functools.update_wrapper(self, function, updated=())
 
     def __call__(self, *args: Any, **kwargs: object) -> Any:

@@ -1,10 +1,11 @@
 """What a function reaches without being given it: modules, through closures, globals and methods.
 
-A trace is of those modules as they were: their modes, parts, parameters and hooks; and of the
-tensors, arrays and Python numbers that the function found as globals, in lists and dicts, and as
-attributes of modules and of other objects. So each place that was looked at is remembered, and a
-look at all of them, a fraction of a microsecond each, tells whether a trace is still of the
-function; NumPy arrays are compared with what they held.
+A trace is of those modules as they were: their modes, parts, parameters and hooks; and of what the
+function found as globals, in lists, dicts and sets, and as attributes of modules and of other
+objects. So each place that was looked at is remembered, and a look at all of them, a fraction of a
+microsecond each, tells whether a trace is still of the function; NumPy arrays are compared with
+what they held. Of an object's attributes those count that the code names, which is reached from
+the function by calls: a list of losses beside a step is nothing to the step.
 """
 
 from __future__ import annotations
@@ -17,14 +18,12 @@ from typing import Any
 import numpy as np
 
 from minitorch.nn import Module
-from minitorch.optim.lr_scheduler import LRScheduler
-from minitorch.optim.optimizer import Optimizer
 from minitorch.tensor.tensor import Tensor
 
-STEPPING = (Optimizer, LRScheduler)
-NUMBERS = (bool, int, float, str)
-TRACKED = (Tensor, np.ndarray, *NUMBERS)
-MOST_ITEMS = 100  # of a list or dict; a longer one is data, and searched for modules only
+EQUAL = (bool, int, float, str, frozenset, slice, range)  # what may be another object, if equal
+MOST_ITEMS = 100  # of a list, dict or set; a longer one is data, and searched for modules only
+ANY_NAME = {"getattr", "vars", "__dict__"}  # code with these may read what it does not name
+OWN = frozenset(vars(Module()))  # attributes that every module has
 Look = Callable[[Any], object]
 
 
@@ -37,18 +36,14 @@ class Reach:
     """
 
     def __init__(self, function: object) -> None:
-        self._places: list[tuple[Look, Any, object]] = []  # how to look there, and what was there
-        self._contents: list[tuple[np.ndarray[Any, Any], bytes]] = []
-        self._seen: list[object] = []
-        self._search(function)
-        self.roots = tuple(value for value in self._seen if isinstance(value, Module))
-        self.parts = tuple(dict.fromkeys(part for root in self.roots for part in root.modules()))
-        for part in self.parts:
-            hooks: Any = (part.__dict__["_forward_hooks"], part.__dict__["_forward_pre_hooks"])
-            self._places += [(len, store, len(store)) for store in hooks]
-            for store in (part._modules, part._parameters, part._buffers, *hooks):
-                self._places += [(store.get, name, value) for name, value in store.items()]
-            self._attributes(part)
+        self._names, count = {"forward", "__call__"}, 0
+        while count < len(self._names):  # what is found by a name may name more
+            count = len(self._names)
+            self._places: list[tuple[Look, Any, object]] = []  # how to look, and what was there
+            self._contents: list[tuple[np.ndarray[Any, Any], bytes]] = []
+            self._seen: dict[int, object] = {}
+            self._search(function)
+            self._search_modules()
 
     def modes(self) -> tuple[bool, ...]:
         """Return which of the modules are training."""
@@ -67,10 +62,31 @@ class Reach:
         self._places = [place for place in self._places if _same(place[0](place[1]), place[2])]
         self._contents = [(a, content) for a, content in self._contents if a.tobytes() == content]
 
+    def _search_modules(self) -> None:
+        """Remember what the modules have; what is found there may lead to further ones."""
+        self.roots: tuple[Module, ...] = ()
+        self.parts: tuple[Module, ...] = ()
+        while len(roots := [v for v in self._seen.values() if isinstance(v, Module)]) > len(
+            self.roots
+        ):
+            before, self.roots = self.parts, tuple(roots)
+            self.parts = tuple(dict.fromkeys(part for root in roots for part in root.modules()))
+            for part in self.parts:
+                if part not in before:
+                    self._look_into_module(part)
+
+    def _look_into_module(self, part: Module) -> None:
+        hooks: Any = (part.__dict__["_forward_hooks"], part.__dict__["_forward_pre_hooks"])
+        stores = (part._modules, part._parameters, part._buffers, *hooks)
+        self._places += [(len, store, len(store)) for store in (part._modules, *hooks)]
+        for store in stores:
+            self._places += [(store.get, name, value) for name, value in store.items()]
+        self._attributes(part, OWN)
+
     def _search(self, value: object) -> None:
-        if any(value is seen for seen in self._seen):
+        if value is None or id(value) in self._seen or isinstance(value, (Tensor, *EQUAL)):
             return
-        self._seen.append(value)
+        self._seen[id(value)] = value
         if isinstance(value, np.ndarray):
             self._contents.append((value, value.tobytes()))
         elif isinstance(value, functools.partial):
@@ -78,44 +94,65 @@ class Reach:
                 self._search(part)
         elif isinstance(value, list | tuple | dict):
             self._look_into(value)
+        elif isinstance(value, set):
+            if len(value) <= MOST_ITEMS:
+                self._places.append((frozenset, value, frozenset(value)))
         elif hasattr(value, "__self__") and hasattr(value, "__func__"):
-            own = getattr(value.__self__, "__dict__", {})
-            modules = [
-                (n, part) for n, part in own.items() if isinstance(part, (*STEPPING, Module))
-            ]
-            self._places += [(own.get, name, part) for name, part in modules]
-            for part in (value.__self__, value.__func__, *own.values()):
-                self._search(part)
+            self._search(value.__func__)
+            self._search(value.__self__)
         elif isinstance(code := getattr(value, "__code__", None), CodeType):
             for part in self._used(value, code):
                 self._search(part)
+        elif hasattr(value, "__wrapped__"):  # such as another `jit`
+            self._search(value.__wrapped__)
+        elif isinstance(value, type):
+            self._methods(value)
         elif _is_plain(value):
             self._attributes(value)
-            for part in vars(value).values():
-                if isinstance(part, Module | list | tuple | dict):
-                    self._search(part)
 
     def _look_into(self, value: Any) -> None:
         """Remember what a list, tuple or dict has, and search it."""
         pairs = list(value.items() if isinstance(value, dict) else enumerate(value))
         if len(pairs) > MOST_ITEMS:
             pairs = [(key, part) for key, part in pairs if isinstance(part, Module)]
+        elif not isinstance(value, tuple):
+            self._places.append((len, value, len(value)))
         look = value.get if isinstance(value, dict) else functools.partial(_item, value)
-        self._places += [(look, key, part) for key, part in pairs if isinstance(part, TRACKED)]
+        self._places += [(look, key, part) for key, part in pairs]
         for _, part in pairs:
             self._search(part)
 
-    def _attributes(self, value: object) -> None:
-        """Remember the tensors, arrays and numbers that an object has as attributes."""
-        own = vars(value)
-        for name, part in own.items():
-            if isinstance(part, np.ndarray):
-                self._search(part)
-            if isinstance(part, TRACKED) and name != "training" and name[0] != "_":
-                self._places.append((own.get, name, part))
+    def _attributes(self, value: object, others: frozenset[str] = frozenset()) -> None:
+        """Remember the attributes that code names, and search them; of the library's all."""
+        own, kind = vars(value), type(value)
+        from_class = self._methods(kind)
+        every = not ANY_NAME.isdisjoint(self._names) or any(
+            base is not Module and _is_of_the_library(base) for base in kind.__mro__
+        )
+        named = {name for name in own if name[0] != "_"} if every else set[str]()
+        named |= self._names & (own.keys() | from_class)
+        for name in named - others:
+            self._places.append((own.get, name, own.get(name)))
+            self._search(own.get(name))
+
+    def _methods(self, kind: type) -> set[str]:
+        """Search the methods of a class that code names; return the names of what is no method."""
+        others = set()
+        for base in kind.__mro__:
+            for name, member in list(vars(base).items()):
+                method = getattr(member, "fget", getattr(member, "__func__", member))
+                if not hasattr(method, "__code__"):
+                    others.add(name)
+                elif name in self._names:
+                    self._search(method)
+        return others
 
     def _used(self, function: Any, code: CodeType) -> Iterator[object]:
         """Yield what a Python function closes over, its defaults, and the globals it names."""
+        if _is_of_the_library(function):
+            return
+        names = set(_names(code))
+        self._names |= names
         for cell in function.__closure__ or ():
             self._places.append((_content, cell, _content(cell)))
             yield _content(cell)
@@ -123,10 +160,8 @@ class Reach:
         if hasattr(function, "__wrapped__"):
             yield function.__wrapped__
         space = function.__globals__
-        for name in _names(code):
-            value = space.get(name)
-            known = isinstance(value, (*STEPPING, Module, list, dict, *TRACKED)) or _is_plain(value)
-            if known or _is_of_the_user(value):
+        for name in names & space.keys():
+            if not isinstance(value := space[name], ModuleType):
                 self._places.append((space.get, name, value))
                 yield value
 
@@ -145,27 +180,26 @@ def _item(space: Any, key: int) -> object:
 
 
 def _same(a: object, b: object) -> bool:
-    return a is b or (type(a) is type(b) and isinstance(a, NUMBERS) and a == b)
+    return a is b or (type(a) is type(b) and isinstance(a, EQUAL) and a == b)
 
 
 def _is_plain(value: object) -> bool:
     """Tell whether `value` is an object of a class of the user's, with attributes of its own."""
-    module = type(value).__module__
+    has_attributes = type(getattr(value, "__dict__", None)) is dict
     return (
-        type(getattr(value, "__dict__", None)) is dict
-        and not isinstance(value, type | ModuleType | Tensor | Module)
-        and not hasattr(value, "__code__")
-        and not module.startswith("minitorch")
+        has_attributes
+        and not isinstance(value, ModuleType | Module)
+        and not _is_of_the_library(type(value))
     )
 
 
-def _is_of_the_user(value: object) -> bool:
-    """Tell whether `value` is a function, and not the library's, which needs no search."""
-    module = getattr(value, "__module__", None)
-    return hasattr(value, "__code__") and not str(module).startswith("minitorch")
+def _is_of_the_library(value: object) -> bool:
+    """Tell whether `value` is a function or class of the library's, which needs no search."""
+    return str(getattr(value, "__module__", None)).startswith("minitorch")
 
 
 def _names(code: CodeType) -> Iterator[str]:
+    """Yield the names that code and the functions inside it use: of globals and attributes."""
     yield from code.co_names
     for constant in code.co_consts:
         if isinstance(constant, CodeType):

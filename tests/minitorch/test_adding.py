@@ -80,7 +80,7 @@ def test_an_index_outside_is_refused_and_nothing_is_written(number: int) -> None
         x.index_add(0, minitorch.tensor(rows), minitorch.ones(10, 64))
 
 
-@pytest.mark.parametrize("number", [4, -5])
+@pytest.mark.parametrize("number", [4, -1])
 def test_gather_and_scatter_refuse_what_is_outside(number: int) -> None:
     x, index = minitorch.zeros(4, 4), minitorch.tensor([[0, 1, number, 2]])
     for call in (
@@ -101,7 +101,7 @@ def test_elements_along_an_axis_are_picked_and_added_where_the_index_says(
     rng = np.random.default_rng(dim)
     shape, many = (5, 6, 7), tuple(9 if d == dim else n for d, n in enumerate((5, 6, 7)))
     x = (rng.standard_normal(shape) * 8).astype(dtype)
-    index = rng.integers(-shape[dim], shape[dim], many).astype(index_dtype)
+    index = rng.integers(0, shape[dim], many).astype(index_dtype)
     values = (rng.standard_normal(many) * 8).astype(dtype)
     given = minitorch.tensor(x)
     for part in (slice(None), slice(0, 5, 2), slice(0, 0)):  # whole, smaller in other axes, empty
@@ -115,7 +115,7 @@ def test_elements_along_an_axis_are_picked_and_added_where_the_index_says(
         assert np.array_equal(got.numpy(), want) and np.array_equal(given.numpy(), x)
 
 
-@pytest.mark.parametrize("wrong", [7, -8, 2**40])
+@pytest.mark.parametrize("wrong", [7, -1, 2**40])
 def test_a_place_that_is_none_is_told_by_picking_and_by_adding(wrong: int) -> None:
     x, index = minitorch.zeros(6, 7), minitorch.zeros(6, 3, dtype=minitorch.int64)
     index[5, 2] = wrong

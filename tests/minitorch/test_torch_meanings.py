@@ -1,5 +1,6 @@
 """Calls whose meaning a reader of torch takes for granted: the same numbers, or both refuse."""
 
+import functools
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 import minitorch
+from minitorch.graph import jit
 
 Call = Callable[[Any], Any]
 
@@ -20,7 +22,7 @@ def both(call: Call) -> list[Any]:
         try:
             with warnings.catch_warnings(action="ignore"):
                 values = call(lib)
-        except (RuntimeError, TypeError):
+        except (RuntimeError, TypeError, IndexError):
             outcomes.append(None)
             continue
         values = values if isinstance(values, tuple) else (values,)
@@ -42,6 +44,11 @@ def with_gradient(function: Callable[[Any, Any], Any], *shape: int) -> Call:
 
 def ignored(lib: Any, x: Any, **options: Any) -> Any:
     return lib.nn.functional.cross_entropy(x, lib.tensor([-100, -100]), **options)
+
+
+def put(x: Any) -> Any:
+    x[0] = 2.5
+    return x
 
 
 EDGES = np.array([[1.0, -0.0, 0.0, np.nan], [6.0, 0.5, 0.5, -1.0], [np.nan] * 4, [-4, 3, 7, 0.5]])
@@ -70,10 +77,16 @@ AT_EDGES: dict[str, Callable[[Any, Any], Any]] = {
     "clamp by NaN": lambda lib, x: lib.clamp(x, np.nan, 1.0) + x,
     "clamp_min": lambda lib, x: lib.clamp(x, min=0.5),
     "clamp_max": lambda lib, x: lib.clamp(x, max=0.5),
+    "clamp between values": lambda lib, x: lib.clamp(x, x.flip(0).nan_to_num(), x.flip(1) + 0.25),
+    "clamp of bounds": lambda lib, x: lib.clamp(x.detach().flip(0), x.nan_to_num() - 1, x),
+    "max": lambda lib, x: x.max() + x[1:2].max(),
+    "min": lambda lib, x: x.min() + x[:1].nan_to_num().min(),
+    "norm(inf)": lambda lib, x: x[3].norm(np.inf) + x[1].norm(-np.inf) + x.norm(np.inf),
+    "norm(inf) of rows": lambda lib, x: lib.linalg.vector_norm(x, np.inf, 1),
     "clamp by a value with NaN": lambda lib, x: lib.clamp(x[1:2], x.detach(), x.detach() + 1),
     "atan2": lambda lib, x: lib.atan2(x, x.flip(1)),
     "remainder": lambda lib, x: lib.remainder(x, x.flip(1) + 3),
-    "median": lambda lib, x: lib.median(x[1]),
+    "median": lambda lib, x: lib.median(x[1]) + lib.median(x),
     "lerp": lambda lib, x: lib.lerp(x * 1e16, x, 1.0),
 } | {
     name: lambda lib, x, name=name: getattr(lib.nn.functional, name)(x)
@@ -107,6 +120,29 @@ SAME: dict[str, Call] = {
     "log of sums, none": with_gradient(lambda lib, x: lib.logsumexp(x, 1), 0, 3),
     "running sums of lines": with_gradient(lambda lib, x: lib.cumsum(x * x, 0), 3, 300),
     "running sums of lines in blocks": with_gradient(lambda lib, x: lib.cumsum(x, -2), 9, 4, 40),
+    "only ignored targets of nll_loss": with_gradient(
+        lambda lib, x: lib.nn.functional.nll_loss(x, lib.tensor([-100, -100])), 2, 3
+    ),
+    "logits of -inf": lambda lib: lib.nn.functional.cross_entropy(
+        lib.tensor([[1.0, -np.inf, 2.0]]), lib.tensor([2])
+    ),
+    "logits of -inf, smoothed": lambda lib: lib.nn.functional.cross_entropy(
+        lib.tensor([[1.0, -np.inf, 2.0]]), lib.tensor([2]), label_smoothing=0.1
+    ),
+    "a sum in another dtype": lambda lib: lib.ones(4099, dtype=lib.float16).sum(dtype=lib.float64),
+    "log of the sum of all": lambda lib: lib.logsumexp(lib.ones(2, 3), (), True),
+    "a number shifted": lambda lib: 2 << lib.tensor([1, 2]) | 64 >> lib.tensor([2, 4]),
+    "a border of bfloat16": lambda lib: lib.nn.functional.pad(
+        lib.ones(1, 2, dtype=lib.bfloat16), (1, 1), value=2.5
+    ).float(),
+    "windows of bfloat16": lambda lib: lib.autograd.grad(
+        (x := lib.ones(4, dtype=lib.bfloat16, requires_grad=True)).unfold(0, 2, 1).sum(),
+        [x],
+        create_graph=True,
+    )[0].float(),
+    "a number put into bfloat16": lambda lib: put(
+        lib.ones(3, dtype=lib.bfloat16, requires_grad=True).clone()
+    ).float(),
     "nansum": lambda lib: lib.nansum(lib.tensor([[1.0, np.nan], [np.nan, 2.0]]), 1),
     "gradient of nansum": with_gradient(lambda lib, x: lib.nansum(x * x / (x - x)), 3),
     "only ignored targets": with_gradient(ignored, 2, 3),
@@ -130,6 +166,17 @@ SAME: dict[str, Call] = {
 REFUSED: dict[str, Call] = {
     "exp of NumPy, of what requires a gradient": lambda lib: np.exp(
         lib.ones(2, requires_grad=True)
+    ),
+    "a class below 0": lambda lib: lib.nn.functional.cross_entropy(
+        lib.zeros(2, 3), lib.tensor([0, -1]), label_smoothing=0.1
+    ),
+    "a class below 0, each": lambda lib: lib.nn.functional.nll_loss(
+        lib.zeros(2, 3), lib.tensor([0, -1]), reduction="none"
+    ),
+    "gather from the end": lambda lib: lib.zeros(2, 3).gather(1, lib.tensor([[0], [-1]])),
+    "scatter from the end": lambda lib: lib.zeros(2, 3).scatter(1, lib.tensor([[-1]]), 1.0),
+    "a target that is no probability": lambda lib: lib.nn.functional.binary_cross_entropy(
+        lib.tensor([0.5]), lib.tensor([2.0])
     ),
     "view of a transposed matrix": lambda lib: lib.ones(2, 3).t().view(6),
     "view of columns": lambda lib: lib.ones(2, 3)[:, 1:].view(-1),
@@ -158,6 +205,17 @@ REFUSED: dict[str, Call] = {
 @pytest.mark.parametrize("what", AT_EDGES)
 def test_a_gradient_at_an_edge_is_torchs(what: str) -> None:
     expected, ours = both(at_edges(AT_EDGES[what]))
+    for one, other in zip(ours, expected, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
+@pytest.mark.parametrize("what", ["clamp", "clamp_min", "clamp between values", "max"])
+def test_a_gradient_at_an_edge_is_torchs_in_compiled_code(what: str) -> None:
+    def function(lib: Any, x: Any) -> Any:
+        whole = functools.partial(AT_EDGES[what], lib)
+        return whole(x) if lib is torch else jit(whole)(x)
+
+    expected, ours = both(at_edges(function))
     for one, other in zip(ours, expected, strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-6)
 
@@ -219,3 +277,12 @@ def test_state_of_an_optimizer_is_read_and_written_as_torchs(name: str) -> None:
                     state[key] = lib.zeros(3, dtype=lib.float64) + 0.5  # another
         finals.append(w.detach().numpy())
     np.testing.assert_allclose(finals[1], finals[0], rtol=1e-9)
+
+
+def test_a_determinant_of_0_has_an_infinite_gradient_and_its_neighbours_their_own() -> None:
+    grads = []
+    for lib in (torch, minitorch):
+        x = lib.tensor([[[1.0, 2.0], [2.0, 4.0]], [[1.0, 1.0], [0.0, 2.0]]], requires_grad=True)
+        lib.slogdet(x)[1].sum().backward()
+        grads.append(np.abs(x.grad.numpy()))
+    np.testing.assert_allclose(grads[1], grads[0], rtol=1e-6)

@@ -34,8 +34,8 @@ def add_rows(k: RowText) -> None:
 def gather(k: RowText) -> None:
     """x, index, flags, out: out[i, j] = x[index[i, j], j], rows of `first` elements each.
 
-    `n` elements of x and `rows` of the index are one matrix of these rows; a negative index counts
-    from the end, and one that is none sets the flag.
+    `n` elements of x and `rows` of the index are one matrix of these rows; an index that
+    is none, which a negative one is, sets the flag.
     """
     t = k.t
 
@@ -68,9 +68,7 @@ def _each_place(k: RowText, use: Callable[[str, str], None]) -> None:
 
     def visit(number: str, inner: str | int, j: str | int) -> None:
         element = t.plus(start, number)
-        said = t.emit(f"load i64, ptr {t.at(k.bases[1], element, 'i64')}, align 8")
-        is_negative = t.emit(f"icmp slt i64 {said}, 0")
-        place = t.emit(f"select i1 {is_negative}, i64 {t.plus(said, size)}, i64 {said}")
+        place = t.emit(f"load i64, ptr {t.at(k.bases[1], element, 'i64')}, align 8")
         is_inside = t.emit(f"icmp ult i64 {place}, {size}")
         with t.when(is_inside):
             use(t.plus(t.times(place, inner), j), element)

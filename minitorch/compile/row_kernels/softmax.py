@@ -1,6 +1,6 @@
 """Bodies of kernels over rows: softmax, its logarithm, the loss of a class, and their gradients.
 
-May import: row_text; functions.
+May import: row_text; functions, text.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from .. import functions
+from ..text import Text
 from .row_text import RowText
 
 
@@ -21,10 +22,7 @@ def softmax(k: RowText) -> None:
     (most,) = k.fold(stop, ("amax", scaled))
 
     def power(v: str, mask: str | None) -> str:
-        away = t.sub(scaled(v, mask), most)
-        none = t.compare("olt", away, t.number(functions.EXP_RANGE[t.single][0]))
-        near = t.either(none, t.number(0.0), away)  # arithmetic on denormals takes long
-        return k.store(1, t.either(none, t.number(0.0), functions.exp(t, near)), v, mask)
+        return k.store(1, _power(t, t.sub(scaled(v, mask), most)), v, mask)
 
     (total,) = k.fold(stop, ("sum", power))
     part = t.div(t.number(1.0), total)
@@ -55,14 +53,23 @@ def log_softmax_gradient(k: RowText) -> None:
 def class_loss(k: RowText) -> None:
     """x, labels, flags, out: log Σ exp x - x[label]; 0 for the label `first`.
 
-    Of the flags, two integers, the first is set where a label is no class, and the second where one
-    is `first`.
+    Of x[label] the part `number` is the mean of x instead. Of the flags, two integers, the first is
+    set where a label is no class, and the second where one is `first`.
     """
     t, label, counts, is_ignored = k.t, *_label(k)
-    most, total = _powers(k, lambda v, mask, power: power)
+    zero = t.number(0.0)
+    (most,) = k.fold(k.integers[0], ("amax", lambda v, mask: k.load(0, v, mask)))
+
+    def away(v: str, mask: str | None) -> str:
+        return t.sub(k.load(0, v, mask), most)
+
+    total, sum_away = k.fold(
+        k.integers[0], ("sum", lambda v, mask: _power(t, away(v, mask))), ("sum", away)
+    )
     place = t.emit(f"select i1 {counts}, i64 {label}, i64 0")
-    picked = k.spread_from(0, t.plus(k.first, place))
-    loss = t.sub(functions.log(t, total), t.sub(picked, most))
+    picked = t.sub(k.spread_from(0, t.plus(k.first, place)), most)
+    mixed = t.add(picked, t.mul(k.number, t.sub(t.div(sum_away, _count(k)), picked)))
+    loss = t.sub(functions.log(t, total), t.either(t.compare("oeq", k.number, zero), picked, mixed))
     value = t.emit(f"select i1 {counts}, {t.vector} {loss}, {t.vector} zeroinitializer")
     k.store_first(3, k.row, value)
     is_known = t.emit(f"or i1 {counts}, {is_ignored}")
@@ -74,25 +81,31 @@ def class_loss(k: RowText) -> None:
 def class_gradient(k: RowText) -> None:
     """x, labels, g, out: g (softmax x - [the element is the label's]); 0 for the label `first`.
 
-    `rows` is the stride of g in bytes. A label that is no class has no element.
+    Of the label's 1 the part `number` is shared by all elements of the row instead. `rows` is the
+    stride of g in bytes. A label that is no class has no element.
     """
     t, label, counts, is_ignored = k.t, *_label(k)
     n, stride, _ = k.integers
     _, total = _powers(k, lambda v, mask, power: k.store(3, power, v, mask))
     at = t.at(k.bases[2], t.times(k.row, stride))
     g = t.emit(f"load {t.scalar}, ptr {at}, align 1")
-    factor = t.div(t.spread(t.scalar, g), total)
+    gs = t.spread(t.scalar, g)
+    factor, spread = t.div(gs, total), t.div(t.mul(gs, k.number), _count(k))
+    at_label = t.emit(
+        f"extractelement {t.vector} {t.mul(gs, t.sub(t.number(1.0), k.number))}, i32 0"
+    )
     stays = t.spread("i1", t.emit(f"xor i1 {is_ignored}, true"))
 
     def share(v: str, mask: str | None) -> None:
-        part = t.mul(k.load(3, v, mask), factor)
+        part = t.sub(t.mul(k.load(3, v, mask), factor), spread)
         k.store(3, t.either(stays, part, t.number(0.0)), v, mask)
 
     k.each(share, n)
     with t.when(counts):
         place = k.at(3, label)
         part = t.emit(f"load {t.scalar}, ptr {place}, align 1")
-        t.do(f"store {t.scalar} {t.emit(f'fsub {t.scalar} {part}, {g}')}, ptr {place}, align 1")
+        less = t.emit(f"fsub {t.scalar} {part}, {at_label}")
+        t.do(f"store {t.scalar} {less}, ptr {place}, align 1")
 
 
 def _label(k: RowText) -> tuple[str, str, str]:
@@ -106,21 +119,26 @@ def _label(k: RowText) -> tuple[str, str, str]:
 
 
 def _powers(k: RowText, use: Callable[[str, str | None, str], str]) -> tuple[str, str]:
-    """Return a row's largest element, and the sum of what `use` returns for e^(element - largest).
-
-    What is far below is 0: arithmetic on denormals takes long.
-    """
+    """Return a row's largest element, the sum of what `use` returns for e^(element - largest)."""
     t, n = k.t, k.integers[0]
     (most,) = k.fold(n, ("amax", lambda v, mask: k.load(0, v, mask)))
 
     def power(v: str, mask: str | None) -> str:
-        away = t.sub(k.load(0, v, mask), most)
-        none = t.compare("olt", away, t.number(functions.EXP_RANGE[t.single][0]))
-        near = t.either(none, t.number(0.0), away)
-        return use(v, mask, t.either(none, t.number(0.0), functions.exp(t, near)))
+        return use(v, mask, _power(t, t.sub(k.load(0, v, mask), most)))
 
     (total,) = k.fold(n, ("sum", power))
     return most, total
+
+
+def _power(t: Text, x: str) -> str:
+    """Return e^x, 0 for what is far below 0: arithmetic on denormals takes long."""
+    none = t.compare("olt", x, t.number(functions.EXP_RANGE[t.single][0]))
+    return t.either(none, t.number(0.0), functions.exp(t, t.either(none, t.number(0.0), x)))
+
+
+def _count(k: RowText) -> str:
+    """Return the length of a row as a number, in every lane."""
+    return k.t.spread(k.t.scalar, k.t.emit(f"sitofp i64 {k.integers[0]} to {k.t.scalar}"))
 
 
 def softmax_gradient(k: RowText) -> None:

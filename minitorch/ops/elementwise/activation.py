@@ -14,7 +14,7 @@ from ...errors import ArgumentError, ShapeError
 from ...op import Kind, Methods
 from ..shaping.indexing import narrow
 from . import compiled
-from .binary import where
+from .binary import logaddexp_row, maximum, where
 from .formulas import Formula
 from .rows import binary, operator_of, unary
 from .unary import abs, erf, exp, expm1, log1p
@@ -108,6 +108,28 @@ _LOG_SIGMOID = Formula(
 def logsigmoid(x: Kind) -> Kind:
     """Return ln sigmoid(x)."""
     return _LOG_SIGMOID(x)
+
+
+def _log_of_sum(a: Any, b: Any) -> Any:
+    away, larger = abs(a - b), maximum(a, b)
+    return where(away >= 0, larger + log1p(exp(-away)), larger)  # else one is NaN, or two infinite
+
+
+_LOG_ADD_EXP = Formula(
+    "logaddexp",
+    _log_of_sum,
+    lambda g, a, b: g * sigmoid(a - b),
+    lambda g, a, b: g * sigmoid(b - a),
+)
+
+
+def logaddexp(x: Kind, other: Any) -> Kind:
+    """Return ln(exp x + exp other), without overflow."""
+    tensors = getattr(x, "has_numbers", False) and getattr(other, "has_numbers", False)
+    if tensors and as_dtype(x.dtype).itemsize > 2:  # of half the bits NumPy's rounds once
+        result: Kind = _LOG_ADD_EXP(x, other)
+        return result
+    return logaddexp_row(x, other)
 
 
 def relu6(x: Kind) -> Kind:

@@ -167,6 +167,22 @@ minimum = binary(
     "The smaller; a tie shares the gradient.",
     reads="x",
 )
+at_least = binary(
+    "clamp_min",
+    lambda xp, a, b: xp.maximum(a, b),
+    lambda g, a, b, y: where(a >= b, g, 0.0),
+    lambda g, a, b, y: where(a < b, g, 0.0),
+    "The larger; a tie is the left one's, and NaN gets no gradient.",
+    reads="x",
+)
+at_most = binary(
+    "clamp_max",
+    lambda xp, a, b: xp.minimum(a, b),
+    lambda g, a, b, y: where(a <= b, g, 0.0),
+    lambda g, a, b, y: where(a > b, g, 0.0),
+    "The smaller; a tie is the left one's, and NaN gets no gradient.",
+    reads="x",
+)
 
 
 def _per_square(a: Kind, b: Kind) -> Kind:
@@ -189,7 +205,7 @@ xlogy = _float_row(
     lambda g, a, b, y: g * a / b,
     "a·ln b, and 0 where a is 0.",
 )
-logaddexp = _float_row(
+logaddexp_row = _float_row(
     "logaddexp",
     lambda xp, a, b: xp.logaddexp(a, b),
     lambda g, a, b, y: g * sigmoid(a - b),

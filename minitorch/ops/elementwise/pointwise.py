@@ -8,7 +8,7 @@ from ...arrays.library import Array, Namespace, as_dtype, bool_, finfo, int64
 from ...errors import ArgumentError
 from ...op import Gradients, KeepsSpec, Kind, Methods, Spec, Value, apply
 from .binary import add as add_row
-from .binary import floor_divide, power, true_divide, trunc_divide, where
+from .binary import at_least, at_most, floor_divide, power, true_divide, trunc_divide, where
 from .binary import sub as sub_row
 from .casting import cast_to, clone
 from .formulas import Formula
@@ -115,29 +115,19 @@ def clamp(x: Kind, min: Any = None, max: Any = None) -> Kind:
         if max is None:
             return _CLAMP_MIN(x, numbers=(min,))
         return _CLAMP(x, numbers=(min, max))
-    low = x if min is None else where((x < min) | _is_nan(min), min, x)
-    return low if max is None else where((low > max) | _is_nan(max), max, low)
+    low = x if min is None else at_least(x, min)
+    return low if max is None else at_most(low, max)
 
 
 def _is_number(bound: Any) -> bool:
-    return bound is None or (isinstance(bound, int | float) and bound == bound)
+    return bound is None or isinstance(bound, int | float)
 
 
-def _is_nan(bound: Any) -> Any:
-    return isnan(bound) if hasattr(bound, "dtype") else bound != bound
-
-
-def _cut_above(x: Any, high: float) -> Any:
-    return where(x > high, high, x)
-
-
-_CLAMP_MIN = Formula(
-    "clamp_min", lambda x, low: where(x < low, low, x), lambda g, x, low: where(x >= low, g, 0.0)
-)
-_CLAMP_MAX = Formula("clamp_max", _cut_above, lambda g, x, high: where(x <= high, g, 0.0))
+_CLAMP_MIN = Formula("clamp_min", at_least, lambda g, x, low: where(x >= low, g, 0.0))
+_CLAMP_MAX = Formula("clamp_max", at_most, lambda g, x, high: where(x <= high, g, 0.0))
 _CLAMP = Formula(
     "clamp",
-    lambda x, low, high: _cut_above(where(x < low, low, x), high),
+    lambda x, low, high: at_most(at_least(x, low), high),
     lambda g, x, low, high: where(x >= low, where(x <= high, g, 0.0), 0.0),
 )
 

@@ -1,6 +1,6 @@
 """Cross-entropy of classes: the loss and its gradient as one operator each, and the general case.
 
-The plain case, rows of logits and one class a row, is `CrossEntropy`: it makes no table of
+Without weights, one class a row or a pixel is `CrossEntropy`: of rows it makes no table of
 probabilities. Its gradient is an operator too, `CrossEntropyGrad`, so that it stays one pass.
 """
 
@@ -18,14 +18,15 @@ from ..elementwise.casting import cast_to
 from ..elementwise.logic import ne
 from ..elementwise.unary import zeros_like
 from ..reducing.reduction import sum
-from ..shaping.gathering import gather
-from ..shaping.movement import insert_axes, permute, remove_axes, reshape
+from ..shaping.gathering import Gather, added_along, gather
+from ..shaping.movement import flatten, insert_axes, permute, remove_axes, reshape
 from .loss import reduced
 from .softmax import LogSoftmax, Softmax
 
 
 def _in_range(index: Any, classes: int) -> bool:
     """Tell whether all of a NumPy vector is in range(classes), with one comparison."""
+    index = index.reshape(-1)
     if index.dtype == np.int64:
         return not index.size or bool(index.view(np.uint64).max() < classes)
     return not index.size or bool(index.min() >= 0 and index.max() < classes)
@@ -40,7 +41,7 @@ def _rows(
         AxisError: a class out of range.
     """
     if xp is np and not 0 <= ignore < classes and _in_range(index, classes):
-        return index, None, len(index)
+        return index, None, index.size
     counts = index != ignore
     safe = xp.where(counts, index, xp.zeros_like(index))
     if xp is np and not _in_range(safe, classes):
@@ -52,13 +53,16 @@ def _rows(
 
 
 class OfClasses(Op):
-    """Base of the operators of logits (n, classes) and classes (n,); one class does not count."""
+    """Base of the operators of logits (n, classes) and classes (n,), or (n, classes, m) and (n, m).
+
+    One class does not count; of each target `smoothing` is spread over all classes.
+    """
 
     on_arrays = True
     reads_output = False
 
-    def __init__(self, ignore_index: int) -> None:
-        self.ignore_index = ignore_index
+    def __init__(self, ignore_index: int, smoothing: float = 0.0) -> None:
+        self.ignore_index, self.smoothing = ignore_index, smoothing
 
 
 class CrossEntropy(OfClasses):
@@ -67,16 +71,17 @@ class CrossEntropy(OfClasses):
     name = "cross_entropy"
 
     def compute(self, xp: Namespace, x: Array, index: Array) -> Array:
-        """Return the mean for logits (n, classes) and classes (n,)."""
+        """Return the mean over the rows that count."""
+        how = (self.ignore_index, self.smoothing)
         if xp is np:
-            by_kernel = compiled.class_kernels().class_loss(index, x, self.ignore_index)
+            by_kernel = compiled.class_kernels().class_loss(index, x, *how)
             if by_kernel is not None:
                 losses, some_ignored = by_kernel
                 n = np.count_nonzero(index != self.ignore_index) if some_ignored else len(index)
                 mean: Array = np.add.reduce(losses)
                 mean /= x.dtype.type(n)
                 return mean
-        losses, n = _losses(xp, x, index, self.ignore_index)
+        losses, n = _losses(xp, x, index, *how)
         return cast(xp.sum(losses) / n, dtype_of(x))
 
     def infer(self, *specs: Spec) -> Spec:
@@ -86,7 +91,8 @@ class CrossEntropy(OfClasses):
             ShapeError: not (n, classes) and (n,).
         """
         x, index = specs[0].shape, specs[1].shape
-        if len(x) != 2 or len(index) != 1 or (x[0] != index[0] and None not in (x[0], index[0])):
+        rows = (*x[:1], *x[2:])
+        if not 2 <= len(x) <= 3 or (rows != index and None not in (*rows, *index)):
             raise ShapeError(
                 f"cross_entropy: got logits {x}, classes {index}, expected (n, classes) and (n,)."
             )
@@ -95,7 +101,7 @@ class CrossEntropy(OfClasses):
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return (softmax - one hot) / n, times the gradient."""
         x, index = node.inputs
-        return apply(CrossEntropyGrad(self.ignore_index), x, index, out_grad), None
+        return apply(CrossEntropyGrad(self.ignore_index, self.smoothing), x, index, out_grad), None
 
 
 class CrossEntropyGrad(KeepsSpec, OfClasses):
@@ -106,18 +112,19 @@ class CrossEntropyGrad(KeepsSpec, OfClasses):
         if xp is np:
             counted, n = _counted(index, self.ignore_index)
             share = np.asarray(g / x.dtype.type(n))
-            return _shares(np, x, index, share, self.ignore_index, counted)
+            return _shares(np, x, index, share, self, counted)
         count = xp.sum(cast(index != self.ignore_index, np.dtype(np.int64)))
-        return _shares(xp, x, index, g / count, self.ignore_index)
+        return _shares(xp, x, index, g / count, self)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Softmax has the derivative y (v - Σ v y); the one hot part has none."""
         x, index, g = node.inputs
-        counts = cast_to(ne(index, self.ignore_index), x.dtype)
-        weighted = insert_axes(counts / sum(counts), (1,)) * out_grad
+        counts = ne(index, self.ignore_index)
+        share = where(counts, 1.0 / cast_to(sum(counts), x.dtype), 0.0)
+        weighted = insert_axes(share, (1,)) * out_grad
         y = apply(Softmax(1), x)
         curved = weighted * y - y * sum(weighted * y, 1, True)
-        slope = apply(CrossEntropyGrad(self.ignore_index), x, index, g * 0.0 + 1.0)
+        slope = apply(self, x, index, g * 0.0 + 1.0)
         return curved * g, None, sum(slope * out_grad)
 
 
@@ -127,21 +134,23 @@ class ClassLosses(OfClasses):
     name = "class_losses"
 
     def compute(self, xp: Namespace, x: Array, index: Array) -> Array:
-        """Return the losses (n,) for logits (n, classes) and classes (n,)."""
+        """Return the losses, of the classes' shape."""
+        how = (self.ignore_index, self.smoothing)
         if xp is np:
-            by_kernel = compiled.class_kernels().class_loss(index, x, self.ignore_index)
+            by_kernel = compiled.class_kernels().class_loss(index, x, *how)
             if by_kernel is not None:
                 losses: Array = by_kernel[0]
                 return losses
-        return _losses(xp, x, index, self.ignore_index)[0]
+        return _losses(xp, x, index, *how)[0]
 
     def infer(self, *specs: Spec) -> Spec:
-        """Return (n,)."""
-        return Spec(specs[0].shape[:1], specs[0].dtype)
+        """Return the logits' shape without the classes."""
+        return Spec((*specs[0].shape[:1], *specs[0].shape[2:]), specs[0].dtype)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """Return softmax - one hot of each row, times its gradient."""
-        return apply(ClassLossesGrad(self.ignore_index), *node.inputs, out_grad), None
+        back = ClassLossesGrad(self.ignore_index, self.smoothing)
+        return apply(back, *node.inputs, out_grad), None
 
 
 class ClassLossesGrad(KeepsSpec, OfClasses):
@@ -150,7 +159,7 @@ class ClassLossesGrad(KeepsSpec, OfClasses):
     def compute(self, xp: Namespace, x: Array, index: Array, g: Array) -> Array:
         """Return the gradient of the logits."""
         counted = _counted(index, self.ignore_index)[0] if xp is np else None
-        return _shares(xp, x, index, g, self.ignore_index, counted)
+        return _shares(xp, x, index, g, self, counted)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """As of `CrossEntropyGrad`, a gradient a row."""
@@ -161,7 +170,9 @@ class ClassLossesGrad(KeepsSpec, OfClasses):
         return flow * y - y * sum(flow * y, 1, True), None, sum(slope * out_grad, 1)
 
 
-def _losses(xp: Namespace, x: Array, index: Array, ignore: int) -> tuple[Array, Any]:
+def _losses(
+    xp: Namespace, x: Array, index: Array, ignore: int, smoothing: float
+) -> tuple[Array, Any]:
     """Return the loss of each row, and how many count.
 
     Raises:
@@ -169,8 +180,11 @@ def _losses(xp: Namespace, x: Array, index: Array, ignore: int) -> tuple[Array, 
     """
     safe, counts, n = _rows(xp, index, x.shape[1], ignore)
     away = x - xp.max(x, axis=1, keepdims=True)
-    picked = away[xp.arange(x.shape[0], **native_device_of(x)), safe]
-    losses = xp.log(xp.sum(xp.exp(away), axis=1)) - picked
+    picked = Gather(1).compute(xp, away, safe[:, None])[:, 0]
+    if smoothing:
+        picked = picked * (1.0 - smoothing) + xp.mean(away, axis=1) * smoothing
+    powers = np.exp(away, out=away) if xp is np else xp.exp(away)
+    losses: Array = xp.log(xp.sum(powers, axis=1)) - picked
     if counts is not None:
         losses = xp.where(counts, losses, xp.zeros_like(losses))
     return losses, n
@@ -180,27 +194,32 @@ def _counted(index: Array, ignore: int) -> tuple[Array, int]:
     """Return the classes that count, of NumPy, and how many."""
     counts = index != ignore
     n = int(np.count_nonzero(counts))
-    return index if n == len(index) else index[counts], n
+    return index if n == index.size else index[counts], n
 
 
 def _shares(
-    xp: Namespace, x: Array, index: Array, g: Array, ignore: int, counted: Array | None = None
+    xp: Namespace, x: Array, index: Array, g: Array, op: OfClasses, counted: Array | None = None
 ) -> Array:
-    """Return (softmax x - one hot) · g for g of all rows, (), or of each, (n,).
+    """Return (softmax x - targets) · g for g of all rows, (), or of each, (n,).
 
     Args:
+        op: says which class does not count, and the smoothing of targets.
         counted: the classes that count, of NumPy.
 
     Raises:
         AxisError: a class out of range.
     """
     if counted is not None and _in_range(counted, x.shape[1]):
-        by_kernel: Array | None = compiled.class_kernels().class_gradient(g, index, x, ignore)
+        kernel = compiled.class_kernels().class_gradient
+        by_kernel: Array | None = kernel(g, index, x, op.ignore_index, op.smoothing)
         if by_kernel is not None:
             return by_kernel
-    safe, counts, _ = _rows(xp, index, x.shape[1], ignore)
+    safe, counts, _ = _rows(xp, index, x.shape[1], op.ignore_index)
     y: Array = Softmax(1).compute(xp, x)
-    y[xp.arange(x.shape[0], **native_device_of(x)), safe] -= 1
+    if op.smoothing:
+        y -= op.smoothing / x.shape[1]
+    one = xp.zeros_like(y[:, :1]) + (op.smoothing - 1.0)
+    y = added_along(xp, y, safe[:, None], 1, one)
     y *= g[:, None] if g.ndim else g
     return y if counts is None else xp.where(counts[:, None], y, xp.zeros_like(y))
 
@@ -239,7 +258,7 @@ class PickedMeanGrad(KeepsSpec, OfClasses):
         """Return the gradient of the log-probabilities."""
         safe, counts, n = _rows(xp, index, x.shape[1], self.ignore_index)
         into: Array = xp.zeros_like(x)
-        share = -g / n if counts is None else cast(counts, dtype_of(x)) * (-g / n)
+        share = -g / n if counts is None else xp.where(counts, -g / n, xp.zeros_like(g))
         into[xp.arange(x.shape[0], **native_device_of(x)), safe] = share
         return into
 
@@ -277,8 +296,9 @@ def cross_entropy(
             f"cross_entropy: got label_smoothing {label_smoothing}, expected 0 to 1."
         )
     by_class = as_dtype(target.dtype).kind != "f"
-    if by_class and not label_smoothing and len(input.shape) == len(target.shape) + 1 > 1:
-        return _hard(input, target, weight, ignore_index, reduction)
+    plain = by_class and not (label_smoothing and weight is not None)
+    if plain and len(input.shape) == len(target.shape) + 1 > 1:
+        return _hard(input, target, weight, ignore_index, reduction, label_smoothing)
     d = 0 if len(input.shape) == 1 else 1
     logs = apply(LogSoftmax(d), input)
     along = [-1 if i == d else 1 for i in range(len(logs.shape))]
@@ -294,8 +314,13 @@ def cross_entropy(
     return sum(hard) / sum(share) if reduction == "mean" else reduced(hard, reduction)
 
 
-def _hard(x: Kind, target: Kind, weight: Kind | None, ignore: int, reduction: str) -> Kind:
-    """Return the loss of classes by rows, the classes' axis moved to the end.
+FEW = 32  # classes of pixels, up to which whole planes are faster than a kernel on rows
+
+
+def _hard(
+    x: Kind, target: Kind, weight: Kind | None, ignore: int, reduction: str, smoothing: float
+) -> Kind:
+    """Return the loss of classes: of many by rows, of few with the axes behind theirs as one.
 
     Raises:
         ShapeError: the classes or the weights are not as many as the logits want.
@@ -309,12 +334,14 @@ def _hard(x: Kind, target: Kind, weight: Kind | None, ignore: int, reduction: st
         )
     if weight is not None and tuple(weight.shape) != (count,):
         raise ShapeError(f"cross_entropy: got weights {tuple(weight.shape)}, expected ({count},).")
-    if rank > 2:
+    if rank > 2 and (None in shape or count > FEW):
         x = reshape(permute(x, (0, *range(2, rank), 1)), -1, count)
         classes = reshape(target, -1)
+    elif rank > 2:
+        x, classes = flatten(x, 2), flatten(target, 1)
     if weight is None and reduction == "mean":
-        return apply(CrossEntropy(ignore), x, classes)
-    losses = apply(ClassLosses(ignore), x, classes)
+        return apply(CrossEntropy(ignore, smoothing), x, classes)
+    losses = apply(ClassLosses(ignore, smoothing), x, classes)
     if weight is not None:
         share = _class_weights(x, classes, weight, ne(classes, ignore))
         losses = losses * share

@@ -123,17 +123,22 @@ def binary_cross_entropy(
     """Return -(t ln p + (1 - t) ln(1 - p)), each logarithm -100 at least.
 
     Raises:
-        ArgumentError: an input that is no probability.
+        ArgumentError: an input or a target that is no probability.
     """
     _same_shape("binary_cross_entropy", input, target)
-    array = getattr(input, "array", None)
-    if array is not None and not ((array >= 0) & (array <= 1)).all():
-        raise ArgumentError(
-            f"binary_cross_entropy: got inputs from {float(array.min()):.4g} to "
-            f"{float(array.max()):.4g}, expected 0 to 1. Use binary_cross_entropy_with_logits."
-        )
+    _probabilities("inputs", input, "Use binary_cross_entropy_with_logits.")
+    _probabilities("targets", target, "Classes are 0 and 1; of more, use cross_entropy.")
     loss = _binary_cross_entropy(input, target)
     return reduced(loss if weight is None else loss * weight, reduction)
+
+
+def _probabilities(name: str, value: Methods, next_step: str) -> None:
+    array = getattr(value, "array", None)
+    if array is not None and not ((array >= 0) & (array <= 1)).all():
+        raise ArgumentError(
+            f"binary_cross_entropy: got {name} from {float(array.min()):.4g} to "
+            f"{float(array.max()):.4g}, expected 0 to 1. {next_step}"
+        )
 
 
 def _entropy_of_two(xp: Namespace, p: Array, target: Array) -> Array:

@@ -137,14 +137,14 @@ def _check_channels(name: str, x: Methods, *vectors: Any) -> None:
 
 
 def _follow(
-    moments: Any, over: Any, running_mean: Any, running_var: Any, momentum: float, n: int
+    moments: Any, over: Any, running_mean: Any, running_var: Any, momentum: Any, n: int
 ) -> None:
     """Move the running statistics towards those of a batch, in place."""
     if 0 not in over:  # one of each sample
         moments = mean(moments, 1, True)
     flat = reshape(moments, (2, -1))
-    running_mean.mul_(1 - momentum).add_(flat[0], alpha=momentum)
-    running_var.mul_(1 - momentum).add_(flat[1], alpha=momentum * n / (n - 1))
+    running_mean.mul_(1 - momentum).add_(flat[0] * momentum)
+    running_var.mul_(1 - momentum).add_(flat[1] * (momentum * n / (n - 1)))
 
 
 def group_norm(

@@ -1,82 +1,24 @@
 """Pooling: the largest, or the mean, of each window."""
 
 import builtins
-import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from ...arrays.library import Array, Index, Namespace, as_dtype, host_dtype, native_device_of
 from ...errors import ArgumentError, ShapeError
-from ...op import Gradients, Kind, Methods, Op, Spec, apply
+from ...op import Gradients, Kind, Methods, Spec, apply
 from ..elementwise.casting import cast_to
 from ..products.conv import each, over_axes
 from ..reducing.ordering import ValuesAndIndices
 from ..reducing.reduction import mean
 from ..shaping.indexing import narrow
 from ..shaping.joining import cat
-from ..shaping.matrices import pad as padded
+from .windows import OfWindows, Windows, bordered, checked_sizes, places_along
 
 # ── the largest of each window ──────────────────────────────────────────────────────────────────
-
-
-@dataclass(frozen=True)
-class Windows:
-    """Windows over the last axes: their size, step, dilation, and how many there are."""
-
-    size: tuple[int, ...]
-    step: tuple[int, ...]
-    gap: tuple[int, ...]
-    places: tuple[int, ...]
-
-    @property
-    def apart(self) -> bool:
-        """Whether no element is in two windows."""
-        sizes = zip(self.size, self.step, self.gap, strict=True)
-        return all((size - 1) * gap < step for size, step, gap in sizes)
-
-    def cover(self, shape: Sequence[int]) -> bool:
-        """Whether each element of such an array is in a window."""
-        sizes = zip(self.size, self.step, self.places, strict=True)
-        reached = [step * count if size == step else 0 for size, step, count in sizes]
-        return reached == list(shape[-len(reached) :])
-
-    def slices(self) -> list[tuple[Index, ...]]:
-        """Return, for each element of a window, the index of that element of all windows."""
-        spans: list[tuple[Index, ...]] = []
-        for at in itertools.product(*map(range, self.size)):
-            spots = zip(at, self.step, self.gap, self.places, strict=True)
-            spans.append((..., *(slice(i * g, i * g + (n - 1) * s + 1, s) for i, s, g, n in spots)))
-        return spans
-
-    def by_axis(self) -> list[list[tuple[Index, ...]]]:
-        """Return the same for windows along one axis alone, first axis first."""
-        spans: list[list[tuple[Index, ...]]] = []
-        for d, (k, s, g, n) in enumerate(
-            zip(self.size, self.step, self.gap, self.places, strict=True), -len(self.size)
-        ):
-            whole = (slice(None),) * (-1 - d)
-            spans.append(
-                [(..., slice(i * g, i * g + (n - 1) * s + 1, s), *whole) for i in range(k)]
-            )
-        return spans
-
-
-class OfWindows(Op):
-    """Base of the operators of windows."""
-
-    on_arrays = True
-
-    def __init__(self, how: Windows) -> None:
-        self.how = how
-
-    def infer(self, *specs: Spec) -> Spec:
-        """Return the places of the windows on the last axes."""
-        shape = specs[0].shape
-        return Spec((*shape[: len(shape) - len(self.how.places)], *self.how.places), specs[0].dtype)
 
 
 def _choices(
@@ -179,61 +121,6 @@ class MaxPoolPick(OfWindows):
         return apply(MaxPoolBack(self.how), out_grad, x, y), None, None
 
 
-def _places(
-    name: str, size: Any, kernel: Any, stride: Any, border: Any, gap: Any, ceil_mode: bool
-) -> tuple[int, ...]:
-    """Return how many windows there are along each axis.
-
-    Raises:
-        ShapeError: there is none.
-    """
-    places = []
-    for n, k, s, p, d in zip(size, kernel, stride, border, gap, strict=True):
-        room = n + 2 * p - d * (k - 1) - 1
-        count = (math.ceil(room / s) if ceil_mode else room // s) + 1
-        if ceil_mode and (count - 1) * s >= n + p:
-            count -= 1
-        if count < 1:
-            raise ShapeError(
-                f"{name}: got size {tuple(size)}, too small for windows {tuple(kernel)}."
-            )
-        places.append(count)
-    return tuple(places)
-
-
-def _bordered(x: Kind, how: Any, border: Any, places: Any, value: float) -> Kind:
-    """Return `x` with the border that the windows reach into."""
-    kernel, stride, gap = how
-    widths: list[int] = []
-    sizes = list(zip(x.shape[-len(kernel) :], kernel, stride, gap, border, places, strict=True))
-    for n, k, s, d, p, count in reversed(sizes):
-        reach = (count - 1) * s + d * (k - 1) + 1
-        widths += [p, builtins.max(reach - n - p, 0)]
-    return padded(x, widths, value=value) if any(widths) else x
-
-
-def _pooling(
-    name: str,
-    x: Methods,
-    count: int,
-    kernel: object,
-    stride: int | Sequence[int],
-    padding: int | str | Sequence[int],
-) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    if len(x.shape) not in (count + 1, count + 2):
-        raise ShapeError(f"{name}: got shape {tuple(x.shape)}, expected {count + 2} axes.")
-    size = each(name, kernel, count)
-    step = size if stride is None or stride == () or stride == [] else each(name, stride, count)
-    border = each(name, padding, count)
-    if builtins.min(size) < 1 or builtins.min(step) < 1:
-        raise ArgumentError(f"{name}: got windows {size}, step {step}, expected 1 or more.")
-    if any(2 * p > k for p, k in zip(border, size, strict=True)) or builtins.min(border) < 0:
-        raise ArgumentError(
-            f"{name}: got padding {border} for windows {size}, expected half at most."
-        )
-    return size, step, border
-
-
 def _max_pool(
     count: int,
     input: Kind,
@@ -245,13 +132,13 @@ def _max_pool(
     return_indices: bool = False,
 ) -> Kind | ValuesAndIndices[Kind]:
     name = f"max_pool{count}d"
-    x, (size, step, border) = input, _pooling(name, input, count, kernel_size, stride, padding)
+    x, (size, step, border) = input, checked_sizes(name, input, count, kernel_size, stride, padding)
     gap = each(name, dilation, count)
     if builtins.min(gap) < 1:
         raise ArgumentError(f"{name}: got dilation {gap}, expected 1 or more.")
-    places = _places(name, x.shape[-count:], size, step, border, gap, ceil_mode)
+    places = places_along(name, x.shape[-count:], size, step, border, gap, ceil_mode)
     how = Windows(size, step, gap, places)
-    y = apply(MaxPool(how), _bordered(x, (size, step, gap), border, places, -math.inf))
+    y = apply(MaxPool(how), bordered(x, (size, step, gap), border, places, -math.inf))
     if not return_indices:
         return y
     return ValuesAndIndices(y, _flat_positions(x, y, how, border))
@@ -263,8 +150,8 @@ def _flat_positions(x: Any, y: Any, how: Windows, border: Any) -> Any:
     numbers = np.arange(math.prod(sizes), dtype=np.float64).reshape(sizes)
     spread = np.broadcast_to(numbers, tuple(x.shape))
     frame = (how.size, how.step, how.gap)
-    wide = _bordered(x.detach(), frame, border, how.places, -math.inf)
-    wide_numbers = _bordered(x.detach() * 0 + spread, frame, border, how.places, 0.0)
+    wide = bordered(x.detach(), frame, border, how.places, -math.inf)
+    wide_numbers = bordered(x.detach() * 0 + spread, frame, border, how.places, 0.0)
     return apply(MaxPoolPick(how), wide_numbers, wide, y.detach()).to("int64")
 
 
@@ -350,14 +237,14 @@ def _avg_pool(
     divisor_override: int | None = None,
 ) -> Kind:
     name = f"avg_pool{count}d"
-    x, (size, step, border) = input, _pooling(name, input, count, kernel_size, stride, padding)
+    x, (size, step, border) = input, checked_sizes(name, input, count, kernel_size, stride, padding)
     if divisor_override == 0:
         raise ArgumentError(f"{name}: got divisor_override 0, expected another number.")
     ones = (1,) * count
     spatial = tuple(x.shape[-count:])
-    places = _places(name, spatial, size, step, border, ones, ceil_mode)
+    places = places_along(name, spatial, size, step, border, ones, ceil_mode)
     how = Windows(size, step, ones, places)
-    total = apply(WindowSums(how), _bordered(x, (size, step, ones), border, places, 0.0))
+    total = apply(WindowSums(how), bordered(x, (size, step, ones), border, places, 0.0))
     if divisor_override is not None:
         return total / float(divisor_override)
     counts = np.ones(())

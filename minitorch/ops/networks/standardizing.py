@@ -125,13 +125,14 @@ class _Channels:
     """
 
     def __init__(self, x: Array, *others: Array) -> None:
-        self.order = sorted(range(x.ndim), key=lambda d: (-x.strides[d], d))
-        if x.flags.c_contiguous or self.order[0] != 1:
-            self.order = list(range(x.ndim))
-        turned = [a.transpose(self.order) for a in (x, *others)]
-        self.shape = turned[0].shape
-        lead = self.shape[:2] if self.order[0] == 0 else (1, self.shape[0])
-        self.rows = [a.reshape(*lead, -1) for a in turned]
+        arrays, self.order = [x, *others], [0]
+        if not x.flags.c_contiguous:
+            self.order = sorted(range(x.ndim), key=lambda d: (-x.strides[d], d))
+        if self.order[0] == 1:
+            arrays = [a.transpose(self.order) for a in arrays]
+        self.shape = arrays[0].shape
+        lead = (1, self.shape[0]) if self.order[0] == 1 else self.shape[:2]
+        self.rows = [a.reshape(*lead, -1) for a in arrays]
         self.count = x.dtype.type(x.size // x.shape[1])
 
     def mean(self, a: Array, b: Array | None = None) -> Array:
@@ -147,6 +148,8 @@ class _Channels:
     def back(self, rows: Array) -> Array:
         """Return such rows in the shape that the arrays had."""
         turned = rows.reshape(self.shape)
+        if self.order[0] != 1:
+            return turned
         return turned.transpose(sorted(range(turned.ndim), key=self.order.__getitem__))
 
 

@@ -3,6 +3,7 @@
 Source of the rules: Giles, Oxford report NA-08-01, 2008.
 """
 
+import math
 from typing import Generic, NamedTuple
 
 import numpy as np
@@ -11,7 +12,9 @@ from ...arrays.library import Array, Namespace
 from ...arrays.shapes import broadcast
 from ...errors import ArgumentError, ShapeError
 from ...op import Flat, Gradients, KeepsSpec, Kind, Methods, Op, Spec, apply
+from ..elementwise.binary import where
 from ..elementwise.casting import floats_only
+from ..elementwise.logic import eq
 from ..elementwise.unary import ones_like
 from ..reducing.reduction import sum
 from ..shaping.broadcasting import sum_to
@@ -41,7 +44,11 @@ def check_matrices(name: str, x: Methods, square: bool = True) -> None:
 
 
 def _inverse(x: Kind) -> Kind:
-    return solve(x, diagonal_matrices(ones_like(diagonal(x, 0, -2, -1))))
+    return solve(x, _identity(x))
+
+
+def _identity(x: Kind) -> Kind:
+    return diagonal_matrices(ones_like(diagonal(x, 0, -2, -1)))
 
 
 # ── determinants ────────────────────────────────────────────────────────────────────────────────
@@ -109,9 +116,11 @@ class LogDet(Det):
         return logarithm
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
-        """Return A⁻ᵀ, times the gradient."""
-        rank = len(out_grad.shape)
-        return (insert_axes(out_grad, (rank, rank + 1)) * mT(_inverse(node.inputs[0])),)
+        """Return A⁻ᵀ, times the gradient; infinity for a singular matrix."""
+        x, rank = node.inputs[0], len(out_grad.shape)
+        flat = insert_axes(eq(apply(DetSign(), x), 0), (rank, rank + 1))
+        inverse = _inverse(where(flat, _identity(x), x))
+        return (insert_axes(out_grad, (rank, rank + 1)) * where(flat, math.inf, mT(inverse)),)
 
 
 class DetSign(Flat, Det):

@@ -21,7 +21,7 @@ from ..shaping.gathering import gather
 from ..shaping.indexing import narrow
 from ..shaping.joining import cat
 from ..shaping.movement import AlongDim, remove_axes, reshape
-from .reduction import Extreme, amax, amin, any
+from .reduction import ExtremeOrNaN, any, extreme
 from .sorting import order
 
 
@@ -71,7 +71,7 @@ def _numbers(x: Array) -> Array:
     return cast(x, int64) if dtype_of(x).kind == "b" else x
 
 
-class Median(Extreme):
+class Median(ExtremeOrNaN):
     """The lower median of a line; elements equal to it share its gradient evenly."""
 
     def __init__(self) -> None:
@@ -210,7 +210,7 @@ def _extreme(x: Kind, dim: int, name: str, largest: bool) -> tuple[Kind, int, Ki
 
 def _best(x: Kind, dim: Any, keepdim: bool, largest: bool) -> Any:
     if dim is None:
-        return amax(x) if largest else amin(x)
+        return extreme(x, None, False, ExtremeOrNaN, largest)
     if hasattr(dim, "dtype"):
         return maximum(x, dim) if largest else minimum(x, dim)
     return _taken(x, *_extreme(x, dim, "max" if largest else "min", largest), keepdim)

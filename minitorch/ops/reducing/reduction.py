@@ -26,6 +26,7 @@ from ...errors import AxisError
 from ...op import Flat, Gradients, Kind, Methods, Op, Spec, apply
 from ..elementwise.binary import where
 from ..elementwise.casting import cast_to, floats_only
+from ..elementwise.logic import isnan
 from ..elementwise.unary import exp, ones_like
 from ..shaping.broadcasting import expand_to
 from ..shaping.movement import insert_axes
@@ -107,8 +108,18 @@ class Extreme(Reduction):
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """The elements equal to the extreme share its gradient."""
         x = node.inputs[0]
-        won = where(x == self.spread(node.output, x), ones_like(x), 0.0)
+        won = where(self._wins(x, self.spread(node.output, x)), ones_like(x), 0.0)
         return (won / sum(won, self.dims, True) * self.spread(out_grad, x),)
+
+    def _wins(self, x: Any, y: Any) -> Any:
+        return x == y
+
+
+class ExtremeOrNaN(Extreme):
+    """As `Extreme`; where the extreme is NaN, the elements that are NaN share its gradient."""
+
+    def _wins(self, x: Any, y: Any) -> Any:
+        return (x == y) | isnan(x)
 
 
 class LogSumExp(Reduction):
@@ -129,18 +140,10 @@ class LogSumExp(Reduction):
         return (self.spread(out_grad, x) * exp(x - self.spread(node.output, x)),)
 
 
-def _nonempty(x: Methods, dims: tuple[int, ...], op: str) -> None:
-    if 0 in [x.shape[d] for d in dims]:
-        raise AxisError(
-            f"{op}: no element to choose: got shape {tuple(x.shape)} along axes {dims}, expected "
-            "at least one. Reduce along another axis."
-        )
-
-
 def sum(x: Kind, dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike = None) -> Kind:
     """Return the sum along `dim` (all axes when None); integers and booleans add up as int64."""
     over = axes_or_all(dim, len(x.shape), "sum")
-    total = apply(Sum(over, keepdim), x)
+    total = apply(Sum(over, keepdim), x if dtype is None else cast_to(x, dtype))
     return total if dtype is None else cast_to(total, dtype)
 
 
@@ -150,25 +153,36 @@ def nansum(x: Kind, dim: Dims = None, keepdim: bool = False, *, dtype: DTypeLike
     return sum(known, dim, keepdim, dtype=dtype)
 
 
+def extreme(x: Kind, dim: Dims, keepdim: bool, kind: type[Extreme], largest: bool) -> Kind:
+    """Return the largest or smallest element along `dim`; `kind` says whose the gradient is.
+
+    Raises:
+        AxisError: there is none.
+    """
+    op = kind(axes_or_all(dim, len(x.shape), "amax" if largest else "amin"), keepdim, largest)
+    if 0 in [x.shape[d] for d in op.dims]:
+        raise AxisError(
+            f"{op.name}: no element to choose: got shape {tuple(x.shape)} along axes {op.dims}, "
+            "expected at least one. Reduce along another axis."
+        )
+    return apply(op, x)
+
+
 def amax(x: Kind, dim: Dims = (), keepdim: bool = False) -> Kind:
     """Return the largest element along `dim`; ties share the gradient."""
-    over = axes_or_all(dim, len(x.shape), "amax")
-    _nonempty(x, over, "amax")
-    return apply(Extreme(over, keepdim, True), x)
+    return extreme(x, dim, keepdim, Extreme, True)
 
 
 def amin(x: Kind, dim: Dims = (), keepdim: bool = False) -> Kind:
     """Return the smallest element along `dim`; ties share the gradient."""
-    over = axes_or_all(dim, len(x.shape), "amin")
-    _nonempty(x, over, "amin")
-    return apply(Extreme(over, keepdim, False), x)
+    return extreme(x, dim, keepdim, Extreme, False)
 
 
 def logsumexp(x: Kind, dim: Dims, keepdim: bool = False) -> Kind:
     """Return ln Σ exp(x) along `dim`, without overflow."""
     if as_dtype(x.dtype).kind != "f":
         x = cast_to(x, get_default_dtype())
-    return apply(LogSumExp(axes(dim, len(x.shape), "logsumexp"), keepdim), x)
+    return apply(LogSumExp(axes_or_all(dim, len(x.shape), "logsumexp"), keepdim), x)
 
 
 class Mean(Reduction):

@@ -16,7 +16,7 @@ from ..elementwise.unary import abs, zeros_like
 from ..shaping.indexing import narrow
 from ..shaping.joining import cat
 from ..shaping.movement import reshape
-from .reduction import Dims, Reduction, amax, amin, mean, sum
+from .reduction import Dims, ExtremeOrNaN, Reduction, extreme, mean, sum
 
 
 def prod(
@@ -107,7 +107,7 @@ def vector_norm(
     if ord in (math.inf, -math.inf):
         if not over:
             return size
-        return (amax if ord > 0 else amin)(size, over, keepdim)
+        return extreme(size, over, keepdim, ExtremeOrNaN, ord > 0)
     if ord == 0:
         steps = cast_to(ne(x, 0), x.dtype) + zeros_like(x)  # whose gradient is 0, not missing
         return sum(steps, over, keepdim)

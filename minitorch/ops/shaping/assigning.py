@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...arrays.library import Array, Index, Namespace, as_dtype, cast, copied, dtype_of
+from ...arrays.library import Array, Index, Namespace, as_dtype, cast, copied, dtype_of, host_dtype
 from ...errors import AxisError, ShapeError
 from ...op import Gradients, KeepsSpec, Kind, Methods, apply
 from ..elementwise.casting import cast_to
@@ -59,7 +59,7 @@ def assigned(x: Kind, index: object, value: Any) -> Kind:
     """
     pattern, arrays = split_index(index)
     if isinstance(value, bool | int | float | list):
-        value = np.asarray(value).astype(as_dtype(x.dtype))
+        value = np.asarray(value).astype(host_dtype(as_dtype(x.dtype)))
     try:
         return apply(Assign(pattern), x, value, *arrays)
     except (ShapeError, AxisError) as error:

@@ -22,7 +22,13 @@ from .movement import AlongDim, expand, reshape
 
 
 def grid(xp: Namespace, index: Any, dim: int) -> tuple[Any, ...]:
-    """Return the full coordinates that `index` along `dim` stands for."""
+    """Return the full coordinates that `index` along `dim` stands for.
+
+    Raises:
+        IndexError: an index below 0.
+    """
+    if xp is np and index.dtype.kind == "i" and index.size and index.min() < 0:
+        raise IndexError(f"index {index.min()} is out of bounds, expected 0 or more.")
     rank = len(index.shape)
     place = {} if xp is np else {"device": index.device}
     index = cast(index, int64)  # torch takes uint8 for a mask
@@ -76,14 +82,14 @@ class GatherGrad(KeepsSpec, AlongDim):
 
     def compute(self, xp: Namespace, x: Array, index: Array, g: Array) -> Array:
         """Return the sums."""
-        return _added(xp, xp.zeros_like(x), index, self.dim, g)
+        return added_along(xp, xp.zeros_like(x), index, self.dim, g)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """By g the picked elements of the gradient; by x nothing."""
         return None, None, apply(Gather(self.dim), out_grad, node.inputs[1])
 
 
-def _added(xp: Namespace, into: Array, index: Array, dim: int, values: Array) -> Array:
+def added_along(xp: Namespace, into: Array, index: Array, dim: int, values: Array) -> Array:
     """Return `into`, an array of one's own, with values added along an axis."""
     if xp is np and compiled.scatter_add(into, index, dim, values):
         return into
@@ -100,7 +106,7 @@ class ScatterAdd(KeepsSpec, AlongDim):
     def compute(self, xp: Namespace, x: Array, index: Array, source: Array) -> Array:
         """Return the sums."""
         cut = source[tuple(slice(0, size) for size in index.shape)]
-        return _added(xp, copied(x), index, self.dim, cut)
+        return added_along(xp, copied(x), index, self.dim, cut)
 
     def gradient(self, out_grad: Methods, node: Methods) -> Gradients:
         """The value gets the gradient as it is, the source what is at its places."""

@@ -102,6 +102,8 @@ class Pad(Movement):
 
     def __init__(self, widths: tuple[tuple[int, int], ...], value: float = 0.0) -> None:
         self.widths, self.value = widths, value
+        if value:  # which has another pattern of bits in bfloat16
+            self.halves = "as float32"
 
     def _shape(self, shape: Sequence[int]) -> tuple[int, ...]:
         return tuple(n + a + b for n, (a, b) in zip(shape, self.widths, strict=True))
@@ -214,6 +216,8 @@ class Unfold(Movement):
 
 class Fold(Movement):
     """Windows, the last axis, added up at their places along an axis of size `length`."""
+
+    halves = "as float32"
 
     def __init__(self, dim: int, step: int, length: int) -> None:
         self.dim, self.step, self.length = dim, step, length

@@ -4,6 +4,7 @@ import copy
 import functools
 import gc
 import threading
+import types
 import weakref
 from collections.abc import Callable
 from operator import methodcaller
@@ -82,7 +83,13 @@ MODELS: dict[str, tuple[Callable[[], Any], Callable[[], Any]]] = {
         lambda: mt.tensor(array(4, 3, 6, 6)),
     ),
     "pool": (
-        lambda: nn.Sequential(nn.Conv2d(2, 4, 3), nn.MaxPool2d(2), nn.Flatten(), nn.Softmax(1)),
+        lambda: nn.Sequential(
+            nn.Conv2d(2, 4, 3),
+            nn.BatchNorm2d(4, momentum=None),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Softmax(1),
+        ),
         lambda: mt.tensor(array(2, 2, 8, 8)),
     ),
     "lstm": (lambda: Recurrent(nn.LSTM), lambda: mt.tensor([[1, 2, 3], [4, 0, 10]])),
@@ -331,6 +338,81 @@ def test_tensors_and_numbers_in_containers_and_attributes_are_found_anew() -> No
         agree()
     held.parts[0] = mt.tensor([5.0, 7.0])
     agree()
+
+
+class Configured(nn.Module):
+    """A module whose result depends on lists, dicts, sets, functions and what is not there yet."""
+
+    bonus = 1.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.widths, self.settings, self.skipped = [1.0, 2.0], {"inner": {"scale": 2.0}}, set[int]()
+        self.functions, self.function, self.cap = [mt.tanh], mt.relu, None
+
+    def forward(self, x: Tensor) -> Tensor:
+        for i, width in enumerate(self.widths):
+            x = x if i in self.skipped else x * width
+        for function in (*self.functions, self.function):
+            x = function(x)
+        x = x if self.cap is None else x * self.cap
+        return x * self.settings["inner"]["scale"] * self.bonus * SCALE
+
+
+CHANGES: dict[str, Callable[[Any], object]] = {
+    "a list's item": lambda m: m.widths.__setitem__(0, 5.0),
+    "a list that grows": lambda m: m.widths.append(3.0),
+    "a list that shrinks": lambda m: m.widths.pop(),
+    "another list": lambda m: setattr(m, "widths", [4.0]),
+    "a dict in a dict": lambda m: m.settings["inner"].update(scale=9.0),
+    "a set": lambda m: m.skipped.add(1),
+    "a function in a list": lambda m: m.functions.__setitem__(0, mt.relu),
+    "a function": lambda m: setattr(m, "function", mt.tanh),
+    "None before": lambda m: setattr(m, "cap", 3.0),
+    "of the class before": lambda m: setattr(m, "bonus", 7.0),
+    "a global of forward": lambda m: m.forward.__globals__.update(SCALE=5.0),
+}
+
+
+@pytest.mark.parametrize("owner", ["module", "object", "inner jit"])
+@pytest.mark.parametrize("what", CHANGES)
+def test_a_change_of_what_a_function_goes_by_is_noticed(
+    what: str, owner: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(globals(), "SCALE", 2.0)
+    x, module = mt.tensor([1.0, 2.0]), Configured()
+    held: Any = module
+    function: Any = module if owner == "module" else jit(module)
+    if owner == "object":
+        held = types.SimpleNamespace(**vars(module), bonus=1.0, forward=module.forward)
+        function = lambda x: Configured.forward(held, x)  # noqa: E731
+    compiled = jit(function if owner != "inner jit" else lambda x: function(x) * 1.0)
+    agrees(compiled(x), Configured.forward(held, x))
+    CHANGES[what](held)
+    agrees(compiled(x), Configured.forward(held, x))
+
+
+def test_what_lies_beside_a_step_causes_no_further_trace() -> None:
+    class Trainer:
+        def __init__(self) -> None:
+            self.model, self.losses, self.epoch = nn.Linear(2, 1), [0.0], 0
+            self.step = jit(self._step)
+
+        def _step(self, x: Tensor) -> Tensor:
+            TRACED.append(x)
+            return self.model(x).sum()
+
+        def fit(self) -> None:
+            for _ in range(3):
+                self.epoch += 1
+                self.losses.append(self.step(mt.ones(3, 2)).item())
+
+    before = len(TRACED)
+    Trainer().fit()
+    assert len(TRACED) == before + 1
+
+
+TRACED: list[Tensor] = []
 
 
 def test_what_a_function_counts_while_it_is_traced_causes_no_further_trace() -> None:

@@ -1,0 +1,140 @@
+"""Windows over the last axes: their elements, their number, the border that they reach into."""
+
+import itertools
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ...arrays.library import Index
+from ...errors import ArgumentError, ShapeError
+from ...op import Kind, Methods, Op, Spec
+from ..products.conv import each
+from ..shaping.matrices import pad as padded
+
+
+@dataclass(frozen=True)
+class Windows:
+    """Windows over the last axes: their size, step, dilation, and how many there are."""
+
+    size: tuple[int, ...]
+    step: tuple[int, ...]
+    gap: tuple[int, ...]
+    places: tuple[int, ...]
+
+    @property
+    def apart(self) -> bool:
+        """Whether no element is in two windows."""
+        sizes = zip(self.size, self.step, self.gap, strict=True)
+        return all((size - 1) * gap < step for size, step, gap in sizes)
+
+    def cover(self, shape: Sequence[int]) -> bool:
+        """Whether each element of such an array is in a window."""
+        sizes = zip(self.size, self.step, self.places, strict=True)
+        reached = [step * count if size == step else 0 for size, step, count in sizes]
+        return reached == list(shape[-len(reached) :])
+
+    def slices(self) -> list[tuple[Index, ...]]:
+        """Return, for each element of a window, the index of that element of all windows."""
+        spans: list[tuple[Index, ...]] = []
+        for at in itertools.product(*map(range, self.size)):
+            spots = zip(at, self.step, self.gap, self.places, strict=True)
+            spans.append((..., *(slice(i * g, i * g + (n - 1) * s + 1, s) for i, s, g, n in spots)))
+        return spans
+
+    def by_axis(self) -> list[list[tuple[Index, ...]]]:
+        """Return the same for windows along one axis alone, first axis first."""
+        spans: list[list[tuple[Index, ...]]] = []
+        for d, (k, s, g, n) in enumerate(
+            zip(self.size, self.step, self.gap, self.places, strict=True), -len(self.size)
+        ):
+            whole = (slice(None),) * (-1 - d)
+            spans.append(
+                [(..., slice(i * g, i * g + (n - 1) * s + 1, s), *whole) for i in range(k)]
+            )
+        return spans
+
+
+class OfWindows(Op):
+    """Base of the operators of windows."""
+
+    on_arrays = True
+
+    def __init__(self, how: Windows) -> None:
+        self.how = how
+
+    def infer(self, *specs: Spec) -> Spec:
+        """Return the places of the windows on the last axes."""
+        shape = specs[0].shape
+        return Spec((*shape[: len(shape) - len(self.how.places)], *self.how.places), specs[0].dtype)
+
+
+def places_along(
+    name: str,
+    size: Sequence[int],
+    kernel: Sequence[int],
+    stride: Sequence[int],
+    border: Sequence[int],
+    gap: Sequence[int],
+    ceil_mode: bool,
+) -> tuple[int, ...]:
+    """Return how many windows there are along each axis.
+
+    Raises:
+        ShapeError: there is none.
+    """
+    places = []
+    for n, k, s, p, d in zip(size, kernel, stride, border, gap, strict=True):
+        room = n + 2 * p - d * (k - 1) - 1
+        count = (math.ceil(room / s) if ceil_mode else room // s) + 1
+        if ceil_mode and (count - 1) * s >= n + p:
+            count -= 1
+        if count < 1:
+            raise ShapeError(
+                f"{name}: got size {tuple(size)}, too small for windows {tuple(kernel)}."
+            )
+        places.append(count)
+    return tuple(places)
+
+
+def bordered(
+    x: Kind,
+    how: Sequence[Sequence[int]],
+    border: Sequence[int],
+    places: Sequence[int],
+    value: float,
+) -> Kind:
+    """Return `x` with the border that the windows reach into."""
+    kernel, stride, gap = how
+    widths: list[int] = []
+    sizes = list(zip(x.shape[-len(kernel) :], kernel, stride, gap, border, places, strict=True))
+    for n, k, s, d, p, count in reversed(sizes):
+        reach = (count - 1) * s + d * (k - 1) + 1
+        widths += [p, max(reach - n - p, 0)]
+    return padded(x, widths, value=value) if any(widths) else x
+
+
+def checked_sizes(
+    name: str,
+    x: Methods,
+    count: int,
+    kernel: object,
+    stride: int | Sequence[int],
+    padding: int | str | Sequence[int],
+) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
+    """Return the size of a window, the step between windows and the border, a number an axis.
+
+    Raises:
+        ShapeError, ArgumentError: they do not fit.
+    """
+    if len(x.shape) not in (count + 1, count + 2):
+        raise ShapeError(f"{name}: got shape {tuple(x.shape)}, expected {count + 2} axes.")
+    size = each(name, kernel, count)
+    step = size if stride is None or stride == () or stride == [] else each(name, stride, count)
+    border = each(name, padding, count)
+    if min(size) < 1 or min(step) < 1:
+        raise ArgumentError(f"{name}: got windows {size}, step {step}, expected 1 or more.")
+    if any(2 * p > k for p, k in zip(border, size, strict=True)) or min(border) < 0:
+        raise ArgumentError(
+            f"{name}: got padding {border} for windows {size}, expected half at most."
+        )
+    return size, step, border
