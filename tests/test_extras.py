@@ -53,7 +53,10 @@ def test_a_command_without_its_extra_names_it_in_one_line(command: str, tmp_path
     assert "Next: make setup, or .venv/bin/pip install -e '.[grade]'" in said
 
 
-@pytest.mark.parametrize("option", ["--jupyterhub http://hub", "--lti {lti}"])
+HUB = "--jupyterhub http://hub --client-id c --client-secret-file {lti}"
+
+
+@pytest.mark.parametrize("option", [HUB, "--lti {lti}"], ids=["hub", "lti"])
 @pytest.mark.parametrize("missing", ["authlib", "joserfc"])
 def test_a_server_that_cannot_sign_in_does_not_start(
     option: str, missing: str, tmp_path: Path

@@ -13,6 +13,7 @@ from minitorch import compile as code
 from minitorch.compile import Program, Step, kernel, kernels, loops
 from minitorch.compile.kernels import Nest, in_rows, merged
 from minitorch.compile.loops import Layout
+from minitorch.compile.rows import arity
 from minitorch.errors import ArgumentError, CompileError, DTypeError, ShapeError
 from minitorch.ops.elementwise.rows import ROWS
 
@@ -20,16 +21,8 @@ AWKWARD = [0.0, -0.0, 1.0, -1.0, 2.5, -2.5, 0.5, np.inf, -np.inf, np.nan, 1e-40,
 
 
 def program(row: str, dtype: str = "float32") -> Program:
-    places = {"where": 3}.get(row, 2 if row in ROWS and len(_partials(row)) == 2 else 1)
-    return Program(
-        dtype, tuple(code.takes(row, i) for i in range(places)), (Step(row, tuple(range(places))),)
-    )
-
-
-def _partials(row: str) -> Any:
-    two = {"add", "sub", "mul", "div", "pow", "maximum", "minimum", "relu_grad", "gelu_grad", "eq",
-           "ne", "lt", "le", "gt", "ge", "logical_and", "logical_or", "logical_xor"}  # fmt: skip
-    return (0, 0) if row in two else (0,)
+    places = range(arity(row))
+    return Program(dtype, tuple(code.takes(row, i) for i in places), (Step(row, tuple(places)),))
 
 
 COMPARED = sorted(set(code.ROWS) & set(ROWS))
