@@ -214,8 +214,8 @@ def _analysed(node: ast.stmt, lines: Sequence[bytes], number: int) -> Analysed:
     star = isinstance(node, ast.ImportFrom) and node.names[0].name == STAR
     binds = (STAR,) if star else _binds(table)
     reads = frozenset(_all_reads(table))
-    if not _BINDS_BY_TEXT.isdisjoint(reads):
-        reads |= frozenset(_words_in_strings(node))  # which may be code
+    if "exec" in reads:
+        reads |= frozenset(_words_executed(node))
     return Analysed(
         Statement(own, binds, tuple(_reads_now(table)), number, line),
         reads=reads,
@@ -228,10 +228,13 @@ def _analysed(node: ast.stmt, lines: Sequence[bytes], number: int) -> Analysed:
     )
 
 
-def _words_in_strings(node: ast.stmt) -> Iterator[str]:
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
-            yield from _WORD.findall(inner.value)
+def _words_executed(node: ast.stmt) -> Iterator[str]:
+    """Yield the words of all code that stands in a string within `exec(...)`."""
+    for call in ast.walk(node):
+        if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "exec":
+            for inner in ast.walk(call):
+                if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
+                    yield from _WORD.findall(inner.value)
 
 
 def _is_ambient(node: ast.stmt, text: str) -> bool:

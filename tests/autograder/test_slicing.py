@@ -94,6 +94,11 @@ def test_code_in_a_string_that_is_executed_needs_what_it_names() -> None:
     assert len(needed(statements, ["f"], given=texts)) == 3
 
 
+def test_words_of_a_docstring_are_no_code_though_a_method_asks_for_vars() -> None:
+    code = 'class Module:\n    """Has what a loss asks for."""\n    def all(self): return vars(self)'
+    assert run("Module", "loss = train()", code) == [code]
+
+
 def test_a_prediction_runs_no_measurement_unless_an_answer_reads_it() -> None:
     measured = "seconds, runs = measure()"
     cells = [measured, "ratio = (seconds + 1) / -runs", "shown = plot(4)", "def f(): return 1"]
