@@ -19,6 +19,8 @@ from autograder.authoring.regions import learner_text, parts_of, solution_text
 from autograder.authoring.release import CHECKS, contradictions, is_stale, write_files
 from autograder.authoring.source import find_labs, load_lab, load_wrong_answers
 from autograder.checks import load_checks
+from autograder.grading.grade import LabGrader
+from autograder.grading.slicing import needed
 from autograder.records import Lab
 
 LABS = Path(__file__).parents[2] / "labs"
@@ -58,6 +60,14 @@ def test_an_answer_that_does_nothing_earns_nothing(lab: Lab, trials: Trials) -> 
     """None, NaN, the input as it came, an empty list, chance, theft: each question answered so."""
     values = {f"the value {value}" for value in VALUES}
     assert paid(lab, trials, {*SAMPLE, *values, THEFT}) == [], PAYS
+
+
+def test_the_judge_runs_a_small_part_of_a_notebook(lab: Lab) -> None:
+    """One statement read too much lets all measurements of a lab run, for every submission."""
+    grader = LabGrader(lab)
+    answers = {name for task in grader.tasks for name in task.question.defines}
+    run = needed(grader.solution, answers | grader.checks.names)
+    assert len(run) < len(grader.solution) / 5
 
 
 @pytest.mark.wide
