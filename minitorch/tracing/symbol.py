@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import linecache
 import math
+import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -16,7 +17,7 @@ from minitorch.arrays.library import Device
 from minitorch.arrays.shapes import axis
 from minitorch.errors import GraphError
 from minitorch.graph.core.gradients import StopGradient
-from minitorch.graph.core.graph import call_site
+from minitorch.graph.core.graph import PACKAGE, call_site
 from minitorch.graph.core.node import Node, build
 from minitorch.op import Op
 from minitorch.ops.elementwise.casting import cast_to
@@ -89,9 +90,19 @@ class Symbol(Tensor):
     # ── what is known of it ─────────────────────────────────────────────────────────────────────
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        """The sizes of the axes; None for one that only a run can tell."""
-        return tuple(self.node.shape)
+    def shape(self) -> tuple[Any, ...]:
+        """The sizes of the axes.
+
+        One that only a run can tell is None for this package, which knows; for anybody else it is
+        an `UnknownSize`, since None would decide an `if` or a `==` without a word.
+        """
+        sizes = tuple(self.node.shape)
+        if None in sizes and not sys._getframe(1).f_code.co_filename.startswith(PACKAGE):
+            return self._sizes()
+        return sizes
+
+    def _sizes(self) -> tuple[Any, ...]:
+        return tuple(UnknownSize(self) if size is None else size for size in self.node.shape)
 
     @property
     def dtype(self) -> Any:
@@ -130,7 +141,9 @@ class Symbol(Tensor):
 
     def size(self, dim: int | None = None) -> Any:
         """Return the shape, or the size of one axis, which must be known."""
-        return self.shape if dim is None else self._known(self.shape[axis(dim, self.ndim, "size")])
+        if dim is None:
+            return self._sizes()
+        return self._known(self.shape[axis(dim, self.ndim, "size")])
 
     def numel(self) -> int:
         """Return the number of elements, which must be known."""
@@ -140,8 +153,11 @@ class Symbol(Tensor):
 
     def _known(self, size: int | None) -> int:
         if size is None:
-            self._refuse("a size depends on it", "a size known before the run", SIZE)
+            self._refuse_size()
         return size
+
+    def _refuse_size(self, *_: object) -> NoReturn:
+        self._refuse("a size depends on it", "a size known before the run", SIZE)
 
     def __iter__(self) -> Iterator[Symbol]:
         return iter([self[i] for i in range(len(self))])
@@ -248,6 +264,24 @@ class Symbol(Tensor):
             f"and {what}: got {self.node.name!r}, {self.dtype} {self.shape}, expected {expected}. "
             f"{instead}"
         )
+
+
+class UnknownSize:
+    """A size of a symbol that only a run can tell; whatever asks for its number is refused."""
+
+    def __init__(self, symbol: Symbol) -> None:
+        self._symbol = symbol
+
+    def _refuse(self, *_: object) -> NoReturn:
+        self._symbol._refuse_size()
+
+    def __repr__(self) -> str:
+        return "?"
+
+    __bool__ = __index__ = __int__ = __float__ = __iter__ = __array__ = _refuse
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __hash__ = _refuse
+    __add__ = __sub__ = __mul__ = __truediv__ = __floordiv__ = __mod__ = __pow__ = _refuse
+    __radd__ = __rsub__ = __rmul__ = __rtruediv__ = __rfloordiv__ = __rmod__ = __rpow__ = _refuse
 
 
 def place() -> str:
