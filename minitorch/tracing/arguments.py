@@ -39,3 +39,10 @@ def flatten(value: object, tensors: list[Tensor], operation: str) -> tuple[Hasha
 
     rebuild = walk(value, leaf, kinds=rest)
     return tuple(rest), rebuild
+
+
+def objects_in(static: Hashable) -> tuple[object, ...]:
+    """Return what of `flatten`'s rest may have attributes that a function reads: modules, say."""
+    pairs = static if isinstance(static, tuple) else ()
+    items = [pair[1] for pair in pairs if isinstance(pair, tuple) and len(pair) == 2]
+    return tuple(item for item in items if hasattr(item, "__dict__"))

@@ -66,6 +66,20 @@ class OldGradient:
         return grad
 
 
+def check_apart(operation: str, updated: Tensor, other: Tensor, name: str = "another") -> None:
+    """Raise if a tensor that a trace updates lies in the memory of another that it uses.
+
+    A graph would read the other as it was before.
+    """
+    pair = updated.array, other.array
+    if all(isinstance(a, np.ndarray) for a in pair) and np.may_share_memory(*pair):
+        raise GraphError(
+            f"{operation}: a tensor is updated in place that {name}, which is used "
+            f"too, shares memory with: got {updated.shape} and {other.shape}, expected memory of "
+            "its own. Use one of them for both, or pass a clone()."
+        )
+
+
 Target = Tensor | OldGradient | int
 """What is written to; an argument by its number."""
 
@@ -318,17 +332,15 @@ class Effects:
 
     def _check_memory(self) -> None:
         """Raise if something was updated that another tensor, which is used too, has a view of."""
+        for other, node in (*self.past, *self.tracer.captured.values()):
+            if isinstance(other, Tensor):
+                self.check_unmoved(other, node.name)
+
+    def check_unmoved(self, other: Tensor, name: str = "another") -> None:
+        """Raise if a tensor lies in the memory of one that was updated, and is not that itself."""
         for tensor, _ in self.moved.values():
-            for other, node in (*self.past, *self.tracer.captured.values()):
-                if other is tensor or not isinstance(other, Tensor):
-                    continue
-                pair = tensor.array, other.array
-                if all(isinstance(a, np.ndarray) for a in pair) and np.may_share_memory(*pair):
-                    raise GraphError(
-                        f"{self.tracer.operation}: a tensor from outside is updated that "
-                        f"{node.name!r}, which is used too, is a view of: got {tensor.shape} and "
-                        f"{other.shape}. Use one of them for both."
-                    )
+            if other is not tensor:
+                check_apart(self.tracer.operation, tensor, other, name)
 
     def flush(self) -> None:
         """Note what must be written so that the outside is as it should be by now."""

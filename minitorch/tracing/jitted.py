@@ -11,10 +11,11 @@ from collections.abc import Callable, Hashable, Iterator
 from typing import Any
 
 from minitorch.arrays.library import HOST_TYPES
-from minitorch.errors import ArgumentError, MinitorchError
+from minitorch.errors import ArgumentError, GraphError, MinitorchError
 from minitorch.nn import Module
+from minitorch.pytree import Rebuild
 from minitorch.tensor.tensor import Tensor
-from minitorch.tracing.arguments import flatten
+from minitorch.tracing.arguments import flatten, objects_in
 from minitorch.tracing.reach import Reach
 from minitorch.tracing.switch import is_tracing
 from minitorch.tracing.traced import Traced, record
@@ -35,9 +36,11 @@ class Jitted:
 
     def __init__(self, function: Callable[..., object], optimize: bool = True) -> None:
         self.function, self.optimize = function, optimize
-        self.traces: dict[Hashable, Traced] = {}
+        self.traces: dict[Any, Traced] = {}
         self.forgotten = 0
-        self._reach: Reach | None = None
+        self._reaches: dict[tuple[object, ...], Reach] = {}  # by the objects among the arguments
+        self._counted: dict[Hashable, object] = {}  # what was done when it last changed a number
+        self._ignored, self._warned = set[str](), False
         if isinstance(function, Module):
             self.__wrapped__ = function
         else:
@@ -56,13 +59,12 @@ class Jitted:
             static, rebuild, tensors = len(args), _plain, list(args)
         if is_tracing():
             return self.function(*args, **kwargs)
-        kind, n = (static, tuple([_type(t) for t in tensors]), self._modes()), 0
+        reach = self._reach(static)
+        kind, n = (reach, static, tuple([_type(t) for t in tensors]), reach.modes()), 0
         while (traced := self.traces.get(key := (kind, n))) is not None and not traced.fits():
             n += 1  # one for each way that gradients were there and asked for
         if traced is None or not traced.up_to_date():
-            traced = record(self.function, tensors, rebuild, "jit", optimize=self.optimize)
-            if self._reach is not None:
-                self._reach.settle()
+            traced = self._record(tensors, rebuild, kind)
         self.traces.pop(key, None)
         self.traces[key] = traced
         if len(self.traces) > MOST_TRACES:
@@ -81,13 +83,60 @@ class Jitted:
                 stacklevel=3,
             )
 
-    def _modes(self) -> Hashable:
-        """Return each module that the function reaches, and which of their parts are training."""
-        reach = self._reach
+    def _reach(self, static: Hashable) -> Reach:
+        """Return what the function reaches, from the objects among its arguments as well."""
+        objects = objects_in(static)
+        reach = self._reaches.pop(objects, None)
         if reach is None or not reach.holds():
-            reach = self._reach = Reach(self.function)
-            self.traces.clear()
-        return reach.roots, reach.modes()
+            self._drop(reach)
+            reach = Reach(self.function, objects)
+        self._reaches[objects] = reach
+        if len(self._reaches) > MOST_TRACES:
+            self._drop(self._reaches.pop(next(iter(self._reaches))))
+        return reach
+
+    def _drop(self, reach: Reach | None) -> None:
+        """Forget the traces of what was reached otherwise."""
+        self.traces = {key: value for key, value in self.traces.items() if key[0][0] is not reach}
+
+    def _record(self, tensors: list[Tensor], rebuild: Rebuild, kind: tuple[Any, ...]) -> Traced:
+        """Return a new trace, of what is outside as it is."""
+        reach: Reach = kind[0]
+        kept: list[str] = []
+        try:
+            traced = record(self.function, tensors, rebuild, "jit", reach, optimize=self.optimize)
+        finally:
+            kept += reach.put_back()
+        if kept:
+            raise GraphError(
+                f"jit: the function keeps a traced value in {kept[0]}, which it reads: the next "
+                "call would find nothing there. Update a tensor in place "
+                "(register_buffer, copy_), or pass it in and return it."
+            )
+        reach.settle(self._ignored)
+        if reach.counts:
+            self._count(traced, reach, kind[1:])
+        return traced
+
+    def _count(self, traced: Traced, reach: Reach, kind: Hashable) -> None:
+        """See whether a number that the function changes at each call matters to what it does."""
+        before, now = self._counted.get(kind), traced.signature()
+        self._counted = {kind: now} if len(self._counted) > MOST_TRACES else self._counted
+        self._counted[kind] = now
+        if before == now:
+            self._ignored |= {*reach.counts}
+            reach.settle(self._ignored)
+        elif before is not None and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"jit: {self!r} changes {reach.counts[0]} and depends on it, so it is traced anew "
+                "at each call. Keep it in a tensor, or change it outside.",
+                stacklevel=5,
+            )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Copy, and pickle, what is compiled; the copy traces for itself."""
+        return type(self), (self.function, self.optimize)
 
     def __get__(self, instance: object, owner: object = None) -> Any:
         """Return the bound method, when a method was decorated."""
@@ -122,7 +171,10 @@ def jit(function: Callable[..., object] | None = None, *, optimize: bool = True)
     and evaluation. Gradients of any order pass through. Parameters and other tensors that it uses
     from outside are read anew at each call, and written where they lie if it updates them; random
     numbers are drawn anew, as they would be uncompiled; other Python effects (printing, lists that
-    grow) happen while tracing only.
+    grow) happen while tracing only. Where it changes a number that it keeps outside, it is traced
+    once more, and at each call if the number matters; where it keeps a value of the trace that it
+    reads, changes a list or dict that it is given, or draws numbers that are not the library's, it
+    is refused.
 
     It may be a whole training step: `backward()` inside is a part of the graph, `.grad` is what it
     would be, and optimizers and schedulers step at each call, with the state and the rates that

@@ -10,15 +10,17 @@ the function by calls: a list of losses beside a step is nothing to the step.
 
 from __future__ import annotations
 
+import dis
 import functools
-from collections.abc import Callable, Iterator
-from types import CodeType, ModuleType
+from collections.abc import Callable, Collection, Iterable, Iterator
+from types import CellType, CodeType, ModuleType
 from typing import Any
 
 import numpy as np
 
 from minitorch.nn import Module
 from minitorch.tensor.tensor import Tensor
+from minitorch.tracing.symbol import Symbol
 
 EQUAL = (bool, int, float, str, frozenset, slice, range)  # what may be another object, if equal
 MOST_ITEMS = 100  # of a list, dict or set; a longer one is data, and searched for modules only
@@ -28,22 +30,28 @@ Look = Callable[[Any], object]
 
 
 class Reach:
-    """The modules that a function is, is a method of, closes over or finds as a global.
+    """The modules that a function is, is a method of, closes over, is given or finds as a global.
 
     Attributes:
         roots: those modules, each once.
         parts: they and every module below.
+        streams: generators of random numbers.
+        counts: what the function itself sets to other numbers while it is traced.
     """
 
-    def __init__(self, function: object) -> None:
+    def __init__(self, function: object, given: Iterable[object] = ()) -> None:
+        self.counts: list[str] = []
         self._names, count = {"forward", "__call__"}, 0
         while count < len(self._names):  # what is found by a name may name more
             count = len(self._names)
             self._places: list[tuple[Look, Any, object]] = []  # how to look, and what was there
             self._contents: list[tuple[np.ndarray[Any, Any], bytes]] = []
+            self._spaces: list[tuple[dict[str, object], set[str]]] = []  # of objects, as they were
             self._seen: dict[int, object] = {}
-            self._search(function)
+            for value in (function, *given):
+                self._search(value)
             self._search_modules()
+        self.streams = [v for v in self._seen.values() if isinstance(v, np.random.Generator)]
 
     def modes(self) -> tuple[bool, ...]:
         """Return which of the modules are training."""
@@ -57,10 +65,35 @@ class Reach:
                 return False
         return all(array.tobytes() == content for array, content in self._contents)
 
-    def settle(self) -> None:
-        """Forget what the function itself changed while it was traced: an effect of tracing."""
-        self._places = [place for place in self._places if _same(place[0](place[1]), place[2])]
+    def settle(self, ignored: Collection[str]) -> None:
+        """Forget what the function itself changed while it was traced: an effect of tracing.
+
+        But a number that it keeps outside may be another at each call, so the function is to be
+        traced again for it, unless it is among `ignored`.
+        """
+        changed = [place for place in self._places if not _same(place[0](place[1]), place[2])]
+        numbers = [place for place in changed if place[0] is not len and _is_number(place[2])]
+        numbers = [place for place in numbers if _called(place[1]) not in ignored]
+        self.counts = [_called(key) for _, key, _ in numbers]
+        effects = {id(place) for place in changed} - {id(place) for place in numbers}
+        self._places = [place for place in self._places if id(place) not in effects]
         self._contents = [(a, content) for a, content in self._contents if a.tobytes() == content]
+
+    def put_back(self) -> list[str]:
+        """Undo that values of the trace are kept where the function reads; return where."""
+        names = []
+        for look, key, value in self._places:
+            if isinstance(key, dict):
+                names += _shortened(key, value)
+            elif isinstance(now := look(key), Symbol) and now is not value:
+                names.append(_called(key))
+                _put(look, key, value)
+        for space, before in self._spaces:
+            for name in self._names & (space.keys() - before):
+                if isinstance(space[name], Symbol):
+                    names.append(repr(name))
+                    del space[name]
+        return names
 
     def _search_modules(self) -> None:
         """Remember what the modules have; what is found there may lead to further ones."""
@@ -106,7 +139,7 @@ class Reach:
         elif hasattr(value, "__wrapped__"):  # such as another `jit`
             self._search(value.__wrapped__)
         elif isinstance(value, type):
-            self._methods(value)
+            self._class_attributes(value, self._names & self._methods(value))
         elif _is_plain(value):
             self._attributes(value)
 
@@ -125,6 +158,7 @@ class Reach:
     def _attributes(self, value: object, others: frozenset[str] = frozenset()) -> None:
         """Remember the attributes that code names, and search them; of the library's all."""
         own, kind = vars(value), type(value)
+        self._spaces.append((own, set(own)))
         from_class = self._methods(kind)
         every = not ANY_NAME.isdisjoint(self._names) or any(
             base is not Module and _is_of_the_library(base) for base in kind.__mro__
@@ -134,6 +168,13 @@ class Reach:
         for name in named - others:
             self._places.append((own.get, name, own.get(name)))
             self._search(own.get(name))
+        self._class_attributes(kind, named & from_class - own.keys())
+
+    def _class_attributes(self, kind: type, names: set[str]) -> None:
+        """Remember what a class of the user's has for all its objects, and search it."""
+        for name in () if _is_of_the_library(kind) else names:
+            self._places.append((functools.partial(_of_class, kind), name, _of_class(kind, name)))
+            self._search(_of_class(kind, name))
 
     def _methods(self, kind: type) -> set[str]:
         """Search the methods of a class that code names; return the names of what is no method."""
@@ -151,11 +192,11 @@ class Reach:
         """Yield what a Python function closes over, its defaults, and the globals it names."""
         if _is_of_the_library(function):
             return
-        names = set(_names(code))
+        names = _names(code)
         self._names |= names
-        for cell in function.__closure__ or ():
-            self._places.append((_content, cell, _content(cell)))
-            yield _content(cell)
+        for name, cell in zip(code.co_freevars, function.__closure__ or (), strict=True):
+            self._places.append((functools.partial(_content, cell), name, _content(cell, name)))
+            yield _content(cell, name)
         yield from function.__defaults__ or ()
         if hasattr(function, "__wrapped__"):
             yield function.__wrapped__
@@ -166,8 +207,12 @@ class Reach:
                 yield value
 
 
-def _content(cell: Any) -> object:
-    """Return what a closure's cell holds; None for a name that has no value yet."""
+def _of_class(kind: type, name: str) -> object:
+    return getattr(kind, name, None)
+
+
+def _content(cell: CellType, name: str) -> object:
+    """Return what a closure's cell holds; None where `name` has no value yet."""
     try:
         return cell.cell_contents
     except ValueError:
@@ -177,6 +222,33 @@ def _content(cell: Any) -> object:
 def _item(space: Any, key: int) -> object:
     """Return what is at a place of a list; None if there is no such place any more."""
     return space[key] if key < len(space) else None
+
+
+def _called(key: object) -> str:
+    return repr(key) if isinstance(key, str) else "a list"
+
+
+def _put(look: Any, key: Any, value: object) -> None:
+    """Put `value` where `look(key)` finds it."""
+    space = look.args[0] if isinstance(look, functools.partial) else look.__self__
+    if isinstance(space, CellType):
+        space.cell_contents = value
+    elif isinstance(space, type):
+        setattr(space, key, value)
+    else:
+        space[key] = value
+
+
+def _shortened(items: dict[Any, object], count: Any) -> list[str]:
+    """Take values of a trace out of what came to a dict of `count`; return under which keys."""
+    traced = [key for key in list(items)[count:] if isinstance(items[key], Symbol)]
+    for key in traced:
+        del items[key]
+    return [repr(key) for key in traced]
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, bool | int | float | str)
 
 
 def _same(a: object, b: object) -> bool:
@@ -198,9 +270,13 @@ def _is_of_the_library(value: object) -> bool:
     return str(getattr(value, "__module__", None)).startswith("minitorch")
 
 
-def _names(code: CodeType) -> Iterator[str]:
-    """Yield the names that code and the functions inside it use: of globals and attributes."""
-    yield from code.co_names
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            yield from _names(constant)
+@functools.lru_cache(1024)
+def _names(code: CodeType) -> frozenset[str]:
+    """Return the names that code and the functions inside it read: of globals and attributes."""
+    names = {
+        instruction.argval
+        for instruction in dis.get_instructions(code)
+        if instruction.opcode in dis.hasname and not instruction.opname.startswith("STORE")
+    }
+    inside = [constant for constant in code.co_consts if isinstance(constant, CodeType)]
+    return frozenset(names.union(*map(_names, inside)))

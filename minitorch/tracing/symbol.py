@@ -156,6 +156,9 @@ class Symbol(Tensor):
             self._refuse_size()
         return size
 
+    def _own_hooks(self) -> NoReturn:
+        self._refuse("it gets a hook", "hooks on tensors from outside", "Register it outside.")
+
     def _refuse_size(self, *_: object) -> NoReturn:
         self._refuse("a size depends on it", "a size known before the run", SIZE)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import pickle
+import random
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -15,13 +17,15 @@ from minitorch.arrays.library import CPU, Device, to_numpy
 from minitorch.errors import DeviceError, GraphError
 from minitorch.graph.core.graph import Graph
 from minitorch.graph.core.node import Constant, Node, Placeholder
+from minitorch.graph.core.order import schedule
+from minitorch.graph.passes.cse import signature
 from minitorch.nn import Module
 from minitorch.pytree import Rebuild
 from minitorch.tensor.modes import no_grad
 from minitorch.tensor.tensor import Tensor
-from minitorch.tracing.arguments import flatten
+from minitorch.tracing.arguments import flatten, objects_in
 from minitorch.tracing.control import lift
-from minitorch.tracing.effects import Effects
+from minitorch.tracing.effects import Effects, OldGradient, check_apart
 from minitorch.tracing.program import Program
 from minitorch.tracing.reach import Reach
 from minitorch.tracing.steps import Steps
@@ -58,6 +62,7 @@ class Traced:
     optimize: bool
     _results: tuple[Any, ...]
     _rebuild: Rebuild
+    _kind: Hashable
     effects: Effects | None = None
 
     def feed(self, *args: object) -> dict[Node, Any]:
@@ -82,6 +87,7 @@ class Traced:
     def run(self, tensors: Sequence[Tensor]) -> Any:
         """As a call, with the tensors among the arguments in a list; writes updated buffers."""
         feeds = [*tensors, *self.captured.values()]
+        self._check_memory(tensors, feeds)
         values = iter(self.program(feeds) if self.steps is None else self.steps.run(tensors))
         results = []
         for result in self._results:
@@ -94,6 +100,51 @@ class Traced:
                 for (target, _), value in zip(self.updates, values, strict=True):
                     (tensors[target] if isinstance(target, int) else target).copy_(value)
         return self._rebuild(iter(results))
+
+    def _check_memory(self, tensors: Sequence[Tensor], feeds: list[Any]) -> None:
+        """Raise if an argument lies in the memory of something else that is updated, or read."""
+        for target in self.written:
+            if isinstance(target, int):
+                updated, others = tensors[target], [*feeds[:target], *feeds[target + 1 :]]
+            else:
+                updated, others = target, list(tensors)
+            for other in others:
+                if isinstance(other, Tensor):
+                    check_apart(self.name, updated, other)
+
+    def signature(self) -> object:
+        """Return a key that another trace shares if it computes and does the same."""
+        stages = () if self.effects is None else self.effects.stages
+        effects = [effect for stage in stages for effect in stage.effects]
+        ends = [
+            end for end in (*self._results, *(e.value for e in effects)) if isinstance(end, Node)
+        ]
+        order = schedule([*ends, *(node for _, node in self.updates)], ())
+        feeds = (*self.inputs, *self.captured)
+        place: dict[object, object] = {node: i for i, node in enumerate((*feeds, *order))}
+        place |= {id(tensor): place[node] for node, tensor in self.captured.items()}
+
+        def at(value: object) -> object:
+            key = id(value) if isinstance(value, Tensor | OldGradient) else value
+            return place.get(key, key)
+
+        done = [(e.kind, at(e.on), at(e.value)) for e in effects]
+        done += [("write", at(target), at(node)) for target, node in self.updates]
+        computed = [
+            (node.value.tobytes() if isinstance(node, Constant) else node.op and signature(node.op),
+             node.dtype, node.shape, [*map(at, node.inputs)])
+            for node in order
+        ]  # fmt: skip
+        return self._kind, [*map(at, self._results)], done, computed, len(stages)
+
+    @cached_property
+    def written(self) -> tuple[Tensor | int, ...]:
+        """What a run updates in place: tensors from outside, arguments by their numbers."""
+        if self.effects is None:
+            return tuple(target for target, _ in self.updates)
+        effects = [effect for stage in self.effects.stages for effect in stage.effects]
+        writes = [effect.on for effect in effects if effect.kind == "write"]
+        return tuple(on for on in writes if not isinstance(on, OldGradient))
 
     @cached_property
     def program(self) -> Program:
@@ -143,8 +194,9 @@ def trace(function: Callable[..., object]) -> Callable[..., Traced]:
 
     def of_examples(*args: object, **kwargs: object) -> Traced:
         tensors: list[Tensor] = []
-        _, rebuild = flatten((args, kwargs), tensors, "trace")
-        return record(function, tensors, rebuild, "trace", variables=True)
+        static, rebuild = flatten((args, kwargs), tensors, "trace")
+        reach = Reach(function, objects_in(static))
+        return record(function, tensors, rebuild, "trace", reach, variables=True)
 
     return of_examples
 
@@ -154,20 +206,22 @@ def record(
     tensors: Sequence[Tensor],
     rebuild: Rebuild,
     operation: str,
+    reach: Reach,
     *,
     variables: bool = False,
     optimize: bool = False,
 ) -> Traced:
-    """Return `function` as a graph, run on symbols of the types of `tensors`."""
-    modules = Reach(function).roots
+    """Return `function`, which reaches `reach`, as a graph, run on symbols of `tensors`' types."""
+    modules = reach.roots
     tracer = Tracer(operation, _device(tensors, operation), variables, _names(modules))
     with tracing(tracer), swapped(modules, tracer) as buffers:
         symbols = [tracer.argument(t, f"x{i}" if i else "x") for i, t in enumerate(tensors)]
         starts = [s.node for s in symbols]
-        with drawing_nothing(operation):
-            args, kwargs = rebuild(iter(symbols))
-            outputs: list[Tensor] = []
-            _, back = flatten(lift(function(*args, **kwargs)), outputs, operation)
+        with drawing_nothing(operation, reach.streams):
+            given, outputs = rebuild(iter(symbols)), list[Tensor]()
+            with unchanged(given, operation):
+                result = function(*given[0], **given[1])
+            kind, back = flatten(lift(result), outputs, operation)
         ends = [_node(value, tracer) for value in outputs]
         if added := [] if variables else tracer.graph.variables:
             raise GraphError(
@@ -179,7 +233,7 @@ def record(
         updates: list[Update] = [(i, s.node) for i, (s, start) in arguments if s.node is not start]
         updates += _updated_buffers(buffers, tracer)
         effects = tracer.effects.finished(updates, symbols)
-    del args, kwargs, symbols  # so that what the function alone held is gone
+    del given, result, symbols  # so that what the function alone held is gone
     captured = _captured(tracer)
     places = {node: i for i, node in enumerate([*starts, *captured])}
     results = tuple(
@@ -190,7 +244,7 @@ def record(
     outside = tuple(tracer.outside())
     return Traced(
         name, tuple(starts), back(iter(ends)), captured, tuple(updates), tracer.graph, outside,
-        tracer.device, optimize, results, back, effects,
+        tracer.device, optimize, results, back, kind, effects,
     )  # fmt: skip
 
 
@@ -261,14 +315,43 @@ def swapped(
 
 
 @contextmanager
-def drawing_nothing(operation: str) -> Iterator[None]:
+def unchanged(given: object, operation: str) -> Iterator[None]:
+    """Raise if lists or dicts among the arguments are other ones after: the caller's would not."""
+    before, after = list[Tensor](), list[Tensor]()
+    kind, _ = flatten(given, before, operation)
+    yield
+    if flatten(given, after, operation)[0] != kind or [*map(id, before)] != [*map(id, after)]:
+        raise GraphError(
+            f"{operation}: the function changes a list or dict that it was given, which a run of "
+            "the graph would not. Return what is new, or change a copy."
+        )
+
+
+@contextmanager
+def drawing_nothing(operation: str, streams: Sequence[np.random.Generator]) -> Iterator[None]:
     """Raise if random numbers are drawn inside: they would be the same in every run."""
     generator = default_generator()
-    before = generator.get_state()
+    states: list[tuple[Any, ...]] = [
+        (generator.get_state, generator.set_state),
+        (random.getstate, random.setstate),
+        (np.random.get_state, np.random.set_state),
+        *(
+            (partial(getattr, s.bit_generator, "state"), partial(setattr, s.bit_generator, "state"))
+            for s in streams
+        ),
+    ]
+    before = [get() for get, _ in states]
+    as_bytes = [_bytes(state) for state in before]
     yield
-    if not np.asarray(generator.get_state() == before).all():  # a dict, or torch's bytes
-        generator.set_state(before)
+    if [_bytes(get()) for get, _ in states] != as_bytes:
+        for (_, put), state in zip(states, before, strict=True):
+            put(state)
         raise GraphError(
             f"{operation}: random numbers were drawn while tracing, and would be the same in every "
             "run. Draw them by randn and its kin, or pass them as an input."
         )
+
+
+def _bytes(state: Any) -> bytes:
+    """Return what a generator's state holds, be it numbers in a dict or torch's bytes."""
+    return pickle.dumps(state.tolist() if hasattr(state, "tolist") else state)

@@ -165,6 +165,7 @@ class Tracer:
                 return True
         for value in inputs:
             if isinstance(value, Tensor):
+                self.effects.check_unmoved(value)
                 self.read[id(value)] = value
         return False
 

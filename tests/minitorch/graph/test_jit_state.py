@@ -1,0 +1,298 @@
+"""What a compiled function keeps, changes or is given: as if uncompiled, or refused."""
+
+import copy
+import pickle
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import minitorch as mt
+from minitorch import nn
+from minitorch.errors import GraphError
+from minitorch.tensor.tensor import Tensor
+from minitorch.tracing import jit
+
+Wrap = Callable[[Any], Any]
+Program = Callable[[Wrap], list[Any]]
+
+
+def counting(wrap: Wrap) -> list[Any]:
+    calls = 0
+
+    def f(x: Tensor) -> Tensor:
+        nonlocal calls
+        calls += 1
+        return x * calls
+
+    fast = wrap(f)
+    return [fast(mt.ones(2)) for _ in range(4)]
+
+
+def counting_in_a_class(wrap: Wrap) -> list[Any]:
+    class Count:
+        calls = 0
+
+    def f(x: Tensor) -> Tensor:
+        Count.calls += 1
+        return x * Count.calls
+
+    fast = wrap(f)
+    return [fast(mt.ones(2)) for _ in range(4)]
+
+
+class Decaying(nn.Module):
+    rate = 2.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.share, self.first = 1.0, True
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.first:
+            self.first = False
+            return x * 10
+        self.share *= 0.5
+        return x * self.share * self.rate
+
+
+def decaying(wrap: Wrap) -> list[Any]:
+    fast = wrap(Decaying())
+    return [fast(mt.ones(1)) for _ in range(5)]
+
+
+def first_call(wrap: Wrap) -> list[Any]:
+    fast, module = wrap(Scaling()), Scaling()
+    module.factor = 3.0
+    return [fast(mt.ones(1)), wrap(module)(mt.ones(1))]
+
+
+class Scaling(nn.Module):
+    unit = 1.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.factor, self.norm = 2.0, nn.BatchNorm1d(1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.factor * self.unit
+
+
+def class_attributes(wrap: Wrap) -> list[Any]:
+    class Settings:
+        scale = 2.0
+
+    class Own(Scaling):
+        unit = 3.0
+
+    fast, other = wrap(lambda x: x * Settings.scale), wrap(Own())
+    results = [fast(mt.ones(1)), other(mt.ones(1))]
+    Settings.scale, Own.unit = 5.0, 7.0
+    return [*results, fast(mt.ones(1)), other(mt.ones(1))]
+
+
+def modules_given(wrap: Wrap) -> list[Any]:
+    fast = wrap(lambda module, x: module(x))
+    modules = [Scaling(), Scaling()]
+    results = [fast(module, mt.ones(1)) for module in modules * 2]
+    modules[1].factor = 9.0
+    results += [fast(module, mt.ones(1)) for module in modules]
+    many = [Scaling() for _ in range(10)]
+    results += [fast(module, mt.ones(1)) for module in many]
+    many[0].factor = 4.0
+    return [*results, fast(many[0], mt.ones(1))]
+
+
+def modules_in_a_list(wrap: Wrap) -> list[Any]:
+    fast = wrap(lambda modules, x: sum(module(x) for module in modules))
+    modules = [Scaling(), Scaling()]
+    results = [fast(modules, mt.ones(1))]
+    modules[0].factor = 9.0
+    return [*results, fast(modules, mt.ones(1))]
+
+
+def statistics_of_a_module_given(wrap: Wrap) -> list[Any]:
+    fast, norm = wrap(lambda module, x: module(x)), nn.BatchNorm1d(2)
+    results = [fast(norm, mt.tensor([[1.0, 2.0], [3.0, 8.0]]) * n) for n in range(1, 4)]
+    return [*results, norm.running_mean]
+
+
+def functions_given(wrap: Wrap) -> list[Any]:
+    weights = [2.0]
+    fast = wrap(lambda x, loss: loss(x))
+
+    def loss(y: Tensor) -> Tensor:
+        return y.sum() * weights[0]
+
+    results = [fast(mt.ones(2), loss)]
+    weights[0] = 3.0
+    return [*results, fast(mt.ones(2), loss)]
+
+
+def decorated_methods(wrap: Wrap) -> list[Any]:
+    class Model(Scaling):
+        @wrap
+        def predict(self, x: Tensor) -> Tensor:
+            return self.norm(x) * self.factor
+
+    first, second = Model(), Model()
+    x = mt.tensor([[1.0], [2.0]])
+    results = [first.predict(x), second.predict(x)]
+    first.factor = 7.0
+    second.eval()
+    return [*results, first.predict(x), second.predict(x), first.norm.running_mean]
+
+
+def remembering_for_others(wrap: Wrap) -> list[Any]:
+    class Model(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            self.last = x * 2
+            return x * 3
+
+    fast = wrap(Model())
+    return [fast(mt.ones(n)) for n in (1, 2, 1)]
+
+
+def copies(wrap: Wrap) -> list[Any]:
+    class Model(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = mt.ones(1)
+            self.fast = wrap(self.slow)
+
+        def slow(self, x: Tensor) -> Tensor:
+            return x * self.scale
+
+    model = Model()
+    model.fast(mt.ones(1))
+    other = copy.deepcopy(model)
+    other.scale.fill_(5)
+    return [model.fast(mt.ones(1)), other.fast(mt.ones(1))]
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        counting, counting_in_a_class, decaying, first_call, class_attributes, modules_given,
+        modules_in_a_list, statistics_of_a_module_given, functions_given, decorated_methods,
+        remembering_for_others, copies,
+    ],
+)  # fmt: skip
+@pytest.mark.filterwarnings("ignore:jit")
+def test_a_compiled_function_gives_what_it_gives_uncompiled(program: Program) -> None:
+    expected = [tensor.tolist() for tensor in program(lambda function: function)]
+    assert [tensor.tolist() for tensor in program(jit)] == expected
+
+
+def test_a_number_that_matters_and_changes_at_each_call_is_named() -> None:
+    with pytest.warns(UserWarning, match="changes 'share' and depends on it"):
+        decaying(jit)
+
+
+def test_a_compiled_module_may_be_pickled() -> None:
+    again = pickle.loads(pickle.dumps(jit(nn.Linear(2, 1))))
+    assert again(mt.ones(1, 2)).shape == (1, 1)
+
+
+class Remembering(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cache: Any = None
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.cache = x if self.cache is None else mt.cat([self.cache, x])
+        return self.cache.sum()
+
+
+class Lazy(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        if not hasattr(self, "mask"):
+            self.mask = x * 0 + 3
+        return x * self.mask
+
+
+def cached(x: Tensor) -> Tensor:
+    if "mask" not in CACHE:
+        CACHE["mask"] = x * 0 + 3
+    return x * CACHE["mask"]
+
+
+CACHE: dict[str, Tensor] = {}
+
+
+@pytest.mark.parametrize(
+    ("make", "name"), [(Remembering, "cache"), (Lazy, "mask"), (lambda: cached, "mask")]
+)
+def test_a_traced_value_that_is_kept_and_read_is_refused_and_not_left_there(
+    make: Callable[[], Any], name: str
+) -> None:
+    function = make()
+    for _ in range(2):
+        with pytest.raises(GraphError, match=f"keeps a traced value in '{name}', which it reads"):
+            jit(function)(mt.ones(2))
+    compiled = mt.compile(function)  # goes on uncompiled
+    assert [compiled(mt.ones(2)).tolist() for _ in range(2)] == [
+        result.tolist() for result in map(make(), [mt.ones(2)] * 2)
+    ]
+    CACHE.clear()
+
+
+def test_lists_and_dicts_among_the_arguments_may_not_be_changed() -> None:
+    def grow(items: list[Tensor]) -> Tensor:
+        items.append(items[0] * 2)
+        return items[0]
+
+    def put(items: dict[str, Tensor]) -> Tensor:
+        items["x"] = items["x"] * 2
+        return items["x"]
+
+    for function, given in ((grow, [mt.ones(1)]), (put, {"x": mt.ones(1)})):
+        with pytest.raises(GraphError, match="changes a list or dict that it was given"):
+            jit(function)(given)
+
+
+STREAM = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize(
+    "draw", [random.random, np.random.random, lambda: float(STREAM.random())], ids=range(3)
+)
+def test_numbers_drawn_by_others_are_refused_and_not_used_up(draw: Callable[[], float]) -> None:
+    states = random.getstate(), repr(np.random.get_state()), STREAM.bit_generator.state
+    with pytest.raises(GraphError, match="random numbers were drawn while tracing"):
+        jit(lambda x: x * draw())(mt.ones(1))
+    assert (random.getstate(), repr(np.random.get_state()), STREAM.bit_generator.state) == states
+
+
+def test_memory_that_is_shared_with_what_is_updated_is_refused() -> None:
+    def update(a: Tensor, b: Tensor) -> Tensor:
+        a.add_(1)
+        return b * 2
+
+    compiled, x = jit(update), mt.ones(4)
+    assert compiled(mt.ones(3), x[1:]).tolist() == [2, 2, 2]
+    for pair in ((x[:3], x[1:]), (x, x)):
+        with pytest.raises(GraphError, match="shares memory with"):
+            compiled(*pair)
+    assert x.tolist() == [1, 1, 1, 1]
+    whole = mt.ones(4)
+    part = whole[:2]
+
+    def read_whole(x: Tensor) -> Tensor:
+        part.add_(x)
+        return whole.sum()
+
+    with pytest.raises(GraphError, match="shares memory with"):
+        jit(read_whole)(mt.ones(2))
+
+
+def test_hooks_on_traced_values_are_refused() -> None:
+    def f(x: Tensor) -> Tensor:
+        y = x * 2
+        y.register_hook(lambda grad: grad * 10)
+        return y.sum()
+
+    with pytest.raises(GraphError, match=r"it gets a hook"):
+        jit(f)(mt.ones(2, requires_grad=True))
