@@ -20,7 +20,7 @@ _FLAGS = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
 def plain_python(text: str) -> str:
     """Return the Python that a cell holds, as far as grading runs it.
 
-    A cell magic such as `%%ranks` takes its whole cell with it: what it defines is defined
+    A cell magic such as `%%bash` takes its whole cell with it: what it defines is defined
     elsewhere. A line magic or shell line becomes `pass`; `%time f(x)` becomes `f(x)`. Files are
     written and run, and variables of the environment set, as these magics do it.
     """
